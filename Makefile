@@ -1,0 +1,46 @@
+# Gossamer's outer door. `make` alone prints this list; everything lives in .venv, nothing is installed elsewhere.
+
+.DEFAULT_GOAL := help
+.PHONY: help setup run test lint bench clean
+MAKEFLAGS += --no-print-directory
+
+PYTHON := .venv/bin/python
+STAMP := .venv/.gossamer-installed
+
+# `make run URL=...`: passed through the environment, so that no shell reads the & and ? in it.
+export URL
+
+help: ## this list
+	@echo "Gossamer: a complete web-scraping system"
+	@echo
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1|/' | awk -F'|' '{printf "%-14s %s\n", $$1, $$2}'
+
+setup: $(STAMP) ## make .venv and install everything (again only when pyproject.toml changes)
+	@:
+
+$(STAMP): pyproject.toml scripts/setup
+	@scripts/setup
+	@touch $@
+
+run: $(STAMP) ## crawl the built-in demo shop, or a real site with URL=https://...
+ifeq ($(strip $(URL)),)
+	@.venv/bin/gossamer demo
+else
+	@.venv/bin/gossamer crawl "$$URL"
+endif
+
+test: $(STAMP) ## run the tests (ARGS="-k frontier" to choose)
+	@$(PYTHON) -m pytest $(ARGS)
+
+lint: $(STAMP) ## style, types and the direction of imports
+	@.venv/bin/ruff check .
+	@.venv/bin/ruff format --check .
+	@.venv/bin/mypy
+	@.venv/bin/lint-imports
+
+bench: $(STAMP) ## Gossamer beside its peers, one table
+	@$(PYTHON) -m bench.run $(ARGS)
+
+clean: ## remove .venv, caches and builds; crawled data stays
+	@rm -rf .venv .venv-bench build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	@find src tests bench -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

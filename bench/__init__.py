@@ -1,0 +1,1 @@
+"""Gossamer beside its peers and against its own promises. Each module is one command that prints one table."""

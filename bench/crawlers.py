@@ -1,0 +1,155 @@
+"""Who runs: for each crawler its version, its command and how its records are read back afterwards.
+
+Lives here: the three crawlers and the venv of the peers. How they are measured is in run.py.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from .server import ROOT
+
+VENV = ROOT / ".venv-bench"
+PEER_PYTHON = VENV / "bin" / "python"
+REQUIREMENTS = ROOT / "bench" / "peers" / "requirements.txt"
+
+GOSSAMER_TOML = """\
+[politeness]
+concurrency = 32
+
+[fetch]
+allow_hosts = ["127.0.0.1"]
+"""
+
+
+@dataclass(frozen=True)
+class Command:
+    """What is started: arguments, folder, and variables beyond our own environment."""
+
+    arguments: list[str]
+    folder: Path
+    variables: dict[str, str] = field(default_factory=dict)
+
+    def environment(self) -> dict[str, str]:
+        return {**os.environ, **self.variables}
+
+
+class Scrapy:
+    name = "Scrapy"
+    package = "scrapy"
+
+    def version(self) -> str | None:
+        return _peer_version(self.package)
+
+    def command(self, start: str, folder: Path) -> Command:
+        script = ROOT / "bench" / "peers" / "scrapy_peer.py"
+        return Command([str(PEER_PYTHON), str(script), start, str(folder)], folder)
+
+    def records(self, folder: Path) -> Iterator[dict[str, Any]]:
+        yield from _json_lines((folder / "records.jsonl").read_text(encoding="utf-8"))
+
+
+class Crawlee:
+    name = "Crawlee"
+    package = "crawlee"
+
+    def version(self) -> str | None:
+        return _peer_version(self.package)
+
+    def command(self, start: str, folder: Path) -> Command:
+        script = ROOT / "bench" / "peers" / "crawlee_peer.py"
+        return Command([str(PEER_PYTHON), str(script), start, str(folder)], folder)
+
+    def records(self, folder: Path) -> Iterator[dict[str, Any]]:
+        for file in (folder / "storage" / "datasets" / "default").glob("[0-9]*.json"):
+            yield json.loads(file.read_text(encoding="utf-8"))
+
+
+class Gossamer:
+    name = "Gossamer"
+
+    def version(self) -> str | None:
+        return _version(sys.executable, "gossamer") or "from source"
+
+    def command(self, start: str, folder: Path) -> Command:
+        (folder / "gossamer.toml").write_text(GOSSAMER_TOML, encoding="utf-8")
+        spider = f"{ROOT / 'bench' / 'gossamer_peer.py'}:Shop"
+        return gossamer(
+            folder,
+            "crawl", spider, "--rate", "unlimited", "--concurrency", "32", "--quiet",
+            variables={"BENCH_START": start},
+        )  # fmt: skip
+
+    def records(self, folder: Path) -> Iterator[dict[str, Any]]:
+        export = gossamer(folder, "export", "--format", "jsonl")
+        done = subprocess.run(
+            export.arguments, cwd=folder, env=export.environment(), capture_output=True, text=True, check=True
+        )
+        yield from _json_lines(done.stdout)
+
+
+Crawler = Gossamer | Scrapy | Crawlee
+ALL: tuple[Crawler, ...] = (Gossamer(), Scrapy(), Crawlee())
+
+
+def gossamer(folder: Path, *arguments: str, variables: dict[str, str] | None = None) -> Command:
+    """A `gossamer` command line in the project `folder`: the installed script, else the source tree."""
+    script = Path(sys.executable).with_name("gossamer")
+    if script.exists():
+        return Command([str(script), *arguments], folder, variables or {})
+    source = {"PYTHONPATH": str(ROOT / "src"), **(variables or {})}
+    return Command([sys.executable, "-c", "from gossamer.cli import main; main()", *arguments], folder, source)
+
+
+def install_peers() -> None:
+    """Make .venv-bench and put missing peers into it. A failure is told, and the table shows who is missing."""
+    if not PEER_PYTHON.exists():
+        _tell("making .venv-bench for the peers")
+        _run([_uv(), "venv", "--quiet", str(VENV)] if _uv() else [sys.executable, "-m", "venv", str(VENV)])
+    if _peer_version("scrapy") and _peer_version("crawlee"):
+        return
+    _tell("installing the peers into .venv-bench")
+    pip = (
+        [_uv(), "pip", "install", "--python", str(PEER_PYTHON)] if _uv() else [str(PEER_PYTHON), "-m", "pip", "install"]
+    )
+    # One by one: a peer that cannot be had does not keep the other one out.
+    for requirement in REQUIREMENTS.read_text().split():
+        _run([*pip, "--quiet", requirement])
+
+
+def _uv() -> str:
+    return shutil.which("uv") or ""
+
+
+def _run(command: list[str]) -> None:
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        _tell(f"{' '.join(command)} failed: {done.stderr.strip()[-300:]}")
+
+
+def _tell(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+def _peer_version(package: str) -> str | None:
+    return _version(str(PEER_PYTHON), package) if PEER_PYTHON.exists() else None
+
+
+def _version(python: str, package: str) -> str | None:
+    code = f"from importlib.metadata import version; print(version({package!r}))"
+    done = subprocess.run([python, "-c", code], capture_output=True, text=True)
+    return done.stdout.strip() or None
+
+
+def _json_lines(text: str) -> Iterator[dict[str, Any]]:
+    for line in text.splitlines():
+        if line.strip():
+            yield json.loads(line)

@@ -1,0 +1,32 @@
+"""The bench site crawled with Gossamer: the spider a user would write, run by `gossamer crawl`.
+
+The address is not known before the server runs, so it comes from the environment.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+from gossamer import Item, Page, Spider
+
+
+class Product(Item, key="url"):
+    title: str
+    price: str
+    description: str
+    sku: str
+
+
+class Shop(Spider):
+    start_urls = [os.environ["BENCH_START"]]  # noqa: RUF012 - as the documentation shows it
+
+    def parse(self, page: Page) -> Iterator[object]:
+        yield Product(
+            url=page.url,
+            title=page.css("h1.product-title::text").get(),
+            price=page.css(".price .amount::text").get(),
+            description=page.css("#description::text").get(),
+            sku=page.css(".sku::text").get(),
+        )
+        yield from page.follow_all("a")

@@ -1,0 +1,30 @@
+"""Gossamer: a complete web-scraping system. The public names, nothing else."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from .model.item import Item
+from .model.money import Money
+from .model.task import Request
+from .parse.page import Page
+from .parse.spider import Results, Spider
+from .pipeline.steps import Drop
+
+if TYPE_CHECKING:
+    from .launch import CrawlReport
+
+__all__ = ["Drop", "Item", "Money", "Page", "Request", "Results", "Spider", "__version__", "run"]
+
+__version__ = "0.1.0"
+
+
+def run(spider: type[Spider] | Spider, *, fresh: bool = False, quiet: bool = False, **settings: Any) -> CrawlReport:
+    """Crawl with a spider from a plain script, with the progress line of `gossamer crawl`; return what became of it.
+
+    Settings by name override gossamer.toml: `run(Books, rate="5/s", depth=2, output="books.jsonl")` takes the
+    flags of the command line, and dotted settings as a dict: `settings={"fetch.max_body": "1MB"}`.
+    """
+    from .cli.crawl import run_from_script
+
+    return run_from_script(spider, fresh=fresh, quiet=quiet, **settings)

@@ -1,0 +1,301 @@
+"""Settings in, a running system out. The only place that wires; everybody else is handed what they need."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import lru_cache
+from pathlib import Path
+from urllib.parse import unquote
+
+import msgspec
+
+from .backends.folder.archive import FolderArchive
+from .backends.sqlite.records import open_sqlite_records
+from .backends.sqlite.state import open_sqlite_state
+from .backends.sqlite.workers import worker_name
+from .clock import Clock, SystemClock
+from .crawl.journey import Crew
+from .crawl.pacer import Pacer
+from .crawl.worker import Worker
+from .errors import Misconfigured
+from .fetch.addresses import AddressGuard
+from .fetch.contract import Limits, Transport
+from .fetch.cookies import CookieJar
+from .fetch.fetcher import Fetcher
+from .fetch.http import AiohttpTransport
+from .fetch.robots import Robots, RobotsShelf
+from .frontier.admission import Admission, Scope
+from .frontier.contract import Frontier, FrontierDesk, JobBook, JobTerms
+from .frontier.politeness import SiteTerms
+from .frontier.retry import RetryTerms
+from .model.events import EventSink, Silence
+from .model.url import UrlRules, host_of
+from .parse.spider import Spider, spider_version
+from .pipeline.steps import Pipeline
+from .settings import COMMAND_LINE, Rate, Settings, parse_rate
+from .store.batching import Sink
+from .store.contract import Archive, RecordStore
+
+
+class System(msgspec.Struct, frozen=True, kw_only=True):
+    """The open backends of a project and what is derived from its settings."""
+
+    settings: Settings
+    clock: Clock
+    rules: UrlRules
+    frontier: Frontier
+    jobs: JobBook
+    desk: FrontierDesk
+    robots_shelf: RobotsShelf
+    records: RecordStore
+    archive: Archive
+    worker: str
+
+
+@asynccontextmanager
+async def open_system(
+    settings: Settings, *, spider: Spider | None = None, clock: Clock | None = None
+) -> AsyncIterator[System]:
+    """Open state, records and archive. Raises Misconfigured, BadState or BackendUnavailable.
+
+    A spider's own wishes (rate, concurrency) hold for the sites it visits.
+    """
+    clock = clock or SystemClock()
+    worker = worker_name()
+    async with AsyncExitStack() as stack:
+        state = await stack.enter_async_context(
+            open_sqlite_state(
+                sqlite_path(settings, "state"),
+                clock,
+                lease_duration=settings.lease.duration,
+                terms_for=site_terms(settings, spider),
+            )
+        )
+        records = await stack.enter_async_context(
+            open_sqlite_records(sqlite_path(settings, "records"), clock, min_rewrite_age=settings.store.min_rewrite_age)
+        )
+        archive = await stack.enter_async_context(
+            FolderArchive(folder_path(settings), level=settings.store.compression, writer=worker.replace("/", "-"))
+        )
+        yield System(
+            settings=settings,
+            clock=clock,
+            rules=url_rules(settings),
+            frontier=state.frontier,
+            jobs=state.jobs,
+            desk=state.desk,
+            robots_shelf=state.robots,
+            records=records,
+            archive=archive,
+            worker=worker,
+        )
+
+
+@asynccontextmanager
+async def open_transport(settings: Settings) -> AsyncIterator[Transport]:
+    """The default way to the net, guarded."""
+    guard = AddressGuard(settings.fetch.allow_private, frozenset(settings.fetch.allow_hosts))
+    async with AiohttpTransport(guard) as transport:
+        yield transport
+
+
+def open_robots(settings: Settings, transport: Transport, shelf: RobotsShelf, clock: Clock) -> Robots:
+    return Robots(
+        transport,
+        shelf,
+        clock,
+        user_agent=settings.fetch.user_agent,
+        limits=limits_of(settings),
+        max_crawl_delay=settings.politeness.max_crawl_delay,
+    )
+
+
+@asynccontextmanager
+async def open_worker(
+    system: System, spider: Spider, job: str, scope: Scope, events: EventSink | None = None
+) -> AsyncIterator[Worker]:
+    """A worker of this process for one job, ready to run."""
+    settings, clock = system.settings, system.clock
+    async with (
+        open_transport(settings) as transport,
+        Sink(system.records, system.archive if settings.store.keep_pages else None) as sink,
+    ):
+        obey = settings.politeness.robots if spider.robots is None else spider.robots
+        robots = open_robots(settings, transport, system.robots_shelf, clock) if obey else None
+        fetcher = Fetcher(
+            transport,
+            robots,
+            CookieJar(clock=clock),
+            user_agent=settings.fetch.user_agent,
+            limits=limits_of(settings),
+            max_redirects=settings.fetch.max_redirects,
+            clock=clock,
+        )
+        crew = Crew(
+            job=job,
+            worker=system.worker,
+            spider=spider,
+            parser_version=spider_version(type(spider)),
+            fetcher=fetcher,
+            pacer=Pacer(clock),
+            pipeline=Pipeline(spider.pipeline),
+            admission=Admission(scope, system.rules, remember_known=settings.crawl.dedup_window is None),
+            sink=sink,
+            frontier=system.frontier,
+            retry_terms_for=retry_terms(settings),
+            clock=clock,
+            events=events or Silence(),
+        )
+        yield Worker(
+            crew,
+            system.records,
+            concurrency=settings.crawl.concurrency,
+            lease_duration=settings.lease.duration,
+            drain_within=settings.crawl.drain,
+            conditional=settings.fetch.conditional,
+        )
+
+
+def url_rules(settings: Settings) -> UrlRules:
+    urls = settings.urls
+    return UrlRules(tracking=urls.tracking, trailing_slash=urls.trailing_slash, sort_query=urls.sort_query)
+
+
+def limits_of(settings: Settings) -> Limits:
+    fetch = settings.fetch
+    return Limits(
+        connect=fetch.connect_timeout,
+        read=fetch.read_timeout,
+        total=fetch.total_timeout,
+        max_body=fetch.max_body.bytes,
+        max_header=fetch.max_header.bytes,
+    )
+
+
+def scope_of(settings: Settings, spider: Spider, sites: set[str]) -> Scope:
+    """`sites` are those of the seeds; the set may grow while seeds are read."""
+    crawl = settings.crawl
+    return Scope(
+        sites=sites if spider.allowed_domains is None else spider.allowed_sites(()),
+        max_depth=crawl.depth if crawl.depth is not None else spider.max_depth,
+        max_url_length=crawl.max_url_length,
+        max_path_segments=crawl.max_path_segments,
+    )
+
+
+def job_terms(settings: Settings, spider: Spider) -> JobTerms:
+    crawl = settings.crawl
+    return JobTerms(
+        max_attempts=spider.max_attempts or settings.retry.max_attempts,
+        max_deliveries=settings.lease.max_deliveries,
+        max_queued=crawl.max_queued,
+        max_urls_per_site=crawl.max_urls_per_site,
+        max_urls_per_pattern=crawl.max_urls_per_pattern,
+        dedup_window=crawl.dedup_window,
+        limit=crawl.limit if crawl.limit is not None else spider.limit,
+    )
+
+
+class site_terms:  # reads as the function it is: site_terms(settings)(site)
+    """Terms for a site: its own table in the settings, else the command line, else the spider, else the settings."""
+
+    def __init__(self, settings: Settings, spider: Spider | None) -> None:
+        self._settings = settings
+        politeness = settings.politeness
+        rate, burst, concurrency = politeness.rate, politeness.burst, politeness.concurrency
+        if spider is not None:
+            flagged = settings.origins.get("politeness.rate") == COMMAND_LINE
+            rate = rate if flagged or spider.rate is None else _spider_rate(spider)
+            burst = spider.burst or burst
+            concurrency = spider.concurrency or concurrency
+        self._default = SiteTerms(interval=rate.interval, burst=burst, concurrency=concurrency)
+        self._for = lru_cache(maxsize=20_000)(self._terms)
+
+    def __call__(self, site: str) -> SiteTerms:
+        return self._for(site)
+
+    def _terms(self, site: str) -> SiteTerms:
+        domain, default = self._settings.domain(site), self._default
+        return SiteTerms(
+            interval=domain.rate.interval if domain.rate is not None else default.interval,
+            burst=domain.burst or default.burst,
+            concurrency=domain.concurrency or default.concurrency,
+        )
+
+
+def _spider_rate(spider: Spider) -> Rate:
+    try:
+        return parse_rate(spider.rate or "")
+    except ValueError as error:
+        raise Misconfigured(f"Spider {spider.name}: rate = {error}") from error
+
+
+class retry_terms:  # as site_terms
+    """Retry rules for a site."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._for = lru_cache(maxsize=20_000)(self._terms)
+
+    def __call__(self, site: str) -> RetryTerms:
+        return self._for(site)
+
+    def _terms(self, site: str) -> RetryTerms:
+        retry, domain = self._settings.retry, self._settings.domain(site)
+        return RetryTerms(
+            base=domain.retry_base or retry.base,
+            cap=domain.retry_cap or retry.cap,
+            rate_limited_cap=retry.rate_limited_cap,
+            statuses=frozenset(domain.retry_statuses if domain.retry_statuses is not None else retry.statuses),
+        )
+
+
+def sqlite_path(settings: Settings, role: str) -> Path:
+    """The file behind `state` or `records`: `sqlite:///x.db` is in the project, `sqlite:////x.db` absolute."""
+    address: str = getattr(settings, role)
+    scheme, _, rest = address.partition("://")
+    if scheme != "sqlite":
+        raise Misconfigured(
+            f"{role} = {redacted(address)!r}: this version knows sqlite:///path only. "
+            f"Write {role} = 'sqlite:///gossamer-data/{role}.db'."
+        )
+    return _local_path(settings, role, rest)
+
+
+def folder_path(settings: Settings) -> Path:
+    scheme, _, rest = settings.archive.partition("://")
+    if scheme != "folder":
+        raise Misconfigured(
+            f"archive = {redacted(settings.archive)!r}: this version knows folder:///path only. "
+            f"Write archive = 'folder:///gossamer-data/archive'."
+        )
+    return _local_path(settings, "archive", rest)
+
+
+def _local_path(settings: Settings, role: str, rest: str) -> Path:
+    if not rest.startswith("/") or not rest.strip("/"):
+        raise Misconfigured(f"{role}: write three slashes and a path, as in sqlite:///gossamer-data/{role}.db")
+    return settings.root / unquote(rest[1:])
+
+
+def redacted(address: str) -> str:
+    """An address without its password, for messages."""
+    head, at, tail = address.rpartition("@")
+    return f"{head.partition('://')[0]}://***@{tail}" if at else address
+
+
+def local_hosts(urls: Sequence[str]) -> list[str]:
+    """Hosts among `urls` that are this machine or a private network by name: naming one is allowing it."""
+    from ipaddress import ip_address
+
+    found: list[str] = []
+    for url in urls:
+        host = host_of(url)
+        try:
+            private = not ip_address(host).is_global
+        except ValueError:
+            private = host == "localhost" or host.endswith(".localhost")
+        if private and host not in found:
+            found.append(host)
+    return found

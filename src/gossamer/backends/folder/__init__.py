@@ -1,0 +1,1 @@
+"""The embedded archive: raw pages in a folder."""

@@ -1,0 +1,283 @@
+"""Raw pages in a folder; fulfils `Archive`.
+
+    <root>/YYYY-MM-DD/<writer>-<n>.zst      a segment: appended to by one process only, never changed afterwards
+
+Each page is one zstd frame of its own, so a segment is a valid .zst file (`zstdcat` shows it) and any page can be
+read alone. A frame holds one line of JSON (all of the snapshot but its body), the body, and a newline. A reference
+is `YYYY-MM-DD/<writer>-<n>.zst#offset+length`.
+
+How it fails: `BackendUnavailable` when the disk is full or failing; what was half written is cut off or, after a
+crash, left as a tail that no reference names. How it recovers: the next write begins a new segment.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import shutil
+import threading
+from collections.abc import Sequence
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, Self
+
+import msgspec
+import zstandard
+
+from ...clock import Clock, SystemClock
+from ...errors import BackendUnavailable, GossamerError, Misconfigured, Permanent
+from ...model.page import Headers, Snapshot
+
+SEGMENT_BYTES = 64 * 1024 * 1024  # a longer segment is closed and the next one begun
+PENDING_BYTES = 4 * 1024 * 1024  # compressed pages are written out when this much has gathered
+MAX_PAGE_BYTES = 512 * 1024 * 1024  # a frame that claims to unpack to more is not one of ours
+
+_REF = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2}/[A-Za-z0-9][A-Za-z0-9._-]*\.zst)#([0-9]{1,15})\+([0-9]{1,15})")
+_DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+_UNFIT = re.compile(r"[^A-Za-z0-9._-]+")
+
+
+class FolderArchive:
+    """Pages kept below `root`. Alive between `async with` and its end.
+
+    `writer` names this process; two that share a name share no segment. `durable` fsyncs every batch: what was put
+    survives a power cut. Without it a killed process loses nothing, a power cut may take the last pages.
+    """
+
+    def __init__(
+        self, root: Path, *, level: int, writer: str, durable: bool = True, clock: Clock | None = None
+    ) -> None:
+        self._root = root
+        self._writer = _UNFIT.sub("-", writer).strip(".-_")[:100] or "writer"
+        self._durable = durable
+        self._clock = clock or SystemClock()
+        self._compressor = zstandard.ZstdCompressor(level=level, write_checksum=True)
+        self._lock = threading.Lock()  # one appender at a time, also when a caller was cancelled half-way
+        self._segment: _Segment | None = None
+        self._count = 0
+        self._alive = False
+
+    async def __aenter__(self) -> Self:
+        try:
+            await asyncio.to_thread(self._root.mkdir, parents=True, exist_ok=True)
+        except OSError as error:
+            raise Misconfigured(
+                f"The archive folder {self._root} cannot be made ({error.strerror}). "
+                f"Set archive = 'folder:///...' to a place you may write to."
+            ) from error
+        self._alive = True
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        self._alive = False
+        await asyncio.to_thread(self._close)
+
+    async def put(self, snapshots: Sequence[Snapshot]) -> list[str]:
+        if not self._alive:
+            raise BackendUnavailable(f"The archive {self._root} is closed.")
+        return await asyncio.to_thread(self._put, snapshots) if snapshots else []
+
+    async def get(self, ref: str) -> Snapshot:
+        return await asyncio.to_thread(self._get, ref)
+
+    async def prune(self, older_than: timedelta) -> int:
+        return await asyncio.to_thread(self._prune, self._clock.now() - older_than.total_seconds())
+
+    def _put(self, snapshots: Sequence[Snapshot]) -> list[str]:
+        refs: list[str] = []
+        with self._lock:
+            try:
+                day = datetime.fromtimestamp(self._clock.now(), UTC).strftime("%Y-%m-%d")
+                for snapshot in snapshots:
+                    frame = self._compressor.compress(_pack(snapshot))
+                    refs.append(self._segment_for(day).add(frame))
+                if self._segment is not None:
+                    self._segment.settle(self._durable)
+            except OSError as error:
+                self._abandon()
+                raise _translate(error, self._root) from error
+            except BaseException:
+                self._abandon()
+                raise
+        return refs
+
+    def _segment_for(self, day: str) -> _Segment:
+        segment = self._segment
+        if segment is not None and (segment.day != day or segment.length >= SEGMENT_BYTES):
+            segment.settle(self._durable)
+            segment.close()
+            segment = self._segment = None
+        if segment is None:
+            segment = self._segment = self._begin_segment(day)
+        return segment
+
+    def _begin_segment(self, day: str) -> _Segment:
+        folder = self._root / day
+        folder.mkdir(parents=True, exist_ok=True)
+        while True:
+            self._count += 1
+            name = f"{self._writer}-{self._count}.zst"
+            try:
+                descriptor = os.open(folder / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+            except FileExistsError:  # an earlier process of that name; its file may end in a torn page
+                continue
+            if self._durable:
+                _sync_folder(folder)
+                _sync_folder(self._root)
+            return _Segment(day, name, descriptor)
+
+    def _abandon(self) -> None:
+        segment, self._segment = self._segment, None
+        if segment is not None:
+            segment.cut_back()
+            segment.close()
+
+    def _close(self) -> None:
+        with self._lock:
+            if self._segment is not None:
+                self._segment.close()
+                self._segment = None
+
+    def _get(self, ref: str) -> Snapshot:
+        match = _REF.fullmatch(ref)
+        if match is None:
+            raise Permanent(f"{ref[:200]!r} is not an archive reference; they look like 2027-01-31/host-1.zst#0+999.")
+        name, offset, length = match[1], int(match[2]), int(match[3])
+        try:
+            with (self._root / name).open("rb") as file:
+                if offset + length > os.fstat(file.fileno()).st_size:
+                    raise Permanent(f"The archived page {ref} lies beyond the end of its file, which was cut short.")
+                file.seek(offset)
+                frame = file.read(length)
+        except FileNotFoundError:
+            raise Permanent(
+                f"There is no archived page {ref} in {self._root}: it was pruned, or the archive was moved."
+            ) from None
+        except OSError as error:
+            raise _translate(error, self._root) from error
+        try:
+            return _unpack(frame)
+        except (zstandard.ZstdError, msgspec.MsgspecError, ValueError, KeyError, TypeError) as error:
+            raise Permanent(
+                f"The archived page {ref} is damaged ({error}). Fetch the page again to have a new copy."
+            ) from error
+
+    def _prune(self, cutoff: float) -> int:
+        freed = 0
+        try:
+            for entry in sorted(os.scandir(self._root), key=lambda entry: entry.name):
+                if not _DAY.fullmatch(entry.name) or not entry.is_dir(follow_symlinks=False):
+                    continue
+                try:
+                    start = datetime.strptime(entry.name, "%Y-%m-%d").replace(tzinfo=UTC)
+                except ValueError:  # 2027-13-45: not a folder of ours
+                    continue
+                if (start + timedelta(days=1)).timestamp() <= cutoff:
+                    freed += sum(file.stat().st_size for file in os.scandir(entry.path))
+                    shutil.rmtree(entry.path)
+        except OSError as error:
+            raise _translate(error, self._root) from error
+        return freed
+
+
+class _Segment:
+    """A file that is being appended to. `length` counts what was added, written out or not."""
+
+    def __init__(self, day: str, name: str, descriptor: int) -> None:
+        self.day = day
+        self.length = 0
+        self._name = name
+        self._descriptor = descriptor
+        self._settled = 0
+        self._pending: list[bytes] = []
+        self._pending_bytes = 0
+
+    def add(self, frame: bytes) -> str:
+        ref = f"{self.day}/{self._name}#{self.length}+{len(frame)}"
+        self.length += len(frame)
+        self._pending.append(frame)
+        self._pending_bytes += len(frame)
+        if self._pending_bytes >= PENDING_BYTES:
+            self._write_out()
+        return ref
+
+    def settle(self, durable: bool) -> None:
+        """Everything added so far is in the file from here on."""
+        self._write_out()
+        if durable and self._settled < self.length:
+            os.fsync(self._descriptor)
+        self._settled = self.length
+
+    def _write_out(self) -> None:
+        rest = memoryview(b"".join(self._pending))
+        self._pending, self._pending_bytes = [], 0
+        while rest:
+            rest = rest[os.write(self._descriptor, rest) :]
+
+    def cut_back(self) -> None:
+        """Drop what the failed batch left, so that the file ends with a whole page."""
+        with suppress(OSError):  # then a torn tail stays, which no reference names
+            os.ftruncate(self._descriptor, self._settled)
+
+    def close(self) -> None:
+        with suppress(OSError):  # all that counts was settled before
+            os.close(self._descriptor)
+
+
+def _pack(snapshot: Snapshot) -> bytes:
+    head = {
+        "url": snapshot.url,
+        "requested_url": snapshot.requested_url,
+        "status": snapshot.status,
+        "headers": snapshot.headers.pairs,
+        "fetched_at": snapshot.fetched_at,
+        "cut": snapshot.cut,
+        "kind": snapshot.kind,
+        "job": snapshot.job,
+        "data": snapshot.data,
+        "length": len(snapshot.body),
+    }
+    try:
+        line = msgspec.json.encode(head)
+    except UnicodeEncodeError:  # header bytes that are not UTF-8 travel as lone surrogates; as escapes they survive
+        line = json.dumps(head).encode("ascii")
+    return b"".join((line, b"\n", snapshot.body, b"\n"))
+
+
+def _unpack(frame: bytes) -> Snapshot:
+    # The size stands in the frame's header; it is checked before that much memory is taken.
+    size = zstandard.get_frame_parameters(frame).content_size
+    if size > MAX_PAGE_BYTES:
+        raise ValueError(f"it claims to unpack to {size} bytes")
+    content = zstandard.ZstdDecompressor().decompress(frame, max_output_size=MAX_PAGE_BYTES, allow_extra_data=False)
+    end = content.index(b"\n")
+    line = content[:end]
+    try:
+        head: dict[str, Any] = msgspec.json.decode(line, type=dict[str, Any])
+    except msgspec.DecodeError:
+        head = json.loads(line)
+    length = head.pop("length")
+    body = content[end + 1 : end + 1 + length]
+    if len(content) != end + 2 + length:
+        raise ValueError(f"its body should have {length} bytes")
+    headers = Headers((name, value) for name, value in head.pop("headers"))
+    return Snapshot(headers=headers, body=body, **head)
+
+
+def _sync_folder(folder: Path) -> None:
+    """A new file survives a power cut only when the folder's list of names was written too."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _translate(error: OSError, root: Path) -> GossamerError:
+    return BackendUnavailable(
+        f"The archive in {root} cannot be used ({error.strerror or error}). Free some space or check its permissions; "
+        f"store.keep_pages = false in gossamer.toml crawls without an archive."
+    )

@@ -1,0 +1,248 @@
+"""One SQLite file: opened, checked, migrated; its writes grouped into commits; its errors translated.
+
+Writes are functions of a connection. Those that arrive while a commit is under way, or within a few
+milliseconds, run one after the other in the next transaction. The price of a commit is thus shared, and several
+processes take turns with `BEGIN IMMEDIATE`.
+
+How it fails: a write that raises one of our own errors fails alone (it must raise before it changes anything);
+a driver error rolls the whole transaction back and every write of the group gets `BackendUnavailable`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import timedelta
+from importlib import resources
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any, Self, TypeVar
+
+from ...errors import BackendUnavailable, BadState, GossamerError, Misconfigured
+
+T = TypeVar("T")
+Write = Callable[[sqlite3.Connection], Any]
+
+BUSY_TIMEOUT = timedelta(seconds=30)
+CACHE_KIB = 16 * 1024
+MAX_GROUP = 512  # writes per commit; later ones wait for the next
+
+
+class Database:
+    """A SQLite file with a schema of ours. Alive between `async with` and its end.
+
+    `durable` fsyncs every commit: what was stored survives a power cut. Without it a power cut may undo the last
+    commits (never half of one), a killed process undoes nothing.
+    """
+
+    def __init__(
+        self, path: Path, *, schema: str, application_id: int, durable: bool, linger: timedelta, role: str
+    ) -> None:
+        self.path = path
+        self._schema = schema
+        self._application_id = application_id
+        self._durable = durable
+        self._linger = linger.total_seconds()
+        self._role = role  # the setting's name, for messages: "state" or "records"
+        self._pending: list[tuple[Write, asyncio.Future[Any]]] = []
+        self._busy = False
+        self._scheduled = False
+        self._inbox: SimpleQueue[list[tuple[Write, asyncio.Future[Any]]] | None] = SimpleQueue()
+        self._read_lock = asyncio.Lock()
+        self._closed = True
+        self.on_rollback: list[Callable[[], None]] = []  # forget what was cached from a void transaction
+
+    async def __aenter__(self) -> Self:
+        self._loop = asyncio.get_running_loop()
+        self._writer, self._reader = await asyncio.to_thread(self._open)
+        self._thread = threading.Thread(target=self._work, name=f"sqlite-{self._role}", daemon=True)
+        self._thread.start()
+        self._closed = False
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        self._closed = True
+        self._inbox.put(None)
+        await asyncio.to_thread(self._thread.join)
+        self._fail_pending(BackendUnavailable(f"The {self._role} file was closed."))
+        await asyncio.to_thread(self._close)
+
+    async def write(self, write: Callable[[sqlite3.Connection], T]) -> T:
+        """Run `write` in a transaction and return its result after the commit."""
+        if self._closed:
+            raise BackendUnavailable(f"The {self._role} file {self.path} is closed.")
+        future: asyncio.Future[T] = self._loop.create_future()
+        self._pending.append((write, future))
+        if not self._busy and not self._scheduled:
+            self._scheduled = True
+            self._loop.call_later(self._linger, self._dispatch)
+        return await future
+
+    async def read(self, read: Callable[[sqlite3.Connection], T]) -> T:
+        """Run `read` on a connection of its own, beside the writes; it sees only what is committed."""
+        async with self._read_lock:
+            try:
+                return await asyncio.to_thread(read, self._reader)
+            except sqlite3.Error as error:
+                raise translate(error, self.path, self._role) from error
+
+    def _dispatch(self) -> None:
+        self._scheduled = False
+        if self._busy or not self._pending or self._closed:
+            return
+        group, self._pending = self._pending[:MAX_GROUP], self._pending[MAX_GROUP:]
+        self._busy = True
+        self._inbox.put(group)
+
+    def _settled(self, answers: list[tuple[asyncio.Future[Any], Any, BaseException | None]]) -> None:
+        self._busy = False
+        for future, value, error in answers:
+            if future.done():
+                continue
+            if error is None:
+                future.set_result(value)
+            else:
+                future.set_exception(error)
+        if self._pending and not self._scheduled:
+            self._scheduled = True
+            self._loop.call_later(self._linger, self._dispatch)
+
+    def _fail_pending(self, error: GossamerError) -> None:
+        for _, future in self._pending:
+            if not future.done():
+                future.set_exception(error)
+        self._pending.clear()
+
+    def _work(self) -> None:
+        """The writer thread: one group, one transaction."""
+        while (group := self._inbox.get()) is not None:
+            answers = self._commit(group)
+            with suppress(RuntimeError):  # the loop is gone: nobody waits for the answers any more
+                self._loop.call_soon_threadsafe(self._settled, answers)
+
+    def _commit(
+        self, group: list[tuple[Write, asyncio.Future[Any]]]
+    ) -> list[tuple[asyncio.Future[Any], Any, BaseException | None]]:
+        answers: list[tuple[asyncio.Future[Any], Any, BaseException | None]] = []
+        connection = self._writer
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+            for write, future in group:
+                try:
+                    answers.append((future, write(connection), None))
+                except GossamerError as error:
+                    answers.append((future, None, error))
+            connection.execute("COMMIT")
+        except Exception as error:
+            if connection.in_transaction:
+                with suppress(sqlite3.Error):  # the transaction is void either way
+                    connection.execute("ROLLBACK")
+            for forget in self.on_rollback:
+                forget()
+            failure = translate(error, self.path, self._role) if isinstance(error, sqlite3.Error) else error
+            return [(future, None, failure) for _, future in group]
+        return answers
+
+    def _open(self) -> tuple[sqlite3.Connection, sqlite3.Connection]:
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise Misconfigured(
+                f"The folder {self.path.parent} cannot be made ({error.strerror}). "
+                f"Set {self._role} = 'sqlite:///...' to a place you may write to."
+            ) from error
+        try:
+            writer = self._connect()
+            self._migrate(writer)
+            return writer, self._connect()
+        except sqlite3.Error as error:
+            raise translate(error, self.path, self._role) from error
+
+    def _connect(self) -> sqlite3.Connection:
+        connection = sqlite3.connect(
+            self.path,
+            timeout=BUSY_TIMEOUT.total_seconds(),
+            isolation_level=None,
+            check_same_thread=False,
+            cached_statements=256,
+        )
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute(f"PRAGMA synchronous = {'FULL' if self._durable else 'NORMAL'}")
+        connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
+        connection.execute("PRAGMA temp_store = MEMORY")
+        # Checkpoints move each page once, however often it was written since the last one: rarer is cheaper.
+        connection.execute("PRAGMA wal_autocheckpoint = 8000")
+        connection.execute("PRAGMA journal_size_limit = 67108864")
+        return connection
+
+    def _migrate(self, connection: sqlite3.Connection) -> None:
+        """Bring the file to the newest schema, in one transaction. Raises BadState for a file that is not ours."""
+        scripts = schema_scripts(self._schema)
+        connection.execute("BEGIN IMMEDIATE")
+        found_id = connection.execute("PRAGMA application_id").fetchone()[0]
+        version = connection.execute("PRAGMA user_version").fetchone()[0]
+        tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+        if found_id != self._application_id and (tables or found_id):
+            connection.execute("ROLLBACK")
+            raise BadState(
+                f"{self.path} is a SQLite file, but not a Gossamer {self._role} file. "
+                f"Move it away, or set {self._role} to another path in gossamer.toml."
+            )
+        if version > len(scripts):
+            connection.execute("ROLLBACK")
+            raise BadState(
+                f"{self.path} was written by a newer Gossamer (schema {version}, this one knows {len(scripts)}). "
+                f"Upgrade with: pip install --upgrade gossamer"
+            )
+        for script in scripts[version:]:
+            for statement in statements_of(script):
+                connection.execute(statement)
+        connection.execute(f"PRAGMA application_id = {self._application_id}")
+        connection.execute(f"PRAGMA user_version = {len(scripts)}")
+        connection.execute("COMMIT")
+
+    def _close(self) -> None:
+        self._reader.close()
+        with suppress(sqlite3.Error):  # a hint for the query planner; closing goes on without it
+            self._writer.execute("PRAGMA optimize")
+        self._writer.close()
+
+
+def schema_scripts(name: str) -> list[str]:
+    """The numbered migrations `schema/<name>-001.sql`, `-002.sql`, ... in order."""
+    folder = resources.files(__package__) / "schema"
+    files = sorted((entry for entry in folder.iterdir() if entry.name.startswith(f"{name}-")), key=lambda e: e.name)
+    return [file.read_text(encoding="utf-8") for file in files]
+
+
+def statements_of(script: str) -> list[str]:
+    """Split a script into statements, so that it can run inside a transaction."""
+    statements, current = [], ""
+    for line in script.splitlines(keepends=True):
+        current += line
+        if line.rstrip().endswith(";") and sqlite3.complete_statement(current):
+            statements.append(current)
+            current = ""
+    return statements
+
+
+def translate(error: sqlite3.Error, path: Path, role: str) -> GossamerError:
+    """A driver error in our terms, with the next step."""
+    text = str(error)
+    if "not a database" in text or "malformed" in text:
+        return BadState(
+            f"{path} is damaged or not a SQLite file ({text}). Move it away, or set {role} to another path."
+        )
+    if "unable to open" in text or "readonly" in text:
+        return BadState(f"{path} cannot be opened for writing ({text}). Check its permissions and its folder's.")
+    if "disk is full" in text or "disk I/O" in text:
+        return BackendUnavailable(f"The disk that holds {path} is full or failing ({text}). Free some space.")
+    if "locked" in text or "busy" in text:
+        return BackendUnavailable(
+            f"{path} has been locked by another process for {BUSY_TIMEOUT.total_seconds():g} s. "
+            f"Close programs that keep it open for writing."
+        )
+    return BackendUnavailable(f"SQLite refused to work on {path}: {text}")

@@ -1,0 +1,179 @@
+"""What people ask of the queue, on SQLite. Fulfils `FrontierDesk`."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import AsyncIterator
+
+from ...clock import Clock
+from ...frontier.contract import DeadFilter, DeadLetter, SiteLoad, UrlStory
+from ...model.task import UrlState
+from .connection import Database
+from .ledger import Ledger, Tally
+
+CHUNK = 2_000
+
+_STORY = """
+SELECT urls.number, jobs.id, urls.url, urls.state, urls.reason, urls.message, sites.name, urls.kind, urls.depth,
+    urls.priority, urls.attempts, urls.max_attempts, urls.deliveries, urls.created_at, urls.changed_at, parent.url,
+    urls.due_at, urls.worker, urls.lease_until, max(sites.next_at, sites.rest_until),
+    (SELECT count(*) FROM (SELECT 1 FROM urls AS other WHERE other.job = urls.job AND other.site = urls.site
+        AND other.state = 'queued' AND (other.priority > urls.priority
+        OR (other.priority = urls.priority AND other.turn < urls.turn)) LIMIT 100000))
+FROM urls JOIN jobs ON jobs.number = urls.job JOIN sites ON sites.number = urls.site
+LEFT JOIN urls AS parent ON parent.number = urls.found_on
+WHERE urls.job = ? AND urls.fingerprint = ?"""
+
+
+class SqliteDesk:
+    def __init__(self, database: Database, clock: Clock) -> None:
+        self._database = database
+        self._clock = clock
+
+    async def story(self, fingerprint: bytes) -> list[UrlStory]:
+        def read(connection: sqlite3.Connection) -> list[UrlStory]:
+            stories = []
+            for (job,) in connection.execute("SELECT number FROM jobs ORDER BY number DESC").fetchall():
+                row = connection.execute(_STORY, (job, fingerprint)).fetchone()
+                if row is not None:
+                    stories.append(_story(connection, row))
+            return stories
+
+        return await self._database.read(read)
+
+    async def dead(self, which: DeadFilter, limit: int = 100) -> list[DeadLetter]:
+        where, values = _where(which)
+        sql = (
+            "SELECT urls.number, jobs.id, urls.url, sites.name, urls.kind, urls.reason, urls.message, urls.attempts, "  # noqa: S608
+            "urls.deliveries, urls.changed_at, parent.url FROM urls JOIN jobs ON jobs.number = urls.job "
+            "JOIN sites ON sites.number = urls.site LEFT JOIN urls AS parent ON parent.number = urls.found_on "
+            f"WHERE {where} ORDER BY urls.changed_at DESC, urls.number DESC LIMIT ?"
+        )
+        rows = await self._database.read(lambda c: c.execute(sql, (*values, limit)).fetchall())
+        names = DeadLetter.__struct_fields__
+        return [DeadLetter(**dict(zip(names, row, strict=True))) for row in rows]
+
+    async def dead_reasons(self, which: DeadFilter) -> dict[str, int]:
+        where, values = _where(which)
+        sql = (
+            "SELECT urls.reason, count(*) FROM urls JOIN jobs ON jobs.number = urls.job "  # noqa: S608 - our own words
+            f"JOIN sites ON sites.number = urls.site WHERE {where} GROUP BY 1 ORDER BY 2 DESC, 1"
+        )
+        return dict(await self._database.read(lambda c: c.execute(sql, values).fetchall()))
+
+    async def replay(self, which: DeadFilter) -> int:
+        where, values = _where(which)
+
+        def write(connection: sqlite3.Connection) -> int:
+            now = self._clock.now()
+            ledger = Ledger()
+            letters = _select(connection, where, values)
+            tallies: dict[int, Tally] = {}
+            for number, job, site, priority in letters:
+                connection.execute(
+                    "UPDATE urls SET state = 'queued', reason = '', message = '', attempts = 0, deliveries = 0, "
+                    "turn = ?, changed_at = ? WHERE number = ?",
+                    (int(now * 1_000_000), now, number),
+                )
+                ledger.requeue(connection, job, site, priority, now)
+                ledger.note(connection, number, now, "replayed from the dead letters")
+                tallies.setdefault(job, Tally()).move("dead", "queued")
+            for job, tally in tallies.items():
+                tally.write(connection, job)
+                connection.execute(
+                    "UPDATE jobs SET state = 'running', ending = '', finished_at = NULL WHERE number = ?", (job,)
+                )
+            return len(letters)
+
+        return await self._database.write(write)
+
+    async def purge(self, which: DeadFilter) -> int:
+        where, values = _where(which)
+
+        def write(connection: sqlite3.Connection) -> int:
+            now = self._clock.now()
+            letters = _select(connection, where, values)
+            tallies: dict[int, Tally] = {}
+            for number, job, _, _ in letters:
+                connection.execute(
+                    "UPDATE urls SET state = 'dropped', reason = 'purged: ' || reason, changed_at = ? WHERE number = ?",
+                    (now, number),
+                )
+                tallies.setdefault(job, Tally()).move("dead", "dropped")
+            for job, tally in tallies.items():
+                tally.write(connection, job)
+            return len(letters)
+
+        return await self._database.write(write)
+
+    async def sites(self, job: str, limit: int = 20) -> list[SiteLoad]:
+        rows = await self._database.read(
+            lambda c: c.execute(
+                "SELECT sites.name, sum(urls.state = 'queued'), sum(urls.state = 'waiting'), "
+                "sum(urls.state = 'leased'), max(sites.next_at, sites.rest_until) FROM urls "
+                "JOIN jobs ON jobs.number = urls.job JOIN sites ON sites.number = urls.site "
+                "WHERE jobs.id = ? AND urls.state IN ('queued', 'waiting', 'leased') "
+                "GROUP BY sites.number ORDER BY count(*) DESC LIMIT ?",
+                (job, limit),
+            ).fetchall()
+        )
+        return [
+            SiteLoad(site=name, queued=queued, waiting=waiting, leased=leased, next_at=next_at)
+            for name, queued, waiting, leased, next_at in rows
+        ]
+
+    async def urls(self, job: str, state: UrlState | None = None) -> AsyncIterator[tuple[str, UrlState, str]]:
+        last = 0
+        while True:
+            rows = await self._database.read(
+                lambda c, after=last: c.execute(  # type: ignore[misc]  # the default binds the cursor of this turn
+                    "SELECT urls.number, urls.url, urls.state, urls.reason FROM urls "
+                    "JOIN jobs ON jobs.number = urls.job WHERE jobs.id = ? AND urls.number > ? "
+                    "AND (? IS NULL OR urls.state = ?) ORDER BY urls.number LIMIT ?",
+                    (job, after, state, state, CHUNK),
+                ).fetchall()
+            )
+            for number, url, found, reason in rows:
+                last = number
+                yield url, UrlState(found), reason
+            if len(rows) < CHUNK:
+                return
+
+
+def _story(connection: sqlite3.Connection, row: tuple[object, ...]) -> UrlStory:
+    number, *values = row
+    names = [name for name in UrlStory.__struct_fields__ if name != "incidents"]
+    fields = dict(zip(names, values, strict=True))
+    fields["state"] = UrlState(str(fields["state"]))
+    if fields["state"] is not UrlState.QUEUED:
+        fields["ahead_of_it"] = None
+    incidents = connection.execute("SELECT at, what FROM incidents WHERE url = ? ORDER BY at", (number,)).fetchall()
+    return UrlStory(**fields, incidents=tuple(incidents))  # type: ignore[arg-type]  # column order is field order
+
+
+def _where(which: DeadFilter) -> tuple[str, tuple[str | int, ...]]:
+    """Conditions are fixed texts; values are bound."""
+    parts: list[str] = ["urls.state = 'dead'"]
+    values: list[str | int] = []
+    conditions: tuple[tuple[str, str | int | None], ...] = (
+        ("urls.number = ?", which.id),
+        ("jobs.id = ?", which.job),
+        ("urls.url = ?", which.url),
+        ("(urls.reason = ? OR urls.reason LIKE ? || '-%')", which.reason),
+        ("sites.name = ?", which.site),
+    )
+    for condition, value in conditions:
+        if value is not None:
+            parts.append(condition)
+            values += [value] * condition.count("?")
+    return " AND ".join(parts), tuple(values)
+
+
+def _select(
+    connection: sqlite3.Connection, where: str, values: tuple[str | int, ...]
+) -> list[tuple[int, int, int, int]]:
+    return connection.execute(
+        "SELECT urls.number, urls.job, urls.site, urls.priority FROM urls JOIN jobs ON jobs.number = urls.job "  # noqa: S608
+        f"JOIN sites ON sites.number = urls.site WHERE {where}",
+        values,
+    ).fetchall()

@@ -1,0 +1,202 @@
+"""The frontier on SQLite: the worker's verbs. Rows and shared steps are in ledger.py, handing out in leasing.py."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+
+import msgspec
+
+from ...clock import Clock
+from ...errors import FrontierFull, LeaseLost
+from ...frontier.contract import Added, LeaseBatch
+from ...frontier.politeness import TermsFor
+from ...model.task import Candidate, Lease, UrlState
+from .connection import Database
+from .leasing import Counter
+from .ledger import Ledger, Tally
+
+REDIRECTED = "redirected"
+MESSAGE_LENGTH = 4000  # characters of an error that are kept
+
+
+class _Held(msgspec.Struct, frozen=True):
+    """The row of a lease that is still good."""
+
+    number: int
+    job: int
+    site: int
+    priority: int
+
+
+class SqliteFrontier:
+    """Fulfils `Frontier`. Time is this machine's clock, which all processes on the file share."""
+
+    def __init__(
+        self,
+        database: Database,
+        clock: Clock,
+        *,
+        lease_duration: timedelta,
+        terms_for: TermsFor,
+        is_gone: Callable[[str], bool],
+    ) -> None:
+        self._database = database
+        self._clock = clock
+        self._ledger = Ledger()
+        self._counter = Counter(self._ledger, duration=lease_duration, terms_for=terms_for, is_gone=is_gone)
+        self._lease_seconds = lease_duration.total_seconds()
+        database.on_rollback.append(self._ledger.forget)
+
+    async def add(self, job: str, candidates: Sequence[Candidate]) -> Added:
+        def write(connection: sqlite3.Connection) -> Added:
+            row = self._ledger.job(connection, job)
+            bound = row.terms.max_queued
+            if bound is not None:
+                depth = connection.execute(
+                    "SELECT queued + waiting FROM jobs WHERE number = ?", (row.number,)
+                ).fetchone()[0]
+                if depth + len(candidates) > bound:
+                    raise FrontierFull(
+                        f"The queue of {job} holds {depth} URLs; {len(candidates)} more would pass its bound of "
+                        f"{bound} (crawl.max_queued). Add fewer at once, or wait until some are done."
+                    )
+            tally = Tally()
+            added = self._ledger.admit(connection, row, candidates, found_on=None, now=self._clock.now(), tally=tally)
+            tally.write(connection, row.number)
+            return added
+
+        return await self._database.write(write)
+
+    async def lease(self, job: str, worker: str, n: int) -> LeaseBatch:
+        def write(connection: sqlite3.Connection) -> LeaseBatch:
+            row = self._ledger.job(connection, job)
+            return self._counter.lease(connection, row, worker, n, self._clock.now())
+
+        return await self._database.write(write)
+
+    async def renew(self, leases: Sequence[Lease]) -> list[Lease]:
+        def write(connection: sqlite3.Connection) -> list[Lease]:
+            now = self._clock.now()
+            lost = []
+            for lease in leases:
+                renewed = connection.execute(
+                    "UPDATE urls SET lease_until = ? WHERE number = ? AND token = ? AND state = 'leased' "
+                    "AND lease_until > ?",
+                    (now + self._lease_seconds, lease.task.id, lease.token, now),
+                ).rowcount
+                if not renewed:
+                    lost.append(lease)
+            return lost
+
+        return await self._database.write(write)
+
+    async def complete(
+        self,
+        lease: Lease,
+        state: UrlState,
+        reason: str = "",
+        discovered: Sequence[Candidate] = (),
+        *,
+        duplicates: int = 0,
+        paced_ahead: timedelta = timedelta(0),
+    ) -> Added:
+        def write(connection: sqlite3.Connection) -> Added:
+            now = self._clock.now()
+            held = self._held(connection, lease, now)
+            connection.execute(
+                "UPDATE urls SET state = ?, reason = ?, message = '', attempts = attempts + 1, deliveries = 0, "
+                "worker = NULL, lease_until = NULL, changed_at = ? WHERE number = ?",
+                (state.value, reason, now, held.number),
+            )
+            self._ledger.free_slot(connection, held.site, next_at=now + paced_ahead.total_seconds())
+            tally = Tally(leased=-1, discovered=duplicates, duplicates=duplicates)
+            setattr(tally, state.value, getattr(tally, state.value) + 1)
+            if reason.startswith(REDIRECTED):
+                tally.redirected = 1
+            added = Added()
+            if discovered:
+                row = self._ledger.job(connection, lease.task.job)
+                added = self._ledger.admit(connection, row, discovered, found_on=held.number, now=now, tally=tally)
+            tally.write(connection, held.job)
+            return added
+
+        return await self._database.write(write)
+
+    async def retry(
+        self, lease: Lease, delay: timedelta, reason: str, *, paced_ahead: timedelta = timedelta(0)
+    ) -> None:
+        await self._postpone(lease, delay, reason, paced_ahead, used_up=True)
+
+    async def release(
+        self, lease: Lease, delay: timedelta, reason: str, *, paced_ahead: timedelta = timedelta(0)
+    ) -> None:
+        await self._postpone(lease, delay, reason, paced_ahead, used_up=False)
+
+    async def _postpone(
+        self, lease: Lease, delay: timedelta, reason: str, paced_ahead: timedelta, *, used_up: bool
+    ) -> None:
+        def write(connection: sqlite3.Connection) -> None:
+            now = self._clock.now()
+            held = self._held(connection, lease, now)
+            connection.execute(
+                "UPDATE urls SET state = 'waiting', reason = ?, due_at = ?, attempts = attempts + ?, "
+                "deliveries = ?, worker = NULL, lease_until = NULL, changed_at = ? WHERE number = ?",
+                # An answered try proves that the page does not kill its worker: deliveries start anew.
+                (
+                    reason,
+                    now + delay.total_seconds(),
+                    int(used_up),
+                    0 if used_up else lease.delivery - 1,
+                    now,
+                    held.number,
+                ),
+            )
+            self._ledger.free_slot(connection, held.site, next_at=now + paced_ahead.total_seconds())
+            Tally(leased=-1, waiting=1, retries=int(used_up)).write(connection, held.job)
+
+        await self._database.write(write)
+
+    async def bury(self, lease: Lease, reason: str, message: str, *, paced_ahead: timedelta = timedelta(0)) -> None:
+        def write(connection: sqlite3.Connection) -> None:
+            now = self._clock.now()
+            held = self._held(connection, lease, now)
+            connection.execute(
+                "UPDATE urls SET state = 'dead', reason = ?, message = ?, attempts = attempts + 1, worker = NULL, "
+                "lease_until = NULL, changed_at = ? WHERE number = ?",
+                (reason, message[:MESSAGE_LENGTH], now, held.number),
+            )
+            self._ledger.free_slot(connection, held.site, next_at=now + paced_ahead.total_seconds())
+            Tally(leased=-1, dead=1).write(connection, held.job)
+
+        await self._database.write(write)
+
+    async def slow_down(self, site: str, *, interval: timedelta | None, rest: timedelta) -> None:
+        def write(connection: sqlite3.Connection) -> None:
+            now = self._clock.now()
+            number = self._ledger.site(connection, site)
+            connection.execute(
+                "UPDATE sites SET rest_until = max(rest_until, ?), asked_interval = coalesce(?, asked_interval) "
+                "WHERE number = ?",
+                (
+                    now + rest.total_seconds() if rest else 0.0,
+                    interval.total_seconds() if interval is not None else None,
+                    number,
+                ),
+            )
+
+        await self._database.write(write)
+
+    def _held(self, connection: sqlite3.Connection, lease: Lease, now: float) -> _Held:
+        """The row behind a lease that is still good. Raises LeaseLost before anything was changed."""
+        row = connection.execute(
+            "SELECT number, job, site, priority FROM urls WHERE number = ? AND token = ? AND state = 'leased' "
+            "AND lease_until > ?",
+            (lease.task.id, lease.token, now),
+        ).fetchone()
+        if row is None:
+            raise LeaseLost(
+                f"The lease on {lease.task.url} has expired or was given to another worker; nothing was changed."
+            )
+        return _Held(*row)

@@ -1,0 +1,136 @@
+"""Jobs on SQLite: opened once, found again, closed once. Fulfils `JobBook`."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+
+import msgspec
+
+from ...clock import Clock
+from ...frontier.contract import JobTerms
+from ...model.job import Job, JobCounts, JobState
+from .connection import Database
+
+_COLUMNS = "id, name, state, created_at, finished_at, terms, ending"
+
+
+class SqliteJobs:
+    def __init__(self, database: Database, clock: Clock) -> None:
+        self._database = database
+        self._clock = clock
+
+    async def open_job(self, name: str, terms: JobTerms, *, fresh: bool) -> tuple[Job, bool]:
+        def write(connection: sqlite3.Connection) -> tuple[Job, bool]:
+            now = self._clock.now()
+            row = connection.execute(
+                f"SELECT {_COLUMNS} FROM jobs WHERE name = ? AND state = 'running' ORDER BY number DESC",  # noqa: S608
+                (name,),
+            ).fetchone()
+            if row is not None and not fresh:
+                # The limit belongs to the command that runs now; the rest stays as the job began.
+                found = _job(row)
+                kept = msgspec.json.decode(row[5], type=JobTerms)
+                renewed = msgspec.structs.replace(terms, dedup_window=kept.dedup_window)
+                connection.execute(
+                    "UPDATE jobs SET terms = ? WHERE id = ?", (msgspec.json.encode(renewed).decode(), found.id)
+                )
+                return msgspec.structs.replace(found, limit=terms.limit), True
+            if row is not None:
+                self._close(connection, row[0], "replaced", now, drop_open=True)
+            number = connection.execute("SELECT coalesce(max(number), 0) + 1 FROM jobs").fetchone()[0]
+            job_id = f"{slug(name)}-{number}"
+            connection.execute(
+                "INSERT INTO jobs (number, id, name, state, created_at, terms) VALUES (?, ?, ?, 'running', ?, ?)",
+                (number, job_id, name, now, msgspec.json.encode(terms).decode()),
+            )
+            job = Job(id=job_id, name=name, state=JobState.RUNNING, created_at=now, limit=terms.limit)
+            return job, False
+
+        return await self._database.write(write)
+
+    async def seal_seeds(self, job: str) -> None:
+        await self._database.write(lambda c: c.execute("UPDATE jobs SET sealed = 1 WHERE id = ?", (job,)).rowcount)
+
+    async def is_sealed(self, job: str) -> bool:
+        row = await self._database.read(lambda c: c.execute("SELECT sealed FROM jobs WHERE id = ?", (job,)).fetchone())
+        return bool(row and row[0])
+
+    async def close_job(self, job: str, ending: str) -> bool:
+        return await self._database.write(lambda c: self._close(c, job, ending, self._clock.now(), drop_open=False))
+
+    def _close(self, connection: sqlite3.Connection, job: str, ending: str, now: float, *, drop_open: bool) -> bool:
+        closed = connection.execute(
+            "UPDATE jobs SET state = 'finished', ending = ?, finished_at = ? WHERE id = ? AND state = 'running' "
+            "RETURNING number",
+            (ending, now, job),
+        ).fetchone()
+        if closed is None:
+            return False
+        if drop_open:
+            _drop_open(connection, closed[0], ending, now)
+        return True
+
+    async def job(self, job: str) -> Job | None:
+        row = await self._database.read(
+            lambda c: c.execute(f"SELECT {_COLUMNS} FROM jobs WHERE id = ?", (job,)).fetchone()  # noqa: S608
+        )
+        return _job(row) if row else None
+
+    async def jobs(self) -> list[Job]:
+        rows = await self._database.read(
+            lambda c: c.execute(f"SELECT {_COLUMNS} FROM jobs ORDER BY number DESC").fetchall()  # noqa: S608
+        )
+        return [_job(row) for row in rows]
+
+    async def counts(self, job: str) -> JobCounts:
+        names = ", ".join(JobCounts.__struct_fields__)
+        row = await self._database.read(
+            lambda c: c.execute(f"SELECT {names} FROM jobs WHERE id = ?", (job,)).fetchone()  # noqa: S608
+        )
+        return JobCounts(**dict(zip(JobCounts.__struct_fields__, row, strict=True))) if row else JobCounts()
+
+
+def _job(row: tuple[str, str, str, float, float | None, str, str]) -> Job:
+    job_id, name, state, created_at, finished_at, terms, ending = row
+    return Job(
+        id=job_id,
+        name=name,
+        state=JobState(state),
+        created_at=created_at,
+        finished_at=finished_at,
+        limit=msgspec.json.decode(terms, type=JobTerms).limit,
+        ending=ending,
+    )
+
+
+def _drop_open(connection: sqlite3.Connection, job: int, reason: str, now: float) -> None:
+    """What a replaced job still had to do will not be done: dropped, with the reason; slots are given back."""
+    connection.execute(
+        "UPDATE sites SET in_flight = in_flight - held.n, holder = NULL FROM "
+        "(SELECT site, count(*) AS n FROM urls WHERE job = ? AND state = 'leased' GROUP BY site) AS held "
+        "WHERE sites.number = held.site",
+        (job,),
+    )
+    connection.execute(
+        "UPDATE queues SET state = 'ready' WHERE state IN ('full', 'held') AND site IN "
+        "(SELECT site FROM urls WHERE job = ? AND state = 'leased')",
+        (job,),
+    )
+    connection.execute(
+        "UPDATE urls SET state = 'dropped', reason = ?, worker = NULL, lease_until = NULL, due_at = NULL, "
+        "changed_at = ? WHERE job = ? AND state IN ('queued', 'waiting', 'leased')",
+        (reason, now, job),
+    )
+    connection.execute("DELETE FROM queues WHERE job = ?", (job,))
+    connection.execute(
+        "UPDATE jobs SET dropped = dropped + queued + waiting + leased, queued = 0, waiting = 0, leased = 0 "
+        "WHERE number = ?",
+        (job,),
+    )
+
+
+def slug(name: str) -> str:
+    """A name that is safe in job ids and file names."""
+    plain = re.sub(r"[^a-z0-9]+", "-", name.lower().removeprefix("https://").removeprefix("http://"))
+    return plain.strip("-")[:40].strip("-") or "job"

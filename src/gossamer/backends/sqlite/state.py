@@ -1,0 +1,52 @@
+"""Opening the state file: everything of the frontier that lives in it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from pathlib import Path
+
+import msgspec
+
+from ...clock import Clock
+from ...frontier.politeness import TermsFor
+from .connection import Database
+from .desk import SqliteDesk
+from .frontier import SqliteFrontier
+from .jobs import SqliteJobs
+from .robots import SqliteRobotsShelf
+from .workers import is_gone as process_is_gone
+
+APPLICATION_ID = 0x676F7373  # "goss"
+LINGER = timedelta(milliseconds=2)
+
+
+class SqliteState(msgspec.Struct, frozen=True):
+    """The parts of one open state file."""
+
+    database: Database
+    frontier: SqliteFrontier
+    jobs: SqliteJobs
+    desk: SqliteDesk
+    robots: SqliteRobotsShelf
+
+
+@asynccontextmanager
+async def open_sqlite_state(
+    path: Path,
+    clock: Clock,
+    *,
+    lease_duration: timedelta,
+    terms_for: TermsFor,
+    is_gone: Callable[[str], bool] = process_is_gone,
+) -> AsyncIterator[SqliteState]:
+    """Open or make the file. Raises BadState when it is not ours."""
+    # Not fsynced per commit: a power cut may undo the last settlements, so that work is repeated. The records
+    # of that work are fsynced before, so that nothing is lost.
+    database = Database(path, schema="state", application_id=APPLICATION_ID, durable=False, linger=LINGER, role="state")
+    async with database:
+        frontier = SqliteFrontier(database, clock, lease_duration=lease_duration, terms_for=terms_for, is_gone=is_gone)
+        yield SqliteState(
+            database, frontier, SqliteJobs(database, clock), SqliteDesk(database, clock), SqliteRobotsShelf(database)
+        )

@@ -1,0 +1,223 @@
+"""`gossamer crawl`: a spider by name or file, or just a URL. Also behind `gossamer.run`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+
+from ..assembly import System, folder_path, local_hosts, sqlite_path
+from ..clock import SystemClock
+from ..errors import InvalidUrl, Misconfigured
+from ..launch import CrawlReport, Running, crawl
+from ..model.events import EventSink
+from ..model.job import Job
+from ..model.url import parse_url
+from ..monitor.hub import EventHub
+from ..monitor.logs import JsonLog
+from ..monitor.progress import ProgressLine, spell
+from ..monitor.tally import Tally
+from ..parse.discovery import load_spider
+from ..parse.site import SiteSpider
+from ..parse.spider import Spider
+from ..settings import Settings
+from ..store.contract import RecordQuery
+from ..store.export import export, format_of
+from .app import app, err, run_async, settings_with
+
+
+@app.command("crawl")
+def crawl_verb(
+    target: Annotated[str, typer.Argument(help="A spider's name, a file (spider.py or spider.py:Class), or a URL.")],
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="Write the records here: .jsonl or .csv.")
+    ] = None,
+    depth: Annotated[int | None, typer.Option(min=0, help="Follow links this many steps from the start.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Stop after this many pages.")] = None,
+    rate: Annotated[str | None, typer.Option(help="Requests per site: 5/s, 30/m or unlimited.")] = None,
+    concurrency: Annotated[int | None, typer.Option(min=1, help="Pages in flight at once in this process.")] = None,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Start over instead of going on.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress, no summary.")] = False,
+    json_logs: Annotated[bool, typer.Option("--json-logs", help="One JSON object per event, to stderr.")] = False,
+) -> None:
+    """Crawl. The same command again goes on where it was; in a second terminal it shares the work."""
+    flags = {
+        "crawl.depth": depth,
+        "crawl.limit": limit,
+        "politeness.rate": rate,
+        "crawl.concurrency": concurrency,
+    }
+    settings = settings_with(**flags)
+    spider, name, settings = resolve(target, settings, flags)
+    report = run_crawl(
+        spider, settings, name=name, output=output, fresh=fresh, quiet=quiet, json_logs=json_logs, command=target
+    )
+    if not report.ended:
+        raise typer.Exit(130)
+
+
+def resolve(target: str, settings: Settings, flags: dict[str, Any]) -> tuple[Spider, str | None, Settings]:
+    """The spider that the user means, the job's name, and the settings with local hosts allowed."""
+    if not looks_like_url(target):
+        spider = load_spider(target, _folder_for(target, settings), settings.spiders)()
+        return spider, None, settings
+    try:
+        url = parse_url(target)
+    except InvalidUrl as error:
+        raise Misconfigured(f"{error} A spider's name, a .py file or an http(s) URL can be crawled.") from error
+    return SiteSpider([url]), url, allow_local(settings, [url], flags)
+
+
+def looks_like_url(target: str) -> bool:
+    return "://" in target or target.partition(":")[0].lower() in ("javascript", "data", "mailto", "file")
+
+
+def _folder_for(target: str, settings: Settings) -> Path:
+    """A path is meant from the working directory, a name from the project."""
+    return Path.cwd() if ".py" in target else settings.root
+
+
+def allow_local(settings: Settings, urls: list[str], flags: dict[str, Any]) -> Settings:
+    """A local host that the user typed may be visited, and is named; others stay refused."""
+    if settings.fetch.allow_private:
+        return settings
+    hosts = [host for host in local_hosts(urls) if host not in settings.fetch.allow_hosts]
+    if not hosts:
+        return settings
+    err.print(f"[dim]Private address: {', '.join(hosts)} is allowed, because you named it; all others are refused.[/]")
+    return settings_with(**flags, **{"fetch.allow_hosts": [*settings.fetch.allow_hosts, *hosts]})
+
+
+def run_crawl(
+    spider: Spider,
+    settings: Settings,
+    *,
+    name: str | None = None,
+    output: Path | None = None,
+    fresh: bool = False,
+    quiet: bool = False,
+    json_logs: bool = False,
+    command: str = "",
+) -> CrawlReport:
+    """Crawl in this process, with what a person expects to see. Raises Misconfigured and Transient."""
+    if output is not None:
+        format_of(output)  # a wrong extension is better known before the crawl than after it
+    clock = SystemClock()
+    tally = Tally(clock)
+    log = JsonLog(sys.stderr, clock) if json_logs else None
+    listeners: list[EventSink] = [tally] if log is None else [tally, log]
+    show = not quiet and not json_logs
+
+    async def attend(running: Running) -> None:
+        if show:
+            verb = "Going on with" if running.resumed else "Crawling"
+            err.print(
+                f"{verb} [bold]{running.job.name}[/] [dim](job {running.job.id}; Ctrl-C stops, it can go on later)[/]"
+            )
+            await ProgressLine(running.system.jobs, clock, err, job=running.job.id, limit=running.job.limit).show()
+
+    async def after(system: System, job: Job) -> None:
+        if output is not None:
+            await export(system.records, RecordQuery(job=job.id), output)
+
+    report = run_async(
+        crawl(spider, settings, name=name, fresh=fresh, events=EventHub(*listeners), attend=attend, after=after)
+    )
+    if log is not None:
+        log.summary()
+    if show:
+        summarise(report, tally, settings, output, command)
+    return report
+
+
+def summarise(report: CrawlReport, tally: Tally, settings: Settings, output: Path | None, command: str) -> None:
+    """The small table at the end, and what to try next."""
+    counts = report.counts
+    table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
+    table.add_column(style="dim")
+    table.add_column()
+    unchanged = f", {counts.unchanged:,} unchanged" if counts.unchanged else ""
+    speed = f"{tally.pages / report.seconds:,.1f} pages/s" if report.seconds else ""
+    spent = f"{report.seconds:.1f} s" if report.seconds < 60 else spell_seconds(report.seconds)
+    table.add_row("pages", f"[bold]{counts.done + counts.unchanged:,}[/] done{unchanged}  [dim]{spent}, {speed}[/]")
+    table.add_row("records", f"[bold]{report.records:,}[/]  [dim]{tally.changed:,} new or changed[/]")
+    table.add_row("retries", f"{counts.retries:,}")
+    reasons = ", ".join(f"{count} {reason}" for reason, count in tally.reasons.most_common(4))
+    style = "red" if counts.dead else ""
+    table.add_row("dead letters", f"[{style}]{counts.dead:,}[/]  [dim]{reasons}[/]" if style else "0")
+    left = counts.dropped + counts.duplicates
+    table.add_row("left out", f"{left:,}  [dim]{counts.duplicates:,} duplicates, {counts.dropped:,} by rule[/]")
+    data = sqlite_path(settings, "records")
+    table.add_row("data", f"{_short(data)}  [dim]raw pages in {_short(folder_path(settings))}[/]")
+    if output is not None:
+        table.add_row("output", f"{output}")
+    err.print()
+    err.print(_headline(report))
+    err.print(table)
+    if tally.last_trouble:
+        err.print(f"[yellow]There was trouble:[/] {tally.last_trouble}")
+    _advise(report, output, command)
+
+
+def _headline(report: CrawlReport) -> str:
+    if not report.ended:
+        return "[yellow]Stopped.[/] Nothing is lost: the same command goes on from here."
+    if report.job.ending == "limit":
+        return f"[green]Done[/]: the limit of {report.job.limit:,} pages is reached."
+    return "[green]Done.[/]"
+
+
+def _advise(report: CrawlReport, output: Path | None, command: str) -> None:
+    tips: list[tuple[str, str]] = []
+    if not report.ended:
+        tips.append((f"gossamer crawl {command}".rstrip(), "go on"))
+    if report.counts.dead:
+        tips.append(("gossamer dead list", "what failed, and why"))
+    if report.records and output is None:
+        tips.append(("gossamer export -o items.csv", "the records as a table"))
+    tips.append((f"gossamer status {report.job.id}", "where everything stands"))
+    tips.append(("gossamer why URL", "the whole story of one URL"))
+    err.print()
+    for text, meaning in tips:
+        err.print(f"  [cyan]{text}[/]  [dim]{meaning}[/]")
+
+
+def spell_seconds(seconds: float) -> str:
+    from datetime import timedelta
+
+    return spell(timedelta(seconds=seconds))
+
+
+def _short(path: Path) -> str:
+    try:
+        return str(path.relative_to(Path.cwd()))
+    except ValueError:
+        return str(path)
+
+
+FLAGS = {"depth": "crawl.depth", "limit": "crawl.limit", "rate": "politeness.rate", "concurrency": "crawl.concurrency"}
+
+
+def run_from_script(
+    spider: type[Spider] | Spider,
+    *,
+    fresh: bool,
+    quiet: bool,
+    output: str | Path | None = None,
+    settings: dict[str, Any] | None = None,
+    **flags: Any,
+) -> CrawlReport:
+    """What `gossamer.run` does. Errors of ours are raised, not printed: the script decides."""
+    unknown = [name for name in flags if name not in FLAGS]
+    if unknown:
+        raise Misconfigured(
+            f"run() has no option {unknown[0]!r}; there are {', '.join(FLAGS)}, output, fresh, quiet and settings."
+        )
+    dotted = {**(settings or {}), **{FLAGS[name]: value for name, value in flags.items()}}
+    instance = spider() if isinstance(spider, type) else spider
+    read = settings_with(**dotted)
+    read = allow_local(read, list(instance.start_urls), dotted) if instance.start_urls else read
+    return run_crawl(instance, read, output=Path(output) if output is not None else None, fresh=fresh, quiet=quiet)

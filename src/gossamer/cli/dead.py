@@ -1,0 +1,314 @@
+"""`gossamer dead`: pages that were given up. List them, look at one, put them back into the queue, forget them."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from typing import Annotated, Any
+
+import msgspec
+import typer
+from rich.text import Text
+
+from ..assembly import System
+from ..errors import InvalidUrl, Misconfigured
+from ..frontier.contract import DeadFilter, DeadLetter
+from ..model.job import Job
+from ..model.record import Attempt, PageFacts
+from ..model.task import UrlState
+from ..model.url import site_of
+from .app import app, err, out, run_async, settings_with
+from .layout import (
+    Column,
+    advise,
+    distance,
+    heading,
+    jsonable,
+    many,
+    moment,
+    number,
+    print_facts,
+    print_json,
+    print_message,
+    print_table,
+    visible,
+    write_bytes,
+)
+from .look import crawl_command, is_crawled, open_crawled
+from .typed import typed_job, typed_url
+from .why import print_attempts, tries
+
+LETTERS_SHOWN = 50
+
+dead_app = typer.Typer(help="Pages that were given up: why, and what to do with them.", no_args_is_help=True)
+app.add_typer(dead_app, name="dead")
+
+TargetArgument = Annotated[
+    str | None, typer.Argument(metavar="[URL_OR_ID]", help="Only this one: its URL, or its id from the list.")
+]
+JobOption = Annotated[str | None, typer.Option("--job", help="Of this job: its id, or the name of a spider.")]
+ReasonOption = Annotated[str | None, typer.Option("--reason", help="With this reason: parse, timeout, http-404, http.")]
+DomainOption = Annotated[str | None, typer.Option("--domain", help="Of this site: shop.example.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="For programs.")]
+
+
+class Autopsy(msgspec.Struct, frozen=True, kw_only=True):
+    """A dead letter with what the store knows of its page."""
+
+    letter: DeadLetter
+    attempts: tuple[Attempt, ...]
+    raw: PageFacts | None
+
+
+@dead_app.command("list")
+def list_verb(
+    job: JobOption = None,
+    reason: ReasonOption = None,
+    domain: DomainOption = None,
+    limit: Annotated[int, typer.Option(min=1, help="Show so many, the latest first.")] = LETTERS_SHOWN,
+    as_json: JsonOption = False,
+) -> None:
+    """List dead letters, and how many there are for each reason."""
+    settings = settings_with()
+
+    async def find() -> tuple[dict[str, int], list[DeadLetter], float]:
+        if not is_crawled(settings):
+            return {}, [], 0.0
+        async with open_crawled(settings) as system:
+            which = await _filter(system, None, job, reason, domain)
+            return await system.desk.dead_reasons(which), await system.desk.dead(which, limit), system.clock.now()
+
+    reasons, letters, now = run_async(find())
+    total = sum(reasons.values())
+    if as_json:
+        shown = [jsonable(letter, times=("died_at",)) for letter in letters]
+        print_json({"total": total, "by_reason": reasons, "letters": shown})
+        return
+    if not letters:
+        out.print("No dead letters" + (" match." if job or reason or domain else "."))
+        return
+    when = (lambda at: distance(at, now)) if out.is_terminal else moment
+    print_table(
+        (Column("ID", "cyan", right=True), Column("DIED"), Column("JOB", spare=True), Column("REASON", "red"),
+         Column("TRIES", right=True), Column("URL")),
+        [
+            (letter.id, when(letter.died_at), letter.job, letter.reason, letter.attempts, letter.url)
+            for letter in letters
+        ],
+    )  # fmt: skip
+    out.print()
+    if total > len(letters):
+        out.print(f"The latest {len(letters):,} of {total:,}; --limit shows more.")
+    print_table((Column("REASON", "red"), Column("LETTERS", right=True)), [*reasons.items(), ("all", number(total))])
+    advise(
+        (f"gossamer dead show {letters[0].id}", "one in full, with its error and its raw page"),
+        (f"gossamer dead replay --reason {shlex.quote(letters[0].reason)}", "try them again"),
+    )
+
+
+@dead_app.command("show")
+def show_verb(
+    target: Annotated[str, typer.Argument(metavar="URL_OR_ID", help="A URL, or an id from `gossamer dead list`.")],
+    raw: Annotated[
+        bool, typer.Option("--raw", help="Write the raw page to standard output, as it was received.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Show one dead letter: the reason, the error, every attempt and where its raw page is."""
+    settings = settings_with()
+
+    async def find() -> tuple[list[Autopsy], bytes | None, float]:
+        async with open_crawled(settings) as system:
+            found = [await _examine(system, letter) for letter in await _letters(system, target)]
+            body = None
+            if raw:
+                if found[0].raw is None:
+                    raise Misconfigured(
+                        f"There is no raw page of {found[0].letter.url}: no answer came, or store.keep_pages is off."
+                    )
+                body = (await system.archive.get(found[0].raw.archive_ref)).body
+            return found, body, system.clock.now()
+
+    found, body, now = run_async(find())
+    if body is not None:
+        write_bytes(body)
+    elif as_json:
+        print_json([_as_json(one) for one in found])
+    else:
+        for one in found:
+            _show(one, now)
+
+
+@dead_app.command("replay")
+def replay_verb(
+    target: TargetArgument = None,
+    reason: ReasonOption = None,
+    domain: DomainOption = None,
+    job: JobOption = None,
+    everything: Annotated[bool, typer.Option("--all", help="All of them.")] = False,
+) -> None:
+    """Put dead letters back into their queues, with fresh attempts."""
+    _demand_choice("replay", target, reason, domain, job, everything)
+    settings = settings_with()
+
+    async def replay() -> tuple[int, dict[str, int], list[Job]]:
+        async with open_crawled(settings) as system:
+            which = await _filter(system, target, job, reason, domain)
+            per_job = await _per_job(system, which)
+            count = await system.desk.replay(which)
+            return count, per_job, [one for one in await system.jobs.jobs() if one.id in per_job]
+
+    count, per_job, jobs = run_async(replay())
+    if not count:
+        _nothing_matches()
+    spread = ", ".join(f"{name} ({share:,})" for name, share in per_job.items()) if len(per_job) > 1 else [*per_job][0]
+    out.print(f"{many(count, 'URL is', 'URLs are')} back in the queue of {visible(spread)}. Go on with:")
+    for name in dict.fromkeys(job.name for job in jobs):
+        out.print(Text(f"  {crawl_command(name)}", style="cyan"))
+
+
+@dead_app.command("purge")
+def purge_verb(
+    target: TargetArgument = None,
+    reason: ReasonOption = None,
+    domain: DomainOption = None,
+    job: JobOption = None,
+    everything: Annotated[bool, typer.Option("--all", help="All of them.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+) -> None:
+    """Forget dead letters for good. Their raw pages and attempts stay in the store."""
+    _demand_choice("purge", target, reason, domain, job, everything)
+    settings = settings_with()
+
+    async def count() -> int:
+        async with open_crawled(settings) as system:
+            return sum((await system.desk.dead_reasons(await _filter(system, target, job, reason, domain))).values())
+
+    async def purge() -> int:
+        async with open_crawled(settings) as system:
+            return await system.desk.purge(await _filter(system, target, job, reason, domain))
+
+    meant = run_async(count())
+    if not meant:
+        _nothing_matches()
+    if not yes and sys.stdin.isatty() and not typer.confirm(f"Forget {many(meant, 'dead letter')} for good?", err=True):
+        err.print("Nothing was changed.")
+        raise typer.Exit(1)
+    out.print(f"{many(run_async(purge()), 'dead letter')} forgotten.")
+
+
+def _demand_choice(
+    verb: str, target: str | None, reason: str | None, domain: str | None, job: str | None, everything: bool
+) -> None:
+    """All of them must be meant, not merely not restricted."""
+    if everything and (target or reason or domain or job):
+        raise Misconfigured(
+            "--all means every dead letter: leave out the URL and the other filters, or leave out --all."
+        )
+    if not (target or reason or domain or job or everything):
+        raise Misconfigured(
+            f"Say which: gossamer dead {verb} URL, --reason R, --domain D or --job J; --all for every one."
+        )
+
+
+def _nothing_matches() -> None:
+    err.print("No dead letter matches. `gossamer dead list` shows what there is.")
+    raise typer.Exit(1)
+
+
+async def _filter(
+    system: System, target: str | None, job: str | None, reason: str | None, domain: str | None
+) -> DeadFilter:
+    """What the user typed, in the words of the queue."""
+    letter = (await _letters(system, target))[0] if target is not None else None
+    by_id = target is not None and _is_id(target)
+    site = None
+    if domain is not None:
+        site = site_of(typed_url(domain if "://" in domain else f"http://{domain}/"))
+    return DeadFilter(
+        id=letter.id if letter is not None and by_id else None,
+        url=letter.url if letter is not None else None,
+        job=(await typed_job(system.jobs, job)).id if job is not None else None,
+        reason=reason,
+        site=site,
+    )
+
+
+def _is_id(target: str) -> bool:
+    return target.isascii() and target.isdigit()
+
+
+async def _letters(system: System, target: str) -> list[DeadLetter]:
+    """The dead letters that an id or a URL names, newest job first. Raises Misconfigured."""
+    if _is_id(target):
+        found = await system.desk.dead(DeadFilter(id=int(target[:18])), 1)
+        if not found:
+            raise Misconfigured(f"There is no dead letter {target}. `gossamer dead list` shows their ids.")
+        return found
+    try:
+        href = typed_url(target)
+    except InvalidUrl as error:
+        raise Misconfigured(f"{error} Give a URL, or an id from `gossamer dead list`.") from error
+    stories = await system.desk.story(system.rules.fingerprint(href))
+    letters: list[DeadLetter] = []
+    for story in stories:
+        if story.state is UrlState.DEAD:
+            letters += await system.desk.dead(DeadFilter(job=story.job, url=story.url), 1)
+    if not letters:
+        known = f" It is {stories[0].state.value} in {stories[0].job}." if stories else ""
+        raise Misconfigured(f"{visible(href)} is not among the dead letters.{known} See: gossamer why URL")
+    return letters
+
+
+async def _per_job(system: System, which: DeadFilter) -> dict[str, int]:
+    """How many of the letters belong to each job."""
+    found: dict[str, int] = {}
+    for job in await system.jobs.jobs():
+        if which.job in (None, job.id):
+            reasons = await system.desk.dead_reasons(msgspec.structs.replace(which, job=job.id))
+            if reasons:
+                found[job.id] = sum(reasons.values())
+    return found
+
+
+async def _examine(system: System, letter: DeadLetter) -> Autopsy:
+    fingerprint = system.rules.fingerprint(letter.url)
+    attempts = [one for one in await system.records.attempts(fingerprint) if one.job == letter.job]
+    visits = [visit for visit in await system.records.visits(fingerprint) if visit.archive_ref]
+    ours = [visit for visit in visits if visit.job == letter.job]
+    return Autopsy(letter=letter, attempts=tuple(attempts), raw=ours[-1] if ours else None)
+
+
+def _show(one: Autopsy, now: float) -> None:
+    letter = one.letter
+    message = letter.message.partition("\n")[0]
+    heading(letter.url, f"dead letter {letter.id}")
+    print_facts(
+        [
+            ("reason", Text(letter.reason, style="red")),
+            ("message", message),
+            ("died", f"{moment(letter.died_at, now)}, after {tries(letter.attempts, letter.deliveries)}"),
+            ("job", letter.job),
+            ("found on", letter.found_on or "a seed of the crawl"),
+            ("parsed by", letter.kind),
+            ("raw page", one.raw.archive_ref if one.raw is not None else "none was received"),
+        ]
+    )
+    print_message(letter.message)
+    if one.attempts:
+        out.print()
+        heading("Attempts")
+        print_attempts(one.attempts, told={message})
+    tips = [(f"gossamer dead replay {shlex.quote(letter.url)}", "try it again")]
+    if one.raw is not None:
+        tips.insert(0, (f"gossamer dead show {letter.id} --raw", "the page as it was received"))
+        tips.insert(1, (f"gossamer shell {shlex.quote(one.raw.archive_ref)}", "try selectors on it"))
+    advise(*tips)
+
+
+def _as_json(one: Autopsy) -> dict[str, Any]:
+    return {
+        **jsonable(one.letter, times=("died_at",)),
+        "attempts_log": [jsonable(attempt, times=("at",)) for attempt in one.attempts],
+        "archive_ref": one.raw.archive_ref if one.raw is not None else None,
+    }

@@ -1,0 +1,83 @@
+"""`gossamer demo`: the built-in shop on loopback, crawled. The first thing a newcomer sees."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated
+
+import typer
+
+from ..demo.shop import USUAL_PORT, open_shop
+from ..demo.spider import DemoShop
+from ..model.url import host_of
+from .app import app, err, settings_with
+from .crawl import run_crawl
+
+DEMO_RATE = "60/s"
+
+
+@app.command("demo")
+def demo_verb(
+    serve: Annotated[bool, typer.Option("--serve", help="Only serve the shop, for spiders of your own.")] = False,
+    revision: Annotated[int, typer.Option(min=1, help="2 and later: prices have changed since.")] = 1,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes any free port.")] = USUAL_PORT,
+    rate: Annotated[str, typer.Option(help="Requests per site.")] = DEMO_RATE,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Start over instead of going on.")] = False,
+) -> None:
+    """Crawl the built-in demo shop. It needs no internet: the shop runs on this machine."""
+    if serve:
+        _serve(port, revision)
+        return
+    with shop_in_background(port, revision) as urls:
+        hosts = [host_of(url) for url in urls]
+        settings = settings_with(**{"politeness.rate": rate, "fetch.allow_hosts": hosts})
+        spider = DemoShop()
+        spider.start_urls = [urls[0]]
+        err.print(f"The demo shop is open at [bold]{urls[0]}[/]")
+        report = run_crawl(spider, settings, fresh=fresh, command="")
+    if not report.ended:
+        raise typer.Exit(130)
+
+
+@contextmanager
+def shop_in_background(port: int, revision: int) -> Iterator[list[str]]:
+    """The shop on a thread of its own, so that the crawl and it do not share a loop. Yields its addresses."""
+    opened: list[str] = []
+    failure: list[BaseException] = []
+    ready = threading.Event()
+    closing = asyncio.Event()
+    loop = asyncio.new_event_loop()
+
+    async def run() -> None:
+        try:
+            async with open_shop(port=port, revision=revision) as shop:
+                opened.extend([shop.url, shop.outlet_url])
+                ready.set()
+                await closing.wait()
+        except BaseException as error:
+            failure.append(error)
+            ready.set()
+
+    thread = threading.Thread(target=loop.run_until_complete, args=(run(),), name="demo shop", daemon=True)
+    thread.start()
+    ready.wait()
+    if failure:
+        thread.join()
+        raise failure[0]
+    try:
+        yield opened
+    finally:
+        loop.call_soon_threadsafe(closing.set)
+        thread.join()
+
+
+def _serve(port: int, revision: int) -> None:
+    with shop_in_background(port, revision) as urls:
+        err.print(f"The demo shop is open at [bold]{urls[0]}[/] and {urls[1]}  [dim](Ctrl-C closes it)[/]")
+        try:
+            threading.Event().wait()
+        except KeyboardInterrupt:
+            err.print("Closed.")

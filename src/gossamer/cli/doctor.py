@@ -1,0 +1,301 @@
+"""`gossamer doctor`: is everything here that a crawl needs? Each check is one line, with the next step if it fails."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import os
+import re
+import resource
+import shutil
+import socket
+import sqlite3
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+from rich.text import Text
+
+from ..assembly import folder_path, open_system, sqlite_path
+from ..errors import GossamerError
+from ..parse.discovery import list_spiders
+from ..settings import FILE_NAME, Settings, find_file
+from .app import app, out, run_async, settings_with
+from .layout import many, moment, print_json, size, visible
+
+SQLITE_NEEDED = (3, 37, 0)  # STRICT tables
+PYTHON_NEEDED = (3, 11)
+DISK_WANTED = 1 << 30
+DISK_NEEDED = 50 << 20
+SPARE_FILES = 64  # state, records, archive, logs, the interpreter's own
+DNS_PATIENCE = timedelta(seconds=3)
+DNS_NAME = "example.com"
+BORN = datetime(2025, 1, 1, tzinfo=UTC)  # a clock that shows an earlier time is wrong
+
+
+class Level(StrEnum):
+    OK = "ok"
+    WARN = "warn"
+    FAIL = "fail"
+
+
+STYLES = {Level.OK: "green", Level.WARN: "yellow", Level.FAIL: "bold red"}
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """One line of the report. `advice` is the next step; empty when all is well."""
+
+    level: Level
+    what: str
+    detail: str
+    advice: str = ""
+
+
+def _ok(what: str, detail: str) -> Finding:
+    return Finding(Level.OK, what, detail)
+
+
+@app.command("doctor")
+def doctor_verb(
+    offline: Annotated[bool, typer.Option("--offline", help="Leave out what needs a network.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
+) -> None:
+    """Check this machine and this project. Exit code 1 when something must be mended."""
+    findings = []
+    for finding in examine(offline=offline):
+        findings.append(finding)
+        if not as_json:
+            _show(finding)
+    if as_json:
+        print_json([msgspec.structs.asdict(finding) for finding in findings])
+    count = {level: sum(finding.level is level for finding in findings) for level in Level}
+    if not as_json:
+        verdict = "All is well." if count[Level.OK] == len(findings) else "A crawl can run."
+        if count[Level.FAIL]:
+            verdict = f"{many(count[Level.FAIL], 'thing')} must be mended."
+        out.print(f"\n{verdict}")
+    if count[Level.FAIL]:
+        raise typer.Exit(1)
+
+
+def _show(finding: Finding) -> None:
+    out.print(
+        Text.assemble(
+            (finding.level.ljust(4), STYLES[finding.level]),
+            f"  {finding.what.ljust(12)}  ",
+            (visible(finding.detail), "" if finding.level is not Level.OK else "dim"),
+        )
+    )
+    if finding.advice:
+        out.print(Text(f"      {visible(finding.advice)}", style="cyan"))
+
+
+def examine(*, offline: bool) -> Iterator[Finding]:
+    """Every check in turn, the cheap ones first. Without readable settings the project is not looked at."""
+    yield _python()
+    yield _packages()
+    yield _sqlite()
+    yield _uvloop()
+    yield _clock()
+    if not offline:
+        yield _dns()
+    try:
+        settings = settings_with()
+        # Addresses that this version does not know are found out here as well.
+        places = [sqlite_path(settings, "state"), sqlite_path(settings, "records"), folder_path(settings)]
+    except GossamerError as error:
+        yield Finding(
+            Level.FAIL, "settings", str(error), f"Mend {FILE_NAME} or the variable; the rest was not checked."
+        )
+        return
+    file = find_file(Path.cwd())
+    yield _ok("settings", f"{file}" if file is not None else f"no {FILE_NAME} from here upwards: defaults")
+    yield _files(settings)
+    yield from _disk(places)
+    yield _database("state", places[0])
+    yield _database("records", places[1])
+    yield _archive(places[2])
+    if places[0].exists() and places[1].exists():
+        yield _opens(settings)
+    yield from _spiders(settings)
+
+
+def _python() -> Finding:
+    version = sys.version.split()[0]
+    if sys.version_info < PYTHON_NEEDED:
+        return Finding(Level.FAIL, "python", version, "Install Python 3.11 or newer.")
+    return _ok("python", version)
+
+
+def _packages() -> Finding:
+    try:
+        wanted = importlib.metadata.requires("gossamer") or []
+    except importlib.metadata.PackageNotFoundError:
+        return Finding(Level.WARN, "packages", "gossamer runs from its source and is not installed", "pip install -e .")
+    names = [re.split(r"[^\w.-]", line, maxsplit=1)[0] for line in wanted if ";" not in line]
+    missing = []
+    for name in names:
+        try:
+            importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            missing.append(name)
+    if missing:
+        return Finding(Level.FAIL, "packages", f"missing: {', '.join(missing)}", "pip install --upgrade gossamer")
+    return _ok("packages", f"gossamer {importlib.metadata.version('gossamer')} and the {len(names)} it needs")
+
+
+def _sqlite() -> Finding:
+    if sqlite3.sqlite_version_info < SQLITE_NEEDED:
+        needed = ".".join(map(str, SQLITE_NEEDED[:2]))
+        return Finding(
+            Level.FAIL,
+            "sqlite",
+            f"{sqlite3.sqlite_version} is too old",
+            f"Use a Python that comes with SQLite {needed}.",
+        )
+    return _ok("sqlite", sqlite3.sqlite_version)
+
+
+def _uvloop() -> Finding:
+    if importlib.util.find_spec("uvloop") is None:
+        return Finding(Level.WARN, "uvloop", "not installed: crawls are slower without it", "pip install uvloop")
+    return _ok("uvloop", importlib.metadata.version("uvloop"))
+
+
+def _clock() -> Finding:
+    now = time.time()
+    if now < BORN.timestamp():
+        return Finding(Level.FAIL, "clock", f"it shows {moment(now)}", "Set the clock: leases and dates depend on it.")
+    return _ok("clock", moment(now))
+
+
+def _dns() -> Finding:
+    outcome: list[str] = []
+
+    def look_up() -> None:
+        try:
+            socket.getaddrinfo(DNS_NAME, 443)
+            outcome.append("")
+        except OSError as error:
+            outcome.append(str(error))
+
+    # A daemon: a name server that never answers must not hold up the end of the command.
+    thread = threading.Thread(target=look_up, daemon=True)
+    thread.start()
+    thread.join(DNS_PATIENCE.total_seconds())
+    if outcome == [""]:
+        return _ok("network", f"{DNS_NAME} resolves")
+    fault = outcome[0] if outcome else f"no answer within {DNS_PATIENCE.total_seconds():g} s"
+    return Finding(
+        Level.WARN, "network", f"{DNS_NAME} does not resolve ({fault})", "Only sites of this machine can be crawled."
+    )
+
+
+def _files(settings: Settings) -> Finding:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    needed = settings.crawl.concurrency * 2 + SPARE_FILES
+    if soft != resource.RLIM_INFINITY and soft < needed:
+        return Finding(
+            Level.WARN,
+            "open files",
+            f"at most {soft:,}; crawl.concurrency = {settings.crawl.concurrency:,} may need {needed:,}",
+            f"ulimit -n {needed if hard == resource.RLIM_INFINITY else min(needed, hard)}, or lower crawl.concurrency.",
+        )
+    return _ok(
+        "open files", f"limit {'none' if soft == resource.RLIM_INFINITY else f'{soft:,}'}, {needed:,} may be needed"
+    )
+
+
+def _disk(places: list[Path]) -> Iterator[Finding]:
+    """One finding per folder that a crawl would write to."""
+    for folder in dict.fromkeys(place.parent for place in places):
+        home = _existing(folder)
+        if not os.access(home, os.W_OK):
+            yield Finding(
+                Level.FAIL, "data folder", f"{home} cannot be written to", "chmod u+w it, or set other paths."
+            )
+            continue
+        free = shutil.disk_usage(home).free
+        made = "" if folder.exists() else " (made by the first crawl)"
+        detail = f"{folder}{made}, {size(free)} free"
+        if free < DISK_NEEDED:
+            yield Finding(
+                Level.FAIL, "data folder", detail, "Free some space, or set state, records and archive elsewhere."
+            )
+        elif free < DISK_WANTED:
+            yield Finding(Level.WARN, "data folder", detail, "Raw pages take about 10 KB each; free some space.")
+        else:
+            yield _ok("data folder", detail)
+
+
+def _existing(path: Path) -> Path:
+    while not path.exists() and path != path.parent:
+        path = path.parent
+    return path
+
+
+def _database(role: str, path: Path) -> Finding:
+    if not path.exists():
+        return _ok(role, f"{path.name} is made by the first crawl")
+    advice = f"Move {path} away, or set {role} to another path."
+    try:
+        connection = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True, timeout=10)
+        try:
+            faults = [row[0] for row in connection.execute("PRAGMA quick_check(3)")]
+        finally:
+            connection.close()
+    except sqlite3.Error as error:
+        return Finding(Level.FAIL, role, f"{path}: {error}", advice)
+    if faults != ["ok"]:
+        return Finding(Level.FAIL, role, f"{path} is damaged: {'; '.join(faults)}", advice)
+    return _ok(role, f"{path.name} is sound, {size(path.stat().st_size)}")
+
+
+def _archive(folder: Path) -> Finding:
+    home = _existing(folder)
+    try:
+        with tempfile.TemporaryFile(dir=home):
+            pass
+    except OSError as error:
+        return Finding(
+            Level.FAIL, "archive", f"{home} cannot be written to ({error.strerror})", "Check its permissions."
+        )
+    return _ok("archive", f"{folder} can be written to" if folder.exists() else "made by the first crawl")
+
+
+def _opens(settings: Settings) -> Finding:
+    """The very way a crawl opens its files: finds files of another program, or of a newer version."""
+
+    async def look() -> tuple[int, float, float]:
+        async with open_system(settings) as system:
+            jobs = await system.jobs.jobs()
+            return len(jobs), max((job.created_at for job in jobs), default=0.0), system.clock.now()
+
+    try:
+        jobs, newest, now = run_async(look())
+    except GossamerError as error:
+        return Finding(Level.FAIL, "project", str(error))
+    if newest > now + 60:
+        return Finding(
+            Level.WARN, "project", f"its newest job began at {moment(newest)}, which is in the future", "Set the clock."
+        )
+    return _ok("project", f"opens, {many(jobs, 'job')}")
+
+
+def _spiders(settings: Settings) -> Iterator[Finding]:
+    found = list_spiders(settings.root, settings.spiders)
+    for file in found.broken:
+        yield Finding(Level.FAIL, "spiders", str(file), "Mend the file; the other spiders can run meanwhile.")
+    names = ", ".join(spec.name for spec in found.spiders)
+    if names:
+        yield _ok("spiders", names)
+    elif not found.broken:
+        yield _ok("spiders", f"none in {settings.spiders}/; URLs can be crawled without")

@@ -1,0 +1,270 @@
+"""How the verbs print: tables, facts, times and sizes. Pretty on a terminal, plain lines in a pipe.
+
+Texts from the net are shown with their control characters made visible: a page must not steer the terminal.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import textwrap
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+import msgspec
+from rich.cells import cell_len
+from rich.console import Console
+from rich.text import Text
+
+from ..store.export import iso_time
+from .app import out
+
+GAP = "  "
+MIN_FOLD = 24  # columns; a narrower text cannot be read
+MAX_TIP = 48  # columns of a command before its meaning; longer ones push it away
+NOTHING = "-"  # stands in an empty cell, so that columns can be counted in a pipe
+
+# C0 and C1 controls, line separators, direction marks and halves of characters.
+_UNSEEN = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+class Column(msgspec.Struct, frozen=True):
+    """One column. What follows counts on a terminal only: `style` is rich's, `fold` wraps its texts between words
+    when the table is too wide, `spare` lets the whole column go before that."""
+
+    title: str
+    style: str = ""
+    right: bool = False
+    fold: bool = False
+    spare: bool = False
+
+
+def visible(text: str) -> str:
+    """The text on one line, with characters that would act on the terminal written as escapes."""
+    return _UNSEEN.sub(lambda found: found[0].encode("unicode_escape", "surrogatepass").decode("ascii"), text)
+
+
+def visible_lines(text: str) -> str:
+    """As `visible`, but line breaks and tabs stay."""
+    return "\n".join(visible(line) for line in text.expandtabs(4).replace("\r\n", "\n").split("\n"))
+
+
+def print_table(
+    columns: Sequence[Column], rows: Sequence[Sequence[object]], *, console: Console = out, indent: int = 0
+) -> None:
+    """A table without lines. In a pipe nothing is wrapped or left out, and no cell is empty.
+
+    On a terminal words stay whole, so that an address can be copied even where it is longer than the line.
+    """
+    width = console.width - indent if console.is_terminal else None
+    lines = [[_cell(value, "" if width else NOTHING) for value in row] for row in rows]
+    lines.insert(0, [column.title for column in columns])
+    if width is not None:
+        columns, lines = _without_spare(columns, lines, width)
+        lines = _folded(columns, lines, width)
+    widths = _widths(lines)
+    for number, line in enumerate(lines):
+        text = Text(" " * indent)
+        for cell, room, column in zip(line, widths, columns, strict=True):
+            padding = " " * (room - cell_len(cell))
+            text.append(padding + cell if column.right else cell + padding, "dim" if number == 0 else column.style)
+            text.append(GAP)
+        text.rstrip()
+        console.print(text, soft_wrap=True)
+
+
+def _widths(lines: Sequence[Sequence[str]]) -> list[int]:
+    return [max(map(cell_len, cells)) for cells in zip(*lines, strict=True)]
+
+
+def _total(lines: Sequence[Sequence[str]]) -> int:
+    widths = _widths(lines)
+    return sum(widths) + len(GAP) * (len(widths) - 1)
+
+
+def _without_spare(
+    columns: Sequence[Column], lines: list[list[str]], width: int
+) -> tuple[Sequence[Column], list[list[str]]]:
+    while _total(lines) > width and any(column.spare for column in columns):
+        gone = max(index for index, column in enumerate(columns) if column.spare)
+        columns = [*columns[:gone], *columns[gone + 1 :]]
+        lines = [[*line[:gone], *line[gone + 1 :]] for line in lines]
+    return columns, lines
+
+
+def _folded(columns: Sequence[Column], lines: list[list[str]], width: int) -> list[list[str]]:
+    """The lines with the folding column wrapped into further lines."""
+    index = next((index for index, column in enumerate(columns) if column.fold), None)
+    excess = _total(lines) - width
+    if index is None or excess <= 0:
+        return lines
+    room = max(MIN_FOLD, _widths(lines)[index] - excess)
+    folded = []
+    for line in lines:
+        first, *rest = wrap(line[index], room)
+        folded.append([*line[:index], first, *line[index + 1 :]])
+        for part in rest:
+            folded.append([part if at == index else "" for at in range(len(line))])
+    return folded
+
+
+def wrap(text: str, width: int) -> list[str]:
+    """The text in lines of about `width`; no word is broken. At least one line."""
+    return textwrap.wrap(text, max(width, 1), break_long_words=False, break_on_hyphens=False) or [""]
+
+
+def print_facts(facts: Sequence[tuple[str, object]], *, console: Console = out, indent: int = 2) -> None:
+    """`name  value` lines; what has no value is left out. On a terminal long sentences go on below their beginning."""
+    shown = [(name, value) for name, value in facts if value not in (None, "")]
+    width = max((len(name) for name, _ in shown), default=0)
+    room = console.width - indent - width - len(GAP)
+    for name, value in shown:
+        text = value if isinstance(value, Text) else Text(visible(str(value)))
+        parts = list(text.divide(_breaks(text.plain, max(room, MIN_FOLD)))) if console.is_terminal else [text]
+        for at, part in enumerate(parts):
+            label = name if at == 0 else ""
+            line = Text.assemble(" " * indent, (label.ljust(width), "dim"), GAP, part)
+            line.rstrip()
+            console.print(line, soft_wrap=True)
+
+
+def _breaks(text: str, width: int) -> list[int]:
+    """Where to break a text into lines of about `width`; no word is broken."""
+    offsets, start = [], 0
+    for word in re.finditer(r"\S+\s*", text):
+        if word.start() > start and cell_len(text[start : word.end()].rstrip()) > width:
+            start = word.start()
+            offsets.append(start)
+    return offsets
+
+
+def print_message(message: str, *, console: Console = out, indent: int = 4) -> None:
+    """The further lines of an error's message: a traceback, say. What its first line says already is left out."""
+    first, _, rest = message.partition("\n")
+    lines = visible_lines(rest.strip("\n")).split("\n")
+    if all(line.strip() in first for line in lines):
+        return
+    for line in lines:
+        console.print(Text(" " * indent + line, style="dim"), soft_wrap=True)
+
+
+def heading(text: str, note: str = "", *, console: Console = out) -> None:
+    console.print(Text.assemble((visible(text), "bold"), ("  " + visible(note) if note else "", "dim")))
+
+
+def advise(*tips: tuple[str, str], console: Console = out) -> None:
+    """Commands to try next, with what they do; for people only."""
+    if not console.is_terminal:
+        return
+    width = min(MAX_TIP, max(len(command) for command, _ in tips))
+    console.print()
+    for command, meaning in tips:
+        console.print(Text.assemble("  ", (command.ljust(width), "cyan"), "  ", (meaning, "dim")), soft_wrap=True)
+
+
+def print_json(value: Any) -> None:  # Any: whatever can be JSON
+    """Indented JSON on standard output, in UTF-8 whatever the locale says."""
+    text = json.dumps(value, ensure_ascii=False, indent=2, default=str)
+    write_bytes(text.encode("utf-8", "backslashreplace") + b"\n")
+
+
+def write_bytes(content: bytes) -> None:
+    """Bytes on standard output, as they are."""
+    sys.stdout.flush()
+    sys.stdout.buffer.write(content)
+    sys.stdout.buffer.flush()
+
+
+def jsonable(struct: msgspec.Struct, times: Sequence[str] = ()) -> dict[str, Any]:
+    """The fields of a value for `print_json`; those in `times` as ISO 8601, bytes as hex."""
+    fields: dict[str, Any] = msgspec.structs.asdict(struct)
+    for name, value in fields.items():
+        if isinstance(value, bytes):
+            fields[name] = value.hex()
+        elif name in times and value is not None:
+            fields[name] = iso_time(value)
+    return fields
+
+
+def moment(at: float | None, now: float | None = None) -> str:
+    """Local time, `2027-01-31 12:00:05`; with `now`, also how far off it is: `(3 min ago)`."""
+    if at is None:
+        return ""
+    shown = datetime.fromtimestamp(at).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+    return shown if now is None else f"{shown} ({distance(at, now)})"
+
+
+def distance(at: float, now: float) -> str:
+    """`in 14 s`, `3 min ago`, `now`."""
+    seconds = at - now
+    if abs(seconds) < 0.05:
+        return "now"
+    return f"in {span(seconds)}" if seconds > 0 else f"{span(-seconds)} ago"
+
+
+def span(seconds: float) -> str:
+    """A duration for people: `0.4 s`, `14 s`, `3 min`, `5.2 h`, `3 days`."""
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    if seconds < 7200:
+        return f"{seconds / 60:.0f} min"
+    if seconds < 172_800:
+        return f"{seconds / 3600:.1f} h"
+    return f"{seconds / 86_400:.0f} days"
+
+
+def size(count: int) -> str:
+    """`512 B`, `45.1 KB`, `3.0 MB`."""
+    amount = float(count)
+    for unit in ("B", "KB", "MB", "GB"):
+        if amount < 1024:
+            return f"{amount:.0f} B" if unit == "B" else f"{amount:.1f} {unit}"
+        amount /= 1024
+    return f"{amount:.1f} TB"
+
+
+def number(count: int, *, console: Console = out) -> str:
+    """Thousands apart on a terminal; bare digits in a pipe."""
+    return f"{count:,}" if console.is_terminal else str(count)
+
+
+def many(count: int, noun: str, plural: str = "") -> str:
+    """`1 record`, `1,234 records`, `2 tries`."""
+    return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
+
+
+def setting_text(value: object) -> str:
+    """A setting's value in the notation that gossamer.toml takes."""
+    if value is None:
+        return "none"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, timedelta):
+        return _duration(value)
+    if isinstance(value, tuple | list):
+        return ", ".join(setting_text(entry) for entry in value)
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name}: {setting_text(entry)}" for name, entry in value.items())
+    return str(value)
+
+
+def _duration(value: timedelta) -> str:
+    seconds = value.total_seconds()
+    if seconds < 1:
+        return f"{seconds * 1000:g}ms"
+    parts = []
+    for unit, length in (("d", 86_400), ("h", 3600), ("m", 60)):
+        whole, seconds = divmod(seconds, length)
+        if whole:
+            parts.append(f"{whole:g}{unit}")
+    if seconds or not parts:
+        parts.append(f"{seconds:g}s")
+    return "".join(parts)
+
+
+def _cell(value: object, nothing: str) -> str:
+    return visible(str(value)) if value not in (None, "") else nothing

@@ -1,0 +1,254 @@
+"""`gossamer status`: the jobs of a project and where each stands. The story of one URL is in why.py."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Annotated, Any
+
+import msgspec
+import typer
+from rich.text import Text
+
+from ..assembly import System, folder_path, open_system, sqlite_path
+from ..demo.spider import DemoShop
+from ..errors import Misconfigured
+from ..frontier.contract import DeadFilter, SiteLoad
+from ..model.job import Job, JobCounts, JobState
+from ..settings import Settings
+from ..store.contract import RecordQuery
+from ..store.export import iso_time
+from .app import app, out, run_async, settings_with
+from .layout import (
+    Column,
+    advise,
+    distance,
+    heading,
+    jsonable,
+    many,
+    moment,
+    number,
+    print_facts,
+    print_json,
+    print_table,
+    span,
+)
+from .typed import typed_job
+
+JOBS_SHOWN = 20
+SITES_SHOWN = 20
+
+
+class Standing(msgspec.Struct, frozen=True, kw_only=True):
+    """A job with its counts."""
+
+    job: Job
+    counts: JobCounts
+    records: int
+
+    @property
+    def state(self) -> str:
+        # A job that nobody works on just now looks the same as one that is being crawled: only its end is certain.
+        if self.job.state is JobState.RUNNING:
+            return "unfinished"
+        return self.job.ending or self.job.state.value
+
+    @property
+    def adds_up(self) -> bool:
+        counts = self.counts
+        return counts.discovered == counts.open + counts.settled + counts.dropped + counts.duplicates
+
+    def as_json(self) -> dict[str, Any]:
+        job = self.job
+        return {
+            "id": job.id,
+            "name": job.name,
+            "state": job.state.value,
+            "ending": job.ending or None,
+            "started": iso_time(job.created_at),
+            "finished": iso_time(job.finished_at) if job.finished_at is not None else None,
+            "limit": job.limit,
+            "counts": jsonable(self.counts),
+            "adds_up": self.adds_up,
+            "records": self.records,
+        }
+
+
+@app.command("status")
+def status_verb(
+    job: Annotated[str | None, typer.Argument(help="A job's id (books-3), or the name of a spider.")] = None,
+    limit: Annotated[int, typer.Option(min=1, help="Show so many jobs, newest first.")] = JOBS_SHOWN,
+    as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
+) -> None:
+    """Where every job stands; with JOB, everything about that one."""
+    settings = settings_with()
+    if job is None:
+        run_async(_show_all(settings, limit, as_json))
+    else:
+        run_async(_show_one(settings, job, as_json))
+
+
+def is_crawled(settings: Settings) -> bool:
+    """Has anything been crawled in this project? Looking must not create files."""
+    return sqlite_path(settings, "state").exists() or sqlite_path(settings, "records").exists()
+
+
+@asynccontextmanager
+async def open_crawled(settings: Settings) -> AsyncIterator[System]:
+    """The system of a project in which something was crawled. Raises Misconfigured where nothing was."""
+    if not is_crawled(settings):
+        raise Misconfigured(nothing_crawled(settings))
+    async with open_system(settings) as system:
+        yield system
+
+
+def nothing_crawled(settings: Settings) -> str:
+    return (
+        f"Nothing has been crawled in {settings.root} yet. Start with `gossamer crawl URL` or `gossamer demo`, "
+        f"or go to the folder of your project."
+    )
+
+
+async def _standing(system: System, job: Job) -> Standing:
+    return Standing(
+        job=job,
+        counts=await system.jobs.counts(job.id),
+        records=await system.records.count(RecordQuery(job=job.id)),
+    )
+
+
+async def _show_all(settings: Settings, limit: int, as_json: bool) -> None:
+    standings: list[Standing] = []
+    total, now = 0, 0.0
+    if is_crawled(settings):
+        async with open_system(settings) as system:
+            jobs = await system.jobs.jobs()
+            total, now = len(jobs), system.clock.now()
+            standings = [await _standing(system, job) for job in jobs[:limit]]
+    if as_json:
+        print_json([standing.as_json() for standing in standings])
+        return
+    if not standings:
+        out.print(nothing_crawled(settings), markup=False)
+        return
+    print_table(
+        (
+            Column("JOB", "bold"), Column("NAME", spare=True), Column("STATE"), Column("STARTED"),
+            Column("DONE", right=True), Column("UNCHANGED", right=True, spare=True),
+            Column("FAILED", "red", right=True), Column("DROPPED", right=True, spare=True),
+            Column("QUEUE", "cyan", right=True), Column("RETRIES", right=True, spare=True),
+            Column("RECORDS", "green", right=True),
+        ),
+        [_row(standing, now) for standing in standings],
+    )  # fmt: skip
+    if total > len(standings) and out.is_terminal:
+        out.print(f"[dim]... and {total - len(standings):,} older jobs; --limit shows more.[/]")
+
+
+def _row(standing: Standing, now: float) -> list[str]:
+    job, counts = standing.job, standing.counts
+    figures = (counts.done, counts.unchanged, counts.dead, counts.dropped)
+    queue = number(counts.open)
+    if counts.open and out.is_terminal:
+        queue = f"{counts.queued:,} / {counts.waiting:,} / {counts.leased:,}"
+    started = distance(job.created_at, now) if out.is_terminal else iso_time(job.created_at)
+    tail = (number(counts.retries), number(standing.records))
+    return [job.id, job.name, standing.state, started, *(number(figure) for figure in figures), queue, *tail]
+
+
+async def _show_one(settings: Settings, wanted: str, as_json: bool) -> None:
+    async with open_crawled(settings) as system:
+        job = await typed_job(system.jobs, wanted)
+        standing = await _standing(system, job)
+        sites = await system.desk.sites(job.id, SITES_SHOWN)
+        reasons = await system.desk.dead_reasons(DeadFilter(job=job.id)) if standing.counts.dead else {}
+        now = system.clock.now()
+    places = {
+        "state": str(sqlite_path(settings, "state")),
+        "records": str(sqlite_path(settings, "records")),
+        "archive": str(folder_path(settings)),
+    }
+    if as_json:
+        loads = [jsonable(site, times=("next_at",)) for site in sites]
+        print_json({**standing.as_json(), "sites": loads, "dead_reasons": reasons, "data": places})
+        return
+    _print_counts(standing, now)
+    _print_sites(sites, now)
+    if reasons:
+        out.print()
+        heading("Dead letters")
+        print_table((Column("REASON", "red"), Column("URLS", right=True)), list(reasons.items()), indent=2)
+    out.print()
+    heading("Data")
+    print_facts(list(places.items()))
+    _advise(standing)
+
+
+def _print_counts(standing: Standing, now: float) -> None:
+    job, counts = standing.job, standing.counts
+    heading(job.id, standing.state)
+    ended = ""
+    if job.finished_at is not None:
+        ended = f"{moment(job.finished_at, now)}, after {span(job.finished_at - job.created_at)}"
+    failed = Text(f"{counts.dead:,} failed", style="red" if counts.dead else "")
+    limit = f", limit {job.limit:,}" if job.limit is not None else ""
+    print_facts(
+        [
+            ("name", job.name),
+            ("started", moment(job.created_at, now)),
+            ("ended", ended),
+            ("pages", Text.assemble(f"{counts.done:,} done, {counts.unchanged:,} unchanged, ", failed, limit)),
+            ("queue", f"{counts.queued:,} queued, {counts.waiting:,} waiting, {counts.leased:,} in hand"),
+            ("retries", f"{counts.retries:,}"),
+            ("records", f"{standing.records:,}"),
+            ("links", _sum(standing)),
+        ]
+    )
+
+
+def _sum(standing: Standing) -> Text:
+    """Every link that was found is somewhere."""
+    counts = standing.counts
+    where = (
+        f"{counts.discovered:,} found = {counts.done + counts.unchanged:,} done + {counts.dead:,} failed + "
+        f"{counts.open:,} in the queue + {counts.dropped:,} dropped + {counts.duplicates:,} duplicates"
+    )
+    if standing.adds_up:
+        return Text.assemble(where, ("  it adds up", "green"))
+    return Text.assemble(where, ("  IT DOES NOT ADD UP: please report this", "bold red"))
+
+
+def _print_sites(sites: list[SiteLoad], now: float) -> None:
+    if not sites:
+        return
+    out.print()
+    heading("Sites with open work", f"the first {SITES_SHOWN}" if len(sites) == SITES_SHOWN else "")
+    print_table(
+        (Column("SITE"), Column("QUEUED", right=True), Column("WAITING", right=True), Column("IN HAND", right=True),
+         Column("NEXT REQUEST")),
+        [
+            (load.site, number(load.queued), number(load.waiting), number(load.leased),
+             distance(load.next_at, now) if load.next_at is not None and load.next_at > now else "any time")
+            for load in sites
+        ],
+        indent=2,
+    )  # fmt: skip
+
+
+def _advise(standing: Standing) -> None:
+    job, counts = standing.job, standing.counts
+    tips: list[tuple[str, str]] = []
+    if job.state is JobState.RUNNING and counts.open:
+        tips.append((crawl_command(job.name), "go on, or help along from a second terminal"))
+    if counts.dead:
+        tips.append((f"gossamer dead list --job {job.id}", f"the {many(counts.dead, 'page')} that failed, and why"))
+    if standing.records:
+        tips.append((f"gossamer export --job {job.id} -o items.csv", "the records as a table"))
+    if tips:
+        advise(*tips)
+
+
+def crawl_command(name: str) -> str:
+    """The command that goes on with a job of that name."""
+    return "gossamer demo" if name == DemoShop.name else f"gossamer crawl {shlex.quote(name)}"

@@ -1,0 +1,57 @@
+"""What people type, read: addresses, moments, jobs. A misspelling gets one line with the likely remedy."""
+
+from __future__ import annotations
+
+import difflib
+from datetime import datetime
+
+from ..errors import InvalidUrl, Misconfigured
+from ..frontier.contract import JobBook
+from ..model.job import Job
+from ..model.url import parse_url
+from ..settings import parse_duration
+from .layout import visible
+
+# Schemes that are meant as such; before any other colon stands a host name: shop.example:8080
+_SCHEMES = frozenset({"about", "blob", "data", "file", "ftp", "javascript", "mailto", "tel", "ws", "wss"})
+
+
+def typed_url(text: str) -> str:
+    """The absolute address that the user means. Raises InvalidUrl."""
+    scheme, colon, _ = text.strip().partition(":")
+    if "://" not in text and (not colon or scheme.lower() not in _SCHEMES):
+        raise InvalidUrl(
+            f"{visible(text[:200])!r} is not a URL. Did you mean https://{visible(text[:200]).strip('/ ')} ?"
+        )
+    return parse_url(text.strip())
+
+
+def typed_moment(option: str, text: str | None, now: float) -> float | None:
+    """Seconds since the epoch of `7d` (that long ago) or an ISO time (local where it names no zone)."""
+    if text is None:
+        return None
+    try:
+        return now - parse_duration(text).total_seconds()
+    except ValueError:
+        pass
+    try:
+        return datetime.fromisoformat(text.strip()).timestamp()
+    except (ValueError, OverflowError, OSError):
+        raise Misconfigured(
+            f"{option} {visible(text)!r} is no time. Write how long ago (7d, 12h, 90m) or a date: 2027-01-31, "
+            f"2027-01-31T12:00, 2027-01-31T12:00Z."
+        ) from None
+
+
+async def typed_job(jobs: JobBook, wanted: str) -> Job:
+    """The job of that id, else the newest of that name. Raises Misconfigured with a suggestion."""
+    every = await jobs.jobs()
+    for job in every:
+        if job.id == wanted:
+            return job
+    for job in every:
+        if job.name == wanted:
+            return job
+    near = difflib.get_close_matches(wanted, [name for job in every for name in (job.id, job.name)], n=1)
+    hint = f"Did you mean {near[0]}?" if near else "`gossamer status` lists all of them."
+    raise Misconfigured(f"There is no job {visible(wanted)!r}. {hint}")

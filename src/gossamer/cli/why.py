@@ -1,0 +1,300 @@
+"""`gossamer why URL`: the whole story of one URL: who found it, what was tried, why it waits, what became of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence, Set
+from typing import Annotated, Any
+
+import msgspec
+import typer
+from rich.text import Text
+
+from ..assembly import System, url_rules
+from ..errors import FetchFailed
+from ..frontier.contract import UrlStory
+from ..model.job import Job, JobState
+from ..model.record import Attempt, PageFacts, StoredRecord
+from ..model.task import DropReason, UrlState
+from ..store.contract import RecordQuery
+from ..store.export import iso_time
+from .app import app, err, out, run_async, settings_with
+from .layout import (
+    Column,
+    distance,
+    heading,
+    jsonable,
+    many,
+    moment,
+    print_facts,
+    print_json,
+    print_message,
+    print_table,
+    size,
+    visible,
+)
+from .look import crawl_command, open_crawled
+from .typed import typed_url
+
+RECORDS_SHOWN = 20
+
+STYLES = {
+    UrlState.DONE: "green",
+    UrlState.UNCHANGED: "green",
+    UrlState.DEAD: "bold red",
+    UrlState.DROPPED: "yellow",
+}
+
+DROPPED = {
+    DropReason.DUPLICATE: "another URL of the same page is in the queue",
+    DropReason.ROBOTS: "robots.txt forbids it",
+    DropReason.SCOPE: "outside the scope of the crawl: its site is none of the allowed domains",
+    DropReason.DEPTH: "deeper than the crawl goes (crawl.depth)",
+    DropReason.TRAP: "it looks like a trap: too long, a path that repeats itself, or too many URLs of its pattern",
+    DropReason.FULL: "the queue was full (crawl.max_queued)",
+    DropReason.INVALID: "not a URL that can be crawled",
+    "replaced": "its job was replaced by a fresh one before its turn came",
+}
+
+
+class Findings(msgspec.Struct, frozen=True, kw_only=True):
+    """All that is known of a URL."""
+
+    typed: str
+    canonical: str
+    fingerprint: bytes
+    stories: tuple[UrlStory, ...]
+    jobs: dict[str, Job]
+    attempts: tuple[Attempt, ...]
+    visits: tuple[PageFacts, ...]
+    records: tuple[StoredRecord, ...]
+    now: float
+
+    @property
+    def unknown(self) -> bool:
+        return not self.stories and not self.attempts
+
+
+@app.command("why")
+def why_verb(
+    url: Annotated[str, typer.Argument(help="The URL, as you would type it into a browser.")],
+    as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
+) -> None:
+    """Tell the whole story of a URL. Exit code 1 when no job knows it."""
+    settings = settings_with()
+    href = typed_url(url)
+    rules = url_rules(settings)
+    canonical = rules.canonical(href)
+
+    async def find() -> Findings:
+        async with open_crawled(settings) as system:
+            return await find_out(system, href, canonical, rules.fingerprint(href))
+
+    found = run_async(find())
+    if as_json:
+        print_json(_as_json(found))
+    elif not found.unknown:
+        _tell(found)
+    if found.unknown:
+        compared = f" (compared as {visible(canonical)})" if canonical != url else ""
+        err.print(
+            Text.assemble(
+                ("gossamer: ", "bold red"),
+                f"No job knows {visible(url)}{compared}. No page that was fetched links to it, or it was never a seed.",
+            )
+        )
+        raise typer.Exit(1)
+
+
+async def find_out(system: System, href: str, canonical: str, fingerprint: bytes) -> Findings:
+    """Ask everyone who may know something."""
+    stories = await system.desk.story(fingerprint)
+    attempts = await system.records.attempts(fingerprint)
+    visits = await system.records.visits(fingerprint)
+    jobs = {job.id: job for job in await system.jobs.jobs()}
+    addresses = dict.fromkeys([href.partition("#")[0], canonical, *(story.url for story in stories)])
+    records: list[StoredRecord] = []
+    for address in addresses:
+        async for record in system.records.records(RecordQuery(url=address)):
+            records.append(record)
+            if len(records) > RECORDS_SHOWN:
+                break
+    return Findings(
+        typed=href,
+        canonical=canonical,
+        fingerprint=fingerprint,
+        stories=tuple(stories),
+        jobs=jobs,
+        attempts=tuple(attempts),
+        visits=tuple(visits),
+        records=tuple(records),
+        now=system.clock.now(),
+    )
+
+
+def in_words(story: UrlStory, job: Job | None, now: float) -> str:
+    """Where the URL stands in one job, and why, in one sentence."""
+    match story.state:
+        case UrlState.QUEUED:
+            return f"queued: {_queued(story, job, now)}"
+        case UrlState.WAITING:
+            return f"waiting: {_waiting(story, now)}"
+        case UrlState.LEASED:
+            return f"leased: {_leased(story, now)}"
+        case UrlState.DONE:
+            return f"done: {story.reason}" if story.reason else "done: fetched, parsed and stored"
+        case UrlState.UNCHANGED:
+            return "unchanged: the server said that the copy we have is still good"
+        case UrlState.DROPPED:
+            return f"dropped: {DROPPED.get(story.reason, story.reason)}"
+        case UrlState.DEAD:
+            return f"dead: {story.reason}, after {tries(story.attempts, story.deliveries)}"
+
+
+def tries(attempts: int, deliveries: int) -> str:
+    """A page that kills its workers never has an answered try; it is handed out only so often."""
+    return many(attempts, "try", "tries") if attempts else many(deliveries, "delivery", "deliveries")
+
+
+def _queued(story: UrlStory, job: Job | None, now: float) -> str:
+    if job is not None and job.state is not JobState.RUNNING:
+        if job.ending == "limit" and job.limit is not None:
+            return f"the job ended at its limit of {job.limit:,} pages before its turn came"
+        return f"the job ended ({job.ending or job.state.value}) before its turn came"
+    ahead = story.ahead_of_it or 0
+    order = f"it is the next of {story.site}"
+    if ahead:
+        order = f"{many(ahead, 'task')} of {story.site} {'goes' if ahead == 1 else 'go'} first"
+    if story.site_next_at is not None and story.site_next_at > now:
+        return f"{order}; the site's rate allows the next request {distance(story.site_next_at, now)}"
+    return f"{order}; the site may be asked at any time, so it waits for a worker that is free"
+
+
+def _waiting(story: UrlStory, now: float) -> str:
+    if story.reason in _fetch_reasons():
+        cause = f"try {story.attempts} of {story.max_attempts} failed with {story.reason}"
+        goal = "next try"
+    else:
+        cause = f"given back without using up a try ({story.reason})" if story.reason else "given back"
+        goal = "back in the queue"
+    if story.ready_at is None:
+        return cause
+    when = moment(story.ready_at, now) if story.ready_at > now else "now, as soon as a worker is free"
+    return f"{cause}, {goal} {'at ' if story.ready_at > now else ''}{when}"
+
+
+def _leased(story: UrlStory, now: float) -> str:
+    worker = story.worker or "a worker"
+    if story.lease_until is None:
+        return f"{worker} has it"
+    if story.lease_until <= now:
+        return f"{worker} had it until {moment(story.lease_until, now)}; whoever asks for work next takes it back"
+    return f"{worker} has it until {moment(story.lease_until, now)}, and longer while it works"
+
+
+def _fetch_reasons() -> frozenset[str]:
+    """The reasons of failures that use up a try; whatever else makes a task wait does not."""
+    kinds: list[type[FetchFailed]] = [FetchFailed]
+    for kind in kinds:
+        kinds += kind.__subclasses__()
+    return frozenset(kind.reason for kind in kinds)
+
+
+def _tell(found: Findings) -> None:
+    heading(found.stories[0].url if found.stories else found.typed)
+    if found.canonical != found.typed:
+        print_facts([("compared as", found.canonical)])
+    for story in found.stories:
+        _tell_story(story, found)
+    if not found.stories:
+        out.print("  No job knows it any more; what follows is from the log of attempts.")
+    if found.attempts:
+        out.print()
+        heading("Attempts")
+        print_attempts(found.attempts, told={story.message.partition("\n")[0] for story in found.stories})
+    if found.visits:
+        out.print()
+        heading("Archived copies", "gossamer shell REF opens one")
+        print_table(
+            (Column("FETCHED"), Column("STATUS", right=True), Column("JOB"), Column("REF", "cyan")),
+            [(moment(visit.fetched_at), visit.status, visit.job, visit.archive_ref) for visit in found.visits],
+            indent=2,
+        )
+    if found.records:
+        out.print()
+        more = len(found.records) > RECORDS_SHOWN
+        heading("Records", f"the first {RECORDS_SHOWN}" if more else "")
+        print_table(
+            (Column("TYPE", "bold"), Column("KEY"), Column("VERSION", right=True), Column("CHANGED"),
+             Column("CHECKED")),
+            [
+                (record.type, record.key, record.version, moment(record.last_changed), moment(record.last_checked))
+                for record in found.records[:RECORDS_SHOWN]
+            ],
+            indent=2,
+        )  # fmt: skip
+
+
+def _tell_story(story: UrlStory, found: Findings) -> None:
+    now, job = found.now, found.jobs.get(story.job)
+    out.print()
+    heading(f"Job {story.job}")
+    origin = f"on {story.found_on}" if story.found_on else "as a seed of the crawl"
+    print_facts(
+        [
+            ("standing", Text(visible(in_words(story, job, now)), style=STYLES.get(story.state, "cyan"))),
+            ("since", moment(story.changed_at, now)),
+            ("found", f"{moment(story.created_at)}, {origin}, depth {story.depth}, priority {story.priority}"),
+            ("parsed by", story.kind),
+            ("message", story.message.partition("\n")[0]),
+        ]
+    )
+    print_message(story.message)
+    for at, what in story.incidents:
+        print_facts([(moment(at), what)], indent=4)
+    if story.state is UrlState.DEAD:
+        out.print(Text(f"  gossamer dead replay {story.url}", style="cyan"))
+    elif story.state.open and job is not None and job.ending == "limit":
+        out.print(Text(f"  {crawl_command(job.name)} --limit N", style="cyan"))
+
+
+def print_attempts(attempts: Sequence[Attempt], *, told: Set[str] = frozenset()) -> None:
+    """The audit log of a URL. Errors that were `told` before are named by their reason only."""
+    print_table(
+        (Column("TIME"), Column("JOB", spare=True), Column("TRY", right=True), Column("STATUS", right=True),
+         Column("LATENCY", right=True), Column("BYTES", right=True), Column("ROUTE", spare=True), Column("OUTCOME"),
+         Column("ERROR", "red", fold=True)),
+        [
+            (moment(one.at), one.job, one.attempt, one.status or "", f"{one.latency * 1000:.0f} ms", size(one.bytes),
+             one.route, one.outcome, _fault(one, told))
+            for one in attempts
+        ],
+        indent=2,
+    )  # fmt: skip
+
+
+def _fault(attempt: Attempt, told: Set[str]) -> str:
+    if not attempt.error or (attempt.reason and attempt.error in told):
+        return attempt.reason
+    error = attempt.error.removeprefix(attempt.url).strip()  # the page is the subject of the whole table
+    return f"{attempt.reason}: {error}" if attempt.reason else error
+
+
+def _as_json(found: Findings) -> dict[str, Any]:
+    times = ("at", "created_at", "changed_at", "ready_at", "lease_until", "site_next_at", "fetched_at", "first_seen",
+             "last_changed", "last_checked")  # fmt: skip
+    stories = []
+    for story in found.stories:
+        fields = jsonable(story, times)
+        fields["incidents"] = [{"at": iso_time(at), "what": what} for at, what in story.incidents]
+        stories.append({**fields, "in_words": in_words(story, found.jobs.get(story.job), found.now)})
+    visits = [jsonable(visit, times) for visit in found.visits]
+    return {
+        "url": found.typed,
+        "canonical": found.canonical,
+        "fingerprint": found.fingerprint.hex(),
+        "known": not found.unknown,
+        "jobs": stories,
+        "attempts": [jsonable(attempt, times) for attempt in found.attempts],
+        "visits": [{name: visit[name] for name in ("fetched_at", "status", "job", "archive_ref")} for visit in visits],
+        "records": [jsonable(record, times) for record in found.records[:RECORDS_SHOWN]],
+    }

@@ -1,0 +1,66 @@
+"""Time as a dependency: the code asks a clock, tests move it. Lives here: the two clocks, nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """Two readings: `now` is wall time that other processes share, `monotonic` measures durations."""
+
+    def now(self) -> float:
+        """Seconds since the epoch, UTC."""
+        ...
+
+    def monotonic(self) -> float:
+        """Seconds since an arbitrary point; never goes back."""
+        ...
+
+    async def sleep(self, seconds: float) -> None:
+        """Return after `seconds` of this clock's time."""
+        ...
+
+
+class SystemClock:
+    """The machine's own clock."""
+
+    def now(self) -> float:
+        return time.time()
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(max(0.0, seconds))
+
+
+class VirtualClock:
+    """A clock that stands still until a test moves it with `advance`."""
+
+    def __init__(self, start: float = 1_800_000_000.0) -> None:
+        self._now = start
+        self._sleepers: list[tuple[float, asyncio.Future[None]]] = []
+
+    def now(self) -> float:
+        return self._now
+
+    def monotonic(self) -> float:
+        return self._now
+
+    async def sleep(self, seconds: float) -> None:
+        if seconds <= 0:
+            return
+        waiter = asyncio.get_running_loop().create_future()
+        self._sleepers.append((self._now + seconds, waiter))
+        await waiter
+
+    def advance(self, seconds: float) -> None:
+        """Move time forward and wake every sleeper whose time has come."""
+        self._now += seconds
+        due = [waiter for at, waiter in self._sleepers if at <= self._now]
+        self._sleepers = [(at, waiter) for at, waiter in self._sleepers if at > self._now]
+        for waiter in due:
+            if not waiter.done():
+                waiter.set_result(None)

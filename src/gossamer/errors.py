@@ -1,0 +1,158 @@
+"""Every error that Gossamer raises on purpose. Lives here: the tree. Lives elsewhere: what to do about it.
+
+    GossamerError
+    ├── Misconfigured          the user must change something; nothing was tried
+    │   ├── UnknownSetting     a key that does not exist, with a suggestion
+    │   ├── SpiderNotFound     no spider of that name, or its file does not load
+    │   ├── BadState           a state or records file that is not ours, or newer than this version
+    │   └── MissingExtra       an optional dependency; the message names the pip command
+    ├── Transient              the same call may succeed later
+    │   ├── BackendUnavailable the state, record store or archive does not answer (or its disk is full)
+    │   ├── FrontierFull       the queue has reached its bound; slow down
+    │   └── FetchFailed        the network or the server failed; may be tried again
+    │       ├── ConnectFailed, ConnectionDropped, DnsFailed, TimedOut
+    │       ├── ServerFailed   5xx
+    │       ├── RateLimited    429 (or 503 with Retry-After)
+    │       └── RobotsUnreachable
+    └── Permanent              trying again gives the same answer
+        ├── InvalidUrl         not an http(s) URL a browser would open
+        ├── LeaseLost          the lease expired or was taken over; nothing was changed
+        ├── FetchRefused       it must not or cannot be fetched
+        │   ├── AddressRefused a private or reserved address
+        │   ├── TlsFailed, BadResponse, RedirectLoop
+        │   └── ClientError    4xx other than 408, 425 and 429
+        └── ParseFailed        the spider raised, or an item misses required fields
+
+`reason` is the stable word under which a failure is listed, filtered and replayed.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+
+class GossamerError(Exception):
+    """Root of the tree. `str(error)` is one line that tells a person what to do next."""
+
+    reason: str = "error"
+
+
+class Misconfigured(GossamerError):
+    reason = "misconfigured"
+
+
+class UnknownSetting(Misconfigured):
+    reason = "unknown-setting"
+
+
+class SpiderNotFound(Misconfigured):
+    reason = "spider-not-found"
+
+
+class BadState(Misconfigured):
+    reason = "bad-state"
+
+
+class MissingExtra(Misconfigured):
+    reason = "missing-extra"
+
+
+class Transient(GossamerError):
+    reason = "transient"
+
+
+class BackendUnavailable(Transient):
+    reason = "backend-unavailable"
+
+
+class FrontierFull(Transient):
+    reason = "frontier-full"
+
+
+class FetchFailed(Transient):
+    """A try that failed for a reason that may pass. `retry_after` is the server's own wish, unclamped."""
+
+    reason = "network"
+
+    def __init__(self, message: str, *, status: int | None = None, retry_after: timedelta | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+        self.retry_after = retry_after
+
+
+class ConnectFailed(FetchFailed):
+    reason = "connect"
+
+
+class ConnectionDropped(FetchFailed):
+    reason = "dropped-connection"
+
+
+class DnsFailed(FetchFailed):
+    reason = "dns"
+
+
+class TimedOut(FetchFailed):
+    reason = "timeout"
+
+
+class ServerFailed(FetchFailed):
+    reason = "server-error"
+
+
+class RateLimited(FetchFailed):
+    reason = "rate-limited"
+
+
+class RobotsUnreachable(FetchFailed):
+    reason = "robots-unreachable"
+
+
+class Permanent(GossamerError):
+    reason = "permanent"
+
+
+class InvalidUrl(Permanent):
+    reason = "invalid-url"
+
+
+class LeaseLost(Permanent):
+    reason = "lease-lost"
+
+
+class FetchRefused(Permanent):
+    reason = "refused"
+
+    def __init__(self, message: str, *, status: int | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class AddressRefused(FetchRefused):
+    reason = "private-address"
+
+
+class TlsFailed(FetchRefused):
+    reason = "tls"
+
+
+class BadResponse(FetchRefused):
+    reason = "bad-response"
+
+
+class RedirectLoop(FetchRefused):
+    reason = "redirect-loop"
+
+
+class ClientError(FetchRefused):
+    reason = "client-error"
+
+
+class ParseFailed(Permanent):
+    """The page could not be turned into data. `detail` is the traceback or the list of what is missing."""
+
+    reason = "parse"
+
+    def __init__(self, message: str, *, detail: str = "") -> None:
+        super().__init__(message)
+        self.detail = detail

@@ -1,0 +1,183 @@
+"""Which addresses may be dialled, and the names that lead to them.
+
+Lives here: the judgement on one address (`AddressGuard`) and the resolver that applies it to every answer of the
+DNS (`GuardedResolver`). Lives in http.py: the last check, on the very address that a socket is opened for, so that
+literal addresses, redirects and answers that change between two look-ups have no way round.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import time
+from collections import OrderedDict
+from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
+from ipaddress import IPv4Address, ip_address, ip_network
+
+from aiohttp.abc import AbstractResolver, ResolveResult
+
+from ..errors import AddressRefused, DnsFailed
+
+# What `is_global` lets through, or judges differently from one Python to the next.
+_CLOSED = tuple(
+    ip_network(block)
+    for block in (
+        "0.0.0.0/8",  # this host
+        "100.64.0.0/10",  # behind a provider's NAT
+        "169.254.0.0/16",  # link-local; 169.254.169.254 hands out cloud credentials
+        "192.0.0.0/24",
+        "192.88.99.0/24",  # 6to4 relays
+        "198.18.0.0/15",
+        "224.0.0.0/4",
+        "240.0.0.0/4",
+        "::/96",  # unspecified, loopback, and IPv4 written the old way
+        "::ffff:0:0/96",  # IPv4 in disguise
+        "::ffff:0:0:0/96",
+        "64:ff9b::/96",  # NAT64: leads to whatever IPv4 address is inside
+        "64:ff9b:1::/48",
+        "100::/64",
+        "2001::/23",  # Teredo and other tunnels
+        "2001:db8::/32",
+        "2002::/16",  # 6to4
+        "3fff::/20",
+        "5f00::/16",
+        "fc00::/7",
+        "fe80::/10",
+        "fec0::/10",  # site-local of old
+        "ff00::/8",
+    )
+)
+
+
+@lru_cache(maxsize=16_384)
+def is_public(address: str) -> bool:
+    """True for an address of the open internet; False for any other, and for what is no address."""
+    try:
+        ip = ip_address(address.partition("%")[0])
+    except ValueError:
+        return False
+    if not ip.is_global or ip.is_multicast or ip.is_reserved or ip.is_unspecified:
+        return False
+    if isinstance(ip, IPv4Address):
+        return not any(ip in block for block in _CLOSED if block.version == 4)
+    return not any(ip in block for block in _CLOSED if block.version == 6)
+
+
+class AddressGuard:
+    """Decides which addresses may be dialled. `allow_hosts` are names for which any address is fine."""
+
+    def __init__(self, allow_private: bool = False, allow_hosts: frozenset[str] = frozenset()) -> None:
+        self._allow_private = allow_private
+        self._allow_hosts = frozenset(_plain(host) for host in allow_hosts)
+
+    def permits(self, host: str, address: str) -> bool:
+        """May `address` be dialled on the way to `host`?"""
+        return is_public(address) or self._allow_private or _plain(host) in self._allow_hosts
+
+    def check(self, host: str, address: str) -> None:
+        """Raises AddressRefused unless `permits`."""
+        if not self.permits(host, address):
+            raise self.refusal(host, address)
+
+    def refusal(self, host: str, address: str) -> AddressRefused:
+        name = _plain(host)
+        what = f"{address} is" if name in ("", address) else f"{name} leads to {address},"
+        return AddressRefused(
+            f"{what} a private or reserved address. If that is meant, add {name or address!r} to "
+            "fetch.allow_hosts, or set fetch.allow_private = true."
+        )
+
+
+def _plain(host: str) -> str:
+    return host.strip("[]").rstrip(".").lower()
+
+
+_LOOPBACK = ("127.0.0.1", "::1")
+
+
+class GuardedResolver(AbstractResolver):
+    """Names to addresses that the guard permits.
+
+    Look-ups run in threads of its own (the loop's pool is small, and dead names hold a thread for seconds). Answers
+    are kept for `ttl` seconds, names that do not exist for a tenth of it; beyond `max_names` the oldest go. Equal
+    look-ups at the same time are one. How it fails: DnsFailed, AddressRefused.
+    """
+
+    def __init__(self, guard: AddressGuard, *, ttl: float = 60.0, max_names: int = 4096, threads: int = 32) -> None:
+        self._guard = guard
+        self._ttl = ttl
+        self._max_names = max_names
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="gossamer-dns")
+        self._known: OrderedDict[str, tuple[float, tuple[str, ...]]] = OrderedDict()
+        self._under_way: dict[str, asyncio.Future[tuple[str, ...]]] = {}
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
+    ) -> list[ResolveResult]:
+        addresses = await self._addresses(_plain(host))
+        permitted = [address for address in addresses if self._guard.permits(host, address)]
+        if not permitted:
+            raise self._guard.refusal(host, addresses[0])
+        return [
+            ResolveResult(
+                hostname=host,
+                host=address,
+                port=port,
+                family=socket.AF_INET6 if ":" in address else socket.AF_INET,
+                proto=socket.IPPROTO_TCP,
+                flags=socket.AI_NUMERICHOST,
+            )
+            for address in permitted
+        ]
+
+    async def close(self) -> None:
+        # A look-up that hangs must not hold up the end of the crawl: its thread ends by itself.
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    async def _addresses(self, name: str) -> tuple[str, ...]:
+        if name == "localhost" or name.endswith(".localhost"):
+            return _LOOPBACK  # RFC 6761: never ask the DNS for it
+        known = self._known.get(name)
+        if known is not None and known[0] > time.monotonic():
+            found = known[1]
+        else:
+            look_up = self._under_way.get(name)
+            if look_up is None:
+                look_up = asyncio.get_running_loop().run_in_executor(self._pool, _look_up, name)
+                self._under_way[name] = look_up
+                look_up.add_done_callback(lambda done: self._keep(name, done))
+            try:
+                # Shielded: one impatient caller must not cancel the look-up that others wait for.
+                found = await asyncio.shield(look_up)
+            except (OSError, UnicodeError) as error:
+                raise DnsFailed(
+                    f"{name} could not be looked up: {error}. The name server may be unreachable."
+                ) from error
+        if not found:
+            raise DnsFailed(f"The name {name} does not resolve. Check the spelling, or whether the site still exists.")
+        return found
+
+    def _keep(self, name: str, look_up: asyncio.Future[tuple[str, ...]]) -> None:
+        self._under_way.pop(name, None)
+        if look_up.cancelled() or look_up.exception() is not None:
+            return
+        found = look_up.result()
+        self._known[name] = (time.monotonic() + (self._ttl if found else self._ttl / 10), found)
+        self._known.move_to_end(name)
+        while len(self._known) > self._max_names:
+            self._known.popitem(last=False)
+
+
+_NO_SUCH_NAME = frozenset(code for code in (socket.EAI_NONAME, getattr(socket, "EAI_NODATA", None)) if code is not None)
+
+
+def _look_up(name: str) -> tuple[str, ...]:
+    """All addresses of a name, none when it does not exist. Runs in a thread; raises OSError, UnicodeError."""
+    try:
+        answers = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM, flags=socket.AI_ADDRCONFIG)
+    except socket.gaierror as error:
+        if error.errno in _NO_SUCH_NAME:
+            return ()
+        raise
+    return tuple(dict.fromkeys(str(answer[4][0]) for answer in answers))

@@ -1,0 +1,55 @@
+"""The one-verb seam of fetching. HTTP, browser, proxies and managed APIs are all just transports.
+
+How it fails: a `FetchFailed` (may pass) or a `FetchRefused` (will not); no driver's own error comes through.
+A transport makes ONE exchange: it follows no redirect, reads no robots.txt, keeps no cookie.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Protocol
+
+import msgspec
+
+from ..model.page import Headers
+
+Bytes = int
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    """Bounds on one exchange. Nothing that a server sends can exceed them."""
+
+    connect: timedelta = timedelta(seconds=10)
+    read: timedelta = timedelta(seconds=30)  # the longest silence
+    total: timedelta = timedelta(seconds=120)
+    max_body: Bytes = 10 * 1024 * 1024  # after decompression; longer bodies are cut and marked
+    max_header: Bytes = 64 * 1024
+
+
+class Exchange(msgspec.Struct, frozen=True, kw_only=True):
+    """What to send. `headers` already hold the user agent, cookies and validators."""
+
+    url: str
+    headers: tuple[tuple[str, str], ...] = ()
+    method: str = "GET"
+    limits: Limits = Limits()
+
+
+class Response(msgspec.Struct, frozen=True, kw_only=True):
+    """What came back. Any status is a response. `body` is decompressed; `cut` tells that its end is missing."""
+
+    url: str
+    status: int
+    headers: Headers
+    body: bytes
+    cut: bool = False
+    wire_bytes: Bytes = 0
+    seconds: float = 0.0
+    address: str = ""  # the address that was dialled
+    note: str = ""  # what was odd: "truncated gzip", say
+
+
+class Transport(Protocol):
+    async def fetch(self, exchange: Exchange) -> Response:
+        """Make the exchange. Raises FetchFailed or FetchRefused."""
+        ...

@@ -1,0 +1,182 @@
+"""From a URL to an answer: robots.txt asked, cookies carried, redirects judged, each request paced.
+
+What it does: one `Visit` becomes `Fetched`, `NotModified`, `Redirected` or `Disallowed`.
+How it fails: FetchFailed (try later) or FetchRefused (do not), and whatever the gate raises.
+How it recovers: it keeps nothing but the cookies; the same visit can be made again.
+
+Redirects go back to the frontier, so that scope, deduplication, robots.txt and the pace of the target apply to
+them as to any URL. One kind is followed here: a site that sets a cookie and sends us on (or back) within itself
+wants the cookie now, and to the frontier the target would often be the URL it has just handed out.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import msgspec
+
+from ..clock import Clock
+from ..errors import BadResponse, InvalidUrl, RedirectLoop
+from ..model.url import origin_of, parse_url, site_of
+from .body import ACCEPT_ENCODING
+from .contract import Exchange, Limits, Response, Transport
+from .cookies import CookieJar
+from .robots import Gate, Robots
+
+_MOVED = frozenset({301, 302, 303, 307, 308})
+
+Pairs = tuple[tuple[str, str], ...]
+
+
+class Visit(msgspec.Struct, frozen=True, kw_only=True):
+    """What to fetch. `redirects` are the URLs that led here; `headers` are sent to the origin of `url` only.
+
+    `etag` and `last_modified` are the validators of the copy we have.
+    """
+
+    url: str
+    etag: str = ""
+    last_modified: str = ""
+    redirects: tuple[str, ...] = ()
+    headers: Pairs = ()
+
+
+class Fetched(msgspec.Struct, frozen=True, kw_only=True):
+    """An answer of any status. `redirects` are all URLs that led to `response.url`."""
+
+    response: Response
+    fetched_at: float
+    crawl_delay: timedelta | None = None
+    redirects: tuple[str, ...] = ()
+
+
+class NotModified(msgspec.Struct, frozen=True, kw_only=True):
+    """The copy we have is still good."""
+
+    response: Response
+    fetched_at: float
+    crawl_delay: timedelta | None = None
+    redirects: tuple[str, ...] = ()
+
+
+class Redirected(msgspec.Struct, frozen=True, kw_only=True):
+    """The page is elsewhere, at `to`; `redirects` is what its Visit has to carry."""
+
+    to: str
+    status: int
+    response: Response
+    fetched_at: float
+    crawl_delay: timedelta | None = None
+    redirects: tuple[str, ...] = ()
+
+
+class Disallowed(msgspec.Struct, frozen=True, kw_only=True):
+    """robots.txt forbids `url`; `rule` is the line that does, where it can be told."""
+
+    url: str
+    rule: str
+    crawl_delay: timedelta | None = None
+    redirects: tuple[str, ...] = ()
+
+
+Outcome = Fetched | NotModified | Redirected | Disallowed
+
+
+class Fetcher:
+    """Fetches for one job. `robots` None means that robots.txt is not asked."""
+
+    def __init__(
+        self,
+        transport: Transport,
+        robots: Robots | None,
+        jar: CookieJar,
+        *,
+        user_agent: str,
+        limits: Limits,
+        max_redirects: int,
+        clock: Clock,
+    ) -> None:
+        self._transport = transport
+        self._robots = robots
+        self._jar = jar
+        self._limits = limits
+        self._max_redirects = max_redirects
+        self._clock = clock
+        self._defaults: Pairs = (
+            ("User-Agent", user_agent),
+            ("Accept", "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"),
+            ("Accept-Language", "en;q=0.8,*;q=0.5"),
+            ("Accept-Encoding", ACCEPT_ENCODING),
+        )
+
+    async def fetch(self, visit: Visit, gate: Gate) -> Outcome:
+        """Make the visit. `gate` is awaited before every request, that for robots.txt included, with the site's
+        crawl-delay if it is known, and may raise.
+
+        Raises FetchFailed or FetchRefused; RedirectLoop for a chain that comes back or is too long.
+        """
+        url = visit.url
+        trail = visit.redirects
+        while True:
+            delay = None
+            if self._robots is not None:
+                rules = await self._robots.rules_for(url, gate)
+                delay = rules.crawl_delay
+                if not rules.allowed(url):
+                    return Disallowed(url=url, rule=rules.refusal(url), crawl_delay=delay, redirects=trail)
+            await gate(delay)
+            response = await self._transport.fetch(
+                Exchange(url=url, headers=self._headers(visit, url), limits=self._limits)
+            )
+            now = self._clock.now()
+            cookie_changed = self._jar.absorb(url, response.headers)
+            status = response.status
+            if status == 304 and url == visit.url and (visit.etag or visit.last_modified):
+                return NotModified(response=response, fetched_at=now, crawl_delay=delay, redirects=trail)
+            if status not in _MOVED or "location" not in response.headers:
+                return Fetched(response=response, fetched_at=now, crawl_delay=delay, redirects=trail)
+            target = _target(response)
+            trail = (*trail, url)
+            self._check_trail(target, trail, cookie_changed)
+            if not (cookie_changed and site_of(target) == site_of(url)):
+                return Redirected(
+                    to=target, status=status, response=response, fetched_at=now, crawl_delay=delay, redirects=trail
+                )
+            url = target
+
+    def _headers(self, visit: Visit, url: str) -> Pairs:
+        cookie = self._jar.header_for(url)
+        if cookie is None and not (visit.headers or visit.etag or visit.last_modified):
+            return self._defaults
+        extra: list[tuple[str, str]] = []
+        if visit.headers and origin_of(url) == origin_of(visit.url):
+            extra += visit.headers
+        if url == visit.url:
+            if visit.etag:
+                extra.append(("If-None-Match", visit.etag))
+            if visit.last_modified:
+                extra.append(("If-Modified-Since", visit.last_modified))
+        if cookie is not None:
+            extra.append(("Cookie", cookie))
+        own = {name.lower() for name, _ in extra}
+        return (*(pair for pair in self._defaults if pair[0].lower() not in own), *extra)
+
+    def _check_trail(self, target: str, trail: tuple[str, ...], cookie_changed: bool) -> None:
+        if len(trail) > self._max_redirects:
+            raise RedirectLoop(
+                f"{trail[0]} redirects more than {self._max_redirects} times, last to {target}. "
+                "See fetch.max_redirects."
+            )
+        if target in trail and not cookie_changed:
+            raise RedirectLoop(f"{trail[-1]} redirects to {target}, which led there. The site has to mend that.")
+
+
+def _target(response: Response) -> str:
+    location = response.headers.get("location")
+    try:
+        return parse_url(location, response.url).partition("#")[0]
+    except InvalidUrl as error:
+        raise BadResponse(
+            f"{response.url} redirects to {location[:200]!a}, which is no address that can be crawled.",
+            status=response.status,
+        ) from error

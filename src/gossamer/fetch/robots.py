@@ -1,0 +1,219 @@
+"""robots.txt: fetched once a day per origin, remembered, asked before every request.
+
+What it does: `rules_for` gives the rules of an origin - from memory, else from the shelf, else from the net.
+How it fails: RobotsUnreachable (5xx, 429, no answer) until the server answers again; TlsFailed and AddressRefused
+of the origin itself as they are.
+How it recovers: an older copy on the shelf is used meanwhile; without one it is asked again minutes later.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import Protocol
+
+import msgspec
+
+from ..clock import Clock
+from ..errors import (
+    AddressRefused,
+    FetchFailed,
+    FetchRefused,
+    GossamerError,
+    InvalidUrl,
+    RobotsUnreachable,
+    TlsFailed,
+)
+from ..model.url import origin_of, parse_url
+from .body import ACCEPT_ENCODING
+from .contract import Exchange, Limits, Response, Transport
+from .retry_after import parse_retry_after
+from .robots_rules import MAX_TEXT, RobotsRules, product_token, read_robots
+
+Gate = Callable[[timedelta | None], Awaitable[None]]  # awaited before a request; told the site's crawl-delay
+
+FRESH = timedelta(hours=24)
+UNREACHABLE = timedelta(minutes=2)
+MAX_HOPS = 5
+
+_MOVED = frozenset({301, 302, 303, 307, 308})
+
+
+class RobotsEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """One answer to the question for robots.txt. `text` is empty when there was none (4xx: all is allowed)."""
+
+    origin: str
+    status: int
+    text: str
+    fetched_at: float
+    expires_at: float
+
+
+class RobotsShelf(Protocol):
+    """Where answers outlive the process. Fails with BackendUnavailable."""
+
+    async def get(self, origin: str) -> RobotsEntry | None:
+        """The newest answer of the origin, however old."""
+        ...
+
+    async def put(self, entry: RobotsEntry) -> None:
+        """Keep the answer in place of any older one."""
+        ...
+
+
+class MemoryShelf:
+    """A shelf that ends with the process; beyond `max_entries` the oldest answer goes."""
+
+    def __init__(self, max_entries: int = 10_000) -> None:
+        self._max_entries = max_entries
+        self._entries: OrderedDict[str, RobotsEntry] = OrderedDict()
+
+    async def get(self, origin: str) -> RobotsEntry | None:
+        return self._entries.get(origin)
+
+    async def put(self, entry: RobotsEntry) -> None:
+        self._entries[entry.origin] = entry
+        self._entries.move_to_end(entry.origin)
+        while len(self._entries) > self._max_entries:
+            self._entries.popitem(last=False)
+
+
+class _Held(msgspec.Struct, frozen=True):
+    until: float
+    rules: RobotsRules | None
+    failure: FetchFailed | FetchRefused | None = None
+
+
+class Robots:
+    """The rules of every origin, for one user agent. Parsed rules are kept for `max_origins` at most."""
+
+    def __init__(
+        self,
+        transport: Transport,
+        shelf: RobotsShelf,
+        clock: Clock,
+        *,
+        user_agent: str,
+        limits: Limits,
+        max_crawl_delay: timedelta,
+        max_origins: int = 2048,
+    ) -> None:
+        self._transport = transport
+        self._shelf = shelf
+        self._clock = clock
+        self._token = product_token(user_agent)
+        self._headers = (
+            ("User-Agent", user_agent),
+            ("Accept", "text/plain,*/*;q=0.5"),
+            ("Accept-Encoding", ACCEPT_ENCODING),
+        )
+        self._limits = msgspec.structs.replace(limits, max_body=min(limits.max_body, MAX_TEXT))
+        self._max_crawl_delay = max_crawl_delay
+        self._max_origins = max_origins
+        self._held: OrderedDict[str, _Held] = OrderedDict()
+        self._turns: dict[str, tuple[asyncio.Lock, list[None]]] = {}
+
+    async def rules_for(self, url: str, gate: Gate) -> RobotsRules:
+        """The rules that hold for `url`. `gate` is awaited before each request that this takes.
+
+        Raises RobotsUnreachable, or AddressRefused or TlsFailed when the origin cannot be reached for good.
+        """
+        origin = origin_of(url)
+        rules = self._known(origin)
+        if rules is not None:
+            return rules
+        async with self._turn(origin):
+            rules = self._known(origin)  # whoever had the turn before may have found out
+            if rules is None:
+                rules = await self._find_out(origin, gate)
+        return rules
+
+    def _known(self, origin: str) -> RobotsRules | None:
+        held = self._held.get(origin)
+        if held is None or held.until <= self._clock.now():
+            return None
+        self._held.move_to_end(origin)
+        if held.failure is not None:
+            again = type(held.failure)(str(held.failure), status=held.failure.status)
+            if isinstance(again, FetchFailed):
+                again.retry_after = timedelta(seconds=held.until - self._clock.now())
+            raise again from held.failure
+        return held.rules
+
+    async def _find_out(self, origin: str, gate: Gate) -> RobotsRules:
+        entry = await self._shelf.get(origin)
+        if entry is not None and entry.expires_at > self._clock.now():
+            return self._hold(origin, entry, entry.expires_at)
+        try:
+            fresh = await self._ask(origin, gate)
+        except (FetchFailed, FetchRefused) as failure:
+            soon = self._clock.now() + UNREACHABLE.total_seconds()
+            if entry is not None:
+                return self._hold(origin, entry, soon)
+            self._remember(origin, _Held(soon, None, failure))
+            raise
+        await self._shelf.put(fresh)
+        return self._hold(origin, fresh, fresh.expires_at)
+
+    async def _ask(self, origin: str, gate: Gate) -> RobotsEntry:
+        url = f"{origin}/robots.txt"
+        response: Response | None = None
+        for _ in range(MAX_HOPS + 1):
+            await gate(None)
+            try:
+                response = await self._transport.fetch(Exchange(url=url, headers=self._headers, limits=self._limits))
+            except (AddressRefused, TlsFailed) as error:
+                if origin_of(url) == origin:
+                    raise  # the pages of this origin will fare no better
+                raise self._unreachable(origin, error) from error
+            except (FetchFailed, FetchRefused) as error:
+                raise self._unreachable(origin, error) from error
+            if response.status not in _MOVED:
+                break
+            try:
+                url = parse_url(response.headers.get("location"), url)
+            except InvalidUrl:
+                break  # it leads nowhere: as good as not there
+        assert response is not None
+        status = response.status
+        if status == 429 or status >= 500:
+            raise RobotsUnreachable(
+                f"{origin}/robots.txt answers {status}; its site is left alone until that is over.",
+                status=status,
+                retry_after=parse_retry_after(response.headers.get("retry-after"), self._clock.now()),
+            )
+        now = self._clock.now()
+        text = response.body[:MAX_TEXT].decode("utf-8", "replace") if 200 <= status < 300 else ""
+        return RobotsEntry(
+            origin=origin, status=status, text=text, fetched_at=now, expires_at=now + FRESH.total_seconds()
+        )
+
+    def _unreachable(self, origin: str, error: GossamerError) -> RobotsUnreachable:
+        return RobotsUnreachable(f"{origin}/robots.txt cannot be read, so the site is left alone for now: {error}")
+
+    def _hold(self, origin: str, entry: RobotsEntry, until: float) -> RobotsRules:
+        rules = read_robots(entry.text, self._token, self._max_crawl_delay)
+        self._remember(origin, _Held(until, rules))
+        return rules
+
+    def _remember(self, origin: str, held: _Held) -> None:
+        self._held[origin] = held
+        self._held.move_to_end(origin)
+        while len(self._held) > self._max_origins:
+            self._held.popitem(last=False)
+
+    @asynccontextmanager
+    async def _turn(self, origin: str) -> AsyncIterator[None]:
+        """One at a time per origin; the lock goes when nobody wants it any more."""
+        lock, wanting = self._turns.setdefault(origin, (asyncio.Lock(), []))
+        wanting.append(None)
+        try:
+            async with lock:
+                yield
+        finally:
+            wanting.pop()
+            if not wanting:
+                self._turns.pop(origin, None)

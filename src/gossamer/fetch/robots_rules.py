@@ -1,0 +1,144 @@
+"""What one robots.txt says to one crawler (RFC 9309). Pure: text in, rules out; whatever the text, it never raises.
+
+The matching is protego's. What is done before: only the group that concerns us is handed over, since a file of
+500 KiB can name 15,000 agents over 20,000 rules, and their product would not fit into any memory. Rules with `*`
+cost time for each URL, so `MAX_WILDCARD_RULES` of them count, with `MAX_STARS` each (4,200 real files: at most 575
+and 12). Of a rule with more stars, a Disallow is cut at the last one and so forbids more; an Allow is left out.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+
+from protego import Protego
+
+MAX_TEXT = 500 * 1024  # bytes; RFC 9309 asks for no more
+MAX_WILDCARD_RULES = 2000
+MAX_STARS = 20
+_MAX_LINE = 2500  # longer than any URL that is crawled
+_EXPLAINED = 200  # beyond so many rules a refusal does not name its rule
+
+_AGENT = re.compile(r"user[- ]?agent\s*[:\s]\s*(.*)", re.IGNORECASE)
+_RULE = re.compile(r"(allow|dis+al+[oa]w|diasllow)\s*[:\s]\s*(.*)", re.IGNORECASE)
+_DELAY = re.compile(r"crawl[- ]delay\s*[:\s]\s*(\d{1,12}(?:\.\d{0,12})?|\.\d{1,12})\s*", re.IGNORECASE)
+_APART = re.compile(r"(?:site-?maps?|host)\s*:", re.IGNORECASE)
+_TOKEN = re.compile(r"[A-Za-z_-]+")
+_COMPATIBLE = re.compile(r"compatible;\s*([A-Za-z_-]+)", re.IGNORECASE)
+_STARS = re.compile(r"\*{2,}")
+_LINES = re.compile(r"\r\n|\r|\n")
+
+
+def product_token(user_agent: str) -> str:
+    """The name robots.txt knows us by: `Gossamer/0.1 (+https://...)` gives `gossamer`.
+
+    For a browser-like `Mozilla/5.0 (compatible; Foobot/1.0)` it is what comes after `compatible`.
+    """
+    found = _TOKEN.match(user_agent.strip())
+    name = found[0].lower() if found else ""
+    if name == "mozilla" and (inner := _COMPATIBLE.search(user_agent)):
+        return inner[1].lower()
+    return name
+
+
+class RobotsRules:
+    """What is allowed. Immutable."""
+
+    __slots__ = ("_named", "_patterns", "_robot", "crawl_delay")
+
+    def __init__(self, patterns: tuple[tuple[str, str], ...] = (), crawl_delay: timedelta | None = None) -> None:
+        self.crawl_delay = crawl_delay
+        self._patterns = patterns
+        self._robot = _robot(patterns) if patterns else None
+        self._named: list[tuple[str, Protego]] | None = None
+
+    def allowed(self, url: str) -> bool:
+        return self._robot is None or bool(self._robot.can_fetch(url, "*"))
+
+    def refusal(self, url: str) -> str:
+        """The rule that forbids `url`, as it stands in the file; empty when it cannot be told."""
+        if len(self._patterns) > _EXPLAINED or self.allowed(url):
+            return ""
+        if self._named is None:
+            forbidding = [pair for pair in self._patterns if pair[0] == "disallow"]
+            forbidding.sort(key=lambda pair: -len(pair[1]))
+            self._named = [(f"Disallow: {pair[1]}", _robot((pair,))) for pair in forbidding]
+        return next((text for text, robot in self._named if not robot.can_fetch(url, "*")), "")
+
+
+ALLOW_ALL = RobotsRules()
+
+
+def _robot(patterns: tuple[tuple[str, str], ...]) -> Protego:
+    return Protego.parse("\n".join(["user-agent: *", *(f"{verb}: {pattern}" for verb, pattern in patterns)]))
+
+
+def read_robots(text: str, token: str, max_crawl_delay: timedelta) -> RobotsRules:
+    """The rules for the crawler called `token`: its own group if there is one, else the one for everybody.
+
+    HTML and binary files are no rules at all: everything is allowed.
+    """
+    text = text[:MAX_TEXT].lstrip("\ufeff")
+    head = text[:1024].lstrip()
+    if head.startswith("<") or "\0" in head:
+        return ALLOW_ALL
+    if not text.isascii():
+        text = text.encode("utf-8", "replace").decode("utf-8")  # a shelf may hold lone surrogates
+    ours, everybodys = _Group(), _Group()
+    own_group_seen = False
+    current: tuple[_Group, ...] = ()
+    naming = False  # between the user-agent lines that begin a group
+    for raw in _LINES.split(text):
+        line = raw.partition("#")[0].strip()
+        if not line or len(line) > _MAX_LINE or _APART.match(line):
+            continue
+        if agent := _AGENT.match(line):
+            if not naming:
+                current, naming = (), True
+            name = _TOKEN.match(agent[1])
+            if agent[1].split()[:1] == ["*"]:
+                current += (everybodys,) if everybodys not in current else ()
+            elif name and name[0].lower() == token:
+                own_group_seen = True
+                current += (ours,) if ours not in current else ()
+            continue
+        if rule := _RULE.match(line):
+            naming = False
+            verb = "allow" if rule[1][0] in "aA" else "disallow"
+            for group in current:
+                group.add(verb, rule[2].strip())
+        elif delay := _DELAY.fullmatch(line):
+            naming = False
+            for group in current:
+                group.delay = float(delay[1])
+        elif ":" in line:
+            naming = False
+    return (ours if own_group_seen else everybodys).rules(max_crawl_delay)
+
+
+class _Group:
+    def __init__(self) -> None:
+        self._patterns: dict[tuple[str, str], None] = {}
+        self._wildcards = 0
+        self.delay: float | None = None
+
+    def add(self, verb: str, pattern: str) -> None:
+        # protego also breaks lines at form feeds and the like; a pattern must stay one line there.
+        if len(pattern.splitlines()) != 1:
+            return
+        if "*" in pattern:
+            pattern = _STARS.sub("*", pattern)
+            if self._wildcards >= MAX_WILDCARD_RULES:
+                return
+            if pattern.count("*") > MAX_STARS:
+                if verb == "allow":
+                    return
+                pattern = "*".join(pattern.split("*", MAX_STARS)[:MAX_STARS])
+            self._wildcards += 1
+        self._patterns[verb, pattern] = None
+
+    def rules(self, max_crawl_delay: timedelta) -> RobotsRules:
+        delay = None
+        if self.delay:
+            delay = timedelta(seconds=min(self.delay, max_crawl_delay.total_seconds()))
+        return RobotsRules(tuple(self._patterns), delay)

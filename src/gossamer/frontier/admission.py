@@ -1,0 +1,126 @@
+"""Who may enter the queue: scope, depth, traps; and a memory of what was offered already. No I/O.
+
+A page of 60 links mostly points at pages the crawl knows. Judging an address costs microseconds, so the verdict
+on each absolute address is remembered (bounded), and addresses that the frontier has confirmed to know are
+counted as duplicates here without troubling it again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Set
+
+import msgspec
+
+from ..errors import InvalidUrl
+from ..model.task import Candidate, DropReason, Request
+from ..model.url import UrlRules, authority_of, looks_endless, parse_url, shape_of, site_of_authority
+from .contract import Added
+
+MEMORY = 50_000  # addresses remembered per process; the oldest are forgotten and judged again
+
+
+class Scope(msgspec.Struct, frozen=True, kw_only=True):
+    """Which addresses belong to the crawl: `sites` are registrable domains or hosts; None means all."""
+
+    sites: Set[str] | None = None
+    max_depth: int | None = None
+    max_url_length: int = 2083
+    max_path_segments: int = 30
+
+    def verdict(self, href: str, site: str, host: str, depth: int) -> DropReason | None:
+        """Why the address may not enter, or None."""
+        if self.sites is not None and site not in self.sites and not self._covers(host):
+            return DropReason.SCOPE
+        if len(href) > self.max_url_length or looks_endless(href, max_segments=self.max_path_segments):
+            return DropReason.TRAP
+        if self.max_depth is not None and depth > self.max_depth:
+            return DropReason.DEPTH
+        return None
+
+    def _covers(self, host: str) -> bool:
+        return any(host == name or host.endswith(f".{name}") for name in self.sites or ())
+
+
+class Judged(msgspec.Struct, frozen=True, kw_only=True):
+    """`candidates` are for the frontier; `duplicates` were known to it already; `invalid` were no URLs at all."""
+
+    candidates: tuple[Candidate, ...] = ()
+    offered: tuple[str, ...] = ()  # the address of each candidate as it was written
+    duplicates: int = 0
+    invalid: tuple[str, ...] = ()
+
+
+class Admission:
+    """The doorkeeper of one job in one process."""
+
+    def __init__(self, scope: Scope, rules: UrlRules, *, remember_known: bool = True) -> None:
+        self._scope = scope
+        self._rules = rules
+        self._remember_known = remember_known  # off with a dedup window: what is known today may enter tomorrow
+        self._known: dict[str, None] = {}
+
+    def judge(
+        self,
+        requests: Iterable[Request],
+        *,
+        depth: int = 0,
+        priority: int = 0,
+        encode: Callable[[object], bytes] = msgspec.json.encode,
+    ) -> Judged:
+        """Judge requests found at `depth`; `priority` is for those that name none."""
+        candidates: list[Candidate] = []
+        offered: list[str] = []
+        invalid: list[str] = []
+        seen: set[bytes] = set()
+        duplicates = 0
+        known = self._known
+        for request in requests:
+            if request.url in known and not request.force:
+                duplicates += 1
+                continue
+            try:
+                candidate = self._candidate(request, depth, priority, encode)
+            except InvalidUrl:
+                invalid.append(request.url[:500])
+                continue
+            if candidate.fingerprint in seen and not request.force:
+                duplicates += 1
+                continue
+            seen.add(candidate.fingerprint)
+            candidates.append(candidate)
+            offered.append(request.url)
+        return Judged(
+            candidates=tuple(candidates), offered=tuple(offered), duplicates=duplicates, invalid=tuple(invalid)
+        )
+
+    def _candidate(self, request: Request, depth: int, priority: int, encode: Callable[[object], bytes]) -> Candidate:
+        href = parse_url(request.url).partition("#")[0]
+        authority = authority_of(href)
+        site = site_of_authority(authority)
+        return Candidate(
+            url=href,
+            fingerprint=self._rules.fingerprint(href),
+            site=site,
+            shape=shape_of(href),
+            kind=request.kind,
+            priority=priority if request.priority is None else request.priority,
+            depth=depth,
+            data=encode(request.data).decode() if request.data else "",
+            dropped=self._scope.verdict(href, site, authority.partition(":")[0], depth),
+            force=request.force,
+            fetcher=request.fetcher,
+            proxy_pool=request.proxy_pool,
+            country=request.country,
+            max_attempts=request.max_attempts,
+        )
+
+    def confirm(self, judged: Judged, added: Added) -> None:
+        """The frontier has these by now, for certain: from here on they are duplicates."""
+        if not self._remember_known or added.dropped > sum(1 for one in judged.candidates if one.dropped):
+            return  # it dropped some of its own accord (budget, full): they may be offered again
+        known = self._known
+        for url, candidate in zip(judged.offered, judged.candidates, strict=True):
+            if candidate.dropped is not DropReason.DEPTH:  # a shorter path may still be found
+                known[url] = None
+        while len(known) > MEMORY:
+            del known[next(iter(known))]

@@ -1,0 +1,225 @@
+"""The frontier's contract, split by caller: `Frontier` for workers and producers, `FrontierDesk` for people.
+
+How it fails: `BackendUnavailable` (nothing happened), `FrontierFull` (nothing was added), `LeaseLost` (nothing
+changed). How it recovers: a lease that is not renewed expires on the backend's clock, and its task comes back.
+Every verb is atomic; backends may group several calls into one commit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from datetime import timedelta
+from typing import Protocol
+
+import msgspec
+
+from ..model.job import Job, JobCounts
+from ..model.task import Candidate, Lease, UrlState
+
+
+class JobTerms(msgspec.Struct, frozen=True, kw_only=True):
+    """What every worker of a job must agree on; written when the job is opened."""
+
+    max_attempts: int = 4
+    max_deliveries: int = 5
+    max_queued: int | None = 5_000_000
+    max_urls_per_site: int | None = None
+    max_urls_per_pattern: int | None = None
+    dedup_window: timedelta | None = None  # None: for ever
+    limit: int | None = None
+
+
+class LeaseBatch(msgspec.Struct, frozen=True, kw_only=True):
+    """`leases` may be empty: then nothing can be had before `wait` has passed (None: until someone settles or adds).
+
+    `drained` is True when the job has nothing open any more, in nobody's hands.
+    """
+
+    leases: tuple[Lease, ...] = ()
+    wait: timedelta | None = None
+    drained: bool = False
+
+
+class Added(msgspec.Struct, frozen=True, kw_only=True):
+    """How many of the offered candidates entered the queue, were known already, were dropped with a reason."""
+
+    queued: int = 0
+    duplicates: int = 0
+    dropped: int = 0
+
+
+class Frontier(Protocol):
+    """The worker's side. A `worker` is a name unique per process: `host/pid/start`."""
+
+    async def add(self, job: str, candidates: Sequence[Candidate]) -> Added:
+        """Offer seeds. All or nothing. Raises FrontierFull when the queue has reached its bound."""
+        ...
+
+    async def lease(self, job: str, worker: str, n: int) -> LeaseBatch:
+        """Hand out up to `n` tasks, best priority first, sites of equal priority in turn.
+
+        The site's rate token and concurrency slot are taken in the same step. A site with a rate limit is
+        handed to one worker at a time: its requests are spaced by that worker's pacer, exactly.
+        The delivery count grows here, so that a page that kills its worker ends with the dead.
+        """
+        ...
+
+    async def renew(self, leases: Sequence[Lease]) -> list[Lease]:
+        """Prolong leases from now; return those that are lost. Also proves that the worker lives."""
+        ...
+
+    async def complete(
+        self,
+        lease: Lease,
+        state: UrlState,
+        reason: str = "",
+        discovered: Sequence[Candidate] = (),
+        *,
+        duplicates: int = 0,
+        paced_ahead: timedelta = timedelta(0),
+    ) -> Added:
+        """Settle as DONE, UNCHANGED or DROPPED and add what was found, in one step. Raises LeaseLost.
+
+        `duplicates` counts further links that are known to be known. `paced_ahead` is how far the worker's pacer
+        is ahead of now for this site; the next grant respects it.
+        """
+        ...
+
+    async def retry(
+        self, lease: Lease, delay: timedelta, reason: str, *, paced_ahead: timedelta = timedelta(0)
+    ) -> None:
+        """The try failed and is used up; the task waits for `delay`. Raises LeaseLost."""
+        ...
+
+    async def bury(self, lease: Lease, reason: str, message: str, *, paced_ahead: timedelta = timedelta(0)) -> None:
+        """Give up: the task goes to the dead letters. Raises LeaseLost."""
+        ...
+
+    async def release(
+        self, lease: Lease, delay: timedelta, reason: str, *, paced_ahead: timedelta = timedelta(0)
+    ) -> None:
+        """Give the task back without using up a try or a delivery. Raises LeaseLost."""
+        ...
+
+    async def slow_down(self, site: str, *, interval: timedelta | None, rest: timedelta) -> None:
+        """The site asked for space: no request for `rest`, and at least `interval` (a crawl-delay) between two.
+
+        `interval` None keeps what is known. Holds for all workers; a later call may raise the interval or
+        lower it to what the settings say, never below.
+        """
+        ...
+
+
+class JobBook(Protocol):
+    """Jobs: opened once, found again after a crash, closed once."""
+
+    async def open_job(self, name: str, terms: JobTerms, *, fresh: bool) -> tuple[Job, bool]:
+        """Return the unfinished job of that name and True, or a new one and False.
+
+        `fresh` closes an unfinished one first (ending "replaced"; its open URLs are dropped).
+        """
+        ...
+
+    async def seal_seeds(self, job: str) -> None:
+        """All seeds are in: from now on an empty queue means that the job is over."""
+        ...
+
+    async def is_sealed(self, job: str) -> bool: ...
+
+    async def close_job(self, job: str, ending: str) -> bool:
+        """End the job if it is still running; True for exactly one caller."""
+        ...
+
+    async def job(self, job: str) -> Job | None: ...
+
+    async def jobs(self) -> list[Job]: ...
+
+    async def counts(self, job: str) -> JobCounts: ...
+
+
+class UrlStory(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a URL stands in one job, and how it came there."""
+
+    job: str
+    url: str
+    state: UrlState
+    reason: str
+    message: str
+    site: str
+    kind: str
+    depth: int
+    priority: int
+    attempts: int
+    max_attempts: int
+    deliveries: int
+    created_at: float
+    changed_at: float
+    found_on: str | None
+    ready_at: float | None = None  # when a waiting task is due
+    worker: str | None = None
+    lease_until: float | None = None
+    site_next_at: float | None = None  # when the site's rate allows the next request
+    ahead_of_it: int | None = None  # queued tasks of the same site that go first
+    incidents: tuple[tuple[float, str], ...] = ()  # lapsed leases, replays, releases
+
+
+class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
+    id: int
+    job: str
+    url: str
+    site: str
+    kind: str
+    reason: str
+    message: str
+    attempts: int
+    deliveries: int
+    died_at: float
+    found_on: str | None
+
+
+class DeadFilter(msgspec.Struct, frozen=True, kw_only=True):
+    """Which dead letters are meant. Empty fields do not restrict."""
+
+    id: int | None = None
+    job: str | None = None
+    url: str | None = None
+    reason: str | None = None
+    site: str | None = None
+
+
+class SiteLoad(msgspec.Struct, frozen=True, kw_only=True):
+    site: str
+    queued: int
+    waiting: int
+    leased: int
+    next_at: float | None
+
+
+class FrontierDesk(Protocol):
+    """What people ask of the queue."""
+
+    async def story(self, fingerprint: bytes) -> list[UrlStory]:
+        """The URL's standing in every job that knows it, newest job first."""
+        ...
+
+    async def dead(self, which: DeadFilter, limit: int = 100) -> list[DeadLetter]: ...
+
+    async def dead_reasons(self, which: DeadFilter) -> dict[str, int]:
+        """How many dead letters there are for each reason, the most frequent first."""
+        ...
+
+    async def replay(self, which: DeadFilter) -> int:
+        """Put dead tasks back into their queues with fresh attempts; their jobs run again. Returns how many."""
+        ...
+
+    async def purge(self, which: DeadFilter) -> int:
+        """Forget dead tasks for good (they become dropped). Returns how many."""
+        ...
+
+    async def sites(self, job: str, limit: int = 20) -> list[SiteLoad]:
+        """Sites with open work, the most loaded first."""
+        ...
+
+    def urls(self, job: str, state: UrlState | None = None) -> AsyncIterator[tuple[str, UrlState, str]]:
+        """Every URL of a job with state and reason, streamed."""
+        ...

@@ -1,0 +1,171 @@
+"""From a spider to a finished job: open, seed, work, close. What `gossamer crawl` and `gossamer.run` share."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+
+from .assembly import System, job_terms, open_system, open_worker, scope_of
+from .crawl.worker import Worker
+from .errors import FrontierFull, Misconfigured
+from .frontier.admission import Admission, Scope
+from .model.events import EventSink, JobEnded
+from .model.job import Job, JobCounts
+from .model.task import Request
+from .model.url import site_of
+from .parse.spider import Spider, seeds
+from .settings import Settings
+from .store.contract import RecordQuery
+
+SEEDS_AT_ONCE = 500
+FULL_PAUSE = timedelta(milliseconds=500)
+
+
+class CrawlReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of a crawl. `ended` is False when it was stopped before its time and will go on later."""
+
+    job: Job
+    resumed: bool
+    ended: bool
+    counts: JobCounts
+    records: int
+    seconds: float
+
+
+Attend = Callable[["Running"], Coroutine[Any, Any, None]]
+
+
+class Running(msgspec.Struct, frozen=True, kw_only=True):
+    """A crawl under way, for those who watch it."""
+
+    system: System
+    job: Job
+    resumed: bool
+    worker: Worker
+
+
+async def crawl(
+    spider: Spider,
+    settings: Settings,
+    *,
+    name: str | None = None,
+    fresh: bool = False,
+    events: EventSink | None = None,
+    attend: Attend | None = None,
+    after: Callable[[System, Job], Awaitable[None]] | None = None,
+) -> CrawlReport:
+    """Crawl until the job is over, or until SIGINT or SIGTERM. Raises Misconfigured and Transient.
+
+    The unfinished job of that name goes on, unless `fresh`. `attend` runs beside the crawl and is cancelled with
+    its end; `after` runs when the work is over and the stores are still open.
+    """
+    async with open_system(settings, spider=spider) as system:
+        clock = system.clock
+        began = clock.monotonic()
+        job, resumed = await system.jobs.open_job(name or spider.name, job_terms(settings, spider), fresh=fresh)
+        sites: set[str] = set()
+        scope = scope_of(settings, spider, sites)
+        sealed = resumed and await system.jobs.is_sealed(job.id)
+        async with open_worker(system, spider, job.id, scope, events) as worker:
+            with stopping(worker):
+                sowing = asyncio.create_task(_sow(system, spider, job.id, scope, sites, known=sealed), name="seeds")
+                running = Running(system=system, job=job, resumed=resumed, worker=worker)
+                watching = asyncio.create_task(attend(running), name="attend") if attend else None
+                try:
+                    drained = await _work(worker, sowing)
+                finally:
+                    await _end(sowing, watching)
+        if drained:
+            counts = await system.jobs.counts(job.id)
+            ending = "limit" if counts.queued or counts.waiting else "done"
+            if await system.jobs.close_job(job.id, ending) and events is not None:
+                events.emit(JobEnded(at=clock.now(), job=job.id, ending=ending))
+        if after is not None:
+            await after(system, job)
+        return CrawlReport(
+            job=await system.jobs.job(job.id) or job,
+            resumed=resumed,
+            ended=drained,
+            counts=await system.jobs.counts(job.id),
+            records=await system.records.count(RecordQuery(job=job.id)),
+            seconds=clock.monotonic() - began,
+        )
+
+
+async def _work(worker: Worker, sowing: asyncio.Task[None]) -> bool:
+    """Run the worker; a seed that cannot be used stops it and is raised."""
+    working = asyncio.create_task(worker.run(), name="worker")
+    await asyncio.wait({working, sowing}, return_when=asyncio.FIRST_COMPLETED)
+    if sowing.done() and not sowing.cancelled() and sowing.exception() is not None:
+        worker.drain()
+        await working
+        sowing.result()
+    return await working
+
+
+async def _sow(system: System, spider: Spider, job: str, scope: Scope, sites: set[str], *, known: bool) -> None:
+    """Offer the spider's seeds, waiting while the queue is full. Seeds that are `known` only widen the scope."""
+    admission = Admission(scope, system.rules, remember_known=False)
+    chunk: list[Request] = []
+    count = 0
+    async for request in seeds(spider):
+        count += 1
+        sites.add(site_of(request.url))
+        if not known:
+            chunk.append(request)
+        if len(chunk) >= SEEDS_AT_ONCE:
+            await _offer(system, admission, job, chunk)
+            chunk = []
+    if not count:
+        raise Misconfigured(f"Spider {spider.name} has nothing to start from. Give it start_urls, or a start() method.")
+    if chunk:
+        await _offer(system, admission, job, chunk)
+    if not known:
+        await system.jobs.seal_seeds(job)
+
+
+async def _offer(system: System, admission: Admission, job: str, requests: Sequence[Request]) -> None:
+    judged = admission.judge(requests)
+    while True:
+        try:
+            await system.frontier.add(job, judged.candidates)
+            return
+        except FrontierFull:
+            if len(judged.candidates) > (system.settings.crawl.max_queued or len(judged.candidates)):
+                raise
+            await system.clock.sleep(FULL_PAUSE.total_seconds())
+
+
+@contextmanager
+def stopping(worker: Worker) -> Iterator[None]:
+    """SIGINT and SIGTERM drain the worker; a second one ends the process as it would have without us."""
+    loop = asyncio.get_running_loop()
+    signals = (signal.SIGINT, signal.SIGTERM)
+
+    def drain(number: signal.Signals) -> None:
+        worker.drain()
+        loop.remove_signal_handler(number)
+
+    installed = []
+    for number in signals:
+        with suppress(ValueError, NotImplementedError, RuntimeError):  # not the main thread: the caller stops us
+            loop.add_signal_handler(number, drain, number)
+            installed.append(number)
+    try:
+        yield
+    finally:
+        for number in installed:
+            loop.remove_signal_handler(number)
+
+
+async def _end(*tasks: asyncio.Task[None] | None) -> None:
+    alive = [task for task in tasks if task is not None]
+    for task in alive:
+        task.cancel()
+    await asyncio.gather(*alive, return_exceptions=True)

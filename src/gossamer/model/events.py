@@ -1,0 +1,103 @@
+"""What the stages say while they work. Stages emit; monitor listens; nobody waits for a listener."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import msgspec
+
+
+class Event(msgspec.Struct, frozen=True, kw_only=True, tag=True, gc=False):
+    """Base of all events. `at` is wall time."""
+
+    at: float
+    job: str = ""
+    url: str = ""
+    site: str = ""
+
+
+class Fetched(Event, frozen=True, kw_only=True, gc=False):
+    """A response arrived. `seconds` is from dialling to the last byte."""
+
+    status: int
+    bytes: int
+    seconds: float
+    route: str = "http"
+
+
+class Parsed(Event, frozen=True, kw_only=True, gc=False):
+    items: int
+    links: int
+    seconds: float
+
+
+class Stored(Event, frozen=True, kw_only=True, gc=False):
+    """Records of one page are safe. `changed` counts those that were new or different."""
+
+    items: int
+    changed: int
+    seconds: float
+
+
+class Completed(Event, frozen=True, kw_only=True, gc=False):
+    """The page's journey ended well. `outcome` is done, unchanged, redirected or dropped."""
+
+    outcome: str
+    added: int = 0
+    seconds: float = 0.0
+
+
+class Retried(Event, frozen=True, kw_only=True, gc=False):
+    reason: str
+    attempt: int
+    delay: float
+    message: str = ""
+
+
+class Buried(Event, frozen=True, kw_only=True, gc=False):
+    reason: str
+    attempt: int
+    message: str = ""
+
+
+class ItemDropped(Event, frozen=True, kw_only=True, gc=False):
+    """A pipeline step refused an item."""
+
+    step: str
+    reason: str
+
+
+class Released(Event, frozen=True, kw_only=True, gc=False):
+    """A task was given back without using up a try."""
+
+    reason: str
+
+
+class LeaseLapsed(Event, frozen=True, kw_only=True, gc=False):
+    """Somebody else owns the task by now; what this worker did for it does not count."""
+
+    message: str = ""
+
+
+class Trouble(Event, frozen=True, kw_only=True, gc=False):
+    """Something of our own went wrong (a backend that does not answer, say); work waits and goes on."""
+
+    stage: str
+    message: str
+
+
+class JobEnded(Event, frozen=True, kw_only=True, gc=False):
+    ending: str
+
+
+class EventSink(Protocol):
+    """Receives events. Must not block and must not raise."""
+
+    def emit(self, event: Event) -> None: ...
+
+
+class Silence:
+    """A sink for those who do not listen."""
+
+    def emit(self, event: Event) -> None:
+        return None

@@ -1,0 +1,303 @@
+"""Items: what spiders extract. Lives here: the typed base, its key, its checks, its JSON form. Money: money.py.
+
+    class Book(Item, key="url"):
+        title: str
+        price: Money | None = None
+
+`key` names the field, or the fields, that make two items the same thing. Without one the key is the item's `url`,
+and where that is not set, its content. Plain dicts are items too: of type "item", with the same default key.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from functools import lru_cache
+from hashlib import blake2b
+from types import NoneType, UnionType
+from typing import (
+    Any,
+    ClassVar,
+    TypeAlias,
+    TypeVar,
+    Union,
+    dataclass_transform,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
+from uuid import UUID
+
+import msgspec
+from msgspec import UNSET, Struct, StructMeta, UnsetType
+
+from ..errors import Misconfigured, ParseFailed
+from .money import Money as Money
+
+DICT_TYPE = "item"
+_KEY_ATTRIBUTE = "__item_key__"
+REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
+
+# Values of these types are taken as they are; a str is never read as one of them.
+_NATIVE = (bytes, bytearray, datetime, date, time, timedelta, Decimal, UUID)
+
+
+class ItemMeta(StructMeta):
+    """Reads `key=` from the class line and checks that it names fields. Raises Misconfigured."""
+
+    def __new__(
+        mcls: type[ItemMeta],
+        name: str,
+        bases: tuple[type, ...],
+        namespace: dict[str, Any],
+        *,
+        key: str | tuple[str, ...] | None = None,
+        **options: Any,  # what msgspec.Struct takes: frozen, rename ...
+    ) -> ItemMeta:
+        options.setdefault("kw_only", True)
+        cls = super().__new__(mcls, name, bases, namespace, **options)
+        if key is not None:
+            names = (key,) if isinstance(key, str) else tuple(key)
+            for field in names:
+                if field not in cls.__struct_fields__:
+                    near = difflib.get_close_matches(field, cls.__struct_fields__, n=1)
+                    hint = f" Did you mean {near[0]!r}?" if near else f" Declare `{field}: str` in the class."
+                    raise Misconfigured(f"Item {name}: the key {field!r} is not one of its fields.{hint}")
+            setattr(cls, _KEY_ATTRIBUTE, names)
+        return cls
+
+
+@dataclass_transform(kw_only_default=True, field_specifiers=(msgspec.field,))
+class Item(Struct, metaclass=ItemMeta):
+    """Base of typed items. Fields are given by name; nothing is checked until the pipeline validates the item.
+
+    Every item has a `url`, left out of the data as long as nobody sets it.
+    """
+
+    __item_key__: ClassVar[tuple[str, ...]] = ()
+
+    url: str | UnsetType = UNSET
+
+
+AnyItem: TypeAlias = Item | dict[str, Any]  # a dict holds whatever the spider put in
+_ItemT = TypeVar("_ItemT", bound=AnyItem)
+
+
+def type_name(item: AnyItem | type[Item]) -> str:
+    """The name under which such items are stored: the class name, or "item" for a dict."""
+    if isinstance(item, dict):
+        return DICT_TYPE
+    return item.__name__ if isinstance(item, type) else type(item).__name__
+
+
+def validate(item: _ItemT) -> _ItemT:
+    """Return the item unchanged if it is complete and well typed.
+
+    Missing: None where None is not allowed, "" in a str field without a default, an unset key. Types are not
+    converted: "12" is no int. Nested items are checked too. Raises ParseFailed naming every fault.
+    """
+    faults = list(_faults(item, ""))
+    if faults:
+        count = "1 field is" if len(faults) == 1 else f"{len(faults)} fields are"
+        raise ParseFailed(f"{type_name(item)}: {count} not as declared: {'; '.join(faults)}", detail="\n".join(faults))
+    return item
+
+
+class _Field(msgspec.Struct, frozen=True):
+    name: str
+    type: Any  # a type annotation, of any form
+    expected: str
+    required: bool
+    checkable: bool
+    plain: frozenset[type]  # values of exactly these types need no closer look
+
+
+@lru_cache(maxsize=1024)
+def _fields(cls: type[Struct]) -> tuple[_Field, ...]:
+    hints = get_type_hints(cls, include_extras=True)
+    key = getattr(cls, _KEY_ATTRIBUTE, ())
+    fields = []
+    for info in msgspec.structs.fields(cls) if _known_to_msgspec(cls) else _bare_fields(cls):
+        hint = hints[info.name]
+        fields.append(
+            _Field(
+                name=info.name,
+                type=hint,
+                expected=_spell(hint),
+                required=info.required or info.name in key,
+                checkable=_known_to_msgspec(hint),
+                plain=_plain_types(hint),
+            )
+        )
+    return tuple(fields)
+
+
+class _Bare(msgspec.Struct, frozen=True):
+    name: str
+    required: bool
+
+
+def _bare_fields(cls: type[Struct]) -> list[_Bare]:
+    """The fields of a class whose annotations msgspec cannot check (a union of str and datetime, say)."""
+    first_default = len(cls.__struct_fields__) - len(cls.__struct_defaults__)
+    return [
+        _Bare(name, position < first_default or cls.__struct_defaults__[position - first_default] is msgspec.NODEFAULT)
+        for position, name in enumerate(cls.__struct_fields__)
+    ]
+
+
+def _known_to_msgspec(hint: Any) -> bool:
+    try:
+        msgspec.convert(None, hint, builtin_types=_NATIVE)
+    except msgspec.ValidationError:
+        return True
+    except (TypeError, RuntimeError):
+        return False
+    return True
+
+
+_PLAIN = frozenset({str, int, bool, float, bytes, Decimal, datetime, date, NoneType})
+
+
+def _plain_types(hint: Any) -> frozenset[type]:
+    if get_origin(hint) in (Union, UnionType):
+        return frozenset[type]().union(*(_plain_types(arm) for arm in get_args(hint)))
+    if hint is float:
+        return frozenset({float, int})
+    return frozenset({hint}) & _PLAIN if isinstance(hint, type) else frozenset()
+
+
+def _spell(hint: Any) -> str:
+    text = hint.__name__ if isinstance(hint, type) and not hasattr(hint, "__args__") else str(hint)
+    return text.replace("typing.", "").replace(" | msgspec.UnsetType", "").rpartition("__main__.")[2]
+
+
+def _faults(value: object, path: str) -> Iterator[str]:
+    """Yield one sentence per field at or below `value` that is missing or of the wrong type."""
+    if isinstance(value, Struct):
+        yield from _struct_faults(value, path)
+    elif isinstance(value, dict):
+        for key, entry in value.items():
+            if not isinstance(key, str):
+                yield f"{path or 'item'} has the key {key!r:.60}, which is no str"
+            elif isinstance(entry, Struct | dict | list | tuple | set):
+                yield from _faults(entry, f"{path}.{key}" if path else key)
+    elif isinstance(value, list | tuple | set):
+        for index, entry in enumerate(value):
+            if isinstance(entry, Struct | dict | list | tuple | set):
+                yield from _faults(entry, f"{path}[{index}]")
+
+
+def _struct_faults(item: Struct, path: str) -> Iterator[str]:
+    for field in _fields(type(item)):
+        value = getattr(item, field.name, UNSET)
+        empty = value is UNSET or (isinstance(value, str) and not value)
+        if not empty and type(value) in field.plain:
+            continue
+        where = f"{path}.{field.name}" if path else field.name
+        if empty:
+            if field.required:
+                yield f"{where} is missing ({field.expected})"
+                continue
+            if value is UNSET:
+                continue
+        if field.checkable:
+            try:
+                msgspec.convert(value, field.type, builtin_types=_NATIVE)
+            except msgspec.ValidationError as error:
+                if value is None:
+                    yield f"{where} is missing ({field.expected})"
+                else:
+                    yield f"{where} should be {field.expected} but is {value!r:.60} ({_inner(str(error))})"
+                continue
+        if isinstance(value, Struct | dict | list | tuple | set):
+            yield from _faults(value, where)
+
+
+def _inner(message: str) -> str:
+    return message[:1].lower() + message[1:].replace("`null`", "nothing").replace("`", "")
+
+
+def item_key(item: AnyItem) -> str:
+    """What makes the item the same as another one of its type and site.
+
+    One key field: its text. Several: a JSON list of them. None: the `url` if there is one, else 32 hex digits of
+    the content. Raises ParseFailed when a field of the key is empty.
+    """
+    names: tuple[str, ...] = () if isinstance(item, dict) else item.__item_key__
+    if not names:
+        url = item.get("url") if isinstance(item, dict) else item.url
+        if isinstance(url, str) and url:
+            return safe_text(url)
+        return content_hash(item_data(item)).hex()
+    values = [getattr(item, name) for name in names]
+    for name, value in zip(names, values, strict=True):
+        if value is None or value is UNSET or value == "":
+            raise ParseFailed(f"{type_name(item)}: {name} is empty, but it is the item's key. Fill it in.")
+    if len(values) == 1:
+        return safe_text(values[0]) if isinstance(values[0], str) else _json(item, values[0]).strip('"')
+    return _json(item, values)
+
+
+def item_data(item: AnyItem) -> str:
+    """The item as a compact JSON object: declared order for fields, sorted order for dict keys and sets.
+
+    The text is valid UTF-8 that every store takes: lone surrogates and NUL, which some refuse, become U+FFFD.
+    NaN and infinities become null, Decimal a string. Raises ParseFailed for values that JSON cannot hold.
+    """
+    return _json(item, item)
+
+
+_encoder = msgspec.json.Encoder(order="deterministic")
+
+
+def _json(item: AnyItem, value: Any) -> str:
+    try:
+        text = _encoder.encode(value).decode()
+        # Rarely a false alarm (a backslash before u0000), which costs time and nothing else.
+        return _safe_json(value) if "\\u0000" in text else text
+    except UnicodeEncodeError:
+        return _safe_json(value)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ParseFailed(
+            f"{type_name(item)} cannot be written as JSON: {error}. Use str, numbers, dates, lists, dicts with str"
+            f" keys, or items (is there a Selector without .get()?)."
+        ) from error
+
+
+def _safe_json(value: Any) -> str:
+    return _encoder.encode(_safe_value(value)).decode()
+
+
+def _safe_value(value: Any) -> Any:
+    """A copy of the value with every text in it made safe."""
+    if isinstance(value, str):
+        return safe_text(value)
+    if isinstance(value, Struct):
+        return msgspec.structs.replace(
+            value, **{name: _safe_value(getattr(value, name)) for name in value.__struct_fields__}
+        )
+    if isinstance(value, dict):
+        return {_safe_value(key): _safe_value(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_safe_value(entry) for entry in value]
+    return value
+
+
+def safe_text(text: str) -> str:
+    """The text with lone surrogates and NUL replaced by U+FFFD; the same object when it holds none."""
+    if "\x00" in text:
+        text = text.replace("\x00", REPLACEMENT)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        # A pair written as two surrogates is one character; what remains alone is not.
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return text
+
+
+def content_hash(data_json: str) -> bytes:
+    """16 bytes that change when the data does."""
+    return blake2b(data_json.encode(), digest_size=16).digest()

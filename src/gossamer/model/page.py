@@ -1,0 +1,62 @@
+"""What came back from the net, as values: the headers and the snapshot that is archived and parsed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+
+class Headers:
+    """Response headers: case-insensitive look-up, original order and repetition kept. Immutable."""
+
+    __slots__ = ("_index", "pairs")
+
+    def __init__(self, pairs: Iterable[tuple[str, str]] = ()) -> None:
+        self.pairs: tuple[tuple[str, str], ...] = tuple(pairs)
+        index: dict[str, str] = {}
+        for name, value in self.pairs:
+            index.setdefault(name.lower(), value)
+        self._index = index
+
+    def get(self, name: str, default: str = "") -> str:
+        """The first value of `name`, or `default`."""
+        return self._index.get(name.lower(), default)
+
+    def getall(self, name: str) -> list[str]:
+        wanted = name.lower()
+        return [value for key, value in self.pairs if key.lower() == wanted]
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and name.lower() in self._index
+
+    def __iter__(self) -> Iterator[tuple[str, str]]:
+        return iter(self.pairs)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Headers) and self.pairs == other.pairs
+
+    def __hash__(self) -> int:
+        return hash(self.pairs)
+
+    def __repr__(self) -> str:
+        return f"Headers({len(self.pairs)} lines)"
+
+
+class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
+    """A raw page as it was received: enough to parse it again years later without asking anyone.
+
+    `url` is where the body came from, `requested_url` what the task asked for. `body` is decompressed;
+    `cut` is True when it was longer than the limit and its end is missing.
+    """
+
+    url: str
+    requested_url: str
+    status: int
+    headers: Headers
+    body: bytes
+    fetched_at: float
+    cut: bool = False
+    kind: str = "parse"
+    job: str = ""
+    data: str = ""

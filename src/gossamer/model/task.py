@@ -1,0 +1,133 @@
+"""What is to be fetched: a Request (a wish), a Candidate (a judged wish), a Task (in the queue), a Lease (in hand)."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+
+DEFAULT_KIND = "parse"
+
+
+class UrlState(StrEnum):
+    """Every discovered URL of a job is in exactly one of these."""
+
+    QUEUED = "queued"
+    WAITING = "waiting"  # a retry or a release that is not due yet
+    LEASED = "leased"
+    DONE = "done"
+    UNCHANGED = "unchanged"
+    DROPPED = "dropped"  # with a DropReason
+    DEAD = "dead"
+
+    @property
+    def open(self) -> bool:
+        """True while there is still work to do for the URL."""
+        return self in _OPEN
+
+
+_OPEN = frozenset({UrlState.QUEUED, UrlState.WAITING, UrlState.LEASED})
+
+
+class DropReason(StrEnum):
+    """Why a URL will not be fetched, or not be fetched again."""
+
+    DUPLICATE = "duplicate"
+    ROBOTS = "robots"
+    SCOPE = "scope"
+    DEPTH = "depth"
+    TRAP = "trap"
+    FULL = "full"
+    INVALID = "invalid"
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True):
+    """A wish to fetch `url`, as a spider or a seed list utters it. `kind` names the callback that will parse it.
+
+    `data` is JSON-able and travels with the task. `force` skips deduplication.
+    """
+
+    url: str
+    kind: str = DEFAULT_KIND
+    priority: int | None = None  # None: the priority of the page it was found on
+    data: dict[str, Any] = {}  # user data, any JSON
+    force: bool = False
+    fetcher: str | None = None
+    proxy_pool: str | None = None
+    country: str | None = None
+    max_attempts: int | None = None
+
+
+class Candidate(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A request that admission has judged. `dropped` is None when it may enter the queue.
+
+    `fingerprint` is 16 bytes of the canonical URL; `shape` is its path with numbers blanked, for trap budgets.
+    """
+
+    url: str
+    fingerprint: bytes
+    site: str
+    shape: str = ""
+    kind: str = DEFAULT_KIND
+    priority: int = 0
+    depth: int = 0
+    data: str = ""  # JSON object, or "" for none
+    dropped: DropReason | None = None
+    force: bool = False
+    redirects: tuple[str, ...] = ()  # the URLs that led here by redirection
+    fetcher: str | None = None
+    proxy_pool: str | None = None
+    country: str | None = None
+    max_attempts: int | None = None
+
+
+class Task(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A URL in the queue, self-contained: any worker can work on it without asking anyone."""
+
+    id: int
+    job: str
+    url: str
+    fingerprint: bytes
+    site: str
+    kind: str
+    priority: int
+    depth: int
+    attempt: int  # tries that were used up before this one
+    max_attempts: int
+    created_at: float
+    data: str = ""
+    redirects: tuple[str, ...] = ()
+    fetcher: str | None = None
+    proxy_pool: str | None = None
+    country: str | None = None
+
+    def user_data(self) -> dict[str, Any]:
+        """The spider's own data, decoded."""
+        return msgspec.json.decode(self.data, type=dict[str, Any]) if self.data else {}
+
+
+class Lease(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """The right to work on a task until `expires_at` (the backend's clock). `token` fences it.
+
+    `delivery` counts how often the task was handed out; `pace` is the spacing that the site demands
+    between two requests, None when there is no limit.
+    """
+
+    task: Task
+    token: int
+    delivery: int
+    expires_at: float
+    pace: Pace | None = None
+
+
+class Pace(msgspec.Struct, frozen=True, gc=False):
+    """A token bucket: one request every `interval` seconds, up to `burst` at once after a rest.
+
+    `ahead` says how far (seconds) the bucket was already drawn on when the lease was granted, this grant
+    included; the worker's own pacer never starts earlier than that allows.
+    """
+
+    interval: float
+    burst: int = 1
+    ahead: float = 0.0

@@ -1,0 +1,198 @@
+"""URLs: parsed as browsers do (WHATWG), compared in canonical form, grouped by site.
+
+Three forms of one address:
+- `href`: absolute, what is fetched. Made by `parse_url`.
+- canonical: what is compared. Made by `UrlRules.canonical` in the order of its docstring; idempotent.
+- fingerprint: 16 bytes of the canonical form, what is stored in sets.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from functools import lru_cache
+from hashlib import blake2b
+from ipaddress import ip_address
+
+import ada_url
+import publicsuffixlist
+from url import URL, URLError
+
+from ..errors import InvalidUrl
+
+_suffixes = publicsuffixlist.PublicSuffixList()
+
+
+def parse_url(text: str, base: str | None = None) -> str:
+    """Return the absolute http(s) address that a browser would open. Raises InvalidUrl."""
+    try:
+        parsed = URL.parse(text, URL.parse(base)) if base is not None else URL.parse(text)
+        href, scheme = str(parsed), parsed.scheme
+    except URLError:
+        # The fast parser refuses a few addresses that the standard allows ("///host", odd punycode).
+        href = _reference_parse(text, base)
+        scheme = href.partition(":")[0]
+    except UnicodeError:
+        raise InvalidUrl(f"{text[:200]!a} is not a URL: it contains a lone surrogate.") from None
+    if scheme not in ("http", "https"):
+        raise InvalidUrl(f"{text[:200]!r} is a {scheme}: address; only http and https can be crawled.")
+    return href
+
+
+def _reference_parse(text: str, base: str | None) -> str:
+    try:
+        parsed = ada_url.URL(text, base) if base is not None else ada_url.URL(text)
+    except (ValueError, UnicodeError):
+        hint = "" if "//" in text else f" Did you mean https://{text[:200].strip()} ?"
+        raise InvalidUrl(f"{text[:200]!r} is not a URL.{hint}") from None
+    href: str = parsed.href
+    return href
+
+
+class UrlRules:
+    """How two addresses are found to be the same page. Immutable; shared by everyone in a crawl.
+
+    In this order: the fragment and any user name and password go; a final dot of the host goes; percent codes
+    of plain characters are decoded and the others written in capitals; tracking parameters and empty ones go;
+    the rest is sorted by name (equal names keep their order); `trailing_slash="strip"` drops a final slash.
+    Lower case of scheme and host, default ports and dot segments were settled by `parse_url`.
+    """
+
+    def __init__(self, *, tracking: Iterable[str] = (), trailing_slash: str = "keep", sort_query: bool = True) -> None:
+        names = [name.lower() for name in tracking]
+        self._exact = frozenset(name for name in names if "*" not in name)
+        self._prefixes = tuple(name.rstrip("*") for name in names if name.endswith("*"))
+        self._strip_slash = trailing_slash == "strip"
+        self._sort = sort_query
+
+    def canonical(self, href: str) -> str:
+        """The canonical form of an absolute address made by `parse_url`."""
+        head, _, _ = href.partition("#")
+        head, mark, query = head.partition("?")
+        scheme, _, rest = head.partition("://")
+        authority, slash, path = rest.partition("/")
+        if "@" in authority:
+            authority = authority.rpartition("@")[2]
+        if "." in authority and (authority.endswith(".") or ".:" in authority):
+            host, colon, port = authority.partition(":")
+            authority = f"{host.rstrip('.')}{colon}{port}"
+        if "%" in path:
+            path = _CODES.sub(_plain_code, path)
+        if self._strip_slash:
+            path = path.rstrip("/")
+        result = f"{scheme}://{authority}{slash}{path}"
+        if mark and query:
+            query = self._query(query)
+            if query:
+                return f"{result}?{query}"
+        return result
+
+    def _query(self, query: str) -> str:
+        if "%" in query:
+            query = _CODES.sub(_plain_code, query)
+        kept = [part for part in query.split("&") if part and not self._is_tracking(part)]
+        if self._sort and len(kept) > 1:
+            kept.sort(key=_parameter_name)
+        return "&".join(kept)
+
+    def _is_tracking(self, part: str) -> bool:
+        name = part.partition("=")[0].lower()
+        return name in self._exact or (bool(self._prefixes) and name.startswith(self._prefixes))
+
+    def fingerprint(self, href: str) -> bytes:
+        """16 bytes that are equal for equal pages."""
+        return fingerprint(self.canonical(href))
+
+
+def fingerprint(canonical: str) -> bytes:
+    """BLAKE2b cut to 128 bits: nobody can craft an address that hides another one."""
+    return blake2b(canonical.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+
+
+_CODES = re.compile("%[0-9A-Fa-f]{2}")
+_UNRESERVED = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
+
+
+def _plain_code(match: re.Match[str]) -> str:
+    code = match[0]
+    char = chr(int(code[1:], 16))
+    return char if char in _UNRESERVED else code.upper()
+
+
+def _parameter_name(part: str) -> str:
+    return part.partition("=")[0]
+
+
+def authority_of(href: str) -> str:
+    """Host and port as written in an absolute address: `example.com:8080`."""
+    rest = href.partition("://")[2]
+    authority = re.split(r"[/?#]", rest, maxsplit=1)[0]
+    return authority.rpartition("@")[2]
+
+
+def origin_of(href: str) -> str:
+    """Scheme, host and port: what robots.txt and connections belong to."""
+    return f"{href.partition('://')[0]}://{authority_of(href)}"
+
+
+def host_of(href: str) -> str:
+    """The host name or address alone, without brackets and final dot."""
+    authority = authority_of(href)
+    if authority.startswith("["):
+        return authority[1:].partition("]")[0]
+    return authority.partition(":")[0].rstrip(".")
+
+
+@lru_cache(maxsize=65_536)
+def site_of_host(host: str) -> str:
+    """The registrable domain (`shop.example.co.uk` gives `example.co.uk`), or the host where there is none."""
+    try:
+        ip_address(host)
+    except ValueError:
+        found: str | None = _suffixes.privatesuffix(host)
+        return found or host
+    return host
+
+
+@lru_cache(maxsize=65_536)
+def site_of_authority(authority: str) -> str:
+    """As `site_of_host`, from `host:port`."""
+    return site_of_host(host_of(f"http://{authority}/"))
+
+
+def site_of(href: str) -> str:
+    """The site an absolute address belongs to: what limits, cookies and queues are kept for."""
+    return site_of_authority(authority_of(href))
+
+
+_DIGITS = re.compile(r"\d+")
+
+
+def shape_of(href: str) -> str:
+    """The address with numbers blanked and parameter values gone: `/p/{n}?page`. Equal shapes share a trap budget."""
+    path, _, query = href.partition("://")[2].partition("#")[0].partition("?")
+    shape = _DIGITS.sub("{n}", path[path.find("/") :] if "/" in path else "/")
+    if query:
+        names = sorted({_DIGITS.sub("{n}", _parameter_name(part)) for part in query.split("&") if part})
+        shape = f"{shape}?{'&'.join(names)}"
+    return shape
+
+
+def looks_endless(href: str, *, max_segments: int) -> bool:
+    """True for paths that a loop made: too deep, or the same run of segments three times in a row."""
+    path = href.partition("://")[2].partition("?")[0]
+    segments = path.split("/")[1:]
+    if len(segments) > max_segments:
+        return True
+    if len(segments) < 3:
+        return False
+    for width in range(1, len(segments) // 3 + 1):
+        for start in range(len(segments) - 3 * width + 1):
+            first = segments[start : start + width]
+            if (
+                any(first)
+                and first == segments[start + width : start + 2 * width]
+                and first == segments[start + 2 * width : start + 3 * width]
+            ):
+                return True
+    return False

@@ -1,0 +1,64 @@
+"""A running count of what this process did, from events: for the progress line, the summary and the logs."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from ..clock import Clock
+from ..model import events
+
+RATE_SPAN = 10.0  # seconds over which the current rate is taken
+
+
+class Tally:
+    """Listens; reads are cheap. `pages` counts journeys that ended, well or not."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self.began = clock.monotonic()
+        self.pages = 0
+        self.items = 0
+        self.changed = 0
+        self.bytes = 0
+        self.retries = 0
+        self.reasons: Counter[str] = Counter()  # why pages were buried
+        self.item_drops: Counter[str] = Counter()
+        self.seconds: Counter[str] = Counter()  # per stage, for items per second
+        self.last_trouble = ""
+        self._marks: list[tuple[float, int]] = [(self.began, 0)]
+
+    def emit(self, event: events.Event) -> None:
+        match event:
+            case events.Completed():
+                self.pages += 1
+            case events.Fetched():
+                self.bytes += event.bytes
+                self.seconds["fetch"] += event.seconds  # type: ignore[assignment]  # a Counter adds floats as well
+            case events.Parsed():
+                self.seconds["parse"] += event.seconds  # type: ignore[assignment]
+            case events.Stored():
+                self.items += event.items
+                self.changed += event.changed
+                self.seconds["store"] += event.seconds  # type: ignore[assignment]
+            case events.Retried():
+                self.retries += 1
+            case events.Buried():
+                self.pages += 1
+                self.reasons[event.reason] += 1
+            case events.ItemDropped():
+                self.item_drops[f"{event.step}: {event.reason}"] += 1
+            case events.Trouble():
+                self.last_trouble = event.message
+
+    @property
+    def elapsed(self) -> float:
+        return max(1e-9, self._clock.monotonic() - self.began)
+
+    def rate(self) -> float:
+        """Pages per second over the last ten seconds. Called regularly, it keeps its own marks."""
+        now = self._clock.monotonic()
+        self._marks.append((now, self.pages))
+        while len(self._marks) > 2 and now - self._marks[1][0] >= RATE_SPAN:
+            del self._marks[0]
+        since, pages = self._marks[0]
+        return (self.pages - pages) / max(now - since, 1e-9)

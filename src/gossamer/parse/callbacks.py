@@ -1,0 +1,139 @@
+"""Running a spider's callback on a page. A bug in a spider fails the page, never the crawl.
+
+How it fails: always as ParseFailed, `detail` holding the traceback of the user's own frames. Only a real Ctrl-C
+and the cancellation of the worker pass through.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import difflib
+import traceback
+from collections.abc import AsyncIterable, Awaitable, Iterable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from ..errors import ParseFailed
+from ..model.item import AnyItem, Item, safe_text
+from ..model.task import Request
+from .page import Page
+from .spider import Spider, callback_names
+
+MAX_YIELDS = 100_000
+_OURS = str(Path(__file__).resolve().parents[1])
+_MOST_FRAMES = 20
+_LONGEST_DETAIL = 20_000
+
+
+class Parsed(msgspec.Struct, frozen=True):
+    """What a callback gave, in order."""
+
+    items: list[AnyItem]
+    requests: list[Request]
+
+
+async def run_callback(spider: Spider, kind: str, page: Page, *, max_yields: int = MAX_YIELDS) -> Parsed:
+    """Call the spider's method `kind` with the page and collect what it yields or returns. Raises ParseFailed."""
+    names = callback_names(spider)
+    if kind not in names:
+        near = difflib.get_close_matches(kind, names, n=1)
+        hint = f" Did you mean {near[0]!r}?" if near else ""
+        raise ParseFailed(
+            f"Spider {spider.name} has no callback {kind!r} (any more); it has {', '.join(names)}.{hint}"
+            f" Bring the method back, or start over with --fresh."
+        )
+    basket = _Basket(f"{type(spider).__name__}.{kind}", max_yields)
+    try:
+        given = getattr(spider, kind)(page)
+        if isinstance(given, Awaitable):
+            given = await given
+        if given is None or isinstance(given, Item | dict | Request):
+            basket.add(given)
+        elif isinstance(given, AsyncIterable):
+            async for entry in given:
+                basket.add(entry)
+        elif isinstance(given, Iterable) and not isinstance(given, str | bytes):
+            for entry in given:
+                basket.add(entry)
+        else:
+            basket.add(given)
+    except (KeyboardInterrupt, asyncio.CancelledError):
+        raise
+    except _Unusable:
+        raise
+    except BaseException as error:  # SystemExit in a spider must not end the worker
+        raise _failure(basket.callback, page, error) from error
+    return Parsed(basket.items, basket.requests)
+
+
+class _Unusable(ParseFailed):
+    """The callback gave something that cannot be used."""
+
+
+class _Basket:
+    """Sorts what a callback gives, and refuses what is neither item nor request."""
+
+    def __init__(self, callback: str, room: int) -> None:
+        self.callback = callback
+        self.items: list[AnyItem] = []
+        self.requests: list[Request] = []
+        self._room = room
+
+    def add(self, entry: Any) -> None:
+        if isinstance(entry, Request):
+            if entry.data:
+                self._demand_json(entry)
+            self.requests.append(entry)
+        elif isinstance(entry, Item | dict):
+            self.items.append(entry)
+        elif entry is None:
+            return
+        else:
+            self._refuse(entry)
+        self._room -= 1
+        if self._room < 0:
+            count = len(self.items) + len(self.requests) - 1
+            raise _Unusable(
+                f"{self.callback} gave more than {count:,} items and requests for one page. Is there a loop that"
+                f" does not end? If not, spread them over several pages."
+            )
+
+    def _demand_json(self, request: Request) -> None:
+        try:
+            msgspec.json.encode(request.data)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise _Unusable(
+                f"{self.callback}: the data of the request for {request.url} must be JSON: {error}."
+            ) from error
+
+    def _refuse(self, entry: object) -> None:
+        shown = safe_text(f"{type(entry).__name__} ({entry!r:.80})")
+        hint = ""
+        if isinstance(entry, str):
+            hint = " To follow an address, yield page.follow(address)."
+        elif isinstance(entry, Iterable):
+            hint = " Did you mean `yield from`?"
+        raise _Unusable(f"{self.callback} gave a {shown}. It may give items, dicts, requests and None.{hint}")
+
+
+def _failure(callback: str, page: Page, error: BaseException) -> ParseFailed:
+    if isinstance(error, ParseFailed) and error.detail:
+        return ParseFailed(str(error), detail=error.detail)
+    told = "".join(traceback.format_exception_only(error)).strip()
+    last_line = told.rpartition("\n")[2]
+    message = str(error) if isinstance(error, ParseFailed) else last_line[:500]
+    return ParseFailed(
+        safe_text(f"{callback} failed on {page.url}: {message}"), detail=safe_text(_user_frames(error, told))
+    )
+
+
+def _user_frames(error: BaseException, told: str) -> str:
+    """The traceback without our own frames, its middle left out when it is long."""
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith(_OURS)]
+    lines = traceback.format_list(frames[:_MOST_FRAMES])
+    if len(frames) > 2 * _MOST_FRAMES:
+        lines.append(f"  ... {len(frames) - 2 * _MOST_FRAMES} frames left out ...\n")
+    lines += traceback.format_list(frames[_MOST_FRAMES:][-_MOST_FRAMES:])
+    return ("Traceback (most recent call last):\n" + "".join(lines) + told)[:_LONGEST_DETAIL]

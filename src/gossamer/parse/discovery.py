@@ -1,0 +1,174 @@
+"""Finding spiders in files: by name in the project's folder, or by path. Bad files give one line, no traceback."""
+
+from __future__ import annotations
+
+import difflib
+import sys
+import traceback
+from hashlib import blake2b
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from types import ModuleType
+
+import msgspec
+
+from ..errors import SpiderNotFound
+from .spider import Spider
+
+
+class SpiderSpec(msgspec.Struct, frozen=True):
+    """A spider that loads. `summary` is the first line of its docstring."""
+
+    name: str
+    path: Path
+    spider: type[Spider]
+    summary: str = ""
+
+
+class BrokenFile(msgspec.Struct, frozen=True):
+    """A spider file that does not load, and why."""
+
+    path: Path
+    line: int | None
+    message: str
+
+    def __str__(self) -> str:
+        where = f"{self.path}, line {self.line}" if self.line else str(self.path)
+        return f"{where}: {self.message}"
+
+
+class Catalogue(msgspec.Struct, frozen=True):
+    spiders: tuple[SpiderSpec, ...]
+    broken: tuple[BrokenFile, ...]
+
+
+class _DoesNotLoad(Exception):
+    def __init__(self, file: BrokenFile) -> None:
+        super().__init__(str(file))
+        self.file = file
+
+
+def list_spiders(root: Path, folder: str) -> Catalogue:
+    """Every spider in `<root>/<folder>/*.py`, by name, and the files that do not load."""
+    spiders: list[SpiderSpec] = []
+    broken: list[BrokenFile] = []
+    for path in sorted((root / folder).glob("*.py")):
+        if path.name.startswith("_"):
+            continue
+        try:
+            spiders += _spiders_in(path, root)
+        except _DoesNotLoad as error:
+            broken.append(error.file)
+    return Catalogue(tuple(sorted(spiders, key=lambda spec: spec.name)), tuple(broken))
+
+
+def load_spider(ref: str, root: Path, folder: str) -> type[Spider]:
+    """The spider that `ref` names: `books`, `path/file.py` or `path/file.py:Books`. Raises SpiderNotFound."""
+    file, colon, class_name = ref.partition(".py:")
+    if colon or ref.endswith(".py"):
+        return _from_file(root / (f"{file}.py" if colon else ref), class_name, root)
+    return _by_name(ref, root, folder)
+
+
+def _by_name(name: str, root: Path, folder: str) -> type[Spider]:
+    catalogue = list_spiders(root, folder)
+    found = [spec for spec in catalogue.spiders if spec.name == name]
+    if len(found) == 1:
+        return found[0].spider
+    if found:
+        places = ", ".join(f"{spec.path}:{spec.spider.__name__}" for spec in found)
+        raise SpiderNotFound(
+            f"There are {len(found)} spiders called {name!r}: {places}. Rename one, or write path/file.py:Class."
+        )
+    parts = [f"There is no spider {name!r} in {root / folder}."]
+    names = [spec.name for spec in catalogue.spiders]
+    near = difflib.get_close_matches(name, names, n=1)
+    if near:
+        parts.append(f"Did you mean {near[0]!r}?")
+    if names:
+        parts.append(f"There are: {', '.join(names)}.")
+    else:
+        parts.append("The folder holds no spiders; `gossamer new` makes a project with one.")
+    parts += [f"This file does not load: {file}." for file in catalogue.broken]
+    raise SpiderNotFound(" ".join(parts))
+
+
+def _from_file(path: Path, class_name: str, root: Path) -> type[Spider]:
+    if not path.is_file():
+        near = difflib.get_close_matches(path.name, [file.name for file in path.parent.glob("*.py")], n=1)
+        hint = f" Did you mean {path.parent / near[0]}?" if near else ""
+        raise SpiderNotFound(f"There is no file {path}.{hint}")
+    try:
+        specs = _spiders_in(path, root)
+    except _DoesNotLoad as error:
+        raise SpiderNotFound(f"This file does not load: {error.file}.") from error.__cause__
+    if class_name:
+        specs = [spec for spec in specs if class_name in (spec.spider.__name__, spec.name)] or specs
+        if len(specs) == 1 and class_name in (specs[0].spider.__name__, specs[0].name):
+            return specs[0].spider
+    elif len(specs) == 1:
+        return specs[0].spider
+    names = ", ".join(spec.spider.__name__ for spec in specs)
+    if not specs:
+        raise SpiderNotFound(f"{path} holds no spider. Write a class that inherits from gossamer.Spider.")
+    if class_name:
+        near = difflib.get_close_matches(class_name, [spec.spider.__name__ for spec in specs], n=1)
+        hint = f" Did you mean {near[0]}?" if near else ""
+        raise SpiderNotFound(f"{path} holds no spider {class_name!r}; it holds {names}.{hint}")
+    raise SpiderNotFound(f"{path} holds several spiders: {names}. Say which: {path.name}:{specs[0].spider.__name__}.")
+
+
+def _spiders_in(path: Path, root: Path) -> list[SpiderSpec]:
+    module = _load(path, root)
+    return [
+        SpiderSpec(value.name, path, value, _summary(value))
+        for value in vars(module).values()
+        if isinstance(value, type)
+        and issubclass(value, Spider)
+        and value.__module__ == module.__name__
+        and not value.__name__.startswith("_")
+    ]
+
+
+def _summary(cls: type) -> str:
+    return (cls.__dict__.get("__doc__") or "").strip().partition("\n")[0]
+
+
+def _load(path: Path, root: Path) -> ModuleType:
+    """Import a file under a name of its own; once for every state of the file."""
+    path = path.resolve()
+    stamp = f"{path}:{path.stat().st_mtime_ns}:{path.stat().st_size}"
+    name = f"gossamer_spiders.{path.stem}_{blake2b(stamp.encode(), digest_size=6).hexdigest()}"
+    if name in sys.modules:
+        return sys.modules[name]
+    # Files of a project may import each other. At the end of the path they can shadow nothing.
+    for folder in (str(path.parent), str(root.resolve())):
+        if folder not in sys.path:
+            sys.path.append(folder)
+    spec = spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise _DoesNotLoad(BrokenFile(path, None, "it is not a Python file"))
+    module = module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # a file may raise anything, SystemExit too
+        del sys.modules[name]
+        raise _DoesNotLoad(BrokenFile(path, _line_of(error, path), _tell(error))) from error
+    return module
+
+
+def _line_of(error: BaseException, path: Path) -> int | None:
+    if isinstance(error, SyntaxError) and error.filename == str(path):
+        return error.lineno
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
+    return lines[-1] if lines else None
+
+
+def _tell(error: BaseException) -> str:
+    if isinstance(error, SyntaxError):
+        elsewhere = f" in {error.filename}, line {error.lineno}" if error.filename else ""
+        return f"syntax error: {error.msg}{elsewhere if error.text is None else ''}"
+    return f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"

@@ -1,0 +1,50 @@
+"""From bytes to characters as browsers do it.
+
+In this order: a byte-order mark; the charset of Content-Type if it is a label of the Encoding Standard; a <meta>
+in the page; the look of the bytes themselves (UTF-8 if they are valid UTF-8, else what their statistics suggest).
+Bytes that make no sense become U+FFFD; nothing raises.
+"""
+
+from __future__ import annotations
+
+import re
+
+import turbohtml
+import turbohtml.detect  # registers the "whatwg-..." codecs, which follow the standard to the letter
+
+_CHARSET = re.compile(r""";\s*charset\s*=\s*["']?\s*([^\s;"']+)""", re.IGNORECASE)
+_MARKS = (b"\xef\xbb\xbf", b"\xfe\xff", b"\xff\xfe")
+
+
+def charset_label(content_type: str) -> str | None:
+    """The charset that a Content-Type header names, whether or not anyone knows it."""
+    match = _CHARSET.search(content_type)
+    return match[1] if match else None
+
+
+def parse_html(body: bytes, content_type: str = "") -> turbohtml.Document:
+    """The page's tree. Its `encoding` tells how the bytes were read."""
+    label = charset_label(content_type)
+    if label is not None:
+        try:
+            return turbohtml.parse(body, encoding=label, detect_encoding=True, positions=False)
+        except LookupError:
+            pass  # a label that no browser knows counts as none
+    return turbohtml.parse(body, detect_encoding=True, positions=False)
+
+
+def decode(body: bytes, content_type: str = "") -> tuple[str, str]:
+    """The text and the name of its encoding (as in the Encoding Standard: "UTF-8", "windows-1252")."""
+    name = parse_html(body, content_type).encoding or "UTF-8"
+    return decode_as(body, name), name
+
+
+def decode_as(body: bytes, name: str) -> str:
+    """The text of bytes in a known encoding, without the byte-order mark."""
+    for mark in _MARKS:
+        if body.startswith(mark):
+            body = body[len(mark) :]
+            break
+    if name == "UTF-8":
+        return body.decode("utf-8", "replace")
+    return body.decode(f"whatwg-{name.lower()}", "replace")

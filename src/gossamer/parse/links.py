@@ -1,0 +1,108 @@
+"""Links: hrefs made absolute, cheaply and as browsers do it. The hottest code of a crawl."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import cast
+from urllib.parse import quote_from_bytes
+
+import turbohtml
+from turbohtml import Document, XPath
+from url import URL, URLError
+
+from ..errors import InvalidUrl
+from ..model.url import parse_url
+
+_HREFS = XPath("//a/@href | //area/@href")
+_HREFS_TO_FOLLOW = XPath("//a[not(re:test(@rel, '\\bnofollow\\b', 'i'))]/@href | //area/@href")
+_WEB = ("http://", "https://")
+
+
+class LinkBase:
+    """What relative links of a page start from. `encoding` is the page's: browsers write queries in it."""
+
+    __slots__ = ("_base", "_encoding", "href")
+
+    def __init__(self, href: str, encoding: str = "UTF-8") -> None:
+        self.href = href
+        self._encoding = encoding
+        try:
+            self._base: URL | None = URL.parse(href)
+        except (URLError, UnicodeError):
+            self._base = None
+
+    def join(self, link: str) -> str:
+        """The absolute address, fragment included. Raises InvalidUrl."""
+        if self._encoding != "UTF-8" and not link.isascii() and "?" in link:
+            link = _encode_query(link, self._encoding)
+        if self._base is not None:
+            try:
+                href = str(self._base.join(link))
+            except (URLError, UnicodeError):
+                return parse_url(link, self.href)  # knows the rare cases, and words the refusal
+            if href.startswith(_WEB):
+                return href
+        return parse_url(link, self.href)
+
+    def web_links(self, links: Iterable[str]) -> list[str]:
+        """The http(s) addresses among `links`, absolute, without fragments, each once, in order.
+
+        Links that no browser would follow and links to a place in the same page are left out.
+        """
+        base = self._base
+        if base is None or self._encoding != "UTF-8":
+            joined = [href for link in links if (href := self._join_or_none(link)) is not None]
+        else:
+            join = base.join
+            joined = []
+            for link in links:
+                try:
+                    if link and link[0] != "#":
+                        joined.append(str(join(link)))
+                except (URLError, UnicodeError):
+                    href = self._join_or_none(link)
+                    if href is not None:
+                        joined.append(href)
+        web = [href.partition("#")[0] if "#" in href else href for href in joined if href.startswith(_WEB)]
+        return list(dict.fromkeys(web))
+
+    def _join_or_none(self, link: str) -> str | None:
+        if not link or link[0] == "#":
+            return None
+        try:
+            return self.join(link)
+        except InvalidUrl:
+            return None
+
+
+def hrefs(document: Document, *, nofollow: bool = True) -> list[str]:
+    """The href of every <a> and <area>; `nofollow=False` leaves out those marked rel=nofollow."""
+    # An XPath that ends in attributes gives a list of str; the library's type cannot say so.
+    return cast("list[str]", (_HREFS if nofollow else _HREFS_TO_FOLLOW)(document))
+
+
+def base_of(document: Document | None, url: str) -> LinkBase:
+    """Where the page's links start from: <base href> if it is a web address, else the page's own."""
+    if document is None:
+        return LinkBase(url)
+    href = url
+    element = document.select_one("base[href]")
+    if isinstance(element, turbohtml.Element):
+        try:
+            href = parse_url(element.attr("href") or "", url)
+        except InvalidUrl:
+            href = url
+    return LinkBase(href, document.encoding or "UTF-8")
+
+
+def _encode_query(link: str, encoding: str) -> str:
+    """The link with the characters of its query percent-encoded in the page's own encoding."""
+    head, mark, rest = link.partition("?")
+    query, sharp, fragment = rest.partition("#")
+    try:
+        codes = "".join(
+            char if char.isascii() else quote_from_bytes(char.encode(encoding, "xmlcharrefreplace")) for char in query
+        )
+    except LookupError:  # an encoding that only the standard knows
+        return link
+    return f"{head}{mark}{codes}{sharp}{fragment}"

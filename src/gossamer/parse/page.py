@@ -1,0 +1,304 @@
+"""`Page`: what a spider sees. One tree per page, made when first asked for and shared by all questions.
+
+How it fails: selectors that cannot be read, JSON that is none and links that are none raise ParseFailed (or
+InvalidUrl) with the next step. Content that is no markup has no elements; asking for them finds nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TypeAlias
+
+import msgspec
+import turbohtml
+from turbohtml import Document
+
+from ..errors import InvalidUrl, ParseFailed
+from ..model.page import Headers, Snapshot
+from ..model.task import Request
+from .css import compile_css
+from .encoding import decode_as, parse_html
+from .links import LinkBase, base_of, hrefs
+from .media import Media, media_of
+from .selectors import Selector, SelectorList, XPathVariable
+from .structured import structured_data
+from .xml import parse_xml
+
+Link: TypeAlias = str | Selector
+Callback: TypeAlias = str | Callable[..., Any]  # a method of the spider takes a page and gives what it likes
+
+
+class Page:
+    """A fetched page. `spider` is the one whose methods may be named as callbacks; None accepts any method."""
+
+    __slots__ = ("_base", "_data", "_selector", "_snapshot", "_text", "_tree", "depth", "spider")
+
+    def __init__(self, snapshot: Snapshot, *, depth: int = 0, spider: object | None = None) -> None:
+        self._snapshot = snapshot
+        self.depth = depth
+        self.spider = spider
+        self._tree: Document | bool | None = False  # False: not looked at yet
+        self._selector: Selector | None = None
+        self._base: LinkBase | None = None
+        self._text: str | None = None
+        self._data: dict[str, Any] | None = None
+
+    @property
+    def snapshot(self) -> Snapshot:
+        return self._snapshot
+
+    @property
+    def url(self) -> str:
+        """Where the body came from, after redirects."""
+        return self._snapshot.url
+
+    @property
+    def requested_url(self) -> str:
+        return self._snapshot.requested_url
+
+    @property
+    def status(self) -> int:
+        return self._snapshot.status
+
+    @property
+    def headers(self) -> Headers:
+        return self._snapshot.headers
+
+    @property
+    def body(self) -> bytes:
+        return self._snapshot.body
+
+    @property
+    def kind(self) -> str:
+        """The name of the callback that parses this page."""
+        return self._snapshot.kind
+
+    @property
+    def job(self) -> str:
+        return self._snapshot.job
+
+    @property
+    def fetched_at(self) -> float:
+        """Seconds since the epoch."""
+        return self._snapshot.fetched_at
+
+    @property
+    def cut(self) -> bool:
+        """True when the body was longer than the limit and its end is missing."""
+        return self._snapshot.cut
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """What the request that led here carried. Any JSON."""
+        if self._data is None:
+            text = self._snapshot.data
+            self._data = msgspec.json.decode(text, type=dict[str, Any]) if text else {}
+        return self._data
+
+    @property
+    def content_type(self) -> str:
+        return self.headers.get("content-type")
+
+    @property
+    def media(self) -> Media:
+        """What the body is, by its label and its look."""
+        return media_of(self.content_type, self.body)
+
+    @property
+    def tree(self) -> Document | None:
+        """The parsed page; None when it is no markup."""
+        if isinstance(self._tree, bool):
+            self._tree = self._parse()
+        return self._tree
+
+    def _parse(self) -> Document | None:
+        media = self.media
+        if media not in (Media.HTML, Media.XML):
+            return None
+        tree = parse_html(self.body, self.content_type)
+        if media is Media.XML:
+            # XML in name only is read as HTML, as it was already to learn its encoding.
+            return parse_xml(self._decode(tree.encoding)) or tree
+        return tree
+
+    def _decode(self, encoding: str | None) -> str:
+        if self._text is None:
+            self._text = decode_as(self.body, encoding or "UTF-8")
+        return self._text
+
+    @property
+    def text(self) -> str:
+        """The source, decoded as browsers do it."""
+        if self._text is None:
+            tree = self.tree or parse_html(self.body, self.content_type)
+            if self._text is None:
+                self._decode(tree.encoding)
+        return self._text or ""
+
+    def json(self) -> Any:
+        """The body as JSON, whatever is in it. Raises ParseFailed."""
+        try:
+            return msgspec.json.decode(self.body)
+        except (msgspec.DecodeError, UnicodeError, RecursionError):
+            pass
+        try:
+            return msgspec.json.decode(self.text)
+        except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+            start = self.text[:80]
+            raise ParseFailed(f"{self.url} is not JSON ({error}). It begins with {start!r}.") from error
+
+    @property
+    def selector(self) -> Selector:
+        """The whole page as a selector."""
+        if self._selector is None:
+            tree = self.tree
+            self._selector = Selector(tree if tree is not None else "")
+        return self._selector
+
+    def css(self, selector: str) -> SelectorList:
+        """Select by CSS: `css("a::attr(href)")`. Raises BadSelector."""
+        tree = self.tree
+        query = compile_css(selector)
+        return SelectorList(map(Selector, query.of_document(tree))) if tree is not None else SelectorList()
+
+    def xpath(self, expression: str, **variables: XPathVariable) -> SelectorList:
+        """Select by XPath: `xpath("//a[@rel=$rel]/@href", rel="next")`. Raises BadSelector."""
+        return self.selector.xpath(expression, **variables)
+
+    @property
+    def attrib(self) -> dict[str, str]:
+        """The attributes of the root element."""
+        tree = self.tree
+        return Selector(tree.root).attrib if tree is not None and tree.root is not None else {}
+
+    @property
+    def title(self) -> str | None:
+        """The text of <title>; None when there is none."""
+        tree = self.tree
+        element = tree.select_one("title") if tree is not None else None
+        return " ".join(element.text.split()) or None if element is not None else None
+
+    def urljoin(self, href: str) -> str:
+        """The absolute address of a link of this page. Raises InvalidUrl."""
+        return self._links_from.join(href)
+
+    @property
+    def _links_from(self) -> LinkBase:
+        if self._base is None:
+            self._base = base_of(self.tree, self.url)
+        return self._base
+
+    def links(self, *, nofollow: bool = True) -> list[str]:
+        """The absolute http(s) addresses that <a> and <area> lead to, without fragments, each once, in order.
+
+        `nofollow=False` leaves out links marked rel=nofollow.
+        """
+        tree = self.tree
+        return self._links_from.web_links(hrefs(tree, nofollow=nofollow)) if tree is not None else []
+
+    def follow(
+        self,
+        link: Link,
+        callback: Callback | None = None,
+        *,
+        priority: int | None = None,
+        data: dict[str, Any] | None = None,
+        force: bool = False,
+        max_attempts: int | None = None,
+    ) -> Request:
+        """A request for a link: an address, an <a>, <area> or <link>, or the text of an attribute.
+
+        `callback` is a method of the spider, or its name; without one the page that is found is parsed like this
+        one. `data` is any JSON and comes back as `page.data`. Raises ParseFailed, InvalidUrl.
+        """
+        return Request(
+            url=self.urljoin(_href_of(link)),
+            kind=self._kind_of(callback),
+            priority=priority,
+            data=data or {},
+            force=force,
+            max_attempts=max_attempts,
+        )
+
+    def follow_all(
+        self,
+        links: str | Iterable[Link],
+        callback: Callback | None = None,
+        *,
+        priority: int | None = None,
+        data: dict[str, Any] | None = None,
+        force: bool = False,
+        max_attempts: int | None = None,
+    ) -> Iterator[Request]:
+        """Requests for many links: a CSS selector, or any number of what `follow` takes.
+
+        What leads nowhere (no href, a mailto: address, no URL) is left out. Raises ParseFailed.
+        """
+        kind = self._kind_of(callback)
+        base = self._links_from
+        for link in self.css(links) if isinstance(links, str) else links:
+            try:
+                url = base.join(link if type(link) is str else _href_of(link))
+            except (InvalidUrl, _NoHref):
+                continue
+            yield Request(
+                url=url, kind=kind, priority=priority, data=data or {}, force=force, max_attempts=max_attempts
+            )
+
+    def _kind_of(self, callback: Callback | None) -> str:
+        if callback is None:
+            return self.kind
+        return callback if isinstance(callback, str) else callback_name(callback, self.spider)
+
+    def structured(self) -> dict[str, Any]:
+        """JSON-LD, microdata, Open Graph and <meta> of the page, as plain JSON values."""
+        return structured_data(self.tree, self._links_from.href)
+
+    def main_text(self) -> str:
+        """The text of the page's main content, without menus and margins; "" when there is none."""
+        tree = self.tree
+        return tree.main_text() if tree is not None else ""
+
+    def markdown(self) -> str:
+        """The main content as Markdown; the whole page where no part stands out."""
+        tree = self.tree
+        if tree is None:
+            return ""
+        return (tree.main_content() or tree).to_markdown()
+
+    def __repr__(self) -> str:
+        return f"Page({self.url!r}, status={self.status}, {len(self.body)} bytes)"
+
+
+class _NoHref(ParseFailed):
+    """An element that leads nowhere."""
+
+
+def _href_of(link: Link) -> str:
+    if isinstance(link, str):
+        return link
+    if isinstance(link, SelectorList):
+        raise ParseFailed("follow() takes one link, and this is a list of selectors. Use follow_all() or take one.")
+    if not isinstance(link, Selector):
+        raise ParseFailed(f"A link is an address or a selector, not {type(link).__name__}: {link!r:.100}")
+    root = link.root
+    if isinstance(root, str):
+        return root
+    href = root.attr("href") if isinstance(root, turbohtml.Element) else None
+    if href is None:
+        raise _NoHref(f"{link.get()[:100]!r} has no href to follow. Select an <a>, or its ::attr(href).")
+    return href
+
+
+def callback_name(callback: Callable[..., Any], spider: object | None) -> str:
+    """The name under which a callback is stored with the task. Raises ParseFailed for what has no lasting name."""
+    owner = getattr(callback, "__self__", None)
+    name: str = getattr(callback, "__name__", "")
+    if owner is None or (spider is not None and owner is not spider) or getattr(owner, name, None) != callback:
+        shown = name if name.isidentifier() else repr(callback)[:80]
+        method = name if name.isidentifier() else "detail"
+        raise ParseFailed(
+            f"{shown} cannot be a callback: it is stored by name, so it must be a method of the spider."
+            f" Write `def {method}(self, page)` in the spider and pass self.{method}."
+        )
+    return name

@@ -1,0 +1,219 @@
+"""`Selector` and `SelectorList`: CSS and XPath in the dialect people know from Scrapy.
+
+A selector holds an element, or a piece of text that `::text`, `::attr(x)` or an XPath gave. Selecting from text
+finds nothing. XPath numbers come as "3.0" and truth values as "1" or "0".
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from functools import lru_cache
+from re import Pattern
+from types import SimpleNamespace
+from typing import Any, SupportsIndex, TypeAlias, overload
+
+import turbohtml
+from turbohtml import Document, Element, Node, XPath
+
+from .css import BadSelector, Found, compile_css
+
+XPathVariable: TypeAlias = str | float | bool | Element
+
+# "A text or None", spelled so that a type checker lets it into a `str` field: whether the field may be None is
+# checked when the item is validated, and then for every field at once.
+MaybeText: TypeAlias = str | Any
+
+
+class Selector:
+    """One selected thing. `root` is the node, or the str for text and attributes."""
+
+    __slots__ = ("root",)
+
+    def __init__(self, root: Found) -> None:
+        self.root = root
+
+    @classmethod
+    def of(cls, html: str) -> Selector:
+        """A selector over a piece of HTML."""
+        return cls(turbohtml.parse(html))
+
+    def css(self, selector: str) -> SelectorList:
+        """Select by CSS with `::text`, `::attr(x)` and `:contains("x")`. Raises BadSelector."""
+        query = compile_css(selector)
+        root = self.root
+        if isinstance(root, Document):
+            found = query.of_document(root)
+        elif isinstance(root, Element):
+            found = query.of_element(root)
+        else:
+            return SelectorList()
+        return SelectorList(map(Selector, found))
+
+    def xpath(self, expression: str, **variables: XPathVariable) -> SelectorList:
+        """Select by XPath 1.0 with `has-class()`, `re:test()` and $variables. Raises BadSelector."""
+        path = _compile_xpath(expression)
+        root = self.root
+        if isinstance(root, Document):
+            root = root.root or root  # as everywhere: a relative path starts at <html>
+        if isinstance(root, str):
+            return SelectorList()
+        try:
+            result = path(root, **variables)
+        except (ValueError, TypeError) as error:
+            raise _bad_xpath(expression, error) from error
+        if isinstance(result, list):
+            return SelectorList(Selector(found) for found in result)
+        if isinstance(result, bool):
+            return SelectorList([Selector("1" if result else "0")])
+        return SelectorList([Selector(str(result))])
+
+    def get(self, default: str | None = None) -> MaybeText:
+        """The text, or the outer HTML of an element. (`default` is for SelectorList, where nothing may be found.)"""
+        root = self.root
+        return root if isinstance(root, str) else root.html
+
+    def getall(self) -> list[str]:
+        return [self.get()]
+
+    @property
+    def text(self) -> str:
+        """All text inside, white space made single; scripts and styles left out."""
+        root = self.root
+        if isinstance(root, str):
+            return " ".join(root.split())
+        if root.select_one("script, style, noscript, template") is None:
+            return " ".join(root.text.split())
+        return " ".join("".join(_visible_text(root)).split())
+
+    @property
+    def attrib(self) -> dict[str, str]:
+        """The element's attributes; empty for anything else."""
+        root = self.root
+        if not isinstance(root, Element):
+            return {}
+        return {name: root.attr(name) or "" for name in root.attrs}
+
+    def re(self, pattern: str | Pattern[str], *, replace_entities: bool = True) -> list[str]:
+        """All matches in `get()`: the group named `extract`, else all groups, else the whole match."""
+        compiled = re.compile(pattern) if isinstance(pattern, str) else pattern
+        text = self.get()
+        if "extract" in compiled.groupindex:
+            first = compiled.search(text)
+            found = [first["extract"]] if first is not None and first["extract"] is not None else []
+        else:
+            found = [
+                part if part is not None else ""
+                for match in compiled.finditer(text)
+                for part in (match.groups() if compiled.groups else (match[0],))
+            ]
+        return [_plain_entities(part) for part in found] if replace_entities else found
+
+    def re_first(
+        self, pattern: str | Pattern[str], default: str | None = None, *, replace_entities: bool = True
+    ) -> MaybeText:
+        found = self.re(pattern, replace_entities=replace_entities)
+        return found[0] if found else default
+
+    def __bool__(self) -> bool:
+        """True when there is something in it."""
+        return bool(self.get())
+
+    def __str__(self) -> str:
+        return str(self.get())
+
+    def __repr__(self) -> str:
+        return f"Selector({self.get()[:60]!r})"
+
+
+class SelectorList(list[Selector]):
+    """What a query found, in document order. The same questions, asked of every one."""
+
+    __slots__ = ()
+
+    @overload
+    def __getitem__(self, index: SupportsIndex) -> Selector: ...
+    @overload
+    def __getitem__(self, index: slice) -> SelectorList: ...
+    def __getitem__(self, index: SupportsIndex | slice) -> Selector | SelectorList:
+        found = super().__getitem__(index)
+        return SelectorList(found) if isinstance(found, list) else found
+
+    def css(self, selector: str) -> SelectorList:
+        return SelectorList(found for each in self for found in each.css(selector))
+
+    def xpath(self, expression: str, **variables: XPathVariable) -> SelectorList:
+        return SelectorList(found for each in self for found in each.xpath(expression, **variables))
+
+    def get(self, default: str | None = None) -> MaybeText:
+        """The first one's text or HTML, or `default`."""
+        return self[0].get() if self else default
+
+    def getall(self) -> list[str]:
+        return [each.get() for each in self]
+
+    @property
+    def text(self) -> str:
+        """The first one's whole text, "" when nothing was found."""
+        return self[0].text if self else ""
+
+    @property
+    def attrib(self) -> dict[str, str]:
+        """The first one's attributes."""
+        return self[0].attrib if self else {}
+
+    def re(self, pattern: str | Pattern[str], *, replace_entities: bool = True) -> list[str]:
+        return [found for each in self for found in each.re(pattern, replace_entities=replace_entities)]
+
+    def re_first(
+        self, pattern: str | Pattern[str], default: str | None = None, *, replace_entities: bool = True
+    ) -> MaybeText:
+        for each in self:
+            found = each.re(pattern, replace_entities=replace_entities)
+            if found:
+                return found[0]
+        return default
+
+    # Names that older Scrapy code uses.
+    extract_first = get
+    extract = getall
+
+
+def _has_class(context: SimpleNamespace, *names: str) -> bool:
+    node = context.context_node
+    return isinstance(node, Element) and all(node.has_class(name) for name in names)
+
+
+_EXTENSIONS: dict[tuple[str | None, str], Callable[..., bool]] = {(None, "has-class"): _has_class}
+
+
+@lru_cache(maxsize=4096)
+def _compile_xpath(expression: str) -> XPath:
+    if not isinstance(expression, str):
+        raise BadSelector(f"An XPath is a str, not {type(expression).__name__}: {expression!r:.100}")
+    try:
+        return XPath(expression, extensions=_EXTENSIONS if "has-class" in expression else None)
+    except (ValueError, TypeError) as error:
+        raise _bad_xpath(expression, error) from error
+
+
+def _bad_xpath(expression: str, error: Exception) -> BadSelector:
+    return BadSelector(f"The XPath {expression[:200]!r} cannot be evaluated: {error}")
+
+
+_VISIBLE = XPath(
+    "descendant::text()[not(ancestor::script or ancestor::style or ancestor::noscript or ancestor::template)]"
+)
+
+
+def _visible_text(root: Node) -> Iterable[str]:
+    found = _VISIBLE(root)
+    return [text for text in found if isinstance(text, str)] if isinstance(found, list) else []
+
+
+_ENTITY = re.compile(r"&(?!lt;|amp;)#?\w+;")
+
+
+def _plain_entities(text: str) -> str:
+    """Entities decoded, except the two without which HTML could not be told from text."""
+    return _ENTITY.sub(lambda match: turbohtml.unescape(match[0]), text) if "&" in text else text

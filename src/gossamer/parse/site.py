@@ -1,0 +1,65 @@
+"""`SiteSpider`: a whole site without a line of code: every page's title, text and metadata, in-site links followed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from ..errors import Misconfigured
+from ..model.item import Item
+from ..model.task import Request
+from ..model.url import origin_of, site_of
+from .media import Media
+from .page import Page
+from .spider import Spider
+
+
+class WebPage(Item, key="url"):
+    """One page of a site. Title, text and the like are None for anything but HTML."""
+
+    status: int
+    content_type: str = ""
+    title: str | None = None
+    description: str | None = None
+    language: str | None = None
+    author: str | None = None
+    published: str | None = None
+    text: str | None = None
+    structured: dict[str, Any] | None = None  # JSON-LD, microdata, Open Graph, meta: as the page has them
+    links: int = 0
+
+
+class SiteSpider(Spider):
+    """Crawls the sites of its start URLs, for any number of them."""
+
+    name = "site"
+
+    def __init__(self, start_urls: Sequence[str]) -> None:
+        if not start_urls:
+            raise Misconfigured("There is nothing to crawl. Give at least one address: gossamer crawl https://site/")
+        self.start_urls = tuple(start_urls)
+        self._sites = frozenset(site_of(url) for url in self.start_urls)
+
+    def parse(self, page: Page) -> Iterator[Item | Request]:
+        if page.tree is None or page.media is not Media.HTML:
+            yield WebPage(url=page.url, status=page.status, content_type=page.content_type)
+            return
+        links = page.links()
+        article = page.tree.article()
+        yield WebPage(
+            url=page.url,
+            status=page.status,
+            content_type=page.content_type,
+            title=page.title or article.title,
+            description=article.description,
+            language=article.lang,
+            author=article.byline,
+            published=article.date,
+            text=article.text or None,
+            structured=page.structured(),
+            links=len(links),
+        )
+        here = f"{origin_of(page.url)}/"  # most links stay on the host; the rest are looked at closely
+        for link in links:
+            if link.startswith(here) or site_of(link) in self._sites:
+                yield Request(url=link, kind=page.kind)

@@ -1,0 +1,145 @@
+"""`Spider`: what a user writes; its start, its callbacks, its overrides. Running a callback is in callbacks.py."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from ..errors import InvalidUrl, Misconfigured
+from ..model.item import AnyItem
+from ..model.task import DEFAULT_KIND, Request
+from ..model.url import parse_url, site_of
+from .page import Page
+
+Yield: TypeAlias = AnyItem | Request | None
+Results: TypeAlias = Iterator[Yield]  # what users write behind `def parse(self, page: Page) ->`
+Answer: TypeAlias = (
+    Iterable[Yield]
+    | AsyncIterable[Yield]
+    | Awaitable[Iterable[Yield] | AnyItem | Request | None]
+    | AnyItem
+    | Request
+    | None
+)
+Start: TypeAlias = Iterable[Request | str] | AsyncIterable[Request | str] | Awaitable[Iterable[Request | str]]
+ItemStep: TypeAlias = Callable[..., Any]  # step(item, page) -> item | Drop | None, or a coroutine of that
+
+
+class Spider:
+    """Base of spiders. A subclass gives `start_urls` and `parse`; all else has a default.
+
+    Attributes that are None leave the matter to the settings. Callbacks may be generators, plain functions or
+    async; they are stored by name, so that a crawl goes on after a restart.
+    """
+
+    name: str = ""  # set for every subclass: the class name in lower case, words joined by "-"
+    start_urls: Sequence[str] = ()
+    allowed_domains: Sequence[str] | str | None = None  # None: the sites of the seeds; "*": every site
+    pipeline: Sequence[ItemStep] = ()  # steps of its own, after cleaning and validating
+
+    rate: str | None = None  # requests per site: "5/s", "unlimited"
+    burst: int | None = None
+    concurrency: int | None = None  # requests at once per site
+    robots: bool | None = None
+    max_depth: int | None = None
+    max_attempts: int | None = None
+    limit: int | None = None  # pages in all
+
+    _callbacks: tuple[str, ...] = (DEFAULT_KIND,)  # read once per class: every page asks
+    handle_statuses: Sequence[int] = ()  # error statuses (404, ...) whose pages go to the callbacks all the same
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if not cls.__dict__.get("name"):
+            cls.name = default_name(cls.__name__)
+        cls._callbacks = _callback_names(cls)
+
+    def start(self) -> Start:
+        """The first requests; by default one per start URL. May be a generator, also an async one."""
+        return [Request(url=url) for url in self.start_urls]
+
+    def parse(self, page: Page) -> Answer:
+        """What to do with a page. Yield items (or dicts) and requests."""
+        raise NotImplementedError(f"{type(self).__name__} has no parse(self, page); write one.")
+
+    def allowed_sites(self, seeds: Iterable[str]) -> frozenset[str] | None:
+        """The hosts or registrable domains this spider keeps to, given its seeds; None means everywhere."""
+        if self.allowed_domains is None:
+            return frozenset(site_of(url) for url in seeds)
+        domains = [self.allowed_domains] if isinstance(self.allowed_domains, str) else self.allowed_domains
+        if "*" in domains:
+            return None
+        return frozenset(domain.lower().strip(".") for domain in domains)
+
+
+def default_name(class_name: str) -> str:
+    """`BookShop` gives `book-shop`, `HTTPNews` gives `http-news`."""
+    words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "-", class_name.strip("_"))
+    return words.replace("_", "-").lower()
+
+
+async def seeds(spider: Spider) -> AsyncIterator[Request]:
+    """The spider's first requests, one at a time, with absolute addresses. Raises Misconfigured."""
+    start = spider.start()
+    if isinstance(start, Awaitable):
+        start = await start
+    if isinstance(start, AsyncIterable):
+        async for entry in start:
+            yield _seed(spider, entry)
+    elif isinstance(start, Iterable) and not isinstance(start, str):
+        for entry in start:
+            yield _seed(spider, entry)
+    else:
+        raise Misconfigured(f"{spider.name}: start() gave {start!r:.100}; it must give requests or addresses.")
+
+
+def _seed(spider: Spider, entry: object) -> Request:
+    request = Request(url=entry) if isinstance(entry, str) else entry
+    if not isinstance(request, Request):
+        raise Misconfigured(f"{spider.name}: start() gave {entry!r:.100}; it must give requests or addresses.")
+    try:
+        parse_url(request.url)
+    except InvalidUrl as error:
+        raise Misconfigured(f"{spider.name}: a start URL cannot be used. {error}") from error
+    return request
+
+
+def callback_names(spider: Spider) -> tuple[str, ...]:
+    """The methods that may parse pages: `parse`, and what the user's classes define."""
+    return spider._callbacks
+
+
+def _callback_names(cls: type[Spider]) -> tuple[str, ...]:
+    own = {
+        name
+        for base in cls.__mro__
+        if issubclass(base, Spider) and base is not Spider
+        for name, value in vars(base).items()
+        if callable(value) and not name.startswith("_") and name not in vars(Spider)
+    }
+    return tuple(sorted(own | {DEFAULT_KIND}))
+
+
+def spider_version(cls: type[Spider]) -> str:
+    """A short hash of the source of the spider's modules; it changes when the code does."""
+    digest = blake2b(digest_size=6)
+    for base in cls.__mro__:
+        if issubclass(base, Spider) and (base is not Spider or cls is Spider):
+            digest.update(_source(base))
+    return digest.hexdigest()
+
+
+def _source(cls: type) -> bytes:
+    try:
+        file = inspect.getsourcefile(cls)
+        if file is not None:
+            return Path(file).read_bytes()
+    except (OSError, TypeError):
+        pass
+    # A class typed at a prompt has no file: its compiled methods stand for it.
+    codes = [value.__code__ for value in vars(cls).values() if hasattr(value, "__code__")]
+    return b"".join(code.co_code + repr(code.co_consts).encode("utf-8", "replace") for code in codes)

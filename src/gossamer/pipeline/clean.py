@@ -1,0 +1,85 @@
+"""The cleaning step: texts as people mean them. Changes no structure, drops nothing.
+
+Every text is stripped and brought to NFC; lone surrogates and NUL become U+FFFD; odd spaces (no-break, thin, tabs)
+become plain ones. In a text of one line runs of spaces become one; in a text of several lines the lines and their
+indentation stay, trailing spaces go, and more than one empty line in a row becomes one.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from typing import Any, TypeVar
+
+import msgspec
+
+from ..model.item import AnyItem, safe_text
+
+_ItemT = TypeVar("_ItemT", bound=AnyItem)
+# Looking for single characters is far cheaper than a regular expression over a long text.
+_LINE_ENDS = ("\r\n", "\r", "\u2028", "\u2029")
+_ODD_ASCII = "\x0b\x0c\x1c\x1d\x1e\x1f"
+_ODD = "\x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000"
+_SPACES = re.compile(r" {2,}")
+_EMPTY_LINES = re.compile(r"\n{3,}")
+_CLEAN_ASCII = re.compile(r"[!-~]+(?: [!-~]+)*")
+_SHORT = 200  # characters up to which one regular expression is the cheapest test
+
+
+def clean_text(text: str) -> str:
+    """The text, cleaned; the same object when there is nothing to do."""
+    if len(text) <= _SHORT and _CLEAN_ASCII.fullmatch(text):
+        return text
+    text = safe_text(text).strip()
+    odd = _ODD_ASCII
+    if not text.isascii():
+        odd += _ODD
+        if not unicodedata.is_normalized("NFC", text):
+            text = unicodedata.normalize("NFC", text)
+    for end in _LINE_ENDS:
+        if end in text:
+            text = text.replace(end, "\n")
+    for space in odd:
+        if space in text:
+            text = text.replace(space, " ")
+    if "\n" not in text:
+        text = text.replace("\t", " ")
+        return _SPACES.sub(" ", text) if "  " in text else text
+    if " \n" in text or "\t\n" in text:
+        text = "\n".join([line.rstrip(" \t") for line in text.split("\n")])
+    return _EMPTY_LINES.sub("\n\n", text) if "\n\n\n" in text else text
+
+
+def clean(item: _ItemT) -> _ItemT:
+    """The item with every text in it cleaned; the same object when there was nothing to do."""
+    cleaned: _ItemT = _clean_value(item)
+    return cleaned
+
+
+def _clean_value(value: Any) -> Any:
+    """Any value an item may hold. Changed containers are new ones; the spider's own are left alone."""
+    if isinstance(value, str):
+        return clean_text(value) if type(value) is str else value
+    if isinstance(value, msgspec.Struct):
+        return _clean_struct(value)
+    if isinstance(value, dict):
+        cleaned = {_clean_value(key): _clean_value(entry) for key, entry in value.items()}
+        return cleaned if cleaned != value else value
+    if isinstance(value, list):
+        entries = [_clean_value(entry) for entry in value]
+        return entries if entries != value else value
+    if isinstance(value, tuple) and type(value) is tuple:
+        return tuple(_clean_value(entry) for entry in value)
+    if isinstance(value, set | frozenset):
+        return type(value)(_clean_value(entry) for entry in value)
+    return value
+
+
+def _clean_struct(item: msgspec.Struct) -> msgspec.Struct:
+    changes: dict[str, Any] = {}
+    for name in item.__struct_fields__:
+        value = getattr(item, name, None)
+        cleaned = _clean_value(value)
+        if cleaned is not value:
+            changes[name] = cleaned
+    return msgspec.structs.replace(item, **changes) if changes else item

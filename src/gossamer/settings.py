@@ -1,0 +1,381 @@
+"""Settings: defaults, then gossamer.toml (found upwards), then GOSSAMER_* variables, then flags. Typed, frozen.
+
+Lives here: the list of all settings, how values are read, where each came from. Unknown keys are errors with a
+suggestion. `Settings` is passed whole to assembly.py only; everybody else gets the part that concerns them.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+import tomllib
+from collections.abc import Mapping
+from datetime import timedelta
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any, get_type_hints
+
+import msgspec
+
+from .errors import Misconfigured, UnknownSetting
+
+FILE_NAME = "gossamer.toml"
+ENV_PREFIX = "GOSSAMER_"
+COMMAND_LINE = "command line"
+
+DEFAULT_TRACKING = (
+    "utm_*", "gclid", "gclsrc", "dclid", "gbraid", "wbraid", "fbclid", "msclkid", "yclid", "twclid", "ttclid",
+    "igshid", "mc_cid", "mc_eid", "_ga", "_gl", "_hsenc", "_hsmi", "mkt_tok", "oly_anon_id", "oly_enc_id",
+    "vero_id", "wickedid", "phpsessid", "jsessionid", "sessionid",
+)  # fmt: skip
+
+
+class _Measure:
+    """A value with a spelling of its own. Not a struct: msgspec must leave its reading to us."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:  # Any: each measure has its own kind of value
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and bool(self.value == other.value)
+
+    def __hash__(self) -> int:
+        return hash(self.value)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({str(self)!r})"
+
+
+class Rate(_Measure):
+    """Requests per time, written `5/s`, `30/m`, `0.5/s`; `unlimited` is an interval of None."""
+
+    @property
+    def interval(self) -> timedelta | None:
+        found: timedelta | None = self.value
+        return found
+
+    def __str__(self) -> str:
+        if self.interval is None:
+            return "unlimited"
+        per_second = 1 / self.interval.total_seconds()
+        if per_second < 1 / 60:
+            return f"{per_second * 3600:g}/h"
+        return f"{per_second:g}/s" if per_second >= 1 else f"{per_second * 60:g}/m"
+
+
+class Size(_Measure):
+    """A number of bytes, written `10MB`, `512KiB` or `1000`."""
+
+    @property
+    def bytes(self) -> int:
+        return int(self.value)
+
+    def __str__(self) -> str:
+        for unit, factor in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
+            if self.bytes >= factor and self.bytes % factor == 0:
+                return f"{self.bytes // factor}{unit}"
+        return f"{self.bytes}B"
+
+
+class Crawl(msgspec.Struct, frozen=True, kw_only=True):
+    concurrency: int = 32
+    depth: int | None = None
+    limit: int | None = None
+    max_queued: int | None = 5_000_000
+    max_urls_per_site: int | None = None
+    max_urls_per_pattern: int | None = 200_000
+    max_url_length: int = 2083
+    max_path_segments: int = 30
+    dedup_window: timedelta | None = None
+    drain: timedelta = timedelta(seconds=10)
+
+
+class Politeness(msgspec.Struct, frozen=True, kw_only=True):
+    rate: Rate = Rate(timedelta(milliseconds=500))
+    burst: int = 1
+    concurrency: int | None = 4
+    robots: bool = True
+    max_crawl_delay: timedelta = timedelta(minutes=5)
+
+
+class Fetch(msgspec.Struct, frozen=True, kw_only=True):
+    user_agent: str = "Gossamer/0.1 (+https://gossamer.example/bot)"
+    connect_timeout: timedelta = timedelta(seconds=10)
+    read_timeout: timedelta = timedelta(seconds=30)
+    total_timeout: timedelta = timedelta(seconds=120)
+    max_body: Size = Size(10 * 1024 * 1024)
+    max_header: Size = Size(64 * 1024)
+    max_redirects: int = 10
+    allow_private: bool = False
+    allow_hosts: tuple[str, ...] = ()
+    conditional: bool = True
+
+
+class Retry(msgspec.Struct, frozen=True, kw_only=True):
+    max_attempts: int = 4
+    base: timedelta = timedelta(seconds=1)
+    cap: timedelta = timedelta(seconds=60)
+    rate_limited_cap: timedelta = timedelta(seconds=300)
+    statuses: tuple[int, ...] = (408, 425, 429, 500, 502, 503, 504, 520, 521, 522, 523, 524)
+
+
+class Lease(msgspec.Struct, frozen=True, kw_only=True):
+    duration: timedelta = timedelta(seconds=60)
+    max_deliveries: int = 5
+
+
+class Urls(msgspec.Struct, frozen=True, kw_only=True):
+    tracking: tuple[str, ...] = DEFAULT_TRACKING
+    trailing_slash: str = "keep"
+    sort_query: bool = True
+
+
+class Store(msgspec.Struct, frozen=True, kw_only=True):
+    keep_pages: bool = True
+    compression: int = 1
+    min_rewrite_age: timedelta | None = None
+
+
+class Domain(msgspec.Struct, frozen=True, kw_only=True):
+    """Overrides for one site: the key is a registrable domain or a glob such as `*.example`. None inherits."""
+
+    rate: Rate | None = None
+    burst: int | None = None
+    concurrency: int | None = None
+    robots: bool | None = None
+    max_attempts: int | None = None
+    retry_base: timedelta | None = None
+    retry_cap: timedelta | None = None
+    retry_statuses: tuple[int, ...] | None = None
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything one can set. `root` is the project folder: where gossamer.toml is, else the working directory."""
+
+    state: str = "sqlite:///gossamer-data/state.db"
+    records: str = "sqlite:///gossamer-data/records.db"
+    archive: str = "folder:///gossamer-data/archive"
+    spiders: str = "spiders"
+    crawl: Crawl = Crawl()
+    politeness: Politeness = Politeness()
+    fetch: Fetch = Fetch()
+    retry: Retry = Retry()
+    lease: Lease = Lease()
+    urls: Urls = Urls()
+    store: Store = Store()
+    domains: dict[str, Domain] = {}
+    root: Path = Path()
+    origins: dict[str, str] = {}  # dotted key -> where its value came from
+
+    def domain(self, site: str) -> Domain:
+        """The overrides for a site: the exact name, else the longest glob that matches, else none."""
+        exact = self.domains.get(site)
+        if exact is not None:
+            return exact
+        globs = [name for name in self.domains if fnmatchcase(site, name)]
+        return self.domains[max(globs, key=len)] if globs else Domain()
+
+
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d|w)")
+_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMG]i?)?B?", re.IGNORECASE)
+_RATE = re.compile(r"(\d+(?:\.\d+)?)\s*/\s*(s|sec|second|m|min|minute|h|hour|d|day)")
+
+
+def parse_duration(text: str) -> timedelta:
+    """Read `30s`, `500ms`, `1h30m`, `7d`. Raises ValueError."""
+    compact = text.strip()
+    parts = _DURATION.findall(compact)
+    if not parts or _DURATION.sub("", compact).strip():
+        raise ValueError(f"{text!r} is not a duration; write it like 30s, 500ms, 1h30m or 7d")
+    return timedelta(seconds=sum(float(n) * _SECONDS[unit] for n, unit in parts))
+
+
+def parse_rate(text: str) -> Rate:
+    """Read `5/s`, `30/m` or `unlimited`. Raises ValueError."""
+    compact = text.strip().lower()
+    if compact == "unlimited":
+        return Rate(None)
+    match = _RATE.fullmatch(compact)
+    if not match or float(match[1]) <= 0:
+        raise ValueError(f"{text!r} is not a rate; write it like 5/s, 30/m, 0.5/s or unlimited")
+    return Rate(timedelta(seconds=_SECONDS[match[2][0]] / float(match[1])))
+
+
+def parse_size(text: str) -> Size:
+    """Read `10MB`, `512KiB`, `1000`. K, M and G count in 1024s. Raises ValueError."""
+    match = _SIZE.fullmatch(text.strip())
+    if not match:
+        raise ValueError(f"{text!r} is not a size; write it like 10MB, 512KiB or 1000")
+    power = " kmg".index((match[2] or " ")[0].lower())
+    return Size(int(float(match[1]) * 1024**power))
+
+
+def _decode(kind: type, value: Any) -> Any:
+    if isinstance(value, kind):
+        return value
+    if kind is Rate and isinstance(value, str):
+        return parse_rate(value)
+    if kind is Size and isinstance(value, str | int):
+        return parse_size(str(value))
+    if kind is Path and isinstance(value, str):
+        return Path(value)
+    raise ValueError(f"expected {kind.__name__.lower()}, got {value!r}")
+
+
+def find_file(start: Path) -> Path | None:
+    """The nearest gossamer.toml in `start` or above it."""
+    for folder in (start, *start.parents):
+        candidate = folder / FILE_NAME
+        if candidate.is_file():
+            return candidate
+    return None
+
+
+def load(
+    *,
+    start: Path | None = None,
+    environ: Mapping[str, str] | None = None,
+    flags: Mapping[str, Any] | None = None,
+) -> Settings:
+    """Read the settings as seen from the folder `start`. `flags` are dotted keys. Raises Misconfigured."""
+    here = (start or Path.cwd()).resolve()
+    environ = os.environ if environ is None else environ
+    file = find_file(here)
+    values: dict[str, Any] = {}
+    origins: dict[str, str] = {}
+    if file is not None:
+        try:
+            table = tomllib.loads(file.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise Misconfigured(f"{file} cannot be read: {error}. Mend that line and try again.") from error
+        for key, value in _flatten(table):
+            _put(values, key, value, origins, str(file))
+    for name, text in environ.items():
+        if name.startswith(ENV_PREFIX):
+            key = name.removeprefix(ENV_PREFIX).lower().replace("__", ".")
+            _put(values, key, _from_text(key, text), origins, name)
+    for key, value in (flags or {}).items():
+        if value is not None:
+            _put(values, key, value, origins, COMMAND_LINE)
+    root = file.parent if file else here
+    return _build(values, origins, root)
+
+
+def _build(values: dict[str, Any], origins: dict[str, str], root: Path) -> Settings:
+    try:
+        settings = msgspec.convert(values, Settings, dec_hook=_decode, strict=False)
+    except (msgspec.ValidationError, ValueError) as error:
+        key = _key_of(str(error))
+        where = f" (set in {origins[key]})" if key in origins else ""
+        raise Misconfigured(f"Setting {key or '?'}{where}: {error}") from error
+    settings = msgspec.structs.replace(settings, root=root, origins=origins)
+    _check(settings)
+    return settings
+
+
+def _check(settings: Settings) -> None:
+    def demand(holds: bool, key: str, message: str) -> None:
+        if not holds:
+            where = settings.origins.get(key, "default")
+            raise Misconfigured(f"Setting {key} ({where}): {message}")
+
+    demand(settings.crawl.concurrency >= 1, "crawl.concurrency", "must be 1 or more.")
+    demand(settings.politeness.burst >= 1, "politeness.burst", "must be 1 or more.")
+    per_site = settings.politeness.concurrency
+    demand(per_site is None or per_site >= 1, "politeness.concurrency", "must be 1 or more.")
+    demand(settings.retry.max_attempts >= 1, "retry.max_attempts", "must be 1 or more.")
+    demand(settings.lease.max_deliveries >= 1, "lease.max_deliveries", "must be 1 or more.")
+    demand(settings.lease.duration.total_seconds() >= 1, "lease.duration", "must be 1s or more.")
+    demand(settings.fetch.max_body.bytes >= 1, "fetch.max_body", "must be 1 byte or more.")
+    demand(1 <= settings.store.compression <= 19, "store.compression", "must be between 1 and 19.")
+    demand(settings.urls.trailing_slash in ("keep", "strip"), "urls.trailing_slash", "must be 'keep' or 'strip'.")
+
+
+def _flatten(table: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
+    pairs: list[tuple[str, Any]] = []
+    for name, value in table.items():
+        key = f"{prefix}{name}"
+        if key == "domains" and isinstance(value, dict):
+            pairs.extend((f"domains.{domain}", terms) for domain, terms in value.items())
+        elif isinstance(value, dict):
+            pairs.extend(_flatten(value, f"{key}."))
+        else:
+            pairs.append((key, value))
+    return pairs
+
+
+def known_keys() -> dict[str, Any]:
+    """Every dotted setting with its type; `domains.<domain>.x` stands for the per-site overrides."""
+    keys: dict[str, Any] = {}
+    for name, kind in get_type_hints(Settings).items():
+        if name in ("root", "origins"):
+            continue
+        if name == "domains":
+            keys.update({f"domains.<domain>.{key}": hint for key, hint in get_type_hints(Domain).items()})
+        elif isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+            keys.update({f"{name}.{key}": hint for key, hint in get_type_hints(kind).items()})
+        else:
+            keys[name] = kind
+    return keys
+
+
+def _put(values: dict[str, Any], key: str, value: Any, origins: dict[str, str], origin: str) -> None:
+    """Set a dotted key, refusing one that does not exist."""
+    if key.startswith("domains."):
+        domain = key.removeprefix("domains.")
+        if not isinstance(value, dict):
+            raise Misconfigured(f'{origin}: write a table: [domains."{domain}"] with rate, burst, concurrency ...')
+        for name in value:
+            _demand_known(f"domains.<domain>.{name}", origin)
+        values.setdefault("domains", {})[domain] = {
+            name: _read_value(f"domains.<domain>.{name}", _none(given), origin) for name, given in value.items()
+        }
+        origins.update({f"domains.{domain}.{name}": origin for name in value})
+        return
+    _demand_known(key, origin)
+    target = values
+    *path, last = key.split(".")
+    for name in path:
+        target = target.setdefault(name, {})
+    target[last] = _read_value(key, _none(value), origin)
+    origins[key] = origin
+
+
+def _read_value(key: str, value: Any, origin: str) -> Any:
+    """Durations are read here: msgspec has a notation of its own for them, which is not ours."""
+    if "timedelta" in str(known_keys()[key]) and isinstance(value, str):
+        try:
+            return parse_duration(value)
+        except ValueError as error:
+            raise Misconfigured(f"Setting {key} (set in {origin}): {error}") from error
+    return value
+
+
+def _none(value: Any) -> Any:
+    """`"none"` in TOML or the environment means: no limit."""
+    return None if isinstance(value, str) and value.lower() == "none" else value
+
+
+def _demand_known(key: str, origin: str) -> None:
+    keys = known_keys()
+    if key in keys:
+        return
+    near = difflib.get_close_matches(key, keys, n=1, cutoff=0.5)
+    hint = f" Did you mean {near[0]}?" if near else " `gossamer settings` lists all of them."
+    raise UnknownSetting(f"{origin}: there is no setting {key!r}.{hint}")
+
+
+def _from_text(key: str, text: str) -> Any:
+    kind = known_keys().get(key)
+    if kind is not None and "tuple" in str(kind):
+        return [part.strip() for part in text.split(",") if part.strip()]
+    return text
+
+
+def _key_of(message: str) -> str:
+    match = re.search(r"`\$\.([\w.\[\]]+)`", message)
+    return match[1] if match else ""

@@ -1,0 +1,1 @@
+"""Stage 6: records with their history, the audit log, and the archive of raw pages."""

@@ -1,0 +1,167 @@
+"""What every archive promises (store/contract.py)."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager
+from datetime import timedelta
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gossamer.clock import VirtualClock
+from gossamer.errors import Permanent
+from gossamer.model.page import Headers, Snapshot
+from gossamer.store.contract import Archive
+
+from .stores import ARCHIVES, NOW
+
+DAY = timedelta(days=1)
+
+OpenArchive = Callable[..., AbstractAsyncContextManager[Archive]]
+
+
+@pytest.fixture
+def clock() -> VirtualClock:
+    return VirtualClock(NOW)
+
+
+@pytest.fixture(params=ARCHIVES)
+def open_archive(request: pytest.FixtureRequest, tmp_path: Path, clock: VirtualClock) -> OpenArchive:
+    """Opens the same place every time: one call is one process."""
+
+    def open_one(writer: str = "host/1/1") -> AbstractAsyncContextManager[Archive]:
+        return ARCHIVES[request.param](tmp_path, clock, writer)
+
+    return open_one
+
+
+@pytest.fixture
+async def archive(open_archive: OpenArchive) -> AsyncIterator[Archive]:
+    async with open_archive() as one:
+        yield one
+
+
+def snap(body: bytes = b"<h1>Emma</h1>", url: str = "https://shop.example/b1") -> Snapshot:
+    return Snapshot(
+        url=url, requested_url=f"{url}?utm_source=x", status=200, body=body, fetched_at=NOW + 0.123456,
+        headers=Headers([("Content-Type", "text/html"), ("Set-Cookie", "a=1"), ("set-cookie", "b=2")]),
+        cut=True, kind="book", job="books-1", data='{"n":1}',
+    )  # fmt: skip
+
+
+async def test_a_page_comes_back_whole(archive: Archive) -> None:
+    page = snap()
+    [ref] = await archive.put([page])
+    assert await archive.get(ref) == page
+
+
+async def test_each_page_of_a_batch_has_its_own_reference(archive: Archive) -> None:
+    bodies = [b"", b"\n", b'{"url":1}\n\n', b"\x00\xff" * 50_000, bytes(range(256)) * 40, b"x"]
+    pages = [snap(body, f"https://shop.example/{n}") for n, body in enumerate(bodies)]
+    refs = await archive.put(pages)
+    assert len(set(refs)) == len(pages)
+    assert [await archive.get(ref) for ref in reversed(refs)] == pages[::-1]
+
+
+async def test_an_empty_batch_gives_no_references(archive: Archive) -> None:
+    assert await archive.put([]) == []
+
+
+async def test_references_hold_after_more_was_written_and_after_reopening(open_archive: OpenArchive) -> None:
+    pages = [snap(f"page {n}".encode()) for n in range(6)]
+    refs = []
+    for n in range(0, 6, 2):
+        async with open_archive() as archive:  # the same writer's name every time
+            refs += await archive.put(pages[n : n + 1])
+            refs += await archive.put(pages[n + 1 : n + 2])
+    async with open_archive("somebody else") as archive:
+        assert [await archive.get(ref) for ref in refs] == pages
+
+
+async def test_two_writers_at_once_do_not_disturb_each_other(open_archive: OpenArchive) -> None:
+    async with open_archive() as one, open_archive() as two:
+        pages = [snap(f"page {n}".encode() * 1000) for n in range(40)]
+        puts = [(one, two)[n % 2].put([page]) for n, page in enumerate(pages)]
+        refs = [ref for [ref] in await asyncio.gather(*puts)]
+        assert [await one.get(ref) for ref in refs] == pages
+
+
+async def test_odd_characters_in_the_header_survive(archive: Archive) -> None:
+    page = msgspec.structs.replace(
+        snap(url="https://shop.example/\x00\n\u2028é"),
+        headers=Headers([("x-latin", "caf\udce9"), ("x-\udcff", ""), ("x-nul", "\x00")]),
+        job="\ud800",
+    )
+    [ref] = await archive.put([page])
+    assert await archive.get(ref) == page
+
+
+@pytest.mark.parametrize(
+    "ref",
+    [
+        "", "x", "2027-01-15", "../../etc/passwd#0+10", "2027-01-15/../../x.zst#0+10", "/etc/passwd#0+1",
+        "2027-01-15/a/b.zst#0+10", "2027-01-15/..#0+1", "2027-01-15/host-1.zst", "2027-01-15/host-1.zst#-1+5",
+        "2027-01-15/host-1.zst#0+99999999999999999999", "2027-01-15/host-1.zst#0+5\n", "\x00", "\ud800",
+        "2027-01-15/nobody-1.zst#0+10", "٢٠٢٧-01-15/host-1.zst#0+5",
+    ],
+)  # fmt: skip
+async def test_a_reference_that_names_nothing_is_permanent(archive: Archive, ref: str) -> None:
+    await archive.put([snap()])
+    with pytest.raises(Permanent):
+        await archive.get(ref)
+
+
+async def test_pruning_deletes_old_pages_and_nothing_else(archive: Archive, clock: VirtualClock) -> None:
+    refs = []
+    for _ in range(4):
+        refs += await archive.put([snap(b"x" * 1000)])
+        clock.advance(DAY.total_seconds())
+    freed = await archive.prune(2 * DAY)
+    assert freed > 0
+    for ref in refs[:1]:
+        with pytest.raises(Permanent):
+            await archive.get(ref)
+    assert [(await archive.get(ref)).body for ref in refs[2:]] == [b"x" * 1000] * 2
+    assert await archive.prune(2 * DAY) == 0
+
+
+async def test_writing_goes_on_after_everything_was_pruned(archive: Archive, clock: VirtualClock) -> None:
+    await archive.put([snap()])
+    clock.advance(3 * DAY.total_seconds())
+    await archive.prune(timedelta(0))
+    [ref] = await archive.put([snap(b"new")])
+    assert (await archive.get(ref)).body == b"new"
+
+
+texts = st.text(st.characters(), max_size=20)  # lone surrogates and NUL included
+snapshots = st.builds(
+    Snapshot,
+    url=texts,
+    requested_url=texts,
+    status=st.integers(100, 599),
+    headers=st.builds(Headers, st.lists(st.tuples(texts, texts), max_size=4)),
+    body=st.binary(max_size=200),
+    fetched_at=st.floats(0, 4e9),
+    cut=st.booleans(),
+    kind=texts,
+    job=texts,
+    data=texts,
+)
+
+
+@settings(max_examples=25, deadline=None)
+@given(pages=st.lists(snapshots, max_size=8))
+def test_any_page_comes_back_as_it_was(pages: list[Snapshot]) -> None:
+    async def round_trip(name: str) -> list[Snapshot]:
+        with tempfile.TemporaryDirectory() as folder:
+            async with ARCHIVES[name](Path(folder), VirtualClock(), "w") as archive:
+                return [await archive.get(ref) for ref in await archive.put(pages)]
+
+    for name in ARCHIVES:
+        assert asyncio.run(round_trip(name)) == pages

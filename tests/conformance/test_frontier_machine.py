@@ -1,0 +1,254 @@
+"""A frontier under any sequence of calls, compared with a plain model. Virtual clock; every backend."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import tempfile
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
+
+from gossamer.errors import LeaseLost
+from gossamer.frontier.contract import DeadFilter
+from gossamer.frontier.politeness import SiteTerms
+from gossamer.model.task import DropReason, UrlState
+from tests.conformance.frontiers import LABS, LEASE, candidate
+
+SITES = ("calm.test", "quick.test", "burst.test")
+TERMS = {
+    "calm.test": SiteTerms(interval=timedelta(seconds=4), burst=1, concurrency=2),
+    "burst.test": SiteTerms(interval=timedelta(seconds=2), burst=3, concurrency=None),
+    "quick.test": SiteTerms(interval=None, burst=1, concurrency=3),
+}
+MAX_DELIVERIES = 3
+
+numbers = st.integers(0, 11)
+sites = st.sampled_from(SITES)
+workers = st.sampled_from(("w1", "w2", "w3"))
+
+
+class FrontierMachine(RuleBasedStateMachine):
+    """The model: what state each URL must be in, who holds what, when each site was visited."""
+
+    lab_name = "sqlite"
+
+    def __init__(self):
+        super().__init__()
+        self.folder = Path(tempfile.mkdtemp())
+        self.loop = asyncio.new_event_loop()
+        self.context = LABS[self.lab_name](self.folder)
+        self.lab = self.do(self.context.__aenter__())
+        self.lab.terms.update(TERMS)
+        self.job = self.do(self.lab.job(max_deliveries=MAX_DELIVERIES, max_urls_per_pattern=None)).id
+        self.states: dict[str, UrlState] = {}
+        self.due: dict[str, float] = {}
+        self.held: dict[str, object] = {}
+        self.stale: list[object] = []
+        self.deliveries: dict[str, int] = {}
+        self.attempts: dict[str, int] = {}
+        self.grants: dict[str, list[float]] = {site: [] for site in SITES}
+        self.rest_until: dict[str, float] = {}
+        self.discovered = 0
+
+    def do(self, awaitable):
+        return self.loop.run_until_complete(awaitable)
+
+    def teardown(self):
+        self.do(self.context.__aexit__(None, None, None))
+        self.loop.close()
+        shutil.rmtree(self.folder)
+
+    def now(self):
+        return self.lab.clock.now()
+
+    def expire(self):
+        """What the model knows to have lapsed by now."""
+        for url, lease in list(self.held.items()):
+            if lease.expires_at <= self.now():
+                self.stale.append(self.held.pop(url))
+                dead = self.deliveries[url] >= MAX_DELIVERIES
+                self.states[url] = UrlState.DEAD if dead else UrlState.QUEUED
+
+    def enter(self, candidates):
+        self.discovered += len(candidates)
+        for one in candidates:
+            if one.url not in self.states:
+                self.states[one.url] = UrlState.DROPPED if one.dropped else UrlState.QUEUED
+                self.deliveries[one.url] = self.attempts[one.url] = 0
+
+    @rule(site=sites, ids=st.lists(numbers, min_size=1, max_size=6), priority=st.integers(0, 3))
+    def add(self, site, ids, priority):
+        candidates = [candidate(f"https://{site}/{n}", priority=priority) for n in ids]
+        self.do(self.lab.frontier.add(self.job, candidates))
+        self.enter(candidates)
+
+    @rule(site=sites, n=numbers)
+    def drop(self, site, n):
+        one = candidate(f"https://{site}/out/{n}", dropped=DropReason.SCOPE)
+        self.do(self.lab.frontier.add(self.job, [one]))
+        self.enter([one])
+
+    @rule(seconds=st.sampled_from((0.1, 1.0, 2.0, 5.0, LEASE.total_seconds() + 1)))
+    def advance(self, seconds):
+        self.lab.clock.advance(seconds)
+
+    @rule(worker=workers, n=st.integers(1, 6))
+    def lease(self, worker, n):
+        batch = self.do(self.lab.frontier.lease(self.job, worker, n))
+        self.expire()
+        for url, at in list(self.due.items()):
+            if at <= self.now():
+                self.states[url] = UrlState.QUEUED
+                del self.due[url]
+        assert len(batch.leases) <= n
+        for lease in batch.leases:
+            task = lease.task
+            assert self.states[task.url] is UrlState.QUEUED
+            assert self.rest_until.get(task.site, 0) <= self.now()
+            assert task.attempt == self.attempts[task.url]
+            self.deliveries[task.url] += 1
+            assert lease.delivery == self.deliveries[task.url]
+            self.states[task.url] = UrlState.LEASED
+            self.held[task.url] = lease
+            self.grants[task.site].append(self.now())
+        self.check_politeness()
+        if not batch.leases and UrlState.QUEUED in self.states.values():
+            # Nothing to be had although something is queued: some limit must say why.
+            assert all(self.limited(url) for url, state in self.states.items() if state is UrlState.QUEUED)
+
+    def limited(self, url):
+        site = url.split("/")[2]
+        terms = TERMS[site]
+        in_flight = sum(lease.task.site == site for lease in self.held.values())
+        if self.rest_until.get(site, 0) > self.now():
+            return True
+        if terms.concurrency is not None and in_flight >= terms.concurrency:
+            return True
+        return terms.interval is not None
+
+    def check_politeness(self):
+        for site, terms in TERMS.items():
+            in_flight = sum(lease.task.site == site for lease in self.held.values())
+            assert terms.concurrency is None or in_flight <= terms.concurrency
+            if terms.interval is None:
+                continue
+            times = self.grants[site]
+            for i in range(len(times)):
+                for j in range(i, len(times)):
+                    allowed = terms.burst + (times[j] - times[i]) / terms.interval.total_seconds()
+                    assert j - i + 1 <= allowed + 1e-6, (site, times)
+
+    def pick(self, data):
+        url = data.draw(st.sampled_from(sorted(self.held)))
+        return url, self.held[url]
+
+    def settle(self, url, call):
+        """Do it; a lapsed lease must be refused, and then nothing may change."""
+        lapsed = self.held[url].expires_at <= self.now()
+        if lapsed:
+            with pytest.raises(LeaseLost):
+                self.do(call)
+            return False
+        self.do(call)
+        self.stale.append(self.held.pop(url))
+        return True
+
+    @precondition(lambda self: self.held)
+    @rule(data=st.data(), ids=st.lists(numbers, max_size=4), state=st.sampled_from((UrlState.DONE, UrlState.UNCHANGED)))
+    def complete(self, data, ids, state):
+        url, lease = self.pick(data)
+        found = [candidate(f"https://{lease.task.site}/{n}") for n in ids]
+        if self.settle(url, self.lab.frontier.complete(lease, state, "", found)):
+            self.states[url] = state
+            self.enter(found)
+
+    @precondition(lambda self: self.held)
+    @rule(data=st.data(), delay=st.sampled_from((0.0, 3.0)))
+    def retry(self, data, delay):
+        url, lease = self.pick(data)
+        if self.settle(url, self.lab.frontier.retry(lease, timedelta(seconds=delay), "timeout")):
+            self.states[url] = UrlState.WAITING
+            self.due[url] = self.now() + delay
+            self.attempts[url] += 1
+            self.deliveries[url] = 0
+
+    @precondition(lambda self: self.held)
+    @rule(data=st.data())
+    def release(self, data):
+        url, lease = self.pick(data)
+        if self.settle(url, self.lab.frontier.release(lease, timedelta(0), "drain")):
+            self.states[url] = UrlState.WAITING
+            self.due[url] = self.now()
+            self.deliveries[url] -= 1
+
+    @precondition(lambda self: self.held)
+    @rule(data=st.data())
+    def bury(self, data):
+        url, lease = self.pick(data)
+        if self.settle(url, self.lab.frontier.bury(lease, "http-404", "gone")):
+            self.states[url] = UrlState.DEAD
+
+    @precondition(lambda self: self.held)
+    @rule(data=st.data())
+    def renew(self, data):
+        url, lease = self.pick(data)
+        lapsed = lease.expires_at <= self.now()
+        assert self.do(self.lab.frontier.renew([lease])) == ([lease] if lapsed else [])
+        if not lapsed:
+            import msgspec
+
+            self.held[url] = msgspec.structs.replace(lease, expires_at=self.now() + LEASE.total_seconds())
+
+    @precondition(lambda self: self.stale)
+    @rule(data=st.data())
+    def settle_with_a_stale_lease(self, data):
+        lease = data.draw(st.sampled_from(self.stale))
+        with pytest.raises(LeaseLost):
+            self.do(self.lab.frontier.complete(lease, UrlState.DONE, "", [candidate("https://calm.test/ghost")]))
+
+    @rule(site=sites, rest=st.sampled_from((1.0, 7.0)))
+    def slow_down(self, site, rest):
+        self.do(self.lab.frontier.slow_down(site, interval=None, rest=timedelta(seconds=rest)))
+        self.rest_until[site] = max(self.rest_until.get(site, 0), self.now() + rest)
+
+    @rule(site=sites)
+    def replay(self, site):
+        self.do(self.lab.desk.replay(DeadFilter(site=site)))
+        # The dead of the model that the backend has not noticed to be dead yet are still leased there.
+        for url, state in self.states.items():
+            if state is UrlState.DEAD and url.split("/")[2] == site:
+                self.states[url] = UrlState.QUEUED
+                self.attempts[url] = self.deliveries[url] = 0
+
+    @invariant()
+    def the_states_are_what_the_model_says_and_add_up(self):
+        seen = {url: state for url, state, _ in self.do(self.everything())}
+        assert seen.keys() == self.states.keys()
+        for url, state in self.states.items():
+            if url in self.held or url in self.due:
+                continue  # lapsed or due: which of two states depends on whether a lease call has looked
+            assert seen[url] is state, url
+        counts = self.do(self.lab.jobs.counts(self.job))
+        for state in UrlState:
+            assert counts.in_state(state) == sum(one is state for one in seen.values()), state
+        assert counts.discovered == self.discovered
+        assert counts.discovered == counts.open + counts.settled + counts.dropped + counts.duplicates
+
+    async def everything(self):
+        return [row async for row in self.lab.desk.urls(self.job)]
+
+
+@pytest.mark.parametrize("name", LABS)
+def test_the_frontier_behaves_like_its_model_under_any_sequence_of_calls(name):
+    machine = type("Machine", (FrontierMachine,), {"lab_name": name})
+    run_state_machine_as_test(
+        machine,
+        settings=settings(
+            max_examples=60, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
+        ),
+    )

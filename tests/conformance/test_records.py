@@ -1,0 +1,398 @@
+"""What every record store promises (store/contract.py)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import tempfile
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gossamer.clock import VirtualClock
+from gossamer.model.record import PageResult, StoredRecord
+from gossamer.store.contract import RecordQuery, RecordStore
+
+from .stores import NOW, RECORD_STORES, book, fingerprint_of, page_of, result, tried
+
+CORPORA = Path(__file__).resolve().parents[2] / "../shared/corpora"
+HOUR = 3600.0
+EVERYTHING = RecordQuery()
+
+OpenRecords = Callable[..., AbstractAsyncContextManager[RecordStore]]
+
+
+@pytest.fixture
+def clock() -> VirtualClock:
+    return VirtualClock(NOW + 1000 * HOUR)
+
+
+@pytest.fixture(params=RECORD_STORES)
+def backend(request: pytest.FixtureRequest) -> str:
+    name: str = request.param
+    return name
+
+
+@pytest.fixture
+def open_records(backend: str, tmp_path: Path, clock: VirtualClock) -> OpenRecords:
+    """Opens the same place every time: one call is one process."""
+
+    def open_one(min_rewrite_age: timedelta | None = None) -> AbstractAsyncContextManager[RecordStore]:
+        return RECORD_STORES[backend](tmp_path, clock, min_rewrite_age)
+
+    return open_one
+
+
+@pytest.fixture
+async def record_store(open_records: OpenRecords) -> AsyncIterator[RecordStore]:
+    async with open_records() as store:
+        yield store
+
+
+async def all_of(store: RecordStore, query: RecordQuery = EVERYTHING) -> list[StoredRecord]:
+    return [record async for record in store.records(query)]
+
+
+async def test_a_new_record_is_read_back_as_it_was_saved(record_store: RecordStore) -> None:
+    saved = book("b1", title="Émile", price=12.5, tags=["a", {"b": None}])
+    counts = await record_store.save([result(saved)])
+    assert counts == [1]
+    [read] = await all_of(record_store)
+    assert read == StoredRecord(
+        type="Book", site="shop.example", key="b1", url=saved.url, job="books-1", spider="books",
+        data={"title": "Émile", "price": 12.5, "tags": ["a", {"b": None}]},
+        first_seen=NOW, last_changed=NOW, last_checked=NOW, version=1,
+    )  # fmt: skip
+
+
+async def test_an_unchanged_record_is_only_marked_as_checked(record_store: RecordStore) -> None:
+    await record_store.save([result(book(price=1))])
+    counts = await record_store.save([result(book(price=1, at=NOW + HOUR, job="books-2"))])
+    assert counts == [0]
+    [read] = await all_of(record_store)
+    assert (read.version, read.job, read.first_seen, read.last_changed) == (1, "books-1", NOW, NOW)
+    assert read.last_checked == NOW + HOUR
+    assert len(await record_store.history("Book", "shop.example", "b1")) == 1
+
+
+async def test_a_changed_record_keeps_its_history(record_store: RecordStore) -> None:
+    for hour, price in enumerate([10, 10, 12, 10]):
+        await record_store.save([result(book(price=price, at=NOW + hour * HOUR, job=f"books-{hour}"))])
+    [read] = await all_of(record_store)
+    assert (read.version, read.data, read.job) == (3, {"price": 10}, "books-3")
+    assert (read.first_seen, read.last_changed, read.last_checked) == (NOW, NOW + 3 * HOUR, NOW + 3 * HOUR)
+    history = await record_store.history("Book", "shop.example", "b1")
+    assert [(v.version, v.at, v.job, json.loads(v.data)["price"]) for v in history] == [
+        (1, NOW, "books-0", 10),
+        (2, NOW + 2 * HOUR, "books-2", 12),
+        (3, NOW + 3 * HOUR, "books-3", 10),
+    ]
+
+
+async def test_every_version_inside_one_batch_enters_the_history(record_store: RecordStore) -> None:
+    counts = await record_store.save([result(book(price=n, at=NOW + n)) for n in (1, 2, 2, 3)])
+    assert counts == [1, 1, 0, 1]
+    history = await record_store.history("Book", "shop.example", "b1")
+    assert [(v.version, v.at, json.loads(v.data)["price"]) for v in history] == [
+        (1, NOW + 1, 1),
+        (2, NOW + 2, 2),
+        (3, NOW + 3, 3),
+    ]
+
+
+async def test_an_older_scrape_never_replaces_a_newer_one(record_store: RecordStore) -> None:
+    await record_store.save([result(book(price=2, at=NOW))])
+    counts = await record_store.save([result(book(price=1, at=NOW - HOUR))])
+    assert counts == [0]
+    [read] = await all_of(record_store)
+    assert (read.data, read.version, read.last_changed, read.last_checked) == ({"price": 2}, 1, NOW, NOW)
+    assert read.first_seen == NOW - HOUR
+
+
+async def test_a_scrape_older_than_the_last_check_does_not_count_either(record_store: RecordStore) -> None:
+    await record_store.save([result(book(price=1, at=NOW)), result(book(price=1, at=NOW + 2 * HOUR))])
+    counts = await record_store.save([result(book(price=9, at=NOW + HOUR))])
+    assert counts == [0]
+    assert [record.data for record in await all_of(record_store)] == [{"price": 1}]
+
+
+async def test_a_worker_with_a_clock_ahead_does_not_freeze_a_record(
+    record_store: RecordStore, clock: VirtualClock
+) -> None:
+    await record_store.save([result(book(price=1, at=clock.now() + 9000 * HOUR))])
+    clock.advance(HOUR)
+    counts = await record_store.save([result(book(price=2, at=clock.now()))])
+    assert counts == [1]
+    assert [record.data for record in await all_of(record_store)] == [{"price": 2}]
+
+
+async def test_a_young_version_is_protected_for_the_minimum_age(open_records: OpenRecords) -> None:
+    async with open_records(min_rewrite_age=timedelta(hours=2)) as store:
+        await store.save([result(book(price=1))])
+        too_soon = await store.save([result(book(price=2, at=NOW + HOUR))])
+        in_time = await store.save([result(book(price=3, at=NOW + 2 * HOUR))])
+        assert (too_soon, in_time) == ([0], [1])
+        history = await store.history("Book", "shop.example", "b1")
+        assert [json.loads(version.data)["price"] for version in history] == [1, 3]
+
+
+async def test_a_page_that_gives_one_key_twice_means_the_last(record_store: RecordStore) -> None:
+    for hour in range(3):
+        visit = result(book(price=1, at=NOW + hour * HOUR), book(price=2, at=NOW + hour * HOUR))
+        assert await record_store.save([visit]) == [1 if hour == 0 else 0]
+    [read] = await all_of(record_store)
+    assert (read.data, read.version) == ({"price": 2}, 1)
+
+
+async def test_identity_is_type_site_and_key(record_store: RecordStore) -> None:
+    first = book("same")
+    others = [msgspec.structs.replace(first, type="Film"), msgspec.structs.replace(first, site="other.example")]
+    assert await record_store.save([result(first, *others)]) == [3]
+    assert await record_store.count(EVERYTHING) == 3
+
+
+async def test_each_result_gets_its_own_count(record_store: RecordStore) -> None:
+    await record_store.save([result(book("known"))])
+    batch = [
+        result(book("known", at=NOW + 1), book("a", at=NOW + 1)),
+        result(attempt=tried(at=NOW + 1)),
+        result(book("known", price=9, at=NOW + 2), book("b"), book("c")),
+    ]
+    assert await record_store.save(batch) == [1, 0, 3]
+
+
+async def test_saving_nothing_is_fine(record_store: RecordStore) -> None:
+    assert await record_store.save([]) == []
+
+
+async def test_attempts_are_listed_oldest_first_and_whole(record_store: RecordStore) -> None:
+    later = tried(at=NOW + 5, attempt=1, outcome="done", proxy="gate:1", cost=2.5)
+    earlier = tried(at=NOW, outcome="retry", status=None, reason="timeout", error="no answer in 30 s")
+    elsewhere = tried("https://shop.example/other")
+    await record_store.save([result(attempt=attempt) for attempt in (later, earlier, elsewhere)])
+    assert await record_store.attempts(fingerprint_of("https://shop.example/b1")) == [earlier, later]
+    assert await record_store.attempts(b"\0" * 16) == []
+
+
+async def test_two_workers_that_try_at_the_same_instant_are_two_attempts(record_store: RecordStore) -> None:
+    await record_store.save([result(attempt=tried(worker=worker)) for worker in ("one", "two", "one")])
+    attempts = await record_store.attempts(fingerprint_of("https://shop.example/b1"))
+    assert sorted(attempt.worker for attempt in attempts) == ["one", "two"]
+
+
+async def test_page_facts_are_the_newest_and_come_back_whole(record_store: RecordStore) -> None:
+    full = page_of(
+        at=NOW + 2, etag='"x"', last_modified="Sat, 01 Jan 2028 00:00:00 GMT", archive_ref="ref", body_hash=b"\1" * 16,
+        parser="books:1", links=b'[{"url":"https://shop.example/"}]',
+    )  # fmt: skip
+    older = page_of(at=NOW + 1, etag='"old"')
+    for page in (older, full, older):
+        await record_store.save([result(page=page, attempt=tried(at=page.fetched_at))])
+    unknown = b"\0" * 16
+    assert await record_store.facts([full.fingerprint, unknown]) == {full.fingerprint: full}
+    assert await record_store.facts([]) == {}
+
+
+async def test_newest_facts_win_inside_a_batch_too(record_store: RecordStore) -> None:
+    pages = [page_of(at=NOW + at, etag=f'"{at}"') for at in (1, 3, 2)]
+    await record_store.save([result(page=page, attempt=tried(at=page.fetched_at)) for page in pages])
+    facts = await record_store.facts([pages[0].fingerprint])
+    assert facts[pages[0].fingerprint].etag == '"3"'
+
+
+async def test_a_url_that_was_only_tried_has_no_facts(record_store: RecordStore) -> None:
+    await record_store.save([result(attempt=tried(outcome="retry"))])
+    page = page_of(at=NOW + 1)
+    assert await record_store.facts([page.fingerprint]) == {}
+    await record_store.save([result(page=page, attempt=tried(at=NOW + 1))])
+    assert await record_store.facts([page.fingerprint]) == {page.fingerprint: page}
+
+
+async def test_facts_may_belong_to_another_url_than_the_attempt(record_store: RecordStore) -> None:
+    page = page_of("https://shop.example/elsewhere")
+    await record_store.save([result(page=page, attempt=tried())])
+    assert await record_store.facts([page.fingerprint, tried().fingerprint]) == {page.fingerprint: page}
+
+
+async def test_every_archived_visit_is_listed_once(record_store: RecordStore) -> None:
+    first = page_of(at=NOW, archive_ref="one", body_hash=b"1")
+    failed = page_of(at=NOW + 1, archive_ref="", status=500)
+    not_modified = page_of(at=NOW + 2, archive_ref="one", status=304)
+    second = page_of(at=NOW + 3, archive_ref="two", body_hash=b"2", etag='"2"')
+    for page in (second, first, failed, not_modified, first):
+        await record_store.save([result(page=page, attempt=tried(at=page.fetched_at))])
+    visits = await record_store.visits(first.fingerprint)
+    assert [(v.fetched_at, v.archive_ref, v.status, v.body_hash, v.url, v.job) for v in visits] == [
+        (NOW, "one", 200, b"1", first.url, "books-1"),
+        (NOW + 3, "two", 200, b"2", first.url, "books-1"),
+    ]
+
+
+async def test_a_job_finds_every_record_it_saw(record_store: RecordStore) -> None:
+    await record_store.save([result(book(key, at=NOW)) for key in ("same", "changed", "gone")])
+    second = [book("same", at=NOW + 1, job="books-2"), book("changed", price=9, at=NOW + 1, job="books-2")]
+    await record_store.save([result(*second)])
+    await record_store.save([result(book("changed", price=7, at=NOW, job="books-0"))])  # late, but it was seen
+    found = {job: [r.key for r in await all_of(record_store, RecordQuery(job=job))] for job in ("books-1", "books-2")}
+    assert found == {"books-1": ["same", "changed", "gone"], "books-2": ["same", "changed"]}
+    assert await record_store.count(RecordQuery(job="books-1")) == 3
+    assert [r.key for r in await all_of(record_store, RecordQuery(job="books-0"))] == ["changed"]
+    assert await record_store.count(RecordQuery(job="unheard-of")) == 0
+
+
+@pytest.mark.parametrize(
+    ("query", "keys"),
+    [
+        (RecordQuery(spider="films"), ["c"]),
+        (RecordQuery(type="Film"), ["c"]),
+        (RecordQuery(site="other.example"), ["b"]),
+        (RecordQuery(since=NOW + 1), ["b", "c"]),
+        (RecordQuery(until=NOW + 1), ["a"]),
+        (RecordQuery(since=NOW + 1, until=NOW + 2), ["b"]),
+        (RecordQuery(type="Book", site="shop.example"), ["a"]),
+        (RecordQuery(job="books-1", type="Film"), ["c"]),
+        (RecordQuery(type="Nothing"), []),
+    ],
+)
+async def test_a_query_restricts_what_is_read(record_store: RecordStore, query: RecordQuery, keys: list[str]) -> None:
+    await record_store.save(
+        [
+            result(book("a", at=NOW)),
+            result(msgspec.structs.replace(book("b", at=NOW + 1), site="other.example")),
+            result(msgspec.structs.replace(book("c", at=NOW + 2), type="Film", spider="films")),
+        ]
+    )
+    assert [record.key for record in await all_of(record_store, query)] == keys
+    assert await record_store.count(query) == len(keys)
+
+
+@pytest.mark.parametrize("query", [EVERYTHING, RecordQuery(job="books-1"), RecordQuery(type="Book")])
+async def test_streaming_goes_on_while_others_write(record_store: RecordStore, query: RecordQuery) -> None:
+    total = 700
+    await record_store.save([result(book(f"{n}", n=n)) for n in range(total)])
+    seen = []
+    async for record in record_store.records(query):
+        seen.append(int(record.key))
+        if len(seen) % 200 == 0:  # another worker rewrites what was read and what is still to come
+            await record_store.save([result(book(f"{n}", n=-n, at=NOW + len(seen))) for n in range(0, total, 7)])
+    assert seen == list(range(total))
+
+
+async def test_what_was_saved_is_there_after_reopening(open_records: OpenRecords) -> None:
+    async with open_records() as store:
+        await store.save([result(book(price=1), page=page_of(archive_ref="one"))])
+    async with open_records() as store:
+        assert await store.save([result(book("b2")), result(book(price=2, at=NOW + 1))]) == [1, 1]
+        assert [record.key for record in await all_of(store)] == ["b1", "b2"]
+        assert len(await store.visits(fingerprint_of("https://shop.example/b1"))) == 1
+        assert len(await store.history("Book", "shop.example", "b1")) == 2
+
+
+async def test_two_processes_write_side_by_side(open_records: OpenRecords) -> None:
+    async with open_records() as one, open_records() as two:
+        saves = [
+            store.save([result(book(f"{n}", n=n, at=NOW + turn), attempt=tried(worker=f"w{turn}", at=NOW + n))])
+            for n in range(20)
+            for turn, store in enumerate((one, two))
+        ]
+        counts = await asyncio.gather(*saves)
+        assert sum(count for [count] in counts) == 20
+        assert await one.count(EVERYTHING) == await two.count(EVERYTHING) == 20
+
+
+@pytest.mark.parametrize("text", ["\x00", "a\x00b", "\ud800", "x\udc80y", "\ud83d\ude00", "\ufffe", "é" * 5000])
+async def test_odd_characters_in_every_field_are_stored(record_store: RecordStore, text: str) -> None:
+    mended = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    odd = msgspec.structs.replace(
+        book(), type=text, site=text, key=text, url=text, job=text, spider=text, data=json.dumps({"title": text})
+    )
+    attempt = tried(url=text, job=text, site=text, worker=text, outcome=text, reason=text, error=text, proxy=text)
+    page = page_of(url=text, job=text, etag=text, last_modified=text, archive_ref=text, parser=text)
+    innocent = book("innocent")
+    saves = [record_store.save([r]) for r in (result(odd, attempt=attempt, page=page), result(innocent))]
+    assert await asyncio.gather(*saves) == [[1], [1]]
+    by_spider = {record.spider: record for record in await all_of(record_store)}
+    read = by_spider[mended]
+    assert (read.type, read.site, read.key, read.url, read.job) == (mended,) * 5
+    assert read.data == {"title": mended}
+    assert by_spider["books"].key == "innocent"
+    assert (await record_store.attempts(attempt.fingerprint))[0].error == mended
+    assert (await record_store.facts([page.fingerprint]))[page.fingerprint].etag == mended
+    assert len(await record_store.history(text, text, text)) == 1
+    assert await record_store.count(RecordQuery(job=text)) == 1
+
+
+async def test_naughty_strings_come_back_unchanged(record_store: RecordStore) -> None:
+    file = CORPORA / "blns/blns.json"
+    if not file.exists():
+        pytest.skip(f"{file} is not there")
+    strings = list(dict.fromkeys(json.loads(file.read_text(encoding="utf-8"))))
+    assert len(strings) > 400
+    counts = await record_store.save([result(book(text, text=text, **{text: text})) for text in strings])
+    assert counts == [1] * len(strings)
+    assert [(r.key, r.data) for r in await all_of(record_store)] == [(t, {"text": t, t: t}) for t in strings]
+
+
+# Properties: three keys, few instants and few values, so that every kind of collision turns up.
+Sight = tuple[str, int, int, str]
+sights = st.lists(
+    st.tuples(st.sampled_from("abc"), st.integers(0, 4), st.integers(0, 2), st.sampled_from(["j-1", "j-2"])),
+    min_size=1,
+    max_size=12,
+)
+
+
+def visit(sight: Sight) -> PageResult:
+    key, instant, value, job = sight
+    at, url = NOW + instant, f"https://shop.example/{key}"
+    page = page_of(url, at=at, body_hash=bytes([value]), archive_ref=f"r{value}")
+    return result(book(key, value=value, at=at, job=job), page=page, attempt=tried(url, at=at, job=job))
+
+
+async def end_state(store: RecordStore, *, with_story: bool) -> dict[str, Any]:
+    state: dict[str, Any] = {}
+    for record in await all_of(store):
+        state[record.key] = (record.data, record.first_seen, record.last_checked)
+        page = fingerprint_of(record.url)
+        facts = (await store.facts([page]))[page]
+        state[f"page {record.key}"] = (facts.fetched_at, facts.body_hash)
+        state[f"attempts {record.key}"] = sorted(msgspec.json.encode(a) for a in await store.attempts(page))
+        if with_story:
+            state[f"story {record.key}"] = (record, await store.history("Book", "shop.example", record.key))
+            state[f"visits {record.key}"] = await store.visits(page)
+    for job in ("j-1", "j-2"):
+        state[job] = sorted([r.key for r in await all_of(store, RecordQuery(job=job))])
+    return state
+
+
+async def saved_in(backend: str, batches: list[list[Sight]], *, with_story: bool) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory() as folder:
+        async with RECORD_STORES[backend](Path(folder), VirtualClock(NOW + HOUR), None) as store:
+            for batch in batches:
+                await store.save([visit(sight) for sight in batch])
+            return await end_state(store, with_story=with_story)
+
+
+@settings(max_examples=25, deadline=None)
+@given(seen=sights, cut=st.integers(0, 12))
+def test_the_order_of_arrival_does_not_matter(seen: list[Sight], cut: int) -> None:
+    for backend in RECORD_STORES:
+        forward = asyncio.run(saved_in(backend, [seen[:cut], seen[cut:]], with_story=False))
+        backward = asyncio.run(saved_in(backend, [[sight] for sight in reversed(seen)], with_story=False))
+        assert forward == backward
+
+
+@settings(max_examples=25, deadline=None)
+@given(seen=sights, cut=st.integers(0, 12))
+def test_saving_again_changes_nothing(seen: list[Sight], cut: int) -> None:
+    for backend in RECORD_STORES:
+        once = asyncio.run(saved_in(backend, [seen], with_story=True))
+        again = asyncio.run(saved_in(backend, [seen, seen[cut:], seen], with_story=True))
+        assert once == again

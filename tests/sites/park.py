@@ -1,0 +1,192 @@
+"""The park's server: `python -m tests.sites.park --plan JSON --log FILE`. Prints {"port": N}, then serves.
+
+A raw asyncio protocol, because the crawler is what is measured, in a process of its own, because the crawlers of
+the tests get killed. Every request is one JSON line in the log, written with one unbuffered write the moment the
+request is complete: what the log says has happened, whatever dies afterwards.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import signal
+import sys
+import time
+from collections import Counter
+from email.utils import formatdate
+from typing import cast
+
+import msgspec
+import uvloop
+
+from .grounds import Grounds, html_of
+
+REASONS = {200: "OK", 304: "Not Modified", 404: "Not Found", 405: "Method Not Allowed", 429: "Too Many Requests"}
+MAX_HEAD = 64 * 1024
+LOGGED = ("user-agent", "if-none-match", "x-forwarded-for", "via", "cookie", "accept-encoding")
+
+
+class Ledger:
+    """The log, and what the park remembers of its visitors."""
+
+    def __init__(self, file: str) -> None:
+        self._fd = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        self.times: Counter[tuple[str, str]] = Counter()  # (host, odd path) -> requests so far
+        self.in_hand: Counter[str] = Counter()  # host -> requests that wait for their answer
+        self.connections = 0
+
+    def write(self, **entry: object) -> None:
+        os.write(self._fd, msgspec.json.encode(entry) + b"\n")
+
+
+class Visit(asyncio.Protocol):
+    """One connection: requests one after the other, kept alive."""
+
+    def __init__(self, grounds: Grounds, hosts: frozenset[str], ledger: Ledger) -> None:
+        self._grounds = grounds
+        self._hosts = hosts
+        self._ledger = ledger
+        self._buffer = b""
+        self._answering: str | None = None  # the host whose answer is on its way
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's own class, of the same shape
+        self._ledger.connections += 1
+        self._number = self._ledger.connections
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._let_go()
+
+    def data_received(self, data: bytes) -> None:
+        self._buffer += data
+        if self._answering is None:
+            self._next_request()
+
+    def _next_request(self) -> None:
+        head, mark, rest = self._buffer.partition(b"\r\n\r\n")
+        if not mark:
+            if len(self._buffer) > MAX_HEAD:
+                self._transport.close()
+            return
+        self._buffer = rest
+        start, *lines = head.decode("latin-1").split("\r\n")
+        method, _, target = start.partition(" ")
+        path = target.partition(" ")[0]
+        headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+        host = headers.get("host", "").partition(":")[0].lower()
+        status, extra, body = self._answer(method, host, path, headers)
+        self._ledger.in_hand[host] += 1
+        self._ledger.write(
+            at=time.monotonic(), wall=time.time(), host=host, path=path, status=status, method=method,
+            connection=self._number, in_hand=self._ledger.in_hand[host],
+            headers={name: headers[name] for name in LOGGED if name in headers},
+        )  # fmt: skip
+        self._answering = host
+        head_only = method == "HEAD" or status == 304
+        lines = [
+            f"HTTP/1.1 {status} {REASONS.get(status, 'Internal Server Error')}",
+            "Content-Type: text/plain; charset=utf-8" if path == "/robots.txt" else "Content-Type: text/html",
+            *extra,
+        ]
+        if status != 304:
+            lines.append(f"Content-Length: {len(body)}")
+        response = "\r\n".join((*lines, "", "")).encode() + (b"" if head_only else body)
+        latency = self._grounds.latency(host)
+        if latency:
+            asyncio.get_running_loop().call_later(latency, self._send, response)
+        else:
+            self._send(response)
+
+    def _send(self, response: bytes) -> None:
+        if self._transport.is_closing():
+            return
+        self._transport.write(response)
+        self._let_go()
+        if self._buffer:
+            self._next_request()
+
+    def _let_go(self) -> None:
+        if self._answering is not None:
+            self._ledger.in_hand[self._answering] -= 1
+            self._answering = None
+
+    def _answer(self, method: str, host: str, path: str, headers: dict[str, str]) -> tuple[int, list[str], bytes]:
+        """Status, further header lines, body."""
+        grounds = self._grounds
+        if method not in ("GET", "HEAD"):
+            return 405, [], b"only GET"
+        if path == "/robots.txt":
+            text = grounds.robots_txt()
+            return (404, [], b"no robots.txt") if text is None else (200, [], text.encode())
+        kind, number = self._corner(path)
+        if host not in self._hosts or kind is None:
+            return 404, [], b"not found"
+        if kind == "page":
+            if number >= grounds.page_count(host):
+                return 404, [], b"not found"
+            if grounds.validators:
+                tag = f'"{host}-{number}"'
+                fresh = headers.get("if-none-match") == tag
+                lines = [f"ETag: {tag}", f"Last-Modified: {formatdate(1_700_000_000, usegmt=True)}"]
+                return (304, lines, b"") if fresh else (200, lines, html_of(grounds, host, path))
+            return 200, [], html_of(grounds, host, path)
+        self._ledger.times[host, path] += 1
+        times = self._ledger.times[host, path]
+        if kind == "flaky" and times <= grounds.flaky_times:
+            return 500, [], b"not now"
+        if kind == "retry-after" and times == 1:
+            return 429, [f"Retry-After: {grounds.retry_after}"], b"slower, please"
+        return 200, [], html_of(grounds, host, path)
+
+    def _corner(self, path: str) -> tuple[str | None, int]:
+        if path == "/":
+            return "page", 0
+        parts = path.split("/")
+        if len(parts) == 3 and parts[1] in ("page", "flaky", "retry-after") and parts[2].isdecimal():
+            # One address per page: /page/0 and /page/007 do not exist.
+            if parts[2] != str(int(parts[2])) or parts[1:] == ["page", "0"]:
+                return None, 0
+            return parts[1], int(parts[2])
+        return None, 0
+
+
+async def serve(grounds: Grounds, log: str, port: int, stop_with_stdin: bool) -> None:
+    loop = asyncio.get_running_loop()
+    ledger = Ledger(log)
+    stop = asyncio.Event()
+    for sign in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(sign, stop.set)
+    if stop_with_stdin:
+        # The starter holds the other end: when it dies, however it dies, the park closes.
+        loop.add_reader(sys.stdin.fileno(), stop.set)
+    hosts = frozenset(grounds.host_names())
+    server = await loop.create_server(lambda: Visit(grounds, hosts, ledger), "127.0.0.1", port, backlog=4096)
+    print(json.dumps({"port": server.sockets[0].getsockname()[1], "pid": os.getpid()}), flush=True)
+    await stop.wait()
+    server.close()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m tests.sites.park", description=__doc__)
+    parser.add_argument("--log", required=True, help="file to which each request is appended as a JSON line")
+    parser.add_argument("--port", type=int, default=0, help="0 takes any free one")
+    parser.add_argument("--pages", type=int, help="pages per host")
+    parser.add_argument("--hosts", type=int, help="site0.localhost, site1.localhost ...")
+    parser.add_argument("--links", type=int, help="links per page")
+    parser.add_argument("--body-bytes", type=int, help="size of a page, about")
+    parser.add_argument("--latency-ms", type=int, help="time to answer")
+    parser.add_argument("--plan", default="{}", help="any field of tests.sites.grounds.Grounds, as a JSON object")
+    parser.add_argument("--stop-with-stdin", action="store_true", help="end when standard input is closed")
+    flags = parser.parse_args()
+    plan = json.loads(flags.plan)
+    for name in ("pages", "hosts", "links", "body_bytes", "latency_ms"):
+        if getattr(flags, name) is not None:
+            plan[name] = getattr(flags, name)
+    grounds = msgspec.convert(plan, Grounds)
+    uvloop.run(serve(grounds, flags.log, flags.port, flags.stop_with_stdin))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,119 @@
+"""Start and stop the park from a test, and read its log. The process ends with the block, or with the test run."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from .grounds import Grounds, record_of
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+class Hit(msgspec.Struct, frozen=True, kw_only=True):
+    """One request as the server saw it. `at` is monotonic and comparable with other processes of this machine;
+    `in_hand` is how many requests of that host waited for an answer then, this one included."""
+
+    at: float
+    wall: float
+    host: str
+    path: str
+    status: int
+    method: str
+    connection: int
+    in_hand: int
+    headers: dict[str, str] = {}
+
+    @property
+    def user_agent(self) -> str:
+        return self.headers.get("user-agent", "")
+
+
+class Park:
+    """A running park. What it knows does not depend on any crawler."""
+
+    def __init__(self, grounds: Grounds, port: int, pid: int, log: Path) -> None:
+        self.grounds = grounds
+        self.port = port
+        self.pid = pid
+        self.log = log
+
+    @property
+    def hosts(self) -> list[str]:
+        return self.grounds.host_names()
+
+    def url(self, host: int | str = 0, path: str = "/") -> str:
+        name = host if isinstance(host, str) else self.hosts[host]
+        return f"http://{name}:{self.port}{path}"
+
+    def seeds(self) -> list[str]:
+        """The front gate of every host."""
+        return [self.url(host) for host in self.hosts]
+
+    def hits(self, *, host: int | str | None = None, path: str | None = None, robots: bool = False) -> list[Hit]:
+        """The log so far, oldest first; requests for robots.txt only when asked for."""
+        name = self.hosts[host] if isinstance(host, int) else host
+        hits = msgspec.json.Decoder(Hit).decode_lines(self.log.read_bytes())
+        return [
+            hit
+            for hit in hits
+            if (name is None or hit.host == name)
+            and (path is None or hit.path == path)
+            and (robots or path == "/robots.txt" or hit.path != "/robots.txt")
+        ]
+
+    def truth(self) -> dict[str, dict[str, Any]]:
+        """Every record that a complete crawl from the seeds finds, by sku, with its `url`."""
+        records = {}
+        for host in self.hosts:
+            for path in self.grounds.paths(host):
+                record = record_of(host, path)
+                records[record["sku"]] = {**record, "url": self.url(host, path)}
+        return records
+
+
+@contextmanager
+def park(*, log: Path | None = None, port: int = 0, **plan: Any) -> Iterator[Park]:
+    """Run a park for the time of the block. `plan` are the fields of Grounds: pages=2000, hosts=3 ..."""
+    grounds = Grounds(**plan)
+    with tempfile.TemporaryDirectory(prefix="park-") as folder:
+        file = log or Path(folder) / "hits.jsonl"
+        process = subprocess.Popen(
+            [
+                sys.executable, "-m", "tests.sites.park", "--stop-with-stdin",
+                "--log", str(file), "--port", str(port), "--plan", json.dumps(plan),
+            ],
+            cwd=ROOT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            start_new_session=True,  # a signal to the crawlers' group must not reach the park
+        )  # fmt: skip
+        try:
+            assert process.stdout is not None
+            line = process.stdout.readline()  # empty when the park died; it never hangs between start and this line
+            if not line:
+                raise RuntimeError(f"The park did not start (exit code {process.wait()}); see the messages above.")
+            opened = json.loads(line)
+            yield Park(grounds, opened["port"], opened["pid"], file)
+        finally:
+            _stop(process)
+
+
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    process.terminate()
+    try:
+        process.wait(timeout=5)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+    for pipe in (process.stdin, process.stdout):
+        if pipe is not None:
+            pipe.close()

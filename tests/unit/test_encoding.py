@@ -1,0 +1,73 @@
+"""Bytes become characters as browsers do it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gossamer.parse.encoding import charset_label, decode
+
+CORPUS = Path(__file__).resolve().parents[2] / "../shared/corpora/html5lib-encoding"
+
+
+def _cases(name: str) -> list[tuple[bytes, str]]:
+    raw = (CORPUS / name).read_bytes()
+    return [(data, label.decode()) for data, label in re.findall(rb"#data\n(.*?)\n#encoding\n(.*?)\n", raw, re.S)]
+
+
+@pytest.mark.parametrize(("name", "count"), [("tests1.dat", 59), ("tests2.dat", 22), ("test-yahoo-jp.dat", 1)])
+def test_sniffing_agrees_with_the_html5lib_cases(name: str, count: int) -> None:
+    if not CORPUS.is_dir():
+        pytest.skip(f"{CORPUS} is not there")
+    cases = _cases(name)
+    assert len(cases) == count
+    wrong = [(data[:80], label) for data, label in cases if decode(data)[1].lower() != label.lower()]
+    assert wrong == []
+
+
+def test_label_of_the_header_beats_meta() -> None:
+    body = b"<meta charset=iso-8859-2><p>\xe9"
+    assert decode(body, "text/html; charset=windows-1251") == ("<meta charset=iso-8859-2><p>й", "windows-1251")
+
+
+def test_byte_order_mark_beats_the_header_and_is_left_out() -> None:
+    assert decode(b"\xef\xbb\xbf\xc3\xa9", "text/html; charset=latin1") == ("é", "UTF-8")
+    assert decode("é".encode("utf-16"), "text/html; charset=utf-8") == ("é", "UTF-16LE")
+
+
+def test_unknown_label_counts_as_none() -> None:
+    assert decode(b"<meta charset=koi8-r>\xc1", 'text/html; charset="made-up"')[1] == "KOI8-R"
+
+
+@pytest.mark.parametrize(
+    ("label", "name"),
+    [("latin1", "windows-1252"), ("UTF8", "UTF-8"), ("x-sjis", "Shift_JIS"), ("'ISO-8859-1'", "windows-1252")],
+)
+def test_labels_mean_what_they_mean_in_browsers(label: str, name: str) -> None:
+    assert decode(b"abc", f"text/html;charset={label}")[1] == name
+
+
+def test_unlabelled_bytes_are_judged_by_their_look() -> None:
+    assert decode("Grüße aus Köln".encode()) == ("Grüße aus Köln", "UTF-8")
+    text = "Съешь же ещё этих мягких французских булок, да выпей чаю. " * 5
+    assert decode(text.encode("windows-1251")) == (text, "windows-1251")
+
+
+def test_wrong_label_gives_replacement_characters_and_no_error() -> None:
+    assert decode(b"caf\xe9", "text/html; charset=utf-8") == ("caf\ufffd", "UTF-8")
+
+
+def test_charset_is_found_among_other_parameters() -> None:
+    assert charset_label('text/html; boundary=x; Charset = "utf-8"; q=1') == "utf-8"
+    assert charset_label("text/html") is None
+
+
+@given(st.binary(max_size=200), st.sampled_from(["", "text/html; charset=big5", "text/html; charset=utf-16"]))
+def test_any_bytes_decode(body: bytes, content_type: str) -> None:
+    text, name = decode(body, content_type)
+    assert isinstance(text, str)
+    assert name

@@ -1,0 +1,353 @@
+"""Exports: complete files or none, every record as it is stored, nothing that a spreadsheet would run."""
+
+from __future__ import annotations
+
+import asyncio
+import csv
+import io
+import json
+import os
+import stat
+import subprocess
+import sys
+import tempfile
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gossamer.backends.sqlite.records import SqliteRecords, open_sqlite_records
+from gossamer.clock import VirtualClock
+from gossamer.errors import BackendUnavailable, GossamerError, Misconfigured
+from gossamer.model.record import StoredRecord
+from gossamer.store.contract import RecordQuery
+from gossamer.store.export import export, format_of
+
+from ..conformance.stores import NOW, book, result
+from .test_folder_archive import disk_ends_after
+
+CORPORA = Path(__file__).resolve().parents[2] / "../shared/corpora"
+CLOCK = VirtualClock(NOW + 10_000)
+ALL = RecordQuery()
+META_COLUMNS = [
+    "_type", "_site", "_key", "_url", "_job", "_spider", "_first_seen", "_last_changed", "_last_checked", "_version",
+]  # fmt: skip
+
+
+@pytest.fixture
+async def store(tmp_path: Path) -> AsyncIterator[SqliteRecords]:
+    async with open_sqlite_records(tmp_path / "db" / "records.db", CLOCK) as opened:
+        yield opened
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    out = tmp_path / "out"
+    out.mkdir()
+    return out
+
+
+async def fill(store: SqliteRecords, *items: dict[str, Any]) -> None:
+    await store.save([result(book(f"k{n}", **item)) for n, item in enumerate(items)])
+
+
+def lines_of(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_bytes().decode().split("\n")[:-1]]
+
+
+def table_of(path: Path) -> list[dict[str, str]]:
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file, strict=True))
+
+
+async def test_json_lines_hold_the_item_first_and_the_rest_under_meta(store: SqliteRecords, folder: Path) -> None:
+    await fill(store, {"title": "Émile", "price": 12.5})
+    await store.save([result(book("k0", title="Émile", price=13, at=NOW + 60.25, job="books-2"))])
+    assert await export(store, ALL, folder / "books.jsonl") == 1
+    [line] = lines_of(folder / "books.jsonl")
+    assert list(line) == ["title", "price", "_meta"]
+    assert line == {
+        "title": "Émile",
+        "price": 13,
+        "_meta": {
+            "type": "Book", "site": "shop.example", "key": "k0", "url": "https://shop.example/k0", "job": "books-2",
+            "spider": "books", "first_seen": "2027-01-15T08:00:00.000Z", "last_changed": "2027-01-15T08:01:00.250Z",
+            "last_checked": "2027-01-15T08:01:00.250Z", "version": 2,
+        },
+    }  # fmt: skip
+
+
+async def test_csv_has_a_column_for_every_field_of_any_record(store: SqliteRecords, folder: Path) -> None:
+    await fill(
+        store,
+        {"title": "A", "price": 1.5},
+        {"title": "B", "tags": ["x", {"y": 1}], "in_stock": True},
+        {"title": None, "price": -5, "note": 'says "hi",\r\nthen goes'},
+    )
+    assert await export(store, ALL, folder / "books.csv") == 3
+    rows = table_of(folder / "books.csv")
+    assert list(rows[0]) == ["title", "price", "tags", "in_stock", "note", *META_COLUMNS]
+    assert [list(row.values())[:5] for row in rows] == [
+        ["A", "1.5", "", "", ""],
+        ["B", "", '["x",{"y":1}]', "true", ""],
+        ["", "-5", "", "", 'says "hi",\r\nthen goes'],
+    ]
+    assert rows[0]["_key"] == "k0"
+    assert rows[0]["_first_seen"] == "2027-01-15T08:00:00.000Z"
+    raw = (folder / "books.csv").read_bytes()
+    assert raw.startswith(b"title,price,tags,")
+    assert b'"says ""hi"",\r\nthen goes"' in raw
+    assert raw.endswith(b"\r\n")
+
+
+async def test_a_spreadsheet_finds_no_formula(store: SqliteRecords, folder: Path) -> None:
+    hostile = ["=1+1", "+cmd|' /C calc'!A0", "-2+3", "@SUM(A1)", "\t=1", "\r=1", "＝1+1"]
+    harmless = ["-5", "+3.25", "-1e5", "a=b", "'quoted", "", " =1"]
+    await fill(store, {"=name": "x"}, *({"cell": text} for text in hostile + harmless), {"cell": -7})
+    await export(store, ALL, folder / "x.csv")
+    rows = table_of(folder / "x.csv")
+    assert [row["cell"] for row in rows[1:]] == [f"'{text}" for text in hostile] + harmless + ["-7"]
+    assert rows[0]["'=name"] == "x"
+
+
+async def test_an_item_keeps_its_own_fields_whatever_they_are_called(store: SqliteRecords, folder: Path) -> None:
+    await fill(store, {"_meta": "mine", "_type": "mine too"})
+    await export(store, ALL, folder / "x.jsonl")
+    await export(store, ALL, folder / "x.csv")
+    assert lines_of(folder / "x.jsonl") == [{"_meta": "mine", "_type": "mine too"}]
+    [row] = table_of(folder / "x.csv")
+    assert (row["_meta"], row["_type"], row["_key"]) == ("mine", "mine too", "k0")
+
+
+async def test_a_job_exports_what_it_saw_changed_or_not(store: SqliteRecords, folder: Path) -> None:
+    await fill(store, {"n": 0}, {"n": 1}, {"n": 2})
+    again = [book("k0", n=0, at=NOW + 1, job="books-2"), book("k2", n=9, at=NOW + 1, job="books-2")]
+    await store.save([result(*again)])
+    assert await export(store, RecordQuery(job="books-2"), folder / "x.jsonl") == 2
+    assert [line["n"] for line in lines_of(folder / "x.jsonl")] == [0, 9]
+
+
+async def test_nothing_to_export_makes_an_empty_file(store: SqliteRecords, folder: Path) -> None:
+    assert await export(store, ALL, folder / "x.jsonl") == 0
+    assert await export(store, ALL, folder / "x.csv") == 0
+    assert (folder / "x.jsonl").read_bytes() == b""
+    assert (folder / "x.csv").read_bytes() == (",".join(META_COLUMNS) + "\r\n").encode()
+
+
+@pytest.mark.parametrize("format", ["jsonl", "csv"])
+async def test_many_records_keep_their_order(store: SqliteRecords, folder: Path, format: str) -> None:
+    await fill(store, *({"n": n} for n in range(1000)))
+    assert await export(store, ALL, folder / "x", format) == 1000
+    read = lines_of(folder / "x") if format == "jsonl" else table_of(folder / "x")
+    assert [int(row["n"]) for row in read] == list(range(1000))
+
+
+async def test_a_text_stream_can_be_the_target(store: SqliteRecords) -> None:
+    await fill(store, {"n": 1})
+    stream = io.StringIO()
+    assert await export(store, ALL, stream, "csv") == 1
+    assert stream.getvalue().startswith("n,_type,")
+
+
+@pytest.mark.parametrize(
+    ("name", "format", "expected"),
+    [("a.jsonl", None, "jsonl"), ("A.CSV", None, "csv"), ("a.ndjson", None, "jsonl"), ("a.txt", "CSV", "csv"),
+     ("-", None, "jsonl"), ("a.csv", "jsonl", "jsonl")],
+)  # fmt: skip
+def test_the_format_is_named_or_read_off_the_file_name(name: str, format: str | None, expected: str) -> None:
+    assert format_of(Path(name), format) == expected
+
+
+@pytest.mark.parametrize(("name", "format"), [("a.xlsx", None), ("noextension", None), ("a.csv", "parquet")])
+async def test_an_unknown_format_lists_the_known_ones(
+    store: SqliteRecords, folder: Path, name: str, format: str | None
+) -> None:
+    with pytest.raises(Misconfigured, match=r"jsonl.*csv"):
+        await export(store, ALL, folder / name, format)
+    assert list(folder.iterdir()) == []
+
+
+class Interrupted(Exception):
+    pass
+
+
+class FailingMidway:
+    """A real store that breaks while it is being read."""
+
+    def __init__(self, store: SqliteRecords) -> None:
+        self._store = store
+
+    async def records(self, query: RecordQuery) -> AsyncIterator[StoredRecord]:
+        async for record in self._store.records(query):
+            yield record
+        raise Interrupted
+
+
+@pytest.mark.parametrize("name", ["x.jsonl", "x.csv"])
+async def test_an_export_that_fails_leaves_the_old_file_and_no_other(
+    store: SqliteRecords, folder: Path, name: str
+) -> None:
+    await fill(store, {"n": 1})
+    (folder / name).write_text("the old one")
+    with pytest.raises(Interrupted):
+        await export(FailingMidway(store), ALL, folder / name)  # type: ignore[arg-type]
+    assert [(path.name, path.read_text()) for path in folder.iterdir()] == [(name, "the old one")]
+
+
+async def test_a_full_disk_leaves_the_old_file(store: SqliteRecords, folder: Path) -> None:
+    await fill(store, *({"text": "x" * 1000} for _ in range(100)))
+    (folder / "x.jsonl").write_text("the old one")
+    with disk_ends_after(50_000), pytest.raises(BackendUnavailable, match="records are safe"):
+        await export(store, ALL, folder / "x.jsonl")
+    assert [(path.name, path.read_text()) for path in folder.iterdir()] == [("x.jsonl", "the old one")]
+
+
+async def test_a_link_stays_a_link_and_permissions_stay(store: SqliteRecords, folder: Path) -> None:
+    (folder / "real.jsonl").write_text("old")
+    (folder / "real.jsonl").chmod(0o600)
+    (folder / "link.jsonl").symlink_to("real.jsonl")
+    await fill(store, {"n": 1})
+    await export(store, ALL, folder / "link.jsonl")
+    assert (folder / "link.jsonl").is_symlink()
+    assert lines_of(folder / "real.jsonl")[0]["n"] == 1
+    assert stat.S_IMODE((folder / "real.jsonl").stat().st_mode) == 0o600
+
+
+async def test_a_device_is_written_to_and_not_replaced(store: SqliteRecords, folder: Path) -> None:
+    await fill(store, {"n": 1})
+    assert await export(store, ALL, Path("/dev/null"), "jsonl") == 1
+    assert Path("/dev/null").is_char_device()
+    with pytest.raises(BackendUnavailable):
+        await export(store, ALL, Path("/dev/full"), "jsonl")
+
+
+async def test_missing_folders_are_made(store: SqliteRecords, folder: Path) -> None:
+    await fill(store, {"n": 1})
+    await export(store, ALL, folder / "a" / "b" / "x.jsonl")
+    assert len(lines_of(folder / "a/b/x.jsonl")) == 1
+
+
+@pytest.mark.parametrize("name", ["", "file/x.jsonl", "nul\0.jsonl", "half\ud800.jsonl", "x" * 300 + ".jsonl"])
+async def test_an_impossible_place_is_misconfigured(store: SqliteRecords, folder: Path, name: str) -> None:
+    (folder / "file").write_text("")
+    with pytest.raises(Misconfigured) as caught:
+        await export(store, ALL, folder / name, "jsonl")
+    assert "\n" not in str(caught.value)
+    assert isinstance(caught.value, GossamerError)
+    assert [path.name for path in folder.iterdir()] == ["file"]
+
+
+EXPORT_SCRIPT = """
+import asyncio, sys
+from pathlib import Path
+from gossamer.backends.sqlite.records import open_sqlite_records
+from gossamer.clock import SystemClock
+from gossamer.store.contract import RecordQuery
+from gossamer.store.export import export
+
+async def main():
+    async with open_sqlite_records(Path(sys.argv[1]), SystemClock()) as store:
+        print(await export(store, RecordQuery(), Path("-"), sys.argv[2]), file=sys.stderr)
+
+asyncio.run(main())
+"""
+
+
+async def exporting(store: SqliteRecords, format: str, **environment: str) -> subprocess.Popen[bytes]:
+    path = store._database.path
+    return subprocess.Popen(
+        [sys.executable, "-c", EXPORT_SCRIPT, str(path), format],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, **environment},
+    )
+
+
+@pytest.mark.parametrize("format", ["jsonl", "csv"])
+async def test_standard_output_is_utf_8_in_any_locale(store: SqliteRecords, format: str) -> None:
+    await fill(store, {"title": "日本\r\n"})
+    process = await exporting(store, format, PYTHONIOENCODING="ascii", PYTHONUTF8="0", LC_ALL="C")
+    out, err = await asyncio.to_thread(process.communicate, timeout=30)
+    assert (process.returncode, err) == (0, b"1\n")
+    if format == "jsonl":
+        assert json.loads(out)["title"] == "日本\r\n"
+    else:
+        assert next(csv.DictReader(io.StringIO(out.decode(), newline="")))["title"] == "日本\r\n"
+
+
+@pytest.mark.parametrize("format", ["jsonl", "csv"])
+async def test_a_reader_that_goes_away_ends_the_export_quietly(store: SqliteRecords, format: str) -> None:
+    await fill(store, *({"text": "x" * 2000} for _ in range(500)))
+    process = await exporting(store, format)
+    assert process.stdout is not None
+    assert process.stderr is not None
+    await asyncio.to_thread(process.stdout.readline)
+    process.stdout.close()
+    err = await asyncio.to_thread(process.stderr.read)
+    process.stderr.close()
+    assert await asyncio.to_thread(process.wait, 30) == 0
+    assert err.strip().isdigit(), err
+    assert int(err) < 500
+
+
+def unguarded(cell: str) -> str:
+    """What the cell held before the guard against formulas."""
+    return cell[1:] if cell[:1] == "'" and cell[1:2] in tuple("=+-@\t\r\n＝＋－＠") else cell
+
+
+async def exported(items: list[dict[str, Any]], folder: Path) -> tuple[list[dict[str, Any]], list[dict[str, str]]]:
+    async with open_sqlite_records(folder / "records.db", CLOCK) as store:
+        await fill(store, *items)
+        await export(store, ALL, folder / "x.jsonl")
+        await export(store, ALL, folder / "x.csv")
+    return lines_of(folder / "x.jsonl"), table_of(folder / "x.csv")
+
+
+async def test_naughty_strings_survive_both_formats(tmp_path: Path) -> None:
+    file = CORPORA / "blns/blns.json"
+    if not file.exists():
+        pytest.skip(f"{file} is not there")
+    strings: list[str] = json.loads(file.read_text(encoding="utf-8"))
+    assert len(strings) > 400
+    lines, rows = await exported([{"text": text, "nested": [text]} for text in strings], tmp_path)
+    assert [(line["text"], line["nested"]) for line in lines] == [(text, [text]) for text in strings]
+    assert [unguarded(row["text"]) for row in rows] == strings
+    assert [json.loads(row["nested"]) for row in rows] == [[text] for text in strings]
+    dangerous = [row["text"] for row in rows if row["text"][:1] in tuple("=@\t\r") and row["text"]]
+    assert dangerous == []
+
+
+texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
+plain = st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats(allow_nan=False) | texts
+items = st.lists(
+    st.dictionaries(st.sampled_from(["a", "b", "", "é,\"'\n"]), plain | st.lists(plain, max_size=2), max_size=3),
+    max_size=6,
+)
+
+
+@settings(max_examples=30, deadline=None)
+@given(made=items)
+def test_what_comes_out_is_what_went_in(made: list[dict[str, Any]]) -> None:
+    made = [{**item, "n": n} for n, item in enumerate(made)]
+    expected = [msgspec.json.decode(msgspec.json.encode(item)) for item in made]
+    with tempfile.TemporaryDirectory() as folder:
+        lines, rows = asyncio.run(exported(made, Path(folder)))
+    for line in lines:
+        line.pop("_meta")
+    assert lines == expected
+    assert len(rows) == len(made)
+    for item, row in zip(expected, rows, strict=True):
+        for name, value in item.items():
+            cell = row[name]
+            if isinstance(value, str):
+                assert cell == value or unguarded(cell) == value
+            elif value is None:
+                assert cell == ""
+            elif isinstance(value, int | float) and not isinstance(value, bool):
+                assert float(cell) == float(value)
+            else:
+                assert json.loads(cell) == value

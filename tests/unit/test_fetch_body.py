@@ -1,0 +1,198 @@
+from __future__ import annotations
+
+import gzip
+import tracemalloc
+import zlib
+from pathlib import Path
+
+import pytest
+import zstandard
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gossamer.errors import BadResponse
+from gossamer.fetch.body import Body, BodyDecoder, layers_of
+from tests.sites.hostile import noise, pack
+
+SAMPLES = Path(__file__).resolve().parents[3] / "shared/corpora/scrapy-samples/compressed"
+LIMIT = 1024 * 1024
+
+needs_samples = pytest.mark.skipif(not SAMPLES.is_dir(), reason=f"the corpus {SAMPLES} is not on this machine")
+
+
+def decode(data: bytes, *names: str, limit: int = LIMIT, piece: int = 16_384) -> Body:
+    decoder = BodyDecoder(names, limit)
+    for at in range(0, len(data), piece):
+        if not decoder.feed(data[at : at + piece]):
+            break
+    return decoder.finish()
+
+
+@pytest.mark.parametrize("piece", [1, 7, 16_384])
+@pytest.mark.parametrize(
+    "names",
+    [("gzip",), ("deflate",), ("br",), ("zstd",), ("gzip", "br"), ("zstd", "deflate", "gzip"), ("gzip",) * 5],
+)
+def test_what_was_packed_is_unpacked(names: tuple[str, ...], piece: int) -> None:
+    page = noise(5_000)
+    assert decode(pack(page, names), *names, piece=piece) == Body(data=page)
+
+
+def test_deflate_without_its_wrapper_is_understood() -> None:
+    assert decode(pack(b"page", ["raw-deflate"]), "deflate") == Body(data=b"page")
+
+
+def test_gzip_members_and_zstd_frames_follow_each_other() -> None:
+    assert decode(gzip.compress(b"one ") + gzip.compress(b"two"), "gzip", piece=5).data == b"one two"
+    assert decode(zstandard.compress(b"one ") + zstandard.compress(b"two"), "zstd", piece=5).data == b"one two"
+
+
+@pytest.mark.parametrize("name", ["gzip", "deflate", "zstd"])
+def test_padding_after_the_end_is_ignored(name: str) -> None:
+    assert decode(pack(b"page", [name]) + b"\0\r\n", name) == Body(data=b"page")
+
+
+@pytest.mark.parametrize("name", ["gzip", "deflate", "br", "zstd"])
+def test_the_limit_itself_is_not_a_cut_and_one_more_byte_is(name: str) -> None:
+    page = noise(10_000)
+    assert decode(pack(page, [name]), name, limit=10_000) == Body(data=page)
+    assert decode(pack(page, [name]), name, limit=9_999) == Body(data=page[:9_999], cut=True)
+
+
+@pytest.mark.parametrize("names", [("gzip",), ("deflate",), ("br",), ("zstd",), ("gzip", "gzip"), ("br", "zstd")])
+def test_a_bomb_is_cut_within_its_memory(names: tuple[str, ...]) -> None:
+    bomb = pack(bytes(64 * 1024 * 1024), names)
+    tracemalloc.start()
+    body = decode(bomb, *names)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert body.cut
+    assert len(body.data) <= LIMIT
+    assert peak < 24 * LIMIT  # zstd hands out up to 8 MiB at once, twice while it joins them
+
+
+@needs_samples
+@pytest.mark.parametrize("name", ["gzip", "deflate", "br", "zstd"])
+def test_the_bombs_of_the_corpus_are_cut(name: str) -> None:
+    body = decode((SAMPLES / f"bomb-{name}.bin").read_bytes(), name)
+    assert body.cut
+    assert len(body.data) == LIMIT
+
+
+@needs_samples
+@pytest.mark.parametrize(
+    ("file", "names"),
+    [
+        ("html-br", ("br",)),
+        ("html-gzip", ("gzip",)),
+        ("html-rawdeflate", ("deflate",)),
+        ("html-zlibdeflate", ("deflate",)),
+        ("html-gzip-deflate", ("gzip", "deflate")),
+        ("html-gzip-deflate-gzip", ("gzip", "deflate", "gzip")),
+        ("html-zstd-static-content-size", ("zstd",)),
+        ("html-zstd-static-no-content-size", ("zstd",)),
+        ("html-zstd-streaming-no-content-size", ("zstd",)),
+    ],
+)
+def test_the_pages_of_the_corpus_are_read(file: str, names: tuple[str, ...]) -> None:
+    body = decode((SAMPLES / f"{file}.bin").read_bytes(), *names)
+    assert not body.cut
+    assert b"<html" in body.data[:500].lower()
+    assert body.data.rstrip().endswith(b"</html>")
+
+
+@needs_samples
+def test_damaged_files_of_the_corpus_keep_what_can_be_read() -> None:
+    short = decode((SAMPLES / "truncated-crc-error-short.gz").read_bytes(), "gzip")
+    assert short.data.endswith(b"</html>")
+    assert "gzip" in short.note
+    early = decode((SAMPLES / "unexpected-eof.gz").read_bytes(), "gzip")
+    assert early.data.decode("latin-1") == (SAMPLES / "unexpected-eof-output.txt").read_text("utf-8")
+    assert early == Body(data=early.data, cut=True, note="truncated gzip")
+
+
+@pytest.mark.parametrize("name", ["gzip", "deflate", "br"])
+def test_a_body_whose_end_is_missing_keeps_its_beginning(name: str) -> None:
+    page = noise(60_000)
+    packed = pack(page, [name])
+    body = decode(packed[: len(packed) // 2], name)
+    assert body.note == f"truncated {name}"
+    assert body.cut
+    assert len(body.data) > 10_000
+    assert page.startswith(body.data)
+
+
+def test_a_zstd_body_cut_inside_its_first_block_is_truncated_and_empty() -> None:
+    packed = pack(noise(60_000), ["zstd"])
+    assert decode(packed[: len(packed) // 2], "zstd") == Body(data=b"", cut=True, note="truncated zstd")
+
+
+def test_a_wrong_checksum_costs_no_byte_of_the_page() -> None:
+    page = noise(200_000)
+    body = decode(gzip.compress(page)[:-8] + bytes(8), "gzip")
+    assert body == Body(data=page, cut=True, note="damaged gzip")
+
+
+@pytest.mark.parametrize("name", ["gzip", "deflate", "br", "zstd"])
+@pytest.mark.parametrize("page", [b"<!doctype html><p>not packed at all</p>", b'{"a": 1}', "é".encode(), b"x"])
+def test_plain_text_under_a_wrong_label_is_kept_as_it_came(name: str, page: bytes) -> None:
+    assert decode(page, name) == Body(data=page, note=f"not {name}")
+
+
+def test_long_plain_text_under_a_wrong_label_is_cut_as_any_other() -> None:
+    assert decode(b"<p>" * 10_000, "gzip", limit=100) == Body(data=(b"<p>" * 34)[:100], cut=True, note="not gzip")
+
+
+@pytest.mark.parametrize("name", ["gzip", "deflate", "br", "zstd"])
+def test_junk_under_a_wrong_label_is_a_bad_response(name: str) -> None:
+    with pytest.raises(BadResponse, match=name):
+        decode(b"\x00\x01\x02\xfe\xff\xff" * 500, name)
+
+
+def test_a_zstd_window_of_a_gigabyte_is_refused() -> None:
+    params = zstandard.ZstdCompressionParameters.from_level(1, window_log=27)
+    packed = zstandard.ZstdCompressor(compression_params=params).compressobj().compress(noise(300_000))
+    with pytest.raises(BadResponse):
+        decode(packed, "zstd")
+
+
+def test_an_empty_body_needs_no_end_mark() -> None:
+    assert decode(b"", "gzip") == Body(data=b"")
+
+
+def test_input_without_output_is_no_progress_for_ever() -> None:
+    decoder = BodyDecoder(("gzip",), 1000)
+    decoder.feed(b"\x1f\x8b\x08\0\0\0\0\0\0\xff" + b"\x00\x00\x00\xff\xff" * 100)
+    assert decoder.finish() == Body(data=b"", cut=True, note="truncated gzip")
+
+
+def test_encodings_are_listed_in_the_order_they_were_applied() -> None:
+    assert layers_of(["gzip, BR", "x-gzip", "identity", ""]) == (("gzip", "br", "gzip"), "")
+    assert layers_of(["utf-8"]) == ((), "unknown encoding 'utf-8'")
+
+
+@pytest.mark.parametrize("value", ["gzip," * 6, ", ".join(["gzip"] * 100), "," * 100_000, "identity," * 1000])
+def test_too_many_layers_are_a_bad_response(value: str) -> None:
+    with pytest.raises(BadResponse):
+        layers_of([value])
+
+
+@given(st.binary(max_size=300), st.sampled_from(["gzip", "deflate", "br", "zstd"]))
+def test_no_bytes_raise_anything_but_bad_response(data: bytes, name: str) -> None:
+    for head in (b"", pack(b"hello", [name])[:6]):
+        try:
+            body = decode(head + data, name, limit=100, piece=11)
+        except BadResponse:
+            continue
+        assert len(body.data) <= 100
+
+
+def test_damage_in_the_middle_keeps_what_came_before() -> None:
+    page = noise(100_000)
+    packed = bytearray(zlib.compress(page, 0))  # stored: the damage is where the length of a block stands
+    packed[65_540:65_550] = b"\xff" * 10
+    body = decode(bytes(packed), "deflate")
+    assert "deflate" in body.note
+    assert body.cut
+    assert page.startswith(body.data[:65_000])
+    assert len(body.data) >= 65_000

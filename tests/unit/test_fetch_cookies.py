@@ -1,0 +1,173 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gossamer.clock import VirtualClock
+from gossamer.fetch.cookies import CookieJar
+from gossamer.model.page import Headers
+
+
+def a_jar(**bounds: int) -> tuple[CookieJar, VirtualClock]:
+    clock = VirtualClock()
+    return CookieJar(clock, **bounds), clock
+
+
+def set_cookies(jar: CookieJar, url: str, *lines: str) -> bool:
+    return jar.absorb(url, Headers(("Set-Cookie", line) for line in lines))
+
+
+def test_an_empty_jar_has_nothing_to_send() -> None:
+    jar, _ = a_jar()
+    assert jar.header_for("https://a.example/") is None
+    assert jar.absorb("https://a.example/", Headers([("X", "y")])) is False
+
+
+def test_a_cookie_without_domain_goes_back_to_its_host_only() -> None:
+    jar, _ = a_jar()
+    assert set_cookies(jar, "https://www.shop.example/", "a=1")
+    assert jar.header_for("https://www.shop.example/x") == "a=1"
+    assert jar.header_for("https://shop.example/") is None
+    assert jar.header_for("https://api.www.shop.example/") is None
+
+
+def test_a_domain_cookie_goes_to_the_whole_site() -> None:
+    jar, _ = a_jar()
+    set_cookies(jar, "https://www.shop.example/", "a=1; Domain=.Shop.Example")
+    for url in ("https://shop.example/", "https://www.shop.example/", "http://api.shop.example:8080/"):
+        assert jar.header_for(url) == "a=1"
+    assert jar.header_for("https://myshop.example/") is None
+
+
+@pytest.mark.parametrize(
+    ("url", "domain"),
+    [
+        ("https://www.shop.co.uk/", "co.uk"),
+        ("https://www.shop.com/", "com"),
+        ("https://me.github.io/", "github.io"),
+        ("https://shop.example/", "other.example"),
+        ("https://shop.example/", "www.shop.example"),
+        ("https://evilshop.example/", "shop.example"),
+        ("http://10.0.0.1/", "0.0.1"),
+    ],
+)
+def test_nobody_sets_cookies_for_others(url: str, domain: str) -> None:
+    jar, _ = a_jar()
+    assert not set_cookies(jar, url, f"a=1; Domain={domain}")
+    assert len(jar) == 0
+
+
+def test_a_public_suffix_keeps_its_own_cookie_to_itself() -> None:
+    jar, _ = a_jar()
+    set_cookies(jar, "https://github.io/", "a=1; Domain=github.io")
+    assert jar.header_for("https://me.github.io/") is None
+
+
+@pytest.mark.parametrize(
+    ("path", "sent_to", "not_to"),
+    [
+        ("/docs", ["/docs", "/docs/", "/docs/x?y"], ["/", "/docsy", "/Docs"]),
+        ("/docs/", ["/docs/", "/docs/x"], ["/docs"]),
+        ("docs", ["/a/b", "/a/", "/a"], ["/b"]),  # not absolute: the folder of the page that set it
+    ],
+)
+def test_paths_match_whole_segments(path: str, sent_to: list[str], not_to: list[str]) -> None:
+    jar, _ = a_jar()
+    set_cookies(jar, "https://a.example/a/page", f"k=1; Path={path}")
+    assert [p for p in sent_to + not_to if jar.header_for(f"https://a.example{p}")] == sent_to
+
+
+def test_longer_paths_come_first() -> None:
+    jar, _ = a_jar()
+    set_cookies(jar, "https://a.example/", "a=1; Path=/", "b=2; Path=/x/y", "c=3; Path=/x")
+    assert jar.header_for("https://a.example/x/y") == "b=2; c=3; a=1"
+
+
+def test_a_secure_cookie_never_travels_in_the_clear() -> None:
+    jar, _ = a_jar()
+    assert not set_cookies(jar, "http://a.example/", "s=1; Secure")
+    set_cookies(jar, "https://a.example/", "s=1; Secure")
+    assert jar.header_for("http://a.example/") is None
+    assert jar.header_for("https://a.example/") == "s=1"
+
+
+@pytest.mark.parametrize(
+    ("line", "lives"),
+    [
+        ("a=1", 10**9),
+        ("a=1; Max-Age=60", 60),
+        ("a=1; Max-Age=60; Expires=Thu, 01 Jan 1970 00:00:00 GMT", 60),
+        ("a=1; Expires=Thu, 01 Jan 1970 00:00:00 GMT; Max-Age=60", 60),
+        ("a=1; Expires=Fri, 15-Jan-2027 08:01:00 GMT", 60),
+        ("a=1; Expires=garbage; Max-Age=nonsense", 10**9),
+        ("a=1; Max-Age=99999999999999999999999", 400 * 86_400),
+    ],
+)
+def test_cookies_live_as_long_as_they_say(line: str, lives: int) -> None:
+    jar, clock = a_jar()
+    assert set_cookies(jar, "https://a.example/", line)
+    clock.advance(lives - 1)
+    assert jar.header_for("https://a.example/") == "a=1"
+    clock.advance(2)
+    assert (jar.header_for("https://a.example/") is None) == (lives < 10**9)
+    assert len(jar) == (0 if lives < 10**9 else 1)
+
+
+@pytest.mark.parametrize("line", ["a=; Max-Age=0", "a=x; Max-Age=-5", "a=; Expires=Thu, 01 Jan 1970 00:00:00 GMT"])
+def test_a_cookie_can_be_taken_back(line: str) -> None:
+    jar, _ = a_jar()
+    assert not set_cookies(jar, "https://a.example/", line)
+    set_cookies(jar, "https://a.example/", "a=1")
+    assert set_cookies(jar, "https://a.example/", line)
+    assert jar.header_for("https://a.example/") is None
+
+
+def test_only_a_new_value_is_a_change() -> None:
+    jar, _ = a_jar()
+    assert set_cookies(jar, "https://a.example/", "a=1")
+    assert not set_cookies(jar, "https://a.example/", "a=1; Max-Age=100")
+    assert set_cookies(jar, "https://a.example/", "a=2")
+
+
+@pytest.mark.parametrize("line", ["", ";", "=", "a=b\x00c", "a=b\r\nX: y", "a" * 5000 + "=1", "a=" + "b" * 5000])
+def test_malformed_cookies_are_ignored(line: str) -> None:
+    jar, _ = a_jar()
+    assert not set_cookies(jar, "https://a.example/", line)
+    assert len(jar) == 0
+
+
+def test_a_site_loses_its_oldest_cookies_beyond_its_bound() -> None:
+    jar, _ = a_jar(max_per_site=3)
+    for i in range(10):
+        set_cookies(jar, "https://a.example/", f"k{i}=v")
+    assert jar.header_for("https://a.example/") == "k7=v; k8=v; k9=v"
+    assert len(jar) == 3
+
+
+def test_the_site_unused_for_longest_is_forgotten_beyond_the_total() -> None:
+    jar, _ = a_jar(max_total=4)
+    for i in range(4):
+        set_cookies(jar, f"https://s{i}.example/", "a=1")
+    jar.header_for("https://s0.example/")
+    set_cookies(jar, "https://s9.example/", "a=1")
+    kept = [i for i in (0, 1, 2, 3, 9) if jar.header_for(f"https://s{i}.example/")]
+    assert kept == [0, 2, 3, 9]
+    assert len(jar) == 4
+
+
+def test_the_header_stays_short_whatever_was_set() -> None:
+    jar, _ = a_jar()
+    for i in range(50):
+        set_cookies(jar, "https://a.example/", f"k{i}={'v' * 4000}")
+    header = jar.header_for("https://a.example/")
+    assert header is not None
+    assert len(header) <= 16 * 1024
+
+
+@given(st.text(), st.sampled_from(["https://a.example/x/y", "http://10.0.0.1/", "http://[::1]:80/"]))
+def test_no_line_raises_or_can_be_injected(line: str, url: str) -> None:
+    jar, _ = a_jar()
+    set_cookies(jar, url, line)
+    header = jar.header_for(url) or ""
+    assert not set("\r\n\x00") & set(header)

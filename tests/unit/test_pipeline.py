@@ -1,0 +1,177 @@
+"""The pipeline: cleaned, complete, dropped with a reason or refused; one record per key."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gossamer.errors import ParseFailed
+from gossamer.model.item import AnyItem, Item, content_hash
+from gossamer.pipeline.clean import clean, clean_text
+from gossamer.pipeline.steps import Drop, Dropped, Piped, Pipeline
+
+
+class Here:
+    url = "https://www.shop.example/p/1"
+
+
+class Part(Item):
+    name: str
+
+
+class Product(Item, key="sku"):
+    sku: str
+    title: str
+    price: float | None = None
+    parts: tuple[Part, ...] = ()
+
+
+async def piped(pipeline: Pipeline, *items: AnyItem) -> Piped:
+    return await pipeline.run(items, Here(), spider="shop", job="shop-1", now=12.5)
+
+
+async def test_item_becomes_a_record_of_the_pages_site() -> None:
+    [record] = (await piped(Pipeline(), Product(sku="1", title=" Tea "))).records
+    assert (record.type, record.site, record.key) == ("Product", "shop.example", "1")
+    assert (record.url, record.job, record.spider, record.scraped_at) == (Here.url, "shop-1", "shop", 12.5)
+    assert json.loads(record.data)["title"] == "Tea"
+    assert record.content_hash == content_hash(record.data)
+
+
+async def test_dict_becomes_a_record_too() -> None:
+    [record] = (await piped(Pipeline(), {"url": "u", "a": " x "})).records
+    assert (record.type, record.key, record.data) == ("item", "u", '{"a":"x","url":"u"}')
+
+
+async def test_incomplete_item_fails_the_page() -> None:
+    with pytest.raises(ParseFailed, match="title is missing"):
+        await piped(Pipeline(), Product(sku="1", title="ok"), Product(sku="2", title=" \n "))
+
+
+async def test_steps_run_in_order_and_may_change_or_drop() -> None:
+    def double(item: Any, page: Any) -> Any:
+        item.price = (item.price or 0) * 2
+        return item
+
+    async def cheap(item: Any, page: Any) -> Any:
+        await asyncio.sleep(0)
+        return item if item.price < 10 else Drop(f"{item.price} is too much")
+
+    def silent(item: Any, page: Any) -> Any:
+        return None if item.sku == "3" else item
+
+    result = await piped(
+        Pipeline([double, cheap, silent]),
+        Product(sku="1", title="a", price=2),
+        Product(sku="2", title="b", price=8),
+        Product(sku="3", title="c", price=1),
+    )
+    assert [json.loads(record.data)["price"] for record in result.records] == [4]
+    assert result.dropped == [
+        Dropped("cheap", "16 is too much", "Product"),
+        Dropped("silent", "the step gave nothing back", "Product"),
+    ]
+
+
+async def test_step_gets_the_page() -> None:
+    seen: list[Any] = []
+
+    def look(item: Any, page: Any) -> Any:
+        seen.append(page.url)
+        return item
+
+    await piped(Pipeline([look]), {"a": 1})
+    assert seen == [Here.url]
+
+
+async def test_step_that_raises_fails_the_page_and_is_named() -> None:
+    def careless(item: Any, page: Any) -> Any:
+        raise SystemExit("oh\ud800")
+
+    with pytest.raises(ParseFailed, match="step careless failed on a item of https") as caught:
+        await piped(Pipeline([careless]), {"a": 1})
+    assert "test_pipeline.py" in caught.value.detail
+    str(caught.value).encode()
+
+
+async def test_step_must_not_make_an_item_incomplete() -> None:
+    def forget(item: Any, page: Any) -> Any:
+        item.title = None
+        return item
+
+    def wrong(item: Any, page: Any) -> Any:
+        return "text"
+
+    with pytest.raises(ParseFailed, match="title is missing"):
+        await piped(Pipeline([forget]), Product(sku="1", title="a"))
+    with pytest.raises(ParseFailed, match="step wrong gave a str"):
+        await piped(Pipeline([wrong]), Product(sku="1", title="a"))
+
+
+async def test_of_equal_keys_the_last_wins_unless_it_says_less() -> None:
+    result = await piped(
+        Pipeline(),
+        Product(sku="1", title="old", price=1),
+        Product(sku="2", title="full", price=2),
+        Product(sku="1", title="new", price=3),
+        Product(sku="2", title="poor"),
+    )
+    assert [json.loads(record.data)["title"] for record in result.records] == ["new", "full"]
+    assert [(drop.step, drop.type) for drop in result.dropped] == [("deduplicate", "Product")] * 2
+
+
+async def test_equal_keys_of_different_types_are_different_things() -> None:
+    result = await piped(Pipeline(), {"url": "1"}, Product(sku="1", title="a"))
+    assert len(result.records) == 2
+
+
+async def test_item_nested_beyond_reason_is_refused() -> None:
+    deep: Any = "x"
+    for _ in range(5000):
+        deep = [deep]
+    with pytest.raises(ParseFailed, match="nested too deeply"):
+        await piped(Pipeline(), {"a": deep})
+
+
+def test_cleaning_reaches_nested_values_and_leaves_the_original_alone() -> None:
+    item = Product(sku="1", title="a", parts=(Part(name=" b  c "),))
+    cleaned = clean(item)
+    assert cleaned.parts == (Part(name="b c"),)
+    assert item.parts == (Part(name=" b  c "),)
+    assert clean({"a": [" x ", {"b": "y\x00"}]}) == {"a": ["x", {"b": "y\ufffd"}]}
+
+
+def test_clean_item_is_returned_as_it_is() -> None:
+    item = Product(sku="1", title="a")
+    assert clean(item) is item
+
+
+@pytest.mark.parametrize(
+    ("text", "cleaned"),
+    [
+        ("  a \t b\u00a0c  ", "a b c"),
+        ("e\u0301", "\u00e9"),
+        ("a\ud800b\x00", "a\ufffdb\ufffd"),
+        ("one  \r\n\r\n\r\n\r\n  two\t\n", "one\n\n  two"),
+        ("a\u2028b", "a\nb"),
+        ("", ""),
+        ("\u3000", ""),
+        ("plain", "plain"),
+    ],
+)
+def test_texts_are_cleaned(text: str, cleaned: str) -> None:
+    assert clean_text(text) == cleaned
+
+
+@given(st.text(st.characters()))
+def test_cleaning_twice_changes_nothing_more(text: str) -> None:
+    once = clean_text(text)
+    assert clean_text(once) == once
+    once.encode()
+    assert "\x00" not in once
+    assert once == once.strip()

@@ -1,0 +1,323 @@
+"""Spiders: names, seeds, callbacks of every shape, and bugs that fail one page only."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from gossamer.errors import Misconfigured, ParseFailed
+from gossamer.model.item import Item, Money, item_data
+from gossamer.model.page import Headers, Snapshot
+from gossamer.model.task import Request
+from gossamer.parse.callbacks import run_callback
+from gossamer.parse.page import Page
+from gossamer.parse.site import SiteSpider, WebPage
+from gossamer.parse.spider import Results, Spider, default_name, seeds, spider_version
+
+LISTING = """<article><h3><a href="/b/1">A</a></h3></article><article><h3><a href="/b/2">B</a></h3></article>
+<li class="next"><a href="?page=2">next</a></li>"""
+
+
+def page_of(body: str, spider: Spider | None = None, content_type: str = "text/html") -> Page:
+    snapshot = Snapshot(
+        url="https://books.example/",
+        requested_url="https://books.example/",
+        status=200,
+        headers=Headers([("content-type", content_type)]),
+        body=body.encode(),
+        fetched_at=0.0,
+    )
+    return Page(snapshot, spider=spider)
+
+
+class Book(Item, key="url"):
+    title: str
+    price: Money | None = None
+
+
+class Books(Spider):
+    start_urls = ("https://books.example/",)
+
+    def parse(self, page: Page) -> Results:
+        for link in page.css("article h3 a"):
+            yield page.follow(link, self.book, priority=8)
+        yield from page.follow_all("li.next a")
+
+    def book(self, page: Page) -> Iterator[Book]:
+        yield Book(url=page.url, title=page.css("h1::text").get(), price=Money.parse(page.css("p::text").get()))
+
+
+async def test_spider_as_in_the_design_follows_and_extracts() -> None:
+    books = Books()
+    listing = await run_callback(books, "parse", page_of(LISTING, books))
+    detail = await run_callback(books, "book", page_of("<h1>Tea</h1><p>£5.50</p>", books))
+    assert [(request.url, request.kind, request.priority) for request in listing.requests] == [
+        ("https://books.example/b/1", "book", 8),
+        ("https://books.example/b/2", "book", 8),
+        ("https://books.example/?page=2", "parse", None),
+    ]
+    assert listing.items == []
+    assert detail.items == [Book(url="https://books.example/", title="Tea", price=Money(Decimal("5.50"), "GBP"))]
+
+
+@pytest.mark.parametrize(
+    ("class_name", "name"),
+    [("Books", "books"), ("BookShop", "book-shop"), ("HTTPNews", "http-news"), ("My_Shop2", "my-shop2")],
+)
+def test_name_follows_from_the_class(class_name: str, name: str) -> None:
+    assert default_name(class_name) == name
+
+
+def test_given_name_stays_and_is_not_inherited() -> None:
+    class Named(Spider):
+        name = "special"
+
+    class Child(Named):
+        pass
+
+    assert (Books.name, Named.name, Child.name) == ("books", "special", "child")
+
+
+class Shapes(Spider):
+    """One callback of every shape."""
+
+    def generator(self, page: Page) -> Results:
+        yield {"a": 1}
+        yield None
+        yield page.follow("/x")
+
+    def listed(self, page: Page) -> list[Any]:
+        return [{"a": 1}, page.follow("/x")]
+
+    def single(self, page: Page) -> dict[str, Any]:
+        return {"a": 1}
+
+    def nothing(self, page: Page) -> None:
+        return None
+
+    async def coroutine(self, page: Page) -> list[Any]:
+        await asyncio.sleep(0)
+        return [{"a": 1}, page.follow("/x")]
+
+    async def stream(self, page: Page) -> AsyncIterator[Any]:
+        await asyncio.sleep(0)
+        yield {"a": 1}
+        yield page.follow("/x")
+
+    def lazy(self, page: Page) -> Iterator[Request]:
+        return page.follow_all(["/x"])
+
+
+@pytest.mark.parametrize(
+    ("kind", "items", "requests"),
+    [
+        ("generator", 1, 1),
+        ("listed", 1, 1),
+        ("single", 1, 0),
+        ("nothing", 0, 0),
+        ("coroutine", 1, 1),
+        ("stream", 1, 1),
+        ("lazy", 0, 1),
+    ],
+)
+async def test_callbacks_may_have_any_shape(kind: str, items: int, requests: int) -> None:
+    parsed = await run_callback(Shapes(), kind, page_of(""))
+    assert (len(parsed.items), len(parsed.requests)) == (items, requests)
+
+
+class Buggy(Spider):
+    def raises(self, page: Page) -> Results:
+        yield {"a": 1}
+        int("twelve \ud800")
+
+    def exits(self, page: Page) -> None:
+        raise SystemExit(3)
+
+    def recurses(self, page: Page) -> None:
+        self.recurses(page)
+
+    def bad_selector(self, page: Page) -> None:
+        page.css("a[")
+
+    def text(self, page: Page) -> Any:
+        yield "https://books.example/"
+
+    def nested(self, page: Page) -> Any:
+        yield [{"a": 1}]
+
+    def number(self, page: Page) -> Any:
+        return 3
+
+    def endless(self, page: Page) -> Results:
+        while True:
+            yield {"a": 1}
+
+    def bad_data(self, page: Page) -> Results:
+        yield page.follow("/x", data={"page": page})
+
+    async def interrupted(self, page: Page) -> None:
+        raise asyncio.CancelledError
+
+    def ctrl_c(self, page: Page) -> None:
+        raise KeyboardInterrupt
+
+
+async def failure_of(kind: str) -> ParseFailed:
+    with pytest.raises(ParseFailed) as caught:
+        await run_callback(Buggy(), kind, page_of(""), max_yields=1000)
+    return caught.value
+
+
+async def test_exception_becomes_a_parse_failure_with_the_users_frames() -> None:
+    error = await failure_of("raises")
+    assert "Buggy.raises failed on https://books.example/: ValueError" in str(error)
+    assert "test_spider.py" in error.detail
+    assert "callbacks.py" not in error.detail
+    assert isinstance(error.__cause__, ValueError)
+    error.detail.encode()
+
+
+async def test_system_exit_in_a_spider_fails_the_page_only() -> None:
+    assert "SystemExit: 3" in str(await failure_of("exits"))
+
+
+async def test_endless_recursion_is_told_in_brief() -> None:
+    error = await failure_of("recurses")
+    assert "RecursionError" in str(error)
+    assert len(error.detail) < 20_001
+
+
+async def test_bad_selector_names_itself_and_its_line() -> None:
+    error = await failure_of("bad_selector")
+    assert "'a['" in str(error)
+    assert 'page.css("a[")' in error.detail
+
+
+@pytest.mark.parametrize(
+    ("kind", "hint"), [("text", "page.follow"), ("nested", "yield from"), ("number", "items, dicts, requests")]
+)
+async def test_what_cannot_be_yielded_is_refused_with_a_hint(kind: str, hint: str) -> None:
+    assert hint in str(await failure_of(kind))
+
+
+async def test_endless_generator_is_stopped() -> None:
+    assert "more than 1,000" in str(await failure_of("endless"))
+
+
+async def test_request_data_must_be_json() -> None:
+    assert "must be JSON" in str(await failure_of("bad_data"))
+
+
+async def test_cancellation_and_ctrl_c_pass_through() -> None:
+    with pytest.raises(asyncio.CancelledError):
+        await run_callback(Buggy(), "interrupted", page_of(""))
+    with pytest.raises(KeyboardInterrupt):
+        await run_callback(Buggy(), "ctrl_c", page_of(""))
+
+
+@pytest.mark.parametrize("kind", ["bok", "start", "__init__", "name", "allowed_sites"])
+async def test_callback_that_does_not_exist_is_named_with_the_ones_there_are(kind: str) -> None:
+    with pytest.raises(ParseFailed) as caught:
+        await run_callback(Books(), kind, page_of(""))
+    assert "Spider books has no callback" in str(caught.value)
+    assert "book, parse" in str(caught.value)
+
+
+async def test_spider_without_parse_says_so() -> None:
+    class Empty(Spider):
+        pass
+
+    with pytest.raises(ParseFailed, match="has no parse"):
+        await run_callback(Empty(), "parse", page_of(""))
+
+
+async def test_seeds_come_from_start_of_any_shape() -> None:
+    class Generated(Spider):
+        def start(self) -> Iterator[Request | str]:
+            yield "https://a.example/"
+            yield Request(url="https://b.example/", kind="other")
+
+    class Streamed(Spider):
+        async def start(self) -> AsyncIterator[Request | str]:
+            yield "https://c.example/"
+
+    class Awaited(Spider):
+        async def start(self) -> list[Request | str]:
+            return ["https://d.example/"]
+
+    async def urls(spider: Spider) -> list[str]:
+        return [request.url async for request in seeds(spider)]
+
+    assert await urls(Books()) == ["https://books.example/"]
+    assert await urls(Generated()) == ["https://a.example/", "https://b.example/"]
+    assert await urls(Streamed()) == ["https://c.example/"]
+    assert await urls(Awaited()) == ["https://d.example/"]
+
+
+@pytest.mark.parametrize("bad", ["books.example", "file:///etc/passwd", "javascript:1", "http://[", 3])
+async def test_bad_seed_is_refused_in_one_line(bad: Any) -> None:
+    class Wrong(Spider):
+        start_urls = (bad,)
+
+        def start(self) -> list[Any]:
+            return list(self.start_urls)
+
+    with pytest.raises(Misconfigured, match="wrong: "):
+        [request async for request in seeds(Wrong())]
+
+
+def test_allowed_sites_are_those_of_the_seeds_unless_named() -> None:
+    class Wide(Spider):
+        allowed_domains = "*"
+
+    class Named(Spider):
+        allowed_domains = ("Shop.Example.", "b.example")
+
+    seed = ["https://www.books.example/x"]
+    assert Books().allowed_sites(seed) == {"books.example"}
+    assert Wide().allowed_sites(seed) is None
+    assert Named().allowed_sites(seed) == {"shop.example", "b.example"}
+
+
+def test_version_is_stable_and_differs_between_modules() -> None:
+    assert spider_version(Books) == spider_version(Books)
+    assert spider_version(Books) != spider_version(SiteSpider)
+
+
+async def test_site_spider_describes_a_page_and_stays_on_the_site() -> None:
+    spider = SiteSpider(["https://books.example/"])
+    words = "Loose-leaf tea steeps best just off the boil, and it wants time to do so. " * 8
+    body = f"""<html lang=en><title>Tea</title><meta name=description content="About tea">
+    <meta name=author content="A. Leaf"><meta property="article:published_time" content="2026-01-02">
+    <script type="application/ld+json">{{"@type":"Article"}}</script>
+    <article><p>{words}</p></article><a href="/a">a</a><a href="https://www.books.example/b">b</a>
+    <a href="https://elsewhere.example/">c</a>"""
+    parsed = await run_callback(spider, "parse", page_of(body, spider))
+    [page] = parsed.items
+    assert isinstance(page, WebPage)
+    assert (page.title, page.description, page.language) == ("Tea", "About tea", "en")
+    assert (page.author, page.published, page.status, page.links) == ("A. Leaf", "2026-01-02", 200, 3)
+    assert page.text is not None
+    assert "steeps best" in page.text
+    assert page.structured is not None
+    assert page.structured["json_ld"] == [{"@type": "Article"}]
+    assert [request.url for request in parsed.requests] == ["https://books.example/a", "https://www.books.example/b"]
+    item_data(page)
+
+
+async def test_site_spider_records_other_content_without_text() -> None:
+    spider = SiteSpider(["https://books.example/"])
+    parsed = await run_callback(spider, "parse", page_of("\x89PNG\x00", spider, "image/png"))
+    [page] = parsed.items
+    assert isinstance(page, WebPage)
+    assert (page.title, page.text, page.content_type) == (None, None, "image/png")
+    assert parsed.requests == []
+
+
+def test_site_spider_needs_a_start() -> None:
+    with pytest.raises(Misconfigured, match="at least one address"):
+        SiteSpider([])
