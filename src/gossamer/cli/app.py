@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Coroutine
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import typer
 from rich.console import Console
@@ -30,10 +30,28 @@ out = Console(highlight=False, soft_wrap=True)
 err = Console(stderr=True, highlight=False, soft_wrap=True)
 
 
+def print_version(wanted: bool) -> None:
+    if wanted:
+        from .. import __version__
+
+        typer.echo(f"gossamer {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=print_version, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Options of the command itself; its verbs are registered beside this."""
+
+
 def run() -> None:
     """Run the command. Errors of ours end with one line and exit code 1; Ctrl-C with 130; a closed pipe quietly."""
-    from . import verbs  # noqa: F401  # registers every verb on `app`
+    from .verbs import register
 
+    register(sys.argv[1:])
     try:
         app()
     except GossamerError as error:

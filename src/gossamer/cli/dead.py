@@ -161,7 +161,8 @@ def replay_verb(
     count, per_job, jobs = run_async(replay())
     if not count:
         _nothing_matches()
-    spread = ", ".join(f"{name} ({share:,})" for name, share in per_job.items()) if len(per_job) > 1 else [*per_job][0]
+    shares = [f"{name} ({share:,})" if len(per_job) > 1 else name for name, share in per_job.items()]
+    spread = ", ".join(shares)
     out.print(f"{many(count, 'URL is', 'URLs are')} back in the queue of {visible(spread)}. Go on with:")
     for name in dict.fromkeys(job.name for job in jobs):
         out.print(Text(f"  {crawl_command(name)}", style="cyan"))

@@ -31,21 +31,6 @@ class SettingLine(msgspec.Struct, frozen=True):
     origin: str
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
-        version_verb()
-        raise typer.Exit
-
-
-@app.callback()
-def options(
-    version: Annotated[
-        bool, typer.Option("--version", is_eager=True, callback=_print_version, help="Print the version and exit.")
-    ] = False,
-) -> None:
-    """Options of the command itself; its verbs are registered beside this."""
-
-
 @app.command("version")
 def version_verb() -> None:
     """Print the version."""

@@ -8,6 +8,7 @@ import re
 
 import msgspec
 
+from ..assembly import local_hosts
 from ..errors import Misconfigured
 from ..parse.spider import default_name
 
@@ -44,11 +45,19 @@ def files_of(names: Names, start: str | None) -> dict[str, str]:
     """Path in the project -> its text. Without a `start` the spider is one for a shop made for practice."""
     spider = SITE_SPIDER if start is not None else SHOP_SPIDER
     return {
-        "gossamer.toml": TOML.format(names=names),
+        "gossamer.toml": TOML.format(names=names, hosts=_allowed(start)),
         f"spiders/{names.module}.py": spider.format(names=names, url=json.dumps(start or EXAMPLE_URL)),
         "README.md": README.format(names=names, url=start or EXAMPLE_URL),
         ".gitignore": "gossamer-data/\n__pycache__/\n",
     }
+
+
+def _allowed(start: str | None) -> str:
+    """A local site may be crawled when the user names it; the project remembers that."""
+    hosts = local_hosts([start]) if start is not None else []
+    return (
+        f"allow_hosts = {json.dumps(hosts)}   # a private address: refused unless it is named here\n" if hosts else ""
+    )
 
 
 TOML = """\
@@ -59,7 +68,7 @@ rate = "2/s"        # requests per site; robots.txt is obeyed as well
 # concurrency = 4   # requests at once per site
 
 [fetch]
-# Tell sites who you are and where they can reach you:
+{hosts}# Tell sites who you are and where they can reach you:
 # user_agent = "{names.folder}/1.0 (+https://example.com/bot)"
 
 # A site of its own kind:

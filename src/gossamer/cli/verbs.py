@@ -1,3 +1,28 @@
-"""Importing this registers every verb."""
+"""Which file holds which verb. Only the file of the verb in use is imported: starting quickly is a feature."""
 
-from . import crawl, data, dead, demo, doctor, look, project, prompt, web, why  # noqa: F401
+from __future__ import annotations
+
+from importlib import import_module
+
+HOMES = {
+    "crawl": "crawl",
+    "demo": "demo",
+    "status": "look",
+    "why": "why",
+    "dead": "dead",
+    "export": "data",
+    "new": "project",
+    "spiders": "project",
+    "settings": "project",
+    "doctor": "doctor",
+    "version": "project",
+    "fetch": "web",
+    "shell": "prompt",
+}
+
+
+def register(arguments: list[str]) -> None:
+    """Import the home of the verb that the command line names; all homes when it names none (help, a typo)."""
+    named = next((word for word in arguments if not word.startswith("-")), None)
+    for home in [HOMES[named]] if named in HOMES else dict.fromkeys(HOMES.values()):
+        import_module(f".{home}", __package__)

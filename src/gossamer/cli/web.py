@@ -13,7 +13,7 @@ from rich.text import Text
 
 from ..assembly import limits_of, open_robots, open_transport
 from ..clock import SystemClock
-from ..errors import FetchRefused, Misconfigured
+from ..errors import FetchRefused, GossamerError, Misconfigured, RobotsUnreachable
 from ..fetch.cookies import CookieJar
 from ..fetch.fetcher import Disallowed, Fetched, Fetcher, Redirected, Visit
 from ..fetch.robots import MemoryShelf
@@ -87,10 +87,15 @@ async def download_page(url: str, settings: Settings, *, robots: bool) -> Downlo
             max_redirects=settings.fetch.max_redirects,
             clock=clock,
         )
-        outcome = await fetcher.fetch(Visit(url=url.partition("#")[0]), _no_gate)
-        while isinstance(outcome, Redirected):
-            hops.append((outcome.status, outcome.to))
-            outcome = await fetcher.fetch(Visit(url=outcome.to, redirects=outcome.redirects), _no_gate)
+        try:
+            outcome = await fetcher.fetch(Visit(url=url.partition("#")[0]), _no_gate)
+            while isinstance(outcome, Redirected):
+                hops.append((outcome.status, outcome.to))
+                outcome = await fetcher.fetch(Visit(url=outcome.to, redirects=outcome.redirects), _no_gate)
+        except RobotsUnreachable as error:
+            if isinstance(error.__cause__, GossamerError):
+                raise error.__cause__ from error  # the name or the server is wrong: robots.txt is not the point
+            raise
     if isinstance(outcome, Disallowed):
         rule = f" with {outcome.rule!r}" if outcome.rule else ""
         raise FetchRefused(

@@ -18,7 +18,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 from datetime import timedelta
-from hashlib import blake2b
+from hashlib import sha256
 from typing import Any
 
 import msgspec
@@ -272,7 +272,7 @@ class Journey:
             status=snapshot.status,
             etag=etag,
             last_modified=last_modified,
-            body_hash=blake2b(snapshot.body, digest_size=16).digest(),
+            body_hash=sha256(snapshot.body).digest()[:16],
             parser=self._crew.parser_version,
             links=msgspec.json.encode(requests) if (etag or last_modified) and requests else b"",
         )

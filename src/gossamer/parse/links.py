@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import cast
 from urllib.parse import quote_from_bytes
 
@@ -11,7 +12,7 @@ from turbohtml import Document, XPath
 from url import URL, URLError
 
 from ..errors import InvalidUrl
-from ..model.url import parse_url
+from ..model.url import origin_of, parse_url
 
 _HREFS = XPath("//a/@href | //area/@href")
 _HREFS_TO_FOLLOW = XPath("//a[not(re:test(@rel, '\\bnofollow\\b', 'i'))]/@href | //area/@href")
@@ -21,11 +22,12 @@ _WEB = ("http://", "https://")
 class LinkBase:
     """What relative links of a page start from. `encoding` is the page's: browsers write queries in it."""
 
-    __slots__ = ("_base", "_encoding", "href")
+    __slots__ = ("_base", "_encoding", "_origin", "href")
 
     def __init__(self, href: str, encoding: str = "UTF-8") -> None:
         self.href = href
         self._encoding = encoding
+        self._origin = origin_of(href)
         try:
             self._base: URL | None = URL.parse(href)
         except (URLError, UnicodeError):
@@ -35,6 +37,8 @@ class LinkBase:
         """The absolute address, fragment included. Raises InvalidUrl."""
         if self._encoding != "UTF-8" and not link.isascii() and "?" in link:
             link = _encode_query(link, self._encoding)
+        if link[:1] == "/" and link[1:2] not in ("/", "\\"):
+            return _rooted(self._origin, link)
         if self._base is not None:
             try:
                 href = str(self._base.join(link))
@@ -53,13 +57,15 @@ class LinkBase:
         if base is None or self._encoding != "UTF-8":
             joined = [href for link in links if (href := self._join_or_none(link)) is not None]
         else:
-            join = base.join
+            join, origin = base.join, self._origin
             joined = []
             for link in links:
                 try:
-                    if link and link[0] != "#":
+                    if link[:1] == "/" and link[1:2] not in ("/", "\\"):
+                        joined.append(_rooted(origin, link))
+                    elif link and link[0] != "#":
                         joined.append(str(join(link)))
-                except (URLError, UnicodeError):
+                except (URLError, UnicodeError, InvalidUrl):
                     href = self._join_or_none(link)
                     if href is not None:
                         joined.append(href)
@@ -73,6 +79,12 @@ class LinkBase:
             return self.join(link)
         except InvalidUrl:
             return None
+
+
+@lru_cache(maxsize=16_384)
+def _rooted(origin: str, link: str) -> str:
+    """A link that begins with one slash depends on the origin alone, and pages of a site repeat such links."""
+    return parse_url(link, f"{origin}/")
 
 
 def hrefs(document: Document, *, nofollow: bool = True) -> list[str]:

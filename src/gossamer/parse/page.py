@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 import turbohtml
-from turbohtml import Document
+from turbohtml import Document, Element
 
 from ..errors import InvalidUrl, ParseFailed
 from ..model.page import Headers, Snapshot
@@ -235,15 +235,30 @@ class Page:
         What leads nowhere (no href, a mailto: address, no URL) is left out. Raises ParseFailed.
         """
         kind = self._kind_of(callback)
-        base = self._links_from
-        for link in self.css(links) if isinstance(links, str) else links:
+        join = self._links_from.join
+        for href in self._hrefs_of(links):
             try:
-                url = base.join(link if type(link) is str else _href_of(link))
-            except (InvalidUrl, _NoHref):
+                url = join(href)
+            except InvalidUrl:
                 continue
             yield Request(
                 url=url, kind=kind, priority=priority, data=data or {}, force=force, max_attempts=max_attempts
             )
+
+    def _hrefs_of(self, links: str | Iterable[Link]) -> Iterator[str]:
+        """The hrefs that the links have; those without one are left out."""
+        if isinstance(links, str):
+            tree = self.tree
+            for found in compile_css(links).of_document(tree) if tree is not None else ():
+                href = found if isinstance(found, str) else found.attr("href") if isinstance(found, Element) else None
+                if href is not None:
+                    yield href
+            return
+        for link in links:
+            try:
+                yield _href_of(link)
+            except _NoHref:
+                continue
 
     def _kind_of(self, callback: Callback | None) -> str:
         if callback is None:

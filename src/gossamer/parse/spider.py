@@ -9,7 +9,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from ..errors import InvalidUrl, Misconfigured
+from ..errors import InvalidUrl, Misconfigured, ParseFailed
 from ..model.item import AnyItem
 from ..model.task import DEFAULT_KIND, Request
 from ..model.url import parse_url, site_of
@@ -64,7 +64,7 @@ class Spider:
 
     def parse(self, page: Page) -> Answer:
         """What to do with a page. Yield items (or dicts) and requests."""
-        raise NotImplementedError(f"{type(self).__name__} has no parse(self, page); write one.")
+        raise ParseFailed(f"{type(self).__name__} has no parse(self, page); write one, or name another callback.")
 
     def allowed_sites(self, seeds: Iterable[str]) -> frozenset[str] | None:
         """The hosts or registrable domains this spider keeps to, given its seeds; None means everywhere."""

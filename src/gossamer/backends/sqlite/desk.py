@@ -19,7 +19,7 @@ SELECT urls.number, jobs.id, urls.url, urls.state, urls.reason, urls.message, si
     urls.due_at, urls.worker, urls.lease_until, max(sites.next_at, sites.rest_until),
     (SELECT count(*) FROM (SELECT 1 FROM urls AS other WHERE other.job = urls.job AND other.site = urls.site
         AND other.state = 'queued' AND (other.priority > urls.priority
-        OR (other.priority = urls.priority AND other.turn < urls.turn)) LIMIT 100000))
+        OR (other.priority = urls.priority AND (other.turn, other.number) < (urls.turn, urls.number))) LIMIT 100000))
 FROM urls JOIN jobs ON jobs.number = urls.job JOIN sites ON sites.number = urls.site
 LEFT JOIN urls AS parent ON parent.number = urls.found_on
 WHERE urls.job = ? AND urls.fingerprint = ?"""
