@@ -102,7 +102,7 @@ class Politeness(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Fetch(msgspec.Struct, frozen=True, kw_only=True):
-    user_agent: str = "Gossamer/0.1 (+https://gossamer.example/bot)"
+    user_agent: str = "Gossamer/0.1"
     connect_timeout: timedelta = timedelta(seconds=10)
     read_timeout: timedelta = timedelta(seconds=30)
     total_timeout: timedelta = timedelta(seconds=120)

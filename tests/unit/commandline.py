@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+import os
+import pty
+import subprocess
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -19,6 +22,7 @@ from gossamer.cli import main
 from gossamer.model.task import Candidate
 from gossamer.model.url import fingerprint, shape_of, site_of
 
+COMMAND = str(Path(sys.executable).with_name("gossamer"))
 TOML = """
 [politeness]
 rate = "unlimited"
@@ -57,7 +61,7 @@ class Project:
         self._patch = monkeypatch
         self._capsys = capsys
         self._patch.chdir(folder)
-        for name in [name for name in __import__("os").environ if name.startswith("GOSSAMER_")]:
+        for name in [name for name in os.environ if name.startswith("GOSSAMER_")]:
             self._patch.delenv(name)
 
     def write(self, path: str, text: str) -> Path:
@@ -97,3 +101,24 @@ def project(tmp_path, monkeypatch, capsysbinary) -> Project:
     made = Project(tmp_path, monkeypatch, capsysbinary)
     made.write("gossamer.toml", TOML)
     return made
+
+
+def on_a_terminal(folder: Path, *words: str, columns: int, typed: str = "", code: int = 0) -> str:
+    """What the installed command writes when it runs on a terminal, where a user has `typed` that."""
+    leader, follower = pty.openpty()
+    environ = {**os.environ, "COLUMNS": str(columns), "TERM": "xterm-256color", "XDG_STATE_HOME": str(folder)}
+    with subprocess.Popen(
+        [COMMAND, *words], cwd=folder, stdin=follower, stdout=follower, stderr=follower, env=environ
+    ) as process:
+        os.close(follower)
+        os.write(leader, typed.encode())
+        written = b""
+        while True:
+            try:
+                chunk = os.read(leader, 65536)
+            except OSError:  # Linux says EIO when the last writer is gone
+                break
+            written += chunk
+        os.close(leader)
+        assert process.wait() == code, written.decode()
+    return written.decode()

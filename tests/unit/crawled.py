@@ -17,7 +17,7 @@ SLOW = "https://slow.example"
 NOW = timedelta(0)
 WORKER = "elsewhere/77/1"
 BODY = b"<h1>Half a page</h1>\xff"
-TRACEBACK = 'Book: 1 field is not as declared\n\nTraceback\n  File "books.py", line 7\nKeyError: \'price\''
+TRACEBACK = "Book: 1 field is not as declared\n\nTraceback\n  File \"books.py\", line 7\nKeyError: 'price'"
 
 
 async def crawl_half(system: System) -> None:

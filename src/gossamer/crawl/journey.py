@@ -125,8 +125,8 @@ class Journey:
             redirects=self._task.redirects,
         )
 
-    async def _gate(self, asked: timedelta | None = None) -> None:
-        await self._crew.pacer.start(self._task.site, asked)
+    async def _gate(self, asked: timedelta | None = None) -> Callable[[], None] | None:
+        return await self._crew.pacer.start(self._task.site, asked)
 
     def _pace_interval(self) -> float | None:
         return self._lease.pace.interval if self._lease.pace is not None else None

@@ -8,7 +8,9 @@ that no lease was taken for (robots.txt, a hop after a cookie) are counted here 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 
 import msgspec
 
@@ -35,6 +37,7 @@ class _SitePace(msgspec.Struct):
     interval: float | None
     burst: int
     rest_until: float = 0.0
+    last_start: float = float("-inf")
     leases: int = 0
 
 
@@ -59,14 +62,17 @@ class Pacer:
             site.burst = pace.burst
         site.leases += 1
 
-    async def start(self, name: str, asked: timedelta | None = None) -> None:
-        """Return when a request to the site may leave. `asked` is the site's own crawl-delay. Raises TooEarly."""
+    async def start(self, name: str, asked: timedelta | None = None) -> Callable[[], None]:
+        """Return when a request to the site may be made. `asked` is the site's own crawl-delay. Raises TooEarly.
+
+        What is returned is to be called when the request really leaves: a connection may have to be made first,
+        and the next request, on a connection that stands, would come too close to it.
+        """
         site = self._sites[name]
         if asked is not None and asked.total_seconds() > (site.interval or 0.0):
             # Learned in the middle of things: the request before this one counts with the new distance.
-            longer = asked.total_seconds()
-            site.tat += longer - (site.interval or 0.0)
-            site.interval, site.burst = longer, 1
+            site.interval, site.burst = asked.total_seconds(), 1
+            site.tat = max(site.tat, site.last_start + site.interval)
         now = self._clock.monotonic()
         start = max(now, site.rest_until)
         if site.interval is not None:
@@ -76,8 +82,16 @@ class Pacer:
             raise TooEarly(timedelta(seconds=wait))
         if site.interval is not None:
             site.tat = after_start(site.tat, start=start, interval=site.interval)
+        site.last_start = start
         if wait > 0:
             await self._clock.sleep(wait)
+        return partial(self._left, site, start)
+
+    def _left(self, site: _SitePace, start: float) -> None:
+        late = self._clock.monotonic() - start
+        if late > 0:
+            site.tat += late
+            site.last_start += late
 
     def rest(self, name: str, duration: timedelta) -> None:
         """The site wants to be left alone: whoever holds a lease of it here waits too."""

@@ -6,6 +6,7 @@ A transport makes ONE exchange: it follows no redirect, reads no robots.txt, kee
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Protocol
 
@@ -27,12 +28,16 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Exchange(msgspec.Struct, frozen=True, kw_only=True):
-    """What to send. `headers` already hold the user agent, cookies and validators."""
+    """What to send. `headers` already hold the user agent, cookies and validators.
+
+    `on_sent` is called when the request leaves, which may be long after the call: a connection comes first.
+    """
 
     url: str
     headers: tuple[tuple[str, str], ...] = ()
     method: str = "GET"
     limits: Limits = Limits()
+    on_sent: Callable[[], None] | None = None
 
 
 class Response(msgspec.Struct, frozen=True, kw_only=True):

@@ -124,9 +124,9 @@ class Fetcher:
                 delay = rules.crawl_delay
                 if not rules.allowed(url):
                     return Disallowed(url=url, rule=rules.refusal(url), crawl_delay=delay, redirects=trail)
-            await gate(delay)
+            on_sent = await gate(delay)
             response = await self._transport.fetch(
-                Exchange(url=url, headers=self._headers(visit, url), limits=self._limits)
+                Exchange(url=url, headers=self._headers(visit, url), limits=self._limits, on_sent=on_sent)
             )
             now = self._clock.now()
             cookie_changed = self._jar.absorb(url, response.headers)

@@ -14,7 +14,7 @@ import re
 import socket
 import ssl
 import time
-from collections.abc import Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import timedelta
@@ -49,6 +49,8 @@ _WIRE_SLACK = 64 * 1024  # headers and checksums of a packed body that is just a
 _UNSAFE_URL = re.compile(r"[^\x21-\x7e]")
 # The name that the current task is on its way to, for the check on the socket.
 _heading_for: ContextVar[str] = ContextVar("gossamer_heading_for", default="")
+# Whom to tell that the request of the current task has left.
+_on_sent: ContextVar[Callable[[], None] | None] = ContextVar("gossamer_on_sent", default=None)
 
 
 class _PeerResponse(aiohttp.ClientResponse):
@@ -59,6 +61,9 @@ class _PeerResponse(aiohttp.ClientResponse):
 
     def start(self, connection: Any) -> Coroutine[Any, Any, aiohttp.ClientResponse]:  # no public class for it
         self.wire = connection.protocol
+        sent = _on_sent.get()
+        if sent is not None:
+            sent()
         transport = connection.transport
         if transport is not None:
             name = transport.get_extra_info("peername")
@@ -128,6 +133,7 @@ class AiohttpTransport:
         try:
             url = URL(href, encoded=True)
             _heading_for.set(url.raw_host or "")
+            _on_sent.set(exchange.on_sent)
             answer = await session.request(
                 exchange.method,
                 url,

@@ -33,7 +33,8 @@ from .contract import Exchange, Limits, Response, Transport
 from .retry_after import parse_retry_after
 from .robots_rules import MAX_TEXT, RobotsRules, product_token, read_robots
 
-Gate = Callable[[timedelta | None], Awaitable[None]]  # awaited before a request; told the site's crawl-delay
+# Awaited before a request with the site's crawl-delay, if known; gives back whom to tell when the request has left.
+Gate = Callable[[timedelta | None], Awaitable[Callable[[], None] | None]]
 
 FRESH = timedelta(hours=24)
 UNREACHABLE = timedelta(minutes=2)
@@ -162,9 +163,11 @@ class Robots:
         url = f"{origin}/robots.txt"
         response: Response | None = None
         for _ in range(MAX_HOPS + 1):
-            await gate(None)
+            on_sent = await gate(None)
             try:
-                response = await self._transport.fetch(Exchange(url=url, headers=self._headers, limits=self._limits))
+                response = await self._transport.fetch(
+                    Exchange(url=url, headers=self._headers, limits=self._limits, on_sent=on_sent)
+                )
             except (AddressRefused, TlsFailed) as error:
                 if origin_of(url) == origin:
                     raise  # the pages of this origin will fare no better

@@ -1,0 +1,232 @@
+"""`gossamer fetch` and `gossamer shell` against a real server on loopback, as a user sees them."""
+
+from __future__ import annotations
+
+import gzip
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from tests.unit.commandline import on_a_terminal
+from tests.unit.commandline import project as project
+from tests.unit.crawled import SHOP, crawl_half
+
+HOME = """<!doctype html><html><head><title>Lamps &amp; more</title>
+<script type="application/ld+json">{"@type": "Shop", "name": "Lüx"}</script></head>
+<body><nav><a href="/a">menu</a></nav><main><article><h1>Lamps</h1>
+<p>A lamp is a thing that gives light, and this text is long enough to be the main content of a page.</p>
+<p>Another paragraph tells more about lamps, their makers and the evenings they are made for.</p>
+</article></main></body></html>"""
+
+ANSWERS: dict[str, tuple[int, dict[str, str], bytes]] = {
+    "/": (200, {"Content-Type": "text/html; charset=utf-8"}, HOME.encode()),
+    "/robots.txt": (200, {"Content-Type": "text/plain"}, b"User-agent: *\nDisallow: /secret\n"),
+    "/secret": (200, {"Content-Type": "text/plain"}, b"the secret"),
+    "/old": (301, {"Location": "/older"}, b""),
+    "/older": (302, {"Location": "/"}, b""),
+    "/loop": (302, {"Location": "/loop"}, b""),
+    "/inward": (302, {"Location": "http://127.0.0.2:9/"}, b""),
+    "/to-file": (302, {"Location": "file:///etc/passwd"}, b""),
+    "/binary": (200, {"Content-Type": "image/png"}, bytes(range(256))),
+    "/packed": (200, {"Content-Type": "text/plain", "Content-Encoding": "gzip"}, gzip.compress(b"unpacked")),
+    "/evil": (200, {"Content-Type": "text/plain", "X-Evil": "\x1b[2Jgone"}, b"ok"),
+}
+
+
+class Answering(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self) -> None:
+        status, headers, body = ANSWERS.get(self.path, (404, {"Content-Type": "text/plain"}, b"nothing here"))
+        self.server.seen.append(self.path)
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *words: object) -> None:
+        """The test asks `seen`."""
+
+
+@pytest.fixture
+def site():
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Answering)
+    server.seen = []
+    server.url = f"http://127.0.0.1:{server.server_port}"
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,))
+    thread.start()
+    yield server
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_fetch_prints_the_body_as_it_is_and_says_that_the_local_host_is_allowed(project, site):
+    said = project.run("fetch", f"{site.url}/")
+
+    assert (said.code, said.raw) == (0, HOME.encode())
+    assert "127.0.0.1 is allowed, because you named it" in said.err
+    assert not (project.folder / "gossamer-data").exists()
+
+
+def test_fetch_writes_binary_pages_byte_for_byte(project, site):
+    assert project.run("fetch", f"{site.url}/binary").raw == bytes(range(256))
+    said = project.run("fetch", f"{site.url}/binary", "-o", "x.png")
+    assert said.raw == b""
+    assert (project.folder / "x.png").read_bytes() == bytes(range(256))
+    assert project.run("fetch", f"{site.url}/packed").raw == b"unpacked"
+
+
+def test_headers_go_to_stderr_with_every_redirect(project, site):
+    said = project.run("fetch", f"{site.url}/old", "--headers")
+
+    assert said.raw == HOME.encode()
+    lines = said.err.splitlines()
+    assert [line for line in lines if "->" in line] == [
+        f"301 Moved Permanently  -> {site.url}/older",
+        f"302 Found  -> {site.url}/",
+    ]
+    assert any(line.startswith("200 OK  ") for line in lines)
+    assert "Content-Type: text/html; charset=utf-8" in lines
+
+
+def test_headers_of_a_hostile_server_cannot_steer_the_terminal(project, site):
+    said = project.run("fetch", f"{site.url}/evil", "--headers")
+
+    assert "\x1b" not in said.err
+
+
+def test_fetch_gives_text_markdown_and_structured_data(project, site):
+    text = project.run("fetch", f"{site.url}/", "--text").out
+    markdown = project.run("fetch", f"{site.url}/", "--markdown").out
+
+    assert "gives light" in text
+    assert "<" not in text
+    assert "menu" not in text
+    assert "# Lamps" in markdown
+    assert project.run("fetch", f"{site.url}/", "--json-ld").json == [{"@type": "Shop", "name": "Lüx"}]
+    assert project.run("fetch", f"{site.url}/", "--text", "--markdown").code == 1
+
+
+def test_what_robots_txt_forbids_is_not_fetched_unless_the_user_insists(project, site):
+    refused = project.run("fetch", f"{site.url}/secret")
+
+    assert (refused.code, refused.raw) == (1, b"")
+    assert "robots.txt forbids" in refused.err
+    assert "Disallow: /secret" in refused.err
+    assert "/secret" not in site.seen
+    assert project.run("fetch", f"{site.url}/secret", "--no-robots").raw == b"the secret"
+
+
+def test_an_error_page_is_printed_and_the_exit_code_tells(project, site):
+    said = project.run("fetch", f"{site.url}/nowhere")
+
+    assert (said.code, said.raw) == (1, b"nothing here")
+    assert "answered 404 Not Found" in said.err
+
+
+@pytest.mark.parametrize(
+    ("path", "answer"),
+    [
+        ("/loop", "redirects to"),
+        ("/inward", "127.0.0.2 is a private or reserved address"),
+        ("/to-file", "no address that can be crawled"),
+    ],
+)
+def test_redirects_are_judged_hop_by_hop(project, site, path, answer):
+    said = project.run("fetch", f"{site.url}{path}")
+
+    assert (said.code, said.raw) == (1, b"")
+    assert answer in said.err
+
+
+@pytest.mark.parametrize(
+    ("url", "answer"),
+    [
+        ("lamps.example", "Did you mean https://lamps.example ?"),
+        ("file:///etc/passwd", "only http and https"),
+        ("http://no-such-name.invalid/", "no-such-name.invalid"),
+        ("http://127.0.0.1:9/", "no connection"),
+        ("http://10.255.255.1.nip.invalid:99999/", "is not a URL"),
+    ],
+)
+def test_what_cannot_be_fetched_gets_a_line_and_no_traceback(project, url, answer):
+    for verb in ("fetch", "shell"):
+        said = project.run(verb, url)
+        assert (said.code, said.raw) == (1, b"")
+        assert answer in said.err.splitlines()[-1]
+        assert "Traceback" not in said.err
+
+
+def test_piped_code_sees_the_page_and_prints_like_a_prompt(project, site):
+    code = """
+page.css("h1::text").get()
+for link in css("a"):
+    print(link.attrib["href"])
+x = 1
+xpath("//title").text
+"""
+
+    said = project.run("shell", f"{site.url}/", stdin=code)
+
+    assert said.code == 0
+    assert said.lines == ["'Lamps'", "/a", "'Lamps & more'"]
+
+
+def test_fetch_at_the_prompt_changes_the_page(project, site):
+    said = project.run("shell", f"{site.url}/", stdin='_ = fetch("/packed")\npage.text\n')
+
+    assert said.lines == ["'unpacked'"]
+
+
+@pytest.mark.parametrize(
+    ("code", "answer"),
+    [
+        ('css("h1[")', "BadSelector: The CSS selector 'h1['"),
+        ("1/0", "ZeroDivisionError"),
+        ("x = ", "SyntaxError"),
+    ],
+)
+def test_an_error_in_piped_code_is_shown_without_our_own_frames(project, site, code, answer):
+    said = project.run("shell", f"{site.url}/", stdin=code)
+
+    assert said.code == 1
+    assert answer in said.err
+    assert "prompt.py" not in said.err
+
+
+def test_the_shell_opens_files_and_archived_pages(project):
+    project.write("page.html", HOME)
+    said = project.run("shell", "page.html", "--url", "https://lamps.example/x/", stdin='page.urljoin("y")')
+    assert said.lines == ["'https://lamps.example/x/y'"]
+
+    project.fill(crawl_half)
+    ref = project.run("dead", "show", f"{SHOP}/broken", "--json").json[0]["archive_ref"]
+    assert project.run("shell", ref, stdin="page.url, css('h1').text").lines == [f"('{SHOP}/broken', 'Half a page')"]
+    gone = project.run("shell", "2020-01-01/nobody-1.zst#0+9")
+    assert (gone.code, gone.raw) == (1, b"")
+    assert "There is no archived page" in gone.err
+
+
+def test_a_file_that_is_not_there_is_said_not_to_be(project):
+    said = project.run("shell", "missing.html")
+
+    assert said.code == 1
+    assert "There is no file of that name either" in said.err
+
+
+def test_at_a_terminal_there_is_a_prompt_with_the_page(project, site):
+    said = on_a_terminal(project.folder, "shell", f"{site.url}/", columns=100, typed="css('h1').text * 2\n\x04")
+
+    assert "Lamps & more" in said
+    assert "'LampsLamps'" in said
+
+
+def test_a_binary_page_does_not_garble_the_terminal(project, site):
+    said = on_a_terminal(project.folder, "fetch", f"{site.url}/binary", columns=100, code=1)
+
+    assert "Write it to a file with -o FILE" in said
+    assert "\x00" not in said
