@@ -396,3 +396,20 @@ def test_saving_again_changes_nothing(seen: list[Sight], cut: int) -> None:
         once = asyncio.run(saved_in(backend, [seen], with_story=True))
         again = asyncio.run(saved_in(backend, [seen, seen[cut:], seen], with_story=True))
         assert once == again
+
+
+async def test_an_unchanged_page_confirms_the_records_it_gave(record_store: RecordStore) -> None:
+    given = [book("b1", price=1), book("b2", price=2)]
+    await record_store.save([result(*given), result(book("other", url="https://shop.example/other"))])
+    again = msgspec.structs.replace(
+        result(*given).attempt, at=NOW + HOUR, job="books-2", outcome="unchanged", status=304
+    )
+    counts = await record_store.save([PageResult(attempt=again)])
+
+    assert counts == [0]
+    seen = await all_of(record_store, RecordQuery(job="books-2"))
+    assert [(record.key, record.last_checked, record.last_changed) for record in seen] == [
+        ("b1", NOW + HOUR, NOW),
+        ("b2", NOW + HOUR, NOW),
+    ]
+    assert len(await all_of(record_store, RecordQuery(job="books-1"))) == 3

@@ -78,6 +78,8 @@ def test_fresh_starts_over_and_an_ended_crawl_starts_a_new_job(tmp_path):
             ("park-1", 30, 0),
             ("park-2", 0, 30),
         ]
+        seen = project.sql("records.db", "SELECT job, count(*) FROM sightings GROUP BY job ORDER BY job")
+        assert seen == [("park-1", 30), ("park-2", 30)]
         project.assert_sound()
 
 

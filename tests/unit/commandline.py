@@ -7,6 +7,7 @@ import io
 import json
 import os
 import pty
+import select
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable
@@ -22,6 +23,7 @@ from gossamer.cli import main
 from gossamer.model.task import Candidate
 from gossamer.model.url import fingerprint, shape_of, site_of
 
+PATIENCE = 60.0  # seconds without a word; then the command hangs
 COMMAND = str(Path(sys.executable).with_name("gossamer"))
 TOML = """
 [politeness]
@@ -113,12 +115,14 @@ def on_a_terminal(folder: Path, *words: str, columns: int, typed: str = "", code
         os.close(follower)
         os.write(leader, typed.encode())
         written = b""
-        while True:
+        while select.select([leader], [], [], PATIENCE)[0]:
             try:
-                chunk = os.read(leader, 65536)
+                written += os.read(leader, 65536)
             except OSError:  # Linux says EIO when the last writer is gone
                 break
-            written += chunk
+        else:
+            process.kill()
+            pytest.fail(f"The command waits for something: {written.decode()}")
         os.close(leader)
         assert process.wait() == code, written.decode()
     return written.decode()

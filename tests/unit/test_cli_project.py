@@ -9,9 +9,10 @@ from importlib import import_module
 
 import pytest
 
-from gossamer import __version__
+from gossamer import Money, Page, __version__
 from gossamer.cli.app import app
 from gossamer.cli.verbs import HOMES
+from gossamer.model.page import Headers, Snapshot
 from gossamer.parse.discovery import list_spiders
 from gossamer.settings import load
 from tests.unit.commandline import COMMAND, on_a_terminal
@@ -40,6 +41,31 @@ def test_new_makes_a_project_whose_settings_and_spider_load(project, name, modul
     catalogue = list_spiders(folder, "spiders")
     assert ([spec.name for spec in catalogue.spiders], catalogue.broken) == ([spider], ())
     assert "gossamer-data/" in (folder / ".gitignore").read_text()
+
+
+def test_the_spider_of_a_new_project_understands_the_shop_it_is_made_for(project):
+    project.run("new", "books")
+    (spec,) = list_spiders(project.folder / "books", "spiders").spiders
+    spider = spec.spider()
+
+    followed = list(
+        spider.parse(page_of('<article><h3><a href="dune">Dune</a></h3></article><li class="next"><a href="2">'))
+    )
+    (book,) = spider.book(
+        page_of('<h1>Dune</h1><p class="price_color">£9.50</p><p class="availability">In stock (3)</p>')
+    )
+
+    assert [(request.url, request.kind) for request in followed] == [
+        ("https://books.example/dune", "book"),
+        ("https://books.example/2", "parse"),
+    ]
+    assert (book.title, book.price, book.in_stock) == ("Dune", Money.parse("£9.50"), True)
+
+
+def page_of(html: str) -> Page:
+    url = "https://books.example/"
+    headers = Headers([("Content-Type", "text/html; charset=utf-8")])
+    return Page(Snapshot(url=url, requested_url=url, status=200, headers=headers, body=html.encode(), fetched_at=0.0))
 
 
 def test_new_with_a_url_starts_there_and_remembers_a_local_host(project):

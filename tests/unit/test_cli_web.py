@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -219,7 +220,7 @@ def test_a_file_that_is_not_there_is_said_not_to_be(project):
 
 
 def test_at_a_terminal_there_is_a_prompt_with_the_page(project, site):
-    said = on_a_terminal(project.folder, "shell", f"{site.url}/", columns=100, typed="css('h1').text * 2\n\x04")
+    said = on_a_terminal(project.folder, "shell", f"{site.url}/", columns=100, typed="css('h1').text * 2\nexit()\n")
 
     assert "Lamps & more" in said
     assert "'LampsLamps'" in said
@@ -230,3 +231,17 @@ def test_a_binary_page_does_not_garble_the_terminal(project, site):
 
     assert "Write it to a file with -o FILE" in said
     assert "\x00" not in said
+
+
+def test_a_new_project_crawls_at_once(project, site, monkeypatch):
+    project.run("new", "lamps", "--url", f"{site.url}/")
+    monkeypatch.chdir(project.folder / "lamps")
+
+    said = project.run("crawl", "lamps", "--quiet", "--rate", "unlimited", "-o", "lamps.jsonl")
+
+    assert said.code == 0
+    (line,) = (project.folder / "lamps" / "lamps.jsonl").read_text().splitlines()
+    record = json.loads(line)
+    assert (record["url"], record["title"], record["headline"]) == (f"{site.url}/", "Lamps & more", "Lamps")
+    assert "gives light" in record["text"]
+    assert "answered 404" in project.run("dead", "show", f"{site.url}/a").out

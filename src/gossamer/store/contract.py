@@ -42,7 +42,8 @@ class RecordStore(Protocol):
         """Store all of it in one commit; return, for each result, how many of its records were new or changed.
 
         A record is identified by (type, site, key). Same content hash: only `last_checked` moves. An older
-        `scraped_at` never replaces a newer one. Saving the same result twice leaves what saving it once left.
+        `scraped_at` never replaces a newer one. A result whose outcome is "unchanged" confirms the records that
+        its page gave before: they were checked, and this job saw them. Saving the same result twice leaves what saving it once left.
         """
         ...
 

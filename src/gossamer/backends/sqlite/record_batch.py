@@ -21,6 +21,7 @@ S = TypeVar("S", bound=msgspec.Struct)
 ATTEMPT_FIELDS = ("at", "job", "worker", "url", "site", "attempt", "outcome", "route", "proxy", "status", "bytes",
                   "latency", "cost", "reason", "error")  # fmt: skip
 MAX_LOOKUP = 256  # identities per statement
+UNCHANGED = "unchanged"  # the outcome of an attempt that was answered with 304
 VISIT_FIELDS = ("fetched_at", "url", "job", "status", "archive_ref", "body_hash")
 
 
@@ -33,13 +34,14 @@ _NEXT_NUMBER = "SELECT coalesce(max(number), 0) + 1 FROM records"
 # CROSS JOIN fixes the direction: for each wanted identity one step into the index.
 _FIND_RECORDS = """
 WITH wanted (type, site, key) AS (VALUES {rows})
-SELECT records.type, records.site, records.key, number, content_hash, first_seen, last_changed, last_checked, version
+SELECT records.type, records.site, records.key, number, content_hash, first_seen, last_changed, last_checked, version,
+    page
 FROM wanted CROSS JOIN records USING (type, site, key)"""
 
 _ADD_RECORD = _insert(
     "records",
     ("number", "type", "site", "key", "url", "job", "spider", "data", "content_hash", "first_seen", "last_changed",
-     "last_checked", "version"),
+     "last_checked", "version", "page"),
 )  # fmt: skip
 
 _SUPERSEDE = """
@@ -48,10 +50,15 @@ SELECT number, version, last_changed, job, data FROM records WHERE number = ?"""
 
 _CHANGE_RECORD = """
 UPDATE records SET url = ?, job = ?, spider = ?, data = ?, content_hash = ?, first_seen = ?, last_changed = ?,
-    last_checked = ?, version = ?
+    last_checked = ?, version = ?, page = ?
 WHERE number = ?"""
 
-_MOVE_TIMES = "UPDATE records SET first_seen = ?, last_checked = ? WHERE number = ?"
+_MOVE_TIMES = "UPDATE records SET first_seen = ?, last_checked = ?, page = ? WHERE number = ?"
+
+_CONFIRM = "UPDATE records SET last_checked = max(last_checked, ?) WHERE page = ?"
+
+_SEE_AGAIN = """
+INSERT INTO sightings (job, record) SELECT ?, number FROM records WHERE page = ? ON CONFLICT (job, record) DO NOTHING"""
 
 _ADD_SIGHTING = "INSERT INTO sightings (job, record) VALUES (?, ?) ON CONFLICT (job, record) DO NOTHING"
 
@@ -102,6 +109,7 @@ class Held(msgspec.Struct):
     last_changed: float
     last_checked: float
     version: int
+    page: int
 
 
 def judge(held: Held | None, content_hash: bytes, scraped_at: float, min_age: float) -> Verdict:
@@ -128,19 +136,25 @@ def save_results(
 ) -> list[int]:
     """Write a batch inside the caller's transaction; return how many records of each result were new or changed."""
     counts = [0] * len(results)
+    number, facts = _number_pages(connection, results)
     if any(result.records for result in results):
         batch = _RecordBatch(connection, now, min_age)
         batch.look_up([record for result in results for record in result.records])
         for position, result in enumerate(results):
-            counts[position] = sum(map(batch.take, _last_of_each(result.records)))
+            page = number[result.attempt.fingerprint]
+            counts[position] = sum(batch.take(record, page) for record in _last_of_each(result.records))
         batch.flush()
-    _save_visits(connection, results)
+    for attempt in [result.attempt for result in results if result.attempt.outcome == UNCHANGED]:
+        connection.execute(_CONFIRM, (min(attempt.at, now), number[attempt.fingerprint]))
+        connection.execute(_SEE_AGAIN, (attempt.job, number[attempt.fingerprint]))
+    _save_visits(connection, results, number, facts)
     return counts
 
 
-def _save_visits(connection: sqlite3.Connection, results: Sequence[PageResult]) -> None:
-    """Write attempts, page facts and visits. A page has a number from its first attempt on."""
-    number, facts = _number_pages(connection, results)
+def _save_visits(
+    connection: sqlite3.Connection, results: Sequence[PageResult], number: dict[bytes, int], facts: list[PageFacts]
+) -> None:
+    """Write attempts, page facts and visits."""
     if facts:
         connection.executemany(
             _KEEP_FACTS,
@@ -171,7 +185,10 @@ def _save_visits(connection: sqlite3.Connection, results: Sequence[PageResult]) 
 def _number_pages(
     connection: sqlite3.Connection, results: Sequence[PageResult]
 ) -> tuple[dict[bytes, int], list[PageFacts]]:
-    """Give every page of the batch its number, new ones with their row; return also the facts left to be kept."""
+    """Give every page of the batch its number, new ones with their row; return also the facts left to be kept.
+
+    A page has a number from its first attempt on.
+    """
     seen: dict[bytes, Attempt | PageFacts] = {}
     facts: list[PageFacts] = []
     for result in results:
@@ -223,44 +240,48 @@ class _RecordBatch:
         for type_, site, key, *rest in _find(self._connection, _FIND_RECORDS, list(identities)):
             self._held[type_, site, key] = Held(*rest)
 
-    def take(self, record: Record) -> bool:
-        """Decide about one record. True when it is new or changed."""
+    def take(self, record: Record, page: int) -> bool:
+        """Decide about one record that `page` gave. True when it is new or changed."""
         identity = (record.type, record.site, record.key)
         held = self._held.get(identity)
         # A worker whose clock runs ahead must not freeze the record until everybody else's has caught up.
         scraped_at = min(record.scraped_at, self._now)
         verdict = judge(held, record.content_hash, scraped_at, self._min_age)
         if held is None:
-            held = self._add(identity, record, scraped_at)
+            held = self._add(identity, record, scraped_at, page)
         elif verdict is Verdict.CHANGED:
-            self._change(held, record, scraped_at)
+            self._change(held, record, scraped_at, page)
         elif verdict is Verdict.CHECKED or scraped_at < held.first_seen:
             held.first_seen = min(held.first_seen, scraped_at)
             held.last_checked = max(held.last_checked, scraped_at)
+            if verdict is Verdict.CHECKED:
+                held.page = page
             self._moved[held.number] = held
         self._sightings.add((record.job, held.number))
         return verdict is Verdict.NEW or verdict is Verdict.CHANGED
 
-    def _add(self, identity: tuple[str, str, str], record: Record, scraped_at: float) -> Held:
-        held = self._held[identity] = Held(self._next, record.content_hash, scraped_at, scraped_at, scraped_at, 1)
+    def _add(self, identity: tuple[str, str, str], record: Record, scraped_at: float, page: int) -> Held:
+        held = Held(self._next, record.content_hash, scraped_at, scraped_at, scraped_at, 1, page)
+        self._held[identity] = held
         self._next += 1
         self._unwritten.add(held.number)
         self._new.append(
             (held.number, *identity, record.url, record.job, record.spider, record.data, record.content_hash,
-             scraped_at, scraped_at, scraped_at, 1)
+             scraped_at, scraped_at, scraped_at, 1, page)
         )  # fmt: skip
         return held
 
-    def _change(self, held: Held, record: Record, scraped_at: float) -> None:
+    def _change(self, held: Held, record: Record, scraped_at: float, page: int) -> None:
         if held.number in self._unwritten:  # the version that becomes history is not in the table yet
             self.flush()
         held.content_hash = record.content_hash
         held.last_changed = held.last_checked = scraped_at
         held.version += 1
+        held.page = page
         self._unwritten.add(held.number)
         self._changed.append(
             (record.url, record.job, record.spider, record.data, record.content_hash, held.first_seen, scraped_at,
-             scraped_at, held.version, held.number)
+             scraped_at, held.version, page, held.number)
         )  # fmt: skip
 
     def flush(self) -> None:
@@ -272,7 +293,7 @@ class _RecordBatch:
             write(_SUPERSEDE, [(row[-1],) for row in self._changed])
             write(_CHANGE_RECORD, self._changed)
         if self._moved:
-            write(_MOVE_TIMES, [(held.first_seen, held.last_checked, held.number) for held in self._moved.values()])
+            write(_MOVE_TIMES, [(h.first_seen, h.last_checked, h.page, h.number) for h in self._moved.values()])
         if self._sightings:
             write(_ADD_SIGHTING, sorted(self._sightings))
         self._new.clear()

@@ -27,8 +27,11 @@ CREATE TABLE records (
     last_changed REAL NOT NULL,             -- when the present version was scraped first
     last_checked REAL NOT NULL,             -- the newest scrape; an older one changes nothing
     version      INTEGER NOT NULL,
+    page         INTEGER NOT NULL,          -- the page that gave it last: when that is unchanged, so is the record
     UNIQUE (type, site, key)
 ) STRICT;
+
+CREATE INDEX records_page ON records (page);
 
 CREATE TABLE superseded (
     record  INTEGER NOT NULL REFERENCES records (number),

@@ -1,0 +1,94 @@
+"""What people and log systems see: standing, rate, ETA, JSON lines."""
+
+from __future__ import annotations
+
+import io
+import json
+from datetime import timedelta
+
+import pytest
+
+from gossamer.clock import VirtualClock
+from gossamer.model import events
+from gossamer.model.job import JobCounts
+from gossamer.monitor.hub import EventHub
+from gossamer.monitor.logs import JsonLog
+from gossamer.monitor.progress import Speedometer, describe, spell
+from gossamer.monitor.tally import Tally
+
+
+def test_the_standing_gives_rate_and_eta_from_the_last_seconds():
+    speed = Speedometer()
+    speed.standing(JobCounts(queued=100), 0.0)
+    standing = speed.standing(JobCounts(queued=75, leased=5, done=18, dead=2), 2.0)
+    assert (standing.total, standing.done, standing.failed) == (100, 18, 2)
+    assert standing.rate == 10
+    assert standing.eta == timedelta(seconds=8)
+    assert describe(standing) == "20/100 pages  10.0/s  2 failed  queue 75  eta 0:08"
+
+
+def test_old_speed_is_forgotten():
+    speed = Speedometer()
+    speed.standing(JobCounts(queued=1000), 0.0)
+    speed.standing(JobCounts(done=900, queued=100), 10.0)
+    assert speed.standing(JobCounts(done=900, queued=100), 20.0).rate == 0
+
+
+def test_a_limit_bounds_what_is_still_to_do():
+    standing = Speedometer().standing(JobCounts(queued=1000, done=10), 0.0, limit=50)
+    assert standing.total == 50
+    assert standing.eta is None
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(None, "-"), (8, "0:08"), (725, "12:05"), (11400, "3:10:00"), (200_000, "2 days")]
+)
+def test_durations_are_spelled_briefly(seconds, text):
+    assert spell(None if seconds is None else timedelta(seconds=seconds)) == text
+
+
+def page_events(clock):
+    common = {"at": clock.now(), "job": "j-1", "url": "https://a.test/", "site": "a.test"}
+    return [
+        events.Fetched(**common, status=200, bytes=1000, seconds=0.5),
+        events.Parsed(**common, items=2, links=9, seconds=0.25),
+        events.ItemDropped(**common, step="cheap", reason="too cheap"),
+        events.Stored(**common, items=2, changed=1, seconds=0.125),
+        events.Completed(**common, outcome="done", added=9),
+        events.Retried(**common, reason="timeout", attempt=1, delay=1.0),
+        events.Buried(**common, reason="http-404", attempt=1, message="gone"),
+        events.Trouble(at=clock.now(), stage="store", message="disk full"),
+    ]
+
+
+def test_the_tally_counts_what_happened():
+    clock = VirtualClock()
+    tally = Tally(clock)
+    for event in page_events(clock):
+        EventHub(tally).emit(event)
+    clock.advance(4)
+    assert (tally.pages, tally.items, tally.changed, tally.bytes, tally.retries) == (2, 2, 1, 1000, 1)
+    assert tally.reasons == {"http-404": 1}
+    assert tally.item_drops == {"cheap: too cheap": 1}
+    assert tally.last_trouble == "disk full"
+    assert tally.rate() == 0.5
+
+
+def test_every_event_is_one_json_line_and_a_summary_tells_speeds():
+    clock, stream = VirtualClock(), io.StringIO()
+    log = JsonLog(stream, clock)
+    for event in page_events(clock):
+        log.emit(event)
+    clock.advance(11)
+    log.emit(page_events(clock)[0])
+
+    lines = [json.loads(line) for line in stream.getvalue().splitlines()]
+    assert [line["event"] for line in lines][:2] == ["Fetched", "Parsed"]
+    assert lines[0]["seconds"] == 0.5
+    assert lines[0]["at"].endswith("Z")
+    assert [line["level"] for line in lines if line["event"] in ("Buried", "Retried")] == ["warning", "error"]
+    summary = lines[-1]
+    assert summary["event"] == "Summary"
+    assert (summary["pages"], summary["items"]) == (2, 2)
+    assert summary["items_per_second"] == pytest.approx(2 / 11, abs=0.01)
+    assert summary["stage_seconds"]["parse"] == 0.25

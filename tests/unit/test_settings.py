@@ -1,0 +1,110 @@
+"""Settings: file, environment, flags, in that order; typed; wrong ones are told with the next step."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from gossamer.errors import Misconfigured, UnknownSetting
+from gossamer.settings import Rate, Size, known_keys, load, parse_duration, parse_rate, parse_size
+
+
+def read(folder, text="", environ=None, **flags):
+    if text:
+        (folder / "gossamer.toml").write_text(text)
+    return load(start=folder, environ=environ or {}, flags={key.replace("__", "."): v for key, v in flags.items()})
+
+
+def test_later_sources_win_and_each_value_knows_its_source(tmp_path):
+    settings = read(
+        tmp_path,
+        '[crawl]\nconcurrency = 5\ndepth = 2\nlimit = 9\n[fetch]\nmax_body = "1MB"',
+        {"GOSSAMER_CRAWL__DEPTH": "3", "GOSSAMER_FETCH__ALLOW_HOSTS": "a.test, b.test"},
+        crawl__limit=7,
+    )
+    assert (settings.crawl.concurrency, settings.crawl.depth, settings.crawl.limit) == (5, 3, 7)
+    assert settings.fetch.allow_hosts == ("a.test", "b.test")
+    assert settings.fetch.max_body == Size(1024 * 1024)
+    assert settings.origins["crawl.concurrency"].endswith("gossamer.toml")
+    assert settings.origins["crawl.depth"] == "GOSSAMER_CRAWL__DEPTH"
+    assert settings.origins["crawl.limit"] == "command line"
+
+
+def test_the_file_is_found_upwards_and_names_the_root(tmp_path):
+    (tmp_path / "gossamer.toml").write_text('state = "sqlite:///x.db"')
+    inner = tmp_path / "a" / "b"
+    inner.mkdir(parents=True)
+    settings = load(start=inner, environ={})
+    assert (settings.root, settings.state) == (tmp_path.resolve(), "sqlite:///x.db")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("[crawl]\nconcurency = 5", "crawl.concurrency"),
+        ("[polite]\nrate = '1/s'", "politeness.rate"),
+        ("sate = 'sqlite:///x'", "state"),
+        ("[domains.'a.test']\nrat = '1/s'", "rate"),
+    ],
+)
+def test_an_unknown_setting_is_an_error_with_a_suggestion(tmp_path, text, words):
+    with pytest.raises(UnknownSetting, match=words):
+        read(tmp_path, text)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("[politeness]\nrate = 'fast'", "5/s"),
+        ("[fetch]\nread_timeout = 'soon'", "30s"),
+        ("[fetch]\nmax_body = 'big'", "10MB"),
+        ("[crawl]\nconcurrency = 0", "1 or more"),
+        ("[crawl]\nconcurrency = 'many'", "crawl.concurrency"),
+        ("[urls]\ntrailing_slash = 'maybe'", "keep"),
+        ("[crawl\nconcurrency = 1", "gossamer.toml"),
+        ("[domains]\n'a.test' = 5", "table"),
+    ],
+)
+def test_a_wrong_value_says_which_setting_and_what_is_expected(tmp_path, text, words):
+    with pytest.raises(Misconfigured, match=words):
+        read(tmp_path, text)
+
+
+def test_a_domain_table_overrides_for_that_site_and_globs_match(tmp_path):
+    settings = read(
+        tmp_path,
+        '[domains."a.test"]\nrate = "1/m"\n[domains."*.test"]\nconcurrency = 9\nretry_base = "5s"',
+    )
+    assert settings.domain("a.test").rate == Rate(timedelta(minutes=1))
+    assert settings.domain("b.test").concurrency == 9
+    assert settings.domain("b.test").retry_base == timedelta(seconds=5)
+    assert settings.domain("c.example").rate is None
+
+
+def test_none_lifts_a_limit(tmp_path):
+    assert read(tmp_path, "[crawl]\nmax_queued = 'none'").crawl.max_queued is None
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("30s", 30), ("500ms", 0.5), ("1h30m", 5400), ("7d", 604800), ("1.5s", 1.5)]
+)
+def test_durations_read_as_people_write_them(text, seconds):
+    assert parse_duration(text) == timedelta(seconds=seconds)
+
+
+def test_rates_and_sizes_read_and_print_as_people_write_them():
+    assert [str(parse_rate(text)) for text in ("5/s", "30/m", "0.5/s", "10/h", "unlimited")] == [
+        "5/s", "30/m", "30/m", "10/h", "unlimited",
+    ]  # fmt: skip
+    assert [str(parse_size(text)) for text in ("10MB", "512KiB", "1000", "1g")] == [
+        "10MiB", "512KiB", "1000B", "1GiB",
+    ]  # fmt: skip
+    with pytest.raises(ValueError, match="rate"):
+        parse_rate("0/s")
+
+
+def test_every_setting_has_a_key():
+    keys = known_keys()
+    assert {"state", "records", "archive", "crawl.depth", "politeness.rate", "domains.<domain>.rate"} <= keys.keys()
+    assert "root" not in keys
