@@ -31,6 +31,11 @@ async def states(lab, job):
     return {url: state async for url, state, _ in lab.desk.urls(job.id)}
 
 
+async def story_of(lab, url):
+    wanted = candidate(url)
+    return await lab.desk.story(wanted.site, wanted.fingerprint)
+
+
 def adds_up(counts: JobCounts) -> bool:
     return counts.discovered == counts.open + counts.settled + counts.dropped + counts.duplicates
 
@@ -195,7 +200,7 @@ async def test_complete_settles_and_adds_in_one_step(lab):
     counts = await lab.jobs.counts(job.id)
     assert (counts.done, counts.queued, counts.discovered, counts.duplicates) == (1, 1, 6, 4)
     assert adds_up(counts)
-    (story,) = await lab.desk.story(candidate("https://a.test/1").fingerprint)
+    (story,) = await story_of(lab, "https://a.test/1")
     assert (story.found_on, story.depth) == ("https://a.test/", 1)
 
 
@@ -259,7 +264,7 @@ async def test_a_page_that_kills_its_workers_ends_with_the_dead(lab):
     assert (await lab.frontier.lease(job.id, "w", 1)).leases == ()
     (letter,) = await lab.desk.dead(DeadFilter())
     assert (letter.reason, letter.deliveries) == ("poison", 3)
-    (story,) = await lab.desk.story(candidate("https://a.test/killer").fingerprint)
+    (story,) = await story_of(lab, "https://a.test/killer")
     assert len(story.incidents) == 3
 
 
@@ -536,7 +541,7 @@ async def test_jobs_do_not_see_each_others_urls(lab):
     added = await lab.frontier.add(two.id, [candidate("https://a.test/")])
 
     assert added.queued == 1
-    assert len(await lab.desk.story(candidate("https://a.test/").fingerprint)) == 2
+    assert len(await story_of(lab, "https://a.test/")) == 2
 
 
 async def test_dead_letters_are_listed_replayed_and_purged_by_reason_and_site(lab):
@@ -568,8 +573,8 @@ async def test_the_story_tells_why_a_url_waits(lab):
     await lab.frontier.add(job.id, [candidate("https://a.test/1"), candidate("https://a.test/2")])
     await lab.frontier.lease(job.id, "w", 9)
 
-    (first,) = await lab.desk.story(candidate("https://a.test/1").fingerprint)
-    (second,) = await lab.desk.story(candidate("https://a.test/2").fingerprint)
+    (first,) = await story_of(lab, "https://a.test/1")
+    (second,) = await story_of(lab, "https://a.test/2")
 
     assert (first.state, first.worker) == (UrlState.LEASED, "w")
     assert (second.state, second.ahead_of_it) == (UrlState.QUEUED, 0)

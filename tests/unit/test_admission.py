@@ -37,7 +37,9 @@ def test_links_without_a_priority_inherit_that_of_their_page():
 
 
 def test_the_same_page_twice_on_one_page_is_a_duplicate():
-    judged = Admission(Scope(), RULES).judge(requests("https://a.test/", "https://a.test/#x", "https://a.test/?utm_a=1"))
+    judged = Admission(Scope(), RULES).judge(
+        requests("https://a.test/", "https://a.test/#x", "https://a.test/?utm_a=1")
+    )
     assert (len(judged.candidates), judged.duplicates) == (1, 2)
 
 

@@ -250,7 +250,7 @@ async def _letters(system: System, target: str) -> list[DeadLetter]:
         href = typed_url(target)
     except InvalidUrl as error:
         raise Misconfigured(f"{error} Give a URL, or an id from `gossamer dead list`.") from error
-    stories = await system.desk.story(system.rules.fingerprint(href))
+    stories = await system.desk.story(site_of(href), system.rules.fingerprint(href))
     letters: list[DeadLetter] = []
     for story in stories:
         if story.state is UrlState.DEAD:

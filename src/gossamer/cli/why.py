@@ -15,6 +15,7 @@ from ..frontier.contract import UrlStory
 from ..model.job import Job, JobState
 from ..model.record import Attempt, PageFacts, StoredRecord
 from ..model.task import DropReason, UrlState
+from ..model.url import site_of
 from ..store.contract import RecordQuery
 from ..store.export import iso_time
 from .app import app, err, out, run_async, settings_with
@@ -107,7 +108,7 @@ def why_verb(
 
 async def find_out(system: System, href: str, canonical: str, fingerprint: bytes) -> Findings:
     """Ask everyone who may know something."""
-    stories = await system.desk.story(fingerprint)
+    stories = await system.desk.story(site_of(canonical), fingerprint)
     attempts = await system.records.attempts(fingerprint)
     visits = await system.records.visits(fingerprint)
     jobs = {job.id: job for job in await system.jobs.jobs()}

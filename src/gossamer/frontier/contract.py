@@ -198,7 +198,7 @@ class SiteLoad(msgspec.Struct, frozen=True, kw_only=True):
 class FrontierDesk(Protocol):
     """What people ask of the queue."""
 
-    async def story(self, fingerprint: bytes) -> list[UrlStory]:
+    async def story(self, site: str, fingerprint: bytes) -> list[UrlStory]:
         """The URL's standing in every job that knows it, newest job first."""
         ...
 

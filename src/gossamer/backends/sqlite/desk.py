@@ -22,7 +22,7 @@ SELECT urls.number, jobs.id, urls.url, urls.state, urls.reason, urls.message, si
         OR (other.priority = urls.priority AND (other.turn, other.number) < (urls.turn, urls.number))) LIMIT 100000))
 FROM urls JOIN jobs ON jobs.number = urls.job JOIN sites ON sites.number = urls.site
 LEFT JOIN urls AS parent ON parent.number = urls.found_on
-WHERE urls.job = ? AND urls.fingerprint = ?"""
+WHERE urls.job = ? AND urls.site = ? AND urls.fingerprint = ?"""
 
 
 class SqliteDesk:
@@ -30,11 +30,14 @@ class SqliteDesk:
         self._database = database
         self._clock = clock
 
-    async def story(self, fingerprint: bytes) -> list[UrlStory]:
+    async def story(self, site: str, fingerprint: bytes) -> list[UrlStory]:
         def read(connection: sqlite3.Connection) -> list[UrlStory]:
-            stories = []
+            stories: list[UrlStory] = []
+            known = connection.execute("SELECT number FROM sites WHERE name = ?", (site,)).fetchone()
+            if known is None:
+                return stories
             for (job,) in connection.execute("SELECT number FROM jobs ORDER BY number DESC").fetchall():
-                row = connection.execute(_STORY, (job, fingerprint)).fetchone()
+                row = connection.execute(_STORY, (job, known[0], fingerprint)).fetchone()
                 if row is not None:
                     stories.append(_story(connection, row))
             return stories

@@ -26,7 +26,7 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
 _READMIT = """
 UPDATE urls SET state = 'queued', reason = '', message = '', priority = ?, turn = ?, depth = ?, kind = ?, data = ?,
     attempts = 0, deliveries = 0, changed_at = ?, created_at = ?, redirects = ?
-WHERE job = ? AND fingerprint = ? AND (
+WHERE job = ? AND site = ? AND fingerprint = ? AND (
     (state IN ('done', 'unchanged', 'dead') AND (? OR created_at <= ?))
     OR (state = 'dropped' AND reason IN ('depth', 'full')))"""
 
@@ -36,6 +36,10 @@ ON CONFLICT (job, site) DO UPDATE SET
     taken = taken + excluded.taken,
     priority = CASE state WHEN 'empty' THEN excluded.priority ELSE max(priority, excluded.priority) END,
     state = CASE state WHEN 'empty' THEN 'ready' ELSE state END"""
+
+_TAKE_SHAPE = """
+INSERT INTO shapes (job, site, shape, taken) VALUES (?, ?, ?, ?)
+ON CONFLICT DO UPDATE SET taken = excluded.taken"""
 
 _COUNT = """
 UPDATE jobs SET discovered = discovered + ?, duplicates = duplicates + ?, queued = queued + ?,
@@ -125,6 +129,7 @@ class Ledger:
         turn = int(now * MICROSECONDS)
         queued = duplicates = dropped = 0
         fed: dict[int, tuple[int, int]] = {}  # site -> (best priority, how many)
+        shapes: dict[tuple[int, str], int] = {}  # (site, shape) -> taken so far
         for candidate in candidates:
             site = self.site(connection, candidate.site)
             reason = candidate.dropped
@@ -142,15 +147,15 @@ class Ledger:
                 ),
             ).rowcount  # fmt: skip
             if not entered:
-                if reason is None and self._readmit(connection, job, candidate, now, tally):
+                if reason is None and self._readmit(connection, job, site, candidate, now, tally):
                     queued += 1
                     fed[site] = _better(fed.get(site), candidate.priority, 0)
                 duplicates += 1
                 continue
-            if reason is None and self._over_budget(connection, job, site, candidate, fed):
+            if reason is None and self._over_budget(connection, job, site, candidate, fed, shapes):
                 connection.execute(
-                    "UPDATE urls SET state = 'dropped', reason = 'trap' WHERE job = ? AND fingerprint = ?",
-                    (job.number, candidate.fingerprint),
+                    "UPDATE urls SET state = 'dropped', reason = 'trap' WHERE job = ? AND site = ? AND fingerprint = ?",
+                    (job.number, site, candidate.fingerprint),
                 )
                 reason = DropReason.TRAP
             if reason is not None:
@@ -160,6 +165,7 @@ class Ledger:
             fed[site] = _better(fed.get(site), candidate.priority, 1)
         for site, (priority, count) in fed.items():
             connection.execute(_FEED_QUEUE, (job.number, site, priority, turn, count))
+        connection.executemany(_TAKE_SHAPE, [(job.number, *which, taken) for which, taken in shapes.items()])
         tally.discovered += len(candidates)
         tally.duplicates += duplicates
         tally.queued += queued
@@ -167,13 +173,14 @@ class Ledger:
         return Added(queued=queued, duplicates=duplicates, dropped=dropped)
 
     def _readmit(
-        self, connection: sqlite3.Connection, job: JobRow, candidate: Candidate, now: float, tally: Tally
+        self, connection: sqlite3.Connection, job: JobRow, site: int, candidate: Candidate, now: float, tally: Tally
     ) -> bool:
         """A known URL may enter again: by force, after the dedup window, or with a shorter path to it."""
         window = job.terms.dedup_window
         before = now - window.total_seconds() if window is not None else -1.0
         row = connection.execute(
-            "SELECT state FROM urls WHERE job = ? AND fingerprint = ?", (job.number, candidate.fingerprint)
+            "SELECT state FROM urls WHERE job = ? AND site = ? AND fingerprint = ?",
+            (job.number, site, candidate.fingerprint),
         ).fetchone()
         if row is None or UrlState(row[0]).open:
             return False
@@ -182,7 +189,7 @@ class Ledger:
             (
                 candidate.priority, int(now * MICROSECONDS), candidate.depth, candidate.kind, candidate.data, now,
                 now, msgspec.json.encode(candidate.redirects).decode() if candidate.redirects else "",
-                job.number, candidate.fingerprint, candidate.force, before,
+                job.number, site, candidate.fingerprint, candidate.force, before,
             ),
         ).rowcount  # fmt: skip
         if not changed:
@@ -204,6 +211,7 @@ class Ledger:
         site: int,
         candidate: Candidate,
         fed: dict[int, tuple[int, int]],
+        shapes: dict[tuple[int, str], int],
     ) -> bool:
         terms = job.terms
         if candidate.force:
@@ -217,12 +225,17 @@ class Ledger:
                 return True
         if terms.max_urls_per_pattern is None:
             return False
-        row = connection.execute(
-            "INSERT INTO shapes (job, site, shape, taken) VALUES (?, ?, ?, 1) "
-            "ON CONFLICT DO UPDATE SET taken = taken + 1 RETURNING taken",
-            (job.number, site, candidate.shape),
-        ).fetchone()
-        return int(row[0]) > terms.max_urls_per_pattern
+        which = (site, candidate.shape)
+        taken = shapes.get(which)
+        if taken is None:
+            row = connection.execute(
+                "SELECT taken FROM shapes WHERE job = ? AND site = ? AND shape = ?", (job.number, *which)
+            ).fetchone()
+            taken = row[0] if row else 0
+        if taken >= terms.max_urls_per_pattern:
+            return True
+        shapes[which] = taken + 1
+        return False
 
     def free_slot(self, connection: sqlite3.Connection, site: int, *, next_at: float, rest_until: float = 0.0) -> None:
         """A lease of the site has ended: give its slot back, and wake the queues that waited for one."""

@@ -75,7 +75,8 @@ CREATE TABLE urls (
     country      TEXT
 ) STRICT;
 
-CREATE UNIQUE INDEX urls_identity ON urls (job, fingerprint);
+-- The site comes first: links of one page share it, so that they touch few pages of this index.
+CREATE UNIQUE INDEX urls_identity ON urls (job, site, fingerprint);
 CREATE INDEX urls_queued ON urls (job, site, priority DESC, turn) WHERE state = 'queued';
 CREATE INDEX urls_waiting ON urls (job, due_at) WHERE state = 'waiting';
 CREATE INDEX urls_leased ON urls (lease_until) WHERE state = 'leased';
