@@ -13,7 +13,7 @@ import msgspec
 from .backends.folder.archive import FolderArchive
 from .backends.sqlite.records import open_sqlite_records
 from .backends.sqlite.state import open_sqlite_state
-from .backends.sqlite.workers import worker_name
+from .backends.processes import worker_name
 from .clock import Clock, SystemClock
 from .crawl.journey import Crew
 from .crawl.pacer import Pacer
@@ -30,6 +30,7 @@ from .frontier.contract import Frontier, FrontierDesk, JobBook, JobTerms
 from .frontier.politeness import SiteTerms
 from .frontier.retry import RetryTerms
 from .model.events import EventSink, Silence
+from .model.item import safe_text
 from .model.url import UrlRules, host_of
 from .parse.spider import Spider, spider_version
 from .pipeline.steps import Pipeline
@@ -276,7 +277,10 @@ def folder_path(settings: Settings) -> Path:
 def _local_path(settings: Settings, role: str, rest: str) -> Path:
     if not rest.startswith("/") or not rest.strip("/"):
         raise Misconfigured(f"{role}: write three slashes and a path, as in sqlite:///gossamer-data/{role}.db")
-    return settings.root / unquote(rest[1:])
+    path = unquote(rest[1:])
+    if "\0" in path or safe_text(path) != path:
+        raise Misconfigured(f"{role} = {rest[:100]!a} cannot be the name of a file. Choose another one.")
+    return settings.root / path
 
 
 def redacted(address: str) -> str:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
+from uuid import uuid4
 
+from gossamer.backends.redis.state import open_redis_state
 from gossamer.backends.sqlite.state import open_sqlite_state
 from gossamer.clock import VirtualClock
 from gossamer.frontier.contract import Frontier, FrontierDesk, JobBook, JobTerms
@@ -15,6 +17,7 @@ from gossamer.frontier.politeness import SiteTerms
 from gossamer.model.job import Job
 from gossamer.model.task import Candidate
 from gossamer.model.url import fingerprint, shape_of, site_of
+from tests.services.valkey import ValkeyServer, running_cluster, running_valkey
 
 LEASE = timedelta(seconds=30)
 UNLIMITED = SiteTerms(interval=None, burst=1, concurrency=None)
@@ -53,4 +56,41 @@ async def sqlite_lab(folder: Path) -> AsyncIterator[Lab]:
         yield Lab(state.frontier, state.jobs, state.desk, clock, terms, gone)
 
 
-LABS: dict[str, Callable[[Path], AbstractAsyncContextManager[Lab]]] = {"sqlite": sqlite_lab}
+@asynccontextmanager
+async def redis_lab(address: str, shards: int | None = None) -> AsyncIterator[Lab]:
+    clock, terms, gone = VirtualClock(), {}, set()
+    async with open_redis_state(
+        address,
+        project=f"lab-{uuid4().hex}",
+        shards=shards,
+        lease_duration=LEASE,
+        terms_for=lambda site: terms.get(site, UNLIMITED),
+        is_gone=lambda worker: worker in gone,
+        time=clock.now,
+    ) as state:
+        yield Lab(state.frontier, state.jobs, state.desk, clock, terms, gone)
+
+
+class Backends:
+    """Opens labs by name. Servers are started when the first lab asks for them, and stopped by `close`."""
+
+    NAMES = ("sqlite", "valkey", "shards", "cluster")
+
+    def __init__(self) -> None:
+        self._stack = ExitStack()
+        self._alone: ValkeyServer | None = None
+        self._nodes: list[ValkeyServer] | None = None
+
+    def open(self, name: str, folder: Path) -> AbstractAsyncContextManager[Lab]:
+        if name == "sqlite":
+            return sqlite_lab(folder)
+        if name == "cluster":
+            if self._nodes is None:
+                self._nodes = self._stack.enter_context(running_cluster())
+            return redis_lab(self._nodes[0].address())
+        if self._alone is None:
+            self._alone = self._stack.enter_context(running_valkey("--appendonly", "yes", "--appendfsync", "no"))
+        return redis_lab(self._alone.address(), shards=5 if name == "shards" else None)
+
+    def close(self) -> None:
+        self._stack.close()

@@ -17,7 +17,7 @@ from gossamer.errors import LeaseLost
 from gossamer.frontier.contract import DeadFilter
 from gossamer.frontier.politeness import SiteTerms
 from gossamer.model.task import DropReason, UrlState
-from tests.conformance.frontiers import LABS, LEASE, candidate
+from tests.conformance.frontiers import LEASE, Backends, candidate
 
 SITES = ("calm.test", "quick.test", "burst.test")
 TERMS = {
@@ -36,12 +36,13 @@ class FrontierMachine(RuleBasedStateMachine):
     """The model: what state each URL must be in, who holds what, when each site was visited."""
 
     lab_name = "sqlite"
+    backends: Backends
 
     def __init__(self):
         super().__init__()
         self.folder = Path(tempfile.mkdtemp())
         self.loop = asyncio.new_event_loop()
-        self.context = LABS[self.lab_name](self.folder)
+        self.context = self.backends.open(self.lab_name, self.folder)
         self.lab = self.do(self.context.__aenter__())
         self.lab.terms.update(TERMS)
         self.job = self.do(self.lab.job(max_deliveries=MAX_DELIVERIES, max_urls_per_pattern=None)).id
@@ -243,9 +244,9 @@ class FrontierMachine(RuleBasedStateMachine):
         return [row async for row in self.lab.desk.urls(self.job)]
 
 
-@pytest.mark.parametrize("name", LABS)
-def test_the_frontier_behaves_like_its_model_under_any_sequence_of_calls(name):
-    machine = type("Machine", (FrontierMachine,), {"lab_name": name})
+@pytest.mark.parametrize("name", Backends.NAMES)
+def test_the_frontier_behaves_like_its_model_under_any_sequence_of_calls(name, backends):
+    machine = type("Machine", (FrontierMachine,), {"lab_name": name, "backends": backends})
     run_state_machine_as_test(
         machine,
         settings=settings(

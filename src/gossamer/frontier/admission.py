@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterable, Set
 import msgspec
 
 from ..errors import InvalidUrl
+from ..model.item import safe_text
 from ..model.task import Candidate, DropReason, Request
-from ..model.url import UrlRules, authority_of, looks_endless, parse_url, shape_of, site_of_authority
+from ..model.url import UrlRules, authority_of, fingerprint, looks_endless, parse_url, shape_of, site_of_authority
 from .contract import Added
 
 MEMORY = 50_000  # addresses remembered per process; the oldest are forgotten and judged again
@@ -42,12 +43,11 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Judged(msgspec.Struct, frozen=True, kw_only=True):
-    """`candidates` are for the frontier; `duplicates` were known to it already; `invalid` were no URLs at all."""
+    """`candidates` are for the frontier; `duplicates` were known to it already."""
 
     candidates: tuple[Candidate, ...] = ()
     offered: tuple[str, ...] = ()  # the address of each candidate as it was written
     duplicates: int = 0
-    invalid: tuple[str, ...] = ()
 
 
 class Admission:
@@ -65,12 +65,15 @@ class Admission:
         *,
         depth: int = 0,
         priority: int = 0,
+        site: str = "",
         encode: Callable[[object], bytes] = msgspec.json.encode,
     ) -> Judged:
-        """Judge requests found at `depth`; `priority` is for those that name none."""
+        """Judge requests found at `depth`; `priority` is for those that name none.
+
+        What is no URL is dropped as such, and counts with the `site` it was found on.
+        """
         candidates: list[Candidate] = []
         offered: list[str] = []
-        invalid: list[str] = []
         seen: set[bytes] = set()
         duplicates = 0
         known = self._known
@@ -81,17 +84,14 @@ class Admission:
             try:
                 candidate = self._candidate(request, depth, priority, encode)
             except InvalidUrl:
-                invalid.append(request.url[:500])
-                continue
+                candidate = _invalid(request, site, depth)
             if candidate.fingerprint in seen and not request.force:
                 duplicates += 1
                 continue
             seen.add(candidate.fingerprint)
             candidates.append(candidate)
             offered.append(request.url)
-        return Judged(
-            candidates=tuple(candidates), offered=tuple(offered), duplicates=duplicates, invalid=tuple(invalid)
-        )
+        return Judged(candidates=tuple(candidates), offered=tuple(offered), duplicates=duplicates)
 
     def _candidate(self, request: Request, depth: int, priority: int, encode: Callable[[object], bytes]) -> Candidate:
         href = parse_url(request.url).partition("#")[0]
@@ -124,3 +124,11 @@ class Admission:
                 known[url] = None
         while len(known) > MEMORY:
             del known[next(iter(known))]
+
+
+def _invalid(request: Request, site: str, depth: int) -> Candidate:
+    """What stands in the books for a wish that no request can be made of."""
+    text = safe_text(request.url[:500])
+    return Candidate(
+        url=text, fingerprint=fingerprint(text), site=site, kind=request.kind, depth=depth, dropped=DropReason.INVALID
+    )

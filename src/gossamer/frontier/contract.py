@@ -26,6 +26,10 @@ class JobTerms(msgspec.Struct, frozen=True, kw_only=True):
     max_urls_per_site: int | None = None
     max_urls_per_pattern: int | None = None
     dedup_window: timedelta | None = None  # None: for ever
+    dedup: str = "exact"  # or "bloom": a filter instead of a row for every URL that is done
+    dedup_expected: int = 10_000_000  # URLs that the filter is made for
+    dedup_error: float = 0.001  # how often it may call a new URL known
+    dedup_check: bool = False  # ask the record store before believing the filter
     limit: int | None = None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from enum import StrEnum
 
 import msgspec
@@ -55,3 +56,9 @@ class JobCounts(msgspec.Struct, frozen=True, kw_only=True):
     def in_state(self, state: UrlState) -> int:
         value: int = getattr(self, state.value)
         return value
+
+
+def slug(name: str) -> str:
+    """A name that is safe in job ids and file names."""
+    plain = re.sub(r"[^a-z0-9]+", "-", name.lower().removeprefix("https://").removeprefix("http://"))
+    return plain.strip("-")[:40].strip("-") or "job"

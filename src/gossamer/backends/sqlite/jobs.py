@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 import sqlite3
 
 import msgspec
 
 from ...clock import Clock
 from ...frontier.contract import JobTerms
-from ...model.job import Job, JobCounts, JobState
+from ...model.job import Job, JobCounts, JobState, slug
 from .connection import Database
 
 _COLUMNS = "id, name, state, created_at, finished_at, terms, ending"
@@ -128,9 +127,3 @@ def _drop_open(connection: sqlite3.Connection, job: int, reason: str, now: float
         "WHERE number = ?",
         (job,),
     )
-
-
-def slug(name: str) -> str:
-    """A name that is safe in job ids and file names."""
-    plain = re.sub(r"[^a-z0-9]+", "-", name.lower().removeprefix("https://").removeprefix("http://"))
-    return plain.strip("-")[:40].strip("-") or "job"

@@ -1,7 +1,7 @@
 """The writing half of the record store: what a batch of results does to the tables of schema/records-*.sql.
 
-What a record becomes is decided in Python (`judge`), between one look-up and a handful of bulk statements; the
-write transaction around it keeps other processes out meanwhile. Every row has an identity of its own, so that the
+What a record becomes is decided in Python (store/verdict.py), between one look-up and a handful of bulk statements;
+the write transaction around it keeps other processes out meanwhile. Every row has an identity of its own, so that the
 same batch can be written again. Reading back lives in records.py.
 """
 
@@ -9,19 +9,18 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator, Sequence
-from enum import Enum
 from typing import Any, TypeVar
 
 import msgspec
 
 from ...model.record import Attempt, PageFacts, PageResult, Record
+from ...store.verdict import UNCHANGED, Held, Verdict, judge, last_of_each, mend
 
 S = TypeVar("S", bound=msgspec.Struct)
 
 ATTEMPT_FIELDS = ("at", "job", "worker", "url", "site", "attempt", "outcome", "route", "proxy", "status", "bytes",
                   "latency", "cost", "reason", "error")  # fmt: skip
 MAX_LOOKUP = 256  # identities per statement
-UNCHANGED = "unchanged"  # the outcome of an attempt that was answered with 304
 VISIT_FIELDS = ("fetched_at", "url", "job", "status", "archive_ref", "body_hash")
 
 
@@ -91,46 +90,6 @@ def _find(connection: sqlite3.Connection, sql: str, wanted: Sequence[tuple[Any, 
         yield from connection.execute(sql.format(rows=", ".join([row] * len(part))), values).fetchall()
 
 
-class Verdict(Enum):
-    """What a newly scraped record does to the one that is held."""
-
-    NEW = "new"
-    CHANGED = "changed"
-    CHECKED = "checked"  # same content, or too soon to rewrite: only the times move
-    LATE = "late"  # a newer scrape was here first
-
-
-class Held(msgspec.Struct):
-    """What the store knows of a record while a batch is being decided. Mutable: it follows the batch."""
-
-    number: int
-    content_hash: bytes
-    first_seen: float
-    last_changed: float
-    last_checked: float
-    version: int
-    page: int
-
-
-def judge(held: Held | None, content_hash: bytes, scraped_at: float, min_age: float) -> Verdict:
-    """Decide what becomes of a scrape. Whatever the order of arrival, the newest scrape is the one that stays.
-
-    Two scrapes of the same instant that differ: the greater hash stays, so that two workers agree on the winner
-    and repeating a batch changes nothing. `min_age` (seconds) protects a version that is younger than that.
-    """
-    if held is None:
-        return Verdict.NEW
-    if scraped_at < held.last_checked:
-        return Verdict.LATE
-    if content_hash == held.content_hash:
-        return Verdict.CHECKED
-    if scraped_at == held.last_checked and content_hash < held.content_hash:
-        return Verdict.LATE
-    if scraped_at - held.last_changed < min_age:
-        return Verdict.CHECKED
-    return Verdict.CHANGED
-
-
 def save_results(
     connection: sqlite3.Connection, results: Sequence[PageResult], now: float, min_age: float
 ) -> list[int]:
@@ -142,7 +101,7 @@ def save_results(
         batch.look_up([record for result in results for record in result.records])
         for position, result in enumerate(results):
             page = number[result.attempt.fingerprint]
-            counts[position] = sum(batch.take(record, page) for record in _last_of_each(result.records))
+            counts[position] = sum(batch.take(record, page) for record in last_of_each(result.records))
         batch.flush()
     for attempt in [result.attempt for result in results if result.attempt.outcome == UNCHANGED]:
         connection.execute(_CONFIRM, (min(attempt.at, now), number[attempt.fingerprint]))
@@ -301,18 +260,6 @@ class _RecordBatch:
         self._moved.clear()
         self._unwritten.clear()
         self._sightings.clear()
-
-
-def _last_of_each(records: tuple[Record, ...]) -> Sequence[Record]:
-    """A page that gives one key twice means the last one; storing both would make two versions at every visit."""
-    if len(records) < 2:
-        return records
-    return list({(record.type, record.site, record.key): record for record in records}.values())
-
-
-def mend(text: str) -> str:
-    """The text with every lone surrogate replaced by U+FFFD; pairs become the character they stand for."""
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def mend_result(result: PageResult) -> PageResult:

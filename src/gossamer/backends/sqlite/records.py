@@ -20,12 +20,14 @@ from ...clock import Clock
 from ...errors import Permanent
 from ...model.record import Attempt, PageFacts, PageResult, StoredRecord
 from ...store.contract import RecordQuery, Version
+from ...store.verdict import mend
 from .connection import Database
-from .record_batch import ATTEMPT_FIELDS, VISIT_FIELDS, mend, mend_result, save_results
+from .record_batch import ATTEMPT_FIELDS, VISIT_FIELDS, mend_result, save_results
 
 APPLICATION_ID = 0x676F7372
 LINGER = timedelta(milliseconds=3)
 CHUNK = 256  # rows in memory while streaming
+PRUNED_PAGES = 20_000  # pages per transaction while pruning: others can write in between
 
 S = TypeVar("S", bound=msgspec.Struct)
 
@@ -56,6 +58,12 @@ ORDER BY 1"""
 
 _STORED_COLUMNS = """records.type, records.site, records.key, records.url, records.job, records.spider,
     records.data, records.first_seen, records.last_changed, records.last_checked, records.version"""
+
+_HIGHEST_PAGE = "SELECT coalesce(max(number), 0) FROM pages"
+_PRUNE_ATTEMPTS = "DELETE FROM attempts WHERE page BETWEEN ? AND ? AND at < ?"
+_PRUNE_VISITS = """
+DELETE FROM visits WHERE page BETWEEN ? AND ? AND fetched_at < ?
+    AND archive_ref <> (SELECT archive_ref FROM pages WHERE number = visits.page)"""
 
 
 @asynccontextmanager
@@ -135,6 +143,17 @@ class SqliteRecords:
             for row in rows:
                 yield _stored(row[1:])
             last = rows[-1][0]
+
+    async def prune(self, older_than: timedelta) -> int:
+        cutoff = self._clock.now() - older_than.total_seconds()
+        highest = (await self._rows(_HIGHEST_PAGE, ()))[0][0]
+        return sum([await self._prune(first, cutoff) for first in range(0, highest + 1, PRUNED_PAGES)])
+
+    async def _prune(self, first: int, cutoff: float) -> int:
+        values = (first, first + PRUNED_PAGES - 1, cutoff)
+        return await self._database.write(
+            lambda connection: sum(connection.execute(sql, values).rowcount for sql in (_PRUNE_ATTEMPTS, _PRUNE_VISITS))
+        )
 
     async def _rows(self, sql: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
         return await self._database.read(lambda connection: connection.execute(sql, values).fetchall())

@@ -11,12 +11,12 @@ import msgspec
 
 from ...clock import Clock
 from ...frontier.politeness import TermsFor
+from ..processes import is_gone as process_is_gone
 from .connection import Database
 from .desk import SqliteDesk
 from .frontier import SqliteFrontier
 from .jobs import SqliteJobs
 from .robots import SqliteRobotsShelf
-from .workers import is_gone as process_is_gone
 
 APPLICATION_ID = 0x676F7373  # "goss"
 LINGER = timedelta(milliseconds=2)

@@ -1,0 +1,243 @@
+"""The connection to a Redis or Valkey server or cluster: opening, checking, running scripts, translating errors.
+
+How it fails: Misconfigured (wrong password, wrong kind of server, too old, may evict our keys), BackendUnavailable
+(no answer, loading, read-only, out of memory). How it recovers: every call makes a new connection when the old one
+is gone; nothing is repeated here, because only the caller knows what may be repeated.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from functools import cache
+from hashlib import sha1
+from importlib.resources import files
+from typing import Any
+from urllib.parse import urlsplit
+
+from ...errors import BackendUnavailable, GossamerError, Misconfigured, MissingExtra
+
+try:
+    from redis import exceptions as problems
+    from redis.asyncio import Redis
+    from redis.asyncio.cluster import RedisCluster
+    from redis.asyncio.retry import Retry
+    from redis.backoff import NoBackoff
+except ImportError as error:  # pragma: no cover - exercised by a test that hides the package
+    raise MissingExtra(
+        "The state is on Redis, and the client for it is not installed: pip install 'gossamer[fleet]'"
+    ) from error
+
+OLDEST = (6, 2)
+CONNECT_SECONDS = 5.0
+ANSWER_SECONDS = 15.0
+MAX_CONNECTIONS = 16  # per process; further calls wait for one of these to end
+SHARED_PARTS = {"add": ("prelude", "admission"), "settle": ("prelude", "admission")}
+BOOK_SCRIPTS = ("open_job", "change_job")
+
+
+class OutOfMemory(BackendUnavailable):
+    """The server's memory is full and it refuses to grow."""
+
+    reason = "state-out-of-memory"
+
+
+@cache
+def script(name: str) -> tuple[bytes, str]:
+    """The text of a verb with what it shares with others, and its digest."""
+    parts = () if name in BOOK_SCRIPTS else SHARED_PARTS.get(name, ("prelude",))
+    folder = files(__package__) / "lua"
+    text = "\n".join((folder / f"{part}.lua").read_text(encoding="utf-8") for part in (*parts, name)).encode()
+    return text, sha1(text, usedforsecurity=False).hexdigest()
+
+
+class Server:
+    """An open server or cluster."""
+
+    def __init__(self, client: Any, where: str, *, cluster: bool) -> None:  # Any: the two clients share no type
+        self._client = client
+        self.where = where
+        self.cluster = cluster
+        self._room = asyncio.Semaphore(MAX_CONNECTIONS)
+
+    async def run(self, name: str, keys: Sequence[str], *args: Any) -> Any:  # Any: each script has its own answer
+        """Run a script atomically. Raises BackendUnavailable; it is then unknown whether it ran."""
+        text, digest = script(name)
+        with translated(self.where):
+            async with self._room:
+                try:
+                    return await self._client.execute_command("EVALSHA", digest, len(keys), *keys, *args)
+                except problems.NoScriptError:
+                    return await self._client.execute_command("EVAL", text, len(keys), *keys, *args)
+
+    async def call(self, *command: Any) -> Any:
+        with translated(self.where):
+            async with self._room:
+                return await self._client.execute_command(*command)
+
+    async def close(self) -> None:
+        await self._client.aclose()
+
+
+@asynccontextmanager
+async def open_server(address: str) -> AsyncIterator[tuple[Server, tuple[str, ...]]]:
+    """Connect and make sure that the server can be trusted with a queue; also gives warnings for the user."""
+    url = _driver_address(address)
+    where = place_of(address)
+    client: Any = Redis.from_url(url, **_options())
+    server = Server(client, where, cluster=False)
+    try:
+        facts = await _facts(server)
+        if facts.get("cluster_enabled") == "1":
+            await client.aclose()
+            with translated(where):
+                client = RedisCluster.from_url(url, **_options())
+                await client.initialize()
+            server = Server(client, where, cluster=True)
+        yield server, await _trust(server, facts)
+    finally:
+        await client.aclose()
+
+
+def place_of(address: str) -> str:
+    """Host and port of an address, without secrets."""
+    parts = urlsplit(address)
+    try:
+        port = parts.port or 6379
+    except ValueError:
+        raise Misconfigured(f"state = '{parts.scheme}://...': the port is not a number.") from None
+    return f"{parts.hostname or parts.path}:{port}" if parts.hostname else parts.path
+
+
+def _driver_address(address: str) -> str:
+    scheme, _, rest = address.partition("://")
+    known = {"redis": "redis", "valkey": "redis", "rediss": "rediss", "valkeys": "rediss", "redis+unix": "unix"}
+    return f"{known[scheme]}://{rest}"
+
+
+def _options() -> dict[str, Any]:
+    return {
+        "socket_connect_timeout": CONNECT_SECONDS,
+        "socket_timeout": ANSWER_SECONDS,
+        "max_connections": 2 * MAX_CONNECTIONS,
+        "retry": Retry(NoBackoff(), 0),
+        "health_check_interval": 0,
+        "protocol": 2,
+    }
+
+
+async def _facts(server: Server) -> dict[str, str]:
+    answer = await server.call("INFO", "everything")
+    if isinstance(answer, dict):
+        return {str(name): str(value) for name, value in answer.items()}
+    text = answer.decode() if isinstance(answer, bytes) else str(answer)
+    pairs = (line.partition(":") for line in text.splitlines() if ":" in line)
+    return {name: value for name, _, value in pairs}
+
+
+async def _trust(server: Server, facts: dict[str, str]) -> tuple[str, ...]:
+    version = tuple(int(part) for part in facts.get("redis_version", "0.0").split(".")[:2])
+    if version < OLDEST:
+        raise Misconfigured(
+            f"The server at {server.where} is version {facts.get('redis_version', '?')}; Gossamer needs Redis 6.2 or "
+            "newer, or any Valkey. Upgrade it, or set state = 'sqlite:///...' in gossamer.toml."
+        )
+    if facts.get("role") == "slave":
+        raise Misconfigured(
+            f"The server at {server.where} is a read-only replica. Give the address of its primary as state."
+        )
+    policy = facts.get("maxmemory_policy", "noeviction")
+    if policy.startswith("allkeys"):
+        raise Misconfigured(
+            f"The server at {server.where} evicts any key when memory is short (maxmemory-policy {policy}): it would "
+            "silently lose parts of the queue. Set maxmemory-policy to noeviction, or use a server of its own."
+        )
+    warnings = []
+    if facts.get("aof_enabled") == "0":
+        saved = await _setting(server, "save")
+        if saved == "":
+            warnings.append(
+                f"The server at {server.where} keeps nothing on disk: when it stops, the queue is gone. "
+                "Set appendonly yes."
+            )
+        else:
+            warnings.append(
+                f"The server at {server.where} saves snapshots only: when it dies, what was settled since the last one "
+                "is fetched again. Set appendonly yes to repeat less."
+            )
+    return tuple(warnings)
+
+
+async def _setting(server: Server, name: str) -> str | None:
+    """A setting of the server; None when it does not let us see it."""
+    try:
+        answer = await server.call("CONFIG", "GET", name)
+    except GossamerError:
+        return None
+    values = list(answer.values()) if isinstance(answer, dict) else answer[1::2]
+    value = values[0] if values else None
+    return value.decode() if isinstance(value, bytes) else value
+
+
+@contextmanager
+def translated(where: str) -> Iterator[None]:
+    """Driver errors become ours. Messages never hold the password: the driver's own text is not passed on blindly."""
+    try:
+        yield
+    except problems.AuthenticationError as error:
+        raise Misconfigured(
+            f"Redis at {where} refused the user name or password. Mend the state address, or the variable it is from."
+        ) from error
+    except problems.ReadOnlyError as error:
+        raise BackendUnavailable(
+            f"Redis at {where} is read-only now: a replica, or in the middle of a failover. Give the primary's address."
+        ) from error
+    except problems.OutOfMemoryError as error:
+        raise _starved(where) from error
+    except problems.BusyLoadingError as error:
+        raise BackendUnavailable(f"Redis at {where} is loading its data from disk.") from error
+    except problems.InvalidResponse as error:
+        raise Misconfigured(
+            f"What answers at {where} is not a Redis or Valkey server. Check host and port of state in gossamer.toml."
+        ) from error
+    except (problems.ConnectionError, problems.TimeoutError, problems.ClusterDownError, OSError) as error:
+        raise BackendUnavailable(_unreachable(where, error)) from error
+    except problems.RedisClusterException as error:
+        raise BackendUnavailable(f"The cluster at {where} cannot be used: {_first_line(error)}.") from error
+    except problems.ResponseError as error:
+        raise _refused(where, error) from error
+
+
+def _unreachable(where: str, error: Exception) -> str:
+    if isinstance(error, problems.TimeoutError | asyncio.TimeoutError):
+        return f"Redis at {where} does not answer."
+    return (
+        f"Redis at {where} cannot be reached ({_first_line(error)}). "
+        "Start it, or set state = 'sqlite:///...' in gossamer.toml."
+    )
+
+
+def _refused(where: str, error: Exception) -> GossamerError:
+    text = _first_line(error)
+    if "OOM" in text:
+        return _starved(where)
+    if "DB index" in text or "invalid DB" in text:
+        return Misconfigured(f"Redis at {where} has no database of that number. Mend the number at the end of state.")
+    if "NOAUTH" in text or "WRONGPASS" in text or "invalid password" in text or "without any password" in text:
+        return Misconfigured(f"Redis at {where} wants a user name and password, or others. Mend the state address.")
+    if "NOPERM" in text:
+        return Misconfigured(f"Redis at {where} does not allow this user what Gossamer needs: {text}")
+    if "unknown command" in text.lower():
+        return Misconfigured(f"The server at {where} lacks a command that Gossamer needs: {text}")
+    if any(word in text for word in ("MISCONF", "READONLY", "LOADING", "CLUSTERDOWN", "TRYAGAIN", "MASTERDOWN")):
+        return BackendUnavailable(f"Redis at {where} cannot write now: {text}")
+    return BackendUnavailable(f"Redis at {where} failed: {text}")
+
+
+def _starved(where: str) -> OutOfMemory:
+    return OutOfMemory(f"Redis at {where} is out of memory. Raise its maxmemory, or let the workers finish.")
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0][:300]

@@ -1,0 +1,210 @@
+"""What people ask of the queue, on Redis. Fulfils `FrontierDesk`. Answers are read, not locked: a moment's picture."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any
+
+import msgspec
+
+from ...frontier.contract import DeadFilter, DeadLetter, SiteLoad, UrlStory
+from ...model.task import UrlState
+from . import rows
+from .connection import Server
+from .jobs import JobRow, RedisJobs
+from .keys import Keyspace
+
+CHUNK = 500
+AHEAD_COUNTED = 100_000
+
+
+class RedisDesk:
+    def __init__(
+        self, server: Server, keys: Keyspace, jobs: RedisJobs, *, time: Callable[[], float] | None = None
+    ) -> None:
+        self._server = server
+        self._keys = keys
+        self._jobs = jobs
+        self._time = time
+
+    async def story(self, site: str, fingerprint: bytes) -> list[UrlStory]:
+        stories = []
+        shard = self._keys.shard_of(site)
+        for job in await self._jobs.rows():
+            row = await self._row(shard, job, fingerprint)
+            if row is not None:
+                stories.append(await self._tell(shard, site, job, row))
+        return stories
+
+    async def dead(self, which: DeadFilter, limit: int = 100) -> list[DeadLetter]:
+        letters = [letter async for _, _, _, letter in self._letters(which)]
+        letters.sort(key=lambda letter: (letter.died_at, letter.id), reverse=True)
+        return letters[:limit]
+
+    async def dead_reasons(self, which: DeadFilter) -> dict[str, int]:
+        counted = Counter([letter.reason async for _, _, _, letter in self._letters(which)])
+        return dict(sorted(counted.items(), key=lambda item: (-item[1], item[0])))
+
+    async def replay(self, which: DeadFilter) -> int:
+        return await self._revive(which, "replay")
+
+    async def purge(self, which: DeadFilter) -> int:
+        return await self._revive(which, "purge")
+
+    async def sites(self, job: str, limit: int = 20) -> list[SiteLoad]:
+        row = await self._jobs.row(job)
+        loads: list[tuple[int, int, tuple[int, int, int]]] = []
+        for shard in range(self._keys.shards):
+            async for number, packed in self._scan(self._keys.in_shard(shard, f"{row.number}:queues")):
+                load = rows.read_load(packed)
+                if any(load):
+                    loads.append((shard, int(number), load))
+        loads.sort(key=lambda entry: -sum(entry[2]))
+        answer = []
+        for shard, number, (queued, waiting, leased) in loads[:limit]:
+            packed = await self._server.call("HGET", self._keys.in_shard(shard, "sites"), number)
+            site, name = rows.read_site(packed)
+            next_at = max(site.next_at, site.rest_until)
+            answer.append(SiteLoad(site=name, queued=queued, waiting=waiting, leased=leased, next_at=next_at))
+        return answer
+
+    async def urls(self, job: str, state: UrlState | None = None) -> AsyncIterator[tuple[str, UrlState, str]]:
+        row = await self._jobs.row(job)
+        for shard in range(self._keys.shards):
+            async for fingerprint, packed in self._scan(self._keys.in_shard(shard, f"{row.number}:urls")):
+                found = rows.read_row(fingerprint, packed)
+                if found is not None and (state is None or found.state is state):
+                    yield _url(found), found.state, found.reason
+
+    # -- how -------------------------------------------------------------------------------------------------
+
+    async def _row(self, shard: int, job: JobRow, fingerprint: bytes) -> rows.Row | None:
+        packed = await self._server.call("HGET", self._keys.in_shard(shard, f"{job.number}:urls"), fingerprint)
+        return rows.read_row(fingerprint, packed) if packed else None
+
+    async def _parent(self, site: str, job: JobRow, row: rows.Row) -> str | None:
+        if row.tail is None or row.tail.parent is None:
+            return None
+        found = await self._row(self._keys.shard_of(row.tail.parent_site or site), job, row.tail.parent)
+        return _url(found) if found is not None else None
+
+    async def _tell(self, shard: int, site: str, job: JobRow, row: rows.Row) -> UrlStory:
+        packed = await self._server.call("HGET", self._keys.in_shard(shard, "sites"), row.site)
+        politeness, _ = rows.read_site(packed)
+        noted = await self._server.call("HGET", self._keys.in_shard(shard, f"{job.number}:incidents"), row.fingerprint)
+        incidents = msgspec.msgpack.decode(noted, type=list[tuple[float, str]]) if noted else []
+        return UrlStory(
+            job=job.id,
+            url=_url(row),
+            state=row.state,
+            reason=row.reason,
+            message=row.message,
+            site=site,
+            kind=row.tail.kind if row.tail else "",
+            depth=row.depth,
+            priority=row.priority,
+            attempts=row.attempts,
+            max_attempts=row.max_attempts,
+            deliveries=row.deliveries,
+            created_at=row.created,
+            changed_at=row.changed,
+            found_on=await self._parent(site, job, row),
+            ready_at=row.at if row.state is UrlState.WAITING else None,
+            worker=row.worker or None,
+            lease_until=row.at if row.state is UrlState.LEASED else None,
+            site_next_at=max(politeness.next_at, politeness.rest_until),
+            ahead_of_it=await self._ahead(shard, job, row) if row.state is UrlState.QUEUED else None,
+            incidents=tuple(incidents),
+        )
+
+    async def _ahead(self, shard: int, job: JobRow, row: rows.Row) -> int:
+        site = row.site.to_bytes(4, "big")
+        place = site + (2**31 - 1 - row.priority).to_bytes(4, "big") + row.sequence.to_bytes(6, "big") + row.fingerprint
+        key = self._keys.in_shard(shard, f"{job.number}:queue")
+        return min(AHEAD_COUNTED, int(await self._server.call("ZLEXCOUNT", key, b"[" + site, b"(" + place)))
+
+    async def _letters(self, which: DeadFilter) -> AsyncIterator[tuple[int, JobRow, rows.Row, DeadLetter]]:
+        for job in await self._jobs.rows():
+            if which.job is not None and job.id != which.job:
+                continue
+            for shard in range(self._keys.shards):
+                async for row in self._buried(shard, job):
+                    letter = await self._letter(shard, job, row)
+                    if _fits(which, letter):
+                        yield shard, job, row, letter
+
+    async def _buried(self, shard: int, job: JobRow) -> AsyncIterator[rows.Row]:
+        dead = self._keys.in_shard(shard, f"{job.number}:dead")
+        urls = self._keys.in_shard(shard, f"{job.number}:urls")
+        fingerprints = await self._server.call("ZREVRANGE", dead, 0, -1)
+        for start in range(0, len(fingerprints), CHUNK):
+            chunk = fingerprints[start : start + CHUNK]
+            packed = await self._server.call("HMGET", urls, *chunk)
+            for fingerprint, text in zip(chunk, packed, strict=True):
+                row = rows.read_row(fingerprint, text) if text else None
+                if row is not None:
+                    yield row
+
+    async def _letter(self, shard: int, job: JobRow, row: rows.Row) -> DeadLetter:
+        packed = await self._server.call("HGET", self._keys.in_shard(shard, "sites"), row.site)
+        _, site = rows.read_site(packed)
+        return DeadLetter(
+            id=row.id * self._keys.shards + shard,
+            job=job.id,
+            url=_url(row),
+            site=site,
+            kind=row.tail.kind if row.tail else "",
+            reason=row.reason,
+            message=row.message,
+            attempts=row.attempts,
+            deliveries=row.deliveries,
+            died_at=row.changed,
+            found_on=await self._parent(site, job, row),
+        )
+
+    async def _revive(self, which: DeadFilter, how: str) -> int:
+        groups: dict[tuple[int, int], tuple[JobRow, list[bytes]]] = {}
+        async for shard, job, row, _ in self._letters(which):
+            groups.setdefault((job.number, shard), (job, []))[1].append(row.fingerprint)
+        changed = 0
+        now = "" if self._time is None else repr(self._time())
+        for (number, shard), (job, fingerprints) in groups.items():
+            if how == "replay":
+                await self._jobs.reopen(job.id)
+            for start in range(0, len(fingerprints), CHUNK):
+                chunk = fingerprints[start : start + CHUNK]
+                changed += await self._server.run("revive", self._keys.of_job(shard, number), now, how, *chunk)
+        return changed
+
+    async def _scan(self, key: str) -> AsyncIterator[tuple[bytes, bytes]]:
+        """Every field of a hash, once, however the hash changes meanwhile."""
+        cursor: Any = 0
+        seen: set[bytes] = set()
+        while True:
+            cursor, fields = await self._server.call("HSCAN", key, cursor, "COUNT", CHUNK)
+            for name, value in _pairs(fields):
+                if name not in seen:
+                    seen.add(name)
+                    yield name, value
+            if int(cursor) == 0:
+                return
+
+
+def _pairs(fields: Any) -> Sequence[tuple[bytes, bytes]]:
+    if isinstance(fields, dict):
+        return list(fields.items())
+    return list(zip(fields[::2], fields[1::2], strict=True))
+
+
+def _url(row: rows.Row) -> str:
+    return row.tail.url if row.tail is not None else f"(unreadable {row.fingerprint.hex()})"
+
+
+def _fits(which: DeadFilter, letter: DeadLetter) -> bool:
+    return (
+        (which.id is None or letter.id == which.id)
+        and (which.url is None or letter.url == which.url)
+        and (which.site is None or letter.site == which.site)
+        and (which.reason is None or letter.reason == which.reason or letter.reason.startswith(f"{which.reason}-"))
+    )

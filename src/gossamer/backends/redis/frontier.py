@@ -1,0 +1,286 @@
+"""The frontier on Redis: the worker's verbs. Scripts in lua/ do the work; this file decides which shard does what.
+
+Settlements of a shard are gathered: while one call is on its way, those that come meanwhile wait and go together.
+A page's links may belong to other shards. They are added there first, then the page is settled together with the
+links of its own shard: a crash in between repeats work and loses nothing, because adding is idempotent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from time import monotonic
+from typing import Any
+
+import msgspec
+
+from ...errors import FrontierFull, LeaseLost
+from ...frontier.contract import Added, JobTerms, LeaseBatch
+from ...frontier.politeness import TermsFor
+from ...model.task import Candidate, Lease, Task, UrlState
+from . import rows
+from .connection import OutOfMemory, Server
+from .gathering import Gathering
+from .jobs import RedisJobs
+from .keys import Keyspace
+from .leasing import Counter
+from .terms import KnownJob, admission_terms
+
+COMPLETE, RETRY, RELEASE, BURY = 1, 2, 3, 4
+REDIRECTED = "redirected"
+MESSAGE_LENGTH = 4000  # characters of an error that are kept
+ADD_AT_ONCE = 500  # candidates per script: a longer one would hold up everybody else
+DEPTH_TRUSTED = 1.0  # seconds that the depth of other shards is used without asking again
+JOB_TRUSTED = 5.0
+
+ExactCheck = Callable[[Sequence[bytes]], Any]  # Any: an awaitable set of the fingerprints that are really known
+
+
+class RedisFrontier:
+    """Fulfils `Frontier`. Time is the server's clock; `time` replaces it in tests."""
+
+    def __init__(
+        self,
+        server: Server,
+        keys: Keyspace,
+        jobs: RedisJobs,
+        *,
+        lease_duration: timedelta,
+        terms_for: TermsFor,
+        is_gone: Callable[[str], bool],
+        time: Callable[[], float] | None = None,
+    ) -> None:
+        self._server = server
+        self._keys = keys
+        self._jobs = jobs
+        self._time = time
+        self._lease_seconds = lease_duration.total_seconds()
+        self._known: dict[str, tuple[float, KnownJob]] = {}
+        self._depths: dict[str, tuple[float, list[int]]] = {}
+        self._gatherings: dict[tuple[str, int], Gathering] = {}
+        self.second_check: ExactCheck | None = None
+        self._counter = Counter(
+            server,
+            keys,
+            jobs,
+            lease_seconds=self._lease_seconds,
+            terms_for=terms_for,
+            is_gone=is_gone,
+            now=self._now,
+            ticks=time or monotonic,
+        )
+
+    async def add(self, job: str, candidates: Sequence[Candidate]) -> Added:
+        known = await self._job(job)
+        return await self._offer(known, candidates, parent=None, refuse_when_full=True)
+
+    async def lease(self, job: str, worker: str, n: int) -> LeaseBatch:
+        known = await self._job(job)
+        batch, strangers = await self._counter.lease(known, worker, n)
+        for lease in strangers:
+            await self.bury(lease, "unreadable", "What stood in the queue here is not a task of ours.")
+        return batch
+
+    async def renew(self, leases: Sequence[Lease]) -> list[Lease]:
+        lost: list[Lease] = []
+        groups: dict[tuple[str, int], list[Lease]] = {}
+        for lease in leases:
+            groups.setdefault((lease.task.job, self._keys.shard_of(lease.task.site)), []).append(lease)
+        for (job, shard), held in groups.items():
+            known = await self._job(job)
+            answer = await self._server.run(
+                "renew",
+                self._keys.of_job(shard, known.number),
+                self._now(),
+                self._lease_seconds,
+                *(rows.pack_lease(lease) for lease in held),
+            )
+            lost += [lease for lease, kept in zip(held, answer, strict=True) if not kept]
+        return lost
+
+    async def complete(
+        self,
+        lease: Lease,
+        state: UrlState,
+        reason: str = "",
+        discovered: Sequence[Candidate] = (),
+        *,
+        duplicates: int = 0,
+        paced_ahead: timedelta = timedelta(0),
+    ) -> Added:
+        known = await self._job(lease.task.job)
+        home = self._keys.shard_of(lease.task.site)
+        here = [one for one in discovered if self._keys.shard_of(one.site) == home]
+        elsewhere = Added()
+        if len(here) < len(discovered):
+            # Not by a worker that has lost its lease: the links of its page are somebody else's to add.
+            if await self.renew([lease]):
+                raise _lost(lease)
+            away = [one for one in discovered if self._keys.shard_of(one.site) != home]
+            elsewhere = await self._offer(known, away, parent=lease.task, refuse_when_full=False)
+        answer = await self._settle(
+            known,
+            lease,
+            rows.pack_settlement(
+                COMPLETE,
+                lease,
+                state=state,
+                redirected=reason.startswith(REDIRECTED),
+                paced_ahead=paced_ahead.total_seconds(),
+                duplicates=duplicates,
+                reason=reason,
+                candidates=self._packed(known, here, lease.task),
+            ),
+        )
+        settled = await self._look_twice(known, here, answer, lease.task)
+        return _sum(settled, elsewhere)
+
+    async def retry(
+        self, lease: Lease, delay: timedelta, reason: str, *, paced_ahead: timedelta = timedelta(0)
+    ) -> None:
+        await self._put_off(RETRY, lease, delay, reason, paced_ahead)
+
+    async def release(
+        self, lease: Lease, delay: timedelta, reason: str, *, paced_ahead: timedelta = timedelta(0)
+    ) -> None:
+        await self._put_off(RELEASE, lease, delay, reason, paced_ahead)
+
+    async def bury(self, lease: Lease, reason: str, message: str, *, paced_ahead: timedelta = timedelta(0)) -> None:
+        text = rows.pack_settlement(
+            BURY, lease, paced_ahead=paced_ahead.total_seconds(), reason=reason, message=message[:MESSAGE_LENGTH]
+        )
+        await self._settle(await self._job(lease.task.job), lease, text)
+
+    async def slow_down(self, site: str, *, interval: timedelta | None, rest: timedelta) -> None:
+        asked = "" if interval is None else interval.total_seconds()
+        keys = self._keys.of_job(self._keys.shard_of(site), 0)
+        await self._server.run("slow_down", keys, self._now(), site, rest.total_seconds(), asked)
+
+    # -- shared steps ----------------------------------------------------------------------------------------
+
+    async def _put_off(self, verb: int, lease: Lease, delay: timedelta, reason: str, ahead: timedelta) -> None:
+        text = rows.pack_settlement(
+            verb, lease, delay=delay.total_seconds(), paced_ahead=ahead.total_seconds(), reason=reason
+        )
+        await self._settle(await self._job(lease.task.job), lease, text)
+
+    async def _settle(self, known: KnownJob, lease: Lease, text: bytes) -> list[int]:
+        shard = self._keys.shard_of(lease.task.site)
+        gathering = self._gatherings.get((known.id, shard))
+        if gathering is None:
+            gathering = Gathering(lambda texts: self._settle_together(known.id, shard, texts))
+            self._gatherings[known.id, shard] = gathering
+        answer: list[int] = await gathering.give(text)
+        if answer[0] == -1:
+            raise _lost(lease)
+        return answer
+
+    async def _settle_together(self, job: str, shard: int, texts: Sequence[bytes]) -> list[list[int]]:
+        known = await self._job(job)
+        bound = known.terms.max_queued
+        elsewhere = await self._depth_elsewhere(known, shard) if bound is not None else 0
+        answer: list[list[int]] = await self._server.run(
+            "settle",
+            self._keys.of_job(shard, known.number),
+            self._now(),
+            -1 if bound is None else bound,
+            elsewhere,
+            *admission_terms(known.terms, self._keys.shards),
+            *texts,
+        )
+        return answer
+
+    async def _offer(
+        self, known: KnownJob, candidates: Sequence[Candidate], *, parent: Task | None, refuse_when_full: bool
+    ) -> Added:
+        groups: dict[int, list[Candidate]] = {}
+        for candidate in candidates:
+            groups.setdefault(self._keys.shard_of(candidate.site), []).append(candidate)
+        added = Added()
+        left = len(candidates)
+        for shard, group in groups.items():
+            for start in range(0, len(group), ADD_AT_ONCE):
+                chunk = group[start : start + ADD_AT_ONCE]
+                added = _sum(added, await self._add(known, shard, chunk, left, parent, refuse_when_full))
+                left -= len(chunk)
+        return added
+
+    async def _add(
+        self, known: KnownJob, shard: int, chunk: list[Candidate], whole: int, parent: Task | None, refuse: bool
+    ) -> Added:
+        bound = known.terms.max_queued if refuse else None
+        elsewhere = await self._depth_elsewhere(known, shard, fresh=True) if bound is not None else 0
+        try:
+            answer = await self._server.run(
+                "add",
+                self._keys.of_job(shard, known.number),
+                self._now(),
+                -1 if bound is None else bound,
+                elsewhere,
+                whole,
+                *admission_terms(known.terms, self._keys.shards),
+                self._packed(known, chunk, parent),
+            )
+        except OutOfMemory as error:
+            raise FrontierFull(f"{error} Nothing was added.") from error
+        if answer[0] == -1:
+            raise FrontierFull(
+                f"The queue of {known.id} holds {answer[1]} URLs; {whole} more would pass its bound of {bound} "
+                "(crawl.max_queued). Add fewer at once, or wait until some are done."
+            )
+        return await self._look_twice(known, chunk, answer, parent)
+
+    async def _look_twice(
+        self, known: KnownJob, offered: Sequence[Candidate], answer: Sequence[int], parent: Task | None
+    ) -> Added:
+        """What a script says of what was offered. Some may be known to the filter only: where an exact check exists,
+        those that are not known there enter after all."""
+        queued, duplicates, dropped, *doubtful = answer
+        added = Added(queued=queued, duplicates=duplicates, dropped=dropped)
+        if not doubtful or self.second_check is None or not known.terms.dedup_check:
+            return added
+        suspects = [offered[place - 1] for place in doubtful]
+        really = await self.second_check([one.fingerprint for one in suspects])
+        wronged = [msgspec.structs.replace(one, force=True) for one in suspects if one.fingerprint not in really]
+        if not wronged:
+            return added
+        again = await self._offer(known, wronged, parent=parent, refuse_when_full=False)
+        return _sum(added, again)
+
+    def _packed(self, known: KnownJob, candidates: Sequence[Candidate], parent: Task | None) -> bytes:
+        attempts = known.terms.max_attempts
+        return b"".join(rows.pack_candidate(one, max_attempts=attempts, parent=parent) for one in candidates)
+
+    async def _depth_elsewhere(self, known: KnownJob, shard: int, *, fresh: bool = False) -> int:
+        """How many URLs wait in the other shards; a second old at most."""
+        if self._keys.shards == 1:
+            return 0
+        at, depths = self._depths.get(known.id, (float("-inf"), []))
+        if fresh or monotonic() - at > DEPTH_TRUSTED:
+            depths = await self._jobs.depths(known.number)
+            self._depths[known.id] = (monotonic(), depths)
+        return sum(depth for other, depth in enumerate(depths) if other != shard)
+
+    async def _job(self, job: str) -> KnownJob:
+        """What must be known of a job, asked for again every few seconds. Raises Permanent for an unknown one."""
+        at, known = self._known.get(job, (float("-inf"), None))
+        if known is None or monotonic() - at > JOB_TRUSTED:
+            row = await self._jobs.row(job)
+            known = KnownJob(id=job, number=row.number, terms=msgspec.json.decode(row.terms, type=JobTerms))
+            self._known[job] = (monotonic(), known)
+        return known
+
+    def _now(self) -> str:
+        return "" if self._time is None else repr(self._time())
+
+
+def _sum(one: Added, other: Added) -> Added:
+    return Added(
+        queued=one.queued + other.queued,
+        duplicates=one.duplicates + other.duplicates,
+        dropped=one.dropped + other.dropped,
+    )
+
+
+def _lost(lease: Lease) -> LeaseLost:
+    return LeaseLost(f"The lease on {lease.task.url} has expired or was given to another worker; nothing was changed.")

@@ -1,0 +1,165 @@
+"""Jobs on Redis: opened once, found again, closed once. Fulfils `JobBook`. The book is in one slot, URLs in shards."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from ...errors import Permanent
+from ...frontier.contract import JobTerms
+from ...model.job import Job, JobCounts, JobState, slug
+from .connection import Server
+from .keys import Keyspace
+
+DROP_AT_ONCE = 1_000
+
+
+class JobRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A job as it stands in the book. Numbers that JSON in Lua would round are texts."""
+
+    number: int
+    id: str
+    name: str
+    state: str
+    ending: str
+    sealed: bool
+    created_at: str
+    finished_at: str
+    terms: str
+
+    def job(self) -> Job:
+        return Job(
+            id=self.id,
+            name=self.name,
+            state=JobState(self.state),
+            created_at=float(self.created_at),
+            finished_at=float(self.finished_at) if self.finished_at else None,
+            limit=msgspec.json.decode(self.terms, type=JobTerms).limit,
+            ending=self.ending,
+        )
+
+
+_read = msgspec.json.Decoder(JobRow).decode
+
+
+class RedisJobs:
+    def __init__(self, server: Server, keys: Keyspace, time: Any) -> None:  # Any: a function, or None for the server's
+        self._server = server
+        self._keys = keys
+        self._time = time
+        self._book = (keys.book("book"), keys.book("jobs"), keys.book("running"))
+
+    async def open_job(self, name: str, terms: JobTerms, *, fresh: bool) -> tuple[Job, bool]:
+        known = await self._running(name)
+        if known is not None and not fresh:
+            before = msgspec.json.decode(known.terms, type=JobTerms)
+            terms = msgspec.structs.replace(terms, dedup_window=before.dedup_window, dedup=before.dedup)
+        text, found, replaced = await self._server.run(
+            "open_job", self._book, self._now(), name, slug(name), msgspec.json.encode(terms), "fresh" if fresh else ""
+        )
+        if replaced:
+            await self._drop_open(_read(replaced))
+        row = _read(text)
+        if not found:
+            await self._tell_shards(row.number, "state", "running")
+        return row.job(), bool(found)
+
+    async def seal_seeds(self, job: str) -> None:
+        row = await self.row(job)
+        await self._server.run("change_job", self._book, self._now(), job, "seal", "")
+        await self._tell_shards(row.number, "sealed", "1")
+
+    async def is_sealed(self, job: str) -> bool:
+        found = await self._find(job)
+        return found is not None and found.sealed
+
+    async def close_job(self, job: str, ending: str) -> bool:
+        row = await self.row(job)
+        closed = bool(await self._server.run("change_job", self._book, self._now(), job, "close", ending))
+        await self._tell_shards(row.number, "state", "finished")
+        return closed
+
+    async def reopen(self, job: str) -> None:
+        """A job that had ended has work again."""
+        row = await self.row(job)
+        await self._server.run("change_job", self._book, self._now(), job, "reopen", "")
+        await self._tell_shards(row.number, "state", "running")
+
+    async def job(self, job: str) -> Job | None:
+        found = await self._find(job)
+        return found.job() if found else None
+
+    async def jobs(self) -> list[Job]:
+        return [row.job() for row in await self.rows()]
+
+    async def counts(self, job: str) -> JobCounts:
+        row = await self._find(job)
+        if row is None:
+            return JobCounts()
+        names = JobCounts.__struct_fields__
+        totals = dict.fromkeys(names, 0)
+        for values in await self._of_all_shards(row.number, "counts", names):
+            for name, value in zip(names, values, strict=True):
+                totals[name] += int(value or 0)
+        return JobCounts(**totals)
+
+    # -- for the other parts of this backend -----------------------------------------------------------------
+
+    async def row(self, job: str) -> JobRow:
+        """Raises Permanent for an unknown job."""
+        found = await self._find(job)
+        if found is None:
+            raise Permanent(f"There is no job {job!r}. `gossamer status` lists the jobs.")
+        return found
+
+    async def rows(self) -> list[JobRow]:
+        """Every job, newest first."""
+        answer = await self._server.call("HVALS", self._keys.book("jobs"))
+        return sorted((_read(text) for text in answer), key=lambda row: -row.number)
+
+    async def depths(self, number: int) -> list[int]:
+        """How many URLs wait for their turn, shard by shard."""
+        return [
+            int(queued or 0) + int(waiting or 0)
+            for queued, waiting in await self._of_all_shards(number, "counts", ("queued", "waiting"))
+        ]
+
+    async def _find(self, job: str) -> JobRow | None:
+        text = await self._server.call("HGET", self._keys.book("jobs"), job)
+        return _read(text) if text else None
+
+    async def _running(self, name: str) -> JobRow | None:
+        job = await self._server.call("HGET", self._keys.book("running"), name)
+        return await self._find(job.decode()) if job else None
+
+    async def _of_all_shards(self, number: int, key: str, names: Sequence[str]) -> list[Any]:
+        keys = self._keys
+        return await asyncio.gather(
+            *(
+                self._server.call("HMGET", keys.in_shard(shard, f"{number}:{key}"), *names)
+                for shard in range(keys.shards)
+            )
+        )
+
+    async def _tell_shards(self, number: int, field: str, value: str) -> None:
+        keys = self._keys
+        await asyncio.gather(
+            *(
+                self._server.call("HSET", keys.in_shard(shard, f"{number}:meta"), field, value)
+                for shard in range(keys.shards)
+            )
+        )
+
+    async def _drop_open(self, row: JobRow) -> None:
+        """What a replaced job still had to do will not be done: dropped, with the reason; slots are given back."""
+        await self._tell_shards(row.number, "state", "finished")
+        for shard in range(self._keys.shards):
+            keys = self._keys.of_job(shard, row.number)
+            while await self._server.run("drop_open", keys, self._now(), row.ending, DROP_AT_ONCE):
+                pass
+
+    def _now(self) -> str:
+        return "" if self._time is None else repr(self._time())

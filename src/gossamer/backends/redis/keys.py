@@ -1,0 +1,75 @@
+"""The keyspace: every key that Gossamer uses on a Redis or Valkey server, drawn once.
+
+`P` is the project's name, `S` the number of a shard, `J` the number of a job. What is in braces is the hash tag: all
+keys of one shard lie on one node, so that a script may touch them together; shards may lie on different nodes.
+
+    gossamer:{P}:book           hash    version and shards of this keyspace, number of the newest job
+    gossamer:{P}:jobs           hash    job id -> JSON: name, state, terms, times
+    gossamer:{P}:running        hash    job name -> id of its unfinished job
+    gossamer:{P}:workers        hash    worker -> JSON: its last sign of life
+    gossamer:{P}:lock:J         string  held for moments, when a page limit must hold across shards
+
+    gossamer:{P.S}:shard        hash    counters: sites (last number given), freed (last sequence)
+    gossamer:{P.S}:sites        hash    site number -> packed: bucket, rest, crawl-delay, slots in use, holder, name
+    gossamer:{P.S}:numbers      hash    site name -> site number
+    gossamer:{P.S}:parked       set     sites for whose slots a queue waits
+    gossamer:{P.S}:freed        zset    sites that gave back a slot somebody waited for, by sequence
+    gossamer:{P.S}:robots:O     string  robots.txt of the origin O, expires
+
+    gossamer:{P.S}:J:meta       hash    state of the job, sequence of this shard, how far `freed` was read
+    gossamer:{P.S}:J:counts     hash    how many URLs are in each state
+    gossamer:{P.S}:J:urls       hash    fingerprint -> packed row: the URL, its state, its task
+    gossamer:{P.S}:J:queue      zset    queued tasks, in order of site, priority, sequence (all scores are 0)
+    gossamer:{P.S}:J:queues     hash    site number -> packed: is there work, may it be handed out, when
+    gossamer:{P.S}:J:ready      zset    sites that may give a task, in order of priority and turn (scores 0)
+    gossamer:{P.S}:J:sleeping   zset    sites that wait for their bucket, by the time they wake
+    gossamer:{P.S}:J:held       zset    sites that another worker paces, by that worker (scores 0)
+    gossamer:{P.S}:J:waiting    zset    fingerprints of tasks that are not due yet, by the time they are
+    gossamer:{P.S}:J:leased     zset    fingerprints of tasks in hand, by the end of their lease
+    gossamer:{P.S}:J:dead       zset    fingerprints of dead letters, by the time they died
+    gossamer:{P.S}:J:shapes     hash    site number and path shape -> URLs taken (trap budget)
+    gossamer:{P.S}:J:incidents  hash    fingerprint -> MessagePack list of rare turns in its story
+    gossamer:{P.S}:J:filter     string  Bloom filter of the URLs seen, when the job deduplicates that way
+
+A site lives in one shard (`shard_of`). The rows are packed by lua/prelude.lua and read by rows.py. Scripts get all
+keys of a job's shard in KEYS, always in the order of `JOB_KEYS`.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from hashlib import blake2b
+
+SHARD_KEYS = ("shard", "sites", "numbers", "parked", "freed")
+JOB_KEYS = (
+    "meta", "counts", "urls", "queue", "queues", "ready", "sleeping", "held", "waiting", "leased", "dead", "shapes",
+    "incidents", "filter",
+)  # fmt: skip
+
+
+class Keyspace:
+    """Names of keys for one project spread over `shards` shards."""
+
+    def __init__(self, project: str, shards: int) -> None:
+        self.project = project
+        self.shards = shards
+        self.of_job = lru_cache(maxsize=1024)(self._of_job)
+        self.shard_of = lru_cache(maxsize=50_000)(self._shard_of)
+
+    def book(self, name: str) -> str:
+        return f"gossamer:{{{self.project}}}:{name}"
+
+    def in_shard(self, shard: int, name: str) -> str:
+        return f"gossamer:{{{self.project}.{shard}}}:{name}"
+
+    def _shard_of(self, site: str) -> int:
+        """Where a site lives; the same on every machine."""
+        digest = blake2b(site.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+        return int.from_bytes(digest, "big") % self.shards
+
+    def of_shard(self, shard: int) -> tuple[str, ...]:
+        return tuple(self.in_shard(shard, name) for name in SHARD_KEYS)
+
+    def _of_job(self, shard: int, job: int) -> tuple[str, ...]:
+        """All keys that a script about a job in a shard may touch, in the order that the scripts know."""
+        return self.of_shard(shard) + tuple(self.in_shard(shard, f"{job}:{name}") for name in JOB_KEYS)

@@ -1,0 +1,257 @@
+"""Handing out work from the shards: look at all, choose the best, take from there. lua/serve.lua has the last word.
+
+Two calls make a lease: `prepare` brings a shard up to date and names its best ready sites; then `serve` takes tasks
+of them under the terms that this worker's settings give for those sites. Whatever changed in between, `serve` checks
+slot and rate itself, in one atomic step.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import secrets
+import struct
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from time import monotonic
+
+import msgspec
+
+from ...errors import BackendUnavailable
+from ...frontier.contract import LeaseBatch
+from ...frontier.politeness import SiteTerms, TermsFor
+from ...model.task import Lease
+from . import rows
+from .connection import Server
+from .jobs import RedisJobs
+from .keys import Keyspace
+from .terms import KnownJob
+
+ORPHAN_CHECK = 2.0  # seconds between two looks for dead neighbours and abandoned jobs
+LOCK_SECONDS = 5
+SITES_AT_ONCE = 100
+
+
+class Look(msgspec.Struct, frozen=True, kw_only=True):
+    """What `prepare` says of a shard."""
+
+    shard: int
+    state: str
+    sealed: bool
+    queued: int
+    waiting: int
+    leased: int
+    used: int
+    discovered: int
+    wait: float | None
+    beyond: int | None
+    ready: tuple[tuple[int, str, int], ...]  # number, name and priority of sites, best first
+    turn: int  # when the best one was served last
+
+    @property
+    def open(self) -> int:
+        return self.queued + self.waiting + self.leased
+
+
+class Counter:
+    """The lease verb. `is_gone(worker)` tells for certain that a worker's process does not exist any more."""
+
+    def __init__(
+        self,
+        server: Server,
+        keys: Keyspace,
+        jobs: RedisJobs,
+        *,
+        lease_seconds: float,
+        terms_for: TermsFor,
+        is_gone: Callable[[str], bool],
+        now: Callable[[], str],
+        ticks: Callable[[], float],
+    ) -> None:
+        self._server = server
+        self._keys = keys
+        self._jobs = jobs
+        self._lease_seconds = lease_seconds
+        self._terms_for = terms_for
+        self._is_gone = is_gone
+        self._now = now
+        self._ticks = ticks
+        self._orphans_checked = -math.inf
+
+    async def lease(self, job: KnownJob, worker: str, n: int) -> tuple[LeaseBatch, list[Lease]]:
+        """The batch, and leases on what turned out not to be a task of ours."""
+        gone = await self._look_after_orphans(job, worker)
+        if job.terms.limit is None or self._keys.shards == 1:
+            return await self._lease(job, worker, n, gone)
+        async with self._alone(job):
+            return await self._lease(job, worker, n, gone)
+
+    async def _lease(self, job: KnownJob, worker: str, n: int, gone: list[str]) -> tuple[LeaseBatch, list[Lease]]:
+        granted: list[Lease] = []
+        strangers: list[Lease] = []
+        while True:
+            looks = await self._look(job, worker, n - len(granted), gone)
+            gone = []
+            if granted and not any(look.ready for look in looks):
+                break
+            if not granted:
+                over = await self._over(job, worker, looks)
+                if over is not None:
+                    return over, strangers
+            served = await self._serve_best(job, worker, n - len(granted), looks)
+            before = len(granted)
+            more = len(served) < sum(bool(look.ready) for look in looks)
+            for shard, answer in served:
+                more = more or bool(answer[0])
+                for packed in answer[1:]:
+                    lease, ours = rows.read_lease(packed, job.id, lambda number, at=shard: self._task_id(number, at))
+                    (granted if ours else strangers).append(lease)
+            if len(granted) >= n or (granted and (not more or len(granted) == before)):
+                break
+        return LeaseBatch(leases=tuple(granted)), strangers
+
+    async def _over(self, job: KnownJob, worker: str, looks: list[Look]) -> LeaseBatch | None:
+        """The empty batch, when nothing can be had now; None when something may be had."""
+        if any(look.state != "running" for look in looks):
+            return LeaseBatch(drained=True)
+        limit = job.terms.limit
+        if limit is not None and sum(look.used for look in looks) >= limit:
+            return LeaseBatch(drained=all(look.leased == 0 for look in looks))
+        if any(look.ready for look in looks):
+            return None
+        if all(look.sealed and not look.open for look in looks) and await self._still_empty(job, worker, looks):
+            return LeaseBatch(drained=True)
+        waits = [look.wait for look in looks if look.wait is not None]
+        return LeaseBatch(wait=timedelta(seconds=min(waits)) if waits else None)
+
+    async def _still_empty(self, job: KnownJob, worker: str, looks: list[Look]) -> bool:
+        """One empty shard after the other proves nothing: a link may have moved on behind our back.
+
+        When nothing was discovered anywhere between two looks at all of them, they were empty at the same time.
+        """
+        if len(looks) == 1:
+            return True
+        again = await self._look(job, worker, 1, [])
+        return all(
+            late.sealed and not late.open and late.discovered == early.discovered
+            for early, late in zip(looks, again, strict=True)
+        )
+
+    async def _look(self, job: KnownJob, worker: str, n: int, gone: list[str]) -> list[Look]:
+        shards = range(self._keys.shards)
+        if len(shards) == 1:
+            return [await self._look_at(job, worker, n, gone, 0)]
+        return list(await asyncio.gather(*(self._look_at(job, worker, n, gone, shard) for shard in shards)))
+
+    async def _look_at(self, job: KnownJob, worker: str, n: int, gone: list[str], shard: int) -> Look:
+        state, sealed, counters, wait, beyond, *sites = await self._server.run(
+            "prepare",
+            self._keys.of_job(shard, job.number),
+            self._now(),
+            worker,
+            min(n, SITES_AT_ONCE),
+            job.terms.max_deliveries,
+            *gone,
+        )
+        queued, waiting, leased, done, unchanged, dead, redirected, discovered = counters
+        return Look(
+            shard=shard,
+            state=state.decode(),
+            sealed=sealed == b"1",
+            queued=queued,
+            waiting=waiting,
+            leased=leased,
+            used=done + unchanged + dead + leased - redirected,
+            discovered=discovered,
+            wait=float(wait) if wait else None,
+            beyond=int(beyond) if beyond else None,
+            ready=tuple(
+                (number, name.decode("utf-8", "surrogatepass"), priority)
+                for number, name, priority in zip(sites[::4], sites[1::4], sites[2::4], strict=True)
+            ),
+            turn=int(sites[3]) if sites else 0,
+        )
+
+    async def _serve_best(self, job: KnownJob, worker: str, n: int, looks: list[Look]) -> list[tuple[int, list[bytes]]]:
+        """Take from the shards that hold the best priority, equal shares where several do."""
+        able = [look for look in looks if look.ready]
+        best = max(look.ready[0][2] for look in able)
+        tied = sorted((look for look in able if look.ready[0][2] == best), key=lambda look: look.turn)[:n]
+        share = -(-n // len(tied))
+        used = sum(look.used for look in looks)
+        answers = []
+        left = n
+        for look in tied:
+            others = [other.ready[0][2] for other in able if other is not look]
+            bounds = [bound for bound in (look.beyond, *others) if bound is not None]
+            answer = await self._serve(
+                job, worker, min(share, left), look, max(bounds) if bounds else None, used - look.used
+            )
+            left -= len(answer) - 1
+            used += len(answer) - 1
+            answers.append((look.shard, answer))
+            if left <= 0:
+                break
+        return answers
+
+    async def _serve(
+        self, job: KnownJob, worker: str, n: int, look: Look, beyond: int | None, used_elsewhere: int
+    ) -> list[bytes]:
+        answer: list[bytes] = await self._server.run(
+            "serve",
+            self._keys.of_job(look.shard, job.number),
+            self._now(),
+            worker,
+            n,
+            self._lease_seconds,
+            -1 if job.terms.limit is None else job.terms.limit,
+            used_elsewhere,
+            "" if beyond is None else beyond,
+            b"".join(_pack_terms(number, self._terms_for(name)) for number, name, _ in look.ready),
+        )
+        return answer
+
+    def _task_id(self, number: int, shard: int) -> int:
+        """Unique in the job: shards count for themselves."""
+        return number * self._keys.shards + shard
+
+    async def _look_after_orphans(self, job: KnownJob, worker: str) -> list[str]:
+        """Workers of this machine that died with leases of ours; and what other jobs' workers left behind."""
+        if self._ticks() - self._orphans_checked < ORPHAN_CHECK:
+            return []
+        self._orphans_checked = self._ticks()
+        gone: list[str] = []
+        for row in await self._jobs.rows():
+            if row.state != "running":
+                continue
+            for shard in range(self._keys.shards):
+                keys = self._keys.of_job(shard, row.number)
+                names = await self._server.run("holders", keys, self._now())
+                dead = [name.decode() for name in names if name.decode() != worker and self._is_gone(name.decode())]
+                if row.number == job.number:
+                    gone += dead
+                elif names:
+                    # Nobody may be working on that job any more, but the slots it holds are everybody's.
+                    await self._server.run("prepare", keys, self._now(), "", 0, job.terms.max_deliveries, *dead)
+        return gone
+
+    @asynccontextmanager
+    async def _alone(self, job: KnownJob) -> AsyncIterator[None]:
+        """A page limit across shards: one worker at a time counts and takes. Raises BackendUnavailable."""
+        key, token = self._keys.book(f"lock:{job.number}"), secrets.token_hex(8)
+        deadline = monotonic() + 2 * LOCK_SECONDS
+        while not await self._server.call("SET", key, token, "NX", "EX", LOCK_SECONDS):
+            if monotonic() > deadline:
+                raise BackendUnavailable("Another worker counts the pages of this job and does not come to an end.")
+            await asyncio.sleep(0.005)
+        try:
+            yield
+        finally:
+            if await self._server.call("GET", key) == token.encode():
+                await self._server.call("DEL", key)
+
+
+def _pack_terms(number: int, terms: SiteTerms) -> bytes:
+    interval = -1.0 if terms.interval is None else terms.interval.total_seconds()
+    return struct.pack(">IdII", number, interval, terms.burst, terms.concurrency or 0)

@@ -1,0 +1,120 @@
+-- Entering candidates: each becomes queued, or dropped with a reason, or is counted as a duplicate.
+-- Loaded between prelude.lua and the scripts that admit. Candidates come as one packed text, made by rows.py:
+--   c16 fingerprint, B drop reason (0: none), i4 priority, I4 depth, I4 max attempts, B force,
+--   Bc0 site, Hc0 shape, I4c0 tail
+
+local REASONS = {'duplicate', 'robots', 'scope', 'depth', 'trap', 'full', 'invalid'}
+local FULL, TRAP = 6, 5
+
+local CANDIDATE = '>c16Bi4I4I4BBc0Hc0I4c0'
+
+local function created_before(window)
+    window = tonumber(window)
+    return window >= 0 and now - window or -1
+end
+
+local function count_offered(text)
+    local place, offered = 1, 0
+    while place <= #text do
+        local _
+        _, _, _, _, _, _, _, _, _, place = unpack_from(CANDIDATE, text, place)
+        offered = offered + 1
+    end
+    return offered
+end
+
+local function seen_in_filter(fingerprint, terms, remember)
+    local first = unpack_from('>I6', fingerprint, 1)
+    local step = unpack_from('>I6', fingerprint, 7) * 2 + 1
+    local seen = true
+    for i = 0, terms.hashes - 1 do
+        local bit = (first + i * step) % terms.bits
+        if remember then
+            if call('SETBIT', FILTER, bit, 1) == 0 then seen = false end
+        elseif call('GETBIT', FILTER, bit) == 0 then
+            return false
+        end
+    end
+    return seen
+end
+
+local function may_return(row, candidate, terms)
+    if row.state == DONE or row.state == UNCHANGED or row.state == BURIED then
+        return candidate.force == 1 or row.created <= terms.before
+    end
+    return row.state == DROPPED and (row.reason == 'depth' or row.reason == 'full')
+end
+
+local function over_budget(candidate, number, queue, terms, shapes)
+    if candidate.force == 1 then return false end
+    if terms.per_site >= 0 and queue.taken >= terms.per_site then return true end
+    if terms.per_shape < 0 then return false end
+    local which = number .. ' ' .. candidate.shape
+    local taken = shapes[which] or tonumber(call('HGET', SHAPES, which) or 0)
+    if taken >= terms.per_shape then return true end
+    shapes[which] = taken + 1
+    return false
+end
+
+local function fresh_row(candidate, number, state, reason)
+    return {
+        fingerprint = candidate.fingerprint, state = state, site = number, priority = candidate.priority,
+        sequence = 0, id = 0, attempts = 0, deliveries = 0, token = 0, depth = candidate.depth,
+        max_attempts = candidate.max_attempts, at = 0, created = now, changed = now, worker = '', reason = reason,
+        message = '', tail = candidate.tail,
+    }
+end
+
+-- `terms`: room (how many may be queued, -1 for any number), per_site, per_shape (-1 for no budget), before (what was
+-- created until then may enter again), bits and hashes of the Bloom filter (0 for none).
+-- Returns queued, duplicates, dropped, and the places of those that the filter alone calls known.
+local function admit(text, terms)
+    local queued, duplicates, dropped, offered = 0, 0, 0, 0
+    local doubtful, shapes = {}, {}
+    local place, size = 1, #text
+    while place <= size do
+        local c, reason = {}
+        c.fingerprint, reason, c.priority, c.depth, c.max_attempts, c.force, c.site, c.shape, c.tail, place =
+            unpack_from(CANDIDATE, text, place)
+        offered = offered + 1
+        if reason == 0 and terms.room >= 0 and queued >= terms.room then reason = FULL end
+        local row = call('HEXISTS', URLS, c.fingerprint) == 1 and read_row(c.fingerprint) or nil
+        if row then
+            duplicates = duplicates + 1
+            if reason == 0 and may_return(row, c, terms) then
+                count(COUNTER[row.state], -1)
+                if row.state == BURIED then call('ZREM', DEAD, c.fingerprint) end
+                local again = fresh_row(c, row.site, QUEUED, '')
+                again.id, again.token = row.id, row.token
+                enqueue(again)
+                write_row(again)
+                queued = queued + 1
+            end
+        elseif terms.bits > 0 and c.force == 0 and seen_in_filter(c.fingerprint, terms, false) then
+            duplicates = duplicates + 1
+            if reason == 0 then doubtful[#doubtful + 1] = offered end
+        else
+            local number = number_of(c.site)
+            local queue = reason == 0 and queue_of(number) or nil
+            if queue and over_budget(c, number, queue, terms, shapes) then reason = TRAP end
+            local kept = reason == 0 or terms.bits == 0
+            if terms.bits > 0 and reason ~= FULL and reason ~= 4 then seen_in_filter(c.fingerprint, terms, true) end
+            if kept then
+                row = fresh_row(c, number, reason == 0 and QUEUED or DROPPED, REASONS[reason] or '')
+                row.id = next_sequence()
+                if reason == 0 then
+                    queue.taken = queue.taken + 1
+                    enqueue(row)
+                end
+                write_row(row)
+            end
+            if reason == 0 then queued = queued + 1 else dropped = dropped + 1 end
+        end
+    end
+    for which, taken in pairs(shapes) do call('HSET', SHAPES, which, taken) end
+    count('discovered', offered)
+    count('duplicates', duplicates)
+    count('queued', queued)
+    count('dropped', dropped)
+    return queued, duplicates, dropped, doubtful
+end

@@ -1,0 +1,41 @@
+-- A replaced job: what it still had to do is dropped, some at a time. ARGV: time, reason, how many.
+-- Returns how many were dropped; 0 when nothing is open any more.
+
+insist()
+local reason, left = ARGV[2], tonumber(ARGV[3])
+local dropped = 0
+
+local function drop(fingerprint)
+    local row = read_row(fingerprint)
+    if not row or row.state > IN_HAND then return end
+    local queue = queue_of(row.site)
+    if row.state == IN_HAND then
+        queue.leased = queue.leased - 1
+        free_slot(row.site, 0)
+    elseif row.state == WAITS then
+        queue.waiting = queue.waiting - 1
+    else
+        queue.queued = queue.queued - 1
+    end
+    if queue.queued == 0 then queue.state = Q_EMPTY end
+    move(row.state, DROPPED)
+    row.state, row.reason, row.worker, row.at, row.changed = DROPPED, reason, '', 0, now
+    write_row(row)
+    dropped = dropped + 1
+end
+
+for _, key in ipairs({LEASED, WAITING}) do
+    for _, fingerprint in ipairs(call('ZRANGE', key, 0, left - dropped - 1)) do
+        call('ZREM', key, fingerprint)
+        drop(fingerprint)
+    end
+    if dropped >= left then break end
+end
+if dropped < left then
+    for _, member in ipairs(call('ZRANGE', QUEUE, 0, left - dropped - 1)) do
+        call('ZREM', QUEUE, member)
+        drop(string.sub(member, 15))
+    end
+end
+flush()
+return dropped

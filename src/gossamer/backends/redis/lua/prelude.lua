@@ -1,0 +1,226 @@
+-- What every script about a shard begins with: names for KEYS, the clock, and the three kinds of packed rows.
+-- Rows are read into tables once, changed there, and written by flush() at the end. See keys.py for the keyspace.
+--
+-- ARGV[1] is the time in seconds, or '' for the server's own clock (tests bring a clock of their own).
+
+local SHARD, SITES, NUMBERS, PARKED, FREED = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local META, COUNTS, URLS, QUEUE, QUEUES = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
+local READY, SLEEPING, HELD, WAITING, LEASED = KEYS[11], KEYS[12], KEYS[13], KEYS[14], KEYS[15]
+local DEAD, SHAPES, INCIDENTS, FILTER = KEYS[16], KEYS[17], KEYS[18], KEYS[19]
+
+local call, pack, unpack_from = redis.call, struct.pack, struct.unpack
+
+local QUEUED, WAITS, IN_HAND, DONE, UNCHANGED, DROPPED, BURIED = 1, 2, 3, 4, 5, 6, 7
+local COUNTER = {'queued', 'waiting', 'leased', 'done', 'unchanged', 'dropped', 'dead'}
+
+local Q_READY, Q_EMPTY, Q_SLEEPING, Q_FULL, Q_HELD = 1, 2, 3, 4, 5
+
+local now
+if ARGV[1] == '' then
+    local time = call('TIME')
+    now = tonumber(time[1]) + tonumber(time[2]) / 1000000
+else
+    now = tonumber(ARGV[1])
+end
+
+-- A server that is out of memory refuses a script's first growing write, but not those after a shrinking one.
+-- Whoever settles or hands out work calls this first: work in hand must be able to end.
+local function insist()
+    call('HDEL', SHARD, '')
+end
+
+-- counters ----------------------------------------------------------------------------------------------------
+
+local counted = {}
+
+local function count(name, change)
+    counted[name] = (counted[name] or 0) + change
+end
+
+local function move(before, after)
+    count(COUNTER[before], -1)
+    count(COUNTER[after], 1)
+end
+
+local sequence, sequence_before
+
+local function next_sequence()
+    if not sequence then
+        sequence = tonumber(call('HGET', META, 'sequence') or 0)
+        sequence_before = sequence
+    end
+    sequence = sequence + 1
+    return sequence
+end
+
+-- rows of URLs ------------------------------------------------------------------------------------------------
+-- `at` is the end of the lease or the time a waiting task is due; `tail` is the task itself, which only Python reads.
+
+local ROW = '>BI4i4ddI4I4I4I4I4ddd'
+
+local function parse_row(fingerprint, text)
+    local row, place = {fingerprint = fingerprint}
+    row.state, row.site, row.priority, row.sequence, row.id, row.attempts, row.deliveries, row.token, row.depth,
+        row.max_attempts, row.at, row.created, row.changed, place = unpack_from(ROW, text)
+    row.worker, row.reason, row.message, place = unpack_from('>Bc0Hc0Hc0', text, place)
+    row.tail = string.sub(text, place)
+    return row
+end
+
+-- nil when there is none, or when somebody else wrote there what is no row.
+local function read_row(fingerprint)
+    local text = call('HGET', URLS, fingerprint)
+    if not text then return nil end
+    local readable, row = pcall(parse_row, fingerprint, text)
+    return readable and row or nil
+end
+
+local function write_row(row)
+    call('HSET', URLS, row.fingerprint,
+        pack(ROW, row.state, row.site, row.priority, row.sequence, row.id, row.attempts, row.deliveries, row.token,
+            row.depth, row.max_attempts, row.at, row.created, row.changed)
+        .. pack('>Bc0Hc0Hc0', #row.worker, row.worker, #row.reason, row.reason, #row.message, row.message)
+        .. row.tail)
+end
+
+-- Best priority first: what is lower in the index goes first.
+local function rank(priority)
+    return pack('>I4', 2147483647 - priority)
+end
+
+local function place_in_queue(row)
+    return pack('>I4', row.site) .. rank(row.priority) .. pack('>I6', row.sequence) .. row.fingerprint
+end
+
+-- sites -------------------------------------------------------------------------------------------------------
+-- `pace` is the interval of the last grant, for the case that its worker is lost. -1 stands for none.
+
+local SITE = '>dddI4d'
+local sites = {}
+
+local function site_of(number)
+    local site = sites[number]
+    if site then return site end
+    local text = call('HGET', SITES, number)
+    local place
+    site = {}
+    site.next_at, site.rest_until, site.asked, site.in_flight, site.pace, place = unpack_from(SITE, text)
+    site.holder, site.name = unpack_from('>Bc0Hc0', text, place)
+    sites[number] = site
+    return site
+end
+
+local function number_of(name)
+    local known = call('HGET', NUMBERS, name)
+    if known then return tonumber(known) end
+    local number = call('HINCRBY', SHARD, 'sites', 1)
+    call('HSET', NUMBERS, name, number)
+    sites[number] = {
+        next_at = 0, rest_until = 0, asked = -1, in_flight = 0, pace = -1, holder = '', name = name, changed = true,
+    }
+    return number
+end
+
+-- A lease of the site has ended: its slot is free, and queues of any job that wait for one learn of it.
+local function free_slot(number, next_at)
+    local site = site_of(number)
+    site.in_flight = math.max(0, site.in_flight - 1)
+    site.next_at = math.max(site.next_at, next_at)
+    if site.in_flight == 0 then site.holder = '' end
+    site.changed = true
+    if call('SREM', PARKED, number) == 1 then
+        call('ZADD', FREED, call('HINCRBY', SHARD, 'freed', 1), number)
+    end
+end
+
+-- queues: one for each site of the job --------------------------------------------------------------------------
+
+local ROW_OF_QUEUE = '>Bi4ddI4I4I4I4'
+local queues = {}
+
+local function place_when_ready(queue, number)
+    return rank(queue.priority) .. pack('>I8', queue.turn) .. pack('>I4', number)
+end
+
+local function queue_of(number)
+    local queue = queues[number]
+    if queue then return queue end
+    local text = call('HGET', QUEUES, number)
+    queue = {state = Q_EMPTY, priority = 0, turn = math.floor(now * 1000000), wake_at = 0, taken = 0, queued = 0,
+        waiting = 0, leased = 0, held_for = ''}
+    if text then
+        local place
+        queue.state, queue.priority, queue.turn, queue.wake_at, queue.taken, queue.queued, queue.waiting,
+            queue.leased, place = unpack_from(ROW_OF_QUEUE, text)
+        queue.held_for = unpack_from('>Bc0', text, place)
+    end
+    queue.was = queue.state
+    queue.was_held_for = queue.held_for
+    if queue.state == Q_READY then queue.was_at = place_when_ready(queue, number) end
+    queues[number] = queue
+    return queue
+end
+
+-- The queue has got a task of this priority.
+local function feed(queue, priority)
+    if queue.state == Q_EMPTY then
+        queue.state = Q_READY
+        queue.priority = priority
+    else
+        queue.priority = math.max(queue.priority, priority)
+    end
+end
+
+local function enqueue(row)
+    row.sequence = next_sequence()
+    call('ZADD', QUEUE, 0, place_in_queue(row))
+    local queue = queue_of(row.site)
+    queue.queued = queue.queued + 1
+    feed(queue, row.priority)
+end
+
+local function note(fingerprint, what)
+    local known = call('HGET', INCIDENTS, fingerprint)
+    local list = known and cmsgpack.unpack(known) or {}
+    list[#list + 1] = {now, what}
+    call('HSET', INCIDENTS, fingerprint, cmsgpack.pack(list))
+end
+
+-- Writing it all down -----------------------------------------------------------------------------------------
+
+local function flush()
+    for number, queue in pairs(queues) do
+        local at = queue.state == Q_READY and place_when_ready(queue, number) or nil
+        if queue.was_at ~= at then
+            if queue.was_at then call('ZREM', READY, queue.was_at) end
+            if at then call('ZADD', READY, 0, at) end
+        end
+        if queue.state == Q_SLEEPING then
+            call('ZADD', SLEEPING, queue.wake_at, number)
+        elseif queue.was == Q_SLEEPING then
+            call('ZREM', SLEEPING, number)
+        end
+        if queue.was == Q_HELD and (queue.state ~= Q_HELD or queue.held_for ~= queue.was_held_for) then
+            call('ZREM', HELD, queue.was_held_for .. '\0' .. number)
+        end
+        if queue.state == Q_HELD then call('ZADD', HELD, 0, queue.held_for .. '\0' .. number) end
+        call('HSET', QUEUES, number,
+            pack(ROW_OF_QUEUE, queue.state, queue.priority, queue.turn, queue.wake_at, queue.taken, queue.queued,
+                queue.waiting, queue.leased) .. pack('>Bc0', #queue.held_for, queue.held_for))
+    end
+    for number, site in pairs(sites) do
+        if site.changed then
+            call('HSET', SITES, number,
+                pack(SITE, site.next_at, site.rest_until, site.asked, site.in_flight, site.pace)
+                .. pack('>Bc0Hc0', #site.holder, site.holder, #site.name, site.name))
+        end
+    end
+    for name, change in pairs(counted) do
+        if change ~= 0 then call('HINCRBY', COUNTS, name, change) end
+    end
+    if sequence and sequence ~= sequence_before then call('HSET', META, 'sequence', sequence) end
+end
+
+local function counter(name)
+    return tonumber(call('HGET', COUNTS, name) or 0) + (counted[name] or 0)
+end

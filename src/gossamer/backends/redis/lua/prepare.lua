@@ -1,0 +1,104 @@
+-- Bring the shard up to date and tell what could be handed out. ARGV: time, worker, n, max_deliveries, gone workers...
+--
+-- Leases that ended and leases of workers that are gone come back; tasks that are due join their queues; sites whose
+-- bucket filled up, whose slots were freed or which this worker holds itself become ready.
+-- Returns {state, sealed, counters, wait, beyond, site number, site name, priority, turn, ...}: the best ready sites.
+
+insist()
+local AT_ONCE = 500
+local worker, wanted, max_deliveries = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
+
+local function take_back(fingerprint, fate)
+    local row = read_row(fingerprint)
+    call('ZREM', LEASED, fingerprint)
+    if not row or row.state ~= IN_HAND then return end
+    local queue, site = queue_of(row.site), site_of(row.site)
+    queue.leased = queue.leased - 1
+    note(fingerprint, row.worker .. ' ' .. fate .. '; delivery ' .. row.deliveries .. ' of ' .. max_deliveries)
+    if row.deliveries >= max_deliveries then
+        row.state, row.reason = BURIED, 'poison'
+        row.message = row.deliveries .. ' workers in a row died or hung while they had this page.'
+        call('ZADD', DEAD, now, fingerprint)
+    else
+        row.state = QUEUED
+        enqueue(row)
+    end
+    row.worker, row.at, row.changed = '', 0, now
+    move(IN_HAND, row.state)
+    write_row(row)
+    -- The lost worker may have sent its request up to this very moment: the next one keeps its distance.
+    free_slot(row.site, site.pace >= 0 and now + site.pace or 0)
+end
+
+for _, fingerprint in ipairs(call('ZRANGEBYSCORE', LEASED, '-inf', now, 'LIMIT', 0, AT_ONCE)) do
+    take_back(fingerprint, 'stopped renewing its lease')
+end
+if #ARGV > 4 then
+    local gone = {}
+    for i = 5, #ARGV do gone[ARGV[i]] = true end
+    for _, fingerprint in ipairs(call('ZRANGE', LEASED, 0, -1)) do
+        local row = read_row(fingerprint)
+        if row and gone[row.worker] then take_back(fingerprint, 'died') end
+    end
+end
+
+for _, fingerprint in ipairs(call('ZRANGEBYSCORE', WAITING, '-inf', now, 'LIMIT', 0, AT_ONCE)) do
+    local row = read_row(fingerprint)
+    call('ZREM', WAITING, fingerprint)
+    if row and row.state == WAITS then
+        local queue = queue_of(row.site)
+        queue.waiting = queue.waiting - 1
+        row.state, row.at = QUEUED, 0
+        enqueue(row)
+        write_row(row)
+        move(WAITS, QUEUED)
+    end
+end
+
+local function wake(number)
+    local queue = queue_of(number)
+    if queue.state ~= Q_EMPTY then queue.state, queue.wake_at, queue.held_for = Q_READY, 0, '' end
+end
+
+for _, number in ipairs(call('ZRANGEBYSCORE', SLEEPING, '-inf', now, 'LIMIT', 0, AT_ONCE)) do
+    wake(tonumber(number))
+end
+for _, member in ipairs(call('ZRANGEBYLEX', HELD, '[' .. worker .. '\0', '(' .. worker .. '\1', 'LIMIT', 0, AT_ONCE)) do
+    wake(tonumber(string.sub(member, #worker + 2)))
+end
+local seen = call('HGET', META, 'freed') or '0'
+local freed = call('ZRANGEBYSCORE', FREED, '(' .. seen, '+inf', 'WITHSCORES', 'LIMIT', 0, AT_ONCE)
+for i = 1, #freed, 2 do
+    local queue = queue_of(tonumber(freed[i]))
+    if queue.state == Q_FULL or queue.state == Q_HELD then wake(tonumber(freed[i])) end
+end
+if #freed > 0 then call('HSET', META, 'freed', freed[#freed]) end
+flush()
+
+local function first_of(key)
+    local found = call('ZRANGE', key, 0, 0, 'WITHSCORES')
+    return found[2] and tonumber(found[2]) or math.huge
+end
+
+local state = call('HMGET', META, 'state', 'sealed')
+local chance = math.min(first_of(SLEEPING), first_of(WAITING), first_of(LEASED))
+local names = {'queued', 'waiting', 'leased', 'done', 'unchanged', 'dead', 'redirected', 'discovered'}
+local counters = call('HMGET', COUNTS, unpack(names))
+for i = 1, #names do counters[i] = tonumber(counters[i] or 0) end
+local ready = call('ZRANGE', READY, 0, wanted)
+local answer = {
+    state[1] or '', state[2] or '', counters,
+    chance == math.huge and '' or string.format('%.6f', math.max(0, chance - now)), '',
+}
+for i, member in ipairs(ready) do
+    local inverse, turn, number = unpack_from('>I4I8I4', member)
+    if i > wanted then
+        answer[5] = tostring(2147483647 - inverse)
+    else
+        answer[#answer + 1] = number
+        answer[#answer + 1] = site_of(number).name
+        answer[#answer + 1] = 2147483647 - inverse
+        answer[#answer + 1] = string.format('%.0f', turn)
+    end
+end
+return answer

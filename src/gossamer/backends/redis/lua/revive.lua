@@ -1,0 +1,25 @@
+-- Dead letters back to their queue, or away for good. ARGV: time, 'replay' or 'purge', fingerprints...
+-- Returns how many it were.
+
+insist()
+local changed = 0
+for i = 3, #ARGV do
+    local row = read_row(ARGV[i])
+    if row and row.state == BURIED then
+        call('ZREM', DEAD, row.fingerprint)
+        row.changed = now
+        if ARGV[2] == 'replay' then
+            row.state, row.reason, row.message, row.attempts, row.deliveries = QUEUED, '', '', 0, 0
+            enqueue(row)
+            note(row.fingerprint, 'replayed from the dead letters')
+        else
+            row.state, row.reason = DROPPED, 'purged: ' .. row.reason
+        end
+        move(BURIED, row.state)
+        write_row(row)
+        changed = changed + 1
+    end
+end
+if changed > 0 and ARGV[2] == 'replay' then call('HSET', META, 'state', 'running') end
+flush()
+return changed

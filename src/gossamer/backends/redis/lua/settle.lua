@@ -1,0 +1,77 @@
+-- Settle leases, several in one call. ARGV: time, bound (-1: none), open elsewhere, per_site, per_shape, window, bits,
+-- hashes, then for each lease one packed text:
+--   B verb, c16 fingerprint, I4 token, B state, B redirected, d delay, d paced ahead, I4 duplicates,
+--   Hc0 reason, Hc0 message, candidates (see admission.lua)
+-- Returns for each {-1} when the lease is lost and nothing was changed, else {queued, duplicates, dropped, doubtful...}.
+
+local COMPLETE, RETRY, RELEASE, BURY = 1, 2, 3, 4
+
+-- Out of memory: what is in hand may end, but its links are not remembered; seen again later, they may enter.
+local probe = redis.pcall('HINCRBY', COUNTS, 'discovered', 0)
+local starved = type(probe) == 'table' and probe.err ~= nil
+insist()
+
+local bound, elsewhere = tonumber(ARGV[2]), tonumber(ARGV[3])
+local terms = {
+    per_site = tonumber(ARGV[4]), per_shape = tonumber(ARGV[5]), before = created_before(ARGV[6]),
+    bits = tonumber(ARGV[7]), hashes = tonumber(ARGV[8]),
+}
+local answers = {}
+
+local function settle(text)
+    local verb, fingerprint, token, state, redirected, delay, ahead, duplicates, reason, message, place =
+        unpack_from('>Bc16I4BBddI4Hc0Hc0', text)
+    local row = read_row(fingerprint)
+    if not row or row.state ~= IN_HAND or row.token ~= token or row.at <= now then return {-1} end
+
+    call('ZREM', LEASED, fingerprint)
+    local queue = queue_of(row.site)
+    queue.leased = queue.leased - 1
+    free_slot(row.site, now + ahead)
+    row.worker, row.changed, row.reason, row.message, row.at = '', now, reason, message, 0
+    local queued, doubled, dropped, doubtful = 0, 0, 0, {}
+
+    if verb == COMPLETE then
+        row.state, row.attempts, row.deliveries = state, row.attempts + 1, 0
+        count('redirected', redirected)
+        count('discovered', duplicates)
+        count('duplicates', duplicates)
+    elseif verb == BURY then
+        row.state, row.attempts = BURIED, row.attempts + 1
+        call('ZADD', DEAD, now, fingerprint)
+    else
+        row.state, row.at = WAITS, now + delay
+        call('ZADD', WAITING, row.at, fingerprint)
+        queue.waiting = queue.waiting + 1
+        if verb == RETRY then
+            -- An answered try proves that the page does not kill its worker: deliveries start anew.
+            row.attempts, row.deliveries = row.attempts + 1, 0
+            count('retries', 1)
+        else
+            row.deliveries = row.deliveries - 1
+        end
+    end
+    move(IN_HAND, row.state)
+    if terms.bits > 0 and verb == COMPLETE then
+        call('HDEL', URLS, fingerprint)
+        call('HDEL', INCIDENTS, fingerprint)
+    else
+        write_row(row)
+    end
+    if place <= #text then
+        if starved then
+            dropped = count_offered(string.sub(text, place))
+            count('discovered', dropped)
+            count('dropped', dropped)
+        else
+            terms.room = bound < 0 and -1
+                or math.max(0, bound - elsewhere - counter('queued') - counter('waiting'))
+            queued, doubled, dropped, doubtful = admit(string.sub(text, place), terms)
+        end
+    end
+    return {queued, doubled, dropped, unpack(doubtful)}
+end
+
+for i = 9, #ARGV do answers[#answers + 1] = settle(ARGV[i]) end
+flush()
+return answers

@@ -1,0 +1,226 @@
+"""What travels between Python and the scripts: candidates in, leases and rows out. The layouts are those of lua/."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+import msgspec
+
+from ...model.task import Candidate, DropReason, Lease, Pace, Task, UrlState
+
+STATES = (
+    UrlState.QUEUED, UrlState.WAITING, UrlState.LEASED, UrlState.DONE, UrlState.UNCHANGED, UrlState.DROPPED,
+    UrlState.DEAD,
+)  # fmt: skip
+STATE_NUMBERS = {state: number for number, state in enumerate(STATES, start=1)}
+_REASONS = {
+    None: 0, DropReason.DUPLICATE: 1, DropReason.ROBOTS: 2, DropReason.SCOPE: 3, DropReason.DEPTH: 4,
+    DropReason.TRAP: 5, DropReason.FULL: 6, DropReason.INVALID: 7,
+}  # fmt: skip
+
+_CANDIDATE = struct.Struct(">16sBiIIB")
+_ROW = struct.Struct(">BIiddIIIIIddd")
+_LEASE = struct.Struct(">16sdiIIIIIdddId")
+_SITE = struct.Struct(">dddId")
+_QUEUE = struct.Struct(">BiddIIII")
+_LEAST, _MOST = -(2**31), 2**31 - 1
+
+
+class Tail(msgspec.Struct, frozen=True, array_like=True):
+    """The part of a task that no script looks into. `parent` is the fingerprint of the page that linked here."""
+
+    url: str
+    kind: str
+    data: str = ""
+    redirects: tuple[str, ...] = ()
+    fetcher: str | None = None
+    proxy_pool: str | None = None
+    country: str | None = None
+    parent: bytes | None = None
+    parent_site: str | None = None  # None: the site is the same
+
+
+class Row(msgspec.Struct, frozen=True, kw_only=True):
+    """A URL as it stands in a shard. `tail` is None when what is there is not ours."""
+
+    fingerprint: bytes
+    state: UrlState
+    site: int
+    priority: int
+    sequence: int
+    id: int
+    attempts: int
+    deliveries: int
+    token: int
+    depth: int
+    max_attempts: int
+    at: float
+    created: float
+    changed: float
+    worker: str
+    reason: str
+    message: str
+    tail: Tail | None
+
+
+class SiteRow(msgspec.Struct, frozen=True, kw_only=True):
+    next_at: float
+    rest_until: float
+    asked: float
+    in_flight: int
+    pace: float
+
+
+_encode_tail = msgspec.msgpack.Encoder().encode
+_decode_tail = msgspec.msgpack.Decoder(Tail).decode
+
+
+def pack_candidate(candidate: Candidate, *, max_attempts: int, parent: Task | None) -> bytes:
+    site = _text(candidate.site)
+    shape = _text(candidate.shape)[:1024]
+    tail = _encode_tail(
+        Tail(
+            url=candidate.url,
+            kind=candidate.kind,
+            data=candidate.data,
+            redirects=candidate.redirects,
+            fetcher=candidate.fetcher,
+            proxy_pool=candidate.proxy_pool,
+            country=candidate.country,
+            parent=parent.fingerprint if parent is not None else None,
+            parent_site=parent.site if parent is not None and parent.site != candidate.site else None,
+        )
+    )
+    head = _CANDIDATE.pack(
+        candidate.fingerprint,
+        _REASONS[candidate.dropped],
+        min(max(candidate.priority, _LEAST + 1), _MOST),
+        candidate.depth,
+        candidate.max_attempts or max_attempts,
+        candidate.force,
+    )
+    return b"".join(
+        (head, bytes((len(site),)), site, len(shape).to_bytes(2, "big"), shape, len(tail).to_bytes(4, "big"), tail)
+    )
+
+
+def pack_settlement(
+    verb: int,
+    lease: Lease,
+    *,
+    state: UrlState = UrlState.DONE,
+    redirected: bool = False,
+    delay: float = 0.0,
+    paced_ahead: float = 0.0,
+    duplicates: int = 0,
+    reason: str = "",
+    message: str = "",
+    candidates: bytes = b"",
+) -> bytes:
+    why, what = _text(reason)[:60_000], _text(message)[:60_000]
+    head = struct.pack(
+        ">B16sIBBddI",
+        verb, lease.task.fingerprint, lease.token, STATE_NUMBERS[state], redirected, delay, paced_ahead, duplicates,
+    )  # fmt: skip
+    return b"".join((head, len(why).to_bytes(2, "big"), why, len(what).to_bytes(2, "big"), what, candidates))
+
+
+def pack_lease(lease: Lease) -> bytes:
+    return struct.pack(">16sI", lease.task.fingerprint, lease.token)
+
+
+def read_lease(packed: bytes, job: str, to_id: Any) -> tuple[Lease, bool]:  # Any: a function of a number
+    """A lease as lua/serve.lua packs it, and whether its task is ours (else its URL is empty)."""
+    (fingerprint, number, priority, depth, attempts, max_attempts, token, deliveries, created, expires_at, interval,
+     burst, ahead) = _LEASE.unpack_from(packed)  # fmt: skip
+    place = _LEASE.size
+    length = int.from_bytes(packed[place : place + 2], "big")
+    site = packed[place + 2 : place + 2 + length].decode("utf-8", "surrogatepass")
+    tail = _read_tail(packed[place + 2 + length :])
+    readable = tail if tail is not None else Tail("", "")
+    task = Task(
+        id=to_id(int(number)),
+        job=job,
+        url=readable.url,
+        fingerprint=fingerprint,
+        site=site,
+        kind=readable.kind,
+        priority=priority,
+        depth=depth,
+        attempt=attempts,
+        max_attempts=max_attempts,
+        created_at=created,
+        data=readable.data,
+        redirects=readable.redirects,
+        fetcher=readable.fetcher,
+        proxy_pool=readable.proxy_pool,
+        country=readable.country,
+    )
+    pace = Pace(interval, burst, ahead) if interval >= 0 else None
+    return Lease(task=task, token=token, delivery=deliveries, expires_at=expires_at, pace=pace), tail is not None
+
+
+def read_row(fingerprint: bytes, packed: bytes) -> Row | None:
+    """A row as lua/prelude.lua packs it; None when it is none of ours."""
+    try:
+        (state, site, priority, sequence, number, attempts, deliveries, token, depth, max_attempts, at, created,
+         changed) = _ROW.unpack_from(packed)  # fmt: skip
+        place = _ROW.size
+        worker, place = _string(packed, place, 1)
+        reason, place = _string(packed, place, 2)
+        message, place = _string(packed, place, 2)
+        known = STATES[state - 1]
+    except (struct.error, IndexError):
+        return None
+    return Row(
+        fingerprint=fingerprint,
+        state=known,
+        site=site,
+        priority=priority,
+        sequence=int(sequence),
+        id=int(number),
+        attempts=attempts,
+        deliveries=deliveries,
+        token=token,
+        depth=depth,
+        max_attempts=max_attempts,
+        at=at,
+        created=created,
+        changed=changed,
+        worker=worker,
+        reason=reason,
+        message=message,
+        tail=_read_tail(packed[place:]),
+    )
+
+
+def read_site(packed: bytes) -> tuple[SiteRow, str]:
+    """The site's row and name."""
+    next_at, rest_until, asked, in_flight, pace = _SITE.unpack_from(packed)
+    _, place = _string(packed, _SITE.size, 1)
+    name, _ = _string(packed, place, 2)
+    return SiteRow(next_at=next_at, rest_until=rest_until, asked=asked, in_flight=in_flight, pace=pace), name
+
+
+def read_load(packed: bytes) -> tuple[int, int, int]:
+    """Queued, waiting and leased tasks of a site's queue."""
+    *_, queued, waiting, leased = _QUEUE.unpack_from(packed)
+    return queued, waiting, leased
+
+
+def _string(packed: bytes, place: int, width: int) -> tuple[str, int]:
+    length = int.from_bytes(packed[place : place + width], "big")
+    end = place + width + length
+    return packed[place + width : end].decode("utf-8", "replace"), end
+
+
+def _read_tail(packed: bytes) -> Tail | None:
+    try:
+        return _decode_tail(packed)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+
+
+def _text(value: str) -> bytes:
+    return value.encode("utf-8", "surrogatepass")

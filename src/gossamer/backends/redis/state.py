@@ -1,0 +1,86 @@
+"""Opening the state on Redis: everything of the frontier that lives there."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from datetime import timedelta
+
+import msgspec
+
+from ...errors import BadState, Misconfigured
+from ...frontier.politeness import TermsFor
+from ..processes import is_gone as process_is_gone
+from .connection import Server, open_server
+from .desk import RedisDesk
+from .frontier import RedisFrontier
+from .jobs import RedisJobs
+from .keys import Keyspace
+from .robots import RedisRobotsShelf
+
+VERSION = 1
+SHARDS_ALONE, SHARDS_IN_CLUSTER = 1, 8
+
+
+class RedisState(msgspec.Struct, frozen=True):
+    """The parts of one open project on a server. `warnings` are for the user."""
+
+    server: Server
+    frontier: RedisFrontier
+    jobs: RedisJobs
+    desk: RedisDesk
+    robots: RedisRobotsShelf
+    warnings: tuple[str, ...]
+
+    async def time(self) -> float:
+        """What the server's clock says."""
+        seconds, micros = await self.server.call("TIME")
+        return float(int(seconds) + int(micros) / 1_000_000)
+
+
+@asynccontextmanager
+async def open_redis_state(
+    address: str,
+    *,
+    project: str,
+    lease_duration: timedelta,
+    terms_for: TermsFor,
+    shards: int | None = None,
+    is_gone: Callable[[str], bool] = process_is_gone,
+    time: Callable[[], float] | None = None,
+) -> AsyncIterator[RedisState]:
+    """Open or begin the project's keyspace. Raises Misconfigured, BadState or BackendUnavailable."""
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}", project):
+        raise Misconfigured(
+            "The state is on Redis, which several projects may share. Give this one a name of letters, digits, "
+            "dots and dashes: project = 'books' in gossamer.toml."
+        )
+    async with open_server(address) as (server, warnings):
+        keys = Keyspace(project, await _agreed_shards(server, project, shards))
+        jobs = RedisJobs(server, keys, time)
+        frontier = RedisFrontier(
+            server, keys, jobs, lease_duration=lease_duration, terms_for=terms_for, is_gone=is_gone, time=time
+        )
+        desk = RedisDesk(server, keys, jobs, time=time)
+        yield RedisState(server, frontier, jobs, desk, RedisRobotsShelf(server, keys), warnings)
+
+
+async def _agreed_shards(server: Server, project: str, wanted: int | None) -> int:
+    """The number of shards is written down when the project begins; a site would not be found under another one."""
+    book = Keyspace(project, 1).book("book")
+    usual = wanted or (SHARDS_IN_CLUSTER if server.cluster else SHARDS_ALONE)
+    await server.call("HSETNX", book, "version", VERSION)
+    await server.call("HSETNX", book, "shards", usual)
+    version, shards = (int(value) for value in await server.call("HMGET", book, "version", "shards"))
+    if version > VERSION:
+        raise BadState(
+            f"The state of project {project} at {server.where} was written by a newer Gossamer (format {version}, this "
+            f"one knows {VERSION}). Upgrade this one, or use another project name."
+        )
+    if wanted is not None and wanted != shards:
+        raise Misconfigured(
+            f"Project {project} at {server.where} is spread over {shards} shards, and fleet.shards says {wanted}. "
+            f"Set it to {shards}: it cannot change while a project lives."
+        )
+    return shards
