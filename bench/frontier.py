@@ -1,8 +1,8 @@
-"""`python -m bench.frontier`: does a task cost the same in a queue of 1,000,000 as in one of 10,000?
+"""`python -m bench.frontier [--on valkey]`: does a task cost the same in a queue of 1,000,000 as in one of 10,000?
 
-Adds, leases and completes through the contract only, on SQLite, each size in a process of its own so that its peak
-memory is its own. "add at depth" is the price of the last 10,000 additions, when the queue is as full as it gets;
-leasing and completing start from there.
+Adds, leases and completes through the contract only, on SQLite or on a Valkey server that it starts, each size in a
+process of its own so that its peak memory is its own. CPU includes the server's. "add at depth" is the price of the
+last 10,000 additions, when the queue is as full as it gets; leasing and completing start from there.
 """
 
 from __future__ import annotations
@@ -10,12 +10,14 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import os
+import re
 import resource
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -23,7 +25,9 @@ from pathlib import Path
 from typing import Any
 
 import uvloop
+from tests.services.valkey import ValkeyServer, running_valkey
 
+from gossamer.backends.redis.state import open_redis_state
 from gossamer.backends.sqlite.state import open_sqlite_state
 from gossamer.clock import SystemClock
 from gossamer.frontier.contract import Frontier, JobBook, JobTerms
@@ -35,17 +39,49 @@ from .server import ROOT
 from .table import table
 
 
-@asynccontextmanager
-async def open_frontier(path: Path) -> AsyncIterator[tuple[Frontier, JobBook]]:
-    """The one place that knows a backend: open the frontier on the SQLite file `path`, close it at the end.
+@dataclass
+class Backend:
+    """An open frontier, and what its server (if it has one) has cost so far."""
 
-    No site has a limit here: politeness would make the benchmark wait, and that is not what it costs.
-    """
-    unlimited = SiteTerms(interval=None, concurrency=None)
+    frontier: Frontier
+    jobs: JobBook
+    server_cpu: Callable[[], float]  # seconds
+    memory: Callable[[], float]  # bytes in the server, or of the file
+
+
+UNLIMITED = SiteTerms(interval=None, concurrency=None)  # politeness would make the benchmark wait
+
+
+@asynccontextmanager
+async def open_sqlite(folder: Path) -> AsyncIterator[Backend]:
+    path = folder / "state.db"
     async with open_sqlite_state(
-        path, SystemClock(), lease_duration=timedelta(minutes=1), terms_for=lambda site: unlimited
+        path, SystemClock(), lease_duration=timedelta(minutes=1), terms_for=lambda site: UNLIMITED
     ) as state:
-        yield state.frontier, state.jobs
+        yield Backend(state.frontier, state.jobs, lambda: 0.0, lambda: float(path.stat().st_size))
+
+
+@asynccontextmanager
+async def open_valkey(folder: Path) -> AsyncIterator[Backend]:
+    # Rewriting the log in the background would be counted here or not, as it happens.
+    options = ("--appendonly", "yes", "--appendfsync", "everysec", "--auto-aof-rewrite-percentage", "0")
+    with running_valkey(*options) as server:
+        async with open_redis_state(
+            server.address(), project="bench", lease_duration=timedelta(minutes=1), terms_for=lambda site: UNLIMITED
+        ) as state:
+            yield Backend(state.frontier, state.jobs, lambda: _cpu_of(server.pid), lambda: float(_used_memory(server)))
+
+
+BACKENDS = {"sqlite": open_sqlite, "valkey": open_valkey}
+
+
+def _cpu_of(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def _used_memory(server: ValkeyServer) -> int:
+    return int(re.search(r"used_memory:(\d+)", server.say("INFO", "memory"))[1])
 
 
 SIZES = ((10_000, 100), (1_000_000, 10_000))
@@ -65,13 +101,14 @@ class Meter:
     tasks: int = 0
     wall: float = 0.0
     cpu: float = 0.0
+    server_cpu: Callable[[], float] = lambda: 0.0
 
     @contextmanager
     def timing(self, tasks: int) -> Iterator[None]:
-        wall, cpu = time.perf_counter(), time.process_time()
+        wall, cpu = time.perf_counter(), time.process_time() + self.server_cpu()
         yield
         self.wall += time.perf_counter() - wall
-        self.cpu += time.process_time() - cpu
+        self.cpu += time.process_time() + self.server_cpu() - cpu
         self.tasks += tasks
 
     def prices(self) -> dict[str, float]:
@@ -92,11 +129,12 @@ def candidates(start: int, sites: int) -> list[Candidate]:
     return batch
 
 
-async def measure(urls: int, sites: int, path: Path) -> dict[str, Any]:
+async def measure(urls: int, sites: int, folder: Path, backend: str) -> dict[str, Any]:
     """Fill a queue, then lease and complete from it while it is full."""
-    every, deep, settle = Meter(), Meter(), Meter()
-    async with open_frontier(path) as (queue, jobs):
-        idle = _peak_mb()
+    async with BACKENDS[backend](folder) as opened:
+        queue, jobs = opened.frontier, opened.jobs
+        every, deep, settle = (Meter(server_cpu=opened.server_cpu) for _ in range(3))
+        idle, empty = _peak_mb(), opened.memory()
         job, _ = await jobs.open_job("bench", JobTerms(max_urls_per_pattern=200_000), fresh=True)
         for start in range(0, urls, BATCH):
             batch = candidates(start, sites)
@@ -104,6 +142,7 @@ async def measure(urls: int, sites: int, path: Path) -> dict[str, Any]:
                 added = await queue.add(job.id, batch)
             if added.queued != BATCH:
                 raise SystemExit(f"Of {BATCH} new URLs only {added.queued} were queued: {added}.")
+        per_url = (opened.memory() - empty) / urls
         await jobs.seal_seeds(job.id)
         while settle.tasks < SETTLED:
             with settle.timing(LEASES):
@@ -123,7 +162,7 @@ async def measure(urls: int, sites: int, path: Path) -> dict[str, Any]:
         "lease + complete": settle.prices(),
         "idle MB": idle,
         "peak MB": peak,
-        "file MB": path.stat().st_size / 2**20,
+        "bytes per URL": per_url,
     }
 
 
@@ -131,9 +170,9 @@ def _peak_mb() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
-def in_own_process(urls: int, sites: int) -> dict[str, Any]:
+def in_own_process(urls: int, sites: int, backend: str) -> dict[str, Any]:
     """Measure one size in a fresh interpreter."""
-    command = [sys.executable, "-m", "bench.frontier", "--one", str(urls), str(sites)]
+    command = [sys.executable, "-m", "bench.frontier", "--on", backend, "--one", str(urls), str(sites)]
     done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
     if done.returncode:
         raise SystemExit(f"The run with {urls:,} URLs failed; see its error above.")
@@ -150,23 +189,24 @@ def report(small: dict[str, Any], large: dict[str, Any]) -> tuple[str, bool]:
             few, many = small[name][clock], large[name][clock]
             kept = kept and many <= few * ALLOWED_RATIO
             rows.append((f"{name}, {clock}", f"{few:.1f}", f"{many:.1f}", f"{many / few:.2f}"))
-    for name in ("idle MB", "peak MB", "file MB"):
+    for name in ("idle MB", "peak MB", "bytes per URL"):
         rows.append((name, f"{small[name]:.0f}", f"{large[name]:.0f}", f"{large[name] / max(1, small[name]):.2f}"))
     return table(head, rows), kept
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.frontier", description=__doc__)
+    parser.add_argument("--on", choices=BACKENDS, default="sqlite", help="backend (default %(default)s)")
     parser.add_argument("--one", nargs=2, type=int, metavar=("URLS", "SITES"), help="measure one size, print JSON")
     chosen = parser.parse_args()
     if chosen.one:
         with tempfile.TemporaryDirectory(prefix="bench-frontier-") as folder:
-            print(json.dumps(uvloop.run(measure(*chosen.one, Path(folder) / "state.db"))))
+            print(json.dumps(uvloop.run(measure(*chosen.one, Path(folder), chosen.on))))
         return 0
     results = []
     for urls, sites in SIZES:
         print(f"{urls:,} URLs over {sites:,} sites", file=sys.stderr, flush=True)
-        results.append(in_own_process(urls, sites))
+        results.append(in_own_process(urls, sites, chosen.on))
     text, kept = report(*results)
     print(f"\n{text}")
     print(f"Promised: ratios of at most {ALLOWED_RATIO}, less than {ALLOWED_MB} MB. {'Kept.' if kept else 'NOT KEPT.'}")
