@@ -1,0 +1,230 @@
+"""What the documentation tells people to type does what it says. Only the demo shop on loopback is crawled.
+
+A page is followed from top to bottom in an empty folder, as a reader would:
+
+    python, with title="x.py"   the file is written
+    python                      run; the blocks of a page share their names
+    pycon                       the answers must be those printed; `page` is a product page of the shop
+    sh                          every command must succeed; a `cd` holds for the rest of the page
+    toml                        must be settings that Gossamer takes; with a title the file is written
+    sql records, sql state      must find something in that file
+    text, or none               not run
+
+`<!-- not run: why -->` before a block leaves it out. The usual port becomes the one where the test's shop is open,
+and rates are lifted where they would only cost time.
+"""
+
+from __future__ import annotations
+
+import csv
+import doctest
+import os
+import re
+import socket
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+
+import msgspec
+import pytest
+
+from gossamer.cli.app import run_async
+from gossamer.cli.demo import shop_in_background
+from gossamer.cli.web import download_page
+from gossamer.demo.catalogue import CATEGORIES, PER_CATEGORY
+from gossamer.demo.shop import SHOP_HOST, USUAL_PORT
+from gossamer.parse.page import Page
+from gossamer.settings import load
+
+from .manual import PAGES, ROOT, Block, blocks_of
+
+PATIENCE = 60  # seconds for one block
+IMPATIENCE = {  # waiting would show nothing
+    "GOSSAMER_RETRY__BASE": "50ms",
+    "GOSSAMER_RETRY__RATE_LIMITED_CAP": "100ms",
+    "GOSSAMER_POLITENESS__MAX_CRAWL_DELAY": "100ms",
+}
+PRODUCT = "product/slate-opal-glass-lantern-lit-033"
+KNOWN = {"python", "pycon", "sh", "toml", "sql", "text", ""}
+WITH_CODE = [page for page in PAGES if any(block.run and block.language != "text" for block in blocks_of(page))]
+
+
+class Shop(msgspec.Struct, frozen=True):
+    port: int
+    spare_port: int  # for `gossamer demo`, which opens a shop of its own
+
+    def adapt(self, text: str) -> str:
+        """The text of a block for the ports of this test, and without waiting for a pace."""
+        text = re.sub(r"\bgossamer demo\b", f"gossamer demo --port {self.spare_port} --rate unlimited", text)
+        text = re.sub(r"--rate \d+/s", "--rate unlimited", text)
+        text = re.sub(r'\brate="\d+/s"', 'rate="unlimited"', text)
+        return text.replace(f":{USUAL_PORT}", f":{self.port}")
+
+
+@pytest.fixture(scope="module")
+def shop() -> Iterator[Shop]:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        spare = taken.getsockname()[1]
+    with shop_in_background(0, 1) as urls:
+        yield Shop(int(urls[0].rstrip("/").rpartition(":")[2]), spare)
+
+
+@pytest.fixture(scope="module")
+def page(shop: Shop) -> Page:
+    """A product page that fails twice before it answers."""
+    url = f"http://{SHOP_HOST}:{shop.port}/{PRODUCT}"
+    settings = load(environ={}, flags={"fetch.allow_hosts": [SHOP_HOST]})
+    for _ in range(3):
+        download = run_async(download_page(url, settings, robots=False))
+    assert download.snapshot.status == 200
+    return Page(download.snapshot)
+
+
+class Reader:
+    """Follows one page of the documentation in a folder of its own."""
+
+    def __init__(self, folder: Path, shop: Shop, page: Page, name: str) -> None:
+        self.folder = folder
+        self._shop = shop
+        self._end = folder.parent / "where"
+        # A module of its own: type hints of items are looked up by the name of their module.
+        self._module = ModuleType(f"read_{re.sub(r'[^a-z]', '_', name.lower())}")
+        self._module.__dict__["page"] = page
+
+    def follow(self, block: Block) -> None:
+        code = self._shop.adapt(block.code)
+        if block.title:
+            file = self.folder / block.title
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(code, encoding="utf-8")
+        match block.language:
+            case "python" if block.title:
+                compile(code, block.title, "exec")
+            case "python":
+                exec(compile(code, f"line {block.line}", "exec"), self._module.__dict__)
+            case "pycon":
+                self._converse(code, block.line)
+            case "sh":
+                self._type(code)
+            case "toml":
+                self._set(code)
+            case "sql":
+                self._ask(block.words, code)
+
+    def __enter__(self) -> Reader:
+        sys.modules[self._module.__name__] = self._module
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        del sys.modules[self._module.__name__]
+
+    def _converse(self, code: str, line: int) -> None:
+        test = doctest.DocTestParser().get_doctest(code, self._module.__dict__, "the page", None, line)
+        said: list[str] = []
+        failed = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE).run(
+            test, out=said.append, clear_globs=False
+        )
+        assert test.examples
+        assert not failed.failed, "".join(said)
+
+    def _type(self, code: str) -> None:
+        environ = {name: value for name, value in os.environ.items() if not name.startswith("GOSSAMER_")}
+        environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{environ['PATH']}"
+        environ.update(IMPATIENCE)
+        done = subprocess.run(
+            ["bash", "-euo", "pipefail", "-c", f"{code}\npwd > '{self._end}'"],
+            cwd=self.folder,
+            env=environ,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+        )
+        assert done.returncode == 0, f"{code}\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
+        assert "Traceback" not in done.stderr, done.stderr
+        self.folder = Path(self._end.read_text().strip())
+
+    def _set(self, code: str) -> None:
+        alone = self.folder.parent / "settings"
+        alone.mkdir(exist_ok=True)
+        (alone / "gossamer.toml").write_text(code, encoding="utf-8")
+        assert load(start=alone, environ={}).origins  # raises for a key or a value that is none
+
+    def _ask(self, database: str, code: str) -> None:
+        file = self.folder / "gossamer-data" / f"{database}.db"
+        connection = sqlite3.connect(f"{file.as_uri()}?mode=ro", uri=True)
+        try:
+            assert connection.execute(code).fetchall(), f"{file.name} has no answer to:\n{code}"
+        finally:
+            connection.close()
+
+
+def rows_of(file: Path) -> list[dict[str, str]]:
+    with file.open(encoding="utf-8", newline="") as stream:
+        return list(csv.DictReader(stream))
+
+
+def after_the_readme(folder: Path) -> None:
+    lamps = rows_of(folder / "lamps.csv")
+    assert len(lamps) == PER_CATEGORY
+    assert all(lamp["title"] and lamp["_key"].startswith("LIT-") for lamp in lamps)
+
+
+def after_the_quickstart(folder: Path) -> None:
+    wares = rows_of(folder / "wares.csv")
+    assert len({ware["sku"] for ware in wares}) == len(CATEGORIES) * PER_CATEGORY - 1  # one page lacks its product
+
+
+def after_the_port_from_scrapy(folder: Path) -> None:
+    lines = (folder / "wares.jsonl").read_text(encoding="utf-8").splitlines()
+    records = [msgspec.json.decode(line) for line in lines]
+    assert records
+    assert all(record["shelf"].endswith("/category/textiles") and record["price"] for record in records)
+
+
+OUTCOMES: dict[str, Callable[[Path], None]] = {
+    "README.md": after_the_readme,
+    "docs/quickstart.md": after_the_quickstart,
+    "docs/coming-from-scrapy.md": after_the_port_from_scrapy,
+}
+
+
+@pytest.mark.parametrize("name", [str(page.relative_to(ROOT)) for page in WITH_CODE])
+def test_a_reader_who_types_what_the_page_says_succeeds(name, tmp_path, monkeypatch, shop, page):
+    # Given an empty folder, and the shop that the page speaks of
+    folder = tmp_path / "reader"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    for variable in [variable for variable in os.environ if variable.startswith("GOSSAMER_")]:
+        monkeypatch.delenv(variable)
+
+    # When every block is followed, then none of them fails
+    with Reader(folder, shop, page, name) as reader:
+        for block in blocks_of(ROOT / name):
+            if block.run:
+                reader.follow(block)
+
+    # And what was promised is there
+    if name in OUTCOMES:
+        OUTCOMES[name](reader.folder)
+
+
+def test_every_block_says_what_it_is():
+    unknown = [
+        (page.name, block.line, block.language)
+        for page in PAGES
+        for block in blocks_of(page)
+        if block.language not in KNOWN or (block.language == "sql" and block.words not in ("records", "state"))
+    ]
+
+    assert unknown == []
+
+
+def test_the_pages_with_promises_are_followed():
+    followed = {str(page.relative_to(ROOT)) for page in WITH_CODE}
+
+    assert set(OUTCOMES) <= followed
+    assert {"docs/spiders.md", "docs/data.md", "docs/cli.md", "docs/settings.md"} <= followed
