@@ -1,4 +1,4 @@
-"""The record stores and archives that must behave alike. A new backend joins by adding a line here."""
+"""The record stores that must behave alike. A new backend joins by adding a line here."""
 
 from __future__ import annotations
 
@@ -11,21 +11,25 @@ from typing import Any
 
 import msgspec
 
-from gossamer.backends.folder.archive import FolderArchive
 from gossamer.backends.sqlite.records import open_sqlite_records
 from gossamer.clock import Clock
 from gossamer.model.record import Attempt, PageFacts, PageResult, Record
-from gossamer.store.contract import Archive, RecordStore
+from gossamer.store.contract import RecordStore
+
+from ..services.postgres import schema_of, shared_postgres
 
 RecordOpener = Callable[[Path, Clock, timedelta | None], AbstractAsyncContextManager[RecordStore]]
-ArchiveOpener = Callable[[Path, Clock, str], AbstractAsyncContextManager[Archive]]
+
+
+def _open_postgres(folder: Path, clock: Clock, age: timedelta | None) -> AbstractAsyncContextManager[RecordStore]:
+    from gossamer.backends.postgres.records import open_postgres_records  # its driver is an extra
+
+    return open_postgres_records(shared_postgres().address(), clock, min_rewrite_age=age, schema=schema_of(folder))
+
 
 RECORD_STORES: dict[str, RecordOpener] = {
     "sqlite": lambda folder, clock, age: open_sqlite_records(folder / "records.db", clock, min_rewrite_age=age),
-}
-
-ARCHIVES: dict[str, ArchiveOpener] = {
-    "folder": lambda folder, clock, writer: FolderArchive(folder / "archive", level=1, writer=writer, clock=clock),
+    "postgres": _open_postgres,
 }
 
 NOW = 1_800_000_000.0

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import tempfile
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
 from datetime import timedelta
-from pathlib import Path
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gossamer.clock import VirtualClock
@@ -19,7 +17,8 @@ from gossamer.errors import Permanent
 from gossamer.model.page import Headers, Snapshot
 from gossamer.store.contract import Archive
 
-from .stores import ARCHIVES, NOW
+from .archives import ARCHIVES, ArchiveOpener
+from .stores import NOW
 
 DAY = timedelta(days=1)
 
@@ -32,11 +31,17 @@ def clock() -> VirtualClock:
 
 
 @pytest.fixture(params=ARCHIVES)
-def open_archive(request: pytest.FixtureRequest, tmp_path: Path, clock: VirtualClock) -> OpenArchive:
+def new_place(request: pytest.FixtureRequest) -> Callable[[], ArchiveOpener]:
+    return lambda: ARCHIVES[request.param](request)
+
+
+@pytest.fixture
+def open_archive(new_place: Callable[[], ArchiveOpener], clock: VirtualClock) -> OpenArchive:
     """Opens the same place every time: one call is one process."""
+    place = new_place()
 
     def open_one(writer: str = "host/1/1") -> AbstractAsyncContextManager[Archive]:
-        return ARCHIVES[request.param](tmp_path, clock, writer)
+        return place(clock, writer)
 
     return open_one
 
@@ -155,13 +160,11 @@ snapshots = st.builds(
 )
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(pages=st.lists(snapshots, max_size=8))
-def test_any_page_comes_back_as_it_was(pages: list[Snapshot]) -> None:
-    async def round_trip(name: str) -> list[Snapshot]:
-        with tempfile.TemporaryDirectory() as folder:
-            async with ARCHIVES[name](Path(folder), VirtualClock(), "w") as archive:
-                return [await archive.get(ref) for ref in await archive.put(pages)]
+def test_any_page_comes_back_as_it_was(new_place: Callable[[], ArchiveOpener], pages: list[Snapshot]) -> None:
+    async def round_trip() -> list[Snapshot]:
+        async with new_place()(VirtualClock(), "w") as archive:
+            return [await archive.get(ref) for ref in await archive.put(pages)]
 
-    for name in ARCHIVES:
-        assert asyncio.run(round_trip(name)) == pages
+    assert asyncio.run(round_trip()) == pages

@@ -34,9 +34,11 @@ def clock() -> VirtualClock:
     return VirtualClock(NOW + 1000 * HOUR)
 
 
-@pytest.fixture(params=RECORD_STORES)
+@pytest.fixture(scope="module", params=RECORD_STORES)
 def backend(request: pytest.FixtureRequest) -> str:
     name: str = request.param
+    if name != "sqlite":
+        request.getfixturevalue(name)  # the server of that name: tests/services
     return name
 
 
@@ -382,20 +384,18 @@ async def saved_in(backend: str, batches: list[list[Sight]], *, with_story: bool
 
 @settings(max_examples=25, deadline=None)
 @given(seen=sights, cut=st.integers(0, 12))
-def test_the_order_of_arrival_does_not_matter(seen: list[Sight], cut: int) -> None:
-    for backend in RECORD_STORES:
-        forward = asyncio.run(saved_in(backend, [seen[:cut], seen[cut:]], with_story=False))
-        backward = asyncio.run(saved_in(backend, [[sight] for sight in reversed(seen)], with_story=False))
-        assert forward == backward
+def test_the_order_of_arrival_does_not_matter(backend: str, seen: list[Sight], cut: int) -> None:
+    forward = asyncio.run(saved_in(backend, [seen[:cut], seen[cut:]], with_story=False))
+    backward = asyncio.run(saved_in(backend, [[sight] for sight in reversed(seen)], with_story=False))
+    assert forward == backward
 
 
 @settings(max_examples=25, deadline=None)
 @given(seen=sights, cut=st.integers(0, 12))
-def test_saving_again_changes_nothing(seen: list[Sight], cut: int) -> None:
-    for backend in RECORD_STORES:
-        once = asyncio.run(saved_in(backend, [seen], with_story=True))
-        again = asyncio.run(saved_in(backend, [seen, seen[cut:], seen], with_story=True))
-        assert once == again
+def test_saving_again_changes_nothing(backend: str, seen: list[Sight], cut: int) -> None:
+    once = asyncio.run(saved_in(backend, [seen], with_story=True))
+    again = asyncio.run(saved_in(backend, [seen, seen[cut:], seen], with_story=True))
+    assert once == again
 
 
 async def test_an_unchanged_page_confirms_the_records_it_gave(record_store: RecordStore) -> None:
@@ -413,3 +413,115 @@ async def test_an_unchanged_page_confirms_the_records_it_gave(record_store: Reco
         ("b2", NOW + HOUR, NOW),
     ]
     assert len(await all_of(record_store, RecordQuery(job="books-1"))) == 3
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"b": 1,  "a":2, "aa": 3}',
+        '{"a":1,"a":2}',
+        '{"price":12.50,"big":1e3}',
+        '{"n":' + "9" * 400 + "}",
+        '{"n":1e400,"m":-1e-400}',
+        '{"n":1e200000}',
+        '{"nul":"a\\u0000b"}',
+        '{"half":"\\ud800","pair":"\\ud83d\\ude00"}',
+        '{"\\u0000":"key"}',
+        '{"n":NaN}',
+        '{"reserved":"\ufdd0 \ufdd00 \ufdd01"}',
+        '{"deep":' + "[" * 900 + "]" * 900 + "}",
+        '{"long":"' + "é" * 200_000 + '"}',
+    ],
+    ids=lambda text: text[:20],
+)
+async def test_the_text_of_a_record_comes_back_to_the_letter(record_store: RecordStore, text: str) -> None:
+    odd = msgspec.structs.replace(book("odd"), data=text, content_hash=b"odd")
+    later = msgspec.structs.replace(book("odd", at=NOW + 1), data=text + " ", content_hash=b"newer")
+    assert await record_store.save([result(odd), result(book("even"))]) == [1, 1]
+    assert await record_store.save([result(later), result(odd)]) == [1, 0]
+    history = await record_store.history("Book", "shop.example", "odd")
+    assert [version.data for version in history] == [text, text + " "]
+    assert [record.key for record in await all_of(record_store)] == ["odd", "even"]
+
+
+async def test_a_key_may_be_as_long_as_it_likes(record_store: RecordStore) -> None:
+    keys = ["".join(f"{n * n:x}-" for n in range(start, start + 3000)) for start in (0, 1)]
+    assert await record_store.save([result(book(key)) for key in keys]) == [1, 1]
+    assert await record_store.save([result(book(key)) for key in keys]) == [0, 0]
+    assert [record.key for record in await all_of(record_store)] == keys
+
+
+@pytest.mark.parametrize("same_pages", [True, False], ids=["from the same pages", "from pages of their own"])
+async def test_writers_that_meet_in_opposite_order_lose_nothing(open_records: OpenRecords, same_pages: bool) -> None:
+    """Both rewrite the same records again and again, one forwards and one backwards: whoever is newer wins."""
+    keys, rounds = [f"k{n:02}" for n in range(30)], 8
+
+    def page_url(key: str, turn: int) -> str:
+        return f"https://shop.example/{key}" if same_pages else f"https://shop.example/{turn}/{key}"
+
+    def sight(key: str, instant: int) -> PageResult:
+        at, turn = NOW + instant, instant % 2
+        url = page_url(key, turn)
+        page = page_of(url, at=at, archive_ref=f"r{instant}")
+        return result(book(key, value=instant, at=at, job=f"j-{turn}"), page=page, attempt=tried(url, at=at))
+
+    async def write(store: RecordStore, turn: int) -> None:
+        order = keys if turn == 0 else keys[::-1]
+        for number in range(rounds):
+            await store.save([sight(key, 2 * number + turn) for key in order])
+
+    async with open_records() as one, open_records() as two:
+        await asyncio.gather(write(one, 0), write(two, 1))
+        await one.save([sight(key, 0) for key in keys])  # far too late
+        records = await all_of(two)
+        assert sorted(record.key for record in records) == keys
+        for record in records:
+            assert (record.data, record.first_seen, record.last_checked) == ({"value": 15}, NOW, NOW + 15)
+            history = await one.history("Book", "shop.example", record.key)
+            assert [version.version for version in history] == list(range(1, record.version + 1))
+            times = [version.at for version in history]
+            assert times == sorted(set(times))
+            assert [json.loads(version.data)["value"] for version in history] == [int(at - NOW) for at in times]
+            pages = {fingerprint_of(page_url(record.key, turn)) for turn in (0, 1)}
+            assert sum([len(await one.attempts(page)) for page in pages]) == 2 * rounds
+            assert sum([len(await one.visits(page)) for page in pages]) == 2 * rounds
+        assert await one.count(RecordQuery(job="j-0")) == await two.count(RecordQuery(job="j-1")) == len(keys)
+
+
+async def test_pruning_forgets_old_attempts_and_replaced_visits_only(
+    record_store: RecordStore, clock: VirtualClock
+) -> None:
+    now = clock.now()
+    ages = {"old": 48 * HOUR, "middle": 25 * HOUR, "fresh": HOUR}
+    for name, age in ages.items():
+        at = now - age
+        page = page_of(at=at, archive_ref=name)
+        await record_store.save([result(book(price=age, at=at), page=page, attempt=tried(at=at))])
+    lonely = page_of("https://shop.example/lonely", at=now - 48 * HOUR, archive_ref="lonely")
+    await record_store.save([result(page=lonely, attempt=tried(lonely.url, at=lonely.fetched_at))])
+
+    gone = await record_store.prune(timedelta(days=1))
+
+    fingerprint = fingerprint_of("https://shop.example/b1")
+    assert gone == 5  # three attempts and two visits; the lonely page has no newer copy
+    assert [attempt.at for attempt in await record_store.attempts(fingerprint)] == [now - HOUR]
+    assert [visit.archive_ref for visit in await record_store.visits(fingerprint)] == ["fresh"]
+    assert await record_store.attempts(lonely.fingerprint) == []
+    assert [visit.archive_ref for visit in await record_store.visits(lonely.fingerprint)] == ["lonely"]
+    assert len(await record_store.facts([fingerprint, lonely.fingerprint])) == 2
+    assert len(await record_store.history("Book", "shop.example", "b1")) == 3
+    assert [record.first_seen for record in await all_of(record_store)] == [now - 48 * HOUR]
+    assert await record_store.prune(timedelta(days=1)) == 0
+
+
+async def test_a_copy_that_later_visits_found_unchanged_is_not_pruned(
+    record_store: RecordStore, clock: VirtualClock
+) -> None:
+    now = clock.now()
+    first = page_of(at=now - 48 * HOUR, archive_ref="copy")
+    same = page_of(at=now - HOUR, archive_ref="copy", status=304)
+    for page in (first, same):
+        await record_store.save([result(page=page, attempt=tried(at=page.fetched_at))])
+
+    assert await record_store.prune(timedelta(days=1)) == 1
+    assert [visit.archive_ref for visit in await record_store.visits(first.fingerprint)] == ["copy"]

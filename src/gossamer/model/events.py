@@ -86,6 +86,16 @@ class Trouble(Event, frozen=True, kw_only=True, gc=False):
     message: str
 
 
+class Spooled(Event, frozen=True, kw_only=True, gc=False):
+    """Results wait on this machine's disk because the store is away; told when that begins, and when it ends.
+
+    `bytes` is how much waits; 0 means that all of it has been stored.
+    """
+
+    bytes: int
+    message: str
+
+
 class JobEnded(Event, frozen=True, kw_only=True, gc=False):
     ending: str
 

@@ -4,8 +4,13 @@ Calls that arrive while a batch is being written make up the next one; nobody wa
 write itself takes long enough to gather the next batch. Raw pages are archived first, then records are saved with
 the references: a crash between the two leaves an unused copy, never a reference to nothing.
 
-How it fails: when the archive or the store does not answer, every caller of the batch gets that error, and nothing
-of it was saved. A result that cannot be stored at all fails alone. How it recovers: callers call `keep` again.
+With a spool, "stored" includes "on this machine's disk, durably, to be stored later" (spool.py, draining.py): journeys
+go on while the archive or the store is away. What is spooled is not yet among the facts that the store gives about a
+page; a visit in the meantime asks for the page in full instead of asking whether it changed, which is harmless.
+
+How it fails: when the archive or the store does not answer and there is no spool, or no room in it, every caller of
+the batch gets that error, and nothing of it counts as kept. A result that cannot be stored at all fails alone.
+How it recovers: callers call `keep` again.
 """
 
 from __future__ import annotations
@@ -13,34 +18,39 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Sequence
+from contextlib import AsyncExitStack, suppress
+from datetime import timedelta
 from typing import Self
 
-import msgspec
-
+from ..clock import Clock, SystemClock
 from ..errors import BackendUnavailable, Transient
+from ..model.events import EventSink, Silence
 from ..model.page import Snapshot
 from ..model.record import PageResult
 from .contract import Archive, RecordStore
+from .draining import Drain, archive_pages
+from .spool import Spool
+from .spool_format import Waiting
 
 MAX_BATCH = 64  # results per batch; later ones wait for the next
 MAX_WAITING = 256  # results handed in and not yet stored; when full, `keep` waits, and with it the journey that called
+DRAIN_WITHIN = timedelta(seconds=2)  # how long the end may be put off to empty the spool
 
 
 class _Parcel:
     """One result on its way, and the caller who waits for it."""
 
-    __slots__ = ("done", "result", "snapshot")
+    __slots__ = ("done", "waiting")
 
-    def __init__(self, result: PageResult, snapshot: Snapshot | None, done: asyncio.Future[int]) -> None:
-        self.result = result
-        self.snapshot = snapshot
+    def __init__(self, waiting: Waiting, done: asyncio.Future[int]) -> None:
+        self.waiting = waiting
         self.done = done
 
 
 class Sink:
     """Gathers results and stores them. Alive between `async with` and its end, which stores what is still waiting.
 
-    Without an archive, snapshots are not kept.
+    Without an archive, snapshots are not kept. Without a spool, a store that is away fails its callers.
     """
 
     def __init__(
@@ -48,19 +58,29 @@ class Sink:
         records: RecordStore,
         archive: Archive | None,
         *,
+        spool: Spool | None = None,
+        events: EventSink | None = None,
+        clock: Clock | None = None,
         max_batch: int = MAX_BATCH,
         max_waiting: int = MAX_WAITING,
     ) -> None:
         self._records = records
         self._archive = archive
+        self._spool = spool
+        self._drain = Drain(spool, records, archive, clock or SystemClock(), events or Silence()) if spool else None
         self._max_batch = max_batch
         self._room = asyncio.Semaphore(max_waiting)
         self._waiting: deque[_Parcel] = deque()
         self._arrived = asyncio.Event()
         self._open = False
         self._task: asyncio.Task[None] | None = None
+        self._draining: asyncio.Task[None] | None = None
+        self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
+        if self._spool is not None and self._drain is not None:
+            await self._stack.enter_async_context(self._spool)
+            self._draining = asyncio.create_task(self._drain.run(), name="drain the spool")
         self._open = True
         self._task = asyncio.create_task(self._write_batches(), name="sink")
         return self
@@ -68,21 +88,32 @@ class Sink:
     async def __aexit__(self, *exc: object) -> None:
         self._open = False
         self._arrived.set()
-        if self._task is not None:
-            await self._task
+        try:
+            if self._task is not None:
+                await self._task
+        finally:
+            async with self._stack:  # the spool is closed last, whatever happens
+                await self._end_draining()
+
+    @property
+    def away(self) -> bool:
+        """True while results wait on disk: the store is away, or has just come back."""
+        return self._drain is not None and self._drain.waiting
 
     async def keep(self, result: PageResult, snapshot: Snapshot | None = None) -> int:
         """Store a result and its raw page; return how many of its records were new or changed.
 
-        A snapshot needs `result.page`, which gets the reference to it. When this returns, all of it is safe.
-        A caller who is cancelled before its batch began leaves nothing behind. Raises BackendUnavailable.
+        A snapshot needs `result.page`, which gets the reference to it. When this returns, all of it is safe: stored,
+        or in the spool, and then the number is not known yet and 0. A caller who is cancelled before its batch
+        began leaves nothing behind. Raises BackendUnavailable.
         """
         if snapshot is not None and result.page is None:
             raise ValueError("a snapshot without page facts: nothing would refer to the archived copy")
         async with self._room:
             if not self._open:
                 raise BackendUnavailable("The sink is closed; nothing is stored any more.")
-            parcel = _Parcel(result, snapshot, asyncio.get_running_loop().create_future())
+            waiting = Waiting(result=result, snapshot=snapshot if self._archive is not None else None)
+            parcel = _Parcel(waiting, asyncio.get_running_loop().create_future())
             self._waiting.append(parcel)
             self._arrived.set()
             return await parcel.done
@@ -112,35 +143,54 @@ class Sink:
         return [parcel for parcel in taken if not parcel.done.done()]
 
     async def _write(self, batch: list[_Parcel]) -> None:
-        try:
-            results = await self._archived(batch)
-            counts = await self._records.save(results)
-        except Exception as error:
-            if isinstance(error, Transient) or len(batch) == 1:
-                _refuse(batch, error)
-            else:
-                # One of them is to blame: each is tried alone, so that the others do not suffer for it.
-                for parcel in batch:
-                    await self._write([parcel])
+        results = [parcel.waiting for parcel in batch]
+        if self.away:  # behind those that came before
+            await self._set_down(batch, results, None)
             return
-        for parcel, count in zip(batch, counts, strict=True):
-            if not parcel.done.done():
-                parcel.done.set_result(count)
+        try:
+            results = await archive_pages(self._archive, results)
+            counts = await self._records.save([one.result for one in results])
+        except Transient as error:
+            await self._set_down(batch, results, error)
+        except Exception as error:
+            if len(batch) == 1:
+                _refuse(batch, error)
+                return
+            # One of them is to blame: each is tried alone, so that the others do not suffer for it.
+            for parcel in batch:
+                await self._write([parcel])
+        else:
+            _answer(batch, counts)
 
-    async def _archived(self, batch: Sequence[_Parcel]) -> list[PageResult]:
-        """Archive the pages of a batch and note their references in the results."""
-        results = [parcel.result for parcel in batch]
-        if self._archive is None:
-            return results
-        pages = [(at, parcel.snapshot) for at, parcel in enumerate(batch) if parcel.snapshot is not None]
-        if pages:
-            refs = await self._archive.put([snapshot for _, snapshot in pages])
-            for (at, _), ref in zip(pages, refs, strict=True):
-                facts = results[at].page
-                assert facts is not None  # checked in `keep`
-                page = msgspec.structs.replace(facts, archive_ref=ref)
-                results[at] = msgspec.structs.replace(results[at], page=page)
-        return results
+    async def _set_down(self, batch: list[_Parcel], results: Sequence[Waiting], because: Transient | None) -> None:
+        """Into the spool, as far as the results got: pages that are archived already are not spooled."""
+        if self._drain is None:
+            assert because is not None
+            _refuse(batch, because)
+            return
+        try:
+            await self._drain.take(results, because)
+        except Exception as error:
+            _refuse(batch, error)
+        else:
+            _answer(batch, [0] * len(batch))
+
+    async def _end_draining(self) -> None:
+        """One more try to empty the spool, then leave the rest to the next start."""
+        if self._drain is None or self._draining is None:
+            return
+        self._draining.cancel()
+        await asyncio.gather(self._draining, return_exceptions=True)
+        with suppress(Transient, TimeoutError):  # what stays is told below
+            async with asyncio.timeout(DRAIN_WITHIN.total_seconds()):
+                await self._drain.finish()
+        self._drain.leave()
+
+
+def _answer(batch: Sequence[_Parcel], counts: Sequence[int]) -> None:
+    for parcel, count in zip(batch, counts, strict=True):
+        if not parcel.done.done():
+            parcel.done.set_result(count)
 
 
 def _refuse(batch: Sequence[_Parcel], error: Exception) -> None:

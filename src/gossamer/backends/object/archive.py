@@ -1,0 +1,204 @@
+"""Raw pages in an object store (S3, MinIO, SeaweedFS, R2 ...); fulfils `Archive`.
+
+    <prefix>/YYYY-MM-DD/<writer>-<life>-<n>.zst      an object: all pages of one `put`, written whole, never changed
+
+An object looks like a segment of the folder archive: one zstd frame per page, so that a page is read alone by a range
+request, and a bucket copied into a folder is a folder archive. A reference is
+`YYYY-MM-DD/<writer>-<life>-<n>.zst#offset+length`. `life` is drawn by lot when the archive is opened: two processes
+never write the same name, and a write that is repeated because its answer was lost writes the same bytes again.
+
+How it fails: `BackendUnavailable`; an object exists whole or not at all. How it recovers: the next `put` makes a new
+object; one that was written although its answer was lost is a copy that no reference names, until it is pruned.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import secrets
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+import msgspec
+import zstandard
+
+from ...clock import Clock, SystemClock
+from ...errors import BackendUnavailable, MissingExtra, Permanent
+from ...model.page import Snapshot
+from ..folder.archive import _pack, _unpack
+from .address import BucketAddress, parse_address
+from .faults import beyond_end, missing, refused_at_start, unavailable
+
+if TYPE_CHECKING:
+    from obstore.store import ClientConfig, RetryConfig, S3Config, S3Store
+
+OBJECT_BYTES = 32 * 1024 * 1024  # a batch that compresses to more is spread over several objects
+CONNECT_WITHIN = timedelta(seconds=5)
+ANSWER_WITHIN = timedelta(seconds=30)
+# Short: what stays away longer is the caller's to sit out, who can do something useful meanwhile.
+RETRIES = 2
+RETRY_WITHIN = timedelta(seconds=10)
+
+_REF = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2}/[A-Za-z0-9][A-Za-z0-9._-]*\.zst)#([0-9]{1,15})\+([0-9]{1,15})")
+_KEY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}/[A-Za-z0-9][A-Za-z0-9._-]*\.zst")
+_UNFIT = re.compile(r"[^A-Za-z0-9._-]+")
+
+
+@asynccontextmanager
+async def open_object_archive(
+    address: str, *, level: int, writer: str, clock: Clock | None = None
+) -> AsyncIterator[ObjectArchive]:
+    """Open the archive at `s3://bucket/prefix?endpoint=...&region=...` (address.py), and see that it answers.
+
+    Raises Misconfigured (address, bucket, key, region), MissingExtra, BackendUnavailable.
+    """
+    place = parse_address(address, os.environ)
+    store = _connect(place)
+    try:
+        await anext(aiter(store.list(chunk_size=1)), None)  # the first page of names is answer enough
+    except Exception as error:
+        raise refused_at_start(error, place) from error
+    archive = ObjectArchive(store, place, level=level, writer=writer, clock=clock or SystemClock())
+    try:
+        yield archive
+    finally:
+        archive.close()
+
+
+class ObjectArchive:
+    """Pages in a bucket. `writer` names this process in the objects' names, for people who look at them."""
+
+    def __init__(self, store: S3Store, place: BucketAddress, *, level: int, writer: str, clock: Clock) -> None:
+        self._store = store
+        self._place = place
+        self._level = level
+        name = _UNFIT.sub("-", writer).strip(".-_")[:100] or "writer"
+        self._author = f"{name}-{secrets.token_hex(8)}"
+        self._clock = clock
+        self._count = 0
+        self._closed = False
+
+    def close(self) -> None:
+        self._closed = True
+
+    async def put(self, snapshots: Sequence[Snapshot]) -> list[str]:
+        if self._closed:
+            raise BackendUnavailable(f"The archive {self._place} is closed.")
+        if not snapshots:
+            return []
+        day = datetime.fromtimestamp(self._clock.now(), UTC).strftime("%Y-%m-%d")
+        refs: list[str] = []
+        for frames in await asyncio.to_thread(_compressed, snapshots, self._level):
+            self._count += 1
+            key = f"{day}/{self._author}-{self._count}.zst"
+            try:
+                await self._store.put_async(key, b"".join(frames), use_multipart=False)
+            except Exception as error:
+                raise unavailable(error, self._place) from error
+            offset = 0
+            for frame in frames:
+                refs.append(f"{key}#{offset}+{len(frame)}")
+                offset += len(frame)
+        return refs
+
+    async def get(self, ref: str) -> Snapshot:
+        match = _REF.fullmatch(ref)
+        if match is None:
+            raise Permanent(f"{ref[:200]!r} is not an archive reference; they look like 2027-01-31/host-1.zst#0+999.")
+        key, offset, length = match[1], int(match[2]), int(match[3])
+        frame = await self._read(ref, key, offset, length) if length else b""
+        try:
+            return await asyncio.to_thread(_unpack, frame)
+        except (zstandard.ZstdError, msgspec.MsgspecError, ValueError, KeyError, TypeError) as error:
+            raise Permanent(
+                f"The archived page {ref} is damaged ({error}). Fetch the page again to have a new copy."
+            ) from error
+
+    async def _read(self, ref: str, key: str, offset: int, length: int) -> bytes:
+        try:
+            frame = bytes(await self._store.get_range_async(key, start=offset, length=length))
+        except Exception as error:
+            if missing(error):
+                raise Permanent(
+                    f"There is no archived page {ref} in {self._place}: it was pruned, or the archive was moved."
+                ) from error
+            if not beyond_end(error):
+                raise unavailable(error, self._place) from error
+            frame = b""
+        if len(frame) < length:
+            raise Permanent(f"The archived page {ref} lies beyond the end of its object: it is another one, or cut.")
+        return frame
+
+    async def prune(self, older_than: timedelta) -> int:
+        cutoff = self._clock.now() - older_than.total_seconds()
+        freed = 0
+        try:
+            for folder in sorted((await self._store.list_with_delimiter_async())["common_prefixes"]):
+                if _ended_before(folder.rstrip("/"), cutoff):
+                    freed += await self._delete_day(folder)
+        except Exception as error:
+            raise unavailable(error, self._place) from error
+        return freed
+
+    async def _delete_day(self, folder: str) -> int:
+        freed = 0
+        async for found in self._store.list(folder):  # in chunks, so that memory does not grow with the archive
+            ours = [one for one in found if _KEY.fullmatch(one["path"])]
+            if ours:
+                await self._store.delete_async([one["path"] for one in ours])
+                freed += sum(one["size"] for one in ours)
+        return freed
+
+
+def _compressed(snapshots: Sequence[Snapshot], level: int) -> list[list[bytes]]:
+    """One frame per page, gathered into objects."""
+    compressor = zstandard.ZstdCompressor(level=level, write_checksum=True)
+    objects: list[list[bytes]] = [[]]
+    size = 0
+    for snapshot in snapshots:
+        frame = compressor.compress(_pack(snapshot))
+        if objects[-1] and size + len(frame) > OBJECT_BYTES:
+            objects.append([])
+            size = 0
+        objects[-1].append(frame)
+        size += len(frame)
+    return objects
+
+
+def _ended_before(day: str, cutoff: float) -> bool:
+    try:
+        start = datetime.strptime(day, "%Y-%m-%d").replace(tzinfo=UTC)
+    except ValueError:  # not a day: not ours
+        return False
+    return (start + timedelta(days=1)).timestamp() <= cutoff
+
+
+def _connect(place: BucketAddress) -> S3Store:
+    """A client for that place. What the address leaves open (keys, token, role) it takes from AWS_* itself."""
+    try:
+        from obstore.exceptions import BaseError
+        from obstore.store import S3Store
+    except ImportError as error:
+        raise MissingExtra("An archive on S3 needs one more package: pip install 'gossamer[s3]'.") from error
+    config: S3Config = {}
+    if place.endpoint is not None:
+        config["aws_endpoint_url_s3"] = place.endpoint  # the one that counts when the environment names others
+    if place.region is not None:
+        config["region"] = place.region
+    if place.path_style is not None:
+        config["virtual_hosted_style_request"] = not place.path_style
+    client: ClientConfig = {
+        "allow_http": place.plain_http,
+        "connect_timeout": CONNECT_WITHIN,
+        "timeout": ANSWER_WITHIN,
+    }
+    retry: RetryConfig = {"max_retries": RETRIES, "retry_timeout": RETRY_WITHIN}
+    try:
+        return S3Store(
+            place.bucket, prefix=place.prefix or None, config=config, client_options=client, retry_config=retry
+        )
+    except BaseError as error:
+        raise refused_at_start(error, place) from error

@@ -1,0 +1,198 @@
+"""How results lie in a spool file: entries that can be told whole from torn and from damaged. No I/O here.
+
+    segment   <nanoseconds>-<mark>.spool: a head, then entries. Appended to by one process only.
+    head      magic, version, CRC32 of both
+    entry     mark, length, CRC32 of the payload, CRC32 of these three, then the payload
+    payload   one letter for the kind of text, then a zstd frame of MessagePack: [result, snapshot or nil]
+
+The mark is eight random bytes of that segment, and also stands in its name. Behind a damaged entry the next one is
+found by it; a page that a hostile site served cannot hold an entry of its own making, because it cannot know the mark.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import Any
+from zlib import crc32
+
+import msgspec
+import zstandard
+
+from ..model.page import Headers, Snapshot
+from ..model.record import Attempt, PageFacts, PageResult, Record
+
+MAGIC, VERSION = b"GOSPOOL", 1
+LEVEL = 1  # of compression: disk space is what limits how long the store may stay away
+MAX_RESULT_BYTES = 1024 * 1024 * 1024  # a payload that claims to unpack to more is not one of ours
+
+_HEAD = struct.Struct("<7sBI")
+_ENTRY = struct.Struct("<8sIII")
+HEAD_BYTES, ENTRY_BYTES = _HEAD.size, _ENTRY.size
+
+_PLAIN, _ODD = b"P", b"O"  # kinds of text: all UTF-8, or with lone surrogates somewhere
+_ODD_TEXT = 1  # MessagePack extension: a str that is not UTF-8
+
+
+class Waiting(msgspec.Struct, frozen=True, kw_only=True, array_like=True, gc=False):
+    """A result on its way to the store; `snapshot` is what must go to the archive first."""
+
+    result: PageResult
+    snapshot: Snapshot | None = None
+
+
+class _ReadResult(msgspec.Struct, frozen=True, gc=False):
+    """A `PageResult` as it is read. Attempt has a field `bytes`, which hides the type of that name in its hints."""
+
+    attempt: dict[str, Any]
+    page: PageFacts | None
+    records: tuple[Record, ...]
+
+
+class _Read(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    result: _ReadResult
+    snapshot: Snapshot | None
+
+
+class Entry(msgspec.Struct, frozen=True, gc=False):
+    """A whole entry: `payload` is what `unpack` reads, start and end are where it lies."""
+
+    start: int
+    end: int
+    payload: bytes
+
+
+class Damage(msgspec.Struct, frozen=True, gc=False):
+    """Bytes between two places that are no whole entry."""
+
+    start: int
+    end: int
+
+
+def pack(waiting: Waiting) -> bytes:
+    try:
+        kind, packed = _PLAIN, _encoder.encode(waiting)
+    except UnicodeEncodeError:  # header bytes that are not UTF-8 travel as lone surrogates
+        plain = msgspec.to_builtins(waiting, builtin_types=(bytes,), enc_hook=_pairs)
+        kind, packed = _ODD, msgspec.msgpack.encode(_wrapped(plain))
+    return kind + zstandard.ZstdCompressor(level=LEVEL).compress(packed)
+
+
+def unpack(payload: bytes) -> Waiting:
+    """Raises ValueError (msgspec's errors are) or ZstdError when it is none of ours, or of a later version."""
+    size = zstandard.get_frame_parameters(payload[1:]).content_size
+    if size > MAX_RESULT_BYTES:
+        raise ValueError(f"it claims to unpack to {size} bytes")
+    packed = zstandard.ZstdDecompressor().decompress(payload[1:], max_output_size=MAX_RESULT_BYTES)
+    if payload[:1] == _PLAIN:
+        read = _decoder.decode(packed)
+    else:
+        read = msgspec.convert(msgspec.msgpack.decode(packed, ext_hook=_unwrapped), _Read, dec_hook=_headers)
+    found = read.result
+    known = {name: value for name, value in found.attempt.items() if name in Attempt.__struct_fields__}
+    try:
+        attempt = Attempt(**known)
+    except TypeError as error:
+        raise ValueError(f"its attempt is not one of ours: {error}") from error
+    return Waiting(result=PageResult(attempt=attempt, page=found.page, records=found.records), snapshot=read.snapshot)
+
+
+def head() -> bytes:
+    return _HEAD.pack(MAGIC, VERSION, crc32(MAGIC + bytes([VERSION])))
+
+
+def frame(mark: bytes, payload: bytes) -> bytes:
+    payload_crc = crc32(payload)
+    return b"".join((_ENTRY.pack(mark, len(payload), payload_crc, _head_crc(mark, len(payload), payload_crc)), payload))
+
+
+def other_version(content: bytes) -> int | None:
+    """The version of a segment that is whole but not of ours; None when it is ours, or damaged."""
+    if len(content) < HEAD_BYTES:
+        return None
+    magic, version, crc = _HEAD.unpack_from(content)
+    whole = magic == MAGIC and crc == crc32(content[: HEAD_BYTES - 4])
+    return version if whole and version != VERSION else None
+
+
+def walk(content: bytes, mark: bytes) -> Iterator[Entry | Damage]:
+    """What a segment holds, in order. What was torn off at its end is not mentioned: nobody was promised it."""
+    at = HEAD_BYTES
+    if not content.startswith(head()):
+        if len(content) < HEAD_BYTES or not content.strip(b"\0"):
+            return
+        at = _next_entry(content, mark, 0)
+        yield Damage(0, at)
+    while len(content) - at >= ENTRY_BYTES:
+        length = _length_at(content, mark, at)
+        if length is None:
+            if not content[at:].strip(b"\0"):  # the file had grown already, its content had not arrived
+                return
+            following = _next_entry(content, mark, at + 1)
+            yield Damage(at, following)
+            at = following
+            continue
+        start, end = at + ENTRY_BYTES, at + ENTRY_BYTES + length
+        if end > len(content):
+            return
+        payload = content[start:end]
+        whole = crc32(payload) == _ENTRY.unpack_from(content, at)[2]
+        yield Entry(at, end, payload) if whole else Damage(at, end)
+        at = end
+
+
+def _length_at(content: bytes, mark: bytes, at: int) -> int | None:
+    """The payload's length by the entry that begins there; None when none does."""
+    found, length, payload_crc, head_crc = _ENTRY.unpack_from(content, at)
+    whole = found == mark and head_crc == _head_crc(mark, length, payload_crc)
+    return int(length) if whole else None
+
+
+def _next_entry(content: bytes, mark: bytes, at: int) -> int:
+    """Where the next entry begins, else the end of the content."""
+    while (at := content.find(mark, at)) >= 0 and at + ENTRY_BYTES <= len(content):
+        if _length_at(content, mark, at) is not None:
+            return at
+        at += 1
+    return len(content)
+
+
+def _head_crc(mark: bytes, length: int, payload_crc: int) -> int:
+    return crc32(struct.pack("<8sII", mark, length, payload_crc))
+
+
+def _pairs(value: Any) -> Any:  # Any: msgspec's hook takes whatever it does not know
+    if isinstance(value, Headers):
+        return value.pairs
+    raise NotImplementedError(f"cannot be spooled: {type(value).__name__}")
+
+
+def _headers(kind: type, value: Any) -> Any:  # as above
+    if kind is Headers:
+        return Headers((str(name), str(text)) for name, text in value)
+    raise NotImplementedError(f"cannot be read from a spool: {kind.__name__}")
+
+
+def _wrapped(value: Any) -> Any:  # Any: any tree of plain values
+    """The same tree, with each str that is not UTF-8 as an extension."""
+    match value:
+        case str():
+            try:
+                value.encode()
+            except UnicodeEncodeError:
+                return msgspec.msgpack.Ext(_ODD_TEXT, value.encode("utf-8", "surrogatepass"))
+        case list() | tuple():
+            return [_wrapped(one) for one in value]
+        case dict():
+            return {name: _wrapped(one) for name, one in value.items()}
+    return value
+
+
+def _unwrapped(code: int, data: memoryview) -> str:
+    if code != _ODD_TEXT:
+        raise ValueError(f"extension {code} is unknown")
+    return bytes(data).decode("utf-8", "surrogatepass")
+
+
+_encoder = msgspec.msgpack.Encoder(enc_hook=_pairs)
+_decoder = msgspec.msgpack.Decoder(_Read, dec_hook=_headers)

@@ -1,0 +1,25 @@
+"""Servers that the tests share: started once per session when a test asks for them, always stopped."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from .services.postgres import lone_postgres as lone_postgres
+from .services.postgres import postgres as postgres
+from .services.seaweed import ACCESS_KEY, SECRET_KEY, Seaweed, running_seaweed
+
+
+@pytest.fixture(scope="session")
+def s3_server() -> Iterator[Seaweed]:
+    with running_seaweed() as server:
+        yield server
+
+
+@pytest.fixture
+def s3(s3_server: Seaweed, monkeypatch: pytest.MonkeyPatch) -> Seaweed:
+    """The S3 server, and in the environment the key that may do all there."""
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", ACCESS_KEY)
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET_KEY)
+    return s3_server

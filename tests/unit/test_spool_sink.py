@@ -1,0 +1,487 @@
+"""The sink with a spool: while the store is away results wait on disk, and none is lost, doubled or out of order."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sqlite3
+import tracemalloc
+from collections.abc import AsyncIterator, Callable, Sequence
+from datetime import timedelta
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from gossamer.backends.folder.archive import FolderArchive
+from gossamer.backends.sqlite import connection
+from gossamer.backends.sqlite.records import SqliteRecords, open_sqlite_records
+from gossamer.clock import Clock, SystemClock, VirtualClock
+from gossamer.errors import BackendUnavailable
+from gossamer.model.events import Event, Spooled, Trouble
+from gossamer.model.page import Snapshot
+from gossamer.model.record import PageResult
+from gossamer.store import batching
+from gossamer.store.batching import Sink
+from gossamer.store.contract import RecordQuery
+from gossamer.store.spool import Spool
+
+from ..conformance.stores import book, result, tried
+from .spooling import disk_ends_after, snap, visit
+
+
+class Fickle:
+    """A real store that can be away, with a note of everything it was asked to save and did save."""
+
+    def __init__(self, store: SqliteRecords) -> None:
+        self._store = store
+        self.down = False
+        self.asked = 0
+        self.saved: list[str] = []
+        self.asked_again = asyncio.Event()
+
+    async def save(self, results: Sequence[PageResult]) -> list[int]:
+        self.asked += 1
+        self.asked_again.set()
+        if self.down:
+            raise BackendUnavailable("The store is away.")
+        counts = await self._store.save(results)
+        self.saved += [one.attempt.url.rpartition("/")[2] for one in results]
+        return counts
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._store, name)
+
+
+class FickleArchive:
+    """A real archive that can be away, with a note of how many pages it was given."""
+
+    def __init__(self, archive: FolderArchive) -> None:
+        self._archive = archive
+        self.down = False
+        self.pages = 0
+
+    async def put(self, snapshots: Sequence[Snapshot]) -> list[str]:
+        if self.down:
+            raise BackendUnavailable("The archive is away.")
+        self.pages += len(snapshots)
+        return await self._archive.put(snapshots)
+
+    async def get(self, ref: str) -> Snapshot:
+        return await self._archive.get(ref)
+
+    async def prune(self, older_than: timedelta) -> int:
+        return await self._archive.prune(older_than)
+
+
+class Ears:
+    """Hears events, and lets a test wait for one."""
+
+    def __init__(self) -> None:
+        self.heard: list[Event] = []
+        self._news = asyncio.Event()
+
+    def emit(self, event: Event) -> None:
+        self.heard.append(event)
+        self._news.set()
+
+    async def hear(self, wanted: Callable[[Event], bool]) -> None:
+        while not any(wanted(event) for event in self.heard):
+            self._news.clear()
+            await self._news.wait()
+
+
+def all_stored(event: Event) -> bool:
+    return isinstance(event, Spooled) and event.bytes == 0
+
+
+@pytest.fixture
+async def sqlite(tmp_path: Path) -> AsyncIterator[SqliteRecords]:
+    async with open_sqlite_records(tmp_path / "records.db", SystemClock()) as opened:
+        yield opened
+
+
+@pytest.fixture
+def store(sqlite: SqliteRecords) -> Fickle:
+    return Fickle(sqlite)
+
+
+@pytest.fixture
+async def archive(tmp_path: Path) -> AsyncIterator[FickleArchive]:
+    async with FolderArchive(tmp_path / "archive", level=1, writer="w", durable=False) as opened:
+        yield FickleArchive(opened)
+
+
+@pytest.fixture
+def ears() -> Ears:
+    return Ears()
+
+
+@pytest.fixture
+def new_sink(tmp_path: Path, ears: Ears) -> Callable[..., Sink]:
+    def make(
+        store: Fickle | SqliteRecords,
+        archive: FickleArchive | None = None,
+        *,
+        clock: Clock | None = None,
+        max_bytes: int | None = None,
+    ) -> Sink:
+        spool = Spool(tmp_path / "spool", max_bytes=max_bytes)
+        return Sink(store, archive, spool=spool, events=ears, clock=clock)  # type: ignore[arg-type]  # doubles
+
+    return make
+
+
+async def keys_in(store: Fickle | SqliteRecords) -> list[str]:
+    return [record.key async for record in store.records(RecordQuery())]  # type: ignore[operator]
+
+
+async def test_while_the_store_answers_nothing_is_spooled(
+    store: Fickle, new_sink: Callable[..., Sink], ears: Ears, tmp_path: Path
+) -> None:
+    async with new_sink(store) as sink:
+        assert await asyncio.gather(*(sink.keep(visit(n)) for n in range(10))) == [1] * 10
+        assert list((tmp_path / "spool").iterdir()) == []
+    assert ears.heard == []
+
+
+async def test_results_wait_while_the_store_is_away_and_are_stored_in_order(
+    store: Fickle, archive: FickleArchive, new_sink: Callable[..., Sink], ears: Ears, sqlite: SqliteRecords
+) -> None:
+    clock = VirtualClock()
+    async with new_sink(store, archive, clock=clock) as sink:
+        assert await sink.keep(visit(0), snap(0)) == 1
+        store.down = True
+        for n in range(1, 200):
+            assert await sink.keep(visit(n), snap(n)) == 0
+        assert sink.away
+        assert await keys_in(sqlite) == ["0"]
+
+        store.down = False
+        clock.advance(60)
+        await ears.hear(all_stored)
+        assert not sink.away
+        assert store.saved == [str(n) for n in range(200)]
+        assert await sink.keep(visit(200), snap(200)) == 1
+    for n in range(200):
+        fingerprint = visit(n).attempt.fingerprint
+        [page] = await sqlite.visits(fingerprint)
+        assert await archive.get(page.archive_ref) == snap(n)
+        assert len(await sqlite.attempts(fingerprint)) == 1
+
+
+async def test_the_store_is_probed_with_growing_pauses_not_once_per_page(
+    store: Fickle, new_sink: Callable[..., Sink], ears: Ears
+) -> None:
+    clock = VirtualClock()
+    store.down = True
+    async with new_sink(store, clock=clock) as sink:
+        await sink.keep(visit(0))
+        await ears.hear(lambda event: isinstance(event, Trouble) and len(clock._sleepers) == 1)
+        asked = store.asked
+        for n in range(1, 100):
+            await sink.keep(visit(n))
+        assert store.asked == asked <= 2
+
+        pauses = []
+        for _ in range(7):
+            due = clock._sleepers[0][0]
+            pauses.append(due - clock.now())
+            store.asked_again.clear()
+            clock.advance(pauses[-1])
+            await store.asked_again.wait()
+            while not clock._sleepers:
+                await asyncio.sleep(0)
+        assert pauses == [0.25, 0.5, 1.0, 2.0, 4.0, 5.0, 5.0]
+        store.down = False
+
+
+async def test_an_archive_that_is_away_is_waited_for_as_well(
+    store: Fickle, archive: FickleArchive, new_sink: Callable[..., Sink], ears: Ears, sqlite: SqliteRecords
+) -> None:
+    clock = VirtualClock()
+    archive.down = True
+    async with new_sink(store, archive, clock=clock) as sink:
+        assert await asyncio.gather(*(sink.keep(visit(n), snap(n)) for n in range(5))) == [0] * 5
+        assert store.asked == 0
+        archive.down = False
+        clock.advance(60)
+        await ears.hear(all_stored)
+    for n in range(5):
+        [page] = await sqlite.visits(visit(n).attempt.fingerprint)
+        assert await archive.get(page.archive_ref) == snap(n)
+
+
+async def test_probing_a_store_does_not_archive_the_pages_again(
+    store: Fickle, archive: FickleArchive, new_sink: Callable[..., Sink], ears: Ears
+) -> None:
+    clock = VirtualClock()
+    store.down = archive.down = True
+    async with new_sink(store, archive, clock=clock) as sink:
+        await asyncio.gather(*(sink.keep(visit(n), snap(n)) for n in range(3)))  # spooled with their pages
+        archive.down = False
+        while store.asked < 6:
+            while not clock._sleepers:
+                await asyncio.sleep(0)
+            clock.advance(5)
+            await asyncio.sleep(0)
+        store.down = False
+        clock.advance(5)
+        await ears.hear(all_stored)
+    assert archive.pages == 3
+
+
+async def test_a_page_that_is_archived_is_not_spooled(
+    store: Fickle, archive: FickleArchive, new_sink: Callable[..., Sink], tmp_path: Path
+) -> None:
+    store.down = True
+    async with new_sink(store, archive, clock=VirtualClock()) as sink:
+        await sink.keep(visit(0), snap(0, os.urandom(50_000)))
+        assert sum(file.stat().st_size for file in (tmp_path / "spool").glob("*/*.spool")) < 2000
+        store.down = False
+    assert archive.pages == 1
+
+
+async def test_a_full_spool_refuses_until_the_store_is_back(
+    store: Fickle, archive: FickleArchive, new_sink: Callable[..., Sink], ears: Ears, sqlite: SqliteRecords
+) -> None:
+    clock = VirtualClock()
+    store.down = archive.down = True
+    async with new_sink(store, archive, clock=clock, max_bytes=30_000) as sink:
+        kept, refused = [], []
+        for n in range(40):
+            try:
+                await sink.keep(visit(n), snap(n, os.urandom(2000)))
+                kept.append(str(n))
+            except BackendUnavailable as error:
+                refused.append(str(error))
+        assert 5 < len(kept) < 15
+        assert all("store.spool_limit" in message for message in refused)
+        store.down = archive.down = False
+        clock.advance(60)
+        await ears.hear(all_stored)
+        assert await keys_in(sqlite) == kept
+        assert await sink.keep(visit(40), snap(40)) == 1
+
+
+async def test_a_spool_that_cannot_take_the_first_result_names_both_troubles(
+    store: Fickle, new_sink: Callable[..., Sink]
+) -> None:
+    store.down = True
+    async with new_sink(store, max_bytes=10) as sink:
+        with pytest.raises(BackendUnavailable, match=r"The store is away\. The spool .* is full"):
+            await sink.keep(visit(0))
+
+
+async def test_a_disk_that_is_full_refuses_and_goes_on_later(
+    store: Fickle, new_sink: Callable[..., Sink], sqlite: SqliteRecords
+) -> None:
+    store.down = True
+    async with new_sink(store, clock=VirtualClock()) as sink:
+        with disk_ends_after(100), pytest.raises(BackendUnavailable, match="Free some space"):
+            await sink.keep(visit(0))
+        assert await sink.keep(visit(1)) == 0
+        store.down = False
+    assert await keys_in(sqlite) == ["1"]
+
+
+async def test_what_stays_behind_is_told_and_stored_after_the_restart(
+    store: Fickle, new_sink: Callable[..., Sink], ears: Ears, sqlite: SqliteRecords, tmp_path: Path
+) -> None:
+    store.down = True
+    async with new_sink(store) as sink:
+        await asyncio.gather(*(sink.keep(visit(n)) for n in range(30)))
+    left = ears.heard[-1]
+    assert isinstance(left, Spooled)
+    assert left.bytes > 0
+    assert "next start" in left.message
+
+    store.down = False
+    ears.heard.clear()
+    async with new_sink(store):
+        await ears.hear(all_stored)
+    assert await keys_in(sqlite) == [str(n) for n in range(30)]
+    assert list((tmp_path / "spool").iterdir()) == []
+
+
+async def test_leaving_empties_the_spool_when_the_store_is_back(
+    store: Fickle, new_sink: Callable[..., Sink], ears: Ears, sqlite: SqliteRecords
+) -> None:
+    store.down = True
+    async with new_sink(store, clock=VirtualClock()) as sink:  # whose pauses never end
+        await asyncio.gather(*(sink.keep(visit(n)) for n in range(30)))
+        store.down = False
+    assert await keys_in(sqlite) == [str(n) for n in range(30)]
+    assert all_stored(ears.heard[-1])
+
+
+async def test_leaving_does_not_wait_for_a_store_that_hangs(
+    store: Fickle, new_sink: Callable[..., Sink], ears: Ears, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def hang(results: Sequence[PageResult]) -> list[int]:
+        await asyncio.Event().wait()
+        return []
+
+    store.down = True
+    monkeypatch.setattr(batching, "DRAIN_WITHIN", timedelta(milliseconds=20))
+    async with new_sink(store, clock=VirtualClock()) as sink:
+        await sink.keep(visit(0))
+        monkeypatch.setattr(store, "save", hang)
+    left = ears.heard[-1]
+    assert isinstance(left, Spooled)
+    assert left.bytes > 0
+
+
+async def test_results_that_come_in_while_the_spool_is_emptied_go_behind(
+    store: Fickle, new_sink: Callable[..., Sink], ears: Ears, sqlite: SqliteRecords
+) -> None:
+    clock = VirtualClock()
+    store.down = True
+    async with new_sink(store, clock=clock) as sink:
+        await asyncio.gather(*(sink.keep(visit(n)) for n in range(500)))
+        store.down = False
+        clock.advance(60)
+        for n in range(500, 700):
+            await sink.keep(visit(n))
+        while sink.away:
+            await asyncio.sleep(0)
+        assert store.saved == [str(n) for n in range(700)]
+    assert len(await keys_in(sqlite)) == 700
+
+
+async def test_a_store_that_comes_and_goes_loses_and_doubles_nothing(
+    store: Fickle, archive: FickleArchive, new_sink: Callable[..., Sink], ears: Ears, sqlite: SqliteRecords
+) -> None:
+    clock = VirtualClock()
+    async with new_sink(store, archive, clock=clock) as sink, asyncio.TaskGroup() as journeys:
+        for n in range(400):
+            if n % 37 == 0:
+                store.down = not store.down
+            if n % 53 == 0:
+                archive.down = not archive.down
+            journeys.create_task(sink.keep(visit(n), snap(n)))
+            if n % 5 == 0:
+                clock.advance(5)
+                await asyncio.sleep(0)
+        store.down = archive.down = False
+    assert sorted(await keys_in(sqlite), key=int) == [str(n) for n in range(400)]
+    for n in range(400):
+        fingerprint = visit(n).attempt.fingerprint
+        assert len(await sqlite.attempts(fingerprint)) == 1
+        [page] = await sqlite.visits(fingerprint)
+        assert await archive.get(page.archive_ref) == snap(n)
+
+
+async def test_a_spooled_result_that_can_never_be_stored_is_set_aside(
+    store: Fickle, new_sink: Callable[..., Sink], ears: Ears, sqlite: SqliteRecords, tmp_path: Path
+) -> None:
+    clock = VirtualClock()
+    poison = result(attempt=tried("https://shop.example/poison", latency=0.5, bytes=1 << 63))
+    store.down = True
+    async with new_sink(store, clock=clock) as sink:
+        await asyncio.gather(sink.keep(visit(1)), sink.keep(poison), sink.keep(visit(2)))
+        store.down = False
+        clock.advance(60)
+        await ears.hear(all_stored)
+    assert await keys_in(sqlite) == ["1", "2"]
+    [bad] = (tmp_path / "spool").iterdir()
+    assert any(isinstance(event, Trouble) and str(bad) in event.message for event in ears.heard)
+
+
+async def test_damage_on_the_disk_is_told_by_an_event(
+    store: Fickle, new_sink: Callable[..., Sink], ears: Ears, sqlite: SqliteRecords, tmp_path: Path
+) -> None:
+    store.down = True
+    async with new_sink(store, clock=VirtualClock()) as sink:
+        for n in range(3):
+            await sink.keep(visit(n))
+    file = max((tmp_path / "spool").glob("*/*.spool"), key=lambda path: path.stat().st_size)
+    content = bytearray(file.read_bytes())
+    content[-1] ^= 1
+    file.write_bytes(content)
+    store.down = False
+    async with new_sink(store):
+        await ears.hear(all_stored)
+    assert len(await keys_in(sqlite)) == 2
+    assert any(isinstance(event, Trouble) and event.stage == "spool" for event in ears.heard)
+
+
+async def test_a_locked_sqlite_file_is_sat_out(
+    tmp_path: Path, new_sink: Callable[..., Sink], ears: Ears, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "BUSY_TIMEOUT", timedelta(milliseconds=20))
+    clock = VirtualClock()
+    async with open_sqlite_records(tmp_path / "locked.db", SystemClock()) as records:
+        other = sqlite3.connect(tmp_path / "locked.db", isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")  # somebody else holds the file
+        async with new_sink(records, clock=clock) as sink:
+            assert await asyncio.gather(*(sink.keep(visit(n)) for n in range(20))) == [0] * 20
+            assert await keys_in(records) == []
+            other.execute("ROLLBACK")
+            other.close()
+            clock.advance(60)
+            await ears.hear(all_stored)
+            assert await keys_in(records) == [str(n) for n in range(20)]
+            assert await sink.keep(visit(20)) == 1
+
+
+async def test_a_cancelled_sink_leaves_the_spool_for_the_next(
+    store: Fickle, new_sink: Callable[..., Sink], ears: Ears, sqlite: SqliteRecords
+) -> None:
+    store.down = True
+    sink = new_sink(store)
+
+    async def serve() -> None:
+        async with sink:
+            await asyncio.Event().wait()
+
+    async with asyncio.TaskGroup() as group:
+        server = group.create_task(serve())
+        await asyncio.sleep(0)
+        while not sink._open:
+            await asyncio.sleep(0)
+        await asyncio.gather(*(sink.keep(visit(n)) for n in range(10)))
+        server.cancel()
+    store.down = False
+    async with new_sink(store):
+        await ears.hear(all_stored)
+    assert await keys_in(sqlite) == [str(n) for n in range(10)]
+
+
+class Counter:
+    """A store that only counts: what is measured is the spool's memory, not the store's."""
+
+    def __init__(self) -> None:
+        self.down = True
+        self.saved = 0
+        self.highest = 0
+
+    async def save(self, results: Sequence[PageResult]) -> list[int]:
+        if self.down:
+            raise BackendUnavailable("The store is away.")
+        self.saved += len(results)
+        self.highest = max(self.highest, tracemalloc.get_traced_memory()[0])
+        return [0] * len(results)
+
+
+async def test_a_long_spool_is_emptied_in_flat_memory(tmp_path: Path, ears: Ears) -> None:
+    body = os.urandom(1000)
+    pages = 20_000
+    counter = Counter()
+    clock = VirtualClock()
+    spool = Spool(tmp_path / "spool", max_bytes=None)
+    async with Sink(counter, None, spool=spool, events=ears, clock=clock) as sink:  # type: ignore[arg-type]
+        template = result(book("x", text=body.hex()), attempt=tried())
+        for _ in range(0, pages, 200):
+            await asyncio.gather(*(sink.keep(msgspec.structs.replace(template)) for _ in range(200)))
+        waited = spool.size
+        tracemalloc.start()
+        try:
+            counter.down = False
+            clock.advance(60)
+            await ears.hear(all_stored)
+        finally:
+            tracemalloc.stop()
+    assert counter.saved == pages
+    assert waited > 20_000_000
+    assert counter.highest < 12_000_000
