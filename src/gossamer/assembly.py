@@ -5,14 +5,10 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import lru_cache
-from pathlib import Path
-from urllib.parse import unquote
 
 import msgspec
 
-from .backends.folder.archive import FolderArchive
-from .backends.sqlite.records import open_sqlite_records
-from .backends.sqlite.state import open_sqlite_state
+from .backends.opening import open_archive, open_records, open_state
 from .backends.processes import worker_name
 from .clock import Clock, SystemClock
 from .crawl.journey import Crew
@@ -26,17 +22,17 @@ from .fetch.fetcher import Fetcher
 from .fetch.http import AiohttpTransport
 from .fetch.robots import Robots, RobotsShelf
 from .frontier.admission import Admission, Scope
-from .frontier.contract import Frontier, FrontierDesk, JobBook, JobTerms
+from .frontier.contract import Frontier, FrontierDesk, JobBook, JobTerms, WorkerBook
 from .frontier.politeness import SiteTerms
 from .frontier.retry import RetryTerms
 from .model.events import EventSink, Silence
-from .model.item import safe_text
 from .model.url import UrlRules, host_of
 from .parse.spider import Spider, spider_version
 from .pipeline.steps import Pipeline
 from .settings import COMMAND_LINE, Rate, Settings, parse_rate
 from .store.batching import Sink
 from .store.contract import Archive, RecordStore
+from .store.spool import Spool
 
 
 class System(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,9 +45,11 @@ class System(msgspec.Struct, frozen=True, kw_only=True):
     jobs: JobBook
     desk: FrontierDesk
     robots_shelf: RobotsShelf
+    workers: WorkerBook
     records: RecordStore
     archive: Archive
     worker: str
+    warnings: tuple[str, ...] = ()  # what the user should know about the backends
 
 
 @asynccontextmanager
@@ -65,31 +63,24 @@ async def open_system(
     clock = clock or SystemClock()
     worker = worker_name()
     async with AsyncExitStack() as stack:
+        records = await stack.enter_async_context(open_records(settings, clock))
         state = await stack.enter_async_context(
-            open_sqlite_state(
-                sqlite_path(settings, "state"),
-                clock,
-                lease_duration=settings.lease.duration,
-                terms_for=site_terms(settings, spider),
-            )
+            open_state(settings, clock, terms_for=site_terms(settings, spider), records=records)
         )
-        records = await stack.enter_async_context(
-            open_sqlite_records(sqlite_path(settings, "records"), clock, min_rewrite_age=settings.store.min_rewrite_age)
-        )
-        archive = await stack.enter_async_context(
-            FolderArchive(folder_path(settings), level=settings.store.compression, writer=worker.replace("/", "-"))
-        )
+        archive = await stack.enter_async_context(open_archive(settings, worker.replace("/", "-")))
         yield System(
             settings=settings,
-            clock=clock,
+            clock=state.clock,
             rules=url_rules(settings),
             frontier=state.frontier,
             jobs=state.jobs,
             desk=state.desk,
             robots_shelf=state.robots,
+            workers=state.workers,
             records=records,
             archive=archive,
             worker=worker,
+            warnings=state.warnings,
         )
 
 
@@ -120,7 +111,13 @@ async def open_worker(
     settings, clock = system.settings, system.clock
     async with (
         open_transport(settings) as transport,
-        Sink(system.records, system.archive if settings.store.keep_pages else None) as sink,
+        Sink(
+            system.records,
+            system.archive if settings.store.keep_pages else None,
+            spool=Spool(settings.root / settings.store.spool, max_bytes=settings.store.spool_limit.bytes),
+            events=events,
+            clock=clock,
+        ) as sink,
     ):
         obey = settings.politeness.robots if spider.robots is None else spider.robots
         robots = open_robots(settings, transport, system.robots_shelf, clock) if obey else None
@@ -194,6 +191,10 @@ def job_terms(settings: Settings, spider: Spider) -> JobTerms:
         max_urls_per_site=crawl.max_urls_per_site,
         max_urls_per_pattern=crawl.max_urls_per_pattern,
         dedup_window=crawl.dedup_window,
+        dedup=crawl.dedup,
+        dedup_expected=crawl.dedup_expected,
+        dedup_error=crawl.dedup_error,
+        dedup_check=crawl.dedup_check,
         limit=crawl.limit if crawl.limit is not None else spider.limit,
     )
 
@@ -250,43 +251,6 @@ class retry_terms:  # as site_terms
             rate_limited_cap=retry.rate_limited_cap,
             statuses=frozenset(domain.retry_statuses if domain.retry_statuses is not None else retry.statuses),
         )
-
-
-def sqlite_path(settings: Settings, role: str) -> Path:
-    """The file behind `state` or `records`: `sqlite:///x.db` is in the project, `sqlite:////x.db` absolute."""
-    address: str = getattr(settings, role)
-    scheme, _, rest = address.partition("://")
-    if scheme != "sqlite":
-        raise Misconfigured(
-            f"{role} = {redacted(address)!r}: this version knows sqlite:///path only. "
-            f"Write {role} = 'sqlite:///gossamer-data/{role}.db'."
-        )
-    return _local_path(settings, role, rest)
-
-
-def folder_path(settings: Settings) -> Path:
-    scheme, _, rest = settings.archive.partition("://")
-    if scheme != "folder":
-        raise Misconfigured(
-            f"archive = {redacted(settings.archive)!r}: this version knows folder:///path only. "
-            f"Write archive = 'folder:///gossamer-data/archive'."
-        )
-    return _local_path(settings, "archive", rest)
-
-
-def _local_path(settings: Settings, role: str, rest: str) -> Path:
-    if not rest.startswith("/") or not rest.strip("/"):
-        raise Misconfigured(f"{role}: write three slashes and a path, as in sqlite:///gossamer-data/{role}.db")
-    path = unquote(rest[1:])
-    if "\0" in path or safe_text(path) != path:
-        raise Misconfigured(f"{role} = {rest[:100]!a} cannot be the name of a file. Choose another one.")
-    return settings.root / path
-
-
-def redacted(address: str) -> str:
-    """An address without its password, for messages."""
-    head, at, tail = address.rpartition("@")
-    return f"{head.partition('://')[0]}://***@{tail}" if at else address
 
 
 def local_hosts(urls: Sequence[str]) -> list[str]:

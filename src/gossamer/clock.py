@@ -1,4 +1,4 @@
-"""Time as a dependency: the code asks a clock, tests move it. Lives here: the two clocks, nothing else."""
+"""Time as a dependency: the code asks a clock, tests move it. Lives here: the clocks, nothing else."""
 
 from __future__ import annotations
 
@@ -34,6 +34,26 @@ class SystemClock:
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(max(0.0, seconds))
+
+
+class ServerClock:
+    """Another clock's time, taken over at one moment and carried on with this machine's monotonic one.
+
+    So a worker whose own wall clock is wrong, or is set while it runs, still agrees with the others.
+    """
+
+    def __init__(self, clock: Clock, reading: float) -> None:
+        self._clock = clock
+        self._offset = reading - clock.monotonic()
+
+    def now(self) -> float:
+        return self._clock.monotonic() + self._offset
+
+    def monotonic(self) -> float:
+        return self._clock.monotonic()
+
+    async def sleep(self, seconds: float) -> None:
+        await self._clock.sleep(seconds)
 
 
 class VirtualClock:

@@ -15,6 +15,7 @@ from datetime import timedelta
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, get_type_hints
+from urllib.parse import unquote
 
 import msgspec
 
@@ -90,6 +91,10 @@ class Crawl(msgspec.Struct, frozen=True, kw_only=True):
     max_url_length: int = 2083
     max_path_segments: int = 30
     dedup_window: timedelta | None = None
+    dedup: str = "exact"
+    dedup_expected: int = 10_000_000
+    dedup_error: float = 0.001
+    dedup_check: bool = False
     drain: timedelta = timedelta(seconds=10)
 
 
@@ -137,6 +142,12 @@ class Store(msgspec.Struct, frozen=True, kw_only=True):
     keep_pages: bool = True
     compression: int = 1
     min_rewrite_age: timedelta | None = None
+    spool: str = "gossamer-data/spool"
+    spool_limit: Size = Size(1024 * 1024 * 1024)
+
+
+class Fleet(msgspec.Struct, frozen=True, kw_only=True):
+    shards: int | None = None
 
 
 class Domain(msgspec.Struct, frozen=True, kw_only=True):
@@ -155,6 +166,7 @@ class Domain(msgspec.Struct, frozen=True, kw_only=True):
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Everything one can set. `root` is the project folder: where gossamer.toml is, else the working directory."""
 
+    project: str = ""
     state: str = "sqlite:///gossamer-data/state.db"
     records: str = "sqlite:///gossamer-data/records.db"
     archive: str = "folder:///gossamer-data/archive"
@@ -166,6 +178,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     lease: Lease = Lease()
     urls: Urls = Urls()
     store: Store = Store()
+    fleet: Fleet = Fleet()
     domains: dict[str, Domain] = {}
     root: Path = Path()
     origins: dict[str, str] = {}  # dotted key -> where its value came from
@@ -271,7 +284,7 @@ def _build(values: dict[str, Any], origins: dict[str, str], root: Path) -> Setti
     except (msgspec.ValidationError, ValueError) as error:
         key = _key_of(str(error))
         where = f" (set in {origins[key]})" if key in origins else ""
-        raise Misconfigured(f"Setting {key or '?'}{where}: {error}") from error
+        raise Misconfigured(f"Setting {key or '?'}{where}: {_in_words(str(error))}") from error
     settings = msgspec.structs.replace(settings, root=root, origins=origins)
     _check(settings)
     return settings
@@ -283,7 +296,14 @@ def _check(settings: Settings) -> None:
             where = settings.origins.get(key, "default")
             raise Misconfigured(f"Setting {key} ({where}): {message}")
 
+    for role in ("state", "records", "archive"):
+        address = unquote(getattr(settings, role))
+        demand("\0" not in address and address.isprintable(), role, "cannot be the name of a file or a server.")
     demand(settings.crawl.concurrency >= 1, "crawl.concurrency", "must be 1 or more.")
+    demand((settings.crawl.depth or 0) >= 0, "crawl.depth", "must be 0 or more; none means no limit.")
+    for name in ("limit", "max_queued", "max_urls_per_site", "max_urls_per_pattern"):
+        bound = getattr(settings.crawl, name)
+        demand(bound is None or bound >= 1, f"crawl.{name}", "must be 1 or more; none means no limit.")
     demand(settings.politeness.burst >= 1, "politeness.burst", "must be 1 or more.")
     per_site = settings.politeness.concurrency
     demand(per_site is None or per_site >= 1, "politeness.concurrency", "must be 1 or more.")
@@ -292,6 +312,15 @@ def _check(settings: Settings) -> None:
     demand(settings.lease.duration.total_seconds() >= 1, "lease.duration", "must be 1s or more.")
     demand(settings.fetch.max_body.bytes >= 1, "fetch.max_body", "must be 1 byte or more.")
     demand(1 <= settings.store.compression <= 19, "store.compression", "must be between 1 and 19.")
+    demand(settings.crawl.dedup in ("exact", "bloom"), "crawl.dedup", "must be 'exact' or 'bloom'.")
+    demand(0 < settings.crawl.dedup_error < 0.5, "crawl.dedup_error", "must be between 0 and 0.5.")
+    demand(settings.crawl.dedup_expected >= 1, "crawl.dedup_expected", "must be 1 or more.")
+    demand(settings.fleet.shards is None or 1 <= settings.fleet.shards <= 1024, "fleet.shards", "must be 1 to 1024.")
+    demand(
+        re.fullmatch(r"[A-Za-z0-9_.-]{0,40}", settings.project) is not None,
+        "project",
+        "must be at most 40 letters, digits, dots, dashes and underscores.",
+    )
     demand(settings.urls.trailing_slash in ("keep", "strip"), "urls.trailing_slash", "must be 'keep' or 'strip'.")
 
 
@@ -374,6 +403,17 @@ def _from_text(key: str, text: str) -> Any:
     if kind is not None and "tuple" in str(kind):
         return [part.strip() for part in text.split(",") if part.strip()]
     return text
+
+
+_WORDS = {"`int": "`a whole number", "`str": "`a text", "`bool": "`true or false", "`array": "`a list"}
+
+
+def _in_words(message: str) -> str:
+    """What msgspec says, for people who write TOML: without its path, its quotes and its names of types."""
+    text = re.sub(r" - at `[^`]*`$", "", message)
+    for name, word in _WORDS.items():
+        text = text.replace(name, word)
+    return text.replace(" | null", " or none").replace("`", "").removesuffix(".") + "."
 
 
 def _key_of(message: str) -> str:

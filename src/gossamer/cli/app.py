@@ -7,10 +7,11 @@ import os
 import sys
 from collections.abc import Coroutine
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, NoReturn, TypeVar
 
 import typer
 from rich.console import Console
+from rich.text import Text
 
 from ..errors import GossamerError
 from ..settings import Settings, load
@@ -48,31 +49,51 @@ def options(
 
 
 def run() -> None:
-    """Run the command. Errors of ours end with one line and exit code 1; Ctrl-C with 130; a closed pipe quietly."""
+    """Run the command. Errors end with one line and exit code 1 (what was mistyped: 2); Ctrl-C with 130; a closed
+    pipe quietly. A defect of ours gets one line as well; Python's development mode shows its traceback."""
     from .verbs import register
 
-    register(sys.argv[1:])
     try:
-        app()
+        register(sys.argv[1:])
+        sys.exit(app(prog_name="gossamer", standalone_mode=False))
+    except _Mistyped as error:
+        _fail_mistyped(error)
     except GossamerError as error:
-        fail(error)
-    except KeyboardInterrupt:
+        fail(str(error))
+    except (KeyboardInterrupt, typer.Abort):
         sys.exit(130)
     except BrokenPipeError:
         # Whoever read our output has left; Python must not complain about it again while it closes stdout.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
+    except Exception as error:
+        if sys.flags.dev_mode:
+            raise
+        fail(
+            f"This should not happen, and the fault is ours ({type(error).__name__}: {' '.join(str(error).split())}). "
+            f"Please report it with what `python -X dev -m gossamer ...` prints."
+        )
 
 
-def fail(error: GossamerError) -> None:
-    err.print(f"[bold red]gossamer:[/] {_plain(str(error))}")
-    sys.exit(1)
+def fail(message: str, code: int = 1) -> NoReturn:
+    """End the command with one line."""
+    from .layout import visible
+
+    err.print("[bold red]gossamer:[/]", Text(visible(" ".join(message.split()))))
+    sys.exit(code)
 
 
-def _plain(text: str) -> str:
-    from rich.markup import escape
+# The class of all that can be wrong with a command line. Where it lives depends on typer's version.
+_Mistyped: type[Exception] = typer.BadParameter.__mro__[2]
 
-    return escape(text)
+
+def _fail_mistyped(error: Any) -> NoReturn:  # Any: see above
+    words: str = error.format_message()
+    if not words or "\n" in words:  # nothing was typed: this is the help
+        typer.echo(words, err=True)
+        sys.exit(error.exit_code)
+    words = words if words.endswith((".", "?")) else f"{words}."
+    fail(f"{words} See {error.ctx.command_path if error.ctx is not None else 'gossamer'} --help.", error.exit_code)
 
 
 def run_async(work: Coroutine[Any, Any, T]) -> T:

@@ -8,11 +8,13 @@ from typing import Annotated, Any
 
 import typer
 from rich.table import Table
+from rich.text import Text
 
-from ..assembly import System, folder_path, local_hosts, sqlite_path
+from ..assembly import System, local_hosts
+from ..backends.opening import is_local, local_path, place_of
 from ..clock import SystemClock
 from ..errors import InvalidUrl, Misconfigured
-from ..launch import CrawlReport, Running, crawl
+from ..launch import CrawlReport, Running, crawl, why_nothing_came
 from ..model.events import EventSink
 from ..model.job import Job
 from ..model.url import parse_url
@@ -20,13 +22,14 @@ from ..monitor.hub import EventHub
 from ..monitor.logs import JsonLog
 from ..monitor.progress import ProgressLine, spell
 from ..monitor.tally import Tally
+from ..monitor.worries import Worries
 from ..parse.discovery import load_spider
 from ..parse.site import SiteSpider
 from ..parse.spider import Spider
 from ..settings import Settings
 from ..store.contract import RecordQuery
-from ..store.export import export, format_of
-from .app import app, err, run_async, settings_with
+from ..store.export import export, try_place
+from .app import app, err, fail, run_async, settings_with
 
 
 @app.command("crawl")
@@ -55,6 +58,8 @@ def crawl_verb(
     report = run_crawl(
         spider, settings, name=name, output=output, fresh=fresh, quiet=quiet, json_logs=json_logs, command=target
     )
+    if report.failure:
+        fail(f"Not one page could be had. {report.failure}")
     if not report.ended:
         raise typer.Exit(130)
 
@@ -104,15 +109,19 @@ def run_crawl(
 ) -> CrawlReport:
     """Crawl in this process, with what a person expects to see. Raises Misconfigured and Transient."""
     if output is not None:
-        format_of(output)  # a wrong extension is better known before the crawl than after it
+        try_place(output)  # what is wrong with it is better known before the crawl than after it
     clock = SystemClock()
     tally = Tally(clock)
     log = JsonLog(sys.stderr, clock) if json_logs else None
     listeners: list[EventSink] = [tally] if log is None else [tally, log]
     show = not quiet and not json_logs
+    if show:
+        listeners.append(Worries(err))
 
     async def attend(running: Running) -> None:
         if show:
+            for warning in running.system.warnings:
+                err.print(Text(f"Warning: {warning}", style="yellow"))
             verb = "Going on with" if running.resumed else "Crawling"
             err.print(
                 f"{verb} [bold]{running.job.name}[/] [dim](job {running.job.id}; Ctrl-C stops, it can go on later)[/]"
@@ -120,7 +129,8 @@ def run_crawl(
             await ProgressLine(running.system.jobs, clock, err, job=running.job.id, limit=running.job.limit).show()
 
     async def after(system: System, job: Job) -> None:
-        if output is not None:
+        # A crawl that had nothing leaves the file of the last one alone.
+        if output is not None and not await why_nothing_came(system, job.id):
             await export(system.records, RecordQuery(job=job.id), output)
 
     report = run_async(
@@ -128,7 +138,7 @@ def run_crawl(
     )
     if log is not None:
         log.summary()
-    if show:
+    if show and not report.failure:
         summarise(report, tally, settings, output, command)
     return report
 
@@ -150,8 +160,7 @@ def summarise(report: CrawlReport, tally: Tally, settings: Settings, output: Pat
     table.add_row("dead letters", f"[{style}]{counts.dead:,}[/]  [dim]{reasons}[/]" if style else "0")
     left = counts.dropped + counts.duplicates
     table.add_row("left out", f"{left:,}  [dim]{counts.duplicates:,} duplicates, {counts.dropped:,} by rule[/]")
-    data = sqlite_path(settings, "records")
-    table.add_row("data", f"{_short(data)}  [dim]raw pages in {_short(folder_path(settings))}[/]")
+    table.add_row("data", f"{_place(settings, 'records')}  [dim]raw pages in {_place(settings, 'archive')}[/]")
     if output is not None:
         table.add_row("output", f"{output}")
     err.print()
@@ -191,11 +200,11 @@ def spell_seconds(seconds: float) -> str:
     return spell(timedelta(seconds=seconds))
 
 
-def _short(path: Path) -> str:
-    try:
-        return str(path.relative_to(Path.cwd()))
-    except ValueError:
-        return str(path)
+def _place(settings: Settings, role: str) -> str:
+    if not is_local(settings, role):
+        return place_of(settings, role)
+    path = local_path(settings, role)
+    return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
 
 
 FLAGS = {"depth": "crawl.depth", "limit": "crawl.limit", "rate": "politeness.rate", "concurrency": "crawl.concurrency"}

@@ -24,7 +24,8 @@ import msgspec
 import typer
 from rich.text import Text
 
-from ..assembly import folder_path, open_system, sqlite_path
+from ..assembly import open_system
+from ..backends.opening import is_local, local_path, place_of
 from ..errors import GossamerError
 from ..parse.discovery import list_spiders
 from ..settings import FILE_NAME, Settings, find_file
@@ -37,6 +38,7 @@ DISK_WANTED = 1 << 30
 DISK_NEEDED = 50 << 20
 SPARE_FILES = 64  # state, records, archive, logs, the interpreter's own
 DNS_PATIENCE = timedelta(seconds=3)
+ROLES = ("state", "records", "archive")
 DNS_NAME = "example.com"
 BORN = datetime(2025, 1, 1, tzinfo=UTC)  # a clock that shows an earlier time is wrong
 
@@ -110,7 +112,7 @@ def examine(*, offline: bool) -> Iterator[Finding]:
     try:
         settings = settings_with()
         # Addresses that this version does not know are found out here as well.
-        places = [sqlite_path(settings, "state"), sqlite_path(settings, "records"), folder_path(settings)]
+        places = {role: local_path(settings, role) for role in ROLES if is_local(settings, role)}
     except GossamerError as error:
         yield Finding(
             Level.FAIL, "settings", str(error), f"Mend {FILE_NAME} or the variable; the rest was not checked."
@@ -119,12 +121,14 @@ def examine(*, offline: bool) -> Iterator[Finding]:
     file = find_file(Path.cwd())
     yield _ok("settings", f"{file}" if file is not None else f"no {FILE_NAME} from here upwards: defaults")
     yield _files(settings)
-    yield from _disk(places)
-    yield _database("state", places[0])
-    yield _database("records", places[1])
-    yield _archive(places[2])
-    if places[0].exists() and places[1].exists():
-        yield _opens(settings)
+    yield from _disk(list(places.values()))
+    for role, path in places.items():
+        yield _archive(path) if role == "archive" else _database(role, path)
+    for role in ROLES:
+        if role not in places:
+            yield _ok(role, place_of(settings, role))
+    if all(path.exists() for role, path in places.items() if role != "archive"):
+        yield from _opens(settings)
     yield from _spiders(settings)
 
 
@@ -271,23 +275,28 @@ def _archive(folder: Path) -> Finding:
     return _ok("archive", f"{folder} can be written to" if folder.exists() else "made by the first crawl")
 
 
-def _opens(settings: Settings) -> Finding:
-    """The very way a crawl opens its files: finds files of another program, or of a newer version."""
+def _opens(settings: Settings) -> Iterator[Finding]:
+    """The very way a crawl opens its backends: finds what is away, of another program, or of a newer version."""
 
-    async def look() -> tuple[int, float, float]:
+    async def look() -> tuple[int, float, float, tuple[str, ...]]:
         async with open_system(settings) as system:
             jobs = await system.jobs.jobs()
-            return len(jobs), max((job.created_at for job in jobs), default=0.0), system.clock.now()
+            newest = max((job.created_at for job in jobs), default=0.0)
+            return len(jobs), newest, system.clock.now(), system.warnings
 
     try:
-        jobs, newest, now = run_async(look())
+        jobs, newest, now, warnings = run_async(look())
     except GossamerError as error:
-        return Finding(Level.FAIL, "project", str(error))
+        yield Finding(Level.FAIL, "project", str(error))
+        return
+    for warning in warnings:
+        yield Finding(Level.WARN, "state", warning)
     if newest > now + 60:
-        return Finding(
+        yield Finding(
             Level.WARN, "project", f"its newest job began at {moment(newest)}, which is in the future", "Set the clock."
         )
-    return _ok("project", f"opens, {many(jobs, 'job')}")
+    else:
+        yield _ok("project", f"opens, {many(jobs, 'job')}")
 
 
 def _spiders(settings: Settings) -> Iterator[Finding]:

@@ -11,7 +11,8 @@ import msgspec
 import typer
 from rich.text import Text
 
-from ..assembly import System, folder_path, open_system, sqlite_path
+from ..assembly import System, open_system
+from ..backends.opening import is_local, local_path, place_of
 from ..demo.spider import DemoShop
 from ..errors import Misconfigured
 from ..frontier.contract import DeadFilter, SiteLoad
@@ -91,7 +92,7 @@ def status_verb(
 
 def is_crawled(settings: Settings) -> bool:
     """Has anything been crawled in this project? Looking must not create files."""
-    return sqlite_path(settings, "state").exists() or sqlite_path(settings, "records").exists()
+    return any(not is_local(settings, role) or local_path(settings, role).exists() for role in ("state", "records"))
 
 
 @asynccontextmanager
@@ -164,11 +165,7 @@ async def _show_one(settings: Settings, wanted: str, as_json: bool) -> None:
         sites = await system.desk.sites(job.id, SITES_SHOWN)
         reasons = await system.desk.dead_reasons(DeadFilter(job=job.id)) if standing.counts.dead else {}
         now = system.clock.now()
-    places = {
-        "state": str(sqlite_path(settings, "state")),
-        "records": str(sqlite_path(settings, "records")),
-        "archive": str(folder_path(settings)),
-    }
+    places = {role: place_of(settings, role) for role in ("state", "records", "archive")}
     if as_json:
         loads = [jsonable(site, times=("next_at",)) for site in sites]
         print_json({**standing.as_json(), "sites": loads, "dead_reasons": reasons, "data": places})

@@ -11,7 +11,7 @@ import typer
 from rich.text import Text
 
 from .. import __version__
-from ..assembly import redacted
+from ..backends.opening import redacted
 from ..errors import Misconfigured, UnknownSetting
 from ..parse.discovery import list_spiders
 from ..settings import FILE_NAME, Domain, Rate, Settings, Size, known_keys

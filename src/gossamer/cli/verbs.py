@@ -11,6 +11,8 @@ HOMES = {
     "why": "why",
     "dead": "dead",
     "export": "data",
+    "prune": "prune",
+    "migrate": "migrate",
     "new": "project",
     "spiders": "project",
     "settings": "project",

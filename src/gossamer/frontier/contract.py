@@ -141,6 +141,41 @@ class JobBook(Protocol):
     async def counts(self, job: str) -> JobCounts: ...
 
 
+class WorkerCard(msgspec.Struct, frozen=True, kw_only=True):
+    """A worker's sign of life. `cpu` is the share of one core since the last one; `memory` is in bytes."""
+
+    name: str
+    host: str
+    pid: int
+    version: str
+    started_at: float
+    seen_at: float
+    job: str = ""
+    state: str = "working"  # or idle, draining
+    in_flight: int = 0
+    done: int = 0
+    cpu: float = 0.0
+    memory: int = 0
+
+
+class WorkerBook(Protocol):
+    """Who works on the project, wherever. A worker that does not sign off fades: it is listed until `forget`."""
+
+    async def beat(self, card: WorkerCard) -> None:
+        """Enter or renew a worker's card."""
+        ...
+
+    async def sign_off(self, name: str) -> None: ...
+
+    async def workers(self) -> list[WorkerCard]:
+        """Every card, by name."""
+        ...
+
+    async def forget(self, before: float) -> int:
+        """Remove cards whose last sign of life is older than that; return how many."""
+        ...
+
+
 class UrlStory(msgspec.Struct, frozen=True, kw_only=True):
     """Where a URL stands in one job, and how it came there."""
 

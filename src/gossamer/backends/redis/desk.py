@@ -62,9 +62,8 @@ class RedisDesk:
                     loads.append((shard, int(number), load))
         loads.sort(key=lambda entry: -sum(entry[2]))
         answer = []
-        for shard, number, (queued, waiting, leased) in loads[:limit]:
-            packed = await self._server.call("HGET", self._keys.in_shard(shard, "sites"), number)
-            site, name = rows.read_site(packed)
+        for shard, place, (queued, waiting, leased) in loads[:limit]:
+            site, name = rows.read_site(await self._server.call("HGET", self._keys.in_shard(shard, "sites"), place))
             next_at = max(site.next_at, site.rest_until)
             answer.append(SiteLoad(site=name, queued=queued, waiting=waiting, leased=leased, next_at=next_at))
         return answer

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from time import monotonic
-from typing import Any
 
 import msgspec
 
@@ -18,6 +17,7 @@ from ...errors import FrontierFull, LeaseLost
 from ...frontier.contract import Added, JobTerms, LeaseBatch
 from ...frontier.politeness import TermsFor
 from ...model.task import Candidate, Lease, Task, UrlState
+from ...store.contract import RecordStore
 from . import rows
 from .connection import OutOfMemory, Server
 from .gathering import Gathering
@@ -33,8 +33,6 @@ ADD_AT_ONCE = 500  # candidates per script: a longer one would hold up everybody
 DEPTH_TRUSTED = 1.0  # seconds that the depth of other shards is used without asking again
 JOB_TRUSTED = 5.0
 
-ExactCheck = Callable[[Sequence[bytes]], Any]  # Any: an awaitable set of the fingerprints that are really known
-
 
 class RedisFrontier:
     """Fulfils `Frontier`. Time is the server's clock; `time` replaces it in tests."""
@@ -48,6 +46,7 @@ class RedisFrontier:
         lease_duration: timedelta,
         terms_for: TermsFor,
         is_gone: Callable[[str], bool],
+        records: RecordStore | None = None,
         time: Callable[[], float] | None = None,
     ) -> None:
         self._server = server
@@ -58,7 +57,7 @@ class RedisFrontier:
         self._known: dict[str, tuple[float, KnownJob]] = {}
         self._depths: dict[str, tuple[float, list[int]]] = {}
         self._gatherings: dict[tuple[str, int], Gathering] = {}
-        self.second_check: ExactCheck | None = None
+        self._records = records
         self._counter = Counter(
             server,
             keys,
@@ -237,10 +236,10 @@ class RedisFrontier:
         those that are not known there enter after all."""
         queued, duplicates, dropped, *doubtful = answer
         added = Added(queued=queued, duplicates=duplicates, dropped=dropped)
-        if not doubtful or self.second_check is None or not known.terms.dedup_check:
+        if not doubtful or self._records is None or not known.terms.dedup_check:
             return added
         suspects = [offered[place - 1] for place in doubtful]
-        really = await self.second_check([one.fingerprint for one in suspects])
+        really = await self._records.facts([one.fingerprint for one in suspects])
         wronged = [msgspec.structs.replace(one, force=True) for one in suspects if one.fingerprint not in really]
         if not wronged:
             return added

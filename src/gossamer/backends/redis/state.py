@@ -11,6 +11,7 @@ import msgspec
 
 from ...errors import BadState, Misconfigured
 from ...frontier.politeness import TermsFor
+from ...store.contract import RecordStore
 from ..processes import is_gone as process_is_gone
 from .connection import Server, open_server
 from .desk import RedisDesk
@@ -18,6 +19,7 @@ from .frontier import RedisFrontier
 from .jobs import RedisJobs
 from .keys import Keyspace
 from .robots import RedisRobotsShelf
+from .workers import RedisWorkers
 
 VERSION = 1
 SHARDS_ALONE, SHARDS_IN_CLUSTER = 1, 8
@@ -31,6 +33,7 @@ class RedisState(msgspec.Struct, frozen=True):
     jobs: RedisJobs
     desk: RedisDesk
     robots: RedisRobotsShelf
+    workers: RedisWorkers
     warnings: tuple[str, ...]
 
     async def time(self) -> float:
@@ -48,9 +51,13 @@ async def open_redis_state(
     terms_for: TermsFor,
     shards: int | None = None,
     is_gone: Callable[[str], bool] = process_is_gone,
+    records: RecordStore | None = None,
     time: Callable[[], float] | None = None,
 ) -> AsyncIterator[RedisState]:
-    """Open or begin the project's keyspace. Raises Misconfigured, BadState or BackendUnavailable."""
+    """Open or begin the project's keyspace. Raises Misconfigured, BadState or BackendUnavailable.
+
+    `records` is asked where a Bloom filter calls a URL known and the job wants to be sure.
+    """
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}", project):
         raise Misconfigured(
             "The state is on Redis, which several projects may share. Give this one a name of letters, digits, "
@@ -60,10 +67,19 @@ async def open_redis_state(
         keys = Keyspace(project, await _agreed_shards(server, project, shards))
         jobs = RedisJobs(server, keys, time)
         frontier = RedisFrontier(
-            server, keys, jobs, lease_duration=lease_duration, terms_for=terms_for, is_gone=is_gone, time=time
+            server,
+            keys,
+            jobs,
+            lease_duration=lease_duration,
+            terms_for=terms_for,
+            is_gone=is_gone,
+            records=records,
+            time=time,
         )
         desk = RedisDesk(server, keys, jobs, time=time)
-        yield RedisState(server, frontier, jobs, desk, RedisRobotsShelf(server, keys), warnings)
+        yield RedisState(
+            server, frontier, jobs, desk, RedisRobotsShelf(server, keys), RedisWorkers(server, keys), warnings
+        )
 
 
 async def _agreed_shards(server: Server, project: str, wanted: int | None) -> int:

@@ -17,6 +17,7 @@ from .desk import SqliteDesk
 from .frontier import SqliteFrontier
 from .jobs import SqliteJobs
 from .robots import SqliteRobotsShelf
+from .workers import SqliteWorkers
 
 APPLICATION_ID = 0x676F7373  # "goss"
 LINGER = timedelta(milliseconds=2)
@@ -30,6 +31,7 @@ class SqliteState(msgspec.Struct, frozen=True):
     jobs: SqliteJobs
     desk: SqliteDesk
     robots: SqliteRobotsShelf
+    workers: SqliteWorkers
 
 
 @asynccontextmanager
@@ -48,5 +50,10 @@ async def open_sqlite_state(
     async with database:
         frontier = SqliteFrontier(database, clock, lease_duration=lease_duration, terms_for=terms_for, is_gone=is_gone)
         yield SqliteState(
-            database, frontier, SqliteJobs(database, clock), SqliteDesk(database, clock), SqliteRobotsShelf(database)
+            database,
+            frontier,
+            SqliteJobs(database, clock),
+            SqliteDesk(database, clock),
+            SqliteRobotsShelf(database),
+            SqliteWorkers(database),
         )

@@ -7,6 +7,7 @@
 --   shapes   how many URLs of one path shape a job has taken (trap budget)
 --   incidents  rare turns in a URL's story: a worker died, a letter was replayed
 --   robots   robots.txt as it was last read
+--   workers  processes that work on the project, and their last sign of life
 --
 -- A lease reads `queues` only where work can be had: ready ones by (priority, turn), sleeping ones by wake_at.
 
@@ -122,6 +123,21 @@ CREATE TABLE robots (
     body       TEXT NOT NULL,
     fetched_at REAL NOT NULL,
     expires_at REAL NOT NULL
+) STRICT;
+
+CREATE TABLE workers (
+    name       TEXT PRIMARY KEY,
+    host       TEXT NOT NULL,
+    pid        INTEGER NOT NULL,
+    version    TEXT NOT NULL,
+    started_at REAL NOT NULL,
+    seen_at    REAL NOT NULL,
+    job        TEXT NOT NULL,
+    state      TEXT NOT NULL,               -- working, idle, draining
+    in_flight  INTEGER NOT NULL,
+    done       INTEGER NOT NULL,
+    cpu        REAL NOT NULL,               -- share of one core
+    memory     INTEGER NOT NULL             -- bytes
 ) STRICT;
 
 CREATE VIEW url_list AS

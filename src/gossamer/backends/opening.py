@@ -1,0 +1,175 @@
+"""From three addresses to open backends: the only place that knows which scheme belongs to which backend.
+
+    state    sqlite:///path         redis://host:6379/0   rediss://   valkey://   valkeys://   redis+unix:///socket
+    records  sqlite:///path         postgresql://user@host/database
+    archive  folder:///path         s3://bucket/prefix?endpoint=...
+
+Three slashes and a path are meant from the project's folder, four are absolute. The fleet's backends are imported
+when an address asks for them: their clients are an extra.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import NoReturn
+from urllib.parse import unquote
+
+import msgspec
+
+from ..clock import Clock, ServerClock
+from ..errors import Misconfigured
+from ..fetch.robots import RobotsShelf
+from ..frontier.contract import Frontier, FrontierDesk, JobBook, WorkerBook
+from ..frontier.politeness import TermsFor
+from ..settings import Settings
+from ..store.contract import Archive, RecordStore
+
+REDIS = ("redis", "rediss", "valkey", "valkeys", "redis+unix")
+POSTGRES = ("postgresql", "postgres")
+KNOWN = {
+    "state": ("sqlite", *REDIS),
+    "records": ("sqlite", *POSTGRES),
+    "archive": ("folder", "s3"),
+}
+EXAMPLES = {
+    "state": "'sqlite:///gossamer-data/state.db' or 'redis://localhost:6379/0'",
+    "records": "'sqlite:///gossamer-data/records.db' or 'postgresql://localhost/gossamer'",
+    "archive": "'folder:///gossamer-data/archive' or 's3://bucket/prefix'",
+}
+
+
+class OpenState(msgspec.Struct, frozen=True, kw_only=True):
+    """The state of a project, open. `clock` is the time that all its workers share; `warnings` are for the user."""
+
+    frontier: Frontier
+    jobs: JobBook
+    desk: FrontierDesk
+    robots: RobotsShelf
+    workers: WorkerBook
+    clock: Clock
+    warnings: tuple[str, ...] = ()
+
+
+@asynccontextmanager
+async def open_state(
+    settings: Settings, clock: Clock, *, terms_for: TermsFor, records: RecordStore | None = None
+) -> AsyncIterator[OpenState]:
+    """Raises Misconfigured, BadState or BackendUnavailable. `records` can tell whether a URL was really seen."""
+    duration = settings.lease.duration
+    if scheme_of(settings, "state") == "sqlite":
+        from .sqlite.state import open_sqlite_state
+
+        if settings.crawl.dedup != "exact":
+            raise Misconfigured(
+                "crawl.dedup = 'bloom' is for a state on Redis. SQLite keeps every URL on disk: set it to 'exact'."
+            )
+        path = local_path(settings, "state")
+        async with open_sqlite_state(path, clock, lease_duration=duration, terms_for=terms_for) as state:
+            yield OpenState(
+                frontier=state.frontier,
+                jobs=state.jobs,
+                desk=state.desk,
+                robots=state.robots,
+                workers=state.workers,
+                clock=clock,
+            )
+        return
+    from .redis.state import open_redis_state
+
+    async with open_redis_state(
+        settings.state,
+        project=settings.project,
+        shards=settings.fleet.shards,
+        lease_duration=duration,
+        terms_for=terms_for,
+        records=records,
+    ) as shared:
+        yield OpenState(
+            frontier=shared.frontier,
+            jobs=shared.jobs,
+            desk=shared.desk,
+            robots=shared.robots,
+            workers=shared.workers,
+            clock=ServerClock(clock, await shared.time()),
+            warnings=shared.warnings,
+        )
+
+
+@asynccontextmanager
+async def open_records(settings: Settings, clock: Clock) -> AsyncIterator[RecordStore]:
+    age: timedelta | None = settings.store.min_rewrite_age
+    if scheme_of(settings, "records") == "sqlite":
+        from .sqlite.records import open_sqlite_records
+
+        async with open_sqlite_records(local_path(settings, "records"), clock, min_rewrite_age=age) as embedded:
+            yield embedded
+        return
+    from .postgres.records import open_postgres_records
+
+    async with open_postgres_records(
+        settings.records, clock, min_rewrite_age=age, schema=postgres_schema(settings)
+    ) as shared:
+        yield shared
+
+
+@asynccontextmanager
+async def open_archive(settings: Settings, writer: str) -> AsyncIterator[Archive]:
+    level = settings.store.compression
+    if scheme_of(settings, "archive") == "folder":
+        from .folder.archive import FolderArchive
+
+        async with FolderArchive(local_path(settings, "archive"), level=level, writer=writer) as folder:
+            yield folder
+        return
+    from .object.archive import open_object_archive
+
+    async with open_object_archive(settings.archive, level=level, writer=writer) as shared:
+        yield shared
+
+
+def scheme_of(settings: Settings, role: str) -> str:
+    """The scheme of `state`, `records` or `archive`. Raises Misconfigured for one that no backend knows."""
+    scheme = str(getattr(settings, role)).partition("://")[0]
+    if scheme not in KNOWN[role]:
+        _refuse(settings, role)
+    return scheme
+
+
+def is_local(settings: Settings, role: str) -> bool:
+    """Is it a file or folder of this machine?"""
+    return scheme_of(settings, role) in ("sqlite", "folder")
+
+
+def local_path(settings: Settings, role: str) -> Path:
+    """The file or folder behind a local address. Raises Misconfigured."""
+    rest = str(getattr(settings, role)).partition("://")[2]
+    if not rest.startswith("/") or not rest.strip("/"):
+        raise Misconfigured(f"{role}: write three slashes and a path, as in {EXAMPLES[role].partition(' or ')[0]}")
+    return settings.root / unquote(rest[1:])
+
+
+def place_of(settings: Settings, role: str) -> str:
+    """Where it is, for people: a path, or the address without its secrets."""
+    return str(local_path(settings, role)) if is_local(settings, role) else redacted(str(getattr(settings, role)))
+
+
+def postgres_schema(settings: Settings) -> str:
+    """Projects that share a database have a schema each."""
+    return re.sub(r"[^a-z0-9]+", "_", f"gossamer_{settings.project}".lower()).strip("_")
+
+
+def redacted(address: str) -> str:
+    """An address without its user name, password and query, for messages."""
+    scheme, _, rest = address.partition("://")
+    rest = rest.partition("?")[0]
+    _, at, tail = rest.rpartition("@")
+    return f"{scheme}://***@{tail}" if at else f"{scheme}://{rest}"
+
+
+def _refuse(settings: Settings, role: str) -> NoReturn:
+    address = redacted(str(getattr(settings, role)))
+    raise Misconfigured(f"{role} = {address!r} is an address that no backend knows. Write {EXAMPLES[role]}.")

@@ -1,0 +1,29 @@
+"""Who works on the project, on Redis. Fulfils `WorkerBook`."""
+
+from __future__ import annotations
+
+import msgspec
+
+from ...frontier.contract import WorkerCard
+from .connection import Server
+from .keys import Keyspace
+
+
+class RedisWorkers:
+    def __init__(self, server: Server, keys: Keyspace) -> None:
+        self._server = server
+        self._key = keys.book("workers")
+
+    async def beat(self, card: WorkerCard) -> None:
+        await self._server.call("HSET", self._key, card.name, msgspec.json.encode(card))
+
+    async def sign_off(self, name: str) -> None:
+        await self._server.call("HDEL", self._key, name)
+
+    async def workers(self) -> list[WorkerCard]:
+        cards = [msgspec.json.decode(text, type=WorkerCard) for text in await self._server.call("HVALS", self._key)]
+        return sorted(cards, key=lambda card: card.name)
+
+    async def forget(self, before: float) -> int:
+        faded = [card.name for card in await self.workers() if card.seen_at < before]
+        return int(await self._server.call("HDEL", self._key, *faded)) if faded else 0
