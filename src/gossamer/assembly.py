@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import lru_cache
 
@@ -119,11 +119,11 @@ async def open_worker(
             clock=clock,
         ) as sink,
     ):
-        obey = settings.politeness.robots if spider.robots is None else spider.robots
-        robots = open_robots(settings, transport, system.robots_shelf, clock) if obey else None
+        robots = open_robots(settings, transport, system.robots_shelf, clock)
+        obeys = robots_rule(settings, spider)
         fetcher = Fetcher(
             transport,
-            robots,
+            lambda site: robots if obeys(site) else None,
             CookieJar(clock=clock),
             user_agent=settings.fetch.user_agent,
             limits=limits_of(settings),
@@ -176,10 +176,19 @@ def scope_of(settings: Settings, spider: Spider, sites: set[str]) -> Scope:
     crawl = settings.crawl
     return Scope(
         sites=sites if spider.allowed_domains is None else spider.allowed_sites(()),
-        max_depth=crawl.depth if crawl.depth is not None else spider.max_depth,
+        max_depth=_spider_or_setting(settings, "crawl.depth", spider.max_depth, crawl.depth),
         max_url_length=crawl.max_url_length,
         max_path_segments=crawl.max_path_segments,
     )
+
+
+def is_flagged(settings: Settings, key: str) -> bool:
+    """Was it said on the command line? That goes before everything else."""
+    return settings.origins.get(key) == COMMAND_LINE
+
+
+def _spider_or_setting(settings: Settings, key: str, of_spider: int | None, of_settings: int | None) -> int | None:
+    return of_settings if of_spider is None or is_flagged(settings, key) else of_spider
 
 
 def job_terms(settings: Settings, spider: Spider) -> JobTerms:
@@ -195,20 +204,20 @@ def job_terms(settings: Settings, spider: Spider) -> JobTerms:
         dedup_expected=crawl.dedup_expected,
         dedup_error=crawl.dedup_error,
         dedup_check=crawl.dedup_check,
-        limit=crawl.limit if crawl.limit is not None else spider.limit,
+        limit=_spider_or_setting(settings, "crawl.limit", spider.limit, crawl.limit),
     )
 
 
 class site_terms:  # reads as the function it is: site_terms(settings)(site)
-    """Terms for a site: its own table in the settings, else the command line, else the spider, else the settings."""
+    """Terms for a site: the command line, else its own table in the settings, else the spider, else the settings."""
 
     def __init__(self, settings: Settings, spider: Spider | None) -> None:
         self._settings = settings
         politeness = settings.politeness
         rate, burst, concurrency = politeness.rate, politeness.burst, politeness.concurrency
+        self._flagged = is_flagged(settings, "politeness.rate")
         if spider is not None:
-            flagged = settings.origins.get("politeness.rate") == COMMAND_LINE
-            rate = rate if flagged or spider.rate is None else _spider_rate(spider)
+            rate = rate if self._flagged or spider.rate is None else _spider_rate(spider)
             burst = spider.burst or burst
             concurrency = spider.concurrency or concurrency
         self._default = SiteTerms(interval=rate.interval, burst=burst, concurrency=concurrency)
@@ -220,7 +229,7 @@ class site_terms:  # reads as the function it is: site_terms(settings)(site)
     def _terms(self, site: str) -> SiteTerms:
         domain, default = self._settings.domain(site), self._default
         return SiteTerms(
-            interval=domain.rate.interval if domain.rate is not None else default.interval,
+            interval=default.interval if self._flagged or domain.rate is None else domain.rate.interval,
             burst=domain.burst or default.burst,
             concurrency=domain.concurrency or default.concurrency,
         )
@@ -231,6 +240,18 @@ def _spider_rate(spider: Spider) -> Rate:
         return parse_rate(spider.rate or "")
     except ValueError as error:
         raise Misconfigured(f"Spider {spider.name}: rate = {error}") from error
+
+
+def robots_rule(settings: Settings, spider: Spider) -> Callable[[str], bool]:
+    """Is robots.txt obeyed on a site? Its own table says so, else the spider, else the settings."""
+    usual = settings.politeness.robots if spider.robots is None else spider.robots
+
+    @lru_cache(maxsize=20_000)
+    def obeys(site: str) -> bool:
+        own = settings.domain(site).robots
+        return usual if own is None else own
+
+    return obeys
 
 
 class retry_terms:  # as site_terms
@@ -250,6 +271,7 @@ class retry_terms:  # as site_terms
             cap=domain.retry_cap or retry.cap,
             rate_limited_cap=retry.rate_limited_cap,
             statuses=frozenset(domain.retry_statuses if domain.retry_statuses is not None else retry.statuses),
+            max_attempts=domain.max_attempts,
         )
 
 

@@ -15,9 +15,10 @@ from .assembly import System, job_terms, open_system, open_worker, scope_of
 from .crawl.worker import Worker
 from .errors import FrontierFull, Misconfigured
 from .frontier.admission import Admission, Scope
+from .frontier.contract import DeadFilter
 from .model.events import EventSink, JobEnded
 from .model.job import Job, JobCounts
-from .model.task import Request
+from .model.task import DropReason, Request, UrlState
 from .model.url import site_of
 from .parse.spider import Spider, seeds
 from .settings import Settings
@@ -25,10 +26,15 @@ from .store.contract import RecordQuery
 
 SEEDS_AT_ONCE = 500
 FULL_PAUSE = timedelta(milliseconds=500)
+REDIRECTED = "redirected to "  # how the reason of a page begins that is elsewhere
+FEW = 50  # pages; more than these are not all redirects, and the list of a big job is long
 
 
 class CrawlReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of a crawl. `ended` is False when it was stopped before its time and will go on later."""
+    """What became of a crawl. `ended` is False when it was stopped before its time and will go on later.
+
+    `failure` says why, when it ended and not one page of it could be had; else it is empty.
+    """
 
     job: Job
     resumed: bool
@@ -36,6 +42,7 @@ class CrawlReport(msgspec.Struct, frozen=True, kw_only=True):
     counts: JobCounts
     records: int
     seconds: float
+    failure: str = ""
 
 
 Attend = Callable[["Running"], Coroutine[Any, Any, None]]
@@ -95,7 +102,26 @@ async def crawl(
             counts=await system.jobs.counts(job.id),
             records=await system.records.count(RecordQuery(job=job.id)),
             seconds=clock.monotonic() - began,
+            failure=await why_nothing_came(system, job.id) if drained else "",
         )
+
+
+async def why_nothing_came(system: System, job: str) -> str:
+    """One line on why not one page of the job could be had; empty when one could, a redirect not counted."""
+    counts = await system.jobs.counts(job)
+    if counts.done + counts.unchanged > FEW:
+        return ""
+    elsewhere = refused = ""
+    async for url, state, reason in system.desk.urls(job):
+        if state in (UrlState.DONE, UrlState.UNCHANGED) and not reason.startswith(REDIRECTED):
+            return ""
+        if state is UrlState.DONE:
+            elsewhere = elsewhere or f"{url} {reason}, which is another site. Crawl that one instead."
+        elif state is UrlState.DROPPED and reason == DropReason.ROBOTS:
+            refused = refused or f"The robots.txt of the site forbids {url} to crawlers."
+    for letter in await system.desk.dead(DeadFilter(job=job), limit=1):
+        return letter.message.partition("\n")[0] or f"{letter.url}: {letter.reason}"
+    return refused or elsewhere or "Every address was left out by the rules of the crawl."
 
 
 async def _work(worker: Worker, sowing: asyncio.Task[None]) -> bool:

@@ -398,8 +398,13 @@ def _demand_known(key: str, origin: str) -> None:
     raise UnknownSetting(f"{origin}: there is no setting {key!r}.{hint}")
 
 
+_BOOLEANS = {"yes": True, "on": True, "no": False, "off": False}
+
+
 def _from_text(key: str, text: str) -> Any:
     kind = known_keys().get(key)
+    if "bool" in str(kind) and text.strip().lower() in _BOOLEANS:
+        return _BOOLEANS[text.strip().lower()]
     if kind is not None and "tuple" in str(kind):
         return [part.strip() for part in text.split(",") if part.strip()]
     return text

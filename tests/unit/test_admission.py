@@ -76,6 +76,8 @@ def test_the_memory_is_bounded():
     assert len(admission._known) == MEMORY
 
 
-def test_what_is_no_address_is_named():
-    judged = Admission(Scope(), RULES).judge(requests("javascript:void(0)", "https://a.test/"))
-    assert (judged.invalid, len(judged.candidates)) == (("javascript:void(0)",), 1)
+def test_what_is_no_address_is_dropped_as_such_on_the_site_it_was_found_on():
+    judged = Admission(Scope(), RULES).judge(requests("javascript:void(0)", "https://a.test/"), site="a.test")
+    assert [(one.url, one.dropped, one.site) for one in judged.candidates] == [
+        ("javascript:void(0)", DropReason.INVALID, "a.test"), ("https://a.test/", None, "a.test"),
+    ]  # fmt: skip

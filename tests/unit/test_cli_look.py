@@ -220,4 +220,4 @@ def test_a_state_file_of_a_newer_version_asks_for_an_upgrade(crawled):
 
     assert said.code == 1
     assert "written by a newer Gossamer (schema 999" in said.err
-    assert "pip install --upgrade" in said.err
+    assert "Upgrade Gossamer" in said.err

@@ -42,7 +42,7 @@ class Trip:
         self.jar = CookieJar(clock)
         self.fetcher = Fetcher(
             transport,
-            asked,
+            lambda site: asked,
             self.jar,
             user_agent=UA,
             limits=LIMITS,

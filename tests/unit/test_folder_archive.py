@@ -17,6 +17,7 @@ from gossamer.backends.folder.archive import FolderArchive
 from gossamer.clock import VirtualClock
 from gossamer.errors import BackendUnavailable, Misconfigured, Permanent
 from gossamer.model.page import Headers, Snapshot
+from gossamer.store import page_format
 
 NOW = 1_800_000_000.0  # 2027-01-15
 
@@ -113,7 +114,7 @@ async def test_damage_is_named_as_such(tmp_path: Path) -> None:
 
 
 async def test_a_frame_that_claims_to_be_huge_is_not_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(folder_archive, "MAX_PAGE_BYTES", 1024 * 1024)
+    monkeypatch.setattr(page_format, "MAX_PAGE_BYTES", 1024 * 1024)
     bomb = zstandard.ZstdCompressor(level=3).compress(bytes(1024 * 1024 + 1))
     (tmp_path / "2027-01-15").mkdir()
     (tmp_path / "2027-01-15/x-1.zst").write_bytes(bomb)

@@ -344,3 +344,10 @@ def test_hostile_pages_neither_crash_nor_hang(body: str, content_type: str) -> N
         [sys.executable, "-c", HOSTILE, body, content_type], capture_output=True, text=True, timeout=60, check=False
     )
     assert ended.stdout == "alive\n", ended.stderr[-2000:]
+
+
+def test_links_in_markdown_are_absolute_and_the_page_keeps_its_own():
+    page = page_of("<main><h1>A</h1><p>Some text with <a href='/cart?add=1'>a link</a> in it.</p></main>")
+
+    assert "(https://shop.example/cart?add=1)" in page.markdown()
+    assert page.css("a::attr(href)").get() == "/cart?add=1"

@@ -108,3 +108,10 @@ def test_every_setting_has_a_key():
     keys = known_keys()
     assert {"state", "records", "archive", "crawl.depth", "politeness.rate", "domains.<domain>.rate"} <= keys.keys()
     assert "root" not in keys
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"), [("no", False), ("OFF", False), ("yes", True), ("1", True), ("false", False)]
+)
+def test_yes_and_no_are_read_from_the_environment_as_people_write_them(tmp_path, text, meant):
+    assert load(start=tmp_path, environ={"GOSSAMER_POLITENESS__ROBOTS": text}).politeness.robots is meant

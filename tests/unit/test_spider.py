@@ -213,10 +213,21 @@ async def test_request_data_must_be_json() -> None:
 
 
 async def test_cancellation_and_ctrl_c_pass_through() -> None:
+    class Patient(Spider):
+        async def parse(self, page: Page) -> None:
+            await asyncio.Event().wait()
+
+    waiting = asyncio.create_task(run_callback(Patient(), "parse", page_of("")))
+    await asyncio.sleep(0)
+    waiting.cancel()
     with pytest.raises(asyncio.CancelledError):
-        await run_callback(Buggy(), "interrupted", page_of(""))
+        await waiting
     with pytest.raises(KeyboardInterrupt):
         await run_callback(Buggy(), "ctrl_c", page_of(""))
+
+
+async def test_a_cancelled_error_of_the_spiders_own_fails_the_page() -> None:
+    assert "CancelledError" in str(await failure_of("interrupted"))
 
 
 @pytest.mark.parametrize("kind", ["bok", "start", "__init__", "name", "allowed_sites"])

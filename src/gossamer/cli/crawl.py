@@ -56,7 +56,14 @@ def crawl_verb(
     settings = settings_with(**flags)
     spider, name, settings = resolve(target, settings, flags)
     report = run_crawl(
-        spider, settings, name=name, output=output, fresh=fresh, quiet=quiet, json_logs=json_logs, command=target
+        spider,
+        settings,
+        name=name,
+        output=output,
+        fresh=fresh,
+        quiet=quiet,
+        json_logs=json_logs,
+        command=f"gossamer crawl {target}",
     )
     if report.failure:
         fail(f"Not one page could be had. {report.failure}")
@@ -68,7 +75,7 @@ def resolve(target: str, settings: Settings, flags: dict[str, Any]) -> tuple[Spi
     """The spider that the user means, the job's name, and the settings with local hosts allowed."""
     if not looks_like_url(target):
         spider = load_spider(target, _folder_for(target, settings), settings.spiders)()
-        return spider, None, settings
+        return spider, None, allow_local(settings, list(spider.start_urls), flags)
     try:
         url = parse_url(target)
     except InvalidUrl as error:
@@ -152,7 +159,7 @@ def summarise(report: CrawlReport, tally: Tally, settings: Settings, output: Pat
     unchanged = f", {counts.unchanged:,} unchanged" if counts.unchanged else ""
     speed = f"{tally.pages / report.seconds:,.1f} pages/s" if report.seconds else ""
     spent = f"{report.seconds:.1f} s" if report.seconds < 60 else spell_seconds(report.seconds)
-    table.add_row("pages", f"[bold]{counts.done + counts.unchanged:,}[/] done{unchanged}  [dim]{spent}, {speed}[/]")
+    table.add_row("pages", f"[bold]{counts.done:,}[/] done{unchanged}  [dim]{spent}, {speed}[/]")
     table.add_row("records", f"[bold]{report.records:,}[/]  [dim]{tally.changed:,} new or changed[/]")
     table.add_row("retries", f"{counts.retries:,}")
     reasons = ", ".join(f"{count} {reason}" for reason, count in tally.reasons.most_common(4))
@@ -175,14 +182,15 @@ def _headline(report: CrawlReport) -> str:
     if not report.ended:
         return "[yellow]Stopped.[/] Nothing is lost: the same command goes on from here."
     if report.job.ending == "limit":
-        return f"[green]Done[/]: the limit of {report.job.limit:,} pages is reached."
+        apart = "; redirects do not count" if report.counts.settled > (report.job.limit or 0) else ""
+        return f"[green]Done[/]: the limit of {report.job.limit:,} pages is reached{apart}."
     return "[green]Done.[/]"
 
 
 def _advise(report: CrawlReport, output: Path | None, command: str) -> None:
     tips: list[tuple[str, str]] = []
-    if not report.ended:
-        tips.append((f"gossamer crawl {command}".rstrip(), "go on"))
+    if not report.ended and command:
+        tips.append((command, "go on"))
     if report.counts.dead:
         tips.append(("gossamer dead list", "what failed, and why"))
     if report.records and output is None:
@@ -190,8 +198,9 @@ def _advise(report: CrawlReport, output: Path | None, command: str) -> None:
     tips.append((f"gossamer status {report.job.id}", "where everything stands"))
     tips.append(("gossamer why URL", "the whole story of one URL"))
     err.print()
+    width = max(len(text) for text, _ in tips)
     for text, meaning in tips:
-        err.print(f"  [cyan]{text}[/]  [dim]{meaning}[/]")
+        err.print(f"  [cyan]{text.ljust(width)}[/]  [dim]{meaning}[/]")
 
 
 def spell_seconds(seconds: float) -> str:

@@ -37,7 +37,7 @@ def demo_verb(
         spider = DemoShop()
         spider.start_urls = [urls[0]]
         err.print(f"The demo shop is open at [bold]{urls[0]}[/]")
-        report = run_crawl(spider, settings, fresh=fresh, command="")
+        report = run_crawl(spider, settings, fresh=fresh, command="gossamer demo")
     if not report.ended:
         raise typer.Exit(130)
 

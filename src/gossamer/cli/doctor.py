@@ -152,7 +152,12 @@ def _packages() -> Finding:
         except importlib.metadata.PackageNotFoundError:
             missing.append(name)
     if missing:
-        return Finding(Level.FAIL, "packages", f"missing: {', '.join(missing)}", "pip install --upgrade gossamer")
+        return Finding(
+            Level.FAIL,
+            "packages",
+            f"missing: {', '.join(missing)}",
+            "Install Gossamer again: what it needs comes with it.",
+        )
     return _ok("packages", f"gossamer {importlib.metadata.version('gossamer')} and the {len(names)} it needs")
 
 

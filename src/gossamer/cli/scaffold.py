@@ -147,7 +147,7 @@ class {names.class_name}(Spider):
 README = """\
 # {names.folder}
 
-A [Gossamer](https://pypi.org/project/gossamer/) project that crawls {url}
+A Gossamer project that crawls {url}
 
     gossamer crawl {names.spider} -o {names.module}.jsonl    # Ctrl-C stops; the same command goes on
     gossamer status                      # where it stands

@@ -78,9 +78,10 @@ async def download_page(url: str, settings: Settings, *, robots: bool) -> Downlo
     clock = SystemClock()
     hops: list[tuple[int, str]] = []
     async with open_transport(settings) as transport:
+        asked = open_robots(settings, transport, MemoryShelf(), clock) if robots else None
         fetcher = Fetcher(
             transport,
-            open_robots(settings, transport, MemoryShelf(), clock) if robots else None,
+            lambda site: asked,
             CookieJar(clock=clock),
             user_agent=settings.fetch.user_agent,
             limits=limits_of(settings),

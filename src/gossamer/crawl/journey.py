@@ -34,10 +34,10 @@ from ..model import events
 from ..model.page import Snapshot
 from ..model.record import Attempt, PageFacts, PageResult, Record
 from ..model.task import Lease, Request, UrlState
-from ..parse.callbacks import run_callback
+from ..parse.callbacks import Parsed, run_callback
 from ..parse.page import Page
 from ..parse.spider import Spider
-from ..pipeline.steps import Pipeline
+from ..pipeline.steps import Piped, Pipeline
 from ..store.batching import Sink
 from .pacer import Pacer, TooEarly
 
@@ -191,11 +191,12 @@ class Journey:
         """The try failed: again later, or to the dead letters with the raw page."""
         crew, task = self._crew, self._task
         attempt = task.attempt + 1
+        terms = crew.retry_terms_for(task.site)
         decision = decide(
             failure,
             attempt=attempt,
-            max_attempts=task.max_attempts,
-            terms=crew.retry_terms_for(task.site),
+            max_attempts=terms.max_attempts or task.max_attempts,
+            terms=terms,
             jitter=random.random(),
         )
         self._status = self._status or getattr(failure, "status", None)
@@ -229,17 +230,13 @@ class Journey:
     # -- 3. to 7. parse, pipeline, admit, store, settle ------------------------------------------------------
 
     async def _understand(self, snapshot: Snapshot) -> None:
-        crew, task = self._crew, self._task
+        crew = self._crew
         began = crew.clock.monotonic()
-        try:
-            page = Page(snapshot, depth=task.depth, spider=crew.spider)
-            parsed = await run_callback(crew.spider, task.kind, page)
-            piped = await crew.pipeline.run(
-                parsed.items, page, spider=crew.spider.name, job=task.job, now=snapshot.fetched_at
-            )
-        except ParseFailed as failure:
-            await self._fail(failure, failure.detail)
+        harvest = await self._harvest(snapshot)
+        if isinstance(harvest, ParseFailed):
+            await self._fail(harvest, harvest.detail)
             return
+        parsed, piped = harvest
         judged = self._judge(parsed.requests)
         now = crew.clock.monotonic()
         self._emit(events.Parsed, items=len(piped.records), links=len(parsed.requests), seconds=now - began)
@@ -258,8 +255,23 @@ class Journey:
         crew.admission.confirm(judged, added)
         self._ended("done", added)
 
+    async def _harvest(self, snapshot: Snapshot) -> tuple[Parsed, Piped] | ParseFailed:
+        """What the page gives. Its tree, many times the size of its body, ends here: storing may have to wait, and
+        the trees of all pages that wait would fill the memory. So would a failure that holds on to its frames."""
+        crew, task = self._crew, self._task
+        try:
+            page = Page(snapshot, depth=task.depth, spider=crew.spider)
+            parsed = await run_callback(crew.spider, task.kind, page)
+            return parsed, await crew.pipeline.run(
+                parsed.items, page, spider=crew.spider.name, job=task.job, now=snapshot.fetched_at
+            )
+        except ParseFailed as failure:
+            failure.__cause__ = failure.__context__ = None  # what they had to say is in the detail
+            return failure.with_traceback(None)
+
     def _judge(self, requests: Sequence[Request]) -> Judged:
-        return self._crew.admission.judge(requests, depth=self._task.depth + 1, priority=self._task.priority)
+        task = self._task
+        return self._crew.admission.judge(requests, depth=task.depth + 1, priority=task.priority, site=task.site)
 
     def _facts(self, snapshot: Snapshot, requests: Sequence[Request]) -> PageFacts:
         etag = snapshot.headers.get("etag")

@@ -105,7 +105,7 @@ class Worker:
         for lease in leases:
             self._in_hand[lease.task.id] = lease
         known: dict[bytes, PageFacts] = {}
-        if self._conditional:
+        if self._conditional and not self._crew.sink.away:  # a store that is away would hold up every lease
             fingerprints = [lease.task.fingerprint for lease in leases]
             known = await self._sheltered("records", lambda: self._records.facts(fingerprints)) or {}
         for lease in leases:

@@ -6,11 +6,13 @@ How it recovers: it keeps nothing but the cookies; the same visit can be made ag
 
 Redirects go back to the frontier, so that scope, deduplication, robots.txt and the pace of the target apply to
 them as to any URL. One kind is followed here: a site that sets a cookie and sends us on (or back) within itself
-wants the cookie now, and to the frontier the target would often be the URL it has just handed out.
+wants the cookie now, and to the frontier the target would often be the URL it has just handed out. The same holds
+for a visit that is sent back to where it came from, when the cookie was set meanwhile on the way of another page.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
 
 import msgspec
@@ -83,12 +85,12 @@ Outcome = Fetched | NotModified | Redirected | Disallowed
 
 
 class Fetcher:
-    """Fetches for one job. `robots` None means that robots.txt is not asked."""
+    """Fetches for one job. `robots_for(site)` gives who is asked for robots.txt there; None means that it is not."""
 
     def __init__(
         self,
         transport: Transport,
-        robots: Robots | None,
+        robots_for: Callable[[str], Robots | None],
         jar: CookieJar,
         *,
         user_agent: str,
@@ -97,7 +99,7 @@ class Fetcher:
         clock: Clock,
     ) -> None:
         self._transport = transport
-        self._robots = robots
+        self._robots_for = robots_for
         self._jar = jar
         self._limits = limits
         self._max_redirects = max_redirects
@@ -117,13 +119,16 @@ class Fetcher:
         """
         url = visit.url
         trail = visit.redirects
+        asked: set[str] = set()  # in this call; what stands in the trail besides was asked for with other cookies
         while True:
             delay = None
-            if self._robots is not None:
-                rules = await self._robots.rules_for(url, gate)
+            robots = self._robots_for(site_of(url))
+            if robots is not None:
+                rules = await robots.rules_for(url, gate)
                 delay = rules.crawl_delay
                 if not rules.allowed(url):
                     return Disallowed(url=url, rule=rules.refusal(url), crawl_delay=delay, redirects=trail)
+            asked.add(url)
             on_sent = await gate(delay)
             response = await self._transport.fetch(
                 Exchange(url=url, headers=self._headers(visit, url), limits=self._limits, on_sent=on_sent)
@@ -137,8 +142,11 @@ class Fetcher:
                 return Fetched(response=response, fetched_at=now, crawl_delay=delay, redirects=trail)
             target = _target(response)
             trail = (*trail, url)
-            self._check_trail(target, trail, cookie_changed)
-            if not (cookie_changed and site_of(target) == site_of(url)):
+            same_site = site_of(target) == site_of(url)
+            sent_back = same_site and target in trail and target not in asked
+            let_in = cookie_changed or (sent_back and self._jar.header_for(target) is not None)
+            self._check_trail(target, trail, let_in)
+            if not (let_in and same_site):
                 return Redirected(
                     to=target, status=status, response=response, fetched_at=now, crawl_delay=delay, redirects=trail
                 )
@@ -161,13 +169,13 @@ class Fetcher:
         own = {name.lower() for name, _ in extra}
         return (*(pair for pair in self._defaults if pair[0].lower() not in own), *extra)
 
-    def _check_trail(self, target: str, trail: tuple[str, ...], cookie_changed: bool) -> None:
+    def _check_trail(self, target: str, trail: tuple[str, ...], let_in: bool) -> None:
         if len(trail) > self._max_redirects:
             raise RedirectLoop(
                 f"{trail[0]} redirects more than {self._max_redirects} times, last to {target}. "
                 "See fetch.max_redirects."
             )
-        if target in trail and not cookie_changed:
+        if target in trail and not let_in:
             raise RedirectLoop(f"{trail[-1]} redirects to {target}, which led there. The site has to mend that.")
 
 

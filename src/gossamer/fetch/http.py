@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import os
 import re
 import socket
 import ssl
@@ -25,7 +26,7 @@ from weakref import WeakSet
 
 import aiohttp
 from aiohttp import hdrs
-from aiohttp.http_exceptions import ContentLengthError, HttpProcessingError, TransferEncodingError
+from aiohttp.http_exceptions import ContentLengthError, HttpProcessingError, LineTooLong, TransferEncodingError
 from yarl import URL
 
 from ..errors import (
@@ -293,7 +294,7 @@ def translated(error: Exception, href: str, limits: Limits) -> FetchFailed | Fet
         case aiohttp.InvalidURL() | aiohttp.NonHttpUrlClientError():
             return FetchRefused(f"{where} cannot be requested ({said}).")
         case aiohttp.ClientResponseError() | HttpProcessingError():
-            return BadResponse(f"{where}: what came back is not HTTP ({said}).")
+            return _bad_head(where, error, limits)
         case aiohttp.ClientError():
             return BadResponse(f"{where}: the exchange broke off ({said}).")
         case ConnectionError():
@@ -310,18 +311,29 @@ def translated(error: Exception, href: str, limits: Limits) -> FetchFailed | Fet
 def _no_connection(where: str, error: OSError) -> FetchFailed:
     if error.errno in (errno.EMFILE, errno.ENFILE):
         return ConnectFailed(f"{where}: too many open files. Raise `ulimit -n`, or lower crawl.concurrency.")
-    return ConnectFailed(f"{where}: no connection ({error.strerror or error}).")
+    said = os.strerror(error.errno) if error.errno else str(error)  # asyncio's own words are about its calls
+    return ConnectFailed(f"{where}: no connection ({said}). Is the server running, and the port right?")
+
+
+def _bad_head(where: str, error: aiohttp.ClientResponseError | HttpProcessingError, limits: Limits) -> BadResponse:
+    if any(isinstance(one, LineTooLong) for one in _causes(error)):
+        return BadResponse(f"{where}: a response header is longer than {limits.max_header} bytes (fetch.max_header).")
+    return BadResponse(f"{where}: what came back is not HTTP ({' '.join(str(error.message).split())[:200]}).")
 
 
 def _broken_payload(where: str, error: Exception, said: str) -> FetchFailed | FetchRefused:
-    seen: BaseException | None = error
-    while seen is not None:
-        if isinstance(seen, ContentLengthError | OSError):
+    for one in _causes(error):
+        if isinstance(one, ContentLengthError | OSError):
             break
-        if isinstance(seen, HttpProcessingError) and "Not enough data" not in str(seen):
+        if isinstance(one, HttpProcessingError) and "Not enough data" not in str(one):
             return BadResponse(f"{where}: the body is not valid HTTP ({said}).")
-        seen = seen.__cause__ or seen.__context__
     return ConnectionDropped(f"{where}: the connection ended before the body did ({said}).")
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
 
 
 def _inner_words(error: Exception) -> str:

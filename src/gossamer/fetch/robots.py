@@ -1,8 +1,8 @@
 """robots.txt: fetched once a day per origin, remembered, asked before every request.
 
 What it does: `rules_for` gives the rules of an origin - from memory, else from the shelf, else from the net.
-How it fails: RobotsUnreachable (5xx, 429, no answer) until the server answers again; TlsFailed and AddressRefused
-of the origin itself as they are.
+How it fails: RobotsUnreachable (5xx, 429, no answer) until the server answers again. What keeps us from the origin
+altogether (no such name, nobody listens, TlsFailed, AddressRefused) is raised as it is.
 How it recovers: an older copy on the shelf is used meanwhile; without one it is asked again minutes later.
 """
 
@@ -20,6 +20,8 @@ import msgspec
 from ..clock import Clock
 from ..errors import (
     AddressRefused,
+    ConnectFailed,
+    DnsFailed,
     FetchFailed,
     FetchRefused,
     GossamerError,
@@ -38,9 +40,13 @@ Gate = Callable[[timedelta | None], Awaitable[Callable[[], None] | None]]
 
 FRESH = timedelta(hours=24)
 UNREACHABLE = timedelta(minutes=2)
+# A host that is not there is found out anew by every try of a page, as it would be without robots.txt; only those who
+# ask at the same moment share the answer.
+NOT_THERE = timedelta(milliseconds=500)
 MAX_HOPS = 5
 
 _MOVED = frozenset({301, 302, 303, 307, 308})
+_NOT_THERE = (ConnectFailed, DnsFailed)
 
 
 class RobotsEntry(msgspec.Struct, frozen=True, kw_only=True):
@@ -120,7 +126,8 @@ class Robots:
     async def rules_for(self, url: str, gate: Gate) -> RobotsRules:
         """The rules that hold for `url`. `gate` is awaited before each request that this takes.
 
-        Raises RobotsUnreachable, or AddressRefused or TlsFailed when the origin cannot be reached for good.
+        Raises RobotsUnreachable; DnsFailed, ConnectFailed, AddressRefused or TlsFailed when the origin itself cannot be
+        reached.
         """
         origin = origin_of(url)
         rules = self._known(origin)
@@ -151,7 +158,8 @@ class Robots:
         try:
             fresh = await self._ask(origin, gate)
         except (FetchFailed, FetchRefused) as failure:
-            soon = self._clock.now() + UNREACHABLE.total_seconds()
+            pause = NOT_THERE if isinstance(failure, _NOT_THERE) else UNREACHABLE
+            soon = self._clock.now() + pause.total_seconds()
             if entry is not None:
                 return self._hold(origin, entry, soon)
             self._remember(origin, _Held(soon, None, failure))
@@ -168,7 +176,7 @@ class Robots:
                 response = await self._transport.fetch(
                     Exchange(url=url, headers=self._headers, limits=self._limits, on_sent=on_sent)
                 )
-            except (AddressRefused, TlsFailed) as error:
+            except (AddressRefused, TlsFailed, *_NOT_THERE) as error:
                 if origin_of(url) == origin:
                     raise  # the pages of this origin will fare no better
                 raise self._unreachable(origin, error) from error

@@ -18,6 +18,7 @@ class RetryTerms(msgspec.Struct, frozen=True, kw_only=True):
     cap: timedelta = MINUTE
     rate_limited_cap: timedelta = 5 * MINUTE
     statuses: frozenset[int] = frozenset({408, 425, 429, 500, 502, 503, 504})
+    max_attempts: int | None = None  # None: as many as the task says
 
 
 class TryAgain(msgspec.Struct, frozen=True):

@@ -7,7 +7,11 @@ from typing import Any
 
 import msgspec
 
+from .item import safe_text
+
 DEFAULT_KIND = "parse"
+MAX_PRIORITY = 10**15  # a number that every queue holds exactly
+MAX_ATTEMPTS = 1_000_000
 
 
 class UrlState(StrEnum):
@@ -57,6 +61,30 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     proxy_pool: str | None = None
     country: str | None = None
     max_attempts: int | None = None
+
+
+def fault_of(request: Request) -> str:
+    """What is wrong with a request, in words that follow its address; empty when nothing is.
+
+    A struct does not check what it is made of, and no queue takes a priority that is a text.
+    """
+    try:
+        msgspec.convert(msgspec.structs.asdict(request), Request)
+        msgspec.json.encode(request.data)
+    except msgspec.ValidationError as error:
+        what, _, where = str(error).replace("`", "").replace(" | null", "").partition(" - at ")
+        return f"is wrong in {where.rpartition('.')[2] or 'a field'} ({what[:1].lower()}{what[1:]})"
+    except (TypeError, ValueError, RecursionError) as error:
+        return f"has data that must be JSON and is not ({error})"
+    if request.priority is not None and abs(request.priority) > MAX_PRIORITY:
+        return f"has a priority beyond {MAX_PRIORITY:,}"
+    if request.max_attempts is not None and not 1 <= request.max_attempts <= MAX_ATTEMPTS:
+        return f"has max_attempts that are not between 1 and {MAX_ATTEMPTS:,}"
+    for name in ("kind", "fetcher", "proxy_pool", "country"):
+        text = getattr(request, name)
+        if text is not None and safe_text(text) != text:
+            return f"has a {name} with characters that cannot be stored"
+    return ""
 
 
 class Candidate(msgspec.Struct, frozen=True, kw_only=True, gc=False):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime
 from typing import TextIO
 
@@ -13,7 +14,7 @@ from .tally import Tally
 
 SUMMARY_EVERY = 10.0  # seconds
 
-_LEVELS = {"Buried": "error", "Trouble": "error", "Retried": "warning", "LeaseLapsed": "warning"}
+_LEVELS = {"Buried": "error", "Trouble": "error", "Retried": "warning", "LeaseLapsed": "warning", "Spooled": "warning"}
 
 
 class JsonLog:
@@ -57,7 +58,11 @@ class JsonLog:
         self._summed_up, self._items_then = now, tally.items
 
     def _write(self, line: dict[str, object]) -> None:
-        self._stream.write(msgspec.json.encode(line).decode() + "\n")
+        try:
+            text = msgspec.json.encode(line).decode()
+        except UnicodeEncodeError:  # half a character, from a spider or a page; as an escape it can be written
+            text = json.dumps(line)
+        self._stream.write(text + "\n")
         self._stream.flush()
 
 

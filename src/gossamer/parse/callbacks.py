@@ -1,12 +1,11 @@
 """Running a spider's callback on a page. A bug in a spider fails the page, never the crawl.
 
 How it fails: always as ParseFailed, `detail` holding the traceback of the user's own frames. Only a real Ctrl-C
-and the cancellation of the worker pass through.
+and the cancellation of the worker pass through; a CancelledError of the spider's own making does not.
 """
 
 from __future__ import annotations
 
-import asyncio
 import difflib
 import traceback
 from collections.abc import AsyncIterable, Awaitable, Iterable
@@ -15,9 +14,10 @@ from typing import Any
 
 import msgspec
 
+from ..cancelling import is_cancellation
 from ..errors import ParseFailed
 from ..model.item import AnyItem, Item, safe_text
-from ..model.task import Request
+from ..model.task import Request, fault_of
 from .page import Page
 from .spider import Spider, callback_names
 
@@ -58,11 +58,11 @@ async def run_callback(spider: Spider, kind: str, page: Page, *, max_yields: int
             basket.add_all(given)
         else:
             basket.add(given)
-    except (KeyboardInterrupt, asyncio.CancelledError):
-        raise
-    except _Unusable:
+    except (KeyboardInterrupt, _Unusable):
         raise
     except BaseException as error:  # SystemExit in a spider must not end the worker
+        if is_cancellation(error):
+            raise
         raise _failure(basket.callback, page, error) from error
     return Parsed(basket.items, basket.requests)
 
@@ -79,41 +79,52 @@ class _Basket:
         self.items: list[AnyItem] = []
         self.requests: list[Request] = []
         self._room = room
+        self._nothings = 0
 
     def add_all(self, entries: Iterable[Any]) -> None:
-        """As `add` for each; plain requests, of which there are dozens a page, take the short way."""
+        """As `add` for each; requests that are like the one before, of which there are dozens a page, take the short
+        way."""
         requests, room = self.requests, self._room
+        like: Request | None = None
         for entry in entries:
-            if type(entry) is Request and not entry.data and len(requests) < room:
+            if (
+                type(entry) is Request
+                and like is not None
+                and type(entry.url) is str
+                and entry.kind is like.kind
+                and entry.priority is like.priority
+                and entry.max_attempts is like.max_attempts
+                and entry.force is like.force
+                and entry.fetcher is like.fetcher
+                and entry.proxy_pool is like.proxy_pool
+                and entry.country is like.country
+                and not entry.data
+                and len(requests) < room
+            ):
                 requests.append(entry)
             else:
                 self.add(entry)
+                if type(entry) is Request:
+                    like = entry
 
     def add(self, entry: Any) -> None:
         if isinstance(entry, Request):
-            if entry.data:
-                self._demand_json(entry)
+            fault = fault_of(entry)
+            if fault:
+                raise _Unusable(safe_text(f"{self.callback}: the request for {entry.url!a:.200} {fault}."))
             self.requests.append(entry)
         elif isinstance(entry, Item | dict):
             self.items.append(entry)
         elif entry is None:
-            return
+            self._nothings += 1
         else:
             self._refuse(entry)
-        count = len(self.items) + len(self.requests) - 1
+        count = len(self.items) + len(self.requests) + self._nothings - 1
         if count >= self._room:
             raise _Unusable(
                 f"{self.callback} gave more than {count:,} items and requests for one page. Is there a loop that"
                 f" does not end? If not, spread them over several pages."
             )
-
-    def _demand_json(self, request: Request) -> None:
-        try:
-            msgspec.json.encode(request.data)
-        except (TypeError, ValueError, RecursionError) as error:
-            raise _Unusable(
-                f"{self.callback}: the data of the request for {request.url} must be JSON: {error}."
-            ) from error
 
     def _refuse(self, entry: object) -> None:
         shown = safe_text(f"{type(entry).__name__} ({entry!r:.80})")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 import sys
 import traceback
 from hashlib import blake2b
@@ -14,6 +15,8 @@ import msgspec
 
 from ..errors import SpiderNotFound
 from .spider import Spider
+
+_HOST = re.compile(r"[\w-]+(\.[\w-]+)+(:\d+)?(/\S*)?|localhost(:\d+)?(/\S*)?")
 
 
 class SpiderSpec(msgspec.Struct, frozen=True):
@@ -81,10 +84,12 @@ def _by_name(name: str, root: Path, folder: str) -> type[Spider]:
             f"There are {len(found)} spiders called {name!r}: {places}. Rename one, or write path/file.py:Class."
         )
     parts = [f"There is no spider {name!r} in {root / folder}."]
-    names = [spec.name for spec in catalogue.spiders]
+    names = list(dict.fromkeys(spec.name for spec in catalogue.spiders))
     near = difflib.get_close_matches(name, names, n=1)
     if near:
         parts.append(f"Did you mean {near[0]!r}?")
+    elif _HOST.fullmatch(name):
+        raise SpiderNotFound(f"There is no spider {name!r}. To crawl a site, write its whole address: https://{name}")
     if names:
         parts.append(f"There are: {', '.join(names)}.")
     else:

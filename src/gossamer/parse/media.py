@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from enum import StrEnum
 
 _HTML_TYPES = frozenset({"text/html", "application/xhtml+xml"})
@@ -9,6 +10,7 @@ _TEXT_TYPES = frozenset({"application/javascript", "application/x-javascript", "
 _VAGUE_TYPES = frozenset({"", "application/octet-stream", "text/plain", "unknown/unknown", "*/*"})
 _BYTE_ORDER_MARKS = (b"\xff\xfe", b"\xfe\xff", b"\xef\xbb\xbf")
 _LOOK = 1024  # bytes that decide
+_TAG = re.compile(rb"\s*<[a-zA-Z!?/]")
 
 
 class Media(StrEnum):
@@ -20,9 +22,12 @@ class Media(StrEnum):
 
 
 def media_of(content_type: str, body: bytes) -> Media:
-    """What the body is. A label of HTML, XML or text on bytes with NULs in them is not believed."""
+    """What the body is. A label of HTML, XML or text on bytes with NULs in them is not believed, unless it says HTML
+    and they begin with a tag: a stray NUL does not keep a browser from showing a page."""
     label = content_type.partition(";")[0].strip().lower()
     head = body[:_LOOK]
+    if label in _HTML_TYPES and _TAG.match(head):
+        return Media.HTML
     if b"\x00" in head and not head.startswith(_BYTE_ORDER_MARKS) and "utf-16" not in content_type.lower():
         return Media.BINARY
     if label in _HTML_TYPES:

@@ -7,6 +7,7 @@ InvalidUrl) with the next step. Content that is no markup has no elements; askin
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from copy import deepcopy
 from typing import Any, TypeAlias
 
 import msgspec
@@ -279,7 +280,10 @@ class Page:
         tree = self.tree
         if tree is None:
             return ""
-        return (tree.main_content() or tree).to_markdown()
+        # A copy: links become absolute in the text, not in the page.
+        content = deepcopy(tree.main_content() or tree)
+        content.resolve_links(self._links_from.href)
+        return content.to_markdown()
 
     def __repr__(self) -> str:
         return f"Page({self.url!r}, status={self.status}, {len(self.body)} bytes)"

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 from ..errors import InvalidUrl, Misconfigured, ParseFailed
 from ..model.item import AnyItem
-from ..model.task import DEFAULT_KIND, Request
+from ..model.task import DEFAULT_KIND, Request, fault_of
 from ..model.url import parse_url, site_of
 from .page import Page
 
@@ -101,6 +101,9 @@ def _seed(spider: Spider, entry: object) -> Request:
     request = Request(url=entry) if isinstance(entry, str) else entry
     if not isinstance(request, Request):
         raise Misconfigured(f"{spider.name}: start() gave {entry!r:.100}; it must give requests or addresses.")
+    fault = fault_of(request)
+    if fault:
+        raise Misconfigured(f"{spider.name}: a start request cannot be used: {request.url!a:.200} {fault}.")
     try:
         parse_url(request.url)
     except InvalidUrl as error:

@@ -8,7 +8,6 @@ items of the page are through, so the page can simply be parsed again.
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import traceback
 from collections.abc import Callable, Iterable, Sequence
@@ -16,6 +15,7 @@ from typing import Any, Protocol, TypeAlias
 
 import msgspec
 
+from ..cancelling import is_cancellation
 from ..errors import ParseFailed
 from ..model.item import AnyItem, Item, content_hash, item_data, item_key, safe_text, type_name, validate
 from ..model.record import Record
@@ -76,9 +76,11 @@ class Pipeline:
                 result = step(item, page)
                 if inspect.isawaitable(result):
                     result = await result
-            except (KeyboardInterrupt, asyncio.CancelledError):
+            except KeyboardInterrupt:
                 raise
             except BaseException as error:  # a step may raise anything; it fails this page only
+                if is_cancellation(error):
+                    raise
                 told = "".join(traceback.format_exception_only(error)).strip().rpartition("\n")[2]
                 raise ParseFailed(
                     safe_text(f"The pipeline step {name} failed on a {type_name(item)} of {page.url}: {told[:500]}"),

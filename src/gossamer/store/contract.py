@@ -43,7 +43,8 @@ class RecordStore(Protocol):
 
         A record is identified by (type, site, key). Same content hash: only `last_checked` moves. An older
         `scraped_at` never replaces a newer one. A result whose outcome is "unchanged" confirms the records that
-        its page gave before: they were checked, and this job saw them. Saving the same result twice leaves what saving it once left.
+        its page gave before: they were checked, and this job saw them. Saving the same result twice leaves what
+        saving it once left.
         """
         ...
 
@@ -67,6 +68,13 @@ class RecordStore(Protocol):
 
     def records(self, query: RecordQuery) -> AsyncIterator[StoredRecord]:
         """Stream records in order of first storage, in flat memory."""
+        ...
+
+    async def prune(self, older_than: timedelta) -> int:
+        """Forget attempts, and visits that a newer one has replaced, older than that; return how many went.
+
+        Records, their history and the newest facts of a page are never pruned.
+        """
         ...
 
 

@@ -64,6 +64,22 @@ def format_of(target: Path, name: str | None = None) -> str:
     return found
 
 
+def try_place(target: Path) -> None:
+    """Find out now, and not after hours of crawling, whether `target` can be written. Raises Misconfigured."""
+    format_of(target)
+    if target == STDOUT:
+        return
+    place = _real_place(target)
+    if place.exists() and not place.is_file():
+        return
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=place.parent):
+            pass
+    except OSError as error:
+        raise _translate(error, target) from error
+
+
 async def export(store: RecordStore, query: RecordQuery, target: Path | TextIO, format: str | None = None) -> int:
     """Write the records that match to `target`; return how many. Raises Misconfigured, BackendUnavailable."""
     place = target if isinstance(target, Path) else STDOUT

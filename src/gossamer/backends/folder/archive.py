@@ -13,7 +13,6 @@ crash, left as a tail that no reference names. How it recovers: the next write b
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import re
 import shutil
@@ -22,18 +21,18 @@ from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 import msgspec
 import zstandard
 
 from ...clock import Clock, SystemClock
 from ...errors import BackendUnavailable, GossamerError, Misconfigured, Permanent
-from ...model.page import Headers, Snapshot
+from ...model.page import Snapshot
+from ...store.page_format import pack_page, unpack_page
 
 SEGMENT_BYTES = 64 * 1024 * 1024  # a longer segment is closed and the next one begun
 PENDING_BYTES = 4 * 1024 * 1024  # compressed pages are written out when this much has gathered
-MAX_PAGE_BYTES = 512 * 1024 * 1024  # a frame that claims to unpack to more is not one of ours
 
 _REF = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2}/[A-Za-z0-9][A-Za-z0-9._-]*\.zst)#([0-9]{1,15})\+([0-9]{1,15})")
 _DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
@@ -92,7 +91,7 @@ class FolderArchive:
             try:
                 day = datetime.fromtimestamp(self._clock.now(), UTC).strftime("%Y-%m-%d")
                 for snapshot in snapshots:
-                    frame = self._compressor.compress(_pack(snapshot))
+                    frame = self._compressor.compress(pack_page(snapshot))
                     refs.append(self._segment_for(day).add(frame))
                 if self._segment is not None:
                     self._segment.settle(self._durable)
@@ -159,7 +158,7 @@ class FolderArchive:
         except OSError as error:
             raise _translate(error, self._root) from error
         try:
-            return _unpack(frame)
+            return unpack_page(frame)
         except (zstandard.ZstdError, msgspec.MsgspecError, ValueError, KeyError, TypeError) as error:
             raise Permanent(
                 f"The archived page {ref} is damaged ({error}). Fetch the page again to have a new copy."
@@ -225,46 +224,6 @@ class _Segment:
     def close(self) -> None:
         with suppress(OSError):  # all that counts was settled before
             os.close(self._descriptor)
-
-
-def _pack(snapshot: Snapshot) -> bytes:
-    head = {
-        "url": snapshot.url,
-        "requested_url": snapshot.requested_url,
-        "status": snapshot.status,
-        "headers": snapshot.headers.pairs,
-        "fetched_at": snapshot.fetched_at,
-        "cut": snapshot.cut,
-        "kind": snapshot.kind,
-        "job": snapshot.job,
-        "data": snapshot.data,
-        "length": len(snapshot.body),
-    }
-    try:
-        line = msgspec.json.encode(head)
-    except UnicodeEncodeError:  # header bytes that are not UTF-8 travel as lone surrogates; as escapes they survive
-        line = json.dumps(head).encode("ascii")
-    return b"".join((line, b"\n", snapshot.body, b"\n"))
-
-
-def _unpack(frame: bytes) -> Snapshot:
-    # The size stands in the frame's header; it is checked before that much memory is taken.
-    size = zstandard.get_frame_parameters(frame).content_size
-    if size > MAX_PAGE_BYTES:
-        raise ValueError(f"it claims to unpack to {size} bytes")
-    content = zstandard.ZstdDecompressor().decompress(frame, max_output_size=MAX_PAGE_BYTES, allow_extra_data=False)
-    end = content.index(b"\n")
-    line = content[:end]
-    try:
-        head: dict[str, Any] = msgspec.json.decode(line, type=dict[str, Any])
-    except msgspec.DecodeError:
-        head = json.loads(line)
-    length = head.pop("length")
-    body = content[end + 1 : end + 1 + length]
-    if len(content) != end + 2 + length:
-        raise ValueError(f"its body should have {length} bytes")
-    headers = Headers((name, value) for name, value in head.pop("headers"))
-    return Snapshot(headers=headers, body=body, **head)
 
 
 def _sync_folder(folder: Path) -> None:

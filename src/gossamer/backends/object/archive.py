@@ -28,7 +28,7 @@ import zstandard
 from ...clock import Clock, SystemClock
 from ...errors import BackendUnavailable, MissingExtra, Permanent
 from ...model.page import Snapshot
-from ..folder.archive import _pack, _unpack
+from ...store.page_format import pack_page, unpack_page
 from .address import BucketAddress, parse_address
 from .faults import beyond_end, missing, refused_at_start, unavailable
 
@@ -111,7 +111,7 @@ class ObjectArchive:
         key, offset, length = match[1], int(match[2]), int(match[3])
         frame = await self._read(ref, key, offset, length) if length else b""
         try:
-            return await asyncio.to_thread(_unpack, frame)
+            return await asyncio.to_thread(unpack_page, frame)
         except (zstandard.ZstdError, msgspec.MsgspecError, ValueError, KeyError, TypeError) as error:
             raise Permanent(
                 f"The archived page {ref} is damaged ({error}). Fetch the page again to have a new copy."
@@ -159,7 +159,7 @@ def _compressed(snapshots: Sequence[Snapshot], level: int) -> list[list[bytes]]:
     objects: list[list[bytes]] = [[]]
     size = 0
     for snapshot in snapshots:
-        frame = compressor.compress(_pack(snapshot))
+        frame = compressor.compress(pack_page(snapshot))
         if objects[-1] and size + len(frame) > OBJECT_BYTES:
             objects.append([])
             size = 0
@@ -182,7 +182,7 @@ def _connect(place: BucketAddress) -> S3Store:
         from obstore.exceptions import BaseError
         from obstore.store import S3Store
     except ImportError as error:
-        raise MissingExtra("An archive on S3 needs one more package: pip install 'gossamer[s3]'.") from error
+        raise MissingExtra("An archive on S3 needs one more package: pip install 'gossamer[fleet]'.") from error
     config: S3Config = {}
     if place.endpoint is not None:
         config["aws_endpoint_url_s3"] = place.endpoint  # the one that counts when the environment names others

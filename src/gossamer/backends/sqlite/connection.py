@@ -195,7 +195,7 @@ class Database:
             connection.execute("ROLLBACK")
             raise BadState(
                 f"{self.path} was written by a newer Gossamer (schema {version}, this one knows {len(scripts)}). "
-                f"Upgrade with: pip install --upgrade gossamer"
+                f"Upgrade Gossamer on this machine."
             )
         for script in scripts[version:]:
             for statement in statements_of(script):

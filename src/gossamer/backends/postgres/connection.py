@@ -1,0 +1,200 @@
+"""One PostgreSQL database: reached through a pool, checked at opening, its transactions repeated when they collide.
+
+How it fails: every error of the driver is translated (faults.py); a transaction that fails leaves nothing behind. A
+connection that is lost during a commit leaves open whether it was done: whoever writes must be able to write again.
+How it recovers: the pool connects anew with the next call.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
+from datetime import timedelta
+from functools import lru_cache
+from typing import Any, TypeVar
+
+import asyncpg
+
+from ...errors import BackendUnavailable, Misconfigured
+from .address import Address, quoted, read_address
+from .faults import COLLISIONS, DRIVER_ERRORS, translate
+from .migrations import Migration, known_migrations, migrate, require_schema
+
+T = TypeVar("T")
+Row = Any  # asyncpg's records: the driver has no types
+Connection = Any
+
+OLDEST = 13  # the oldest PostgreSQL that still understands all of our SQL
+MAX_CONNECTIONS = 4  # per process: the sink's, and a few for reading
+CONNECT_WITHIN = timedelta(seconds=10)
+ANSWER_WITHIN = timedelta(seconds=60)  # any one statement
+CLOSE_WITHIN = timedelta(seconds=5)
+MAX_TRIES = 30  # of a transaction that collides with others; each collision means that another one succeeded
+
+_TABLE = re.compile(r"@([a-z_]+)")
+
+# Few rows are looked up in tables that may be huge, and statistics may be missing while a first crawl fills them:
+# always along an index, never by reading a whole table to sort or hash it.
+PLAN_FOR_LOOKUPS = "; ".join(
+    f"SET LOCAL enable_{way} = off" for way in ("seqscan", "bitmapscan", "hashjoin", "mergejoin", "sort")
+)
+
+_LOOK = """
+SELECT current_setting('server_encoding') AS encoding, pg_is_in_recovery() AS is_replica,
+    current_setting('transaction_read_only') = 'on' AS is_read_only
+"""
+
+
+class Collision(Exception):
+    """Raised inside a transaction: another one came first with the same row. The work is to be done again."""
+
+
+class Session:
+    """A connection in a transaction. `@records` in its statements is that table in our schema."""
+
+    def __init__(self, connection: Connection, schema: str) -> None:
+        self._connection = connection
+        self._schema = schema
+
+    async def rows(self, sql: str, *values: Any) -> list[Row]:
+        found: list[Row] = await self._connection.fetch(qualified(sql, self._schema), *values)
+        return found
+
+    async def run(self, sql: str, *values: Any) -> None:
+        await self._connection.execute(qualified(sql, self._schema), *values)
+
+
+class PostgresDatabase:
+    """A database with a schema of ours. Made by `open_database`, which also closes it."""
+
+    def __init__(self, pool: Any, address: Address) -> None:
+        self._pool = pool
+        self.address = address
+
+    async def rows(self, sql: str, *values: Any) -> list[Row]:
+        """Read in one statement. Raises BackendUnavailable and what else translates."""
+        try:
+            found: list[Row] = await self._pool.fetch(qualified(sql, self.address.schema), *values)
+        except DRIVER_ERRORS as error:
+            raise translate(error, self.address.place) from error
+        return found
+
+    async def transact(self, work: Callable[[Session], Awaitable[T]]) -> T:
+        """Run `work` in one transaction and return its result after the commit. It may be run several times."""
+        collision: BaseException | None = None
+        for _ in range(MAX_TRIES):
+            try:
+                async with self._pool.acquire() as connection, connection.transaction(isolation="read_committed"):
+                    await connection.execute(PLAN_FOR_LOOKUPS)
+                    return await work(Session(connection, self.address.schema))
+            except (*COLLISIONS, Collision) as error:
+                collision = error
+            except DRIVER_ERRORS as error:
+                raise translate(error, self.address.place) from error
+        raise BackendUnavailable(
+            f"{self.address.place}: {MAX_TRIES} tries collided with other writers. Try again later."
+        ) from collision
+
+
+@lru_cache(maxsize=512)
+def qualified(sql: str, schema: str) -> str:
+    """The statement with the schema before each table. Said each time: poolers do not keep a search path."""
+    return _TABLE.sub(lambda found: f"{quoted(schema)}.{found[1]}", sql)
+
+
+@asynccontextmanager
+async def open_database(
+    address: str,
+    *,
+    schema: str,
+    connect_within: timedelta = CONNECT_WITHIN,
+    migrations: Sequence[Migration] | None = None,
+) -> AsyncIterator[PostgresDatabase]:
+    """Connect, check, make the tables where there are none. Raises Misconfigured, BadState, BackendUnavailable."""
+    place = read_address(address, schema)
+    known = known_migrations() if migrations is None else migrations
+    async with _connections(place, connect_within, MAX_CONNECTIONS) as pool:
+        try:
+            async with pool.acquire() as connection:
+                await _check_server(connection, place)
+                await require_schema(connection, place.schema, place.place, known)
+        except DRIVER_ERRORS as error:
+            raise translate(error, place.place) from error
+        yield PostgresDatabase(pool, place)
+
+
+async def migrate_database(
+    address: str, *, schema: str, migrations: Sequence[Migration] | None = None
+) -> tuple[list[str], Address]:
+    """Bring the tables up to date; return the names of the scripts that were applied, and where. Raises as above."""
+    place = read_address(address, schema)
+    known = known_migrations() if migrations is None else migrations
+    async with _connections(place, CONNECT_WITHIN, 1) as pool:
+        try:
+            async with pool.acquire() as connection:
+                await _check_server(connection, place)
+                return await migrate(connection, place.schema, place.place, known), place
+        except DRIVER_ERRORS as error:
+            raise translate(error, place.place) from error
+
+
+@asynccontextmanager
+async def _connections(address: Address, connect_within: timedelta, size: int) -> AsyncIterator[Any]:
+    try:
+        pool = asyncpg.create_pool(
+            address.dsn,
+            min_size=1,
+            max_size=size,
+            timeout=connect_within.total_seconds(),
+            command_timeout=ANSWER_WITHIN.total_seconds(),
+            server_settings={"application_name": "gossamer"},
+            reset=_keep,
+        )
+        await pool
+    except asyncpg.ClientConfigurationError as error:
+        raise translate(error, address.place) from None  # its text may quote the address
+    except ValueError:
+        raise Misconfigured(
+            f"{address.place}: an option in `records` cannot be read. Write it like "
+            f"postgresql://user:password@host:5432/database?sslmode=require."
+        ) from None
+    except DRIVER_ERRORS as error:
+        raise translate(error, address.place) from error
+    try:
+        yield pool
+    finally:
+        await _close(pool)
+
+
+async def _keep(connection: Connection) -> None:
+    """What the pool does with a connection that comes back: nothing. We leave nothing behind in sessions."""
+
+
+async def _close(pool: Any) -> None:
+    with suppress(*DRIVER_ERRORS):  # a server that is gone has closed them already
+        try:
+            async with asyncio.timeout(CLOSE_WITHIN.total_seconds()):
+                await pool.close()
+        except TimeoutError:
+            pool.terminate()
+
+
+async def _check_server(connection: Connection, address: Address) -> None:
+    check_version(connection.get_server_version().major, address.place)
+    found = await connection.fetchrow(_LOOK)
+    if found["is_replica"] or found["is_read_only"]:
+        kind = "a read-only replica" if found["is_replica"] else "read-only for our user"
+        raise Misconfigured(f"{address.place} is {kind}. Set `records` to the address of the primary.")
+    if found["encoding"] != "UTF8":
+        raise Misconfigured(
+            f"{address.place} is encoded in {found['encoding']}, which cannot hold every text. "
+            f"Make another one with `createdb -E UTF8 -T template0 NAME`."
+        )
+
+
+def check_version(major: int, place: str) -> None:
+    """Raises Misconfigured when the server is too old."""
+    if major < OLDEST:
+        raise Misconfigured(f"{place} is version {major}; Gossamer needs PostgreSQL {OLDEST} or newer. Upgrade it.")

@@ -1,0 +1,105 @@
+"""The tables made and brought up to date: numbered scripts in schema/, each applied once, noted in `migrations`.
+
+Opening the store makes the tables only where there are none yet. Later changes are made by `gossamer migrate` alone,
+at a moment that the operator chooses: workers of the old version may still be running.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib import resources
+from typing import Any
+
+import asyncpg
+import msgspec
+
+from ...errors import BadState, Misconfigured
+from .address import quoted
+
+LOCK = 0x676F7373  # "goss": one migration at a time in a database
+
+_NOTE = "CREATE TABLE migrations (number integer PRIMARY KEY, name text NOT NULL, applied_at timestamptz NOT NULL)"
+_STANDING = """
+SELECT to_regclass(quote_ident($1) || '.migrations') IS NOT NULL AS is_ours,
+    (SELECT count(*) FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace WHERE nspname = $1) AS relations
+"""
+_EXISTS = "SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = $1)"
+
+
+class Migration(msgspec.Struct, frozen=True):
+    """One script: `records-001` is number 1."""
+
+    number: int
+    name: str
+    script: str
+
+
+def known_migrations() -> list[Migration]:
+    """The scripts of this version, in order."""
+    folder = resources.files(__package__) / "schema"
+    files = sorted((entry for entry in folder.iterdir() if entry.name.endswith(".sql")), key=lambda entry: entry.name)
+    return [
+        Migration(number, file.name.removesuffix(".sql"), file.read_text(encoding="utf-8"))
+        for number, file in enumerate(files, 1)
+    ]
+
+
+async def require_schema(connection: Any, schema: str, place: str, known: Sequence[Migration]) -> None:
+    """Make the tables where there are none. Raises Misconfigured when they are too old, BadState when too new."""
+    applied = await standing(connection, schema, place)
+    if applied is None:
+        await migrate(connection, schema, place, known)
+        return
+    _refuse_newer(applied, schema, place, known)
+    if applied < len(known):
+        raise Misconfigured(
+            f"The tables in {place}, schema {schema}, are those of an older Gossamer (schema {applied}, this one needs "
+            f"{len(known)}). Stop the workers and run: gossamer migrate"
+        )
+
+
+async def migrate(connection: Any, schema: str, place: str, known: Sequence[Migration]) -> list[str]:
+    """Apply what is missing, all of it or nothing; return the names. Others who try at the same time wait."""
+    async with connection.transaction():
+        await connection.execute("SELECT pg_advisory_xact_lock($1)", LOCK)
+        applied = await standing(connection, schema, place)
+        _refuse_newer(applied or 0, schema, place, known)
+        if applied is None and not await connection.fetchval(_EXISTS, schema):
+            await connection.execute(f"CREATE SCHEMA {quoted(schema)}")
+        await connection.execute(f"SET LOCAL search_path TO {quoted(schema)}")
+        if applied is None:
+            await connection.execute(_NOTE)
+        missing = known[applied or 0 :]
+        for migration in missing:
+            await connection.execute(migration.script)
+            await connection.execute("INSERT INTO migrations VALUES ($1, $2, now())", migration.number, migration.name)
+    return [migration.name for migration in missing]
+
+
+async def standing(connection: Any, schema: str, place: str) -> int | None:
+    """The number of the newest migration that was applied; None where there are no tables. Raises BadState."""
+    found = await connection.fetchrow(_STANDING, schema)
+    if found["is_ours"]:
+        try:
+            newest = await connection.fetchval(f"SELECT max(number) FROM {quoted(schema)}.migrations")  # noqa: S608
+        except (asyncpg.UndefinedColumnError, asyncpg.UndefinedFunctionError) as error:
+            raise _foreign(schema, place) from error
+        return newest or 0
+    if found["relations"]:
+        raise _foreign(schema, place)
+    return None
+
+
+def _refuse_newer(applied: int, schema: str, place: str, known: Sequence[Migration]) -> None:
+    if applied > len(known):
+        raise BadState(
+            f"The tables in {place}, schema {schema}, were made by a newer Gossamer (schema {applied}, this one knows "
+            f"{len(known)}). Upgrade Gossamer on this machine."
+        )
+
+
+def _foreign(schema: str, place: str) -> BadState:
+    return BadState(
+        f"The schema {schema} in {place} holds tables that are not Gossamer's. "
+        f"Name another one in the address: postgresql://.../database?schema=NAME"
+    )

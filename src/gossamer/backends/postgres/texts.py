@@ -1,0 +1,103 @@
+"""Texts that PostgreSQL can hold, and back. The rules are told to those who read the tables in schema/records-001.sql.
+
+PostgreSQL refuses NUL and halves of characters in text and in jsonb. A NUL is written with an escape that is undone
+when the text is read; half a character means nothing and becomes U+FFFD, as in every record store.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any, TypeVar
+
+import msgspec
+
+from ...model.item import safe_text
+from ...model.record import PageResult
+from ...store.verdict import mend
+
+S = TypeVar("S", bound=msgspec.Struct)
+
+ESCAPE = "\ufdd0"  # a code point that Unicode keeps free for uses like this one
+_ESCAPED = {"\0": ESCAPE + "0", ESCAPE: ESCAPE + "1"}
+_SPECIAL = re.compile("[\0\ufdd0]")
+_ESCAPE_PAIR = re.compile("\ufdd0([01])")
+_UNESCAPED = {"0": "\0", "1": ESCAPE}
+
+# Escapes that are JSON, but not jsonb: NUL and surrogates. A pair of surrogates would be; telling it is not worth it.
+_NOT_JSONB = re.compile(r"\\u(?:0000|[dD][89a-fA-F])")
+
+
+def stored(text: str) -> str:
+    """The text as it lies in the table."""
+    return _SPECIAL.sub(lambda found: _ESCAPED[found[0]], mend(text))
+
+
+def read(text: str) -> str:
+    """The text as it was before `stored`."""
+    return _ESCAPE_PAIR.sub(lambda found: _UNESCAPED[found[1]], text) if ESCAPE in text else text
+
+
+def stored_results(results: Sequence[PageResult]) -> Sequence[PageResult]:
+    """The results with all their texts as `stored`; the same objects when none needs it, which is the usual case."""
+    whole = "".join(_texts(results))
+    if "\0" not in whole and ESCAPE not in whole and _is_utf8(whole):
+        return results
+    return [
+        PageResult(
+            attempt=_stored_struct(result.attempt),
+            page=None if result.page is None else _stored_struct(result.page),
+            records=tuple(_stored_struct(record) for record in result.records),
+        )
+        for result in results
+    ]
+
+
+def queryable(source: str) -> str | None:
+    """The JSON text with what jsonb refuses replaced by U+FFFD; None when it is not JSON.
+
+    Rare refusals (NaN, numbers of more than 100,000 digits) are not looked for here; see `strictly_queryable`.
+    """
+    plain = ESCAPE not in source and _NOT_JSONB.search(source) is None
+    return source if plain else strictly_queryable(source)
+
+
+def strictly_queryable(source: str) -> str | None:
+    """As `queryable`, whatever the cost: read and written anew. NaN and infinity become null."""
+    try:
+        return json.dumps(_cleaned(json.loads(read(source), parse_constant=lambda _: None)), ensure_ascii=False)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _cleaned(value: Any) -> Any:  # whatever JSON holds
+    if isinstance(value, str):
+        return safe_text(value)
+    if isinstance(value, list):
+        return [_cleaned(entry) for entry in value]
+    if isinstance(value, dict):
+        return {safe_text(name): _cleaned(entry) for name, entry in value.items()}
+    return value
+
+
+def _texts(results: Sequence[PageResult]) -> Iterator[str]:
+    for result in results:
+        for part in (result.attempt, result.page, *result.records):
+            if part is not None:
+                yield from (value for value in msgspec.structs.astuple(part) if type(value) is str)
+
+
+def _is_utf8(text: str) -> bool:
+    if text.isascii():
+        return True
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _stored_struct(value: S) -> S:
+    fields = msgspec.structs.asdict(value)
+    return msgspec.structs.replace(value, **{name: stored(x) for name, x in fields.items() if isinstance(x, str)})

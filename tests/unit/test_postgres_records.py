@@ -1,0 +1,146 @@
+"""What is particular to records in PostgreSQL: tables for SQL, JSONB, plans, texts that it cannot hold."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import asyncpg
+import msgspec
+import pytest
+
+from gossamer.backends.postgres.connection import PLAN_FOR_LOOKUPS, qualified
+from gossamer.backends.postgres.records import PostgresRecords, _selection, open_postgres_records
+from gossamer.backends.postgres.texts import read, stored
+from gossamer.clock import VirtualClock
+from gossamer.errors import Permanent
+from gossamer.store.contract import RecordQuery
+
+from ..conformance.stores import NOW, book, page_of, result
+from ..services.postgres import PostgresServer, schema_of
+
+CLOCK = VirtualClock(NOW + 10_000)
+
+
+@pytest.fixture
+def schema(tmp_path: Path) -> str:
+    return schema_of(tmp_path)
+
+
+@pytest.fixture
+async def store(postgres: PostgresServer, schema: str):
+    async with open_postgres_records(postgres.address(), CLOCK, schema=schema) as opened:
+        yield opened
+
+
+@pytest.fixture
+async def tables(postgres: PostgresServer, schema: str):
+    """A connection of somebody who reads the tables with SQL."""
+    connection = await asyncpg.connect(postgres.address(), server_settings={"search_path": schema})
+    yield connection
+    await connection.close()
+
+
+async def test_records_and_their_history_can_be_asked_in_sql(store: PostgresRecords, tables) -> None:
+    await store.save([result(book("a", title="Emma", price=12.5)), result(book("b", title="Dune", price=9))])
+    await store.save([result(book("a", title="Emma", price=10, at=NOW + 60))])
+    cheap = await tables.fetch("SELECT key, data ->> 'title' FROM records WHERE (data ->> 'price')::numeric <= 10")
+    assert sorted(map(tuple, cheap)) == [("a", "Emma"), ("b", "Dune")]
+    assert await tables.fetchval("""SELECT key FROM records WHERE data @> '{"title": "Dune"}'""") == "b"
+    assert await tables.fetchval("SELECT data -> 'price' FROM superseded WHERE version = 1") == "12.5"
+    assert await tables.fetchval("SELECT to_timestamp(last_changed)::text FROM records WHERE key = 'a'")
+
+
+@pytest.mark.parametrize(
+    ("source", "queryable"),
+    [
+        ('{"b":1,"a":[2]}', {"b": 1, "a": [2]}),
+        ('{"nul":"a\\u0000b"}', {"nul": "a\ufffdb"}),
+        ('{"half":"\\ud800","pair":"\\ud83d\\ude00"}', {"half": "\ufffd", "pair": "😀"}),
+        ('{"told":"\\\\u0000"}', {"told": "\\u0000"}),
+        ('{"n":NaN,"m":1}', {"n": None, "m": 1}),
+        ('{"n":1e200000}', None),
+        ("not json", None),
+    ],
+)
+async def test_jsonb_holds_what_it_can_and_the_text_is_kept_exactly(
+    store: PostgresRecords, tables, source: str, queryable: object
+) -> None:
+    odd = msgspec.structs.replace(book("odd"), data=source)
+    assert await store.save([result(odd), result(book("even", n=1))]) == [1, 1]
+    rows = {row["key"]: row for row in await tables.fetch("SELECT key, source, data FROM records")}
+    assert rows["odd"]["source"] == source
+    assert (None if rows["odd"]["data"] is None else json.loads(rows["odd"]["data"])) == queryable
+    assert json.loads(rows["even"]["data"]) == {"n": 1}
+
+
+@pytest.mark.parametrize("text", ["", "plain", "\0", "a\0b\0", "\ufdd0", "\ufdd00", "\0\ufdd01\0", "é\ufffe😀"])
+def test_what_is_stored_is_read_back(text: str) -> None:
+    assert "\0" not in stored(text)
+    assert read(stored(text)) == text
+
+
+async def test_a_row_that_somebody_spoilt_is_named(store: PostgresRecords, tables) -> None:
+    await store.save([result(book("b1"))])
+    await tables.execute("UPDATE records SET source = 'not json'")
+    with pytest.raises(Permanent, match=r"Book 'b1' of shop\.example"):
+        [record async for record in store.records(RecordQuery())]
+
+
+async def test_a_number_that_no_column_holds_fails_that_save_alone(store: PostgresRecords) -> None:
+    bad = result(book("bad"))
+    bad = msgspec.structs.replace(bad, attempt=msgspec.structs.replace(bad.attempt, bytes=1 << 70))
+    with pytest.raises(Permanent, match="cannot hold a value"):
+        await store.save([bad])
+    assert await store.save([result(book("good"))]) == [1]
+    assert await store.count(RecordQuery()) == 1
+
+
+@pytest.mark.parametrize("query", [RecordQuery(), RecordQuery(type="Book", site="x"), RecordQuery(job="books-1")])
+async def test_a_chunk_is_found_without_sorting_what_lies_behind_it(
+    store: PostgresRecords, tables, schema: str, query: RecordQuery
+) -> None:
+    await store.save([result(book(f"{n}")) for n in range(3000)])
+    await tables.execute("ANALYZE records; ANALYZE sightings")
+    source, number, values = _selection(query)
+    sql = f"EXPLAIN SELECT source FROM {source} AND {number} > 5 ORDER BY {number} LIMIT 256"
+    async with tables.transaction():
+        await tables.execute(PLAN_FOR_LOOKUPS)
+        plan = "\n".join(row[0] for row in await tables.fetch(qualified(sql, schema), *values))
+    assert "Sort" not in plan
+    assert "Seq Scan" not in plan
+
+
+async def test_the_same_few_statements_store_a_small_and_a_large_batch(store: PostgresRecords, tables) -> None:
+    def batch(count: int, at: float):
+        return [
+            result(book(f"{n}", v=at, at=at), page=page_of(f"https://shop.example/{n}", at=at, archive_ref="r"))
+            for n in range(count)
+        ]
+
+    asked: list[str] = []
+    pool = store._database._pool
+    async with pool.acquire() as connection:
+        connection.add_query_logger(lambda record: asked.append(record.query))
+    counts = []
+    # The driver asks for types when it meets them first: the first two saves are not counted.
+    for size, at in ((1, NOW), (2, NOW + 1), (3, NOW + 2), (200, NOW + 3), (200, NOW + 4)):
+        asked.clear()
+        await store.save(batch(size, at))
+        counts.append(len(asked))
+    assert counts[2] == counts[3] <= 13
+    assert counts[4] <= counts[3]  # nothing new, all changed
+    assert await tables.fetchval("SELECT count(*) FROM superseded") == 1 + 2 + 3 + 200
+
+
+async def test_what_a_long_crawl_stores_is_looked_up_through_indexes(store: PostgresRecords, tables) -> None:
+    """Statistics are missing while a first crawl fills the tables; the plans must be right nevertheless."""
+    for start in range(0, 2000, 100):
+        await store.save([result(book(f"{n}")) for n in range(start, start + 100)])
+    await tables.execute("SELECT pg_stat_force_next_flush()")
+    await store.save([result(book(f"{n}", at=NOW + 1)) for n in range(100)])
+    await tables.execute("SELECT pg_stat_clear_snapshot()")
+    scanned = await tables.fetch(
+        "SELECT relname, seq_tup_read FROM pg_stat_user_tables WHERE schemaname = current_schema() AND seq_tup_read > 0"
+    )
+    assert [tuple(row) for row in scanned if row["relname"] != "migrations"] == []
