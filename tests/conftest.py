@@ -9,6 +9,7 @@ import pytest
 from .services.postgres import lone_postgres as lone_postgres
 from .services.postgres import postgres as postgres
 from .services.seaweed import ACCESS_KEY, SECRET_KEY, Seaweed, running_seaweed
+from .services.valkey import ValkeyServer, running_valkey
 
 
 @pytest.fixture(scope="session")
@@ -23,3 +24,9 @@ def s3(s3_server: Seaweed, monkeypatch: pytest.MonkeyPatch) -> Seaweed:
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", ACCESS_KEY)
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET_KEY)
     return s3_server
+
+
+@pytest.fixture(scope="session")
+def valkey() -> Iterator[ValkeyServer]:
+    with running_valkey("--appendonly", "yes", "--appendfsync", "no") as server:
+        yield server
