@@ -12,7 +12,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-SPIDER = '''
+SPIDER = """
 import json, os
 from gossamer import Item, Page, Spider
 
@@ -32,7 +32,7 @@ class Park(Spider):
             price=page.css(".price::text").get(),
         )
         yield from page.follow_all("a")
-'''
+"""
 
 
 class Project:

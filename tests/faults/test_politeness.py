@@ -79,9 +79,7 @@ def test_retry_after_leaves_the_whole_site_alone(tmp_path):
 
 def test_a_slow_site_does_not_hold_up_quick_ones(tmp_path):
     slow = "site0.localhost"
-    with park(
-        pages=15, hosts=6, latency_ms=10, latency_ms_of={slow: 8_000}, pages_of={slow: 3_000}, links=200
-    ) as site:
+    with park(pages=15, hosts=6, latency_ms=10, latency_ms_of={slow: 8_000}, pages_of={slow: 3_000}, links=200) as site:
         project = Project(tmp_path, site.seeds(), '[politeness]\nrate = "unlimited"\nconcurrency = 4')
         process = project.start("--concurrency", "8")
         quick = 5 * 15

@@ -83,10 +83,16 @@ def settings_for(folder: Path, **flags: Any) -> Settings:
 
 
 async def crawled(
-    spider: Spider, read: Settings, *, attend: Attend | None = None, fresh: bool = False
+    spider: Spider,
+    read: Settings,
+    *,
+    attend: Attend | None = None,
+    fresh: bool = False,
+    name: str | None = None,
+    heard: Heard | None = None,
 ) -> Aftermath:
     """Crawl to the end and look at everything that is left."""
-    heard = Heard()
+    heard = heard or Heard()
     left: dict[str, Any] = {}
 
     async def after(system: System, job: Job) -> None:
@@ -95,7 +101,7 @@ async def crawled(
         letters = await system.desk.dead(DeadFilter(job=job.id), limit=1000)
         left["letters"] = {letter.url: letter for letter in letters}
 
-    report = await crawl(spider, read, events=heard, attend=attend, after=after, fresh=fresh)
+    report = await crawl(spider, read, name=name, events=heard, attend=attend, after=after, fresh=fresh)
     return Aftermath(report=report, heard=heard, **left)
 
 

@@ -1,0 +1,86 @@
+"""Ctrl-C in the middle: what is in hand is finished, the exit code says so, and the same command goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+
+import pytest
+
+from tests.journey.commands import IMPATIENT, ended, gossamer, started
+from tests.sites.hostile import Call, hostile_site, whole
+
+PAGES = 30
+
+
+class Turnstile:
+    """Lets the first requests through and holds the others until it is opened."""
+
+    def __init__(self, free: int) -> None:
+        self._left = free
+        self.reached = asyncio.Event()
+        self.opened = asyncio.Event()
+
+    async def __call__(self, call: Call) -> None:
+        self._left -= 1
+        if self._left < 0:
+            self.reached.set()
+            await self.opened.wait()
+        await whole(call, f"<title>{call.seen.path}</title>".encode())
+
+
+@pytest.fixture
+async def site():
+    async with hostile_site() as site:
+        links = "".join(f'<a href="/page/{n}">x</a>' for n in range(PAGES))
+        site.show("/start", f"<title>Start</title>{links}")
+        yield site
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+async def test_a_stopped_crawl_finishes_what_is_in_hand_and_goes_on_later(tmp_path, site, number):
+    (tmp_path / "gossamer.toml").write_text(IMPATIENT.replace("concurrency = 64", "concurrency = 4"))
+    turnstile = Turnstile(free=5)
+    for n in range(PAGES):
+        site.shown[f"/page/{n}"] = turnstile
+
+    # given a crawl in the middle of things
+    process = await started(tmp_path, "crawl", site.url("/start"))
+    await turnstile.reached.wait()
+    # when it is asked to stop, and what is in hand is answered after that
+    process.send_signal(number)
+    turnstile.opened.set()
+    said = await ended(process)
+
+    # then it says that it stopped, and how to go on
+    assert said.code == 130
+    assert "Stopped. Nothing is lost: the same command goes on from here." in said.err
+    assert f"gossamer crawl {site.url('/start')}" in said.err
+    asked = {seen.path for seen in site.log}
+    assert len(asked) < PAGES
+    # and the same command fetches the rest, each page once
+    said = await gossamer(tmp_path, "crawl", site.url("/start"), "-o", "items.jsonl")
+    assert said.code == 0
+    assert len((tmp_path / "items.jsonl").read_text().splitlines()) == PAGES + 1
+    pages = [seen.path for seen in site.log if seen.path.startswith("/page/")]
+    assert sorted(pages) == sorted(f"/page/{n}" for n in range(PAGES))
+
+
+async def test_a_second_ctrl_c_ends_it_at_once_and_nothing_is_lost(tmp_path, site):
+    (tmp_path / "gossamer.toml").write_text(IMPATIENT.replace('"2s"', '"50s"').replace('"5s"', '"50s"'))
+    turnstile = Turnstile(free=5)
+    for n in range(PAGES):
+        site.shown[f"/page/{n}"] = turnstile
+    process = await started(tmp_path, "crawl", site.url("/start"))
+    await turnstile.reached.wait()
+
+    async with asyncio.timeout(9):  # it would give what is in hand ten seconds
+        while process.returncode is None:
+            process.send_signal(signal.SIGINT)
+            await asyncio.wait([asyncio.create_task(process.wait())], timeout=0.2)
+    said = await ended(process)
+
+    assert said.code == 130
+    turnstile.opened.set()
+    assert (await gossamer(tmp_path, "crawl", site.url("/start"), "-o", "items.jsonl")).code == 0
+    assert len((tmp_path / "items.jsonl").read_text().splitlines()) == PAGES + 1
