@@ -142,6 +142,9 @@ class Database:
                     connection.execute("ROLLBACK")
             for forget in self.on_rollback:
                 forget()
+            if not isinstance(error, sqlite3.Error) and len(group) > 1:
+                # A value that SQLite cannot take is the fault of one write: the others go on without it.
+                return [answer for one in group for answer in self._commit([one])]
             failure = translate(error, self.path, self._role) if isinstance(error, sqlite3.Error) else error
             return [(future, None, failure) for _, future in group]
         return answers
