@@ -8,7 +8,7 @@ from functools import lru_cache
 
 import msgspec
 
-from .backends.opening import open_archive, open_records, open_state
+from .backends.opening import ArchiveOnDemand, open_archive, open_records, open_state
 from .backends.processes import worker_name
 from .clock import Clock, SystemClock
 from .crawl.journey import Crew
@@ -26,6 +26,7 @@ from .frontier.contract import Frontier, FrontierDesk, JobBook, JobTerms, Worker
 from .frontier.politeness import SiteTerms
 from .frontier.retry import RetryTerms
 from .model.events import EventSink, Silence
+from .model.job import Job
 from .model.url import UrlRules, host_of
 from .parse.spider import Spider, spider_version
 from .pipeline.steps import Pipeline
@@ -54,11 +55,12 @@ class System(msgspec.Struct, frozen=True, kw_only=True):
 
 @asynccontextmanager
 async def open_system(
-    settings: Settings, *, spider: Spider | None = None, clock: Clock | None = None
+    settings: Settings, *, spider: Spider | None = None, clock: Clock | None = None, to_look: bool = False
 ) -> AsyncIterator[System]:
     """Open state, records and archive. Raises Misconfigured, BadState or BackendUnavailable.
 
-    A spider's own wishes (rate, concurrency) hold for the sites it visits.
+    A spider's own wishes (rate, concurrency) hold for the sites it visits. `to_look` opens the archive only when a
+    page is asked for.
     """
     clock = clock or SystemClock()
     worker = worker_name()
@@ -67,7 +69,12 @@ async def open_system(
         state = await stack.enter_async_context(
             open_state(settings, clock, terms_for=site_terms(settings, spider), records=records)
         )
-        archive = await stack.enter_async_context(open_archive(settings, worker.replace("/", "-")))
+        writer = worker.replace("/", "-")
+        archive: Archive = (
+            ArchiveOnDemand(settings, writer, stack)
+            if to_look
+            else await stack.enter_async_context(open_archive(settings, writer))
+        )
         yield System(
             settings=settings,
             clock=state.clock,
@@ -81,6 +88,30 @@ async def open_system(
             archive=archive,
             worker=worker,
             warnings=state.warnings,
+        )
+
+
+@asynccontextmanager
+async def open_beside(
+    system: System, spider: Spider, *, settings: Settings, worker: str, clock: Clock | None = None
+) -> AsyncIterator[System]:
+    """A system for one more job of this process. Raises as `open_system`.
+
+    Records and archive are shared. The state is opened anew, because the spider's own wishes go with it, and under
+    a name of its own, because each site is paced by one worker at a time.
+    """
+    terms_for = site_terms(settings, spider)
+    async with open_state(settings, clock or SystemClock(), terms_for=terms_for, records=system.records) as state:
+        yield msgspec.structs.replace(
+            system,
+            settings=settings,
+            clock=state.clock,
+            frontier=state.frontier,
+            jobs=state.jobs,
+            desk=state.desk,
+            robots_shelf=state.robots,
+            workers=state.workers,
+            worker=worker,
         )
 
 
@@ -171,12 +202,12 @@ def limits_of(settings: Settings) -> Limits:
     )
 
 
-def scope_of(settings: Settings, spider: Spider, sites: set[str]) -> Scope:
-    """`sites` are those of the seeds; the set may grow while seeds are read."""
+def scope_of(settings: Settings, job: Job, spider: Spider, sites: set[str]) -> Scope:
+    """The same for every worker of the job. `sites` are those of the seeds; the set may grow while seeds are read."""
     crawl = settings.crawl
     return Scope(
         sites=sites if spider.allowed_domains is None else spider.allowed_sites(()),
-        max_depth=_spider_or_setting(settings, "crawl.depth", spider.max_depth, crawl.depth),
+        max_depth=job.depth,
         max_url_length=crawl.max_url_length,
         max_path_segments=crawl.max_path_segments,
     )
@@ -205,6 +236,7 @@ def job_terms(settings: Settings, spider: Spider) -> JobTerms:
         dedup_error=crawl.dedup_error,
         dedup_check=crawl.dedup_check,
         limit=_spider_or_setting(settings, "crawl.limit", spider.limit, crawl.limit),
+        depth=_spider_or_setting(settings, "crawl.depth", spider.max_depth, crawl.depth),
     )
 
 

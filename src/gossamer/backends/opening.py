@@ -11,8 +11,8 @@ when an address asks for them: their clients are an extra.
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import NoReturn
@@ -25,6 +25,7 @@ from ..errors import Misconfigured
 from ..fetch.robots import RobotsShelf
 from ..frontier.contract import Frontier, FrontierDesk, JobBook, WorkerBook
 from ..frontier.politeness import TermsFor
+from ..model.page import Snapshot
 from ..settings import Settings
 from ..store.contract import Archive, RecordStore
 
@@ -129,6 +130,30 @@ async def open_archive(settings: Settings, writer: str) -> AsyncIterator[Archive
 
     async with open_object_archive(settings.archive, level=level, writer=writer) as shared:
         yield shared
+
+
+class ArchiveOnDemand:
+    """Fulfils `Archive`; opened by the first call. For commands that only look, and mostly not at raw pages."""
+
+    def __init__(self, settings: Settings, writer: str, stack: AsyncExitStack) -> None:
+        self._settings = settings
+        self._writer = writer
+        self._stack = stack
+        self._archive: Archive | None = None
+
+    async def put(self, snapshots: Sequence[Snapshot]) -> list[str]:
+        return await (await self._opened()).put(snapshots)
+
+    async def get(self, ref: str) -> Snapshot:
+        return await (await self._opened()).get(ref)
+
+    async def prune(self, older_than: timedelta) -> int:
+        return await (await self._opened()).prune(older_than)
+
+    async def _opened(self) -> Archive:
+        if self._archive is None:
+            self._archive = await self._stack.enter_async_context(open_archive(self._settings, self._writer))
+        return self._archive
 
 
 def scheme_of(settings: Settings, role: str) -> str:

@@ -100,7 +100,7 @@ async def open_crawled(settings: Settings) -> AsyncIterator[System]:
     """The system of a project in which something was crawled. Raises Misconfigured where nothing was."""
     if not is_crawled(settings):
         raise Misconfigured(nothing_crawled(settings))
-    async with open_system(settings) as system:
+    async with open_system(settings, to_look=True) as system:
         yield system
 
 
@@ -123,7 +123,7 @@ async def _show_all(settings: Settings, limit: int, as_json: bool) -> None:
     standings: list[Standing] = []
     total, now = 0, 0.0
     if is_crawled(settings):
-        async with open_system(settings) as system:
+        async with open_system(settings, to_look=True) as system:
             jobs = await system.jobs.jobs()
             total, now = len(jobs), system.clock.now()
             standings = [await _standing(system, job) for job in jobs[:limit]]
