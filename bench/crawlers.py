@@ -47,7 +47,7 @@ class Scrapy:
     package = "scrapy"
 
     def version(self) -> str | None:
-        return _peer_version(self.package)
+        return peer_version(self.package)
 
     def command(self, start: str, folder: Path) -> Command:
         script = ROOT / "bench" / "peers" / "scrapy_peer.py"
@@ -62,7 +62,7 @@ class Crawlee:
     package = "crawlee"
 
     def version(self) -> str | None:
-        return _peer_version(self.package)
+        return peer_version(self.package)
 
     def command(self, start: str, folder: Path) -> Command:
         script = ROOT / "bench" / "peers" / "crawlee_peer.py"
@@ -114,7 +114,7 @@ def install_peers() -> None:
     if not PEER_PYTHON.exists():
         _tell("making .venv-bench for the peers")
         _run([_uv(), "venv", "--quiet", str(VENV)] if _uv() else [sys.executable, "-m", "venv", str(VENV)])
-    if _peer_version("scrapy") and _peer_version("crawlee"):
+    if all(peer_version(package) for package in ("scrapy", "crawlee", "scrapy-redis")):
         return
     _tell("installing the peers into .venv-bench")
     pip = (
@@ -139,7 +139,7 @@ def _tell(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
-def _peer_version(package: str) -> str | None:
+def peer_version(package: str) -> str | None:
     return _version(str(PEER_PYTHON), package) if PEER_PYTHON.exists() else None
 
 

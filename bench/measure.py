@@ -79,7 +79,7 @@ def run(command: Command, server: Server, *, limit_seconds: float) -> Run:
             preexec_fn=on_first_core,
             start_new_session=True,
         )
-        end = _Reaper(process.pid)
+        end = Reaper(process.pid)
         samples: list[Sample] = []
         while not end.reaped.wait(SAMPLE_SECONDS):
             sample = _sample(process.pid, server)
@@ -124,7 +124,7 @@ def _fixed_work() -> float:
     return (time.process_time() - began) * 1000
 
 
-class _Reaper:
+class Reaper:
     """Waits for a child in a thread, so that its end is timed exactly while others sample it."""
 
     def __init__(self, pid: int) -> None:

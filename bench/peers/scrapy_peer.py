@@ -35,21 +35,26 @@ class Shop(scrapy.Spider):
         yield from response.follow_all(css="a")
 
 
+SETTINGS: dict[str, Any] = {
+    "ASYNCIO_EVENT_LOOP": "uvloop.Loop",
+    "AUTOTHROTTLE_ENABLED": False,
+    "CONCURRENT_REQUESTS": 32,
+    "CONCURRENT_REQUESTS_PER_DOMAIN": 32,
+    "DOWNLOAD_DELAY": 0,
+    "LOG_LEVEL": "WARNING",
+    "REMOTE_CONTROL_ENABLED": False,
+    "ROBOTSTXT_OBEY": True,
+    "STATS_DUMP": False,
+    "TELNETCONSOLE_ENABLED": False,
+}
+
+
 def main(start: str, folder: Path) -> None:
     process = CrawlerProcess(
         {
-            "ASYNCIO_EVENT_LOOP": "uvloop.Loop",
-            "AUTOTHROTTLE_ENABLED": False,
-            "CONCURRENT_REQUESTS": 32,
-            "CONCURRENT_REQUESTS_PER_DOMAIN": 32,
-            "DOWNLOAD_DELAY": 0,
+            **SETTINGS,
             "FEEDS": {str(folder / "records.jsonl"): {"format": "jsonlines", "encoding": "utf-8"}},
             "JOBDIR": str(folder / "job"),
-            "LOG_LEVEL": "WARNING",
-            "REMOTE_CONTROL_ENABLED": False,
-            "ROBOTSTXT_OBEY": True,
-            "STATS_DUMP": False,
-            "TELNETCONSOLE_ENABLED": False,
         }
     )
     process.crawl(Shop, start_urls=[start])

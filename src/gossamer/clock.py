@@ -37,17 +37,21 @@ class SystemClock:
 
 
 class ServerClock:
-    """Another clock's time, taken over at one moment and carried on with this machine's monotonic one.
+    """This machine's clock until `agree` is called; from then on another clock's time, carried on monotonically.
 
     So a worker whose own wall clock is wrong, or is set while it runs, still agrees with the others.
     """
 
-    def __init__(self, clock: Clock, reading: float) -> None:
+    def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._offset = reading - clock.monotonic()
+        self._offset: float | None = None
+
+    def agree(self, reading: float) -> None:
+        """It is `reading` now."""
+        self._offset = reading - self._clock.monotonic()
 
     def now(self) -> float:
-        return self._clock.monotonic() + self._offset
+        return self._clock.now() if self._offset is None else self._clock.monotonic() + self._offset
 
     def monotonic(self) -> float:
         return self._clock.monotonic()

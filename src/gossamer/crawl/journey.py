@@ -56,7 +56,7 @@ class Crew(msgspec.Struct, frozen=True, kw_only=True):
     pipeline: Pipeline
     admission: Admission
     sink: Sink
-    frontier: Frontier
+    frontier: Frontier  # one that sits out short absences
     retry_terms_for: RetryTermsFor
     clock: Clock
     events: events.EventSink

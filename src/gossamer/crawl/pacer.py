@@ -20,6 +20,13 @@ from ..frontier.politeness import after_start, earliest_start
 from ..model.task import Lease
 
 MAX_HOLD = timedelta(seconds=5)  # a longer wait is spent in the queue, not in a worker's slot
+MARGIN = 0.02  # share of an interval that is waited longer: what leaves on time may arrive a little closer
+MAX_MARGIN = timedelta(milliseconds=5)
+
+
+def with_margin(interval: float) -> float:
+    """The distance that is kept so that the target sees no smaller one than `interval`."""
+    return interval + min(MARGIN * interval, MAX_MARGIN.total_seconds())
 
 
 class TooEarly(Transient):
@@ -58,7 +65,7 @@ class Pacer:
                 # The bucket as it was before this very grant, which is counted when the request leaves.
                 site.tat = self._clock.monotonic() + pace.ahead - pace.interval
         if pace is not None:
-            site.interval = max(pace.interval, site.interval or 0.0)
+            site.interval = max(with_margin(pace.interval), site.interval or 0.0)
             site.burst = pace.burst
         site.leases += 1
 
@@ -69,9 +76,9 @@ class Pacer:
         and the next request, on a connection that stands, would come too close to it.
         """
         site = self._sites[name]
-        if asked is not None and asked.total_seconds() > (site.interval or 0.0):
+        if asked is not None and with_margin(asked.total_seconds()) > (site.interval or 0.0):
             # Learned in the middle of things: the request before this one counts with the new distance.
-            site.interval, site.burst = asked.total_seconds(), 1
+            site.interval, site.burst = with_margin(asked.total_seconds()), 1
             site.tat = max(site.tat, site.last_start + site.interval)
         now = self._clock.monotonic()
         start = max(now, site.rest_until)

@@ -28,6 +28,11 @@ class Slots:
     def free(self) -> int:
         return max(0, self._width - self._quick)
 
+    def resize(self, width: int) -> None:
+        """From now on so many. Journeys under way are left alone; places that are too many go as they are freed."""
+        self._width = width
+        self.changed.set()
+
     @property
     def busy(self) -> int:
         return self._quick + self._slow

@@ -14,7 +14,7 @@ from datetime import timedelta
 from typing import TypeVar
 
 from ..errors import GossamerError, Transient
-from ..frontier.contract import LeaseBatch
+from ..frontier.contract import Frontier, LeaseBatch
 from ..model import events
 from ..model.record import PageFacts
 from ..model.task import Lease
@@ -37,6 +37,7 @@ class Worker:
     def __init__(
         self,
         crew: Crew,
+        frontier: Frontier,
         records: RecordStore,
         *,
         concurrency: int,
@@ -45,6 +46,7 @@ class Worker:
         conditional: bool,
     ) -> None:
         self._crew = crew
+        self._frontier = frontier
         self._records = records
         self._slots = Slots(concurrency)
         self._lease_duration = lease_duration
@@ -60,6 +62,15 @@ class Worker:
     @property
     def in_flight(self) -> int:
         return len(self._journeys)
+
+    @property
+    def draining(self) -> asyncio.Event:
+        """Set when the worker was told to drain."""
+        return self._draining
+
+    def resize(self, concurrency: int) -> None:
+        """Make that many journeys at once from now on."""
+        self._slots.resize(concurrency)
 
     def drain(self) -> None:
         """Take no more work; `run` returns when what is in hand has ended or the time for it is over."""
@@ -99,7 +110,7 @@ class Worker:
 
     async def _lease(self) -> LeaseBatch:
         crew = self._crew
-        return await crew.frontier.lease(crew.job, crew.worker, self._slots.free)
+        return await self._frontier.lease(crew.job, crew.worker, self._slots.free)
 
     async def _start(self, leases: tuple[Lease, ...]) -> None:
         for lease in leases:
@@ -136,13 +147,13 @@ class Worker:
 
     async def _bury(self, lease: Lease, message: str) -> None:
         try:
-            await self._crew.frontier.bury(lease, "internal-error", message)
+            await self._frontier.bury(lease, "internal-error", message)
         except GossamerError as error:
             self._emit_trouble("bury", str(error))
 
     async def _give_back(self, lease: Lease, delay: timedelta, reason: str) -> None:
         try:
-            await asyncio.shield(self._crew.frontier.release(lease, delay, reason))
+            await asyncio.shield(self._frontier.release(lease, delay, reason))
         except GossamerError as error:
             # It will come back by itself when the lease expires.
             self._emit_trouble("release", str(error))
@@ -193,7 +204,7 @@ class Worker:
             if not held:
                 continue
             try:
-                await crew.frontier.renew(held)
+                await self._frontier.renew(held)
             except Transient as error:
                 self._emit_trouble("renew", str(error))
 

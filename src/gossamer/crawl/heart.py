@@ -1,0 +1,117 @@
+"""The heart of a worker process: its card in the project's book, renewed while it lives, taken out when it goes.
+
+How it fails: a state that does not answer makes the card look old to others; the work is not touched by it. How it
+recovers: with the next beat. A process that dies leaves its card behind; whoever beats an hour later removes it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import resource
+import socket
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import timedelta
+from pathlib import Path
+from typing import Self
+
+import msgspec
+
+from .. import __version__
+from ..clock import Clock
+from ..errors import Transient
+from ..frontier.contract import WorkerBook, WorkerCard
+from ..model import events
+
+BEAT = timedelta(seconds=5)
+MISSING_AFTER = timedelta(seconds=20)  # a card this old is of a worker that died or was cut off
+FORGET_AFTER = timedelta(hours=1)
+FORGET_EVERY = 12  # beats: a look at all cards is for once a minute
+SIGN_OFF_WITHIN = timedelta(seconds=2)
+
+
+class Vitals(msgspec.Struct, frozen=True, kw_only=True):
+    """What a process is busy with. `state` is working, idle or draining."""
+
+    job: str = ""
+    state: str = "working"
+    in_flight: int = 0
+
+
+class Heart:
+    """Beats between `async with` and its end. As an EventSink it counts the pages that came to an end here."""
+
+    def __init__(self, book: WorkerBook, clock: Clock, *, name: str, vitals: Callable[[], Vitals]) -> None:
+        self._book = book
+        self._clock = clock
+        self._name = name
+        self._vitals = vitals
+        self._started_at = clock.now()
+        self._done = 0
+        self._measured_at = clock.monotonic()
+        self._cpu_seconds = time.process_time()
+        self._task: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Self:
+        self._task = asyncio.create_task(self._run(), name="heart")
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._task
+        with suppress(Transient, TimeoutError):  # then the card fades
+            async with asyncio.timeout(SIGN_OFF_WITHIN.total_seconds()):
+                await self._book.sign_off(self._name)
+
+    def emit(self, event: events.Event) -> None:
+        if isinstance(event, events.Completed | events.Buried):
+            self._done += 1
+
+    async def _run(self) -> None:
+        beats = 0
+        while True:
+            with suppress(Transient):  # the worker itself tells that the state is away
+                await self._book.beat(self._card())
+                if beats % FORGET_EVERY == 0:
+                    await self._book.forget(self._clock.now() - FORGET_AFTER.total_seconds())
+                beats += 1
+            await self._clock.sleep(BEAT.total_seconds())
+
+    def _card(self) -> WorkerCard:
+        vitals = self._vitals()
+        return WorkerCard(
+            name=self._name,
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            version=__version__,
+            started_at=self._started_at,
+            seen_at=self._clock.now(),
+            job=vitals.job,
+            state=vitals.state,
+            in_flight=vitals.in_flight,
+            done=self._done,
+            cpu=self._cpu_share(),
+            memory=memory_in_use(),
+        )
+
+    def _cpu_share(self) -> float:
+        """How much of one core this process used since the last card."""
+        now, used = self._clock.monotonic(), time.process_time()
+        elapsed, spent = now - self._measured_at, used - self._cpu_seconds
+        self._measured_at, self._cpu_seconds = now, used
+        return round(spent / elapsed, 3) if elapsed > 0 else 0.0
+
+
+def memory_in_use() -> int:
+    """Resident bytes of this process; its peak where the system does not tell the present."""
+    try:
+        pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
+        return pages * resource.getpagesize()
+    except (OSError, ValueError, IndexError):
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return peak if sys.platform == "darwin" else peak * 1024

@@ -1,0 +1,123 @@
+"""`python -m tests.faults.crashing`: the gossamer command with a fault built in, told by the variable FAULT.
+
+    mid-fetch:N        die when the N-th page was asked for and has not answered
+    mid-parse:N        die in the spider's N-th callback
+    mid-store:N        die when the N-th batch has its pages archived and its records not yet saved
+    before-settle:N    die when the N-th page is stored and not yet settled
+    after-settle:N     die when the N-th page is settled and nobody knows it yet
+    clock:SECONDS      this machine's wall clock is off by so much
+
+Dying is SIGKILL to ourselves: nothing is cleaned up, nobody is told.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from typing import Any
+
+from gossamer.backends.redis.frontier import RedisFrontier
+from gossamer.cli import main
+from gossamer.crawl import journey
+from gossamer.fetch.http import AiohttpTransport
+from gossamer.store import batching
+
+
+def countdown(number: int) -> Callable[[], bool]:
+    left = [number]
+
+    def due() -> bool:
+        left[0] -= 1
+        return left[0] == 0
+
+    return due
+
+
+def die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def mid_fetch(due: Callable[[], bool]) -> None:
+    fetch = AiohttpTransport.fetch
+
+    async def faulty(self: Any, exchange: Any) -> Any:
+        if not exchange.url.endswith("/robots.txt") and due():
+            told = exchange.on_sent
+
+            def sent() -> None:
+                if told is not None:
+                    told()
+                die()
+
+            exchange = type(exchange)(
+                **{name: getattr(exchange, name) for name in exchange.__struct_fields__} | {"on_sent": sent}
+            )
+        return await fetch(self, exchange)
+
+    AiohttpTransport.fetch = faulty  # type: ignore[method-assign]
+
+
+def mid_parse(due: Callable[[], bool]) -> None:
+    run_callback = journey.run_callback
+
+    async def faulty(spider: Any, kind: str, page: Any) -> Any:
+        if due():
+            die()
+        return await run_callback(spider, kind, page)
+
+    journey.run_callback = faulty
+
+
+def mid_store(due: Callable[[], bool]) -> None:
+    archive_pages = batching.archive_pages
+
+    async def faulty(*arguments: Any) -> Any:
+        kept = await archive_pages(*arguments)
+        if due():
+            die()
+        return kept
+
+    batching.archive_pages = faulty
+
+
+def around_settling(due: Callable[[], bool], *, before: bool) -> None:
+    complete = RedisFrontier.complete
+
+    async def faulty(self: Any, *arguments: Any, **options: Any) -> Any:
+        fatal = due()
+        if fatal and before:
+            die()
+        added = await complete(self, *arguments, **options)
+        if fatal:
+            die()
+        return added
+
+    RedisFrontier.complete = faulty  # type: ignore[method-assign]
+
+
+def wrong_clock(offset: float) -> None:
+    true_time = time.time
+    time.time = lambda: true_time() + offset
+
+
+def install(fault: str) -> None:
+    point, _, number = fault.partition(":")
+    if point == "clock":
+        wrong_clock(float(number))
+        return
+    due = countdown(int(number))
+    {
+        "mid-fetch": mid_fetch,
+        "mid-parse": mid_parse,
+        "mid-store": mid_store,
+        "before-settle": lambda due: around_settling(due, before=True),
+        "after-settle": lambda due: around_settling(due, before=False),
+    }[point](due)
+
+
+if __name__ == "__main__":
+    if os.environ.get("FAULT"):
+        install(os.environ["FAULT"])
+    main()
