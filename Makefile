@@ -1,7 +1,7 @@
 # Gossamer's outer door. `make` alone prints this list; everything lives in .venv, nothing is installed elsewhere.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test lint bench clean
+.PHONY: help setup run test lint bench soak clean
 MAKEFLAGS += --no-print-directory
 
 PYTHON := .venv/bin/python
@@ -38,8 +38,11 @@ lint: $(STAMP) ## style, types and the direction of imports
 	@.venv/bin/mypy
 	@.venv/bin/lint-imports
 
-bench: $(STAMP) ## Gossamer beside its peers, one table
-	@$(PYTHON) -m bench.run $(ARGS)
+bench: $(STAMP) ## Gossamer beside its peers; queue, fairness and fleet
+	@$(PYTHON) -m bench $(ARGS)
+
+soak: $(STAMP) ## a 15-minute crawl on the fleet's backends: is memory flat?
+	@$(PYTHON) -m bench.soak $(ARGS)
 
 clean: ## remove .venv, caches and builds; crawled data stays
 	@rm -rf .venv .venv-bench build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

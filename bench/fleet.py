@@ -41,11 +41,12 @@ class Services:
     postgres: PostgresServer
     s3: Seaweed
 
-    def toml(self) -> str:
+    def addresses(self) -> str:
+        """The head of a gossamer.toml for a project that nobody else has."""
         project = f"bench-{uuid4().hex[:12]}"
         return (
             f'project = "{project}"\nstate = "{self.valkey.address()}"\nrecords = "{self.postgres.address()}"\n'
-            f'archive = "{self.s3.address(project)}"\n{GOSSAMER_TOML}'
+            f'archive = "{self.s3.address(project)}"\n'
         )
 
 
@@ -85,7 +86,7 @@ def run(name: str, commands: list[Command], server: Server, records: Gossamer | 
                     stdout=subprocess.DEVNULL,
                     stderr=stderr,
                     preexec_fn=on_last_core if number else on_first_core,
-                )  # fmt: skip
+                )
             )
     enders = [Reaper(process.pid) for process in processes]
     cpu = 0.0
@@ -121,8 +122,8 @@ def rounds(server: Server, fleet: Services, pages: int, seed: int, peers: bool) 
     start = f"http://127.0.0.1:{server.port}/"
     for name, toml, workers in (
         ("embedded, 1 worker", GOSSAMER_TOML, 1),
-        ("fleet, 1 worker", fleet.toml(), 1),
-        ("fleet, 2 workers", fleet.toml(), 2),
+        ("fleet, 1 worker", fleet.addresses() + GOSSAMER_TOML, 1),
+        ("fleet, 2 workers", fleet.addresses() + GOSSAMER_TOML, 2),
     ):
         with tempfile.TemporaryDirectory(prefix="bench-fleet-") as folder:
             command = crawl(Path(folder), toml, start)
