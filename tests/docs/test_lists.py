@@ -43,7 +43,9 @@ def spelled(hint: Any) -> str:
         return f"{inner}, or none" if " " in inner else f"{inner} or none"
     if get_origin(hint) is tuple:
         return f"list of {spelled(get_args(hint)[0])}s"
-    return {str: "text", int: "number", bool: "yes or no", timedelta: "duration", Rate: "rate", Size: "size"}[hint]
+    return {
+        str: "text", int: "number", float: "number", bool: "yes or no", timedelta: "duration", Rate: "rate", Size: "size",
+    }[hint]  # fmt: skip
 
 
 def test_every_setting_is_documented_and_every_documented_setting_exists():
