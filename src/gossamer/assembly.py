@@ -8,11 +8,12 @@ from functools import lru_cache
 
 import msgspec
 
-from .backends.opening import ArchiveOnDemand, open_archive, open_records, open_state
+from .backends.opening import ArchiveOnDemand, old_copy, open_archive, open_records, open_state, record_carrier
 from .backends.processes import worker_name
-from .clock import Clock, SystemClock
+from .clock import Clock, ServerClock, SystemClock
 from .crawl.journey import Crew
 from .crawl.pacer import Pacer
+from .crawl.steady import SteadyFrontier
 from .crawl.worker import Worker
 from .errors import Misconfigured
 from .fetch.addresses import AddressGuard
@@ -51,6 +52,7 @@ class System(msgspec.Struct, frozen=True, kw_only=True):
     archive: Archive
     worker: str
     warnings: tuple[str, ...] = ()  # what the user should know about the backends
+    old_copies: tuple[str, ...] = ()  # those of them that say that the project was moved away
 
 
 @asynccontextmanager
@@ -62,13 +64,15 @@ async def open_system(
     A spider's own wishes (rate, concurrency) hold for the sites it visits. `to_look` opens the archive only when a
     page is asked for.
     """
-    clock = clock or SystemClock()
+    shared = ServerClock(clock or SystemClock())
     worker = worker_name()
     async with AsyncExitStack() as stack:
-        records = await stack.enter_async_context(open_records(settings, clock))
+        records = await stack.enter_async_context(open_records(settings, shared))
         state = await stack.enter_async_context(
-            open_state(settings, clock, terms_for=site_terms(settings, spider), records=records)
+            open_state(settings, shared, terms_for=site_terms(settings, spider), records=records)
         )
+        records_copy = await old_copy(settings, "records", record_carrier(settings, records))
+        old_copies = (*state.old_copy, *records_copy)
         writer = worker.replace("/", "-")
         archive: Archive = (
             ArchiveOnDemand(settings, writer, stack)
@@ -87,7 +91,8 @@ async def open_system(
             records=records,
             archive=archive,
             worker=worker,
-            warnings=state.warnings,
+            warnings=(*state.warnings, *old_copies),
+            old_copies=old_copies,
         )
 
 
@@ -101,7 +106,8 @@ async def open_beside(
     a name of its own, because each site is paced by one worker at a time.
     """
     terms_for = site_terms(settings, spider)
-    async with open_state(settings, clock or SystemClock(), terms_for=terms_for, records=system.records) as state:
+    shared = ServerClock(clock or SystemClock())
+    async with open_state(settings, shared, terms_for=terms_for, records=system.records) as state:
         yield msgspec.structs.replace(
             system,
             settings=settings,
@@ -171,13 +177,14 @@ async def open_worker(
             pipeline=Pipeline(spider.pipeline),
             admission=Admission(scope, system.rules, remember_known=settings.crawl.dedup_window is None),
             sink=sink,
-            frontier=system.frontier,
+            frontier=SteadyFrontier(system.frontier, clock, lease_duration=settings.lease.duration),
             retry_terms_for=retry_terms(settings),
             clock=clock,
             events=events or Silence(),
         )
         yield Worker(
             crew,
+            system.frontier,
             system.records,
             concurrency=settings.crawl.concurrency,
             lease_duration=settings.lease.duration,

@@ -9,10 +9,14 @@ from datetime import timedelta
 from pathlib import Path
 from uuid import uuid4
 
+from gossamer.backends.redis.carrying import RedisStateCarrier
 from gossamer.backends.redis.state import open_redis_state
+from gossamer.backends.sqlite.carrying import SqliteStateCarrier
 from gossamer.backends.sqlite.state import open_sqlite_state
 from gossamer.clock import VirtualClock
-from gossamer.frontier.contract import Frontier, FrontierDesk, JobBook, JobTerms
+from gossamer.fetch.robots import RobotsShelf
+from gossamer.frontier.carrying import StateCarrier
+from gossamer.frontier.contract import Frontier, FrontierDesk, JobBook, JobTerms, WorkerBook
 from gossamer.frontier.politeness import SiteTerms
 from gossamer.model.job import Job
 from gossamer.model.task import Candidate
@@ -30,8 +34,11 @@ class Lab:
     frontier: Frontier
     jobs: JobBook
     desk: FrontierDesk
+    workers: WorkerBook
     clock: VirtualClock
     terms: dict[str, SiteTerms]
+    carrier: StateCarrier
+    robots: RobotsShelf
     gone: set[str] = field(default_factory=set)
 
     async def job(self, name: str = "test", *, fresh: bool = False, **terms: object) -> Job:
@@ -53,7 +60,8 @@ async def sqlite_lab(folder: Path) -> AsyncIterator[Lab]:
         terms_for=lambda site: terms.get(site, UNLIMITED),
         is_gone=lambda worker: worker in gone,
     ) as state:
-        yield Lab(state.frontier, state.jobs, state.desk, clock, terms, gone)
+        carrier = SqliteStateCarrier(state.database, clock)
+        yield Lab(state.frontier, state.jobs, state.desk, state.workers, clock, terms, carrier, state.robots, gone)
 
 
 @asynccontextmanager
@@ -68,7 +76,8 @@ async def redis_lab(address: str, shards: int | None = None) -> AsyncIterator[La
         is_gone=lambda worker: worker in gone,
         time=clock.now,
     ) as state:
-        yield Lab(state.frontier, state.jobs, state.desk, clock, terms, gone)
+        carrier = RedisStateCarrier(state)
+        yield Lab(state.frontier, state.jobs, state.desk, state.workers, clock, terms, carrier, state.robots, gone)
 
 
 class Backends:

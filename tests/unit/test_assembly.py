@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gossamer import Spider
-from gossamer.assembly import job_terms, retry_terms, robots_rule, scope_of, site_terms
+from gossamer.assembly import job_terms, retry_terms, robots_rule, site_terms
 from gossamer.backends.opening import open_archive, place_of, postgres_schema, redacted
 from gossamer.errors import Misconfigured
 from gossamer.settings import load
@@ -58,11 +58,13 @@ def test_the_command_line_goes_before_a_sites_table_that_before_the_spider_that_
 
 def test_depth_and_limit_follow_the_same_order(tmp_path):
     settings = read(tmp_path)
-    assert (scope_of(settings, Eager(), set()).max_depth, job_terms(settings, Eager()).limit) == (7, 70)
-    assert (scope_of(settings, Plain(), set()).max_depth, job_terms(settings, Plain()).limit) == (2, 20)
+    assert [(terms.depth, terms.limit) for terms in (job_terms(settings, Eager()), job_terms(settings, Plain()))] == [
+        (7, 70),
+        (2, 20),
+    ]
 
-    flagged = read(tmp_path, crawl__depth=1, crawl__limit=3)
-    assert (scope_of(flagged, Eager(), set()).max_depth, job_terms(flagged, Eager()).limit) == (1, 3)
+    terms = job_terms(read(tmp_path, crawl__depth=1, crawl__limit=3), Eager())
+    assert (terms.depth, terms.limit) == (1, 3)
 
 
 def test_a_sites_table_speaks_for_robots_and_attempts_there(tmp_path):

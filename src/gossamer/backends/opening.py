@@ -15,18 +15,21 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 from urllib.parse import unquote
 
 import msgspec
 
 from ..clock import Clock, ServerClock
-from ..errors import Misconfigured
+from ..errors import BadState, Misconfigured
 from ..fetch.robots import RobotsShelf
+from ..frontier.carrying import StateCarrier
 from ..frontier.contract import Frontier, FrontierDesk, JobBook, WorkerBook
 from ..frontier.politeness import TermsFor
+from ..model.carrying import Carrier, Standing
 from ..model.page import Snapshot
 from ..settings import Settings
+from ..store.carrying import ArchiveCarrier, RecordCarrier
 from ..store.contract import Archive, RecordStore
 
 REDIS = ("redis", "rediss", "valkey", "valkeys", "redis+unix")
@@ -51,17 +54,30 @@ class OpenState(msgspec.Struct, frozen=True, kw_only=True):
     desk: FrontierDesk
     robots: RobotsShelf
     workers: WorkerBook
+    carrier: StateCarrier
     clock: Clock
     warnings: tuple[str, ...] = ()
+    old_copy: tuple[str, ...] = ()  # a warning when it was moved away
 
 
 @asynccontextmanager
 async def open_state(
-    settings: Settings, clock: Clock, *, terms_for: TermsFor, records: RecordStore | None = None
+    settings: Settings,
+    clock: ServerClock,
+    *,
+    terms_for: TermsFor,
+    records: RecordStore | None = None,
+    to_move: bool = False,
 ) -> AsyncIterator[OpenState]:
-    """Raises Misconfigured, BadState or BackendUnavailable. `records` can tell whether a URL was really seen."""
+    """Raises Misconfigured, BadState or BackendUnavailable. `records` can tell whether a URL was really seen.
+
+    `clock` agrees with the server's from now on, where there is one.
+
+    What a move has not completed is opened for a move only.
+    """
     duration = settings.lease.duration
     if scheme_of(settings, "state") == "sqlite":
+        from .sqlite.carrying import SqliteStateCarrier
         from .sqlite.state import open_sqlite_state
 
         if settings.crawl.dedup != "exact":
@@ -70,15 +86,19 @@ async def open_state(
             )
         path = local_path(settings, "state")
         async with open_sqlite_state(path, clock, lease_duration=duration, terms_for=terms_for) as state:
+            embedded = SqliteStateCarrier(state.database, clock)
             yield OpenState(
                 frontier=state.frontier,
                 jobs=state.jobs,
                 desk=state.desk,
                 robots=state.robots,
                 workers=state.workers,
+                carrier=embedded,
                 clock=clock,
+                old_copy=() if to_move else await old_copy(settings, "state", embedded),
             )
         return
+    from .redis.carrying import RedisStateCarrier
     from .redis.state import open_redis_state
 
     async with open_redis_state(
@@ -89,19 +109,32 @@ async def open_state(
         terms_for=terms_for,
         records=records,
     ) as shared:
+        clock.agree(await shared.time())
+        carrier = RedisStateCarrier(shared)
         yield OpenState(
             frontier=shared.frontier,
             jobs=shared.jobs,
             desk=shared.desk,
             robots=shared.robots,
             workers=shared.workers,
-            clock=ServerClock(clock, await shared.time()),
+            carrier=carrier,
+            clock=clock,
             warnings=shared.warnings,
+            old_copy=() if to_move else await old_copy(settings, "state", carrier),
         )
 
 
 @asynccontextmanager
-async def open_records(settings: Settings, clock: Clock) -> AsyncIterator[RecordStore]:
+async def open_records(settings: Settings, clock: Clock, *, to_move: bool = False) -> AsyncIterator[RecordStore]:
+    """Raises as `open_state`."""
+    async with _open_records(settings, clock) as store:
+        if not to_move:
+            await old_copy(settings, "records", record_carrier(settings, store))
+        yield store
+
+
+@asynccontextmanager
+async def _open_records(settings: Settings, clock: Clock) -> AsyncIterator[RecordStore]:
     age: timedelta | None = settings.store.min_rewrite_age
     if scheme_of(settings, "records") == "sqlite":
         from .sqlite.records import open_sqlite_records
@@ -154,6 +187,53 @@ class ArchiveOnDemand:
         if self._archive is None:
             self._archive = await self._stack.enter_async_context(open_archive(self._settings, self._writer))
         return self._archive
+
+
+def record_carrier(settings: Settings, store: RecordStore) -> RecordCarrier:
+    """The open record store as one side of a move."""
+    if scheme_of(settings, "records") == "sqlite":
+        from .sqlite.record_carrying import SqliteRecordCarrier
+        from .sqlite.records import SqliteRecords
+
+        assert isinstance(store, SqliteRecords)
+        return SqliteRecordCarrier(store)
+    from .postgres.carrying import PostgresRecordCarrier
+    from .postgres.records import PostgresRecords
+
+    assert isinstance(store, PostgresRecords)
+    return PostgresRecordCarrier(store)
+
+
+@asynccontextmanager
+async def open_segments(settings: Settings, writer: str) -> AsyncIterator[ArchiveCarrier]:
+    """The archive as one side of a move."""
+    if scheme_of(settings, "archive") == "folder":
+        from .folder.carrying import FolderSegments
+
+        yield FolderSegments(local_path(settings, "archive"))
+        return
+    from .object.archive import open_object_archive
+    from .object.carrying import ObjectSegments
+
+    async with open_object_archive(settings.archive, level=settings.store.compression, writer=writer) as shared:
+        yield ObjectSegments(shared)
+
+
+async def old_copy(settings: Settings, role: str, carrier: Carrier[Any]) -> tuple[str, ...]:
+    """A warning when what is there was moved away. Raises BadState when it has not arrived completely."""
+    mark = await carrier.mark()
+    if mark is None:
+        return ()
+    here = place_of(settings, role)
+    if mark.standing is Standing.ARRIVING:
+        raise BadState(
+            f"What is at {here} ({role}) is not complete: a move from {mark.place} into it has not come to its end. "
+            f"Run `gossamer move` again from there, or go on with {role} as it was."
+        )
+    return (
+        f"What is at {here} ({role}) is an old copy: it was moved to {mark.place}. What is done here is not seen "
+        f"there. Set {role} in gossamer.toml to the new address.",
+    )
 
 
 def scheme_of(settings: Settings, role: str) -> str:

@@ -13,10 +13,15 @@ def worker_name() -> str:
     return f"{socket.gethostname()}/{pid}/{_born(pid) or 0}"
 
 
+def hand_name(worker: str, number: int) -> str:
+    """One of several workers in the process `worker`: `host/pid/start.2`."""
+    return f"{worker}.{number}"
+
+
 def is_gone(worker: str) -> bool:
     """True only when it is certain: the name is of this machine, and no such process lives."""
     host, _, rest = worker.rpartition("/")[0].rpartition("/")
-    born = worker.rpartition("/")[2]
+    born = worker.rpartition("/")[2].partition(".")[0]
     if host != socket.gethostname() or not rest.isdigit():
         return False
     pid = int(rest)

@@ -20,7 +20,7 @@ from ..model.job import Job, JobCounts, JobState
 from ..settings import Settings
 from ..store.contract import RecordQuery
 from ..store.export import iso_time
-from .app import app, out, run_async, settings_with
+from .app import app, err, out, run_async, settings_with
 from .layout import (
     Column,
     advise,
@@ -34,6 +34,7 @@ from .layout import (
     print_json,
     print_table,
     span,
+    visible,
 )
 from .typed import typed_job
 
@@ -101,7 +102,14 @@ async def open_crawled(settings: Settings) -> AsyncIterator[System]:
     if not is_crawled(settings):
         raise Misconfigured(nothing_crawled(settings))
     async with open_system(settings, to_look=True) as system:
+        warn_of_old_copies(system)
         yield system
+
+
+def warn_of_old_copies(system: System) -> None:
+    """Whoever looks at what was moved away should know it."""
+    for warning in system.old_copies:
+        err.print(Text(f"Warning: {visible(warning)}", style="yellow"), soft_wrap=True)
 
 
 def nothing_crawled(settings: Settings) -> str:
@@ -124,6 +132,7 @@ async def _show_all(settings: Settings, limit: int, as_json: bool) -> None:
     total, now = 0, 0.0
     if is_crawled(settings):
         async with open_system(settings, to_look=True) as system:
+            warn_of_old_copies(system)
             jobs = await system.jobs.jobs()
             total, now = len(jobs), system.clock.now()
             standings = [await _standing(system, job) for job in jobs[:limit]]

@@ -16,7 +16,7 @@ from ..model.record import Attempt, PageFacts
 from .contract import Version
 
 
-class CarriedPage(msgspec.Struct, frozen=True, kw_only=True, tag="page"):
+class CarriedPage(msgspec.Struct, frozen=True, kw_only=True):
     """A URL that was tried. `facts` is None when it was never fetched."""
 
     fingerprint: bytes
@@ -27,7 +27,7 @@ class CarriedPage(msgspec.Struct, frozen=True, kw_only=True, tag="page"):
     visits: tuple[PageFacts, ...] = ()
 
 
-class CarriedRecord(msgspec.Struct, frozen=True, kw_only=True, tag="record"):
+class CarriedRecord(msgspec.Struct, frozen=True, kw_only=True):
     """A record with its past versions, oldest first, and the jobs that saw it. `page` is the fingerprint of the page
     that gave it last."""
 

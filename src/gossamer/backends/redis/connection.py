@@ -76,6 +76,12 @@ class Server:
             async with self._room:
                 return await self._client.execute_command(*command)
 
+    async def names(self, pattern: str) -> AsyncIterator[bytes]:
+        """Every key whose name is like the pattern, on all nodes."""
+        with translated(self.where):
+            async for name in self._client.scan_iter(match=pattern, count=1_000):
+                yield name
+
     async def close(self) -> None:
         await self._client.aclose()
 

@@ -31,13 +31,15 @@ class JobRow(msgspec.Struct, frozen=True, kw_only=True):
     terms: str
 
     def job(self) -> Job:
+        terms = msgspec.json.decode(self.terms, type=JobTerms)
         return Job(
             id=self.id,
             name=self.name,
             state=JobState(self.state),
             created_at=float(self.created_at),
             finished_at=float(self.finished_at) if self.finished_at else None,
-            limit=msgspec.json.decode(self.terms, type=JobTerms).limit,
+            limit=terms.limit,
+            depth=terms.depth,
             ending=self.ending,
         )
 
@@ -94,6 +96,12 @@ class RedisJobs:
 
     async def jobs(self) -> list[Job]:
         return [row.job() for row in await self.rows()]
+
+    async def running_jobs(self) -> list[Job]:
+        ids = await self._server.call("HVALS", self._keys.book("running"))
+        texts = await self._server.call("HMGET", self._keys.book("jobs"), *ids) if ids else []
+        rows = sorted((_read(text) for text in texts if text), key=lambda row: row.number)
+        return [row.job() for row in rows if row.state == JobState.RUNNING]
 
     async def counts(self, job: str) -> JobCounts:
         row = await self._find(job)

@@ -3,9 +3,9 @@
 `P` is the project's name, `S` the number of a shard, `J` the number of a job. What is in braces is the hash tag: all
 keys of one shard lie on one node, so that a script may touch them together; shards may lie on different nodes.
 
-    gossamer:{P}:book           hash    version and shards of this keyspace, number of the newest job
+    gossamer:{P}:book           hash    version and shards of this keyspace, number of the newest job, mark of a move
     gossamer:{P}:jobs           hash    job id -> JSON: name, state, terms, times
-    gossamer:{P}:running        hash    job name -> id of its unfinished job
+    gossamer:{P}:running        hash    job name -> id of its unfinished job; #id -> id of an older one, running again
     gossamer:{P}:workers        hash    worker -> JSON: its last sign of life
     gossamer:{P}:lock:J         string  held for moments, when a page limit must hold across shards
 

@@ -209,6 +209,12 @@ def read_load(packed: bytes) -> tuple[int, int, int]:
     return queued, waiting, leased
 
 
+def read_taken(packed: bytes) -> int:
+    """How many URLs a site's queue has ever taken."""
+    taken: int = _QUEUE.unpack_from(packed)[4]
+    return taken
+
+
 def _string(packed: bytes, place: int, width: int) -> tuple[str, int]:
     length = int.from_bytes(packed[place : place + width], "big")
     end = place + width + length

@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import timedelta
@@ -172,7 +173,7 @@ class Database:
             check_same_thread=False,
             cached_statements=256,
         )
-        connection.execute("PRAGMA journal_mode = WAL")
+        _use_wal(connection)
         connection.execute(f"PRAGMA synchronous = {'FULL' if self._durable else 'NORMAL'}")
         connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
         connection.execute("PRAGMA temp_store = MEMORY")
@@ -212,6 +213,19 @@ class Database:
         with suppress(sqlite3.Error):  # a hint for the query planner; closing goes on without it
             self._writer.execute("PRAGMA optimize")
         self._writer.close()
+
+
+def _use_wal(connection: sqlite3.Connection) -> None:
+    """SQLite refuses this at once where it waits for a lock elsewhere: processes that make a new file together."""
+    deadline = time.monotonic() + BUSY_TIMEOUT.total_seconds()
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) or time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
 
 
 def schema_scripts(name: str) -> list[str]:

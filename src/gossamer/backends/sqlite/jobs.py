@@ -34,7 +34,7 @@ class SqliteJobs:
                 connection.execute(
                     "UPDATE jobs SET terms = ? WHERE id = ?", (msgspec.json.encode(renewed).decode(), found.id)
                 )
-                return msgspec.structs.replace(found, limit=terms.limit), True
+                return msgspec.structs.replace(found, limit=terms.limit, depth=terms.depth), True
             if row is not None:
                 self._close(connection, row[0], "replaced", now, drop_open=True)
             number = connection.execute("SELECT coalesce(max(number), 0) + 1 FROM jobs").fetchone()[0]
@@ -43,8 +43,9 @@ class SqliteJobs:
                 "INSERT INTO jobs (number, id, name, state, created_at, terms) VALUES (?, ?, ?, 'running', ?, ?)",
                 (number, job_id, name, now, msgspec.json.encode(terms).decode()),
             )
-            job = Job(id=job_id, name=name, state=JobState.RUNNING, created_at=now, limit=terms.limit)
-            return job, False
+            return Job(
+                id=job_id, name=name, state=JobState.RUNNING, created_at=now, limit=terms.limit, depth=terms.depth
+            ), False
 
         return await self._database.write(write)
 
@@ -82,6 +83,14 @@ class SqliteJobs:
         )
         return [_job(row) for row in rows]
 
+    async def running_jobs(self) -> list[Job]:
+        rows = await self._database.read(
+            lambda c: c.execute(
+                f"SELECT {_COLUMNS} FROM jobs INDEXED BY jobs_running WHERE state = 'running' ORDER BY number"  # noqa: S608
+            ).fetchall()
+        )
+        return [_job(row) for row in rows]
+
     async def counts(self, job: str) -> JobCounts:
         names = ", ".join(JobCounts.__struct_fields__)
         row = await self._database.read(
@@ -91,14 +100,16 @@ class SqliteJobs:
 
 
 def _job(row: tuple[str, str, str, float, float | None, str, str]) -> Job:
-    job_id, name, state, created_at, finished_at, terms, ending = row
+    job_id, name, state, created_at, finished_at, text, ending = row
+    terms = msgspec.json.decode(text, type=JobTerms)
     return Job(
         id=job_id,
         name=name,
         state=JobState(state),
         created_at=created_at,
         finished_at=finished_at,
-        limit=msgspec.json.decode(terms, type=JobTerms).limit,
+        limit=terms.limit,
+        depth=terms.depth,
         ending=ending,
     )
 

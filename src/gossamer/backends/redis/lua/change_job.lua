@@ -16,11 +16,14 @@ elseif ARGV[3] == 'close' then
     end
     job.state, job.ending, job.finished_at = 'finished', ARGV[4], string.format('%.6f', now)
     if redis.call('HGET', KEYS[3], job.name) == job.id then redis.call('HDEL', KEYS[3], job.name) end
+    redis.call('HDEL', KEYS[3], '#' .. job.id)
 else
     if job.state == 'running' then return 0 end
     job.state, job.ending, job.finished_at = 'running', '', ''
-    -- A newer unfinished job of that name keeps the name.
-    redis.call('HSETNX', KEYS[3], job.name, job.id)
+    -- A newer unfinished job of that name keeps the name; this one is found by its id.
+    if redis.call('HSETNX', KEYS[3], job.name, job.id) == 0 then
+        redis.call('HSET', KEYS[3], '#' .. job.id, job.id)
+    end
 end
 redis.call('HSET', KEYS[2], ARGV[2], cjson.encode(job))
 return 1

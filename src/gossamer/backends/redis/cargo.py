@@ -1,0 +1,105 @@
+"""What is carried to and from Redis: rows into items, items into what lua/fill.lua and lua/furnish.lua read. No I/O."""
+
+from __future__ import annotations
+
+import struct
+
+import msgspec
+
+from ...frontier.carrying import CarriedShape, CarriedSite, CarriedUrl
+from ...model.task import UrlState
+from . import rows
+from .jobs import JobRow
+
+_URL = struct.Struct(">16sBiIIIIddd")
+_LEAST, _MOST = -(2**31) + 1, 2**31 - 1  # priorities that fit into a row
+
+
+def incidents(noted: bytes | None) -> tuple[tuple[float, str], ...]:
+    return msgspec.msgpack.decode(noted, type=tuple[tuple[float, str], ...]) if noted else ()
+
+
+def carried_site(site: rows.SiteRow, name: str) -> CarriedSite:
+    return CarriedSite(
+        name=name,
+        next_at=site.next_at,
+        rest_until=site.rest_until,
+        asked_interval=site.asked if site.asked >= 0 else None,
+        in_hand=site.in_flight,
+    )
+
+
+def carried_shape(job: JobRow, which: bytes, taken: int, shard: int, names: dict[tuple[int, int], str]) -> CarriedShape:
+    number, _, shape = which.partition(b" ")
+    return CarriedShape(
+        job=job.number, site=names[shard, int(number)], shape=shape.decode("utf-8", "ignore"), taken=taken
+    )
+
+
+def carried_url(job: JobRow, row: rows.Row, site: str, incidents: tuple[tuple[float, str], ...]) -> CarriedUrl:
+    tail = row.tail or rows.Tail(f"(unreadable {row.fingerprint.hex()})", "")
+    return CarriedUrl(
+        job=job.number,
+        site=site,
+        fingerprint=row.fingerprint,
+        url=tail.url,
+        state=UrlState.QUEUED if row.state is UrlState.LEASED else row.state,
+        reason=row.reason,
+        message=row.message,
+        priority=row.priority,
+        depth=row.depth,
+        attempts=row.attempts,
+        deliveries=row.deliveries,
+        max_attempts=row.max_attempts,
+        due_at=row.at if row.state is UrlState.WAITING else None,
+        created_at=row.created,
+        changed_at=row.changed,
+        kind=tail.kind,
+        data=tail.data,
+        redirects=tail.redirects,
+        fetcher=tail.fetcher,
+        proxy_pool=tail.proxy_pool,
+        country=tail.country,
+        parent=tail.parent,
+        parent_site=tail.parent_site,
+        incidents=incidents,
+    )
+
+
+def pack_url(url: CarriedUrl) -> bytes:
+    tail = rows.Tail(
+        url=url.url,
+        kind=url.kind,
+        data=url.data,
+        redirects=url.redirects,
+        fetcher=url.fetcher,
+        proxy_pool=url.proxy_pool,
+        country=url.country,
+        parent=url.parent,
+        parent_site=url.parent_site if url.parent_site != url.site else None,
+    )
+    head = _URL.pack(
+        url.fingerprint,
+        rows.STATE_NUMBERS[url.state],
+        min(max(url.priority, _LEAST), _MOST),
+        url.attempts,
+        url.deliveries,
+        url.depth,
+        url.max_attempts,
+        url.due_at or 0.0,
+        url.created_at,
+        url.changed_at,
+    )
+    incidents = msgspec.msgpack.encode(url.incidents) if url.incidents else b""
+    heads = (text(url.site, 1, 255), text(url.reason, 2, 60_000), text(url.message, 2, 60_000))
+    return b"".join((head, *heads, len(incidents).to_bytes(4, "big"), incidents, msgspec.msgpack.encode(tail)))
+
+
+def head(kind: int, site: str) -> bytes:
+    return bytes((kind,)) + text(site, 2, 60_000)
+
+
+def text(value: str, width: int, most: int) -> bytes:
+    """The text with its length in `width` bytes before it."""
+    encoded = value.encode("utf-8", "surrogatepass")[:most]
+    return len(encoded).to_bytes(width, "big") + encoded

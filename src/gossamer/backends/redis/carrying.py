@@ -1,0 +1,305 @@
+"""The state on Redis as one side of a move. Fulfils `StateCarrier`. lua/fill.lua and lua/furnish.lua take things in."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections import Counter
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+
+import msgspec
+
+from ...errors import BackendUnavailable, Misconfigured
+from ...fetch.robots import RobotsEntry
+from ...frontier.carrying import (
+    CarriedBudget,
+    CarriedJob,
+    CarriedRobots,
+    CarriedShape,
+    CarriedSite,
+    CarriedUrl,
+    StateItem,
+    job_tally,
+)
+from ...frontier.contract import JobTerms
+from ...model.carrying import Mark
+from ...model.task import UrlState
+from . import cargo, rows
+from .jobs import JobRow
+from .keys import JOB_KEYS, SHARD_KEYS
+from .state import RedisState
+
+AT_ONCE = 500
+MARK = "mark"  # a field of the book
+LOOKS = 5  # a walk through a hash may show an entry twice; then it is walked again
+_STATES = tuple(state.value for state in UrlState)
+_EXTRAS = ("discovered", "duplicates", "retries", "redirected")
+
+
+class RedisStateCarrier:
+    def __init__(self, state: RedisState) -> None:
+        self._server = state.server
+        self._jobs = state.jobs
+        self._keys = state.jobs._keys
+        self._robots = state.robots
+        self._time = state.jobs._time
+
+    async def mark(self) -> Mark | None:
+        text = await self._server.call("HGET", self._keys.book("book"), MARK)
+        return msgspec.json.decode(text, type=Mark) if text else None
+
+    async def set_mark(self, mark: Mark | None) -> None:
+        book = self._keys.book("book")
+        if mark is None:
+            await self._server.call("HDEL", book, MARK)
+        else:
+            await self._server.call("HSET", book, MARK, msgspec.json.encode(mark))
+
+    async def time(self) -> float:
+        if self._time is not None:
+            return float(self._time())
+        seconds, micros = await self._server.call("TIME")
+        return int(seconds) + int(micros) / 1_000_000
+
+    async def holders(self) -> list[str]:
+        now, found = await self.time(), set()
+        for job in await self._jobs.rows():
+            for shard in range(self._keys.shards):
+                leased = await self._server.call(
+                    "ZRANGEBYSCORE", self._key(shard, job, "leased"), f"({now!r}", "+inf"
+                )  # as many as are in hand, which is few
+                found |= {row.worker for row in await self._rows(shard, job, leased)}
+        return sorted(found)
+
+    async def tally(self) -> dict[str, int]:
+        counts: Counter[str] = Counter()
+        jobs = await self._jobs.rows()
+        for job in jobs:
+            states = await self._count_states(job)
+            counters = await self._counters(job)
+            extras = {name: counters[name] for name in _EXTRAS}
+            forgotten = {f"{state} without a row": counters[state] - states[state] for state in _STATES}
+            counts.update(job_tally(job.id, states, {**extras, **forgotten}))
+            for shard in range(self._keys.shards):
+                counts["path shapes"] += await self._server.call("HLEN", self._key(shard, job, "shapes"))
+                async for _, noted in self._scan(self._key(shard, job, "incidents")):
+                    counts["incidents"] += len(cargo.incidents(noted))
+        for shard in range(self._keys.shards):
+            counts["sites"] += await self._server.call("HLEN", self._keys.in_shard(shard, "numbers"))
+        return {name: count for name, count in {"jobs": len(jobs), **counts}.items() if count}
+
+    async def pour(self) -> AsyncIterator[Sequence[StateItem]]:
+        jobs = sorted(await self._jobs.rows(), key=lambda job: job.number)
+        yield [await self._carried_job(job) for job in jobs]
+        names: dict[tuple[int, int], str] = {}
+        for shard in range(self._keys.shards):
+            async for batch in _batches(self._scan(self._keys.in_shard(shard, "sites"))):
+                sites = [(int(number), *rows.read_site(packed)) for number, packed in batch]
+                names.update({(shard, number): name for number, _, name in sites})
+                yield [cargo.carried_site(site, name) for _, site, name in sites]
+        async for batch in _batches(self._server.names(f"gossamer:{{{self._keys.project}.*}}:robots:*")):
+            yield [entry for name in batch if (entry := await self._carried_robots(name)) is not None]
+        for job in jobs:
+            for shard in range(self._keys.shards):
+                async for items in self._pour_shard(job, shard, names):
+                    yield items
+
+    async def fill(self, batch: Sequence[StateItem]) -> None:
+        urls: dict[tuple[int, int], list[bytes]] = {}
+        rest: dict[tuple[int, int], list[bytes]] = {}
+        for item in batch:
+            match item:
+                case CarriedUrl():
+                    urls.setdefault((self._keys.shard_of(item.site), item.job), []).append(cargo.pack_url(item))
+                case CarriedSite():
+                    asked = -1.0 if item.asked_interval is None else item.asked_interval
+                    packed = cargo.head(1, item.name) + struct.pack(">ddd", item.next_at, item.rest_until, asked)
+                    rest.setdefault((self._keys.shard_of(item.name), 0), []).append(packed)
+                case CarriedBudget():
+                    packed = cargo.head(2, item.site) + struct.pack(">I", item.taken)
+                    rest.setdefault((self._keys.shard_of(item.site), item.job), []).append(packed)
+                case CarriedShape():
+                    packed = cargo.head(3, item.site) + struct.pack(">I", item.taken) + cargo.text(item.shape, 2, 1024)
+                    rest.setdefault((self._keys.shard_of(item.site), item.job), []).append(packed)
+                case CarriedRobots():
+                    await self._robots.put(msgspec.convert(msgspec.structs.asdict(item), RobotsEntry))
+                case CarriedJob():
+                    await self._add_job(item)
+        now = repr(await self.time())
+        for verb, groups in (("furnish", rest), ("fill", urls)):
+            for (shard, job), texts in groups.items():
+                await self._server.run(verb, self._keys.of_job(shard, job), now, *texts)
+
+    async def settle(self) -> None:
+        """Nothing depends on all of it: rows name their parents by fingerprint."""
+
+    async def clear(self) -> None:
+        for job in await self._jobs.rows():
+            for shard in range(self._keys.shards):
+                await self._server.call("UNLINK", *(self._key(shard, job, name) for name in JOB_KEYS))
+        for shard in range(self._keys.shards):
+            await self._server.call("UNLINK", *(self._keys.in_shard(shard, name) for name in SHARD_KEYS))
+        async for name in self._server.names(f"gossamer:{{{self._keys.project}.*}}:robots:*"):
+            if self._origin(name) is not None:
+                await self._server.call("UNLINK", name)
+        await self._server.call("UNLINK", *(self._keys.book(name) for name in ("jobs", "running", "workers")))
+        await self._server.call("HDEL", self._keys.book("book"), "jobs")
+
+    # -- reading -----------------------------------------------------------------------------------------------
+
+    def _key(self, shard: int, job: JobRow, name: str) -> str:
+        return self._keys.in_shard(shard, f"{job.number}:{name}")
+
+    async def _scan(self, key: str) -> AsyncIterator[tuple[bytes, bytes]]:
+        """Every field of a hash, in flat memory; rarely one twice."""
+        cursor: Any = 0
+        while True:
+            cursor, fields = await self._server.call("HSCAN", key, cursor, "COUNT", AT_ONCE)
+            for pair in fields.items() if isinstance(fields, dict) else zip(fields[::2], fields[1::2], strict=True):
+                yield pair
+            if int(cursor) == 0:
+                return
+
+    async def _rows(self, shard: int, job: JobRow, fingerprints: Sequence[bytes]) -> list[rows.Row]:
+        found: list[rows.Row] = []
+        for start in range(0, len(fingerprints), AT_ONCE):
+            part = fingerprints[start : start + AT_ONCE]
+            packed = await self._server.call("HMGET", self._key(shard, job, "urls"), *part)
+            read = (rows.read_row(name, text) for name, text in zip(part, packed, strict=True) if text)
+            found += [row for row in read if row is not None]
+        return found
+
+    async def _count_states(self, job: JobRow) -> Counter[str]:
+        states: Counter[str] = Counter()
+        for shard in range(self._keys.shards):
+            key = self._key(shard, job, "urls")
+            for _ in range(LOOKS):
+                seen: Counter[str] = Counter()
+                async for name, packed in self._scan(key):
+                    row = rows.read_row(name, packed)
+                    seen[row.state.value if row is not None else "unreadable"] += 1
+                if seen.total() == await self._server.call("HLEN", key):
+                    break
+            else:
+                raise BackendUnavailable(f"The URLs of {job.id} cannot be counted: somebody is changing them.")
+            states += seen
+        return states
+
+    async def _counters(self, job: JobRow) -> dict[str, int]:
+        names = (*_EXTRAS, *_STATES)
+        totals = dict.fromkeys(names, 0)
+        for shard in range(self._keys.shards):
+            values = await self._server.call("HMGET", self._key(shard, job, "counts"), *names)
+            for name, value in zip(names, values, strict=True):
+                totals[name] += int(value or 0)
+        return totals
+
+    async def _carried_job(self, job: JobRow) -> CarriedJob:
+        terms = msgspec.json.decode(job.terms, type=JobTerms)
+        if terms.dedup != "exact" and job.state == "running":
+            raise Misconfigured(
+                f"The job {job.id} deduplicates by a filter, which only this server can read: elsewhere it would fetch "
+                f"again what it has done. Let it finish (or start it over with --fresh), then move."
+            )
+        counters, states = await self._counters(job), await self._count_states(job)
+        return CarriedJob(
+            number=job.number,
+            id=job.id,
+            name=job.name,
+            state=job.state,
+            sealed=job.sealed,
+            ending=job.ending,
+            created_at=float(job.created_at),
+            finished_at=float(job.finished_at) if job.finished_at else None,
+            terms=terms,
+            forgotten={name: counters[name] - states[name] for name in _STATES if counters[name] != states[name]},
+            **{name: counters[name] for name in _EXTRAS},
+        )
+
+    async def _carried_robots(self, name: bytes) -> CarriedRobots | None:
+        origin = self._origin(name)
+        entry = await self._robots.get(origin) if origin is not None else None
+        return msgspec.convert(msgspec.structs.asdict(entry), CarriedRobots) if entry is not None else None
+
+    def _origin(self, name: bytes) -> str | None:
+        """The origin in the name of a key, when that key is this project's: another's name may begin like ours."""
+        tag, _, origin = name.decode("utf-8", "surrogatepass").partition(":robots:")
+        shard = tag.removeprefix(f"gossamer:{{{self._keys.project}.").removesuffix("}")
+        return origin if shard.isdigit() and int(shard) < self._keys.shards else None
+
+    async def _pour_shard(
+        self, job: JobRow, shard: int, names: dict[tuple[int, int], str]
+    ) -> AsyncIterator[Sequence[StateItem]]:
+        async for batch in _batches(self._scan(self._key(shard, job, "queues"))):
+            taken = ((names[shard, int(number)], rows.read_taken(packed)) for number, packed in batch)
+            yield [CarriedBudget(job=job.number, site=site, taken=count) for site, count in taken if count]
+        async for batch in _batches(self._scan(self._key(shard, job, "shapes"))):
+            yield [cargo.carried_shape(job, which, int(count), shard, names) for which, count in batch]
+        async for batch in _batches(self._scan(self._key(shard, job, "urls"))):
+            read = [row for name, packed in batch if (row := rows.read_row(name, packed)) is not None]
+            there = [row for row in read if row.state is not UrlState.QUEUED]
+            yield await self._carried_urls(job, shard, there, names)
+        after = b"-"
+        while members := await self._server.call(
+            "ZRANGEBYLEX", self._key(shard, job, "queue"), after, "+", "LIMIT", 0, AT_ONCE
+        ):
+            after = b"(" + members[-1]
+            there = await self._rows(shard, job, [member[14:] for member in members])
+            yield await self._carried_urls(job, shard, there, names)
+
+    async def _carried_urls(
+        self, job: JobRow, shard: int, there: Sequence[rows.Row], names: dict[tuple[int, int], str]
+    ) -> list[StateItem]:
+        if not there:
+            return []
+        key = self._key(shard, job, "incidents")
+        noted = await self._server.call("HMGET", key, *(row.fingerprint for row in there))
+        return [
+            cargo.carried_url(job, row, names[shard, row.site], cargo.incidents(told))
+            for row, told in zip(there, noted, strict=True)
+        ]
+
+    # -- writing -----------------------------------------------------------------------------------------------
+
+    async def _add_job(self, job: CarriedJob) -> None:
+        row = JobRow(
+            number=job.number,
+            id=job.id,
+            name=job.name,
+            state=job.state,
+            ending=job.ending,
+            sealed=job.sealed,
+            created_at=repr(job.created_at),
+            finished_at="" if job.finished_at is None else repr(job.finished_at),
+            terms=msgspec.json.encode(job.terms).decode(),
+        )
+        if not await self._server.call("HSETNX", self._keys.book("jobs"), job.id, msgspec.json.encode(row)):
+            return
+        newest = int(await self._server.call("HGET", self._keys.book("book"), "jobs") or 0)
+        await self._server.call("HSET", self._keys.book("book"), "jobs", max(newest, job.number))
+        if job.state == "running":
+            older = await self._server.call("HGET", self._keys.book("running"), job.name)
+            if older:
+                await self._server.call("HSET", self._keys.book("running"), b"#" + older, older)
+            await self._server.call("HSET", self._keys.book("running"), job.name, job.id)
+        meta = ("state", "running" if job.state == "running" else "finished", "sealed", "1" if job.sealed else "")
+        for shard in range(self._keys.shards):
+            await self._server.call("HSET", self._key(shard, row, "meta"), *meta)
+        # Which shard counts what has no row there is all the same: they are added up.
+        counters = {**{name: getattr(job, name) for name in _EXTRAS}, **job.forgotten}
+        await self._server.call(
+            "HSET", self._key(0, row, "counts"), *(word for pair in counters.items() for word in pair)
+        )
+
+
+async def _batches(things: AsyncIterator[Any]) -> AsyncIterator[list[Any]]:
+    batch: list[Any] = []
+    async for thing in things:
+        batch.append(thing)
+        if len(batch) == AT_ONCE:
+            yield batch
+            batch = []
+            await asyncio.sleep(0)
+    if batch:
+        yield batch

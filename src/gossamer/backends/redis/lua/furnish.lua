@@ -1,0 +1,22 @@
+-- Take in what is carried here beside the URLs. ARGV: time, then packed texts, each of them one of
+--   B 1, Hc0 site, d bucket, d rest, d crawl-delay (-1: none)      politeness of a site
+--   B 2, Hc0 site, I4 taken                                        how many URLs of the site this job has taken
+--   B 3, Hc0 site, I4 taken, Hc0 shape                             the same, of one path shape
+-- Doing it twice leaves what doing it once left.
+
+for i = 2, #ARGV do
+    local kind, name, place = unpack_from('>BHc0', ARGV[i])
+    local number = number_of(name)
+    if kind == 1 then
+        local site = site_of(number)
+        site.next_at, site.rest_until, site.asked = unpack_from('>ddd', ARGV[i], place)
+        site.changed = true
+    elseif kind == 2 then
+        queue_of(number).taken = unpack_from('>I4', ARGV[i], place)
+    else
+        local taken, shape = unpack_from('>I4Hc0', ARGV[i], place)
+        call('HSET', SHAPES, number .. ' ' .. shape, taken)
+    end
+end
+flush()
+return 1

@@ -1,0 +1,316 @@
+"""The state file as one side of a move. Fulfils `StateCarrier`."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import Counter
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+
+import msgspec
+
+from ...clock import Clock
+from ...frontier.carrying import (
+    CarriedBudget,
+    CarriedJob,
+    CarriedRobots,
+    CarriedShape,
+    CarriedSite,
+    CarriedUrl,
+    StateItem,
+    job_tally,
+)
+from ...frontier.contract import JobTerms
+from ...model.carrying import Mark
+from ...model.task import UrlState
+from .connection import Database
+from .ledger import MICROSECONDS, Ledger, Tally
+from .marks import Rows, read_mark, stream, write_mark
+
+AT_ONCE = 500
+COUNTED_AT_ONCE = 10_000
+_STATES = tuple(state.value for state in UrlState)
+_EXTRAS = ("discovered", "duplicates", "retries", "redirected")
+_TABLES = ("incidents", "shapes", "queues", "urls", "sites", "robots", "workers", "jobs")
+
+_JOBS = f"""
+SELECT number, id, name, state, sealed, ending, created_at, finished_at, terms, {", ".join((*_EXTRAS, *_STATES))}
+FROM jobs ORDER BY number"""  # noqa: S608 - our own names
+
+_SITES = "SELECT name, next_at, rest_until, asked_interval, in_flight FROM sites ORDER BY number"
+_ROBOTS = "SELECT origin, status, body, fetched_at, expires_at FROM robots ORDER BY origin"
+_BUDGETS = """
+SELECT queues.job, sites.name, queues.taken FROM queues JOIN sites ON sites.number = queues.site WHERE taken > 0"""
+_SHAPES = """
+SELECT shapes.job, sites.name, shapes.shape, shapes.taken FROM shapes JOIN sites ON sites.number = shapes.site"""
+
+_URLS = """
+SELECT urls.number, urls.job, sites.name, urls.fingerprint, urls.url, urls.state, urls.reason, urls.message,
+    urls.priority, urls.depth, urls.attempts, urls.deliveries, urls.max_attempts, urls.due_at, urls.created_at,
+    urls.changed_at, urls.kind, urls.data, urls.redirects, urls.fetcher, urls.proxy_pool, urls.country,
+    parent.fingerprint, home.name
+FROM urls JOIN sites ON sites.number = urls.site
+LEFT JOIN urls AS parent ON parent.number = urls.found_on LEFT JOIN sites AS home ON home.number = parent.site
+WHERE """
+# Both go along an index: sorting would need room for everything.
+_NOT_QUEUED = _URLS + "urls.state <> 'queued' ORDER BY urls.number"
+_QUEUED = _URLS + "urls.state = 'queued' ORDER BY urls.job, urls.site, urls.priority DESC, urls.turn, urls.number"
+_STATES_OF_URLS = "SELECT job, state FROM urls NOT INDEXED"
+
+_ADD_URL = """
+INSERT OR IGNORE INTO urls (job, site, state, reason, message, priority, turn, depth, attempts, deliveries, due_at,
+    fingerprint, url, kind, found_on, created_at, changed_at, max_attempts, data, redirects, fetcher, proxy_pool,
+    country)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING number"""
+
+_ADD_QUEUE = """
+INSERT INTO queues (job, site, state, turn, taken) VALUES (?, ?, 'empty', ?, ?)
+ON CONFLICT (job, site) DO UPDATE SET taken = excluded.taken"""
+
+# Children that arrived before the page they were found on: resolved when all are in.
+_ORPHANS = "CREATE TABLE IF NOT EXISTS move_orphans (url INTEGER PRIMARY KEY, site INTEGER, fingerprint BLOB) STRICT"
+_ADOPT = """
+UPDATE urls SET found_on = parent.number FROM move_orphans
+JOIN urls AS child ON child.number = move_orphans.url
+JOIN urls AS parent ON parent.job = child.job AND parent.site = move_orphans.site
+    AND parent.fingerprint = move_orphans.fingerprint
+WHERE urls.number = move_orphans.url"""
+
+
+class SqliteStateCarrier:
+    def __init__(self, database: Database, clock: Clock) -> None:
+        self._database = database
+        self._clock = clock
+        self._ledger = Ledger()
+        database.on_rollback.append(self._ledger.forget)
+
+    async def mark(self) -> Mark | None:
+        return await read_mark(self._database)
+
+    async def set_mark(self, mark: Mark | None) -> None:
+        await write_mark(self._database, mark)
+
+    async def time(self) -> float:
+        return self._clock.now()
+
+    async def holders(self) -> list[str]:
+        rows = await self._rows(
+            "SELECT DISTINCT worker FROM urls WHERE state = 'leased' AND lease_until > ?", (self._clock.now(),)
+        )
+        return [name for (name,) in rows]
+
+    async def tally(self) -> dict[str, int]:
+        counts: dict[str, int] = {}
+        states = await self._states()
+        jobs = await self._jobs(states)
+        for job in jobs:
+            extras = {name: getattr(job, name) for name in _EXTRAS}
+            forgotten = {f"{state} without a row": count for state, count in job.forgotten.items()}
+            counts |= job_tally(job.id, states.get(job.number, {}), {**extras, **forgotten})
+        for name, table in (("sites", "sites"), ("path shapes", "shapes"), ("incidents", "incidents")):
+            counts[name] = (await self._rows(f"SELECT count(*) FROM {table}"))[0][0]  # noqa: S608 - our own names
+        return {name: count for name, count in {"jobs": len(jobs), **counts}.items() if count}
+
+    async def pour(self) -> AsyncIterator[Sequence[StateItem]]:
+        yield await self._jobs(await self._states())
+        async for rows in stream(self._database, _SITES, (), AT_ONCE):
+            yield [
+                CarriedSite(name=name, next_at=next_at, rest_until=rest, asked_interval=asked, in_hand=in_hand)
+                for name, next_at, rest, asked, in_hand in rows
+            ]
+        async for rows in stream(self._database, _ROBOTS, (), AT_ONCE):
+            yield [
+                CarriedRobots(origin=origin, status=status, text=text, fetched_at=fetched_at, expires_at=expires_at)
+                for origin, status, text, fetched_at, expires_at in rows
+            ]
+        async for rows in stream(self._database, _BUDGETS, (), AT_ONCE):
+            yield [CarriedBudget(job=job, site=site, taken=taken) for job, site, taken in rows]
+        async for rows in stream(self._database, _SHAPES, (), AT_ONCE):
+            yield [CarriedShape(job=job, site=site, shape=shape, taken=taken) for job, site, shape, taken in rows]
+        for sql in (_NOT_QUEUED, _QUEUED):
+            async for rows in stream(self._database, sql, (), AT_ONCE):
+                incidents = await self._incidents([row[0] for row in rows])
+                yield [_carried(row, incidents.get(row[0], ())) for row in rows]
+
+    async def fill(self, batch: Sequence[StateItem]) -> None:
+        await self._database.write(lambda connection: self._fill(connection, batch))
+
+    async def settle(self) -> None:
+        def write(connection: sqlite3.Connection) -> None:
+            connection.execute(_ORPHANS)
+            connection.execute(_ADOPT)
+            connection.execute("DROP TABLE move_orphans")
+
+        await self._database.write(write)
+
+    async def clear(self) -> None:
+        def write(connection: sqlite3.Connection) -> None:
+            for table in _TABLES:
+                connection.execute(f"DELETE FROM {table}")  # noqa: S608 - our own names
+            connection.execute("DROP TABLE IF EXISTS move_orphans")
+            self._ledger.forget()
+
+        await self._database.write(write)
+
+    # -- reading -----------------------------------------------------------------------------------------------
+
+    async def _rows(self, sql: str, values: Sequence[Any] = ()) -> Rows:
+        return await self._database.read(lambda connection: connection.execute(sql, values).fetchall())
+
+    async def _jobs(self, states: dict[int, dict[str, int]]) -> list[CarriedJob]:
+        jobs = []
+        for row in await self._rows(_JOBS):
+            number, id_, name, state, sealed, ending, created_at, finished_at, terms, *counters = row
+            rows = states.get(number, {})
+            counted = dict(zip(_STATES, counters[len(_EXTRAS) :], strict=True))
+            jobs.append(
+                CarriedJob(
+                    number=number,
+                    id=id_,
+                    name=name,
+                    state=state,
+                    sealed=bool(sealed),
+                    ending=ending,
+                    created_at=created_at,
+                    finished_at=finished_at,
+                    terms=msgspec.json.decode(terms, type=JobTerms),
+                    forgotten={name: n - rows.get(name, 0) for name, n in counted.items() if n != rows.get(name, 0)},
+                    **dict(zip(_EXTRAS, counters, strict=False)),
+                )
+            )
+        return jobs
+
+    async def _states(self) -> dict[int, dict[str, int]]:
+        """How many URLs each job has in each state. Counted here: GROUP BY would sort all of them in memory."""
+        counted: Counter[tuple[int, str]] = Counter()
+        async for rows in stream(self._database, _STATES_OF_URLS, (), COUNTED_AT_ONCE):
+            counted.update(rows)
+        states: dict[int, dict[str, int]] = {}
+        for (job, state), count in counted.items():
+            states.setdefault(job, {})[state] = count
+        return states
+
+    async def _incidents(self, urls: list[int]) -> dict[int, tuple[tuple[float, str], ...]]:
+        rows = await self._rows(
+            "SELECT url, at, what FROM incidents WHERE url IN (SELECT value FROM json_each(?)) ORDER BY at, rowid",
+            (msgspec.json.encode(urls).decode(),),
+        )
+        found: dict[int, tuple[tuple[float, str], ...]] = {}
+        for url, at, what in rows:
+            found[url] = (*found.get(url, ()), (at, what))
+        return found
+
+    # -- writing, inside a transaction ---------------------------------------------------------------------------
+
+    def _fill(self, connection: sqlite3.Connection, batch: Sequence[StateItem]) -> None:
+        connection.execute(_ORPHANS)
+        turn = int(self._clock.now() * MICROSECONDS)
+        tallies: dict[int, Tally] = {}
+        fed: dict[tuple[int, int], int] = {}  # job and site -> the best priority that was queued
+        for item in batch:
+            if isinstance(item, CarriedUrl):
+                self._add_url(connection, item, turn, tallies.setdefault(item.job, Tally()), fed)
+            else:
+                self._add(connection, item, turn)
+        for (job, site), priority in fed.items():
+            self._ledger.requeue(connection, job, site, priority, self._clock.now())
+        for job, tally in tallies.items():
+            tally.write(connection, job)
+
+    def _add(self, connection: sqlite3.Connection, item: StateItem, turn: int) -> None:
+        match item:
+            case CarriedJob():
+                forgotten = {name: count for name, count in item.forgotten.items() if name in _STATES}
+                names = ("number", "id", "name", "state", "sealed", "ending", "created_at", "finished_at", "terms",
+                         *_EXTRAS, *forgotten)  # fmt: skip
+                extras = [getattr(item, name) for name in _EXTRAS]
+                connection.execute(
+                    f"INSERT OR IGNORE INTO jobs ({', '.join(names)}) VALUES ({', '.join('?' * len(names))})",  # noqa: S608
+                    (item.number, item.id, item.name, item.state, int(item.sealed), item.ending, item.created_at,
+                     item.finished_at, msgspec.json.encode(item.terms).decode(), *extras, *forgotten.values()),
+                )  # fmt: skip
+            case CarriedSite():
+                connection.execute(
+                    "UPDATE sites SET next_at = ?, rest_until = ?, asked_interval = ? WHERE number = ?",
+                    (item.next_at, item.rest_until, item.asked_interval, self._ledger.site(connection, item.name)),
+                )
+            case CarriedRobots():
+                connection.execute(
+                    "INSERT OR REPLACE INTO robots (origin, status, body, fetched_at, expires_at) "
+                    "VALUES (?, ?, ?, ?, ?)",
+                    (item.origin, item.status, item.text, item.fetched_at, item.expires_at),
+                )
+            case CarriedBudget():
+                site = self._ledger.site(connection, item.site)
+                connection.execute(_ADD_QUEUE, (item.job, site, turn, item.taken))
+            case CarriedShape():
+                site = self._ledger.site(connection, item.site)
+                connection.execute(
+                    "INSERT OR REPLACE INTO shapes (job, site, shape, taken) VALUES (?, ?, ?, ?)",
+                    (item.job, site, item.shape, item.taken),
+                )
+
+    def _add_url(
+        self,
+        connection: sqlite3.Connection,
+        url: CarriedUrl,
+        turn: int,
+        tally: Tally,
+        fed: dict[tuple[int, int], int],
+    ) -> None:
+        site = self._ledger.site(connection, url.site)
+        home = self._ledger.site(connection, url.parent_site or url.site)
+        parent = None
+        if url.parent is not None:
+            parent = connection.execute(
+                "SELECT number FROM urls WHERE job = ? AND site = ? AND fingerprint = ?", (url.job, home, url.parent)
+            ).fetchone()
+        added = connection.execute(
+            _ADD_URL,
+            (url.job, site, url.state.value, url.reason, url.message, url.priority, turn, url.depth, url.attempts,
+             url.deliveries, url.due_at, url.fingerprint, url.url, url.kind, parent[0] if parent else None,
+             url.created_at, url.changed_at, url.max_attempts, url.data,
+             msgspec.json.encode(url.redirects).decode() if url.redirects else "", url.fetcher, url.proxy_pool,
+             url.country),
+        ).fetchone()  # fmt: skip
+        if added is None:
+            return
+        setattr(tally, url.state.value, getattr(tally, url.state.value) + 1)
+        if url.state is UrlState.QUEUED:
+            fed[url.job, site] = max(url.priority, fed.get((url.job, site), url.priority))
+        if url.parent is not None and parent is None:
+            connection.execute("INSERT INTO move_orphans VALUES (?, ?, ?)", (added[0], home, url.parent))
+        for at, what in url.incidents:
+            self._ledger.note(connection, added[0], at, what)
+
+
+def _carried(row: tuple[Any, ...], incidents: tuple[tuple[float, str], ...]) -> CarriedUrl:
+    (_, job, site, fingerprint, url, state, reason, message, priority, depth, attempts, deliveries, max_attempts,
+     due_at, created_at, changed_at, kind, data, redirects, fetcher, proxy_pool, country, parent,
+     parent_site) = row  # fmt: skip
+    return CarriedUrl(
+        job=job,
+        site=site,
+        fingerprint=fingerprint,
+        url=url,
+        state=UrlState.QUEUED if state == UrlState.LEASED else UrlState(state),
+        reason=reason,
+        message=message,
+        priority=priority,
+        depth=depth,
+        attempts=attempts,
+        deliveries=deliveries,
+        max_attempts=max_attempts,
+        due_at=due_at if state == UrlState.WAITING else None,
+        created_at=created_at,
+        changed_at=changed_at,
+        kind=kind,
+        data=data,
+        redirects=msgspec.json.decode(redirects, type=tuple[str, ...]) if redirects else (),
+        fetcher=fetcher,
+        proxy_pool=proxy_pool,
+        country=country,
+        parent=parent,
+        parent_site=parent_site,
+        incidents=incidents,
+    )

@@ -1,0 +1,177 @@
+"""`gossamer move`: carry the project's state, records and raw pages to other addresses, and prove that all arrived."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.text import Text
+
+from ..backends.opening import scheme_of
+from ..errors import Misconfigured
+from ..moving import ROLES, MoveReport, Part, Watch, move
+from ..settings import FILE_NAME, Settings
+from .addresses import keep_addresses, shown
+from .app import app, err, out, run_async, settings_with
+from .layout import Column, heading, many, number, print_table, size, visible
+
+PLAIN_EVERY = 10.0  # seconds between two lines of progress in a pipe
+
+
+@app.command("move")
+def move_verb(
+    to_state: Annotated[str | None, typer.Option(help="Where the state goes: redis://host:6379/0.")] = None,
+    to_records: Annotated[str | None, typer.Option(help="Where the records go: postgresql://host/database.")] = None,
+    to_archive: Annotated[str | None, typer.Option(help="Where the raw pages go: s3://bucket/prefix.")] = None,
+    project: Annotated[str | None, typer.Option(help="The project's name there; shared servers need one.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Look at both sides and count; move nothing.")] = False,
+    write: Annotated[bool, typer.Option("--write", help="Write the new addresses to gossamer.toml.")] = False,
+) -> None:
+    """Carry the project to other addresses, from a laptop to a fleet or back. Stop its workers first."""
+    settings = settings_with()
+    given = {"state": to_state, "records": to_records, "archive": to_archive}
+    addresses = {role: address for role, address in given.items() if address is not None}
+    if not addresses:
+        raise Misconfigured(
+            "Say what goes where: gossamer move --to-state redis://host:6379/0 --to-records postgresql://host/database "
+            "--to-archive s3://bucket/prefix (all of them, or some)."
+        )
+    target = settings_with(**addresses, project=project)
+    roles = [role for role in ROLES if role in addresses]
+    for role in roles:
+        scheme_of(target, role)  # raises for an address that no backend knows
+    with _progress(quiet=dry_run) as watch:
+        report = run_async(move(settings, target, roles, watch=watch, rehearse=dry_run))
+    for part in report.parts:
+        _show(part, dry_run=dry_run)
+    if report.problems:
+        _complain(report)
+        raise typer.Exit(1)
+    if dry_run:
+        out.print("\nNothing was moved. Without --dry-run this would be.")
+        return
+    compared = many(report.compared, "thing that was", "things that were")
+    out.print(f"\nAll of it arrived: every count is the same, and so are {compared} read on both sides.")
+    _settle(settings, target, addresses, project, write=write)
+
+
+def _show(part: Part, *, dry_run: bool) -> None:
+    out.print()
+    heading(part.role, f"{part.source} -> {part.target}")
+    names = [*part.here, *(name for name in part.there if name not in part.here)]
+    rows = []
+    for name in names:
+        here, there = part.here.get(name, 0), part.there.get(name, 0)
+        say = size if name == "bytes" else number
+        verdict = "" if dry_run else ("same" if here == there else "DIFFERS")
+        rows.append((name, say(here), say(there), verdict))
+    if not rows:
+        out.print("  nothing", markup=False)
+        return
+    columns = (Column("WHAT"), Column("HERE", right=True), Column("THERE", right=True), Column(""))
+    print_table(columns, rows, indent=2)
+
+
+def _complain(report: MoveReport) -> None:
+    err.print(Text(f"\nThe two sides are not the same ({many(len(report.problems), 'difference')}):", style="bold red"))
+    for problem in report.problems[:20]:
+        err.print(Text(f"  {visible(problem)}"), soft_wrap=True)
+    err.print(
+        Text("The source is as it was and can be used; the target refuses work. Run the same command again."),
+        soft_wrap=True,
+    )
+
+
+def _settle(
+    settings: Settings, target: Settings, addresses: dict[str, str], project: str | None, *, write: bool
+) -> None:
+    """Write the new addresses, or say what to write."""
+    wanted = {"project": target.project} if project is not None and target.project != settings.project else {}
+    wanted |= addresses
+    file = settings.root / FILE_NAME
+    if write:
+        backup = _backed_up(file)
+        keep_addresses(file, wanted)
+        note = f" The file as it was is {backup.name}." if backup is not None else ""
+        out.print(f"{FILE_NAME} names the new addresses.{note}", markup=False)
+    else:
+        out.print(f"Now write this at the top of {visible(str(file))} (or run with --write next time):\n", markup=False)
+        for name, value in wanted.items():
+            out.print(f'{name} = "{visible(shown(value))}"', markup=False)
+        if any(shown(value) != value for value in wanted.values()):
+            out.print("\n*** stands for the password, which is not printed.", markup=False)
+    for role in addresses:
+        origin = settings.origins.get(role, "")
+        if origin.startswith("GOSSAMER_"):
+            err.print(f"[yellow]{origin} is set in the environment and goes before the file: change it there.[/]")
+    out.print("What is at the old addresses was not changed; delete it when you no longer need it.")
+
+
+def _backed_up(file: Path) -> Path | None:
+    if not file.exists():
+        return None
+    backup = file.with_name(f"{file.name}.bak")
+    try:
+        shutil.copy2(file, backup)
+    except OSError as error:
+        raise Misconfigured(f"{backup} cannot be written ({error.strerror}). The file was not changed.") from error
+    return backup
+
+
+@contextmanager
+def _progress(*, quiet: bool) -> Iterator[Watch]:
+    """What to tell while things are carried: a bar on a terminal, a line now and then in a pipe."""
+    if quiet:
+        yield lambda role, done, total: None
+    elif err.is_terminal:
+        with _bar() as bar:
+            tasks: dict[str, TaskID] = {}
+
+            def advance(role: str, done: int, total: int) -> None:
+                if role not in tasks:
+                    tasks[role] = bar.add_task(role, total=total, told="")
+                task = bar.tasks[tasks[role]]
+                speed = task.finished_speed or task.speed
+                say = size if role == "archive" else "{:,}".format
+                told = f"{say(done)}/{say(total)}" + (f"  {say(int(speed))}/s" if speed else "")
+                bar.update(tasks[role], completed=done, total=total, told=told)
+
+            yield advance
+    else:
+        yield _Lines()
+
+
+def _bar() -> Progress:
+    return Progress(
+        TextColumn("{task.description:8}"),
+        BarColumn(24),
+        TextColumn("{task.fields[told]}"),
+        TimeRemainingColumn(),
+        console=err,
+        transient=True,
+    )
+
+
+class _Lines(msgspec.Struct):
+    """Progress in a pipe."""
+
+    role: str = ""
+    began: float = 0.0
+    told: float = 0.0
+
+    def __call__(self, role: str, done: int, total: int) -> None:
+        now = time.monotonic()
+        if role != self.role:
+            self.role, self.began, self.told = role, now, now
+        if now - self.told >= PLAIN_EVERY:
+            self.told = now
+            rate = done / (now - self.began)
+            left = f"{(total - done) / rate:,.0f} s left" if rate and total >= done else ""
+            err.print(f"{role}: {done:,} of {total:,}, {rate:,.0f}/s, {left}", markup=False)

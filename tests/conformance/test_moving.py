@@ -1,0 +1,444 @@
+"""Both sides of a move, for every backend: what is poured out of one and filled into another is all that it was."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from gossamer.backends.folder.archive import FolderArchive
+from gossamer.backends.folder.carrying import FolderSegments
+from gossamer.backends.object.archive import open_object_archive
+from gossamer.backends.object.carrying import ObjectSegments
+from gossamer.clock import VirtualClock
+from gossamer.errors import Misconfigured
+from gossamer.fetch.robots import RobotsEntry
+from gossamer.frontier.contract import DeadFilter, UrlStory
+from gossamer.frontier.politeness import SiteTerms
+from gossamer.model.carrying import Carrier, Mark, Standing
+from gossamer.model.job import JobCounts, JobState
+from gossamer.model.page import Headers, Snapshot
+from gossamer.model.task import DropReason, UrlState
+from gossamer.store.carrying import ArchiveCarrier, RecordCarrier
+from gossamer.store.contract import RecordQuery, RecordStore
+
+from ..services.seaweed import Seaweed
+from .frontiers import Backends, Lab, candidate
+from .stores import NOW, RECORD_STORES, book, page_of, result, tried
+
+SHOP, SLOW, OTHER = "https://shop.example", "https://slow.example", "https://other.example"
+STATES = ("sqlite", "valkey", "shards", "cluster")
+WAYS = [("sqlite", "valkey"), ("valkey", "sqlite"), ("sqlite", "shards"), ("cluster", "sqlite"), ("shards", "valkey")]
+
+
+async def carry(source: Carrier[Any], target: Carrier[Any]) -> None:
+    """As a move does it; every batch goes twice, as if the first answer had been lost."""
+    await target.clear()
+    async for batch in source.pour():
+        await target.fill(batch)
+        await target.fill(batch)
+    await target.settle()
+
+
+# -- state ------------------------------------------------------------------------------------------------------
+
+
+async def lived_in(lab: Lab) -> str:
+    """A state in which everything has happened that can happen; returns the id of its unfinished job."""
+    frontier = lab.frontier
+    old = await lab.job("old")
+    await frontier.add(old.id, [candidate(f"{OTHER}/done"), candidate(f"{OTHER}/never")])
+    (lease, *_) = (await frontier.lease(old.id, "w", 1)).leases
+    await frontier.complete(lease, UrlState.DONE)
+    await lab.job("old", fresh=True)  # replaces it: what was open is dropped
+
+    job = (await lab.job("books", max_urls_per_site=40, max_urls_per_pattern=30, max_deliveries=3)).id
+    await frontier.add(
+        job,
+        [
+            candidate(f"{SHOP}/", priority=9, kind="listing", data='{"page":1}', fetcher="browser", country="de"),
+            candidate(f"{SHOP}/gone", priority=8),
+            candidate(f"{SHOP}/later", priority=8),
+            candidate(f"{SHOP}/same", priority=8),
+            candidate(f"{SHOP}/moved", priority=8, redirects=(f"{SHOP}/older",)),
+            candidate(f"{SHOP}/killer", priority=7),
+            candidate(f"{SHOP}/held", priority=7),
+            candidate(f"{SHOP}/private", dropped=DropReason.ROBOTS),
+            candidate(f"{SHOP}/gone"),  # a duplicate
+        ],
+    )
+    leases = {lease.task.url.rpartition("/")[2]: lease for lease in (await frontier.lease(job, "w", 5)).leases}
+    await frontier.complete(
+        leases[""],
+        UrlState.DONE,
+        discovered=[
+            *(candidate(f"{SHOP}/p/{n}", priority=n % 3) for n in range(12)),
+            candidate(f"{OTHER}/from-shop", priority=2),
+            candidate(f"{SHOP}/gone"),
+        ],
+        duplicates=5,
+    )
+    await frontier.bury(leases["gone"], "client-error-404", "The server said: no.\nSecond line ☂")
+    await frontier.retry(leases["later"], timedelta(seconds=90), "timeout")
+    await frontier.complete(leases["same"], UrlState.UNCHANGED)
+    await frontier.complete(leases["moved"], UrlState.DONE, reason=f"redirected to {OTHER}/new")
+    await frontier.lease(job, "dead-worker", 2)  # killer and held
+    lab.gone.add("dead-worker")
+    lab.clock.advance(5)
+    await frontier.lease(job, "w", 0)  # finds out that the worker died: an incident for each
+    await frontier.lease(job, "living", 2)  # and both are in hand again
+    await frontier.slow_down("slow.example", interval=timedelta(seconds=7), rest=timedelta(seconds=60))
+    await frontier.add(job, [candidate(f"{SLOW}/1"), candidate(f"{SLOW}/2")])
+    await lab.jobs.seal_seeds(job)
+    await lab.robots.put(
+        RobotsEntry(origin=SHOP, status=200, text="User-agent: *\nDisallow: /x", fetched_at=NOW, expires_at=NOW + 9_000)
+    )
+    return job
+
+
+@pytest.fixture
+async def labs(request: pytest.FixtureRequest, backends: Backends, tmp_path: Path) -> AsyncIterator[tuple[Lab, Lab]]:
+    """Two states, of the kinds that the test names; their clocks agree."""
+    async with AsyncExitStack() as stack:
+        source, target = [
+            await stack.enter_async_context(backends.open(name, tmp_path / str(place)))
+            for place, name in enumerate(request.param)
+        ]
+        for lab in (source, target):
+            lab.terms["slow.example"] = SiteTerms(interval=timedelta(seconds=1), burst=1, concurrency=None)
+        yield source, target
+
+
+def told(story: UrlStory) -> UrlStory:
+    """The story of a URL whose worker is gone: in hand is queued again."""
+    return msgspec.structs.replace(
+        story,
+        state=UrlState.QUEUED if story.state is UrlState.LEASED else story.state,
+        worker=None,
+        lease_until=None,
+        ahead_of_it=None,
+    )
+
+
+async def stories(lab: Lab, job: str) -> dict[str, UrlStory]:
+    found = {}
+    async for url, _, _ in lab.desk.urls(job):
+        one = candidate(url)
+        (story,) = [story for story in await lab.desk.story(one.site, one.fingerprint) if story.job == job]
+        assert url not in found
+        found[url] = told(story)
+    return found
+
+
+def without_hands(counts: JobCounts) -> JobCounts:
+    return msgspec.structs.replace(counts, queued=counts.queued + counts.leased, leased=0)
+
+
+@pytest.mark.parametrize("labs", WAYS, indirect=True, ids="-to-".join)
+async def test_every_url_has_the_same_story_on_the_other_side(labs: tuple[Lab, Lab]) -> None:
+    source, target = labs
+    job = await lived_in(source)
+    target.clock.advance(5)
+
+    await carry(source.carrier, target.carrier)
+
+    assert await target.carrier.tally() == await source.carrier.tally()
+    for known in await source.jobs.jobs():
+        assert await stories(target, known.id) == await stories(source, known.id)
+    there = await stories(target, job)
+    assert {story.state for story in there.values()} == set(UrlState) - {UrlState.LEASED}
+    assert there[f"{SHOP}/gone"].message == "The server said: no.\nSecond line ☂"
+    assert there[f"{SHOP}/later"].ready_at == source.clock.now() + 85
+    assert there[f"{OTHER}/from-shop"].found_on == there[f"{SHOP}/p/3"].found_on == f"{SHOP}/"
+    assert [what for _, what in there[f"{SHOP}/killer"].incidents] == ["dead-worker died; delivery 1 of 3"]
+
+
+@pytest.mark.parametrize("labs", WAYS, indirect=True, ids="-to-".join)
+async def test_jobs_are_the_same_and_their_counts_add_up(labs: tuple[Lab, Lab]) -> None:
+    source, target = labs
+    job = await lived_in(source)
+    await carry(source.carrier, target.carrier)
+
+    assert await target.jobs.jobs() == await source.jobs.jobs()
+    for known in await source.jobs.jobs():
+        counts = await target.jobs.counts(known.id)
+        assert counts == without_hands(await source.jobs.counts(known.id))
+        assert counts.discovered == counts.open + counts.settled + counts.dropped + counts.duplicates
+        assert await target.jobs.is_sealed(known.id) == await source.jobs.is_sealed(known.id)
+    # The unfinished one goes on, and a new one gets a number of its own.
+    assert (await target.job("books")).id == job
+    assert (await target.job("new")).id == "new-4"
+
+
+@pytest.mark.parametrize("labs", WAYS, indirect=True, ids="-to-".join)
+async def test_work_goes_on_in_the_same_order(labs: tuple[Lab, Lab]) -> None:
+    source, target = labs
+    job = await lived_in(source)
+    await carry(source.carrier, target.carrier)
+
+    async def rest_of(lab: Lab) -> list[str]:
+        """Everything that can be handed out now, settled one by one."""
+        done = []
+        while leases := (await lab.frontier.lease(job, "w", 1)).leases:
+            done.append(leases[0].task.url)
+            await lab.frontier.complete(leases[0], UrlState.DONE)
+        return done
+
+    source.gone.add("living")
+    source.clock.advance(3)
+    target.clock.advance(8)
+    # Tasks that were in hand come first; the rest is in the order of priority and age, the same on both sides.
+    there, here = await rest_of(target), await rest_of(source)
+    held = [f"{SHOP}/killer", f"{SHOP}/held"]
+    assert sorted(there) == sorted(here)
+    assert sorted(there[:2]) == sorted(held)
+    assert [url for url in there if url.startswith(f"{SHOP}/p/")] == [
+        url for url in here if url.startswith(f"{SHOP}/p/")
+    ]
+
+
+@pytest.mark.parametrize("labs", WAYS, indirect=True, ids="-to-".join)
+async def test_a_site_that_asked_for_rest_gets_it_on_the_other_side(labs: tuple[Lab, Lab]) -> None:
+    source, target = labs
+    job = await lived_in(source)
+    await carry(source.carrier, target.carrier)
+    target.clock.advance(source.clock.now() - target.clock.now())
+
+    async def slow() -> list[str]:
+        leases = (await target.frontier.lease(job, "w", 100)).leases
+        return [lease.task.url for lease in leases if lease.task.site == "slow.example"]
+
+    assert await slow() == []
+    target.clock.advance(59)
+    assert await slow() == []
+    target.clock.advance(2)
+    assert await slow() == [f"{SLOW}/1"]
+    target.clock.advance(6)  # its own crawl-delay is 7 seconds
+    assert await slow() == []
+    story = (await target.desk.story("slow.example", candidate(f"{SLOW}/1").fingerprint))[0]
+    assert story.site_next_at is not None
+    assert story.site_next_at - target.clock.now() == pytest.approx(1, abs=0.01)
+
+
+@pytest.mark.parametrize("labs", WAYS, indirect=True, ids="-to-".join)
+async def test_budgets_and_the_memory_of_what_is_known_go_along(labs: tuple[Lab, Lab]) -> None:
+    source, target = labs
+    job = await lived_in(source)
+    await carry(source.carrier, target.carrier)
+
+    known = await target.frontier.add(job, [candidate(f"{SHOP}/p/{n}") for n in range(12)])
+    assert (known.queued, known.duplicates) == (0, 12)
+    # 12 of one shape were taken of 30; then the pattern is full, though the site (40) has room for two more.
+    more = await target.frontier.add(job, [candidate(f"{SHOP}/p/{n}") for n in range(100, 120)])
+    assert (more.queued, more.dropped) == (18, 2)
+    others = await target.frontier.add(job, [candidate(f"{SHOP}/q{n}/x") for n in range(10)])
+    assert (others.queued, others.dropped) == (3, 7)
+
+
+@pytest.mark.parametrize("labs", WAYS, indirect=True, ids="-to-".join)
+async def test_dead_letters_can_be_replayed_and_robots_are_remembered(labs: tuple[Lab, Lab]) -> None:
+    source, target = labs
+    job = await lived_in(source)
+    await carry(source.carrier, target.carrier)
+
+    (letter,) = await target.desk.dead(DeadFilter(reason="client-error"))
+    assert (letter.url, letter.attempts, letter.job) == (f"{SHOP}/gone", 1, job)
+    assert await target.desk.replay(DeadFilter(id=letter.id)) == 1
+    assert (await target.jobs.counts(job)).dead == 0
+    assert await target.robots.get(SHOP) == await source.robots.get(SHOP)
+
+
+@pytest.mark.parametrize("name", STATES)
+async def test_what_was_cleared_is_empty_but_for_its_mark(name: str, backends: Backends, tmp_path: Path) -> None:
+    async with backends.open(name, tmp_path) as lab:
+        await lived_in(lab)
+        mark = Mark(standing=Standing.ARRIVING, place="elsewhere", at=NOW, tally={"jobs": 3})
+        await lab.carrier.set_mark(mark)
+
+        await lab.carrier.clear()
+
+        assert await lab.carrier.tally() == {}
+        assert await lab.jobs.jobs() == []
+        assert await lab.robots.get(SHOP) is None
+        assert await lab.carrier.mark() == mark
+        await lab.carrier.set_mark(None)
+        assert await lab.carrier.mark() is None
+        assert (await lab.job("first")).id == "first-1"
+
+
+@pytest.mark.parametrize("name", STATES)
+async def test_only_workers_whose_leases_have_not_ended_hold_something(
+    name: str, backends: Backends, tmp_path: Path
+) -> None:
+    async with backends.open(name, tmp_path) as lab:
+        await lived_in(lab)
+        assert await lab.carrier.holders() == ["living"]
+        lab.clock.advance(31)
+        assert await lab.carrier.holders() == []
+
+
+@pytest.mark.parametrize("labs", [("valkey", "sqlite"), ("shards", "valkey")], indirect=True, ids="-to-".join)
+async def test_a_job_that_only_a_filter_remembers_moves_when_it_has_ended(labs: tuple[Lab, Lab]) -> None:
+    source, target = labs
+    job = (await source.job("big", dedup="bloom", dedup_expected=1000)).id
+    await source.frontier.add(job, [candidate(f"{SHOP}/{n}") for n in range(3)])
+    for lease in (await source.frontier.lease(job, "w", 3)).leases:
+        await source.frontier.complete(lease, UrlState.DONE)
+
+    with pytest.raises(Misconfigured, match="deduplicates by a filter"):
+        await carry(source.carrier, target.carrier)
+
+    await source.jobs.close_job(job, "done")
+    await carry(source.carrier, target.carrier)
+    moved = await target.jobs.job(job)
+    assert moved is not None
+    assert (moved.state, (await target.jobs.counts(job)).done) == (JobState.FINISHED, 3)
+    assert await target.carrier.tally() == await source.carrier.tally()
+
+
+# -- records ----------------------------------------------------------------------------------------------------
+
+CLOCK = VirtualClock(NOW + 10_000)
+
+
+def carrier_of(name: str, store: RecordStore) -> RecordCarrier:
+    if name == "sqlite":
+        from gossamer.backends.sqlite.record_carrying import SqliteRecordCarrier
+
+        return SqliteRecordCarrier(store)  # type: ignore[arg-type]  # opened by that name
+    from gossamer.backends.postgres.carrying import PostgresRecordCarrier
+
+    return PostgresRecordCarrier(store)  # type: ignore[arg-type]
+
+
+async def written(store: RecordStore) -> None:
+    """Records with a past, a page that is unchanged, one that failed, and texts that are hard to store."""
+    first = page_of(at=NOW, etag='"1"', archive_ref="2027-01-15/w-1.zst#0+10", links=b'[{"url":"x"}]', parser="v1")
+    await store.save([result(book(price=1), page=first)])
+    await store.save([result(book(price=2, at=NOW + 10, job="books-2"), page=page_of(at=NOW + 10, status=201))])
+    await store.save([result(book(price=3, at=NOW + 20, job="books-2"))])
+    await store.save([result(attempt=tried(at=NOW + 30, job="books-3", outcome="unchanged", status=304))])
+    await store.save(
+        [result(attempt=tried("https://shop.example/down", outcome="dead", reason="timeout", error="\0☂"))]
+    )
+    await store.save([result(book(f"b{n}", title=f"Title \0 {n} ☂", at=NOW + n)) for n in range(2, 450)])
+    odd = msgspec.structs.replace(book("nan"), data='{"price": NaN}', job="")
+    await store.save([result(odd)])
+
+
+@pytest.fixture
+async def stores(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[tuple[RecordStore, RecordStore]]:
+    async with AsyncExitStack() as stack:
+        source, target = [
+            await stack.enter_async_context(RECORD_STORES[name](tmp_path / str(place), CLOCK, None))
+            for place, name in enumerate(request.param)
+        ]
+        yield source, target
+
+
+RECORD_WAYS = [("sqlite", "postgres"), ("postgres", "sqlite")]
+
+
+@pytest.mark.parametrize("stores", RECORD_WAYS, indirect=True, ids="-to-".join)
+async def test_records_have_their_whole_history_on_the_other_side(
+    stores: tuple[RecordStore, RecordStore], request: pytest.FixtureRequest
+) -> None:
+    source, target = stores
+    here, there = request.node.callspec.params["stores"]
+    await written(source)
+    poured, filled = carrier_of(here, source), carrier_of(there, target)
+
+    await carry(poured, filled)
+
+    assert await filled.tally() == await poured.tally()
+    assert (await filled.tally())["earlier versions"] == 2
+    for query in (RecordQuery(), RecordQuery(job="books-2"), RecordQuery(job="books-3"), RecordQuery(job="")):
+        moved = [record async for record in target.records(query)]
+        assert moved == [record async for record in source.records(query)]
+        assert moved
+    identity = ("Book", "shop.example", "b1")
+    assert [version.version for version in await target.history(*identity)] == [1, 2, 3]
+    assert await target.history(*identity) == await source.history(*identity)
+    for url in ("https://shop.example/b1", "https://shop.example/down", "https://shop.example/b400"):
+        key = tried(url).fingerprint
+        assert await target.facts([key]) == await source.facts([key])
+        assert await target.attempts(key) == await source.attempts(key) != []
+        assert await target.visits(key) == await source.visits(key)
+
+
+@pytest.mark.parametrize("stores", RECORD_WAYS, indirect=True, ids="-to-".join)
+async def test_records_go_on_changing_where_they_are_now(
+    stores: tuple[RecordStore, RecordStore], request: pytest.FixtureRequest
+) -> None:
+    source, target = stores
+    here, there = request.node.callspec.params["stores"]
+    await written(source)
+    await carry(carrier_of(here, source), carrier_of(there, target))
+
+    # A 304 confirms what its page gave, though it gave it elsewhere.
+    await target.save([result(attempt=tried(at=NOW + 35, job="books-8", outcome="unchanged", status=304))])
+    (seen,) = [record async for record in target.records(RecordQuery(job="books-8"))]
+    assert (seen.key, seen.version, seen.last_checked) == ("b1", 3, NOW + 35)
+    # The same again is no change, an older one is late, a newer one is version 4.
+    assert await target.save([result(book(price=3, at=NOW + 20, job="books-2"))]) == [0]
+    assert await target.save([result(book(price=9, at=NOW + 5))]) == [0]
+    assert await target.save([result(book(price=4, at=NOW + 40))]) == [1]
+    await target.save([result(attempt=tried(at=NOW + 50, job="books-9", outcome="unchanged", status=304))])
+    (seen,) = [record async for record in target.records(RecordQuery(job="books-9"))]
+    assert (seen.version, seen.first_seen, seen.last_checked) == (4, NOW, NOW + 50)
+
+
+@pytest.mark.parametrize("name", sorted(RECORD_STORES))
+async def test_a_cleared_record_store_is_empty_but_for_its_mark(name: str, tmp_path: Path) -> None:
+    async with RECORD_STORES[name](tmp_path, CLOCK, None) as store:
+        carrier = carrier_of(name, store)
+        assert await carrier.mark() is None
+        await written(store)
+        mark = Mark(standing=Standing.MOVED, place="elsewhere", at=NOW)
+        await carrier.set_mark(mark)
+
+        await carrier.clear()
+
+        assert await carrier.tally() == {}
+        assert await carrier.mark() == mark
+        await carrier.set_mark(None)
+        assert await carrier.mark() is None
+        assert await store.save([result(book())]) == [1]
+
+
+# -- raw pages --------------------------------------------------------------------------------------------------
+
+
+def snapshots(count: int) -> list[Snapshot]:
+    return [
+        Snapshot(
+            url=f"{SHOP}/{n}", requested_url=f"{SHOP}/{n}", status=200, headers=Headers([("a", "b")]),
+            body=bytes([n % 251]) * 1000, fetched_at=NOW + n,
+        )
+        for n in range(count)
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("way", ["folder-to-s3", "s3-to-folder"])
+async def test_pages_are_found_under_their_old_references(way: str, tmp_path: Path, s3: Seaweed) -> None:
+    async with (
+        FolderArchive(tmp_path / "archive", level=1, writer="w", clock=CLOCK) as folder,
+        open_object_archive(s3.address(f"moving/{way}/{tmp_path.name}"), level=1, writer="w", clock=CLOCK) as bucket,
+    ):
+        files: ArchiveCarrier = FolderSegments(tmp_path / "archive")
+        objects: ArchiveCarrier = ObjectSegments(bucket)
+        source, target = (folder, bucket) if way == "folder-to-s3" else (bucket, folder)
+        poured, filled = (files, objects) if way == "folder-to-s3" else (objects, files)
+        pages = snapshots(30)
+        references = [*await source.put(pages[:10]), *await source.put(pages[10:])]
+
+        async for segment in poured.segments():
+            await filled.write(segment.name, await poured.read(segment.name))
+
+        assert [await target.get(reference) for reference in references] == pages
+        assert [one async for one in filled.segments()] == [one async for one in poured.segments()]
