@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from .assembly import System, job_terms, open_system, open_worker, scope_of
+from .crawl.heart import Heart, Vitals
 from .crawl.worker import Worker
 from .errors import FrontierFull, Misconfigured
 from .frontier.admission import Admission, Scope
@@ -20,12 +21,14 @@ from .model.events import EventSink, JobEnded
 from .model.job import Job, JobCounts
 from .model.task import DropReason, Request, UrlState
 from .model.url import site_of
+from .monitor.hub import EventHub
 from .parse.spider import Spider, seeds
 from .settings import Settings
 from .store.contract import RecordQuery
 
 SEEDS_AT_ONCE = 500
 FULL_PAUSE = timedelta(milliseconds=500)
+ECHO = timedelta(seconds=1)  # a signal this soon after the first is the same one
 REDIRECTED = "redirected to "  # how the reason of a page begins that is elsewhere
 FEW = 50  # pages; more than these are not all redirects, and the list of a big job is long
 
@@ -77,22 +80,19 @@ async def crawl(
         began = clock.monotonic()
         job, resumed = await system.jobs.open_job(name or spider.name, job_terms(settings, spider), fresh=fresh)
         sites: set[str] = set()
-        scope = scope_of(settings, spider, sites)
-        sealed = resumed and await system.jobs.is_sealed(job.id)
-        async with open_worker(system, spider, job.id, scope, events) as worker:
-            with stopping(worker):
-                sowing = asyncio.create_task(_sow(system, spider, job.id, scope, sites, known=sealed), name="seeds")
+        scope = scope_of(settings, job, spider, sites)
+        heart = Heart(system.workers, clock, name=system.worker, vitals=lambda: vitals_of(job, worker))
+        listeners = EventHub(heart) if events is None else EventHub(heart, events)
+        async with open_worker(system, spider, job.id, scope, listeners) as worker, heart:
+            with stopping(worker.drain):
                 running = Running(system=system, job=job, resumed=resumed, worker=worker)
                 watching = asyncio.create_task(attend(running), name="attend") if attend else None
                 try:
-                    drained = await _work(worker, sowing)
+                    drained = await work_off(system, spider, job, worker, scope, sites)
                 finally:
-                    await _end(sowing, watching)
+                    await _end(watching)
         if drained:
-            counts = await system.jobs.counts(job.id)
-            ending = "limit" if counts.queued or counts.waiting else "done"
-            if await system.jobs.close_job(job.id, ending) and events is not None:
-                events.emit(JobEnded(at=clock.now(), job=job.id, ending=ending))
+            await close_drained(system, job, listeners)
         if after is not None:
             await after(system, job)
         return CrawlReport(
@@ -122,6 +122,39 @@ async def why_nothing_came(system: System, job: str) -> str:
     for letter in await system.desk.dead(DeadFilter(job=job), limit=1):
         return letter.message.partition("\n")[0] or f"{letter.url}: {letter.reason}"
     return refused or elsewhere or "Every address was left out by the rules of the crawl."
+
+
+async def work_off(system: System, spider: Spider, job: Job, worker: Worker, scope: Scope, sites: set[str]) -> bool:
+    """Work on a job until nothing is left of it (True), or the worker is drained (False).
+
+    Seeds that nobody has sown to their end are sown here. When all are in, they are read before the first link is
+    judged, for the sake of their sites: every worker of a job must have the same scope.
+    Raises Misconfigured and Transient.
+    """
+    sealed = await system.jobs.is_sealed(job.id)
+    if sealed and scope.sites is not sites:
+        return await worker.run()
+    sowing = asyncio.create_task(_sow(system, spider, job.id, scope, sites, known=sealed), name="seeds")
+    drained = asyncio.create_task(worker.draining.wait(), name="drained while reading seeds")
+    try:
+        if sealed:
+            await asyncio.wait({sowing, drained}, return_when=asyncio.FIRST_COMPLETED)
+        return await _work(worker, sowing)
+    finally:
+        await _end(sowing, drained)
+
+
+async def close_drained(system: System, job: Job, events: EventSink) -> None:
+    """End a job of which nothing is left; told by the one worker that ended it."""
+    counts = await system.jobs.counts(job.id)
+    ending = "limit" if counts.queued or counts.waiting else "done"
+    if await system.jobs.close_job(job.id, ending):
+        events.emit(JobEnded(at=system.clock.now(), job=job.id, ending=ending))
+
+
+def vitals_of(job: Job, worker: Worker) -> Vitals:
+    state = "draining" if worker.draining.is_set() else "working"
+    return Vitals(job=job.id, state=state, in_flight=worker.in_flight)
 
 
 async def _work(worker: Worker, sowing: asyncio.Task[None]) -> bool:
@@ -169,28 +202,41 @@ async def _offer(system: System, admission: Admission, job: str, requests: Seque
 
 
 @contextmanager
-def stopping(worker: Worker) -> Iterator[None]:
-    """SIGINT and SIGTERM drain the worker; a second one ends the process as it would have without us."""
+def stopping(drain: Callable[[], None], force: Callable[[signal.Signals], None] | None = None) -> Iterator[None]:
+    """SIGINT and SIGTERM call `drain`. A further one, later than ECHO, calls `force`, and without it ends the process.
+
+    The echo: `timeout` signals its command and then the command's whole group; a terminal signals all of a group at
+    once, and its first process passes the signal on.
+    """
     loop = asyncio.get_running_loop()
-    signals = (signal.SIGINT, signal.SIGTERM)
+    asked_at: float | None = None
+    installed: list[signal.Signals] = []
 
-    def drain(number: signal.Signals) -> None:
-        worker.drain()
-        loop.remove_signal_handler(number)
+    def heed(number: signal.Signals) -> None:
+        nonlocal asked_at
+        if asked_at is None:
+            asked_at = loop.time()
+            drain()
+        elif loop.time() - asked_at > ECHO.total_seconds():
+            if force is not None:
+                force(number)
+                return
+            while installed:
+                loop.remove_signal_handler(installed.pop())
+            signal.raise_signal(number)  # as it would have ended without us
 
-    installed = []
-    for number in signals:
+    for number in (signal.SIGINT, signal.SIGTERM):
         with suppress(ValueError, NotImplementedError, RuntimeError):  # not the main thread: the caller stops us
-            loop.add_signal_handler(number, drain, number)
+            loop.add_signal_handler(number, heed, number)
             installed.append(number)
     try:
         yield
     finally:
-        for number in installed:
-            loop.remove_signal_handler(number)
+        while installed:
+            loop.remove_signal_handler(installed.pop())
 
 
-async def _end(*tasks: asyncio.Task[None] | None) -> None:
+async def _end(*tasks: asyncio.Task[Any] | None) -> None:
     alive = [task for task in tasks if task is not None]
     for task in alive:
         task.cancel()

@@ -31,6 +31,7 @@ class JobTerms(msgspec.Struct, frozen=True, kw_only=True):
     dedup_error: float = 0.001  # how often it may call a new URL known
     dedup_check: bool = False  # ask the record store before believing the filter
     limit: int | None = None
+    depth: int | None = None  # links are followed this many steps from the seeds
 
 
 class LeaseBatch(msgspec.Struct, frozen=True, kw_only=True):
@@ -137,6 +138,10 @@ class JobBook(Protocol):
     async def job(self, job: str) -> Job | None: ...
 
     async def jobs(self) -> list[Job]: ...
+
+    async def running_jobs(self) -> list[Job]:
+        """Every unfinished job, oldest first. Asked every second: the cost does not grow with those that ended."""
+        ...
 
     async def counts(self, job: str) -> JobCounts: ...
 

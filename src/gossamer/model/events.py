@@ -96,6 +96,12 @@ class Spooled(Event, frozen=True, kw_only=True, gc=False):
     message: str
 
 
+class JobBegun(Event, frozen=True, kw_only=True, gc=False):
+    """This process works on the job from now on."""
+
+    name: str
+
+
 class JobEnded(Event, frozen=True, kw_only=True, gc=False):
     ending: str
 

@@ -25,6 +25,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     created_at: float
     finished_at: float | None = None
     limit: int | None = None  # pages to hand out at most, None is unlimited
+    depth: int | None = None  # steps that links are followed from the seeds, None is unlimited
     ending: str = ""  # why it finished: "done", "limit", "replaced"
 
 

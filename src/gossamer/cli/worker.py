@@ -1,0 +1,175 @@
+"""`gossamer worker`: a process that serves all jobs, or several under a supervisor. `gossamer workers`: the list."""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import AsyncExitStack
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+from ..assembly import System, open_system
+from ..backends.opening import place_of
+from ..clock import SystemClock
+from ..crawl.heart import MISSING_AFTER
+from ..errors import Misconfigured
+from ..frontier.contract import WorkerCard
+from ..launch import stopping
+from ..model import events
+from ..monitor.hub import EventHub
+from ..monitor.logs import JsonLog
+from ..monitor.worries import Worries
+from ..settings import Settings
+from ..station import Station
+from ..supervisor import MISCONFIGURED, Pulse, Supervisor
+from .app import app, err, fail, out, run_async, settings_with
+from .layout import Column, distance, jsonable, many, number, print_json, print_table, size
+from .look import is_crawled
+
+
+@app.command("worker")
+def worker_verb(
+    processes: Annotated[int, typer.Option(min=1, help="So many processes, watched and replaced when they die.")] = 1,
+    concurrency: Annotated[int | None, typer.Option(min=1, help="Pages in flight at once in each process.")] = None,
+    until_idle: Annotated[
+        bool, typer.Option("--until-idle", help="End when no job is left that can be served here.")
+    ] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only errors.")] = False,
+    json_logs: Annotated[bool, typer.Option("--json-logs", help="One JSON object per event, to stderr.")] = False,
+) -> None:
+    """Work on every running job of the project, those that are begun later too. Ctrl-C finishes what is in hand."""
+    pulse = Pulse.inherited()
+    settings = settings_with(**{"crawl.concurrency": concurrency})
+    voice = Voice(quiet=quiet, json_logs=json_logs, supervised=pulse is not None)
+    if processes == 1:
+        try:
+            run_async(_serve(settings, voice, pulse, until_idle=until_idle))
+        except Misconfigured as error:
+            if pulse is None:
+                raise
+            fail(str(error), MISCONFIGURED)
+        finally:
+            voice.close()
+        return
+    # -P: files in the working directory do not stand in for modules, as in the command itself.
+    command = [sys.executable, "-P", "-m", "gossamer", "worker"]
+    command += ["--concurrency", str(concurrency)] if concurrency is not None else []
+    wanted = {"--until-idle": until_idle, "--quiet": quiet, "--json-logs": json_logs}
+    command += [flag for flag, is_wanted in wanted.items() if is_wanted]
+    code = run_async(_supervise(settings, voice, command, processes, until_idle=until_idle))
+    if code:
+        raise typer.Exit(code)
+
+
+class Voice:
+    """What a worker process says, and how: lines for people, objects for programs, or nothing."""
+
+    def __init__(self, *, quiet: bool, json_logs: bool, supervised: bool) -> None:
+        self._clock = SystemClock()
+        self._log = JsonLog(sys.stderr, self._clock) if json_logs else None
+        self._shows = not quiet and not json_logs
+        self._supervised = supervised
+        self._before = f"worker {os.getpid()}: " if supervised else ""
+
+    def listeners(self) -> EventHub:
+        lines = (Worries(err), self) if self._shows else ()
+        return EventHub(*lines) if self._log is None else EventHub(self._log, *lines)
+
+    def welcome(self, system: System, text: str) -> None:
+        """What the user should know first. The children of a supervisor leave it to him."""
+        if not self._shows or self._supervised:
+            return
+        for warning in system.warnings:
+            err.print(Text(f"Warning: {warning}", style="yellow"))
+        settings = system.settings
+        err.print(
+            f"{text} all jobs of [bold]{settings.project or settings.root}[/] "
+            f"[dim](queue in {place_of(settings, 'state')}; Ctrl-C finishes what is in hand)[/]"
+        )
+
+    def emit(self, event: events.Event) -> None:
+        match event:
+            case events.JobBegun():
+                err.print(Text(f"{self._before}{event.job} begun"))
+            case events.JobEnded():
+                err.print(Text(f"{self._before}{event.job} ended: {event.ending}"))
+
+    def tell(self, words: str) -> None:
+        """A line of the supervisor."""
+        if self._log is not None:
+            self._log.emit(events.Trouble(at=self._clock.now(), stage="supervisor", message=words))
+        elif self._shows:
+            err.print(Text(words, style="yellow"))
+
+    def close(self) -> None:
+        if self._log is not None:
+            self._log.summary()
+
+
+async def _serve(settings: Settings, voice: Voice, pulse: Pulse | None, *, until_idle: bool) -> None:
+    stations: list[Station] = []  # none until the backends are open
+
+    def orphaned() -> None:
+        for station in stations:
+            station.drain()
+
+    async with AsyncExitStack() as stack:
+        if pulse is not None:
+            await stack.enter_async_context(pulse.beating(orphaned))
+        system = await stack.enter_async_context(open_system(settings))
+        station = Station(system, voice.listeners(), until_idle=until_idle)
+        stations.append(station)
+        voice.welcome(system, f"Worker {os.getpid()} serves")
+        with stopping(station.drain):
+            await station.run()
+
+
+async def _supervise(settings: Settings, voice: Voice, command: list[str], processes: int, *, until_idle: bool) -> int:
+    async with open_system(settings) as system:  # what is wrong with the backends is told once, and not by each child
+        voice.welcome(system, f"{processes} workers serve")
+    supervisor = Supervisor(
+        command, processes=processes, drain_within=settings.crawl.drain, tell=voice.tell, until_idle=until_idle
+    )
+    return await supervisor.run()
+
+
+@app.command("workers")
+def workers_verb(as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False) -> None:
+    """List the processes that work on the project, on all machines, and when they gave their last sign of life."""
+    run_async(_show(settings_with(), as_json))
+
+
+async def _show(settings: Settings, as_json: bool) -> None:
+    cards: list[WorkerCard] = []
+    now = 0.0
+    if is_crawled(settings):
+        async with open_system(settings) as system:
+            cards, now = await system.workers.workers(), system.clock.now()
+    if as_json:
+        print_json([{**jsonable(card, ("started_at", "seen_at")), "missing": _is_missing(card, now)} for card in cards])
+        return
+    if not cards:
+        out.print("No workers. `gossamer worker` starts one; a `gossamer crawl` counts as one, too.")
+        return
+    print_table(
+        (Column("HOST"), Column("PID", right=True), Column("STATE"), Column("JOB", fold=True),
+         Column("IN FLIGHT", right=True), Column("DONE", right=True), Column("CPU", right=True),
+         Column("MEMORY", right=True), Column("STARTED", spare=True), Column("LAST SEEN"),
+         Column("VERSION", spare=True)),
+        [
+            (card.host, card.pid, "missing" if _is_missing(card, now) else card.state, card.job,
+             number(card.in_flight), number(card.done), f"{card.cpu:.0%}", size(card.memory),
+             distance(card.started_at, now), distance(card.seen_at, now), card.version)
+            for card in cards
+        ],
+    )  # fmt: skip
+    missing = sum(_is_missing(card, now) for card in cards)
+    if missing:
+        silence = f"{MISSING_AFTER.total_seconds():.0f} s"
+        err.print(f"[yellow]{many(missing, 'worker')} gave no sign of life for {silence}.[/]")
+
+
+def _is_missing(card: WorkerCard, now: float) -> bool:
+    return now - card.seen_at > MISSING_AFTER.total_seconds()

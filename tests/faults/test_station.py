@@ -1,0 +1,281 @@
+"""`gossamer worker` on jobs that others began: shared, ended once, drained, with strangers left alone."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import time
+from collections import Counter
+from itertools import pairwise
+from uuid import uuid4
+
+import pytest
+
+from tests.faults.stations import StationProject, until
+from tests.services.valkey import running_valkey
+from tests.sites.running import park
+
+UNLIMITED = '[politeness]\nrate = "unlimited"\nconcurrency = 8\n'
+
+SPIDER = """
+from gossamer import Item, Page, Spider
+
+class {name}(Spider):
+    start_urls = [{url!r}]
+    rate = "10/s"
+
+    def parse(self, page: Page):
+        yield from page.follow_all("a")
+"""
+
+
+@pytest.fixture
+def opened(tmp_path):
+    """Makes projects; whatever they started is ended with the test."""
+    projects: list[StationProject] = []
+
+    def make(seeds: list[str], settings: str = UNLIMITED) -> StationProject:
+        projects.append(StationProject(tmp_path / str(len(projects)), seeds, settings))
+        return projects[-1]
+
+    yield make
+    for project in projects:
+        project.close()
+
+
+@pytest.fixture(scope="module")
+def valkey():
+    with running_valkey("--appendonly", "yes", "--appendfsync", "no") as server:
+        yield server
+
+
+def statuses(project: StationProject) -> list[tuple[str, str, str | None]]:
+    return [(job["id"], job["state"], job["ending"]) for job in project.json("status")]
+
+
+@pytest.mark.parametrize("state", ["sqlite", "valkey"])
+def test_two_stations_share_the_job_of_a_stopped_crawl_and_end_it_once(opened, request, state):
+    settings = UNLIMITED
+    if state == "valkey":
+        address = request.getfixturevalue("valkey").address()
+        settings = f'state = "{address}"\nproject = "test-{uuid4().hex[:8]}"\n{UNLIMITED}'
+    # given a job over two sites, begun by a crawl that was stopped: the stations sow nothing
+    with park(pages=250, hosts=2, latency_ms=20) as site:
+        project = opened(site.seeds(), settings)
+        project.sow(site)
+        # when two stations come
+        first, second = project.run("worker", "--until-idle"), project.run("worker", "--until-idle")
+        assert (first.ended(), second.ended()) == (0, 0), first.said() + second.said()
+
+        # then both have worked, one has ended the job, and every page of both sites was fetched, none twice
+        assert statuses(project) == [("park-1", "finished", "done")]
+        words = first.said() + second.said()
+        assert (words.count("park-1 begun"), words.count("park-1 ended: done")) == (2, 1)
+        assert set(Counter((hit.host, hit.path) for hit in site.hits()).values()) == {1}
+        assert project.records().keys() == site.truth().keys()
+        workers = project.sql("records.db", "SELECT DISTINCT worker FROM attempts")
+        assert {first.pid, second.pid} < {int(name.split("/")[1]) for (name,) in workers}
+        assert project.json("workers") == []
+
+
+def test_a_station_keeps_to_the_depth_that_the_job_was_begun_with(opened):
+    with park(pages=300, links=2, latency_ms=20) as site:
+        project = opened(site.seeds())
+        project.sow(site, "--depth", "5")
+        project.done("worker", "--until-idle")
+
+        # Page n leads to 2n + 1 and 2n + 2: five steps reach 63 pages.
+        assert len(site.hits()) == 63
+        assert project.sql("state.db", "SELECT max(depth) FROM urls WHERE state = 'done'") == [(5,)]
+
+
+def test_a_station_sows_what_a_killed_crawl_did_not(opened):
+    with park(pages=30, hosts=2) as site:
+        project = opened(site.seeds())
+        project.sow(site, pages=1)
+        # As if the crawl had died before its last seeds were in.
+        project.sql("state.db", "UPDATE jobs SET sealed = 0")
+        project.done("worker", "--until-idle")
+
+        assert statuses(project) == [("park-1", "finished", "done")]
+        assert project.records().keys() == site.truth().keys()
+
+
+def test_a_job_that_begins_later_is_found_and_two_jobs_run_side_by_side(opened):
+    with park(pages=40, hosts=2, latency_ms=5) as site:
+        project = opened([site.url(0)], "")
+        for number, name in enumerate(("One", "Two")):
+            file = project.folder / "spiders" / f"{name.lower()}.py"
+            file.write_text(SPIDER.format(name=name, url=site.url(number)))
+        # given a station with nothing to do
+        station = project.run("worker")
+        until(lambda: "serves all jobs" in station.said(), station)
+        # when two jobs are begun, and the crawls that began them stop
+        for name in ("one", "two"):
+            crawl = project.run("crawl", name, "--quiet")
+            until(lambda name=name: f"{name}-" in station.said(), station)
+            crawl.signal(signal.SIGINT)
+            crawl.ended()
+        # then the station ends them both, and its requests of the two came in between each other
+        until(lambda: station.said().count("ended: done") == 2, station)
+        hosts = [hit.host for hit in site.hits()]
+        assert Counter(hosts) == {site.hosts[0]: 40, site.hosts[1]: 40}
+        assert sum(one != other for one, other in pairwise(hosts)) > 20
+        station.signal(signal.SIGTERM)
+        assert station.ended() == 0
+
+
+def test_two_jobs_of_one_station_keep_a_sites_pace_together(opened):
+    # given two spiders for the same site, which allow it ten requests a second
+    with park(pages=25, robots="User-agent: *\nDisallow:") as site:
+        project = opened([], "")
+        for name in ("One", "Two"):
+            file = project.folder / "spiders" / f"{name.lower()}.py"
+            file.write_text(SPIDER.format(name=name, url=site.url()))
+            crawl = project.run("crawl", name.lower(), "--quiet")
+            until(lambda name=name: any(job["name"] == name.lower() for job in project.json("status")), crawl)
+            crawl.signal(signal.SIGTERM)
+            crawl.ended()
+        # when one station works on both, and has to ask for robots.txt on the way
+        project.sql("state.db", "DELETE FROM robots")
+        began = time.monotonic()
+        project.done("worker", "--until-idle")
+
+        # then every page was visited by each, and no two requests are closer than the pace allows
+        assert set(Counter(hit.path for hit in site.hits()).values()) == {2}
+        times = sorted(hit.at for hit in site.hits(robots=True) if hit.at > began)
+        assert min(later - earlier for earlier, later in pairwise(times)) >= 0.1 - 0.004
+
+
+def test_jobs_that_cannot_be_served_here_are_told_once_and_left_alone(opened):
+    with park(pages=60, hosts=2, latency_ms=30) as site:
+        project = opened([site.url(0)], f'{UNLIMITED}[fetch]\nallow_hosts = ["{site.hosts[0]}"]\n')
+        toml = project.folder / "gossamer.toml"
+        toml.write_text(toml.read_text().replace("[fetch]\nallow_private = true\n", ""))
+        # given jobs whose spiders are gone, broken or raise, one for a private address, and a good one
+        spiders = project.folder / "spiders"
+        for name in ("Gone", "Broken", "Grumpy"):
+            (spiders / f"{name.lower()}.py").write_text(SPIDER.format(name=name, url=site.url()))
+        for target in ("gone", "broken", "grumpy", site.url(1), "park"):
+            crawl = project.run("crawl", target, "--quiet", "--rate", "30/m")
+            until(lambda crawl=crawl, n=target: any(j["name"] == n for j in project.json("status")), crawl)
+            crawl.signal(signal.SIGTERM)
+            crawl.ended()
+        (spiders / "gone.py").unlink()
+        (spiders / "broken.py").write_text("def parse(:")
+        grumpy = (spiders / "grumpy.py").read_text()
+        (spiders / "grumpy.py").write_text(
+            grumpy + "\n    def __init__(self):\n        raise RuntimeError('not today')\n"
+        )
+
+        # when a station looks at them, often
+        said = project.done("worker", "--until-idle")
+
+        # then the good one is done, and each of the others is named once and stays as it is
+        assert "park-5 ended: done" in said
+        for job, why in (
+            ("gone-1", "There is no spider 'gone'"),
+            ("broken-2", "syntax error"),
+            ("grumpy-3", "not today"),
+            ("site1-localhost", "private address"),
+        ):
+            [line] = [line for line in said.splitlines() if f"Job {job}" in line]
+            assert why in line
+        assert "Traceback" not in said
+        left = [job["name"] for job in project.json("status") if job["state"] == "running"]
+        assert len(left) == 4
+        assert sum(job["counts"]["dead"] for job in project.json("status")) == 0
+
+
+def test_a_terminated_station_finishes_what_is_in_hand_and_leases_nothing_more(opened):
+    with park(pages=400, latency_ms=50) as site:
+        project = opened(site.seeds())
+        project.sow(site)
+        station = project.run("worker")
+        until(lambda: len(site.hits()) > 60, station)
+        station.signal(signal.SIGTERM)
+        assert station.ended(within=20) == 0
+
+        assert project.sql("state.db", "SELECT count(*) FROM urls WHERE state = 'leased'") == [(0,)]
+        assert set(Counter(hit.path for hit in site.hits()).values()) == {1}
+        assert len(site.hits()) < 400
+        project.done("worker", "--until-idle")
+        assert project.records().keys() == site.truth().keys()
+        assert set(Counter(hit.path for hit in site.hits()).values()) == {1}
+        project.assert_sound()
+
+
+def test_what_takes_longer_than_the_drain_is_given_back_at_once(opened):
+    with park(pages=50, latency_ms=30_000, latency_ms_of={"site1.localhost": 0}, hosts=2) as site:
+        project = opened(site.seeds(), f'{UNLIMITED}robots = false\n[crawl]\ndrain = "1s"\n')
+        station = project.run("crawl", "park", "--quiet")
+        until(lambda: len(site.hits(host=0)) == 1 and len(site.hits(host=1)) == 50, station)
+        station.signal(signal.SIGTERM)
+        assert station.ended(within=10) == 130
+
+        [(state, due_at)] = project.sql("state.db", "SELECT state, due_at FROM urls WHERE state <> 'done'")
+        assert state in ("queued", "waiting")
+        assert (due_at or 0) <= time.time()
+
+
+def test_signals_that_come_in_an_instant_are_one(opened):
+    with park(pages=400, latency_ms=50) as site:
+        project = opened(site.seeds())
+        crawl = project.run("crawl", "park")
+        until(lambda: len(site.hits()) > 20, crawl)
+        crawl.signal(signal.SIGTERM)
+        crawl.signal(signal.SIGINT)  # another number: two of the same may become one before they arrive
+
+        assert crawl.ended() == 130, crawl.said()
+        assert "Stopped. Nothing is lost" in crawl.said()
+        assert project.sql("state.db", "SELECT count(*) FROM urls WHERE state = 'leased'") == [(0,)]
+
+
+def test_a_crawl_under_timeout_drains_when_its_time_is_over(opened):
+    if shutil.which("timeout") is None:
+        pytest.skip("the program `timeout` is not on this machine")
+    with park(pages=5000, latency_ms=50) as site:
+        project = opened(site.seeds())
+        crawl = project.run_under(["timeout", "3"], "crawl", "park")
+
+        assert crawl.ended() == 124, crawl.said()
+        assert "Stopped. Nothing is lost" in crawl.said()
+        assert project.sql("state.db", "SELECT count(*) FROM urls WHERE state = 'leased'") == [(0,)]
+
+
+def test_workers_lists_those_who_work_marks_the_missing_and_forgets_the_old(opened):
+    with park(pages=2000, latency_ms=100) as site:
+        project = opened(site.seeds())
+        crawl = project.run("crawl", "park", "--quiet")
+        station = project.run("worker", "--quiet", "--concurrency", "3")
+        until(lambda: len(project.json("workers")) == 2, crawl, station)
+
+        # given cards of workers that died half a minute ago, and two hours ago
+        columns = "host, pid, version, state, job, in_flight, done, cpu, memory"
+        for name, age in (("dead", 30), ("ancient", 7200)):
+            project.sql(
+                "state.db",
+                f"INSERT INTO workers (name, started_at, seen_at, {columns}) "
+                f"SELECT '{name}', started_at, seen_at - {age}, {columns} FROM workers LIMIT 1",
+            )
+        by_name = {card["name"]: card for card in project.json("workers")}
+        assert {name: card["missing"] for name, card in by_name.items() if "/" not in name} == {
+            "dead": True,
+            "ancient": True,
+        }
+        living = {card["pid"]: card for name, card in by_name.items() if "/" in name}
+        assert living.keys() == {crawl.pid, station.pid}
+        assert not any(card["missing"] for card in living.values())
+        assert {card["job"] for card in living.values()} <= {"park-1", ""}
+        assert all(card["memory"] > 10_000_000 for card in living.values())
+        table = project.done("workers")
+        assert table.count("missing") == 2
+        assert "2 workers gave no sign of life for 20 s." in table
+
+        # when another worker comes, then it forgets what is older than an hour; who leaves signs off
+        project.run("worker", "--quiet")
+        until(lambda: "ancient" not in {card["name"] for card in project.json("workers")}, station)
+        assert "dead" in {card["name"] for card in project.json("workers")}
+        station.signal(signal.SIGTERM)
+        assert station.ended() == 0
+        assert station.pid not in {card["pid"] for card in project.json("workers")}

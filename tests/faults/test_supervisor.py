@@ -1,0 +1,206 @@
+"""Worker processes under a supervisor: the dead and the hung are replaced, all stop together, none is left behind."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import time
+from collections import Counter
+from datetime import timedelta
+
+import pytest
+
+from gossamer.supervisor import Supervisor
+from tests.faults.stations import StationProject, is_alive, until
+from tests.sites.running import park
+
+SETTINGS = '[politeness]\nrate = "unlimited"\nconcurrency = 16\n[lease]\nmax_deliveries = 20\n'
+WORKER = (sys.executable, "-P", "-m", "gossamer", "worker", "--quiet")
+
+
+@pytest.fixture
+def opened(tmp_path):
+    projects: list[StationProject] = []
+
+    def make(seeds: list[str], settings: str = SETTINGS) -> StationProject:
+        projects.append(StationProject(tmp_path, seeds, settings))
+        return projects[-1]
+
+    yield make
+    for project in projects:
+        project.close()
+
+
+def working_pids(project: StationProject) -> set[int]:
+    """The processes that have fetched something, as the audit log says."""
+    rows = project.sql("records.db", "SELECT DISTINCT worker FROM attempts")
+    return {int(name.split("/")[1]) for (name,) in rows}
+
+
+def test_killed_children_are_replaced_and_nothing_is_lost_or_doubled(opened):
+    with park(pages=1200, latency_ms=40, body_bytes=3000) as site:
+        project = opened(site.seeds())
+        project.sow(site)
+        workers = project.run("worker", "--processes", "2", "--until-idle", "--concurrency", "8")
+        until(lambda: len(working_pids(project) & workers.children()) == 2, workers)
+        # when one is killed in the middle of things, and its successor after it
+        killed, spare = [], 0
+        for _ in range(2):
+            before = len(site.hits())
+            until(lambda before=before: len(site.hits()) > before + 50, workers)
+            victim = next(pid for pid in workers.children() if pid in working_pids(project))
+            known = workers.children()
+            os.kill(victim, signal.SIGKILL)
+            killed.append(victim)
+            spare += 16  # what it may have had in hand: eight pages, and as many slow ones
+            until(lambda known=known: len(workers.children()) == 2 and bool(workers.children() - known), workers)
+
+        # then the work is done all the same
+        assert workers.ended() == 0, workers.said()
+        for pid in killed:
+            assert f"Worker {pid} was ended by SIGKILL. Another one starts in " in workers.said()
+        assert workers.said().count("park-1 ended: done") == 1
+        hits = Counter(hit.path for hit in site.hits())
+        assert set(hits) == set(site.grounds.paths(site.hosts[0]))
+        assert sum(hits.values()) - len(hits) <= spare
+        assert project.records().keys() == site.truth().keys()
+        project.assert_sound()
+
+
+async def test_a_child_that_does_not_respond_is_killed_and_replaced(opened):
+    project = opened([])
+    told: list[str] = []
+    supervisor = Supervisor(
+        WORKER,
+        processes=2,
+        drain_within=timedelta(seconds=1),
+        tell=told.append,
+        silence=timedelta(seconds=5),
+        folder=project.folder,
+        environ=project.environ,
+    )
+    async with asyncio.timeout(60):
+        running = asyncio.create_task(supervisor.run())
+        # given two children that beat: they live longer than silent ones may
+        await asyncio.to_thread(until, lambda: len(list_cards(project)) == 2)
+        first = supervisor.pids
+        stopped = min(first)
+        # when one of them hangs
+        os.kill(stopped, signal.SIGSTOP)
+        # then another one takes its place, and the healthy one is left alone
+        await asyncio.to_thread(until, lambda: len(supervisor.pids) == 2 and stopped not in supervisor.pids)
+        assert not is_alive(stopped)
+        assert first - {stopped} < supervisor.pids
+        assert told == [f"Worker {stopped} did not respond and was killed. Another one starts in 1 s."]
+        pids = supervisor.pids
+        supervisor.stop(signal.SIGTERM)
+        assert await running == 0
+        assert not any(map(is_alive, pids))
+
+
+def list_cards(project: StationProject) -> list[int]:
+    if not (project.folder / "gossamer-data" / "state.db").exists():
+        return []
+    tables = project.sql("state.db", "SELECT name FROM sqlite_master WHERE name = 'workers'")
+    return [pid for (pid,) in project.sql("state.db", "SELECT pid FROM workers")] if tables else []
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_drains_all_children(opened, number):
+    with park(pages=2000, latency_ms=50) as site:
+        project = opened(site.seeds())
+        project.sow(site)
+        workers = project.run("worker", "--processes", "2")
+        until(lambda: len(working_pids(project) & workers.children()) == 2, workers)
+        children = workers.children()
+        workers.signal(number)
+
+        assert workers.ended(within=20) == 0, workers.said()
+        assert not any(map(is_alive, children))
+        assert project.sql("state.db", "SELECT count(*) FROM urls WHERE state = 'leased'") == [(0,)]
+        assert set(Counter(hit.path for hit in site.hits()).values()) == {1}
+        assert list_cards(project) == []
+
+
+def test_a_second_signal_ends_all_at_once(opened):
+    with park(pages=50, latency_ms=30_000) as site:
+        project = opened(site.seeds(), '[politeness]\nrobots = false\n[crawl]\ndrain = "25s"\n')
+        crawl = project.run("crawl", "park", "--quiet")
+        until(lambda: len(site.hits()) == 1, crawl)
+        crawl.process.kill()
+        crawl.process.wait()
+        # given a worker that waits for an answer, and was asked to stop
+        workers = project.run("worker", "--processes", "2")
+        until(lambda: len(site.hits()) == 2, workers)
+        children = workers.children()
+        workers.signal(signal.SIGTERM)
+        asked = time.monotonic()
+        until(lambda: time.monotonic() - asked > 1.2)  # sooner, it would count as the same signal
+        assert len(children) == 2
+        assert any(map(is_alive, children))
+        # when it is asked again
+        workers.signal(signal.SIGTERM)
+
+        assert workers.ended(within=5) == 128 + signal.SIGTERM
+        assert not any(map(is_alive, children))
+
+
+def test_children_end_when_the_supervisor_is_killed(opened):
+    with park(pages=3000, latency_ms=50) as site:
+        project = opened(site.seeds())
+        project.sow(site)
+        workers = project.run("worker", "--processes", "2", "--quiet")
+        until(lambda: len(working_pids(project) & workers.children()) == 2, workers)
+        children = workers.children()
+        workers.signal(signal.SIGKILL)
+
+        until(lambda: not any(map(is_alive, children)), within=10)
+        # They have drained: nothing is in anybody's hands.
+        assert project.sql("state.db", "SELECT count(*) FROM urls WHERE state = 'leased'") == [(0,)]
+        assert list_cards(project) == []
+
+
+async def test_a_child_that_is_misconfigured_ends_them_all_and_is_not_tried_again():
+    told: list[str] = []
+    supervisor = Supervisor(
+        (sys.executable, "-c", "raise SystemExit(2)"), processes=3, drain_within=timedelta(0), tell=told.append
+    )
+    async with asyncio.timeout(30):
+        assert await supervisor.run() == 1
+    assert told == []
+
+
+def test_what_is_wrong_with_the_project_is_said_once(opened):
+    project = opened([], 'state = "redis://127.0.0.1:1/0"\nproject = "x"\n')
+    workers = project.run("worker", "--processes", "3")
+
+    assert workers.ended() == 1
+    [line] = workers.said().splitlines()
+    assert line.startswith("gossamer: ")
+    assert "127.0.0.1:1" in line
+
+
+def test_a_hung_orphan_ends_itself():
+    # given a supervised process whose loop stands still for ever, and no supervisor
+    program = (
+        "import asyncio, sys, datetime\n"
+        "from gossamer import supervisor\n"
+        "supervisor.SILENCE = datetime.timedelta(seconds=0.5)\n"
+        "async def main():\n"
+        "    async with supervisor.Pulse.inherited().beating(lambda: None):\n"
+        "        await asyncio.sleep(0.2)\n"
+        "        while True: pass\n"
+        "asyncio.run(main())\n"
+    )
+    ours, theirs = os.pipe()
+    os.set_inheritable(theirs, True)
+    pid = os.posix_spawn(
+        sys.executable, [sys.executable, "-c", program], {**os.environ, "_GOSSAMER_PULSE": str(theirs)}
+    )
+    os.close(theirs)
+    os.close(ours)
+
+    _, status = os.waitpid(pid, 0)
+    assert os.waitstatus_to_exitcode(status) == 1

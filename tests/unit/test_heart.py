@@ -1,0 +1,163 @@
+"""The heart of a worker process, on a clock of the test's; and names, shares and pauses of worker processes."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from datetime import timedelta
+
+import pytest
+
+from gossamer.backends.processes import hand_name, is_gone, worker_name
+from gossamer.backends.sqlite.state import open_sqlite_state
+from gossamer.clock import VirtualClock
+from gossamer.crawl.heart import Heart, Vitals
+from gossamer.crawl.slots import Slots
+from gossamer.errors import BackendUnavailable
+from gossamer.frontier.contract import WorkerCard
+from gossamer.frontier.politeness import SiteTerms
+from gossamer.model.events import Buried, Completed, Retried
+from gossamer.supervisor import Backoff
+
+
+@pytest.fixture
+async def book(tmp_path):
+    terms = SiteTerms(interval=None, burst=1, concurrency=None)
+    async with open_sqlite_state(
+        tmp_path / "state.db", VirtualClock(), lease_duration=timedelta(minutes=1), terms_for=lambda _: terms
+    ) as state:
+        yield state.workers
+
+
+class Flaky:
+    """A real book behind a line that may be cut."""
+
+    def __init__(self, book) -> None:
+        self._book = book
+        self.away = False
+        self.beats = 0
+
+    async def _line(self) -> None:
+        self.beats += 1
+        if self.away:
+            raise BackendUnavailable("the line is cut")
+
+    async def beat(self, card: WorkerCard) -> None:
+        await self._line()
+        await self._book.beat(card)
+
+    async def sign_off(self, name: str) -> None:
+        await self._line()
+        await self._book.sign_off(name)
+
+    async def workers(self) -> list[WorkerCard]:
+        return await self._book.workers()
+
+    async def forget(self, before: float) -> int:
+        return await self._book.forget(before)
+
+
+async def becomes(reached) -> None:
+    async with asyncio.timeout(10):
+        while not await reached():
+            await asyncio.sleep(0.005)
+
+
+async def test_a_card_is_entered_renewed_every_five_seconds_and_taken_out(book):
+    clock = VirtualClock()
+    vitals = [Vitals(job="a-1", in_flight=4)]
+    heart = Heart(book, clock, name="me", vitals=lambda: vitals[0])
+    async with heart:
+        await becomes(book.workers)
+        [card] = await book.workers()
+        assert (card.name, card.pid, card.job, card.state, card.in_flight, card.done) == (
+            "me", os.getpid(), "a-1", "working", 4, 0,
+        )  # fmt: skip
+        assert card.memory > 1_000_000
+
+        # Pages that came to an end count, those that are tried again do not.
+        heart.emit(Completed(at=0, outcome="done"))
+        heart.emit(Buried(at=0, reason="parse", attempt=1))
+        heart.emit(Retried(at=0, reason="timeout", attempt=1, delay=1))
+        vitals[0] = Vitals(state="idle")
+        clock.advance(5)
+
+        async def renewed() -> bool:
+            return (await book.workers())[0].seen_at == clock.now()
+
+        await becomes(renewed)
+        [card] = await book.workers()
+        assert (card.state, card.done, card.started_at) == ("idle", 2, clock.now() - 5)
+        assert 0 <= card.cpu < 10
+    assert await book.workers() == []
+
+
+async def test_a_heart_goes_on_when_the_state_was_away(book):
+    clock, line = VirtualClock(), Flaky(book)
+    line.away = True
+    async with Heart(line, clock, name="me", vitals=Vitals):
+        for _ in range(3):
+            before = line.beats
+
+            async def tried(before=before) -> bool:
+                clock.advance(5)
+                return line.beats > before
+
+            await becomes(tried)
+        assert await book.workers() == []
+        line.away = False
+
+        async def entered() -> bool:
+            clock.advance(5)
+            return bool(await book.workers())
+
+        await becomes(entered)
+        line.away = True
+    # It could not sign off: the card fades, and the end is a good one all the same.
+    assert [card.name for card in await book.workers()] == ["me"]
+
+
+async def test_whoever_beats_forgets_cards_of_more_than_an_hour(book):
+    clock = VirtualClock()
+    for name, age in (("recent", 3500), ("old", 3700)):
+        await book.beat(
+            WorkerCard(name=name, host="h", pid=1, version="1", started_at=clock.now() - age, seen_at=clock.now() - age)
+        )
+    async with Heart(book, clock, name="me", vitals=Vitals):
+
+        async def forgotten() -> bool:
+            return [card.name for card in await book.workers()] == ["me", "recent"]
+
+        await becomes(forgotten)
+
+
+def test_the_workers_of_one_living_process_are_not_gone():
+    name = worker_name()
+    assert not is_gone(name)
+    assert not is_gone(hand_name(name, 3))
+    host, pid, born = name.split("/")
+    assert is_gone(hand_name(f"{host}/{pid}/{int(born) + 1}", 3))
+
+
+async def test_fewer_slots_leave_those_in_use_alone_and_more_are_free_at_once():
+    slots = Slots(4)
+    taken = [slots.take("x.example") for _ in range(3)]
+    slots.resize(2)
+    assert (slots.free, slots.busy) == (0, 3)
+    taken.pop().leave()
+    taken.pop().leave()
+    assert slots.free == 1
+    slots.changed.clear()
+    slots.resize(8)
+    assert slots.changed.is_set()
+    assert slots.free == 7
+    taken.pop().leave()
+
+
+def test_pauses_before_a_new_child_double_up_to_a_minute_until_one_lives_well():
+    backoff = Backoff()
+    at_once = timedelta(seconds=1)
+    pauses = [backoff.after(at_once).total_seconds() for _ in range(8)]
+    assert pauses == [1, 2, 4, 8, 16, 32, 60, 60]
+    assert backoff.after(timedelta(seconds=61)).total_seconds() == 1
+    assert backoff.after(at_once).total_seconds() == 2
