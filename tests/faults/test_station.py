@@ -64,7 +64,8 @@ def test_two_stations_share_the_job_of_a_stopped_crawl_and_end_it_once(opened, r
         project = opened(site.seeds(), settings)
         project.sow(site)
         # when two stations come
-        first, second = project.run("worker", "--until-idle"), project.run("worker", "--until-idle")
+        flags = ("--until-idle", "--concurrency", "4")  # fewer than the sites allow: there is enough for both
+        first, second = project.run("worker", *flags), project.run("worker", *flags)
         assert (first.ended(), second.ended()) == (0, 0), first.said() + second.said()
 
         # then both have worked, one has ended the job, and every page of both sites was fetched, none twice
@@ -76,6 +77,23 @@ def test_two_stations_share_the_job_of_a_stopped_crawl_and_end_it_once(opened, r
         workers = project.sql("records.db", "SELECT DISTINCT worker FROM attempts")
         assert {first.pid, second.pid} < {int(name.split("/")[1]) for (name,) in workers}
         assert project.json("workers") == []
+
+
+def test_a_station_waits_for_a_state_that_is_away_and_goes_on(opened):
+    with running_valkey("--appendonly", "yes", "--appendfsync", "no") as server, park(pages=600, latency_ms=20) as site:
+        project = opened(site.seeds(), f'state = "{server.address()}"\nproject = "away"\n{UNLIMITED}')
+        project.sow(site)
+        station = project.run("worker", "--until-idle")
+        until(lambda: len(site.hits()) > 100, station)
+        # when the server dies in the middle of things, and comes back when that was noticed
+        server.kill()
+        until(lambda: "Trouble:" in station.said(), station)
+        server.start()
+
+        # then the same process finishes the job
+        assert station.ended() == 0, station.said()
+        assert statuses(project) == [("park-1", "finished", "done")]
+        assert project.records().keys() == site.truth().keys()
 
 
 def test_a_station_keeps_to_the_depth_that_the_job_was_begun_with(opened):
@@ -251,12 +269,12 @@ def test_workers_lists_those_who_work_marks_the_missing_and_forgets_the_old(open
         until(lambda: len(project.json("workers")) == 2, crawl, station)
 
         # given cards of workers that died half a minute ago, and two hours ago
-        columns = "host, pid, version, state, job, in_flight, done, cpu, memory"
+        columns = "host, version, state, job, in_flight, done, cpu, memory"
         for name, age in (("dead", 30), ("ancient", 7200)):
             project.sql(
                 "state.db",
-                f"INSERT INTO workers (name, started_at, seen_at, {columns}) "
-                f"SELECT '{name}', started_at, seen_at - {age}, {columns} FROM workers LIMIT 1",
+                f"INSERT INTO workers (name, pid, started_at, seen_at, {columns}) "
+                f"SELECT '{name}', 1, started_at, seen_at - {age}, {columns} FROM workers LIMIT 1",
             )
         by_name = {card["name"]: card for card in project.json("workers")}
         assert {name: card["missing"] for name, card in by_name.items() if "/" not in name} == {

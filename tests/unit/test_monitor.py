@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
+import os
 from datetime import timedelta
 
 import pytest
@@ -92,3 +94,18 @@ def test_every_event_is_one_json_line_and_a_summary_tells_speeds():
     assert (summary["pages"], summary["items"]) == (2, 2)
     assert summary["items_per_second"] == pytest.approx(2 / 11, abs=0.01)
     assert summary["stage_seconds"]["parse"] == 0.25
+
+
+def test_a_log_that_nobody_reads_any_more_fails_nobody():
+    # given a log whose reader has left
+    ours, theirs = os.pipe()
+    os.close(ours)
+    stream = os.fdopen(theirs, "w")
+    log = JsonLog(stream, VirtualClock())
+    # when there is something to log, again and again, then nothing is raised
+    for _ in range(3):
+        log.emit(events.JobEnded(at=0, job="a-1", ending="done"))
+    log.summary()
+
+    with contextlib.suppress(BrokenPipeError):
+        stream.close()

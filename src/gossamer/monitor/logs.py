@@ -26,6 +26,7 @@ class JsonLog:
         self._tally = Tally(clock)
         self._summed_up = clock.monotonic()
         self._items_then = 0
+        self._closed = False  # nobody reads the log any more
 
     def emit(self, event: events.Event) -> None:
         self._tally.emit(event)
@@ -58,12 +59,17 @@ class JsonLog:
         self._summed_up, self._items_then = now, tally.items
 
     def _write(self, line: dict[str, object]) -> None:
+        if self._closed:
+            return
         try:
             text = msgspec.json.encode(line).decode()
         except UnicodeEncodeError:  # half a character, from a spider or a page; as an escape it can be written
             text = json.dumps(line)
-        self._stream.write(text + "\n")
-        self._stream.flush()
+        try:
+            self._stream.write(text + "\n")
+            self._stream.flush()
+        except BrokenPipeError:  # whoever read it has left; a crawl does not fail for that
+            self._closed = True
 
 
 def iso(at: float) -> str:
