@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from contextlib import AsyncExitStack
+from datetime import timedelta
 from typing import Annotated
 
 import typer
@@ -14,7 +15,7 @@ from ..assembly import System, open_system
 from ..backends.opening import place_of
 from ..clock import SystemClock
 from ..crawl.heart import MISSING_AFTER
-from ..errors import Misconfigured
+from ..errors import BackendUnavailable, Misconfigured
 from ..frontier.contract import WorkerCard
 from ..launch import stopping
 from ..model import events
@@ -27,6 +28,9 @@ from ..supervisor import MISCONFIGURED, Pulse, Supervisor
 from .app import app, err, fail, out, run_async, settings_with
 from .layout import Column, distance, jsonable, many, number, print_json, print_table, size
 from .look import is_crawled
+
+FIRST_PAUSE = timedelta(milliseconds=500)
+LONGEST_PAUSE = timedelta(seconds=15)
 
 
 @app.command("worker")
@@ -118,7 +122,7 @@ async def _serve(settings: Settings, voice: Voice, pulse: Pulse | None, *, until
     async with AsyncExitStack() as stack:
         if pulse is not None:
             await stack.enter_async_context(pulse.beating(orphaned))
-        system = await stack.enter_async_context(open_system(settings))
+        system = await _open_patiently(stack, settings, voice)
         station = Station(system, voice.listeners(), until_idle=until_idle)
         stations.append(station)
         voice.welcome(system, f"Worker {os.getpid()} serves")
@@ -126,8 +130,23 @@ async def _serve(settings: Settings, voice: Voice, pulse: Pulse | None, *, until
             await station.run()
 
 
+async def _open_patiently(stack: AsyncExitStack, settings: Settings, voice: Voice) -> System:
+    """Open the backends; one that is away is waited for, since a worker is often started before its servers."""
+    clock, pause, told = SystemClock(), FIRST_PAUSE, ""
+    while True:
+        try:
+            return await stack.enter_async_context(open_system(settings))
+        except BackendUnavailable as error:
+            if str(error) != told:
+                told = str(error)
+                voice.tell(f"{told} Waiting for it.")
+        await clock.sleep(pause.total_seconds())
+        pause = min(pause * 2, LONGEST_PAUSE)
+
+
 async def _supervise(settings: Settings, voice: Voice, command: list[str], processes: int, *, until_idle: bool) -> int:
-    async with open_system(settings) as system:  # what is wrong with the backends is told once, and not by each child
+    async with AsyncExitStack() as stack:  # what is wrong with the backends is told once, and not by each child
+        system = await _open_patiently(stack, settings, voice)
         voice.welcome(system, f"{processes} workers serve")
     supervisor = Supervisor(
         command, processes=processes, drain_within=settings.crawl.drain, tell=voice.tell, until_idle=until_idle
@@ -145,7 +164,7 @@ async def _show(settings: Settings, as_json: bool) -> None:
     cards: list[WorkerCard] = []
     now = 0.0
     if is_crawled(settings):
-        async with open_system(settings) as system:
+        async with open_system(settings, to_look=True) as system:
             cards, now = await system.workers.workers(), system.clock.now()
     if as_json:
         print_json([{**jsonable(card, ("started_at", "seen_at")), "missing": _is_missing(card, now)} for card in cards])
