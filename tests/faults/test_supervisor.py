@@ -14,6 +14,7 @@ import pytest
 
 from gossamer.supervisor import Supervisor
 from tests.faults.stations import StationProject, is_alive, until
+from tests.services.valkey import ValkeyServer
 from tests.sites.running import park
 
 SETTINGS = '[politeness]\nrate = "unlimited"\nconcurrency = 16\n[lease]\nmax_deliveries = 20\n'
@@ -173,13 +174,28 @@ async def test_a_child_that_is_misconfigured_ends_them_all_and_is_not_tried_agai
 
 
 def test_what_is_wrong_with_the_project_is_said_once(opened):
-    project = opened([], 'state = "redis://127.0.0.1:1/0"\nproject = "x"\n')
+    project = opened([], 'state = "redis://127.0.0.1:1/0"\n')
     workers = project.run("worker", "--processes", "3")
 
     assert workers.ended() == 1
     [line] = workers.said().splitlines()
     assert line.startswith("gossamer: ")
-    assert "127.0.0.1:1" in line
+    assert "project = " in line
+
+
+def test_workers_that_are_started_before_their_servers_wait_for_them(opened, tmp_path):
+    with park(pages=5) as site:
+        server = ValkeyServer(tmp_path / "valkey", "--appendonly", "yes")
+        project = opened(site.seeds(), f'state = "{server.address()}"\nproject = "early"\n')
+        workers = project.run("worker", "--processes", "2", "--until-idle")
+        until(lambda: "Waiting for it" in workers.said(), workers)
+        try:
+            server.start()
+            until(lambda: "2 workers serve" in workers.said(), workers)
+            assert workers.said().count("Waiting for it") == 1
+            assert workers.ended() == 0
+        finally:
+            server.kill()
 
 
 def test_a_hung_orphan_ends_itself():

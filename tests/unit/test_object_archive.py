@@ -283,4 +283,4 @@ def test_without_the_package_the_message_names_the_extra() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
     assert "MissingExtra" in done.stderr
-    assert "pip install 'gossamer[s3]'" in done.stderr
+    assert "pip install 'gossamer[fleet]'" in done.stderr
