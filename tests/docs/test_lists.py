@@ -44,7 +44,8 @@ def spelled(hint: Any) -> str:
     if get_origin(hint) is tuple:
         return f"list of {spelled(get_args(hint)[0])}s"
     return {
-        str: "text", int: "number", float: "number", bool: "yes or no", timedelta: "duration", Rate: "rate", Size: "size",
+        str: "text", int: "number", float: "number", bool: "yes or no", timedelta: "duration", Rate: "rate",
+        Size: "size",
     }[hint]  # fmt: skip
 
 

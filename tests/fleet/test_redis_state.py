@@ -12,14 +12,18 @@ from uuid import uuid4
 
 import pytest
 
+from gossamer.assembly import open_system
 from gossamer.backends.redis import connection
 from gossamer.backends.redis.state import open_redis_state
 from gossamer.backends.redis.terms import filter_size
 from gossamer.errors import BackendUnavailable, BadState, FrontierFull, GossamerError, Misconfigured
 from gossamer.frontier.contract import DeadFilter, JobTerms
 from gossamer.frontier.politeness import SiteTerms
+from gossamer.model.events import Silence
 from gossamer.model.record import PageFacts
 from gossamer.model.task import UrlState
+from gossamer.settings import load
+from gossamer.station import Station
 from tests.conformance.frontiers import candidate
 from tests.services.valkey import PASSWORD, running_valkey
 
@@ -159,6 +163,31 @@ async def test_two_projects_on_one_server_do_not_see_each_other(valkey):
         assert not resumed
         assert (await two.frontier.lease(other.id, "w", 9)).leases == ()
         assert len((await one.frontier.lease(job.id, "w", 9)).leases) == 1
+
+
+class DeafClient:
+    """Does what Python 3.11's wait_for does in the driver: a cancellation that meets a result is forgotten."""
+
+    async def execute_command(self, *command):
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            return b"OK"
+
+
+async def test_a_cancellation_that_the_driver_forgets_is_not_lost():
+    server = connection.Server(DeafClient(), "here:1", cluster=False)
+    calling = asyncio.create_task(server.call("PING"))
+    await asyncio.sleep(0)
+    calling.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await calling
+
+
+async def test_a_worker_with_nothing_to_do_ends_at_once(valkey, tmp_path):
+    (tmp_path / "gossamer.toml").write_text(f'project = "idle-{uuid4().hex}"\nstate = "{valkey.address()}"\n')
+    async with open_system(load(start=tmp_path, environ={})) as system:
+        await asyncio.wait_for(Station(system, Silence(), until_idle=True).run(), 20)
 
 
 # -- running ------------------------------------------------------------------------------------------------------

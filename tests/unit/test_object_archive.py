@@ -134,8 +134,7 @@ async def test_a_wrong_key_is_told_at_the_start_and_no_secret_with_it(
 async def test_no_key_at_all_is_told_at_the_start(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")
     monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
-    monkeypatch.setenv("AWS_METADATA_ENDPOINT", "http://127.0.0.1:1")  # no machine with a role, and no asking around
-    with pytest.raises(Misconfigured, match="There is no access key"):
+    with pytest.raises(Misconfigured, match="there are no keys for it"):
         async with opened(address):
             pass
 

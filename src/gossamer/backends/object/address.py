@@ -82,6 +82,16 @@ def _options(query: str) -> dict[str, str]:
     return options
 
 
+def demand_keys(place: BucketAddress, environment: Mapping[str, str]) -> None:
+    """A service of one's own knows no roles of machines: without keys nobody is asked for any. Raises Misconfigured."""
+    if place.endpoint is None or place.endpoint.endswith(".amazonaws.com"):
+        return
+    if not (environment.get("AWS_ACCESS_KEY_ID") and environment.get("AWS_SECRET_ACCESS_KEY")):
+        raise Misconfigured(
+            f"archive = {place}: there are no keys for it. Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY."
+        )
+
+
 def _first(environment: Mapping[str, str], names: tuple[str, ...]) -> str | None:
     return next((environment[name] for name in names if environment.get(name)), None)
 

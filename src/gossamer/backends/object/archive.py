@@ -29,7 +29,7 @@ from ...clock import Clock, SystemClock
 from ...errors import BackendUnavailable, MissingExtra, Permanent
 from ...model.page import Snapshot
 from ...store.page_format import pack_page, unpack_page
-from .address import BucketAddress, parse_address
+from .address import BucketAddress, demand_keys, parse_address
 from .faults import beyond_end, missing, refused_at_start, unavailable
 
 if TYPE_CHECKING:
@@ -56,6 +56,7 @@ async def open_object_archive(
     Raises Misconfigured (address, bucket, key, region), MissingExtra, BackendUnavailable.
     """
     place = parse_address(address, os.environ)
+    demand_keys(place, os.environ)
     store = _connect(place)
     try:
         await anext(aiter(store.list(chunk_size=1)), None)  # the first page of names is answer enough

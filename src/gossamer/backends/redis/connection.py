@@ -65,16 +65,24 @@ class Server:
         """Run a script atomically. Raises BackendUnavailable; it is then unknown whether it ran."""
         text, digest = script(name)
         with translated(self.where):
-            async with self._room:
-                try:
-                    return await self._client.execute_command("EVALSHA", digest, len(keys), *keys, *args)
-                except problems.NoScriptError:
-                    return await self._client.execute_command("EVAL", text, len(keys), *keys, *args)
+            try:
+                return await self._execute("EVALSHA", digest, len(keys), *keys, *args)
+            except problems.NoScriptError:
+                return await self._execute("EVAL", text, len(keys), *keys, *args)
 
     async def call(self, *command: Any) -> Any:
         with translated(self.where):
-            async with self._room:
-                return await self._client.execute_command(*command)
+            return await self._execute(*command)
+
+    async def _execute(self, *command: Any) -> Any:
+        task = asyncio.current_task()
+        asked = task.cancelling() if task is not None else 0
+        async with self._room:
+            answer = await self._client.execute_command(*command)
+        if task is not None and task.cancelling() > asked:
+            # The driver waits with wait_for, which in Python 3.11 forgets a cancellation that meets a result.
+            raise asyncio.CancelledError
+        return answer
 
     async def names(self, pattern: str) -> AsyncIterator[bytes]:
         """Every key whose name is like the pattern, on all nodes."""
