@@ -22,7 +22,7 @@ from .model.job import Job, JobCounts
 from .model.task import DropReason, Request, UrlState
 from .model.url import site_of
 from .monitor.hub import EventHub
-from .parse.spider import Spider, seeds
+from .parse.spider import Spider, listed_seeds, seeds
 from .settings import Settings
 from .store.contract import RecordQuery
 
@@ -112,13 +112,17 @@ async def why_nothing_came(system: System, job: str) -> str:
     if counts.done + counts.unchanged > FEW:
         return ""
     elsewhere = refused = ""
+    told = 0  # pages that are done and have a row; where a filter deduplicates, rows go with the work
     async for url, state, reason in system.desk.urls(job):
+        told += state in (UrlState.DONE, UrlState.UNCHANGED)
         if state in (UrlState.DONE, UrlState.UNCHANGED) and not reason.startswith(REDIRECTED):
             return ""
         if state is UrlState.DONE:
             elsewhere = elsewhere or f"{url} {reason}, which is another site. Crawl that one instead."
         elif state is UrlState.DROPPED and reason == DropReason.ROBOTS:
             refused = refused or f"The robots.txt of the site forbids {url} to crawlers."
+    if told < counts.done + counts.unchanged:
+        return ""
     for letter in await system.desk.dead(DeadFilter(job=job), limit=1):
         return letter.message.partition("\n")[0] or f"{letter.url}: {letter.reason}"
     return refused or elsewhere or "Every address was left out by the rules of the crawl."
@@ -131,6 +135,7 @@ async def work_off(system: System, spider: Spider, job: Job, worker: Worker, sco
     judged, for the sake of their sites: every worker of a job must have the same scope.
     Raises Misconfigured and Transient.
     """
+    sites.update(site_of(url) for url in listed_seeds(spider))  # a link may be found before the last seed is read
     sealed = await system.jobs.is_sealed(job.id)
     if sealed and scope.sites is not sites:
         return await worker.run()

@@ -584,3 +584,23 @@ async def test_the_story_tells_why_a_url_waits(lab):
 async def test_an_unknown_job_is_refused_with_a_hint(lab):
     with pytest.raises(Permanent, match="gossamer status"):
         await lab.frontier.lease("nonsense-1", "w", 1)
+
+
+async def test_a_job_with_work_in_it_is_not_closed(lab):
+    job = await lab.job()
+    await lab.frontier.add(job.id, [candidate("https://a.test/")])
+    assert not await lab.jobs.close_job(job.id, "done")
+    (lease,) = (await lab.frontier.lease(job.id, "w", 1)).leases
+    assert not await lab.jobs.close_job(job.id, "limit")
+    await lab.frontier.complete(lease, UrlState.DONE, "", [candidate("https://a.test/1")])
+
+    assert (await lab.jobs.job(job.id)).state is JobState.RUNNING
+    assert await lab.jobs.close_job(job.id, "limit")
+
+
+async def test_an_unlimited_site_that_asks_for_nothing_gets_what_it_asks_for(lab):
+    job = await lab.job()
+    await lab.frontier.add(job.id, [candidate(f"https://a.test/{n}") for n in range(3)])
+    await lab.frontier.slow_down("a.test", interval=NOW, rest=NOW)
+
+    assert len((await lab.frontier.lease(job.id, "w", 9)).leases) >= 1

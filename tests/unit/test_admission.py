@@ -81,3 +81,8 @@ def test_what_is_no_address_is_dropped_as_such_on_the_site_it_was_found_on():
     assert [(one.url, one.dropped, one.site) for one in judged.candidates] == [
         ("javascript:void(0)", DropReason.INVALID, "a.test"), ("https://a.test/", None, "a.test"),
     ]  # fmt: skip
+
+
+def test_a_host_name_that_no_dns_can_hold_is_no_url():
+    judged = Admission(Scope(sites=None), UrlRules()).judge(requests(f"https://{'a' * 300}/"))
+    assert [one.dropped for one in judged.candidates] == [DropReason.INVALID]

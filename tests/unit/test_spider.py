@@ -16,7 +16,7 @@ from gossamer.model.task import Request
 from gossamer.parse.callbacks import run_callback
 from gossamer.parse.page import Page
 from gossamer.parse.site import SiteSpider, WebPage
-from gossamer.parse.spider import Results, Spider, default_name, seeds, spider_version
+from gossamer.parse.spider import Results, Spider, default_name, listed_seeds, seeds, spider_version
 
 LISTING = """<article><h3><a href="/b/1">A</a></h3></article><article><h3><a href="/b/2">B</a></h3></article>
 <li class="next"><a href="?page=2">next</a></li>"""
@@ -332,3 +332,15 @@ async def test_site_spider_records_other_content_without_text() -> None:
 def test_site_spider_needs_a_start() -> None:
     with pytest.raises(Misconfigured, match="at least one address"):
         SiteSpider([])
+
+
+def test_the_sites_of_listed_seeds_are_known_before_the_first_is_read():
+    class Listed(Spider):
+        start_urls = ("https://a.example/", "no url", "https://b.example/x#y")
+
+    class Own(Listed):
+        def start(self):
+            yield "https://c.example/"
+
+    assert listed_seeds(Listed()) == ["https://a.example/", "https://b.example/x#y"]
+    assert listed_seeds(Own()) == []

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import socket
+from functools import cache
+from hashlib import blake2b
 from pathlib import Path
 
 
 def worker_name() -> str:
-    """Unique per process life: host, process id and the moment the process began."""
+    """Unique per process life: host, process id, the moment the process began and the world it lives in."""
     pid = os.getpid()
-    return f"{socket.gethostname()}/{pid}/{_born(pid) or 0}"
+    return f"{socket.gethostname()}/{pid}/{_born(pid) or 0}-{_world()}"
 
 
 def hand_name(worker: str, number: int) -> str:
@@ -21,12 +23,12 @@ def hand_name(worker: str, number: int) -> str:
 def is_gone(worker: str) -> bool:
     """True only when it is certain: the name is of this machine, and no such process lives."""
     host, _, rest = worker.rpartition("/")[0].rpartition("/")
-    born = worker.rpartition("/")[2].partition(".")[0]
-    if host != socket.gethostname() or not rest.isdigit():
+    born, _, world = worker.rpartition("/")[2].partition(".")[0].partition("-")
+    if host != socket.gethostname() or world != _world() or not rest.isdigit() or not born.isdigit():
         return False
     pid = int(rest)
     if Path("/proc/self").exists():
-        return _born(pid) != int(born or 0)
+        return _born(pid) != int(born)
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -34,6 +36,20 @@ def is_gone(worker: str) -> bool:
     except PermissionError:
         return False
     return False
+
+
+@cache
+def _world() -> str:
+    """Where process ids mean something: this boot of this kernel, and the namespace of this container.
+
+    Machines and containers may share a host name; each of them must not take the others' processes for dead.
+    """
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+        namespace = os.stat("/proc/self/ns/pid").st_ino
+    except OSError:
+        return "0"
+    return blake2b(f"{boot} {namespace}".encode(), digest_size=4).hexdigest()
 
 
 def _born(pid: int) -> int | None:

@@ -18,6 +18,7 @@ from ..model.url import UrlRules, authority_of, fingerprint, looks_endless, pars
 from .contract import Added
 
 MEMORY = 50_000  # addresses remembered per process; the oldest are forgotten and judged again
+MAX_HOST = 253  # characters that a name can have in DNS
 
 
 class Scope(msgspec.Struct, frozen=True, kw_only=True):
@@ -97,6 +98,8 @@ class Admission:
         href = parse_url(request.url).partition("#")[0]
         authority = authority_of(href)
         site = site_of_authority(authority)
+        if len(site) > MAX_HOST:
+            raise InvalidUrl(f"{href[:100]}... has a host name of more than {MAX_HOST} characters.")
         return Candidate(
             url=href,
             fingerprint=self._rules.fingerprint(href),

@@ -132,7 +132,10 @@ class JobBook(Protocol):
     async def is_sealed(self, job: str) -> bool: ...
 
     async def close_job(self, job: str, ending: str) -> bool:
-        """End the job if it is still running; True for exactly one caller."""
+        """End the job if it is still running and nothing of it is open; True for exactly one caller.
+
+        With the ending "limit" tasks may be left in the queue, but none in anybody's hand.
+        """
         ...
 
     async def job(self, job: str) -> Job | None: ...

@@ -82,6 +82,19 @@ def default_name(class_name: str) -> str:
     return words.replace("_", "-").lower()
 
 
+def listed_seeds(spider: Spider) -> list[str]:
+    """The addresses that it starts from as far as they stand in a list; empty when `start` is its own."""
+    if type(spider).start is not Spider.start:
+        return []
+    listed = []
+    for url in spider.start_urls:
+        try:
+            listed.append(parse_url(str(url)))
+        except InvalidUrl:  # told when it is sown
+            continue
+    return listed
+
+
 async def seeds(spider: Spider) -> AsyncIterator[Request]:
     """The spider's first requests, one at a time, with absolute addresses. Raises Misconfigured."""
     start = spider.start()

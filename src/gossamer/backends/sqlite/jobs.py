@@ -60,10 +60,11 @@ class SqliteJobs:
         return await self._database.write(lambda c: self._close(c, job, ending, self._clock.now(), drop_open=False))
 
     def _close(self, connection: sqlite3.Connection, job: str, ending: str, now: float, *, drop_open: bool) -> bool:
+        # Somebody may have replayed a dead letter since the job was found empty: then it is not over.
         closed = connection.execute(
             "UPDATE jobs SET state = 'finished', ending = ?, finished_at = ? WHERE id = ? AND state = 'running' "
-            "RETURNING number",
-            (ending, now, job),
+            "AND (? OR leased + CASE ? WHEN 'limit' THEN 0 ELSE queued + waiting END = 0) RETURNING number",
+            (ending, now, job, drop_open, ending),
         ).fetchone()
         if closed is None:
             return False

@@ -42,11 +42,13 @@ class Counter:
 
     def lease(self, connection: sqlite3.Connection, job: JobRow, worker: str, n: int, now: float) -> LeaseBatch:
         self._reclaim(connection, worker, now)
-        state, sealed, queued, waiting, leased, used = connection.execute(
-            "SELECT state, sealed, queued, waiting, leased, done + unchanged + dead + leased - redirected "
+        state, sealed, queued, waiting, leased, used, terms = connection.execute(
+            "SELECT state, sealed, queued, waiting, leased, done + unchanged + dead + leased - redirected, terms "
             "FROM jobs WHERE number = ?",
             (job.number,),
         ).fetchone()
+        if terms != job.text:  # whoever opened the job again may have changed its limit
+            job = self._ledger.renew(connection, job.id)
         if state != "running":
             return LeaseBatch(drained=True)
         room = n if job.terms.limit is None else min(n, job.terms.limit - used)
@@ -121,7 +123,9 @@ class Counter:
             earliest = earliest_start(next_at, interval=interval, burst=burst)
             if earliest > now:
                 return self._sleep(connection, job, site, earliest)
-            n = min(n, burst, int((now - earliest) / interval) + 1)
+            n = min(n, burst)
+            if interval > 0:
+                n = min(n, int((now - earliest) / interval) + 1)
         rows = connection.execute(_TASKS, (job.number, site, n + 1)).fetchall()
         taken = [row for row in rows[:n] if floor is None or row[4] >= floor]
         leases = []

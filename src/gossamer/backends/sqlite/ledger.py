@@ -75,6 +75,7 @@ class JobRow(msgspec.Struct, frozen=True):
     number: int
     id: str
     terms: JobTerms
+    text: str  # the terms as they are written
 
 
 class Ledger:
@@ -96,9 +97,14 @@ class Ledger:
             row = connection.execute("SELECT number, terms FROM jobs WHERE id = ?", (job,)).fetchone()
             if row is None:
                 raise Permanent(f"There is no job {job!r}. `gossamer status` lists the jobs.")
-            found = JobRow(row[0], job, msgspec.json.decode(row[1], type=JobTerms))
+            found = JobRow(row[0], job, msgspec.json.decode(row[1], type=JobTerms), row[1])
             self._jobs[job] = found
         return found
+
+    def renew(self, connection: sqlite3.Connection, job: str) -> JobRow:
+        """Read the job's terms anew."""
+        self._jobs.pop(job, None)
+        return self.job(connection, job)
 
     def site(self, connection: sqlite3.Connection, name: str) -> int:
         """The site's number; a new site gets a row."""
