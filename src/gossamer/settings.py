@@ -394,11 +394,16 @@ def _demand_known(key: str, origin: str) -> None:
     if key in keys:
         return
     near = difflib.get_close_matches(key, keys, n=1, cutoff=0.5)
-    hint = f" Did you mean {near[0]}?" if near else " `gossamer settings` lists all of them."
+    spelled = _in_environment if origin.startswith(ENV_PREFIX) else str
+    hint = f" Did you mean {spelled(near[0])}?" if near else " `gossamer settings` lists all of them."
     raise UnknownSetting(f"{origin}: there is no setting {key!r}.{hint}")
 
 
 _BOOLEANS = {"yes": True, "on": True, "no": False, "off": False}
+
+
+def _in_environment(key: str) -> str:
+    return ENV_PREFIX + key.upper().replace(".", "__")
 
 
 def _from_text(key: str, text: str) -> Any:

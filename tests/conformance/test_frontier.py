@@ -591,7 +591,7 @@ async def test_a_job_with_work_in_it_is_not_closed(lab):
     await lab.frontier.add(job.id, [candidate("https://a.test/")])
     assert not await lab.jobs.close_job(job.id, "done")
     (lease,) = (await lab.frontier.lease(job.id, "w", 1)).leases
-    assert not await lab.jobs.close_job(job.id, "limit")
+    assert not await lab.jobs.close_job(job.id, "done")
     await lab.frontier.complete(lease, UrlState.DONE, "", [candidate("https://a.test/1")])
 
     assert (await lab.jobs.job(job.id)).state is JobState.RUNNING

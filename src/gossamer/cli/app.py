@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import sys
 from collections.abc import Coroutine
@@ -66,6 +67,10 @@ def run() -> None:
         # Whoever read our output has left; Python must not complain about it again while it closes stdout.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EIO, errno.EDQUOT):
+            raise
+        fail(f"The output cannot be written ({error.strerror}).")
     except Exception as error:
         if sys.flags.dev_mode:
             raise

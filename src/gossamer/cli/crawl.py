@@ -31,6 +31,8 @@ from ..store.contract import RecordQuery
 from ..store.export import export, try_place
 from .app import app, err, fail, run_async, settings_with
 
+REPLACED = "replaced"
+
 
 @app.command("crawl")
 def crawl_verb(
@@ -67,7 +69,7 @@ def crawl_verb(
     )
     if report.failure:
         fail(f"Not one page could be had. {report.failure}")
-    if not report.ended:
+    if not report.ended or report.job.ending == REPLACED:
         raise typer.Exit(130)
 
 
@@ -80,7 +82,13 @@ def resolve(target: str, settings: Settings, flags: dict[str, Any]) -> tuple[Spi
         url = parse_url(target)
     except InvalidUrl as error:
         raise Misconfigured(f"{error} A spider's name, a .py file or an http(s) URL can be crawled.") from error
+    if "@" in authority_with_user(url):
+        raise Misconfigured("The address holds a user name or password, and would be shown and stored. Leave it out.")
     return SiteSpider([url]), url, allow_local(settings, [url], flags)
+
+
+def authority_with_user(url: str) -> str:
+    return url.partition("://")[2].partition("/")[0]
 
 
 def looks_like_url(target: str) -> bool:
@@ -181,6 +189,8 @@ def summarise(report: CrawlReport, tally: Tally, settings: Settings, output: Pat
 def _headline(report: CrawlReport) -> str:
     if not report.ended:
         return "[yellow]Stopped.[/] Nothing is lost: the same command goes on from here."
+    if report.job.ending == REPLACED:
+        return "[yellow]Stopped.[/] A newer crawl of the same name took its place (--fresh)."
     if report.job.ending == "limit":
         apart = "; redirects do not count" if report.counts.settled > (report.job.limit or 0) else ""
         return f"[green]Done[/]: the limit of {report.job.limit:,} pages is reached{apart}."

@@ -100,7 +100,7 @@ def why_verb(
         err.print(
             Text.assemble(
                 ("gossamer: ", "bold red"),
-                f"No job knows {visible(url)}{compared}. No page that was fetched links to it, or it was never a seed.",
+                f"No job knows {visible(url)}{compared}. It was never a seed, and no spider has asked for it.",
             )
         )
         raise typer.Exit(1)

@@ -33,12 +33,13 @@ from ..frontier.retry import GiveUp, RetryTerms, decide, failure_of
 from ..model import events
 from ..model.page import Snapshot
 from ..model.record import Attempt, PageFacts, PageResult, Record
-from ..model.task import Lease, Request, UrlState
+from ..model.task import Request, UrlState
 from ..parse.callbacks import Parsed, run_callback
 from ..parse.page import Page
 from ..parse.spider import Spider
 from ..pipeline.steps import Piped, Pipeline
 from ..store.batching import Sink
+from .hold import Hold
 from .pacer import Pacer, TooEarly
 
 RetryTermsFor = Callable[[str], RetryTerms]
@@ -65,10 +66,11 @@ class Crew(msgspec.Struct, frozen=True, kw_only=True):
 class Journey:
     """One lease, from fetch to settlement. `known` is what is remembered of the page from an earlier visit."""
 
-    def __init__(self, crew: Crew, lease: Lease, known: PageFacts | None = None) -> None:
+    def __init__(self, crew: Crew, hold: Hold, known: PageFacts | None = None) -> None:
         self._crew = crew
-        self._lease = lease
-        self._task = lease.task
+        self._hold = hold
+        self._lease = hold.lease
+        self._task = hold.lease.task
         self._known = known
         self._began = crew.clock.monotonic()
         self._started_at = crew.clock.now()
@@ -78,19 +80,19 @@ class Journey:
         self._latency = 0.0
 
     async def run(self) -> None:
-        """Make the journey. Raises BackendUnavailable (and other Transient ones of ours); everything else settles."""
-        crew = self._crew
-        crew.pacer.enter(self._lease)
+        """Make the journey. Raises BackendUnavailable (and other Transient ones of ours); everything else settles.
+
+        The pacer must know the lease from before this call until the task is settled, by whomever.
+        """
         try:
             await self._travel()
         except LeaseLost as lost:
             self._emit(events.LeaseLapsed, message=str(lost))
-        finally:
-            crew.pacer.leave(self._lease)
 
     async def _travel(self) -> None:
         try:
-            outcome = await self._crew.fetcher.fetch(self._visit(), self._gate)
+            with self._hold.travelling():
+                outcome = await self._crew.fetcher.fetch(self._visit(), self._gate)
         except TooEarly as early:
             await self._release(early.wait, early.reason)
             return
@@ -126,7 +128,9 @@ class Journey:
         )
 
     async def _gate(self, asked: timedelta | None = None) -> Callable[[], None] | None:
-        return await self._crew.pacer.start(self._task.site, asked)
+        on_sent = await self._crew.pacer.start(self._task.site, asked)
+        self._hold.check()  # last of all: the process may have been stopped for minutes meanwhile
+        return on_sent
 
     def _pace_interval(self) -> float | None:
         return self._lease.pace.interval if self._lease.pace is not None else None
@@ -303,7 +307,8 @@ class Journey:
         task = self._task
         snapshot = self._snapshot if with_raw_page else None
         if snapshot is not None and page is None:
-            page = self._facts(snapshot, ())
+            # Nothing came of it: the next visit asks for the page in full, so that it is parsed again.
+            page = msgspec.structs.replace(self._facts(snapshot, ()), parser="")
         attempt = Attempt(
             at=self._started_at,
             job=task.job,

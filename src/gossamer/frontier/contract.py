@@ -134,7 +134,7 @@ class JobBook(Protocol):
     async def close_job(self, job: str, ending: str) -> bool:
         """End the job if it is still running and nothing of it is open; True for exactly one caller.
 
-        With the ending "limit" tasks may be left in the queue, but none in anybody's hand.
+        With the ending "limit" tasks are left in the queue.
         """
         ...
 

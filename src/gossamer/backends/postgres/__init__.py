@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import logging
+
 from ...errors import MissingExtra
 
 try:
     import asyncpg as asyncpg
 except ImportError as error:
     raise MissingExtra("Records in PostgreSQL need a driver. Install it: pip install 'gossamer[fleet]'") from error
+
+# The driver's pool logs every failed try to connect with its traceback; what matters of it we tell ourselves.
+logging.getLogger("asyncpg").addHandler(logging.NullHandler())

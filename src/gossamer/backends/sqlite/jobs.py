@@ -63,7 +63,7 @@ class SqliteJobs:
         # Somebody may have replayed a dead letter since the job was found empty: then it is not over.
         closed = connection.execute(
             "UPDATE jobs SET state = 'finished', ending = ?, finished_at = ? WHERE id = ? AND state = 'running' "
-            "AND (? OR leased + CASE ? WHEN 'limit' THEN 0 ELSE queued + waiting END = 0) RETURNING number",
+            "AND (? OR ? = 'limit' OR queued + waiting + leased = 0) RETURNING number",
             (ending, now, job, drop_open, ending),
         ).fetchone()
         if closed is None:
