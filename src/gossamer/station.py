@@ -46,7 +46,7 @@ class Station:
     def __init__(self, system: System, events: EventSink, *, until_idle: bool = False) -> None:
         self._system = system
         self._until_idle = until_idle
-        self._heart = Heart(system.workers, system.clock, name=system.worker, vitals=self._vitals)
+        self._heart = Heart(system.workers, system.clock, name=system.worker, vitals=self._vitals, troubles=events)
         self._events = EventHub(self._heart, events)
         self._tasks: dict[str, asyncio.Task[None]] = {}  # by job
         self._workers: dict[str, Worker] = {}  # those of the jobs that are open by now

@@ -2,9 +2,10 @@
 
 What it does: starts the children, and starts another one when one dies. Every child writes a byte to a pipe of its own
 each second, from its event loop; one that is silent for too long hangs, and is killed. How it fails: a child that says
-that the project is misconfigured ends them all. How it recovers: a child that was killed loses nothing, because its
-leases come back. No child outlives the supervisor: one whose pipe has no reader any more drains and ends; Linux tells
-it at once; and one that hangs by then ends itself. The child's side is `Pulse`.
+that the project is misconfigured ends them all; one that cannot even be started is tried again, like one that died,
+and the others go on. How it recovers: a child that was killed loses nothing, because its leases come back. No child
+outlives the supervisor: one whose pipe has no reader any more drains and ends; Linux tells it at once; and one that
+hangs by then ends itself. The child's side is `Pulse`.
 """
 
 from __future__ import annotations
@@ -103,6 +104,7 @@ class Supervisor:
         self._stopping = asyncio.Event()
         self._deadline = float("inf")
         self._code = 0
+        self._unstartable = ""  # why the last child could not be started: told once for all places
 
     @property
     def pids(self) -> set[int]:
@@ -132,7 +134,13 @@ class Supervisor:
         """One place for a child, and the children that take it one after the other."""
         loop, backoff = asyncio.get_running_loop(), Backoff()
         while not self._stopping.is_set():
-            child = await self._start()
+            try:
+                child = await self._start()
+            except OSError as error:  # no memory, no process or file to be had: the children that live are well
+                self._tell_unstartable(error)
+                await self._rest(backoff.after(timedelta(0)))
+                continue
+            self._unstartable = ""
             code = await self._watch(child)
             if self._stopping.is_set() or (code == 0 and self._until_idle):
                 return
@@ -140,11 +148,22 @@ class Supervisor:
                 self._code = 1  # the child has said why
                 self.stop(signal.SIGTERM)
                 return
-            pause = backoff.after(timedelta(seconds=loop.time() - child.started_at)).total_seconds()
-            self._tell(f"Worker {child.process.pid} {_fate(child, code)}. Another one starts in {pause:.0f} s.")
-            with suppress(TimeoutError):
-                async with asyncio.timeout(pause):
-                    await self._stopping.wait()
+            pause = backoff.after(timedelta(seconds=loop.time() - child.started_at))
+            fate = _fate(child, code)
+            self._tell(f"Worker {child.process.pid} {fate}. Another one starts in {pause.total_seconds():.0f} s.")
+            await self._rest(pause)
+
+    async def _rest(self, pause: timedelta) -> None:
+        """For so long, or until all stop."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(pause.total_seconds()):
+                await self._stopping.wait()
+
+    def _tell_unstartable(self, error: OSError) -> None:
+        words = str(error)
+        if words != self._unstartable:
+            self._unstartable = words
+            self._tell(f"A worker could not be started: {words}. It is tried again, with growing pauses.")
 
     async def _start(self) -> Child:
         ours, theirs = os.pipe()  # neither is inherited by accident

@@ -163,6 +163,35 @@ def test_children_end_when_the_supervisor_is_killed(opened):
         assert list_cards(project) == []
 
 
+async def test_a_child_that_cannot_be_started_leaves_the_others_alone_and_is_tried_again(tmp_path):
+    # given two healthy children
+    program = tmp_path / "child"
+    program.write_text(
+        f"#!{sys.executable}\nimport os, time\n"
+        "while True:\n    os.write(int(os.environ['_GOSSAMER_PULSE']), b'.')\n    time.sleep(0.2)\n"
+    )
+    program.chmod(0o755)
+    told: list[str] = []
+    supervisor = Supervisor((str(program),), processes=2, drain_within=timedelta(seconds=1), tell=told.append)
+    async with asyncio.timeout(60):
+        running = asyncio.create_task(supervisor.run())
+        await asyncio.to_thread(until, lambda: len(supervisor.pids) == 2)
+        healthy, victim = sorted(supervisor.pids)
+        # when one dies, and nothing can be started in its place
+        program.chmod(0o644)
+        os.kill(victim, signal.SIGKILL)
+        await asyncio.to_thread(until, lambda: any("could not be started" in line for line in told))
+        # then the other one lives, and the place is taken as soon as that is mended
+        assert supervisor.pids == {healthy}
+        assert is_alive(healthy)
+        program.chmod(0o755)
+        await asyncio.to_thread(until, lambda: len(supervisor.pids) == 2)
+        assert healthy in supervisor.pids
+        assert sum("could not be started" in line for line in told) == 1
+        supervisor.stop(signal.SIGTERM)
+        assert await running == 0
+
+
 async def test_a_child_that_is_misconfigured_ends_them_all_and_is_not_tried_again():
     told: list[str] = []
     supervisor = Supervisor(

@@ -13,10 +13,10 @@ from gossamer.backends.sqlite.state import open_sqlite_state
 from gossamer.clock import VirtualClock
 from gossamer.crawl.heart import Heart, Vitals
 from gossamer.crawl.slots import Slots
-from gossamer.errors import BackendUnavailable
+from gossamer.errors import BackendUnavailable, Misconfigured
 from gossamer.frontier.contract import WorkerCard
 from gossamer.frontier.politeness import SiteTerms
-from gossamer.model.events import Buried, Completed, Retried
+from gossamer.model.events import Buried, Completed, Event, Retried, Trouble
 from gossamer.supervisor import Backoff
 
 
@@ -35,12 +35,15 @@ class Flaky:
     def __init__(self, book) -> None:
         self._book = book
         self.away = False
+        self.refusal: Exception | None = None
         self.beats = 0
 
     async def _line(self) -> None:
         self.beats += 1
         if self.away:
             raise BackendUnavailable("the line is cut")
+        if self.refusal is not None:
+            raise self.refusal
 
     async def beat(self, card: WorkerCard) -> None:
         await self._line()
@@ -117,6 +120,38 @@ async def test_a_heart_goes_on_when_the_state_was_away(book):
     assert [card.name for card in await book.workers()] == ["me"]
 
 
+class Ears:
+    def __init__(self) -> None:
+        self.heard: list[Event] = []
+
+    def emit(self, event: Event) -> None:
+        self.heard.append(event)
+
+
+@pytest.mark.parametrize("fault", [Misconfigured("no permission to beat"), RuntimeError("a defect")])
+async def test_a_heart_goes_on_whatever_went_wrong_and_tells_it_once(book, fault):
+    clock, line, ears = VirtualClock(), Flaky(book), Ears()
+    line.refusal = fault
+    async with Heart(line, clock, name="me", vitals=Vitals, troubles=ears):
+
+        async def tried() -> bool:
+            clock.advance(5)
+            return line.beats > 3
+
+        await becomes(tried)
+        [trouble] = ears.heard
+        assert isinstance(trouble, Trouble)
+        assert str(fault) in trouble.message
+        line.refusal = None
+
+        async def entered() -> bool:
+            clock.advance(5)
+            return bool(await book.workers())
+
+        await becomes(entered)
+    assert await book.workers() == []
+
+
 async def test_whoever_beats_forgets_cards_of_more_than_an_hour(book):
     clock = VirtualClock()
     for name, age in (("recent", 3500), ("old", 3700)):
@@ -135,8 +170,10 @@ def test_the_workers_of_one_living_process_are_not_gone():
     name = worker_name()
     assert not is_gone(name)
     assert not is_gone(hand_name(name, 3))
-    host, pid, born = name.split("/")
-    assert is_gone(hand_name(f"{host}/{pid}/{int(born) + 1}", 3))
+    host, pid, start = name.split("/")
+    born, world = start.split("-")
+    assert is_gone(hand_name(f"{host}/{pid}/{int(born) + 1}-{world}", 3))
+    assert not is_gone(hand_name(f"{host}/{pid}/{int(born) + 1}-elsewhere", 3))
 
 
 async def test_fewer_slots_leave_those_in_use_alone_and_more_are_free_at_once():

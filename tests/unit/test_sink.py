@@ -11,7 +11,7 @@ import pytest
 from gossamer.backends.folder.archive import FolderArchive
 from gossamer.backends.sqlite.records import SqliteRecords, open_sqlite_records
 from gossamer.clock import SystemClock
-from gossamer.errors import BackendUnavailable
+from gossamer.errors import BackendUnavailable, BadState, Misconfigured
 from gossamer.model.page import Headers, Snapshot
 from gossamer.model.record import PageResult
 from gossamer.store.batching import Sink
@@ -30,6 +30,7 @@ class Sluice:
         self.entered = asyncio.Event()
         self.batches: list[int] = []
         self.down = False
+        self.refusal: Misconfigured | None = None
 
     async def save(self, results: Sequence[PageResult]) -> list[int]:
         self.batches.append(len(results))
@@ -37,6 +38,8 @@ class Sluice:
         await self.gate.wait()
         if self.down:
             raise BackendUnavailable("The store is away.")
+        if self.refusal is not None:
+            raise self.refusal
         return await self._store.save(results)
 
     def __getattr__(self, name: str) -> object:
@@ -140,6 +143,20 @@ async def test_a_store_that_is_away_fails_the_whole_batch_and_the_next_one_succe
         assert await store.count(RecordQuery()) == 0
         sluice.down = False
         assert await asyncio.gather(*(sink.keep(visit(n), snap(n)) for n in range(5))) == [1] * 5
+
+
+@pytest.mark.parametrize("refusal", [Misconfigured("The password was refused."), BadState("The tables are gone.")])
+async def test_a_store_that_refuses_us_is_away_for_every_caller_and_no_result_is_tried_alone(
+    store: SqliteRecords, refusal: Misconfigured
+) -> None:
+    sluice = Sluice(store)
+    sluice.refusal = refusal
+    async with Sink(sluice, None) as sink:
+        outcomes = await asyncio.gather(*(sink.keep(visit(n)) for n in range(5)), return_exceptions=True)
+        assert [(type(outcome), str(outcome)) for outcome in outcomes] == [(BackendUnavailable, str(refusal))] * 5
+        assert sluice.batches == [5]
+        sluice.refusal = None
+        assert await asyncio.gather(*(sink.keep(visit(n)) for n in range(5))) == [1] * 5
 
 
 async def test_an_archive_that_fails_keeps_its_records_back(store: SqliteRecords, tmp_path: Path) -> None:

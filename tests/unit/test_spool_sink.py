@@ -17,7 +17,7 @@ from gossamer.backends.folder.archive import FolderArchive
 from gossamer.backends.sqlite import connection
 from gossamer.backends.sqlite.records import SqliteRecords, open_sqlite_records
 from gossamer.clock import Clock, SystemClock, VirtualClock
-from gossamer.errors import BackendUnavailable
+from gossamer.errors import BackendUnavailable, Misconfigured
 from gossamer.model.events import Event, Spooled, Trouble
 from gossamer.model.page import Snapshot
 from gossamer.model.record import PageResult
@@ -36,6 +36,7 @@ class Fickle:
     def __init__(self, store: SqliteRecords) -> None:
         self._store = store
         self.down = False
+        self.refusal = ""
         self.asked = 0
         self.saved: list[str] = []
         self.asked_again = asyncio.Event()
@@ -45,6 +46,8 @@ class Fickle:
         self.asked_again.set()
         if self.down:
             raise BackendUnavailable("The store is away.")
+        if self.refusal:
+            raise Misconfigured(self.refusal)
         counts = await self._store.save(results)
         self.saved += [one.attempt.url.rpartition("/")[2] for one in results]
         return counts
@@ -194,6 +197,45 @@ async def test_the_store_is_probed_with_growing_pauses_not_once_per_page(
                 await asyncio.sleep(0)
         assert pauses == [0.25, 0.5, 1.0, 2.0, 4.0, 5.0, 5.0]
         store.down = False
+
+
+async def test_a_store_that_refuses_us_blames_no_result_and_is_told_once(
+    store: Fickle, new_sink: Callable[..., Sink], ears: Ears, sqlite: SqliteRecords, tmp_path: Path
+) -> None:
+    # given a store whose password was changed
+    clock = VirtualClock()
+    store.refusal = "The store refused the password."
+    async with new_sink(store, clock=clock) as sink:
+        assert await asyncio.gather(*(sink.keep(visit(n)) for n in range(6))) == [0] * 6
+        # when it is asked again and again
+        async with asyncio.timeout(10):
+            for _ in range(5):
+                store.asked_again.clear()
+                while not clock._sleepers:
+                    await asyncio.sleep(0)
+                clock.advance(10)
+                await store.asked_again.wait()
+        # then all wait, and one line says why
+        assert sink.away
+        assert [event.message for event in ears.heard if isinstance(event, Trouble)] == [store.refusal]
+        assert list((tmp_path / "spool").rglob("*.bad")) == []
+        store.refusal = ""
+        while sink.away:
+            clock.advance(10)
+            await asyncio.sleep(0.001)
+    assert await keys_in(sqlite) == [str(n) for n in range(6)]
+
+
+async def test_leaving_a_store_that_refuses_us_keeps_the_results_for_the_next_start(
+    store: Fickle, new_sink: Callable[..., Sink], sqlite: SqliteRecords
+) -> None:
+    store.refusal = "The store refused the password."
+    async with new_sink(store, clock=VirtualClock()) as sink:
+        await sink.keep(visit(1))
+    store.refusal = ""
+    async with new_sink(store):
+        pass
+    assert await keys_in(sqlite) == ["1"]
 
 
 async def test_an_archive_that_is_away_is_waited_for_as_well(

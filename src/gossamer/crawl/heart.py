@@ -1,7 +1,8 @@
 """The heart of a worker process: its card in the project's book, renewed while it lives, taken out when it goes.
 
-How it fails: a state that does not answer makes the card look old to others; the work is not touched by it. How it
-recovers: with the next beat. A process that dies leaves its card behind; whoever beats an hour later removes it.
+How it fails: a state that does not answer makes the card look old to others; the work is not touched by it. Anything
+else that goes wrong with it is told once. How it recovers: with the next beat. A process that dies leaves its card
+behind; whoever beats an hour later removes it.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ import msgspec
 
 from .. import __version__
 from ..clock import Clock
-from ..errors import Transient
+from ..errors import GossamerError, Transient
 from ..frontier.contract import WorkerBook, WorkerCard
 from ..model import events
 
@@ -44,11 +45,21 @@ class Vitals(msgspec.Struct, frozen=True, kw_only=True):
 class Heart:
     """Beats between `async with` and its end. As an EventSink it counts the pages that came to an end here."""
 
-    def __init__(self, book: WorkerBook, clock: Clock, *, name: str, vitals: Callable[[], Vitals]) -> None:
+    def __init__(
+        self,
+        book: WorkerBook,
+        clock: Clock,
+        *,
+        name: str,
+        vitals: Callable[[], Vitals],
+        troubles: events.EventSink | None = None,
+    ) -> None:
         self._book = book
         self._clock = clock
         self._name = name
         self._vitals = vitals
+        self._troubles = troubles or events.Silence()
+        self._trouble = ""  # the last one, told once until a beat goes well
         self._started_at = clock.now()
         self._done = 0
         self._measured_at = clock.monotonic()
@@ -64,7 +75,7 @@ class Heart:
             self._task.cancel()
             with suppress(asyncio.CancelledError):
                 await self._task
-        with suppress(Transient, TimeoutError):  # then the card fades
+        with suppress(GossamerError, TimeoutError):  # then the card fades
             async with asyncio.timeout(SIGN_OFF_WITHIN.total_seconds()):
                 await self._book.sign_off(self._name)
 
@@ -75,12 +86,22 @@ class Heart:
     async def _run(self) -> None:
         beats = 0
         while True:
-            with suppress(Transient):  # the worker itself tells that the state is away
+            try:
                 await self._book.beat(self._card())
                 if beats % FORGET_EVERY == 0:
                     await self._book.forget(self._clock.now() - FORGET_AFTER.total_seconds())
                 beats += 1
+                self._trouble = ""
+            except Transient:
+                pass  # the worker itself tells that the state is away
+            except Exception as error:  # whatever it is, a heart that stops would make a living worker look dead
+                self._tell(str(error) if isinstance(error, GossamerError) else f"{type(error).__name__}: {error}")
             await self._clock.sleep(BEAT.total_seconds())
+
+    def _tell(self, words: str) -> None:
+        if words != self._trouble:
+            self._trouble = words
+            self._troubles.emit(events.Trouble(at=self._clock.now(), stage="heart", message=words))
 
     def _card(self) -> WorkerCard:
         vitals = self._vitals()

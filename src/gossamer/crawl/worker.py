@@ -1,8 +1,9 @@
 """A worker: many journeys at once in one process, for one job. Draining, renewing, waiting for troubled backends.
 
 What it does: leases as many tasks as it has free slots, starts a journey for each, renews leases in hand.
-How it fails: a backend that stays unreachable for a minute ends it with that error; journeys never do.
+How it fails: a backend that fails for a minute without one good answer ends it with that error; journeys never do.
 How it recovers: what it had in hand is given back when it can say so, and comes back by itself when it cannot.
+A lease that was lost meanwhile ends its journey before the next request: the page is somebody else's.
 """
 
 from __future__ import annotations
@@ -11,24 +12,37 @@ import asyncio
 import traceback
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
+from functools import partial
 from typing import TypeVar
 
-from ..errors import GossamerError, Transient
+import msgspec
+
+from ..errors import GossamerError, LeaseLost, Misconfigured, Transient
 from ..frontier.contract import Frontier, LeaseBatch
 from ..model import events
 from ..model.record import PageFacts
 from ..model.task import Lease
 from ..store.contract import RecordStore
+from .hold import Hold
 from .journey import Crew, Journey
-from .slots import Slots
+from .slots import Slot, Slots
 
 T = TypeVar("T")
 
 POLL = timedelta(milliseconds=250)  # how long an idle worker trusts that neighbours added nothing
-PATIENCE = timedelta(seconds=60)  # how long a backend may stay away
+PATIENCE = timedelta(seconds=60)  # how long a backend may fail without one good answer
 FIRST_PAUSE = timedelta(milliseconds=250)
 LONGEST_PAUSE = timedelta(seconds=10)
 RENEWALS = 3  # per lease duration
+OURS = (Transient, Misconfigured)  # failures of a backend, or of our standing with it; never the page's
+
+
+class Failing(msgspec.Struct, frozen=True):
+    """Calls of one stage that failed, with no good one since the first (`since`) of them."""
+
+    since: float
+    last: float
+    error: GossamerError
 
 
 class Worker:
@@ -52,11 +66,10 @@ class Worker:
         self._lease_duration = lease_duration
         self._drain_within = drain_within
         self._conditional = conditional
-        self._in_hand: dict[int, Lease] = {}
+        self._in_hand: set[Hold] = set()
         self._journeys: set[asyncio.Task[None]] = set()
         self._draining = asyncio.Event()
-        self._trouble_since: float | None = None
-        self._trouble: Transient | None = None
+        self._failing: dict[str, Failing] = {}  # by stage
         self._pause = FIRST_PAUSE
 
     @property
@@ -78,7 +91,7 @@ class Worker:
         self._slots.changed.set()
 
     async def run(self) -> bool:
-        """Work. True when the job has nothing left to do, False when drained early. Raises Transient."""
+        """Work. True when the job has nothing left to do, False when drained early. Raises Transient, Misconfigured."""
         renewing = asyncio.create_task(self._renew(), name="renew leases")
         try:
             drained = await self._work()
@@ -97,11 +110,12 @@ class Worker:
                 await slots.changed.wait()
                 continue
             await self._sit_out_trouble()
-            batch = await self._sheltered("lease", self._lease)
+            asked_at = self._crew.clock.monotonic()
+            batch = await self._sheltered("lease", self._lease, Transient)
             if batch is None:
                 continue
             if batch.leases:
-                await self._start(batch.leases)
+                await self._start(batch.leases, asked_at)
             elif batch.drained:
                 return True
             else:
@@ -112,79 +126,120 @@ class Worker:
         crew = self._crew
         return await self._frontier.lease(crew.job, crew.worker, self._slots.free)
 
-    async def _start(self, leases: tuple[Lease, ...]) -> None:
-        for lease in leases:
-            self._in_hand[lease.task.id] = lease
-        known: dict[bytes, PageFacts] = {}
-        if self._conditional and not self._crew.sink.away:  # a store that is away would hold up every lease
-            fingerprints = [lease.task.fingerprint for lease in leases]
-            known = await self._sheltered("records", lambda: self._records.facts(fingerprints)) or {}
-        for lease in leases:
-            journey = Journey(self._crew, lease, known.get(lease.task.fingerprint))
-            task = asyncio.create_task(self._accompany(journey, lease), name=lease.task.url)
-            self._journeys.add(task)
-            task.add_done_callback(self._journeys.discard)
+    async def _start(self, leases: tuple[Lease, ...], asked_at: float) -> None:
+        crew = self._crew
+        holds = [Hold(lease, crew.clock, self._lease_duration, asked_at) for lease in leases]
+        self._in_hand.update(holds)
+        known = await self._known(leases)
+        for hold in holds:
+            task = hold.lease.task
+            journey = Journey(crew, hold, known.get(task.fingerprint))
+            # Before the journey has its first turn: the next lease is asked for with what is free now.
+            slot = self._slots.take(task.site)
+            crew.pacer.enter(hold.lease)
+            making = asyncio.create_task(self._accompany(journey, hold), name=task.url)
+            self._journeys.add(making)
+            making.add_done_callback(partial(self._part, hold, slot))
 
-    async def _accompany(self, journey: Journey, lease: Lease) -> None:
+    async def _known(self, leases: tuple[Lease, ...]) -> dict[bytes, PageFacts]:
+        """What is remembered of the pages. Nothing while the store is away: it would hold up every lease."""
+        if not self._conditional or self._crew.sink.away:
+            self._went_well("records")  # what is not asked does not fail
+            return {}
+        fingerprints = [lease.task.fingerprint for lease in leases]
+        return await self._sheltered("records", lambda: self._records.facts(fingerprints), OURS) or {}
+
+    async def _accompany(self, journey: Journey, hold: Hold) -> None:
         """Run a journey; give its task back when it could not be finished through no fault of the page."""
-        slot = self._slots.take(lease.task.site)
+        url = hold.lease.task.url
         try:
             await journey.run()
-            self._trouble = self._trouble_since = None
+            self._went_well("journey")
         except asyncio.CancelledError:
-            await self._give_back(lease, timedelta(0), "the worker stopped")
+            await self._give_back(hold, timedelta(0), "the worker stopped")
             raise
-        except Transient as error:
-            self._troubled("journey", error)
-            await self._give_back(lease, self._pause, error.reason)
+        except OURS as error:
+            self._failed("journey", error)
+            await self._give_back(hold, self._pause, error.reason)
         except Exception as error:
             # A defect of ours, and the same page would meet it again: to the dead letters, so that it is seen.
-            self._emit_trouble("journey", f"{type(error).__name__}: {error} (at {lease.task.url})")
-            await self._bury(lease, "".join(traceback.format_exception(error)))
-        finally:
-            self._in_hand.pop(lease.task.id, None)
-            slot.leave()
+            self._emit_trouble("journey", f"{_words(error)} (at {url})")
+            await self._bury(hold, "".join(traceback.format_exception(error)))
 
-    async def _bury(self, lease: Lease, message: str) -> None:
+    def _part(self, hold: Hold, slot: Slot, journey: asyncio.Task[None]) -> None:
+        """The journey is over, even if it was cancelled before its first turn."""
+        self._journeys.discard(journey)
+        self._in_hand.discard(hold)
+        self._crew.pacer.leave(hold.lease)
+        slot.leave()
+
+    async def _bury(self, hold: Hold, message: str) -> None:
         try:
-            await self._frontier.bury(lease, "internal-error", message)
+            await self._frontier.bury(hold.lease, "internal-error", message, paced_ahead=self._paced_ahead(hold))
+        except LeaseLost as lost:
+            self._emit_lapsed(hold, lost)
         except GossamerError as error:
             self._emit_trouble("bury", str(error))
 
-    async def _give_back(self, lease: Lease, delay: timedelta, reason: str) -> None:
+    async def _give_back(self, hold: Hold, delay: timedelta, reason: str) -> None:
+        if hold.lost:
+            return
         try:
-            await asyncio.shield(self._frontier.release(lease, delay, reason))
+            await asyncio.shield(self._frontier.release(hold.lease, delay, reason, paced_ahead=self._paced_ahead(hold)))
+        except LeaseLost as lost:
+            self._emit_lapsed(hold, lost)
         except GossamerError as error:
             # It will come back by itself when the lease expires.
             self._emit_trouble("release", str(error))
 
-    async def _sheltered(self, stage: str, call: Callable[[], Awaitable[T]]) -> T | None:
-        """Make a call to a backend; None when it is away."""
-        try:
-            return await call()
-        except Transient as error:
-            self._troubled(stage, error)
-            return None
+    def _paced_ahead(self, hold: Hold) -> timedelta:
+        return self._crew.pacer.ahead(hold.lease.task.site)
 
-    def _troubled(self, stage: str, error: Transient) -> None:
+    async def _sheltered(
+        self,
+        stage: str,
+        call: Callable[[], Awaitable[T]],
+        tolerated: type[GossamerError] | tuple[type[GossamerError], ...],
+    ) -> T | None:
+        """Make a call to a backend; None when it fails in a way that may pass."""
+        try:
+            answer = await call()
+        except tolerated as error:
+            self._failed(stage, error)
+            return None
+        self._went_well(stage)
+        return answer
+
+    def _failed(self, stage: str, error: GossamerError) -> None:
         self._emit_trouble(stage, str(error))
-        self._trouble = error
-        if self._trouble_since is None:
-            self._trouble_since = self._crew.clock.monotonic()
+        now = self._crew.clock.monotonic()
+        if not self._failing:
             self._pause = FIRST_PAUSE
+        before = self._failing.get(stage)
+        self._failing[stage] = Failing(since=now if before is None else before.since, last=now, error=error)
+
+    def _went_well(self, stage: str) -> None:
+        self._failing.pop(stage, None)
 
     async def _sit_out_trouble(self) -> None:
-        """While a backend is away, take work slowly. Raises its error when it has been away for PATIENCE."""
-        if self._trouble is None or self._trouble_since is None:
+        """While a stage fails, take work slowly. Raises its error when it has failed for PATIENCE."""
+        if not self._failing:
             return
-        if self._crew.clock.monotonic() - self._trouble_since > PATIENCE.total_seconds():
-            raise self._trouble
+        for stage in self._failing.values():
+            # Up to the last failure, not up to now: a stage that nobody tried since may be well again.
+            if stage.last - stage.since > PATIENCE.total_seconds():
+                raise stage.error
         pause, self._pause = self._pause, min(self._pause * 2, LONGEST_PAUSE)
         await self._crew.clock.sleep(pause.total_seconds())
 
     def _emit_trouble(self, stage: str, message: str) -> None:
         crew = self._crew
         crew.events.emit(events.Trouble(at=crew.clock.now(), job=crew.job, stage=stage, message=message))
+
+    def _emit_lapsed(self, hold: Hold, lost: LeaseLost) -> None:
+        crew, task = self._crew, hold.lease.task
+        lapsed = events.LeaseLapsed(at=crew.clock.now(), job=crew.job, url=task.url, site=task.site, message=str(lost))
+        crew.events.emit(lapsed)
 
     async def _wait_for_change(self, wait: timedelta | None) -> None:
         """Until a slot is freed (settling feeds the queue), the queue says so, or a neighbour may have added."""
@@ -200,13 +255,21 @@ class Worker:
         crew = self._crew
         while True:
             await crew.clock.sleep(self._lease_duration.total_seconds() / RENEWALS)
-            held = list(self._in_hand.values())
+            held = list(self._in_hand)
             if not held:
                 continue
+            asked_at = crew.clock.monotonic()
             try:
-                await self._frontier.renew(held)
-            except Transient as error:
-                self._emit_trouble("renew", str(error))
+                lost = await self._frontier.renew([hold.lease for hold in held])
+            except Exception as error:  # whatever it is, the leases in hand need the next try
+                self._emit_trouble("renew", _words(error))
+                continue
+            gone = frozenset(lost)
+            for hold in held:
+                if hold.lease in gone:
+                    hold.lose()
+                else:
+                    hold.prolong(asked_at)
 
     async def _wait_for_journeys(self, within: timedelta | None) -> None:
         if self._journeys:
@@ -217,3 +280,7 @@ class Worker:
         for journey in journeys:
             journey.cancel()
         await asyncio.gather(*journeys, return_exceptions=True)
+
+
+def _words(error: Exception) -> str:
+    return str(error) if isinstance(error, GossamerError) else f"{type(error).__name__}: {error}"

@@ -9,7 +9,8 @@ go on while the archive or the store is away. What is spooled is not yet among t
 page; a visit in the meantime asks for the page in full instead of asking whether it changed, which is harmless.
 
 How it fails: when the archive or the store does not answer and there is no spool, or no room in it, every caller of
-the batch gets that error, and nothing of it counts as kept. A result that cannot be stored at all fails alone.
+the batch gets that error, and nothing of it counts as kept. A store that refuses us (another password, a missing
+grant) counts as away: no result is to blame for it. A result that cannot be stored at all fails alone.
 How it recovers: callers call `keep` again.
 """
 
@@ -23,12 +24,12 @@ from datetime import timedelta
 from typing import Self
 
 from ..clock import Clock, SystemClock
-from ..errors import BackendUnavailable, Transient
+from ..errors import BackendUnavailable, GossamerError
 from ..model.events import EventSink, Silence
 from ..model.page import Snapshot
 from ..model.record import PageResult
 from .contract import Archive, RecordStore
-from .draining import Drain, archive_pages
+from .draining import AWAY, Drain, archive_pages, as_unavailable
 from .spool import Spool
 from .spool_format import Waiting
 
@@ -150,7 +151,7 @@ class Sink:
         try:
             results = await archive_pages(self._archive, results)
             counts = await self._records.save([one.result for one in results])
-        except Transient as error:
+        except AWAY as error:
             await self._set_down(batch, results, error)
         except Exception as error:
             if len(batch) == 1:
@@ -162,11 +163,11 @@ class Sink:
         else:
             _answer(batch, counts)
 
-    async def _set_down(self, batch: list[_Parcel], results: Sequence[Waiting], because: Transient | None) -> None:
+    async def _set_down(self, batch: list[_Parcel], results: Sequence[Waiting], because: GossamerError | None) -> None:
         """Into the spool, as far as the results got: pages that are archived already are not spooled."""
         if self._drain is None:
             assert because is not None
-            _refuse(batch, because)
+            _refuse(batch, as_unavailable(because))
             return
         try:
             await self._drain.take(results, because)
@@ -181,7 +182,7 @@ class Sink:
             return
         self._draining.cancel()
         await asyncio.gather(self._draining, return_exceptions=True)
-        with suppress(Transient, TimeoutError):  # what stays is told below
+        with suppress(*AWAY, TimeoutError):  # what stays is told below
             async with asyncio.timeout(DRAIN_WITHIN.total_seconds()):
                 await self._drain.finish()
         self._drain.leave()

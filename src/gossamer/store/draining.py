@@ -3,8 +3,9 @@
 While the store is away it is tried with growing pauses, by the oldest batch itself; nothing else asks it. What comes
 in meanwhile goes behind, into the spool, so that results are stored in the order in which they came.
 
-How it fails: a batch that the store refuses for good is tried one by one; who is to blame is set aside in a file and
-told by an event. How it recovers: whatever stops it, the results stay in the spool; saving them again is harmless.
+How it fails: a batch with something in it that cannot be stored is tried one by one; who is to blame is set aside in a
+file and told by an event. A store that refuses us as a whole is away like one that does not answer, until somebody has
+mended that. How it recovers: whatever stops it, the results stay in the spool; saving them again is harmless.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from datetime import timedelta
 import msgspec
 
 from ..clock import Clock
-from ..errors import BackendUnavailable, Transient
+from ..errors import BackendUnavailable, GossamerError, Misconfigured, Transient
 from ..model.events import EventSink, Spooled, Trouble
 from .contract import Archive, RecordStore
 from .spool import Spool
@@ -24,6 +25,7 @@ from .spool_format import Waiting
 
 FIRST_PAUSE = timedelta(milliseconds=250)
 LONGEST_PAUSE = timedelta(seconds=5)
+AWAY = (Transient, Misconfigured)  # the store does not answer, or refuses us; no single result is to blame
 
 
 class Drain:
@@ -39,6 +41,7 @@ class Drain:
         self._events = events
         self._arrived = asyncio.Event()
         self._told = False  # that results wait
+        self._refusal = ""  # what a store that refuses us said last: it is told once
         # The oldest batch after its pages were archived: a store that stays away does not make them be archived twice.
         self._archived: list[Waiting] | None = None
 
@@ -47,7 +50,7 @@ class Drain:
         """True while anything is in the spool: then new results go behind it."""
         return not self._spool.empty
 
-    async def take(self, results: Sequence[Waiting], because: Transient | None) -> None:
+    async def take(self, results: Sequence[Waiting], because: GossamerError | None) -> None:
         """Spool results durably. Raises BackendUnavailable when there is no room."""
         try:
             await self._spool.append(results)
@@ -58,7 +61,7 @@ class Drain:
             raise BackendUnavailable(f"{because} {full}") from because
         self._arrived.set()
         if because is not None:
-            self._trouble("store", str(because))
+            self._tell_away(because)
         self._tell_waiting("Results wait on disk until the store is back.")
 
     async def run(self) -> None:
@@ -71,8 +74,7 @@ class Drain:
                 pause = FIRST_PAUSE
             except Exception as error:
                 # Not only a store that is away: a defect of ours must not end the draining unseen either.
-                known = isinstance(error, Transient)
-                self._trouble("store", str(error) if known else f"{type(error).__name__}: {error}")
+                self._tell_away(error)
                 await self._clock.sleep(pause.total_seconds())
                 pause = min(pause * 2, LONGEST_PAUSE)
                 continue
@@ -82,7 +84,7 @@ class Drain:
                 await self._rest()
 
     async def finish(self) -> None:
-        """Empty the spool now. Raises Transient at the first sign that the store is away."""
+        """Empty the spool now. Raises one of AWAY at the first sign of it."""
         try:
             while await self._store_oldest():
                 pass
@@ -104,7 +106,7 @@ class Drain:
             await self._arrived.wait()
 
     async def _store_oldest(self) -> bool:
-        """Store the oldest batch; False when there is none. Raises Transient, and then it is still there."""
+        """Store the oldest batch; False when there is none. Raises one of AWAY, and then it is still there."""
         batch = await self._spool.next()
         if not batch:
             return False
@@ -112,11 +114,12 @@ class Drain:
             if self._archived is None:
                 self._archived = await archive_pages(self._archive, batch)
             await self._records.save([one.result for one in self._archived])
-        except Transient:
+        except AWAY:
             raise
         except Exception:
             await self._store_one_by_one(self._archived or batch)
         self._archived = None
+        self._refusal = ""
         await self._spool.done()
         return True
 
@@ -126,7 +129,7 @@ class Drain:
             try:
                 [archived] = await archive_pages(self._archive, [one])
                 await self._records.save([archived.result])
-            except Transient:
+            except AWAY:
                 raise
             except Exception as error:
                 await self._spool.set_aside(position, f"it cannot be stored: {type(error).__name__}: {error}")
@@ -145,8 +148,25 @@ class Drain:
         for note in self._spool.take_notes():
             self._trouble("spool", note)
 
+    def _tell_away(self, error: Exception) -> None:
+        words = str(error) if isinstance(error, GossamerError) else f"{type(error).__name__}: {error}"
+        if isinstance(error, Misconfigured):
+            if words == self._refusal:
+                return
+            self._refusal = words
+        self._trouble("store", words)
+
     def _trouble(self, stage: str, message: str) -> None:
         self._events.emit(Trouble(at=self._clock.now(), stage=stage, message=message))
+
+
+def as_unavailable(error: GossamerError) -> Transient:
+    """The same for callers, to whom a store that refuses us is one that is away."""
+    if isinstance(error, Transient):
+        return error
+    unavailable = BackendUnavailable(str(error))
+    unavailable.__cause__ = error
+    return unavailable
 
 
 async def archive_pages(archive: Archive | None, batch: Sequence[Waiting]) -> list[Waiting]:

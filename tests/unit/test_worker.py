@@ -1,0 +1,343 @@
+"""A worker on a real queue and a clock of the test's: what it takes, what it gives back, and what it loses."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gossamer import Spider
+from gossamer.backends.sqlite.records import open_sqlite_records
+from gossamer.crawl.journey import Crew
+from gossamer.crawl.pacer import Pacer
+from gossamer.crawl.worker import PATIENCE, Worker
+from gossamer.errors import BackendUnavailable, GossamerError, Misconfigured
+from gossamer.fetch.fetcher import Disallowed, Outcome, Visit
+from gossamer.fetch.robots import Gate
+from gossamer.frontier.admission import Admission, Scope
+from gossamer.frontier.contract import DeadFilter, LeaseBatch
+from gossamer.frontier.politeness import SiteTerms
+from gossamer.frontier.retry import RetryTerms
+from gossamer.model.events import Event, LeaseLapsed, Trouble
+from gossamer.model.record import PageResult
+from gossamer.model.task import Lease
+from gossamer.model.url import UrlRules
+from gossamer.pipeline.steps import Pipeline
+from gossamer.store.batching import Sink
+from tests.conformance.frontiers import LEASE, Lab, candidate, sqlite_lab
+
+PAGE = "https://a.example/1"
+ONE_IN_TWO_SECONDS = SiteTerms(interval=timedelta(seconds=2), burst=1, concurrency=None)
+
+
+class Line:
+    """The real queue, behind a line on which single verbs can fail."""
+
+    def __init__(self, lab: Lab) -> None:
+        self._frontier = lab.frontier
+        self.faults: dict[str, Exception] = {}
+        self.asked: list[int] = []  # how many leases, at each call
+        self.renewals = 0
+        self.released = 0
+
+    def _pass(self, verb: str) -> None:
+        if verb in self.faults:
+            raise self.faults[verb]
+
+    async def lease(self, job: str, worker: str, n: int) -> LeaseBatch:
+        self.asked.append(n)
+        self._pass("lease")
+        return await self._frontier.lease(job, worker, n)
+
+    async def renew(self, leases: list[Lease]) -> list[Lease]:
+        self.renewals += 1
+        self._pass("renew")
+        return await self._frontier.renew(leases)
+
+    async def release(self, lease: Lease, *terms: Any, **more: Any) -> None:
+        self.released += 1
+        await self._frontier.release(lease, *terms, **more)
+
+    def __getattr__(self, verb: str) -> Any:
+        return getattr(self._frontier, verb)
+
+
+class Road:
+    """In the fetcher's place: passes the gate as often as it is told to, and waits for the test in between."""
+
+    def __init__(self, requests: int = 1) -> None:
+        self._requests = requests
+        self.sent: list[str] = []
+        self.inside = 0
+        self.go = asyncio.Event()
+        self.fault: Exception | None = None
+
+    async def fetch(self, visit: Visit, gate: Gate) -> Outcome:
+        self.inside += 1
+        try:
+            for _ in range(self._requests):
+                await gate(None)
+                self.sent.append(visit.url)
+            await self.go.wait()
+            await gate(None)
+            self.sent.append(visit.url)
+            if self.fault is not None:
+                raise self.fault
+            return Disallowed(url=visit.url, rule="Disallow: /")
+        finally:
+            self.inside -= 1
+
+
+class Ears:
+    def __init__(self) -> None:
+        self.heard: list[Event] = []
+
+    def emit(self, event: Event) -> None:
+        self.heard.append(event)
+
+    def of(self, kind: type[Event]) -> list[Any]:
+        return [event for event in self.heard if isinstance(event, kind)]
+
+
+class Bench:
+    """A job, and the parts of a worker for it."""
+
+    def __init__(self, lab: Lab, job: str, sink: Sink, records: Any) -> None:
+        self.lab, self.job, self.sink, self.records = lab, job, sink, records
+        self.line, self.ears = Line(lab), Ears()
+
+    def worker(self, road: Road, *, concurrency: int = 4, drain_within: timedelta = timedelta(seconds=20)) -> Worker:
+        line: Any = self.line
+        fetcher: Any = road
+        crew = Crew(
+            job=self.job,
+            worker="me",
+            spider=Spider(),
+            parser_version="1",
+            fetcher=fetcher,
+            pacer=Pacer(self.lab.clock),
+            pipeline=Pipeline(()),
+            admission=Admission(Scope(), UrlRules()),
+            sink=self.sink,
+            frontier=line,
+            retry_terms_for=lambda _: RetryTerms(),
+            clock=self.lab.clock,
+            events=self.ears,
+        )
+        return Worker(
+            crew, line, self.records, concurrency=concurrency, lease_duration=LEASE, drain_within=drain_within,
+            conditional=False,
+        )  # fmt: skip
+
+    async def until(self, reached: Callable[[], bool], *, step: float = 0.0) -> None:
+        """Let things happen, moving the clock by `step` at each look."""
+        async with asyncio.timeout(20):
+            while not reached():
+                self.lab.clock.advance(step)
+                await asyncio.sleep(0.001)
+
+
+class Refusing:
+    """A store that refuses us, whatever the result."""
+
+    async def save(self, results: list[PageResult]) -> list[int]:
+        raise Misconfigured("The store refused the password.")
+
+
+@pytest.fixture
+async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
+    async with (
+        sqlite_lab(tmp_path) as lab,
+        open_sqlite_records(tmp_path / "records.db", lab.clock) as records,
+        Sink(records, None) as sink,
+    ):
+        yield Bench(lab, (await lab.job()).id, sink, records)
+
+
+async def others_must_wait(bench: Bench) -> float:
+    batch = await bench.lab.frontier.lease(bench.job, "other", 1)
+    assert batch.leases == ()
+    assert batch.wait is not None
+    return batch.wait.total_seconds()
+
+
+async def test_a_page_that_is_given_back_leaves_the_sites_pace_behind(bench: Bench) -> None:
+    # given a journey that made two requests of a site that allows one in two seconds
+    bench.lab.terms["a.example"] = ONE_IN_TWO_SECONDS
+    await bench.lab.frontier.add(bench.job, [candidate(PAGE)])
+    road = Road(requests=2)
+    worker = bench.worker(road, drain_within=timedelta(0))
+    running = asyncio.create_task(worker.run())
+    await bench.until(lambda: len(road.sent) == 2, step=0.05)
+    # when the worker stops in the middle of it
+    worker.drain()
+    assert await running is False
+    # then the next one waits from the second request on
+    assert await others_must_wait(bench) > 1.5
+
+
+async def test_a_page_that_is_buried_for_a_defect_leaves_the_sites_pace_behind(bench: Bench) -> None:
+    bench.lab.terms["a.example"] = ONE_IN_TWO_SECONDS
+    await bench.lab.frontier.add(bench.job, [candidate(PAGE), candidate("https://a.example/2")])
+    road = Road()
+    road.fault = RuntimeError("a defect")
+    road.go.set()
+    worker = bench.worker(road, concurrency=1)
+    running = asyncio.create_task(worker.run())
+    await bench.until(lambda: len(road.sent) == 2, step=0.05)
+    worker.drain()
+    assert await running is False
+    [letter] = await bench.lab.desk.dead(DeadFilter(job=bench.job))
+    assert letter.reason == "internal-error"
+    assert await others_must_wait(bench) > 1.5
+
+
+async def test_a_journey_whose_lease_was_lost_is_stopped_and_gives_nothing_back(bench: Bench) -> None:
+    # given a journey that waits for an answer
+    await bench.lab.frontier.add(bench.job, [candidate(PAGE)])
+    road = Road()
+    worker = bench.worker(road, concurrency=1)
+    running = asyncio.create_task(worker.run())
+    await bench.until(lambda: len(road.sent) == 1)
+    worker.drain()
+    # when its lease has run out, and the renewing worker hears of it
+    bench.lab.clock.advance(LEASE.total_seconds() + 1)
+    # then it ends there, although the answer never comes
+    assert await running is False
+    assert road.sent == [PAGE]
+    assert [event.url for event in bench.ears.of(LeaseLapsed)] == [PAGE]
+    assert bench.line.released == 0
+    [again] = (await bench.lab.frontier.lease(bench.job, "other", 1)).leases
+    assert again.delivery == 2
+
+
+async def test_a_worker_that_was_stopped_past_its_lease_does_not_send_the_next_request(bench: Bench) -> None:
+    # given a journey on the way, in a process that cannot hear from the queue
+    await bench.lab.frontier.add(bench.job, [candidate(PAGE)])
+    road = Road()
+    worker = bench.worker(road, concurrency=1)
+    bench.line.faults["renew"] = BackendUnavailable("The line is cut.")
+    running = asyncio.create_task(worker.run())
+    await bench.until(lambda: len(road.sent) == 1)
+    worker.drain()
+    # when the process wakes after the lease's time and goes on
+    bench.lab.clock.advance(LEASE.total_seconds() + 1)
+    road.go.set()
+    # then the second request is not made
+    assert await running is False
+    assert road.sent == [PAGE]
+    assert [event.url for event in bench.ears.of(LeaseLapsed)] == [PAGE]
+
+
+async def test_a_renewed_lease_is_good_beyond_its_first_time(bench: Bench) -> None:
+    await bench.lab.frontier.add(bench.job, [candidate(PAGE)])
+    await bench.lab.jobs.seal_seeds(bench.job)
+    road = Road()
+    running = asyncio.create_task(bench.worker(road).run())
+    await bench.until(lambda: len(road.sent) == 1)
+    for times in range(1, 8):
+        bench.lab.clock.advance(LEASE.total_seconds() / 3)
+        await bench.until(lambda times=times: bench.line.renewals == times and bool(bench.lab.clock._sleepers))
+    road.go.set()
+    assert await running is True
+    assert road.sent == [PAGE, PAGE]
+    assert bench.ears.of(LeaseLapsed) == []
+
+
+@pytest.mark.parametrize("fault", [Misconfigured("no permission to renew"), RuntimeError("a defect")])
+async def test_renewing_goes_on_whatever_went_wrong(bench: Bench, fault: Exception) -> None:
+    await bench.lab.frontier.add(bench.job, [candidate(PAGE)])
+    await bench.lab.jobs.seal_seeds(bench.job)
+    road = Road()
+    bench.line.faults["renew"] = fault
+    running = asyncio.create_task(bench.worker(road).run())
+    await bench.until(lambda: len(road.sent) == 1)
+    bench.lab.clock.advance(LEASE.total_seconds() / 3)
+    await bench.until(lambda: bool(bench.ears.of(Trouble)) and bool(bench.lab.clock._sleepers))
+    assert str(fault) in bench.ears.of(Trouble)[0].message
+    # when it is mended in time, the page is finished
+    del bench.line.faults["renew"]
+    bench.lab.clock.advance(LEASE.total_seconds() / 3)
+    await bench.until(lambda: bench.line.renewals == 2 and bool(bench.lab.clock._sleepers))
+    bench.lab.clock.advance(LEASE.total_seconds() / 2)
+    road.go.set()
+    assert await running is True
+    assert bench.ears.of(LeaseLapsed) == []
+
+
+async def test_no_more_pages_are_leased_than_there_are_slots(bench: Bench) -> None:
+    await bench.lab.frontier.add(bench.job, [candidate(f"https://s{n}.example/") for n in range(20)])
+    road = Road()
+    worker = bench.worker(road, concurrency=4, drain_within=timedelta(0))
+    running = asyncio.create_task(worker.run())
+    await bench.until(lambda: road.inside >= 4)
+    for _ in range(50):
+        await asyncio.sleep(0)
+    assert bench.line.asked == [4]
+    assert (road.inside, worker.in_flight) == (4, 4)
+    worker.drain()
+    await running
+    # What was in hand is back: nobody holds it.
+    assert len((await bench.lab.frontier.lease(bench.job, "other", 50)).leases) == 20
+
+
+async def test_one_failure_is_forgiven_when_the_next_call_goes_well(bench: Bench) -> None:
+    # given a worker that finds nothing to do, and whose first question failed
+    await bench.lab.frontier.add(bench.job, [candidate(PAGE)])
+    bench.line.faults["lease"] = BackendUnavailable("A blip.")
+    worker = bench.worker(Road())
+    running = asyncio.create_task(worker.run())
+    await bench.until(lambda: len(bench.line.asked) == 1)
+    [held] = (await bench.lab.frontier.lease(bench.job, "other", 1)).leases
+    del bench.line.faults["lease"]
+    await bench.until(lambda: len(bench.line.asked) == 2, step=0.25)
+    await bench.until(lambda: len(bench.line.asked) == 3)
+    # when much more time passes than a backend may be away
+    for _ in range(3):
+        await bench.lab.frontier.renew([held])
+        bench.lab.clock.advance(LEASE.total_seconds() - 1)
+    assert len(bench.ears.of(Trouble)) == 1
+    before = len(bench.line.asked)
+    await bench.until(lambda: running.done() or len(bench.line.asked) > before + 1)
+    # then it is still at work
+    worker.drain()
+    assert await running is False
+
+
+@pytest.mark.parametrize("recovers", [False, True])
+async def test_a_backend_that_only_fails_ends_the_worker_after_a_minute(bench: Bench, recovers: bool) -> None:
+    bench.line.faults["lease"] = BackendUnavailable("The queue is away.")
+    await bench.lab.jobs.seal_seeds(bench.job)
+    began = bench.lab.clock.now()
+    running = asyncio.create_task(bench.worker(Road()).run())
+    if recovers:
+        await bench.until(lambda: bench.lab.clock.now() - began > PATIENCE.total_seconds() / 2, step=0.5)
+        bench.line.faults.clear()
+    await bench.until(running.done, step=0.5)
+    if recovers:
+        assert running.result() is True
+    else:
+        with pytest.raises(BackendUnavailable, match="The queue is away"):
+            running.result()
+        assert bench.lab.clock.now() - began > PATIENCE.total_seconds()
+
+
+async def test_a_store_that_refuses_us_kills_no_page(bench: Bench) -> None:
+    # given a store that does not take anything from us, and no spool
+    await bench.lab.frontier.add(bench.job, [candidate(f"https://s{n}.example/") for n in range(6)])
+    store: Any = Refusing()
+    async with Sink(store, None) as bench.sink:
+        road = Road()
+        road.go.set()
+        running = asyncio.create_task(bench.worker(road).run())
+        # when it stays so
+        await bench.until(running.done, step=0.5)
+    # then the worker ends and says why, and every page is still to be done
+    with pytest.raises(GossamerError, match="refused the password"):
+        running.result()
+    assert await bench.lab.desk.dead(DeadFilter(job=bench.job)) == []
+    assert (await bench.lab.jobs.counts(bench.job)).open == 6
