@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import sqlite3
+from datetime import timedelta
 
 import msgspec
 
 from ...clock import Clock
 from ...frontier.contract import JobTerms
 from ...model.job import Job, JobCounts, JobState, slug
+from ..processes import is_gone
 from .connection import Database
+
+LAST_WORDS = timedelta(seconds=5)  # as long as a pacer holds a request at most
 
 _COLUMNS = "id, name, state, created_at, finished_at, terms, ending"
 
@@ -116,12 +120,18 @@ def _job(row: tuple[str, str, str, float, float | None, str, str]) -> Job:
 
 
 def _drop_open(connection: sqlite3.Connection, job: int, reason: str, now: float) -> None:
-    """What a replaced job still had to do will not be done: dropped, with the reason; slots are given back."""
+    """What a replaced job still had to do will not be done: dropped, with the reason; slots are given back.
+
+    A worker that lives may send what it has in hand for some moments yet: its paced sites are left alone for so long.
+    """
+    workers = connection.execute("SELECT DISTINCT worker FROM urls WHERE job = ? AND state = 'leased'", (job,))
+    alive = [worker for (worker,) in workers if not is_gone(worker)]
     connection.execute(
-        "UPDATE sites SET in_flight = in_flight - held.n, holder = NULL FROM "
+        "UPDATE sites SET in_flight = in_flight - held.n, holder = NULL, "
+        "rest_until = CASE WHEN holder IS NULL THEN rest_until ELSE max(rest_until, ?) END FROM "
         "(SELECT site, count(*) AS n FROM urls WHERE job = ? AND state = 'leased' GROUP BY site) AS held "
         "WHERE sites.number = held.site",
-        (job,),
+        (now + LAST_WORDS.total_seconds() if alive else 0.0, job),
     )
     connection.execute(
         "UPDATE queues SET state = 'ready' WHERE state IN ('full', 'held') AND site IN "
