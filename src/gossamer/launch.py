@@ -81,9 +81,7 @@ async def crawl(
         job, resumed = await system.jobs.open_job(name or spider.name, job_terms(settings, spider), fresh=fresh)
         sites: set[str] = set()
         scope = scope_of(settings, job, spider, sites)
-        heart = Heart(
-            system.workers, clock, name=system.worker, vitals=lambda: vitals_of(job, worker), troubles=events
-        )
+        heart = Heart(system.workers, clock, name=system.worker, vitals=lambda: vitals_of(job, worker), troubles=events)
         listeners = EventHub(heart) if events is None else EventHub(heart, events)
         async with open_worker(system, spider, job.id, scope, listeners) as worker, heart:
             with stopping(worker.drain):

@@ -104,7 +104,7 @@ async def test_a_job_runs_again_when_its_dead_are_replayed_even_beside_a_newer_o
 
     # then both run, until each is closed
     assert [job.id for job in await lab.jobs.running_jobs()] == [old.id, new.id]
-    await lab.jobs.close_job(old.id, "done")
+    await lab.jobs.close_job(old.id, "limit")
     assert [job.id for job in await lab.jobs.running_jobs()] == [new.id]
     await lab.jobs.close_job(new.id, "done")
     assert await lab.jobs.running_jobs() == []

@@ -91,7 +91,7 @@ def pack_url(url: CarriedUrl) -> bytes:
         url.changed_at,
     )
     incidents = msgspec.msgpack.encode(url.incidents) if url.incidents else b""
-    heads = (text(url.site, 1, 255), text(url.reason, 2, 60_000), text(url.message, 2, 60_000))
+    heads = (text(url.site, 2, 60_000), text(url.reason, 2, 60_000), text(url.message, 2, 60_000))
     return b"".join((head, *heads, len(incidents).to_bytes(4, "big"), incidents, msgspec.msgpack.encode(tail)))
 
 

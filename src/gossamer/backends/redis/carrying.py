@@ -143,7 +143,9 @@ class RedisStateCarrier:
         async for name in self._server.names(f"gossamer:{{{self._keys.project}.*}}:robots:*"):
             if self._origin(name) is not None:
                 await self._server.call("UNLINK", name)
-        await self._server.call("UNLINK", *(self._keys.book(name) for name in ("jobs", "running", "workers")))
+        await self._server.call(
+            "UNLINK", *(self._keys.book(name) for name in ("jobs", "running", "dropping", "workers"))
+        )
         await self._server.call("HDEL", self._keys.book("book"), "jobs")
 
     # -- reading -----------------------------------------------------------------------------------------------

@@ -34,7 +34,10 @@ CONNECT_SECONDS = 5.0
 ANSWER_SECONDS = 15.0
 MAX_CONNECTIONS = 16  # per process; further calls wait for one of these to end
 SHARED_PARTS = {"add": ("prelude", "admission"), "settle": ("prelude", "admission")}
-BOOK_SCRIPTS = ("open_job", "change_job")
+BOOK_SCRIPTS = ("open_job", "change_job", "unlock")
+
+
+_ESCAPES = "In a password write / as %2F, ? as %3F, # as %23, @ as %40, [ as %5B and ] as %5D."
 
 
 class OutOfMemory(BackendUnavailable):
@@ -115,12 +118,19 @@ async def open_server(address: str) -> AsyncIterator[tuple[Server, tuple[str, ..
 
 
 def place_of(address: str) -> str:
-    """Host and port of an address, without secrets."""
-    parts = urlsplit(address)
+    """Host and port of an address, without secrets. Raises Misconfigured."""
+    scheme = address.partition("://")[0]
+    try:
+        parts = urlsplit(address)
+    except ValueError:
+        raise Misconfigured(f"state = '{scheme}://...': this is not an address. {_ESCAPES}") from None
+    if parts.netloc and "@" in f"{parts.path}{parts.query}{parts.fragment}":
+        # What stands before is then no host, but the beginning of a password.
+        raise Misconfigured(f"state = '{scheme}://...': an @ stands where no password can be. {_ESCAPES}")
     try:
         port = parts.port or 6379
     except ValueError:
-        raise Misconfigured(f"state = '{parts.scheme}://...': the port is not a number.") from None
+        raise Misconfigured(f"state = '{scheme}://...': the port is not a number. {_ESCAPES}") from None
     return f"{parts.hostname or parts.path}:{port}" if parts.hostname else parts.path
 
 

@@ -19,6 +19,15 @@ CHUNK = 500
 AHEAD_COUNTED = 100_000
 
 
+class Dead(msgspec.Struct, frozen=True, kw_only=True):
+    """A dead letter as it was found: where, and what is known without asking further."""
+
+    shard: int
+    job: JobRow
+    row: rows.Row
+    number: int
+
+
 class RedisDesk:
     def __init__(
         self, server: Server, keys: Keyspace, jobs: RedisJobs, *, time: Callable[[], float] | None = None
@@ -38,12 +47,12 @@ class RedisDesk:
         return stories
 
     async def dead(self, which: DeadFilter, limit: int = 100) -> list[DeadLetter]:
-        letters = [letter async for _, _, _, letter in self._letters(which)]
-        letters.sort(key=lambda letter: (letter.died_at, letter.id), reverse=True)
-        return letters[:limit]
+        found = [one async for one in self._find_dead(which, limit)]
+        found.sort(key=lambda one: (one.row.changed, one.number), reverse=True)
+        return [await self._letter(one) for one in found[:limit]]
 
     async def dead_reasons(self, which: DeadFilter) -> dict[str, int]:
-        counted = Counter([letter.reason async for _, _, _, letter in self._letters(which)])
+        counted = Counter([one.row.reason async for one in self._find_dead(which)])
         return dict(sorted(counted.items(), key=lambda item: (-item[1], item[0])))
 
     async def replay(self, which: DeadFilter) -> int:
@@ -123,34 +132,57 @@ class RedisDesk:
         key = self._keys.in_shard(shard, f"{job.number}:queue")
         return min(AHEAD_COUNTED, int(await self._server.call("ZLEXCOUNT", key, b"[" + site, b"(" + place)))
 
-    async def _letters(self, which: DeadFilter) -> AsyncIterator[tuple[int, JobRow, rows.Row, DeadLetter]]:
+    async def _find_dead(self, which: DeadFilter, newest: int | None = None) -> AsyncIterator[Dead]:
+        """Those that fit, all or at least so many of the newest, shard by shard."""
         for job in await self._jobs.rows():
             if which.job is not None and job.id != which.job:
                 continue
-            for shard in range(self._keys.shards):
-                async for row in self._buried(shard, job):
-                    letter = await self._letter(shard, job, row)
-                    if _fits(which, letter):
-                        yield shard, job, row, letter
+            for shard, site in await self._places(which):
+                times: list[float] = []
+                async for row in self._buried(shard, job, whole=newest is None):
+                    # Those that died at the same moment are put in order by whoever asks, so none is left out.
+                    if newest is not None and len(times) >= newest and (not newest or row.changed < times[newest - 1]):
+                        break
+                    number = row.id * self._keys.shards + shard
+                    if site in (None, row.site) and _fits(which, number, row):
+                        times.append(row.changed)
+                        yield Dead(shard=shard, job=job, row=row, number=number)
 
-    async def _buried(self, shard: int, job: JobRow) -> AsyncIterator[rows.Row]:
+    async def _buried(self, shard: int, job: JobRow, *, whole: bool) -> AsyncIterator[rows.Row]:
+        """Newest first. `whole`: as they stand now, whoever changes them meanwhile; else read as far as is wanted."""
         dead = self._keys.in_shard(shard, f"{job.number}:dead")
         urls = self._keys.in_shard(shard, f"{job.number}:urls")
-        fingerprints = await self._server.call("ZREVRANGE", dead, 0, -1)
-        for start in range(0, len(fingerprints), CHUNK):
-            chunk = fingerprints[start : start + CHUNK]
+        known = await self._server.call("ZREVRANGE", dead, 0, -1) if whole else None
+        seen: set[bytes] = set()
+        start = 0
+        while chunk := (
+            known[start : start + CHUNK]
+            if known is not None
+            else await self._server.call("ZREVRANGE", dead, start, start + CHUNK - 1)
+        ):
             packed = await self._server.call("HMGET", urls, *chunk)
             for fingerprint, text in zip(chunk, packed, strict=True):
                 row = rows.read_row(fingerprint, text) if text else None
-                if row is not None:
+                if row is not None and fingerprint not in seen:
                     yield row
+            seen.update(chunk)
+            start += len(chunk)
 
-    async def _letter(self, shard: int, job: JobRow, row: rows.Row) -> DeadLetter:
-        packed = await self._server.call("HGET", self._keys.in_shard(shard, "sites"), row.site)
+    async def _places(self, which: DeadFilter) -> list[tuple[int, int | None]]:
+        """Shards to look into, and the number that the site asked for has there; None: any site."""
+        if which.site is None:
+            return [(shard, None) for shard in range(self._keys.shards)]
+        shard = self._keys.shard_of(which.site)
+        number = await self._server.call("HGET", self._keys.in_shard(shard, "numbers"), which.site)
+        return [(shard, int(number))] if number else []
+
+    async def _letter(self, dead: Dead) -> DeadLetter:
+        row = dead.row
+        packed = await self._server.call("HGET", self._keys.in_shard(dead.shard, "sites"), row.site)
         _, site = rows.read_site(packed)
         return DeadLetter(
-            id=row.id * self._keys.shards + shard,
-            job=job.id,
+            id=dead.number,
+            job=dead.job.id,
             url=_url(row),
             site=site,
             kind=row.tail.kind if row.tail else "",
@@ -159,13 +191,13 @@ class RedisDesk:
             attempts=row.attempts,
             deliveries=row.deliveries,
             died_at=row.changed,
-            found_on=await self._parent(site, job, row),
+            found_on=await self._parent(site, dead.job, row),
         )
 
     async def _revive(self, which: DeadFilter, how: str) -> int:
         groups: dict[tuple[int, int], tuple[JobRow, list[bytes]]] = {}
-        async for shard, job, row, _ in self._letters(which):
-            groups.setdefault((job.number, shard), (job, []))[1].append(row.fingerprint)
+        async for one in self._find_dead(which):
+            groups.setdefault((one.job.number, one.shard), (one.job, []))[1].append(one.row.fingerprint)
         changed = 0
         now = "" if self._time is None else repr(self._time())
         for (number, shard), (job, fingerprints) in groups.items():
@@ -174,6 +206,9 @@ class RedisDesk:
             for start in range(0, len(fingerprints), CHUNK):
                 chunk = fingerprints[start : start + CHUNK]
                 changed += await self._server.run("revive", self._keys.of_job(shard, number), now, how, *chunk)
+            if how == "replay":
+                # Once more: somebody may have found it empty and closed it before the letters were back.
+                await self._jobs.reopen(job.id)
         return changed
 
     async def _scan(self, key: str) -> AsyncIterator[tuple[bytes, bytes]]:
@@ -200,10 +235,10 @@ def _url(row: rows.Row) -> str:
     return row.tail.url if row.tail is not None else f"(unreadable {row.fingerprint.hex()})"
 
 
-def _fits(which: DeadFilter, letter: DeadLetter) -> bool:
+def _fits(which: DeadFilter, number: int, row: rows.Row) -> bool:
+    """Whether it is asked for, its site aside."""
     return (
-        (which.id is None or letter.id == which.id)
-        and (which.url is None or letter.url == which.url)
-        and (which.site is None or letter.site == which.site)
-        and (which.reason is None or letter.reason == which.reason or letter.reason.startswith(f"{which.reason}-"))
+        (which.id is None or number == which.id)
+        and (which.url is None or _url(row) == which.url)
+        and (which.reason is None or row.reason == which.reason or row.reason.startswith(f"{which.reason}-"))
     )

@@ -1,19 +1,21 @@
 """The frontier on Redis: the worker's verbs. Scripts in lua/ do the work; this file decides which shard does what.
 
 Settlements of a shard are gathered: while one call is on its way, those that come meanwhile wait and go together.
-A page's links may belong to other shards. They are added there first, then the page is settled together with the
-links of its own shard: a crash in between repeats work and loses nothing, because adding is idempotent.
+A page's links may belong to other shards, or be very many. Those are added first, then the page is settled together
+with the links of its own shard: a crash in between repeats work and loses nothing, because adding is idempotent.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import timedelta
 from time import monotonic
+from typing import Any
 
 import msgspec
 
-from ...errors import FrontierFull, LeaseLost
+from ...errors import BackendUnavailable, FrontierFull, LeaseLost, Misconfigured
 from ...frontier.contract import Added, JobTerms, LeaseBatch
 from ...frontier.politeness import TermsFor
 from ...model.task import Candidate, Lease, Task, UrlState
@@ -32,6 +34,7 @@ MESSAGE_LENGTH = 4000  # characters of an error that are kept
 ADD_AT_ONCE = 500  # candidates per script: a longer one would hold up everybody else
 DEPTH_TRUSTED = 1.0  # seconds that the depth of other shards is used without asking again
 JOB_TRUSTED = 5.0
+LONGEST_NAME = 255  # bytes of a worker's name, which stands in every row that it has in hand
 
 
 class RedisFrontier:
@@ -71,13 +74,18 @@ class RedisFrontier:
 
     async def add(self, job: str, candidates: Sequence[Candidate]) -> Added:
         known = await self._job(job)
-        return await self._offer(known, candidates, parent=None, refuse_when_full=True)
+        added, _ = await self._offer(known, candidates, parent=None, refuse_when_full=True)
+        return added
 
     async def lease(self, job: str, worker: str, n: int) -> LeaseBatch:
+        if len(worker.encode("utf-8", "surrogatepass")) > LONGEST_NAME:
+            raise Misconfigured(f"The worker's name is longer than {LONGEST_NAME} bytes: {worker[:40]}... Shorten it.")
         known = await self._job(job)
         batch, strangers = await self._counter.lease(known, worker, n)
         for lease in strangers:
-            await self.bury(lease, "unreadable", "What stood in the queue here is not a task of ours.")
+            # One that cannot be buried now comes back when its lease ends; the good ones must not be lost with it.
+            with suppress(BackendUnavailable, LeaseLost):
+                await self.bury(lease, "unreadable", "What stood in the queue here is not a task of ours.")
         return batch
 
     async def renew(self, leases: Sequence[Lease]) -> list[Lease]:
@@ -110,13 +118,14 @@ class RedisFrontier:
         known = await self._job(lease.task.job)
         home = self._keys.shard_of(lease.task.site)
         here = [one for one in discovered if self._keys.shard_of(one.site) == home]
-        elsewhere = Added()
+        here, surplus = here[-ADD_AT_ONCE:], here[:-ADD_AT_ONCE]
+        before, lost = Added(), 0
         if len(here) < len(discovered):
             # Not by a worker that has lost its lease: the links of its page are somebody else's to add.
             if await self.renew([lease]):
                 raise _lost(lease)
             away = [one for one in discovered if self._keys.shard_of(one.site) != home]
-            elsewhere = await self._offer(known, away, parent=lease.task, refuse_when_full=False)
+            before, lost = await self._offer(known, [*surplus, *away], parent=lease.task, refuse_when_full=False)
         answer = await self._settle(
             known,
             lease,
@@ -127,12 +136,14 @@ class RedisFrontier:
                 redirected=reason.startswith(REDIRECTED),
                 paced_ahead=paced_ahead.total_seconds(),
                 duplicates=duplicates,
+                dropped=lost,
                 reason=reason,
                 candidates=self._packed(known, here, lease.task),
             ),
+            len(here),
         )
         settled = await self._look_twice(known, here, answer, lease.task)
-        return _sum(settled, elsewhere)
+        return _sum(settled, before)
 
     async def retry(
         self, lease: Lease, delay: timedelta, reason: str, *, paced_ahead: timedelta = timedelta(0)
@@ -163,22 +174,24 @@ class RedisFrontier:
         )
         await self._settle(await self._job(lease.task.job), lease, text)
 
-    async def _settle(self, known: KnownJob, lease: Lease, text: bytes) -> list[int]:
+    async def _settle(
+        self, known: KnownJob, lease: Lease, text: bytes, candidates: int = 0
+    ) -> list[Any]:  # Any: three numbers, then a list of them
         shard = self._keys.shard_of(lease.task.site)
         gathering = self._gatherings.get((known.id, shard))
         if gathering is None:
             gathering = Gathering(lambda texts: self._settle_together(known.id, shard, texts))
             self._gatherings[known.id, shard] = gathering
-        answer: list[int] = await gathering.give(text)
+        answer: list[Any] = await gathering.give(text, candidates)
         if answer[0] == -1:
             raise _lost(lease)
         return answer
 
-    async def _settle_together(self, job: str, shard: int, texts: Sequence[bytes]) -> list[list[int]]:
+    async def _settle_together(self, job: str, shard: int, texts: Sequence[bytes]) -> list[Any]:
         known = await self._job(job)
         bound = known.terms.max_queued
         elsewhere = await self._depth_elsewhere(known, shard) if bound is not None else 0
-        answer: list[list[int]] = await self._server.run(
+        answers: list[Any] = await self._server.run(
             "settle",
             self._keys.of_job(shard, known.number),
             self._now(),
@@ -187,54 +200,66 @@ class RedisFrontier:
             *admission_terms(known.terms, self._keys.shards),
             *texts,
         )
-        return answer
+        self._note_depth(known, shard, sum(max(0, answer[0]) for answer in answers))
+        return answers
 
     async def _offer(
         self, known: KnownJob, candidates: Sequence[Candidate], *, parent: Task | None, refuse_when_full: bool
-    ) -> Added:
+    ) -> tuple[Added, int]:
+        """What became of them, and how many of the dropped are in no counter, because the memory was full.
+
+        Raises FrontierFull when it is to refuse; else what finds no room is dropped.
+        """
         groups: dict[int, list[Candidate]] = {}
         for candidate in candidates:
             groups.setdefault(self._keys.shard_of(candidate.site), []).append(candidate)
-        added = Added()
+        added, lost = Added(), 0
         left = len(candidates)
         for shard, group in groups.items():
             for start in range(0, len(group), ADD_AT_ONCE):
                 chunk = group[start : start + ADD_AT_ONCE]
-                added = _sum(added, await self._add(known, shard, chunk, left, parent, refuse_when_full))
+                try:
+                    added = _sum(
+                        added, await self._add(known, shard, chunk, left if refuse_when_full else None, parent)
+                    )
+                except OutOfMemory as error:
+                    if refuse_when_full:
+                        raise FrontierFull(f"{error} Nothing was added.") from error
+                    # What is in hand may end; its links are not remembered, and may enter when they are seen again.
+                    added, lost = _sum(added, Added(dropped=len(chunk))), lost + len(chunk)
                 left -= len(chunk)
-        return added
+        return added, lost
 
     async def _add(
-        self, known: KnownJob, shard: int, chunk: list[Candidate], whole: int, parent: Task | None, refuse: bool
+        self, known: KnownJob, shard: int, chunk: list[Candidate], whole: int | None, parent: Task | None
     ) -> Added:
-        bound = known.terms.max_queued if refuse else None
-        elsewhere = await self._depth_elsewhere(known, shard, fresh=True) if bound is not None else 0
-        try:
-            answer = await self._server.run(
-                "add",
-                self._keys.of_job(shard, known.number),
-                self._now(),
-                -1 if bound is None else bound,
-                elsewhere,
-                whole,
-                *admission_terms(known.terms, self._keys.shards),
-                self._packed(known, chunk, parent),
-            )
-        except OutOfMemory as error:
-            raise FrontierFull(f"{error} Nothing was added.") from error
+        """`whole` is how many must find room for this chunk to enter; with None it enters as far as there is room."""
+        bound = known.terms.max_queued
+        elsewhere = await self._depth_elsewhere(known, shard, fresh=whole is not None) if bound is not None else 0
+        answer = await self._server.run(
+            "add",
+            self._keys.of_job(shard, known.number),
+            self._now(),
+            -1 if bound is None else bound,
+            elsewhere,
+            -1 if whole is None else whole,
+            *admission_terms(known.terms, self._keys.shards),
+            self._packed(known, chunk, parent),
+        )
         if answer[0] == -1:
             raise FrontierFull(
                 f"The queue of {known.id} holds {answer[1]} URLs; {whole} more would pass its bound of {bound} "
                 "(crawl.max_queued). Add fewer at once, or wait until some are done."
             )
+        self._note_depth(known, shard, answer[0])
         return await self._look_twice(known, chunk, answer, parent)
 
     async def _look_twice(
-        self, known: KnownJob, offered: Sequence[Candidate], answer: Sequence[int], parent: Task | None
+        self, known: KnownJob, offered: Sequence[Candidate], answer: Sequence[Any], parent: Task | None
     ) -> Added:
         """What a script says of what was offered. Some may be known to the filter only: where an exact check exists,
         those that are not known there enter after all."""
-        queued, duplicates, dropped, *doubtful = answer
+        queued, duplicates, dropped, doubtful = answer
         added = Added(queued=queued, duplicates=duplicates, dropped=dropped)
         if not doubtful or self._records is None or not known.terms.dedup_check:
             return added
@@ -243,7 +268,7 @@ class RedisFrontier:
         wronged = [msgspec.structs.replace(one, force=True) for one in suspects if one.fingerprint not in really]
         if not wronged:
             return added
-        again = await self._offer(known, wronged, parent=parent, refuse_when_full=False)
+        again, _ = await self._offer(known, wronged, parent=parent, refuse_when_full=False)
         return _sum(added, again)
 
     def _packed(self, known: KnownJob, candidates: Sequence[Candidate], parent: Task | None) -> bytes:
@@ -259,6 +284,11 @@ class RedisFrontier:
             depths = await self._jobs.depths(known.number)
             self._depths[known.id] = (monotonic(), depths)
         return sum(depth for other, depth in enumerate(depths) if other != shard)
+
+    def _note_depth(self, known: KnownJob, shard: int, queued: int) -> None:
+        """What we added ourselves counts at once, not only when the depths are asked for again."""
+        if known.id in self._depths:
+            self._depths[known.id][1][shard] += queued
 
     async def _job(self, job: str) -> KnownJob:
         """What must be known of a job, asked for again every few seconds. Raises Permanent for an unknown one."""

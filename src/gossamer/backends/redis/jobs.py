@@ -15,6 +15,7 @@ from .connection import Server
 from .keys import Keyspace
 
 DROP_AT_ONCE = 1_000
+LIMIT = "limit"  # the ending that leaves tasks in the queue
 
 
 class JobRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,8 +31,11 @@ class JobRow(msgspec.Struct, frozen=True, kw_only=True):
     finished_at: str
     terms: str
 
+    def admission(self) -> JobTerms:
+        return msgspec.json.decode(self.terms, type=JobTerms)
+
     def job(self) -> Job:
-        terms = msgspec.json.decode(self.terms, type=JobTerms)
+        terms = self.admission()
         return Job(
             id=self.id,
             name=self.name,
@@ -52,6 +56,7 @@ class RedisJobs:
         self._server = server
         self._keys = keys
         self._time = time
+        self._dropping = keys.book("dropping")
         self._book = (keys.book("book"), keys.book("jobs"), keys.book("running"))
 
     async def open_job(self, name: str, terms: JobTerms, *, fresh: bool) -> tuple[Job, bool]:
@@ -59,20 +64,26 @@ class RedisJobs:
         if known is not None and not fresh:
             before = msgspec.json.decode(known.terms, type=JobTerms)
             terms = msgspec.structs.replace(terms, dedup_window=before.dedup_window, dedup=before.dedup)
-        text, found, replaced = await self._server.run(
-            "open_job", self._book, self._now(), name, slug(name), msgspec.json.encode(terms), "fresh" if fresh else ""
+        text, found = await self._server.run(
+            "open_job",
+            (*self._book, self._dropping),
+            self._now(),
+            name,
+            slug(name),
+            msgspec.json.encode(terms),
+            "fresh" if fresh else "",
         )
-        if replaced:
-            await self._drop_open(_read(replaced))
         row = _read(text)
-        if not found:
-            await self._tell_shards(row.number, "state", "running")
+        # Also when it was found: whoever opened it may have died before all shards knew.
+        await self.remind_shards(row.id)
+        await self.finish_dropping()
         return row.job(), bool(found)
 
     async def seal_seeds(self, job: str) -> None:
         row = await self.row(job)
-        await self._server.run("change_job", self._book, self._now(), job, "seal", "")
+        # The shards first: nobody seals again what the book calls sealed.
         await self._tell_shards(row.number, "sealed", "1")
+        await self._server.run("change_job", self._book, self._now(), job, "seal", "")
 
     async def is_sealed(self, job: str) -> bool:
         found = await self._find(job)
@@ -80,8 +91,14 @@ class RedisJobs:
 
     async def close_job(self, job: str, ending: str) -> bool:
         row = await self.row(job)
+        if ending != LIMIT and await self._open(row.number):
+            return False
         closed = bool(await self._server.run("change_job", self._book, self._now(), job, "close", ending))
         await self._tell_shards(row.number, "state", "finished")
+        if closed and ending != LIMIT and await self._open(row.number):
+            # A dead letter was replayed between the two looks: it is not over.
+            await self.reopen(job)
+            return False
         return closed
 
     async def reopen(self, job: str) -> None:
@@ -98,10 +115,7 @@ class RedisJobs:
         return [row.job() for row in await self.rows()]
 
     async def running_jobs(self) -> list[Job]:
-        ids = await self._server.call("HVALS", self._keys.book("running"))
-        texts = await self._server.call("HMGET", self._keys.book("jobs"), *ids) if ids else []
-        rows = sorted((_read(text) for text in texts if text), key=lambda row: row.number)
-        return [row.job() for row in rows if row.state == JobState.RUNNING]
+        return [row.job() for row in await self.running_rows()]
 
     async def counts(self, job: str) -> JobCounts:
         row = await self._find(job)
@@ -128,12 +142,43 @@ class RedisJobs:
         answer = await self._server.call("HVALS", self._keys.book("jobs"))
         return sorted((_read(text) for text in answer), key=lambda row: -row.number)
 
+    async def running_rows(self) -> list[JobRow]:
+        """Every unfinished job, oldest first."""
+        ids = await self._server.call("HVALS", self._keys.book("running"))
+        texts = await self._server.call("HMGET", self._keys.book("jobs"), *ids) if ids else []
+        rows = sorted((_read(text) for text in texts if text), key=lambda row: row.number)
+        return [row for row in rows if row.state == JobState.RUNNING]
+
+    async def remind_shards(self, job: str) -> bool:
+        """Tell the shards what the book says of a job: it is right where they differ. Returns whether it is running."""
+        row = await self.row(job)
+        if row.sealed:
+            await self._tell_shards(row.number, "sealed", "1")
+        await self._tell_shards(row.number, "state", row.state)
+        now = await self.row(job)
+        if now.state != row.state:  # it was closed or opened while we spoke, and our word may have come last
+            await self._tell_shards(row.number, "state", now.state)
+        return now.state == JobState.RUNNING
+
+    async def finish_dropping(self) -> None:
+        """Clear the shards of replaced jobs. Whoever replaced one may have died over it, so everybody looks."""
+        for job in await self._server.call("SMEMBERS", self._dropping):
+            row = await self._find(job.decode())
+            if row is not None and row.state != JobState.RUNNING:
+                await self._drop_open(row)
+            await self._server.call("SREM", self._dropping, job)
+
     async def depths(self, number: int) -> list[int]:
         """How many URLs wait for their turn, shard by shard."""
         return [
             int(queued or 0) + int(waiting or 0)
             for queued, waiting in await self._of_all_shards(number, "counts", ("queued", "waiting"))
         ]
+
+    async def _open(self, number: int) -> int:
+        """How many URLs are queued, waiting or in hand."""
+        shards = await self._of_all_shards(number, "counts", ("queued", "waiting", "leased"))
+        return sum(int(count or 0) for counts in shards for count in counts)
 
     async def _find(self, job: str) -> JobRow | None:
         text = await self._server.call("HGET", self._keys.book("jobs"), job)

@@ -6,6 +6,7 @@ keys of one shard lie on one node, so that a script may touch them together; sha
     gossamer:{P}:book           hash    version and shards of this keyspace, number of the newest job, mark of a move
     gossamer:{P}:jobs           hash    job id -> JSON: name, state, terms, times
     gossamer:{P}:running        hash    job name -> id of its unfinished job; #id -> id of an older one, running again
+    gossamer:{P}:dropping       set     ids of replaced jobs whose open URLs are not dropped yet
     gossamer:{P}:workers        hash    worker -> JSON: its last sign of life
     gossamer:{P}:lock:J         string  held for moments, when a page limit must hold across shards
 
@@ -30,6 +31,7 @@ keys of one shard lie on one node, so that a script may touch them together; sha
     gossamer:{P.S}:J:shapes     hash    site number and path shape -> URLs taken (trap budget)
     gossamer:{P.S}:J:incidents  hash    fingerprint -> MessagePack list of rare turns in its story
     gossamer:{P.S}:J:filter     string  Bloom filter of the URLs seen, when the job deduplicates that way
+    gossamer:{P.S}:J:holders    hash    worker -> how many leases it has in hand
 
 A site lives in one shard (`shard_of`). The rows are packed by lua/prelude.lua and read by rows.py. Scripts get all
 keys of a job's shard in KEYS, always in the order of `JOB_KEYS`.
@@ -43,7 +45,7 @@ from hashlib import blake2b
 SHARD_KEYS = ("shard", "sites", "numbers", "parked", "freed")
 JOB_KEYS = (
     "meta", "counts", "urls", "queue", "queues", "ready", "sleeping", "held", "waiting", "leased", "dead", "shapes",
-    "incidents", "filter",
+    "incidents", "filter", "holders",
 )  # fmt: skip
 
 

@@ -12,7 +12,7 @@ import math
 import secrets
 import struct
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
 from time import monotonic
 
@@ -29,6 +29,7 @@ from .keys import Keyspace
 from .terms import KnownJob
 
 ORPHAN_CHECK = 2.0  # seconds between two looks for dead neighbours and abandoned jobs
+NOT_READY = timedelta(milliseconds=50)  # until a job that is being opened is known in all shards
 LOCK_SECONDS = 5
 SITES_AT_ONCE = 100
 
@@ -91,7 +92,12 @@ class Counter:
         granted: list[Lease] = []
         strangers: list[Lease] = []
         while True:
-            looks = await self._look(job, worker, n - len(granted), gone)
+            try:
+                looks = await self._look(job, worker, n - len(granted), gone)
+            except BackendUnavailable:
+                if granted:  # else nobody would know of them until their leases end
+                    break
+                raise
             gone = []
             if granted and not any(look.ready for look in looks):
                 break
@@ -99,7 +105,12 @@ class Counter:
                 over = await self._over(job, worker, looks)
                 if over is not None:
                     return over, strangers
-            served = await self._serve_best(job, worker, n - len(granted), looks)
+            try:
+                served = await self._serve_best(job, worker, n - len(granted), looks)
+            except BackendUnavailable:
+                if granted:
+                    break
+                raise
             before = len(granted)
             more = len(served) < sum(bool(look.ready) for look in looks)
             for shard, answer in served:
@@ -114,7 +125,8 @@ class Counter:
     async def _over(self, job: KnownJob, worker: str, looks: list[Look]) -> LeaseBatch | None:
         """The empty batch, when nothing can be had now; None when something may be had."""
         if any(look.state != "running" for look in looks):
-            return LeaseBatch(drained=True)
+            # A job that is just being opened, or one that has ended: the book knows.
+            return LeaseBatch(wait=NOT_READY) if await self._jobs.remind_shards(job.id) else LeaseBatch(drained=True)
         limit = job.terms.limit
         if limit is not None and sum(look.used for look in looks) >= limit:
             return LeaseBatch(drained=all(look.leased == 0 for look in looks))
@@ -180,14 +192,19 @@ class Counter:
         tied = sorted((look for look in able if look.ready[0][2] == best), key=lambda look: look.turn)[:n]
         share = -(-n // len(tied))
         used = sum(look.used for look in looks)
-        answers = []
+        answers: list[tuple[int, list[bytes]]] = []
         left = n
         for look in tied:
             others = [other.ready[0][2] for other in able if other is not look]
             bounds = [bound for bound in (look.beyond, *others) if bound is not None]
-            answer = await self._serve(
-                job, worker, min(share, left), look, max(bounds) if bounds else None, used - look.used
-            )
+            try:
+                answer = await self._serve(
+                    job, worker, min(share, left), look, max(bounds) if bounds else None, used - look.used
+                )
+            except BackendUnavailable:
+                if any(len(answer) > 1 for _, answer in answers):
+                    break
+                raise
             left -= len(answer) - 1
             used += len(answer) - 1
             answers.append((look.shard, answer))
@@ -221,19 +238,19 @@ class Counter:
         if self._ticks() - self._orphans_checked < ORPHAN_CHECK:
             return []
         self._orphans_checked = self._ticks()
+        await self._jobs.finish_dropping()
         gone: list[str] = []
-        for row in await self._jobs.rows():
-            if row.state != "running":
-                continue
+        for row in await self._jobs.running_rows():
             for shard in range(self._keys.shards):
-                keys = self._keys.of_job(shard, row.number)
-                names = await self._server.run("holders", keys, self._now())
-                dead = [name.decode() for name in names if name.decode() != worker and self._is_gone(name.decode())]
+                holders = await self._server.call("HKEYS", self._keys.in_shard(shard, f"{row.number}:holders"))
+                names = [name.decode("utf-8", "surrogatepass") for name in holders]
+                dead = [name for name in names if name != worker and self._is_gone(name)]
                 if row.number == job.number:
                     gone += dead
                 elif names:
                     # Nobody may be working on that job any more, but the slots it holds are everybody's.
-                    await self._server.run("prepare", keys, self._now(), "", 0, job.terms.max_deliveries, *dead)
+                    keys, deliveries = self._keys.of_job(shard, row.number), row.admission().max_deliveries
+                    await self._server.run("prepare", keys, self._now(), "", 0, deliveries, *dead)
         return gone
 
     @asynccontextmanager
@@ -248,8 +265,8 @@ class Counter:
         try:
             yield
         finally:
-            if await self._server.call("GET", key) == token.encode():
-                await self._server.call("DEL", key)
+            with suppress(BackendUnavailable):  # then it ends by itself, and what was granted is not lost with it
+                await self._server.run("unlock", (key,), token)
 
 
 def _pack_terms(number: int, terms: SiteTerms) -> bytes:

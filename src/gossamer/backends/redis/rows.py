@@ -100,9 +100,8 @@ def pack_candidate(candidate: Candidate, *, max_attempts: int, parent: Task | No
         candidate.max_attempts or max_attempts,
         candidate.force,
     )
-    return b"".join(
-        (head, bytes((len(site),)), site, len(shape).to_bytes(2, "big"), shape, len(tail).to_bytes(4, "big"), tail)
-    )
+    lengths = (len(site).to_bytes(2, "big"), len(shape).to_bytes(2, "big"), len(tail).to_bytes(4, "big"))
+    return b"".join((head, lengths[0], site, lengths[1], shape, lengths[2], tail))
 
 
 def pack_settlement(
@@ -114,14 +113,16 @@ def pack_settlement(
     delay: float = 0.0,
     paced_ahead: float = 0.0,
     duplicates: int = 0,
+    dropped: int = 0,
     reason: str = "",
     message: str = "",
     candidates: bytes = b"",
 ) -> bytes:
     why, what = _text(reason)[:60_000], _text(message)[:60_000]
     head = struct.pack(
-        ">B16sIBBddI",
+        ">B16sIBBddII",
         verb, lease.task.fingerprint, lease.token, STATE_NUMBERS[state], redirected, delay, paced_ahead, duplicates,
+        dropped,
     )  # fmt: skip
     return b"".join((head, len(why).to_bytes(2, "big"), why, len(what).to_bytes(2, "big"), what, candidates))
 

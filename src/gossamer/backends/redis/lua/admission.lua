@@ -1,12 +1,12 @@
 -- Entering candidates: each becomes queued, or dropped with a reason, or is counted as a duplicate.
 -- Loaded between prelude.lua and the scripts that admit. Candidates come as one packed text, made by rows.py:
 --   c16 fingerprint, B drop reason (0: none), i4 priority, I4 depth, I4 max attempts, B force,
---   Bc0 site, Hc0 shape, I4c0 tail
+--   Hc0 site, Hc0 shape, I4c0 tail
 
 local REASONS = {'duplicate', 'robots', 'scope', 'depth', 'trap', 'full', 'invalid'}
 local FULL, TRAP = 6, 5
 
-local CANDIDATE = '>c16Bi4I4I4BBc0Hc0I4c0'
+local CANDIDATE = '>c16Bi4I4I4BHc0Hc0I4c0'
 
 local function created_before(window)
     window = tonumber(window)

@@ -11,7 +11,10 @@ local function drop(fingerprint)
     local queue = queue_of(row.site)
     if row.state == IN_HAND then
         queue.leased = queue.leased - 1
-        free_slot(row.site, 0)
+        hold(row.worker, -1)
+        -- Its request may be on the way at this very moment: the next one keeps its distance.
+        local pace = site_of(row.site).pace
+        free_slot(row.site, pace >= 0 and now + pace or 0)
     elseif row.state == WAITS then
         queue.waiting = queue.waiting - 1
     else

@@ -1,6 +1,6 @@
 -- Take in URLs that are carried here from another state. ARGV: time, then one packed text for each (carrying.py):
 --   c16 fingerprint, B state, i4 priority, I4 attempts, I4 deliveries, I4 depth, I4 max attempts, d due, d created,
---   d changed, Bc0 site, Hc0 reason, Hc0 message, I4c0 incidents (MessagePack list, or empty), tail
+--   d changed, Hc0 site, Hc0 reason, Hc0 message, I4c0 incidents (MessagePack list, or empty), tail
 -- What is known already stays as it is. Returns how many were new.
 
 local added = 0
@@ -8,7 +8,7 @@ for i = 2, #ARGV do
     local row, site, incidents, place = {worker = '', token = 0, sequence = 0}
     row.fingerprint, row.state, row.priority, row.attempts, row.deliveries, row.depth, row.max_attempts, row.at,
         row.created, row.changed, site, row.reason, row.message, incidents, place =
-        unpack_from('>c16Bi4I4I4I4I4dddBc0Hc0Hc0I4c0', ARGV[i])
+        unpack_from('>c16Bi4I4I4I4I4dddHc0Hc0Hc0I4c0', ARGV[i])
     if call('HEXISTS', URLS, row.fingerprint) == 0 then
         row.tail = string.sub(ARGV[i], place)
         row.site = number_of(site)

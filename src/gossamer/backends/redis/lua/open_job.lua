@@ -1,6 +1,6 @@
--- Find the unfinished job of a name, or open a new one. KEYS: book, jobs, running.
+-- Find the unfinished job of a name, or open a new one. KEYS: book, jobs, running, dropping.
 -- ARGV: time or '', name, slug, terms (JSON), 'fresh' or ''.
--- Returns {job as JSON, 1 when it was found, JSON of the job that was replaced or ''}.
+-- Returns {job as JSON, 1 when it was found}. A job that was replaced is in `dropping` until its shards are cleared.
 
 local now
 if ARGV[1] == '' then
@@ -9,7 +9,7 @@ if ARGV[1] == '' then
 else
     now = tonumber(ARGV[1])
 end
-local name, replaced = ARGV[2], ''
+local name = ARGV[2]
 local id = redis.call('HGET', KEYS[3], name)
 local found = id and redis.call('HGET', KEYS[2], id)
 if found then
@@ -19,11 +19,11 @@ if found then
         job.terms = ARGV[4]
         local text = cjson.encode(job)
         redis.call('HSET', KEYS[2], id, text)
-        return {text, 1, ''}
+        return {text, 1}
     end
     job.state, job.ending, job.finished_at = 'finished', 'replaced', string.format('%.6f', now)
-    replaced = cjson.encode(job)
-    redis.call('HSET', KEYS[2], id, replaced)
+    redis.call('HSET', KEYS[2], id, cjson.encode(job))
+    redis.call('SADD', KEYS[4], id)
 end
 local number = redis.call('HINCRBY', KEYS[1], 'jobs', 1)
 id = ARGV[3] .. '-' .. number
@@ -33,4 +33,4 @@ local text = cjson.encode({
 })
 redis.call('HSET', KEYS[2], id, text)
 redis.call('HSET', KEYS[3], name, id)
-return {text, 0, replaced}
+return {text, 0}

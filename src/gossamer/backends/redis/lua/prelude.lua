@@ -6,7 +6,7 @@
 local SHARD, SITES, NUMBERS, PARKED, FREED = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local META, COUNTS, URLS, QUEUE, QUEUES = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
 local READY, SLEEPING, HELD, WAITING, LEASED = KEYS[11], KEYS[12], KEYS[13], KEYS[14], KEYS[15]
-local DEAD, SHAPES, INCIDENTS, FILTER = KEYS[16], KEYS[17], KEYS[18], KEYS[19]
+local DEAD, SHAPES, INCIDENTS, FILTER, HOLDERS = KEYS[16], KEYS[17], KEYS[18], KEYS[19], KEYS[20]
 
 local call, pack, unpack_from = redis.call, struct.pack, struct.unpack
 
@@ -40,6 +40,13 @@ end
 local function move(before, after)
     count(COUNTER[before], -1)
     count(COUNTER[after], 1)
+end
+
+local in_hands = {}
+
+-- The worker has got so many leases more, or fewer.
+local function hold(worker, change)
+    in_hands[worker] = (in_hands[worker] or 0) + change
 end
 
 local sequence, sequence_before
@@ -217,6 +224,9 @@ local function flush()
     end
     for name, change in pairs(counted) do
         if change ~= 0 then call('HINCRBY', COUNTS, name, change) end
+    end
+    for worker, change in pairs(in_hands) do
+        if call('HINCRBY', HOLDERS, worker, change) <= 0 then call('HDEL', HOLDERS, worker) end
     end
     if sequence and sequence ~= sequence_before then call('HSET', META, 'sequence', sequence) end
 end

@@ -14,6 +14,7 @@ local function take_back(fingerprint, fate)
     if not row or row.state ~= IN_HAND then return end
     local queue, site = queue_of(row.site), site_of(row.site)
     queue.leased = queue.leased - 1
+    hold(row.worker, -1)
     note(fingerprint, row.worker .. ' ' .. fate .. '; delivery ' .. row.deliveries .. ' of ' .. max_deliveries)
     if row.deliveries >= max_deliveries then
         row.state, row.reason = BURIED, 'poison'
@@ -74,6 +75,7 @@ for i = 1, #freed, 2 do
 end
 if #freed > 0 then call('HSET', META, 'freed', freed[#freed]) end
 flush()
+for i = 5, #ARGV do call('HDEL', HOLDERS, ARGV[i]) end
 
 local function first_of(key)
     local found = call('ZRANGE', key, 0, 0, 'WITHSCORES')

@@ -36,6 +36,7 @@ local function give(row, site, interval, burst)
     row.worker, row.at, row.changed = worker, now + duration, now
     write_row(row)
     call('ZADD', LEASED, row.at, row.fingerprint)
+    hold(worker, 1)
     local ahead = 0
     if interval >= 0 then
         site.next_at = math.max(site.next_at, now) + interval
@@ -75,8 +76,8 @@ local function serve(terms, n, floor)
         n = math.min(n, burst)
         if interval > 0 then n = math.min(n, math.floor((now - earliest) / interval) + 1) end
     end
-    local members = call('ZRANGEBYLEX', QUEUE, '[' .. pack('>I4', number), '(' .. pack('>I4', number + 1),
-        'LIMIT', 0, n + 1)
+    local from, till = '[' .. pack('>I4', number), '(' .. pack('>I4', number + 1)
+    local members = call('ZRANGEBYLEX', QUEUE, from, till, 'LIMIT', 0, n + 1)
     local given, strangers = 0, 0
     for _, member in ipairs(members) do
         local priority = 2147483647 - unpack_from('>I4', member, 5)
@@ -93,6 +94,8 @@ local function serve(terms, n, floor)
         end
     end
     local rest = members[given + strangers + 1]
+    -- Strangers took the places of all that were read: there may be tasks behind them.
+    if not rest and strangers > 0 then rest = call('ZRANGEBYLEX', QUEUE, from, till, 'LIMIT', 0, 1)[1] end
     queue.state = rest and Q_READY or Q_EMPTY
     queue.priority = rest and 2147483647 - unpack_from('>I4', rest, 5) or 0
     queue.turn = math.floor(now * 1000000)

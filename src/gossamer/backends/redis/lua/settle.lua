@@ -1,8 +1,10 @@
 -- Settle leases, several in one call. ARGV: time, bound (-1: none), open elsewhere, per_site, per_shape, window, bits,
 -- hashes, then for each lease one packed text:
---   B verb, c16 fingerprint, I4 token, B state, B redirected, d delay, d paced ahead, I4 duplicates,
+--   B verb, c16 fingerprint, I4 token, B state, B redirected, d delay, d paced ahead, I4 duplicates, I4 dropped,
 --   Hc0 reason, Hc0 message, candidates (see admission.lua)
--- Returns for each {-1} when the lease is lost and nothing was changed, else {queued, duplicates, dropped, doubtful...}.
+-- `dropped` are links that had no place in the memory of another shard: they are counted here.
+-- Returns for each {-1} when the lease is lost and nothing was changed, else {queued, duplicates, dropped,
+-- {doubtful...}}.
 
 local COMPLETE, RETRY, RELEASE, BURY = 1, 2, 3, 4
 
@@ -19,14 +21,15 @@ local terms = {
 local answers = {}
 
 local function settle(text)
-    local verb, fingerprint, token, state, redirected, delay, ahead, duplicates, reason, message, place =
-        unpack_from('>Bc16I4BBddI4Hc0Hc0', text)
+    local verb, fingerprint, token, state, redirected, delay, ahead, duplicates, lost, reason, message, place =
+        unpack_from('>Bc16I4BBddI4I4Hc0Hc0', text)
     local row = read_row(fingerprint)
     if not row or row.state ~= IN_HAND or row.token ~= token or row.at <= now then return {-1} end
 
     call('ZREM', LEASED, fingerprint)
     local queue = queue_of(row.site)
     queue.leased = queue.leased - 1
+    hold(row.worker, -1)
     free_slot(row.site, now + ahead)
     row.worker, row.changed, row.reason, row.message, row.at = '', now, reason, message, 0
     local queued, doubled, dropped, doubtful = 0, 0, 0, {}
@@ -34,8 +37,9 @@ local function settle(text)
     if verb == COMPLETE then
         row.state, row.attempts, row.deliveries = state, row.attempts + 1, 0
         count('redirected', redirected)
-        count('discovered', duplicates)
+        count('discovered', duplicates + lost)
         count('duplicates', duplicates)
+        count('dropped', lost)
     elseif verb == BURY then
         row.state, row.attempts = BURIED, row.attempts + 1
         call('ZADD', DEAD, now, fingerprint)
@@ -69,9 +73,18 @@ local function settle(text)
             queued, doubled, dropped, doubtful = admit(string.sub(text, place), terms)
         end
     end
-    return {queued, doubled, dropped, unpack(doubtful)}
+    return {queued, doubled, dropped, doubtful}
 end
 
+-- What cannot be read fails here, before anything is written: a script that breaks off is not undone.
+for i = 9, #ARGV do
+    local _, fingerprint = unpack_from('>Bc16I4BBddI4I4Hc0Hc0', ARGV[i])
+    local row = read_row(fingerprint)
+    if row then
+        queue_of(row.site)
+        site_of(row.site)
+    end
+end
 for i = 9, #ARGV do answers[#answers + 1] = settle(ARGV[i]) end
 flush()
 return answers
