@@ -26,12 +26,13 @@ from .frontier.admission import Admission, Scope
 from .frontier.contract import Frontier, FrontierDesk, JobBook, JobTerms, WorkerBook
 from .frontier.politeness import SiteTerms
 from .frontier.retry import RetryTerms
+from .measures import Rate, parse_rate
 from .model.events import EventSink, Silence
 from .model.job import Job
 from .model.url import UrlRules, host_of
 from .parse.spider import Spider, spider_version
 from .pipeline.steps import Pipeline
-from .settings import COMMAND_LINE, Rate, Settings, parse_rate
+from .settings import COMMAND_LINE, Settings
 from .store.batching import Sink
 from .store.contract import Archive, RecordStore
 from .store.spool import Spool

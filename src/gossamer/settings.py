@@ -20,6 +20,7 @@ from urllib.parse import unquote
 import msgspec
 
 from .errors import Misconfigured, UnknownSetting
+from .measures import Rate, Size, parse_duration, parse_rate, parse_size
 
 FILE_NAME = "gossamer.toml"
 ENV_PREFIX = "GOSSAMER_"
@@ -30,55 +31,6 @@ DEFAULT_TRACKING = (
     "igshid", "mc_cid", "mc_eid", "_ga", "_gl", "_hsenc", "_hsmi", "mkt_tok", "oly_anon_id", "oly_enc_id",
     "vero_id", "wickedid", "phpsessid", "jsessionid", "sessionid",
 )  # fmt: skip
-
-
-class _Measure:
-    """A value with a spelling of its own. Not a struct: msgspec must leave its reading to us."""
-
-    __slots__ = ("value",)
-
-    def __init__(self, value: Any) -> None:  # Any: each measure has its own kind of value
-        self.value = value
-
-    def __eq__(self, other: object) -> bool:
-        return type(other) is type(self) and bool(self.value == other.value)
-
-    def __hash__(self) -> int:
-        return hash(self.value)
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({str(self)!r})"
-
-
-class Rate(_Measure):
-    """Requests per time, written `5/s`, `30/m`, `0.5/s`; `unlimited` is an interval of None."""
-
-    @property
-    def interval(self) -> timedelta | None:
-        found: timedelta | None = self.value
-        return found
-
-    def __str__(self) -> str:
-        if self.interval is None:
-            return "unlimited"
-        per_second = 1 / self.interval.total_seconds()
-        if per_second < 1 / 60:
-            return f"{per_second * 3600:g}/h"
-        return f"{per_second:g}/s" if per_second >= 1 else f"{per_second * 60:g}/m"
-
-
-class Size(_Measure):
-    """A number of bytes, written `10MB`, `512KiB` or `1000`."""
-
-    @property
-    def bytes(self) -> int:
-        return int(self.value)
-
-    def __str__(self) -> str:
-        for unit, factor in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
-            if self.bytes >= factor and self.bytes % factor == 0:
-                return f"{self.bytes // factor}{unit}"
-        return f"{self.bytes}B"
 
 
 class Crawl(msgspec.Struct, frozen=True, kw_only=True):
@@ -190,41 +142,6 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             return exact
         globs = [name for name in self.domains if fnmatchcase(site, name)]
         return self.domains[max(globs, key=len)] if globs else Domain()
-
-
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d|w)")
-_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMG]i?)?B?", re.IGNORECASE)
-_RATE = re.compile(r"(\d+(?:\.\d+)?)\s*/\s*(s|sec|second|m|min|minute|h|hour|d|day)")
-
-
-def parse_duration(text: str) -> timedelta:
-    """Read `30s`, `500ms`, `1h30m`, `7d`. Raises ValueError."""
-    compact = text.strip()
-    parts = _DURATION.findall(compact)
-    if not parts or _DURATION.sub("", compact).strip():
-        raise ValueError(f"{text!r} is not a duration; write it like 30s, 500ms, 1h30m or 7d")
-    return timedelta(seconds=sum(float(n) * _SECONDS[unit] for n, unit in parts))
-
-
-def parse_rate(text: str) -> Rate:
-    """Read `5/s`, `30/m` or `unlimited`. Raises ValueError."""
-    compact = text.strip().lower()
-    if compact == "unlimited":
-        return Rate(None)
-    match = _RATE.fullmatch(compact)
-    if not match or float(match[1]) <= 0:
-        raise ValueError(f"{text!r} is not a rate; write it like 5/s, 30/m, 0.5/s or unlimited")
-    return Rate(timedelta(seconds=_SECONDS[match[2][0]] / float(match[1])))
-
-
-def parse_size(text: str) -> Size:
-    """Read `10MB`, `512KiB`, `1000`. K, M and G count in 1024s. Raises ValueError."""
-    match = _SIZE.fullmatch(text.strip())
-    if not match:
-        raise ValueError(f"{text!r} is not a size; write it like 10MB, 512KiB or 1000")
-    power = " kmg".index((match[2] or " ")[0].lower())
-    return Size(int(float(match[1]) * 1024**power))
 
 
 def _decode(kind: type, value: Any) -> Any:

@@ -18,9 +18,10 @@ from gossamer.cli.app import app
 from gossamer.cli.layout import setting_text
 from gossamer.cli.project import lines_of
 from gossamer.cli.verbs import register
+from gossamer.measures import Rate, Size
 from gossamer.model.task import DropReason, UrlState
 from gossamer.model.url import UrlRules, parse_url
-from gossamer.settings import DEFAULT_TRACKING, Domain, Rate, Settings, Size, known_keys
+from gossamer.settings import DEFAULT_TRACKING, Domain, Settings, known_keys
 
 from .manual import ROOT, quoted, read, rows_under, sections_of
 

@@ -7,7 +7,8 @@ from datetime import timedelta
 import pytest
 
 from gossamer.errors import Misconfigured, UnknownSetting
-from gossamer.settings import Rate, Size, known_keys, load, parse_duration, parse_rate, parse_size
+from gossamer.measures import Rate, Size, parse_duration, parse_rate, parse_size
+from gossamer.settings import known_keys, load
 
 
 def read(folder, text="", environ=None, **flags):

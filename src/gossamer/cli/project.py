@@ -13,8 +13,9 @@ from rich.text import Text
 from .. import __version__
 from ..backends.opening import redacted
 from ..errors import Misconfigured, UnknownSetting
+from ..measures import Rate, Size
 from ..parse.discovery import list_spiders
-from ..settings import FILE_NAME, Domain, Rate, Settings, Size, known_keys
+from ..settings import FILE_NAME, Domain, Settings, known_keys
 from .app import app, out, settings_with
 from .layout import Column, advise, many, print_json, print_table, setting_text, visible
 from .scaffold import check_name, files_of

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from ..errors import Misconfigured
-from ..settings import parse_duration
+from ..measures import parse_duration
 from .app import app, out, run_async, settings_with
 from .layout import many, size, visible
 from .look import open_crawled
