@@ -78,7 +78,7 @@ class Voice:
         self._before = f"worker {os.getpid()}: " if supervised else ""
 
     def listeners(self) -> EventHub:
-        lines = (Worries(err), self) if self._shows else ()
+        lines = (Worries(err, before=self._before), self) if self._shows else ()
         return EventHub(*lines) if self._log is None else EventHub(self._log, *lines)
 
     def welcome(self, system: System, text: str) -> None:

@@ -17,8 +17,9 @@ MOST_LINES = 50  # in all; after that `gossamer status` and the logs know more
 class Worries:
     """Listens, and tells each trouble once and each resting site once."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, *, before: str = "") -> None:
         self._console = console
+        self._before = before  # of every line: who speaks, where several do
         self._told: set[str] = set()
 
     def emit(self, event: events.Event) -> None:
@@ -26,7 +27,7 @@ class Worries:
             case events.Trouble():
                 self._tell(event.message, f"Trouble: {event.message}")
             case events.Spooled():
-                self._console.print(Text(event.message, style="yellow"))
+                self._console.print(Text(f"{self._before}{event.message}", style="yellow"))
             case events.Retried() if event.delay >= LONG.total_seconds():
                 wait = spell(timedelta(seconds=event.delay))
                 self._tell(event.site, f"{event.site} has to wait for {wait} min: {event.message}")
@@ -34,4 +35,4 @@ class Worries:
     def _tell(self, matter: str, line: str) -> None:
         if matter not in self._told and len(self._told) < MOST_LINES:
             self._told.add(matter)
-            self._console.print(Text(line, style="yellow"))
+            self._console.print(Text(f"{self._before}{line}", style="yellow"))
