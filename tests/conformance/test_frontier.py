@@ -9,7 +9,7 @@ import pytest
 
 from gossamer.errors import FrontierFull, LeaseLost, Permanent
 from gossamer.frontier.contract import DeadFilter
-from gossamer.frontier.politeness import SiteTerms
+from gossamer.frontier.politeness import HEAD_START, SiteTerms
 from gossamer.model.job import JobCounts, JobState
 from gossamer.model.task import DropReason, UrlState
 from tests.conformance.frontiers import LEASE, Backends, candidate
@@ -351,7 +351,21 @@ async def test_a_waiting_site_says_when_to_come_back(lab):
     batch = await lab.frontier.lease(job.id, "w", 9)
 
     assert batch.leases == ()
-    assert batch.wait == timedelta(seconds=5)
+    assert batch.wait == timedelta(seconds=5) - HEAD_START
+
+
+async def test_a_task_is_handed_out_a_moment_before_its_turn_and_says_how_long_to_wait(lab):
+    lab.terms["a.test"] = SiteTerms(interval=timedelta(seconds=5), burst=1, concurrency=None)
+    job = await lab.job()
+    await lab.frontier.add(job.id, [candidate("https://a.test/1"), candidate("https://a.test/2")])
+    (first,) = (await lab.frontier.lease(job.id, "w", 9)).leases
+    lab.clock.advance(4.985)
+
+    (second,) = (await lab.frontier.lease(job.id, "w", 9)).leases
+
+    # The bucket as it was before the grant is full again in 15 ms: that long the worker's pacer holds the request.
+    assert second.pace.ahead - second.pace.interval == pytest.approx(0.015, abs=1e-4)
+    assert first.pace.ahead == pytest.approx(5)
 
 
 async def test_concurrency_of_a_site_holds_across_workers_and_jobs(lab):
@@ -436,7 +450,7 @@ async def test_a_crawl_delay_slows_an_unlimited_site_and_survives_later_rests(la
     assert lease.pace is not None
     assert lease.pace.interval == 3
     await lab.frontier.complete(lease, UrlState.DONE)
-    assert (await lab.frontier.lease(job.id, "w", 9)).wait == timedelta(seconds=3)
+    assert (await lab.frontier.lease(job.id, "w", 9)).wait == timedelta(seconds=3) - HEAD_START
 
 
 async def test_a_crawl_delay_shorter_than_ours_changes_nothing(lab):

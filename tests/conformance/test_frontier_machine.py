@@ -15,7 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from gossamer.errors import LeaseLost
 from gossamer.frontier.contract import DeadFilter
-from gossamer.frontier.politeness import SiteTerms
+from gossamer.frontier.politeness import HEAD_START, SiteTerms
 from gossamer.model.task import DropReason, UrlState
 from tests.conformance.frontiers import LEASE, Backends, candidate
 
@@ -141,7 +141,8 @@ class FrontierMachine(RuleBasedStateMachine):
             times = self.grants[site]
             for i in range(len(times)):
                 for j in range(i, len(times)):
-                    allowed = terms.burst + (times[j] - times[i]) / terms.interval.total_seconds()
+                    span = times[j] - times[i] + HEAD_START.total_seconds()
+                    allowed = terms.burst + span / terms.interval.total_seconds()
                     assert j - i + 1 <= allowed + 1e-6, (site, times)
 
     def pick(self, data):

@@ -64,7 +64,8 @@ class Frontier(Protocol):
         """Hand out up to `n` tasks, best priority first, sites of equal priority in turn.
 
         The site's rate token and concurrency slot are taken in the same step. A site with a rate limit is
-        handed to one worker at a time: its requests are spaced by that worker's pacer, exactly.
+        handed to one worker at a time: its requests are spaced by that worker's pacer, exactly. It may get a task
+        HEAD_START before its turn; `Lease.pace` says how long the request must wait.
         The delivery count grows here, so that a page that kills its worker ends with the dead.
         """
         ...

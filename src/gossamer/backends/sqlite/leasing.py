@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from ...frontier.contract import LeaseBatch
-from ...frontier.politeness import TermsFor, after_start, earliest_start
+from ...frontier.politeness import HEAD_START, TermsFor, after_start, earliest_start
 from ...model.task import Lease, Pace, Task
 from .ledger import MICROSECONDS, JobRow, Ledger, Tally
 
@@ -120,12 +120,12 @@ class Counter:
         if interval is not None:
             if in_flight and holder != worker:
                 return self._leave_to(connection, job, site, holder)
-            earliest = earliest_start(next_at, interval=interval, burst=burst)
-            if earliest > now:
-                return self._sleep(connection, job, site, earliest)
+            turn = earliest_start(next_at, interval=interval, burst=burst) - HEAD_START.total_seconds()
+            if turn > now:
+                return self._sleep(connection, job, site, turn)
             n = min(n, burst)
             if interval > 0:
-                n = min(n, int((now - earliest) / interval) + 1)
+                n = min(n, int((now - turn) / interval) + 1)
         rows = connection.execute(_TASKS, (job.number, site, n + 1)).fetchall()
         taken = [row for row in rows[:n] if floor is None or row[4] >= floor]
         leases = []

@@ -29,6 +29,7 @@ local function park(queue, number, state, holder)
     call('SADD', PARKED, number)
 end
 
+local HEAD_START = 0.02  -- seconds, as in frontier/politeness.py
 local answer = {0}
 
 local function give(row, site, interval, burst)
@@ -71,10 +72,10 @@ local function serve(terms, n, floor)
     if site.asked >= 0 then interval, burst = math.max(interval, site.asked), 1 end
     if interval >= 0 then
         if site.in_flight > 0 and site.holder ~= worker then return park(queue, number, Q_HELD, site.holder) end
-        local earliest = site.next_at - (burst - 1) * interval
-        if earliest > now then return put_to_sleep(queue, earliest) end
+        local turn = site.next_at - (burst - 1) * interval - HEAD_START
+        if turn > now then return put_to_sleep(queue, turn) end
         n = math.min(n, burst)
-        if interval > 0 then n = math.min(n, math.floor((now - earliest) / interval) + 1) end
+        if interval > 0 then n = math.min(n, math.floor((now - turn) / interval) + 1) end
     end
     local from, till = '[' .. pack('>I4', number), '(' .. pack('>I4', number + 1)
     local members = call('ZRANGEBYLEX', QUEUE, from, till, 'LIMIT', 0, n + 1)
