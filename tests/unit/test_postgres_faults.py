@@ -461,3 +461,16 @@ async def cable_to(server: PostgresServer) -> AsyncIterator[Cable]:
         port = listener.sockets[0].getsockname()[1]
         cable.address = f"postgresql://postgres@127.0.0.1:{port}/postgres"
         yield cable
+
+
+def test_a_transaction_that_the_server_ended_because_we_hung_can_be_made_again() -> None:
+    ended = asyncpg.IdleInTransactionSessionTimeoutError("terminating connection due to idle-in-transaction timeout")
+    assert isinstance(translate(ended, "PostgreSQL at here"), BackendUnavailable)
+
+
+async def test_a_worker_that_hangs_in_a_transaction_is_ended_by_the_server(postgres: PostgresServer) -> None:
+    async with (
+        open_postgres_records(postgres.address(), CLOCK, schema="gossamer_hang") as store,
+        store._database._pool.acquire() as connection,
+    ):
+        assert await connection.fetchval("SHOW idle_in_transaction_session_timeout") == "5s"

@@ -30,6 +30,7 @@ OLDEST = 13  # the oldest PostgreSQL that still understands all of our SQL
 MAX_CONNECTIONS = 4  # per process: the sink's, and a few for reading
 CONNECT_WITHIN = timedelta(seconds=10)
 ANSWER_WITHIN = timedelta(seconds=60)  # any one statement
+HANGS_AFTER = timedelta(seconds=5)  # of silence within a transaction
 CLOSE_WITHIN = timedelta(seconds=5)
 MAX_TRIES = 30  # of a transaction that collides with others; each collision means that another one succeeded
 
@@ -149,7 +150,11 @@ async def _connections(address: Address, connect_within: timedelta, size: int) -
             max_size=size,
             timeout=connect_within.total_seconds(),
             command_timeout=ANSWER_WITHIN.total_seconds(),
-            server_settings={"application_name": "gossamer"},
+            server_settings={
+                "application_name": "gossamer",
+                # A worker that hangs in the middle of a save holds locks that others wait for; the server ends it.
+                "idle_in_transaction_session_timeout": str(int(HANGS_AFTER.total_seconds() * 1000)),
+            },
             reset=_keep,
         )
         await pool

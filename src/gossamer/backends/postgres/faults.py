@@ -98,7 +98,7 @@ def _by_class(error: asyncpg.PostgresError, place: str) -> GossamerError:
         return _lost(place, said)
     if code.startswith("57"):
         return BackendUnavailable(f"{place} broke off ({said}). What was under way can be done again.")
-    if code[:2] in ("40", "53", "55", "58", "XX"):
+    if code[:2] in ("25", "40", "53", "55", "58", "XX"):
         return BackendUnavailable(f"{place} cannot work just now ({said}). Look at the server's log.")
     return Permanent(f"{place} refused to work (error {code}: {said}). Look at the server's log.")
 
