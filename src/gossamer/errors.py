@@ -13,7 +13,14 @@
     │       ├── ConnectFailed, ConnectionDropped, DnsFailed, TimedOut
     │       ├── ServerFailed   5xx
     │       ├── RateLimited    429 (or 503 with Retry-After)
-    │       └── RobotsUnreachable
+    │       ├── Blocked        the site answered, but with a challenge, a wall or an empty shell
+    │       ├── RobotsUnreachable
+    │       └── WayFailed      our own side failed: no try of the page is used up
+    │           ├── ProxyFailed    the proxy refused, hung up or is not there
+    │           ├── BrowserFailed  the browser died or could not be started
+    │           ├── ApiFailed      the managed API is down, refuses the key, or never finishes
+    │           ├── AllExitsRest   every exit of a pool is in quarantine
+    │           └── BudgetSpent    no tokens are left for this page
     └── Permanent              trying again gives the same answer
         ├── InvalidUrl         not an http(s) URL a browser would open
         ├── LeaseLost          the lease expired or was taken over; nothing was changed
@@ -106,6 +113,52 @@ class RateLimited(FetchFailed):
 
 class RobotsUnreachable(FetchFailed):
     reason = "robots-unreachable"
+
+
+class Blocked(FetchFailed):
+    """The site does not want to serve this visitor. `kind` says what came instead of the page (see fetch/blocks.py)."""
+
+    reason = "blocked"
+
+    def __init__(
+        self, message: str, *, kind: str, status: int | None = None, retry_after: timedelta | None = None
+    ) -> None:
+        super().__init__(message, status=status, retry_after=retry_after)
+        self.kind = kind
+        self.reason = f"blocked-{kind}"
+
+
+class WayFailed(FetchFailed):
+    """The way to the site failed, not the site: the task goes back to the queue and no try is used up.
+
+    `wait` is how long it should wait there.
+    """
+
+    reason = "way"
+
+    def __init__(self, message: str, *, wait: timedelta = timedelta(seconds=2), status: int | None = None) -> None:
+        super().__init__(message, status=status)
+        self.wait = wait
+
+
+class ProxyFailed(WayFailed):
+    reason = "proxy"
+
+
+class BrowserFailed(WayFailed):
+    reason = "browser"
+
+
+class ApiFailed(WayFailed):
+    reason = "managed-api"
+
+
+class AllExitsRest(WayFailed):
+    reason = "exits-rest"
+
+
+class BudgetSpent(WayFailed):
+    reason = "budget"
 
 
 class Permanent(GossamerError):

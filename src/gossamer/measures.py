@@ -30,6 +30,19 @@ class _Measure:
         return f"{type(self).__name__}({str(self)!r})"
 
 
+class Secret(_Measure):
+    """A password or key as it stands in the settings. It shows itself to nobody who does not ask for `reveal()`."""
+
+    def reveal(self) -> str:
+        return str(self.value)
+
+    def __bool__(self) -> bool:
+        return bool(self.value)
+
+    def __str__(self) -> str:
+        return "***" if self.value else ""
+
+
 class Rate(_Measure):
     """Requests per time, written `5/s`, `30/m`, `0.5/s`; `unlimited` is an interval of None."""
 

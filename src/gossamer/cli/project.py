@@ -15,7 +15,7 @@ from ..backends.opening import redacted
 from ..errors import Misconfigured, UnknownSetting
 from ..measures import Rate, Size
 from ..parse.discovery import list_spiders
-from ..settings import FILE_NAME, Domain, Settings, known_keys
+from ..settings import FILE_NAME, NAMED_TABLES, Settings, known_keys
 from .app import app, out, settings_with
 from .layout import Column, advise, many, print_json, print_table, setting_text, visible
 from .scaffold import check_name, files_of
@@ -142,20 +142,23 @@ def lines_of(settings: Settings) -> list[SettingLine]:
     """Every setting, and every override for a domain; passwords in addresses are blanked."""
     lines = []
     for key in known_keys():
-        if key.startswith("domains."):
+        if key.partition(".")[0] in NAMED_TABLES:
             continue
         value: Any = settings  # walks down the dotted key
         for name in key.split("."):
             value = getattr(value, name)
-        if isinstance(value, str) and "://" in value:
-            value = redacted(value)
-        lines.append(SettingLine(key, value, settings.origins.get(key, DEFAULT)))
-    for domain, terms in settings.domains.items():
-        for name in Domain.__struct_fields__:
-            key = f"domains.{domain}.{name}"
-            if key in settings.origins:
-                lines.append(SettingLine(key, getattr(terms, name), settings.origins[key]))
+        lines.append(SettingLine(key, _safe(value), settings.origins.get(key, DEFAULT)))
+    for family, (_, table) in NAMED_TABLES.items():
+        for own, terms in getattr(settings, family).items():
+            for name in table.__struct_fields__:
+                key = f"{family}.{own}.{name}"
+                if key in settings.origins:
+                    lines.append(SettingLine(key, _safe(getattr(terms, name)), settings.origins[key]))
     return lines
+
+
+def _safe(value: Any) -> Any:  # Any: each setting has its own kind of value
+    return redacted(value) if isinstance(value, str) and "://" in value else value
 
 
 def _chosen(lines: list[SettingLine], key: str) -> list[SettingLine]:

@@ -13,6 +13,7 @@ from typing import Protocol
 import msgspec
 
 from ..model.page import Headers
+from ..model.route import Exit, Render
 
 Bytes = int
 
@@ -31,6 +32,8 @@ class Exchange(msgspec.Struct, frozen=True, kw_only=True):
     """What to send. `headers` already hold the user agent, cookies and validators.
 
     `on_sent` is called when the request leaves, which may be long after the call: a connection comes first.
+    `exit` is the proxy to leave through; a transport that is given one never leaves any other way. `profile`,
+    `render` and `country` are for the transports that know what to do with them.
     """
 
     url: str
@@ -38,6 +41,10 @@ class Exchange(msgspec.Struct, frozen=True, kw_only=True):
     method: str = "GET"
     limits: Limits = Limits()
     on_sent: Callable[[], None] | None = None
+    exit: Exit | None = None
+    profile: str | None = None
+    render: Render | None = None
+    country: str | None = None
 
 
 class Response(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,9 +59,11 @@ class Response(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float = 0.0
     address: str = ""  # the address that was dialled
     note: str = ""  # what was odd: "truncated gzip", say
+    cost: float | None = None  # tokens, where the answer itself tells
+    screenshot: bytes = b""  # PNG, where one was asked for
 
 
 class Transport(Protocol):
     async def fetch(self, exchange: Exchange) -> Response:
-        """Make the exchange. Raises FetchFailed or FetchRefused."""
+        """Make the exchange. Raises FetchFailed or FetchRefused; WayFailed when the way failed and not the site."""
         ...

@@ -112,6 +112,7 @@ class Admission:
             dropped=self._scope.verdict(href, site, authority.partition(":")[0], depth),
             force=request.force,
             fetcher=request.fetcher,
+            how=request.how(),
             proxy_pool=request.proxy_pool,
             country=request.country,
             max_attempts=request.max_attempts,

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from .item import safe_text
+from .route import How, Render
 
 DEFAULT_KIND = "parse"
 MAX_PRIORITY = 10**15  # a number that every queue holds exactly
@@ -60,7 +61,15 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     fetcher: str | None = None
     proxy_pool: str | None = None
     country: str | None = None
+    session: str | None = None  # requests that name the same one leave as the same visitor
+    render: Render | None = None  # what a browser should do; needs fetcher="browser" or a route that renders
     max_attempts: int | None = None
+
+    def how(self) -> str:
+        """The wishes about the way as JSON, or nothing."""
+        if self.render is None and self.session is None:
+            return ""
+        return msgspec.json.encode(How(render=self.render, session=self.session)).decode()
 
 
 def fault_of(request: Request) -> str:
@@ -80,7 +89,7 @@ def fault_of(request: Request) -> str:
         return f"has a priority beyond {MAX_PRIORITY:,}"
     if request.max_attempts is not None and not 1 <= request.max_attempts <= MAX_ATTEMPTS:
         return f"has max_attempts that are not between 1 and {MAX_ATTEMPTS:,}"
-    for name in ("kind", "fetcher", "proxy_pool", "country"):
+    for name in ("kind", "fetcher", "proxy_pool", "country", "session"):
         text = getattr(request, name)
         if text is not None and safe_text(text) != text:
             return f"has a {name} with characters that cannot be stored"
@@ -107,11 +116,16 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     fetcher: str | None = None
     proxy_pool: str | None = None
     country: str | None = None
+    how: str = ""  # JSON of `How`, or "" for no wish
     max_attempts: int | None = None
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A URL in the queue, self-contained: any worker can work on it without asking anyone."""
+    """A URL in the queue, self-contained: any worker that serves its `fetcher` can work on it without asking anyone.
+
+    `fetcher` names a route that must be taken, or a kind of transport; None leaves it to the router. It is also the
+    lane in which the task waits: workers lease from the lanes that they serve.
+    """
 
     id: int
     job: str
@@ -129,10 +143,17 @@ class Task(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     fetcher: str | None = None
     proxy_pool: str | None = None
     country: str | None = None
+    how: str = ""
+
+    def wishes(self) -> How:
+        return msgspec.json.decode(self.how, type=How) if self.how else _NO_WISHES
 
     def user_data(self) -> dict[str, Any]:
         """The spider's own data, decoded."""
         return msgspec.json.decode(self.data, type=dict[str, Any]) if self.data else {}
+
+
+_NO_WISHES = How()
 
 
 class Lease(msgspec.Struct, frozen=True, kw_only=True, gc=False):

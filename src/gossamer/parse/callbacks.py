@@ -98,6 +98,8 @@ class _Basket:
                 and entry.fetcher is like.fetcher
                 and entry.proxy_pool is like.proxy_pool
                 and entry.country is like.country
+                and entry.session is like.session
+                and entry.render is like.render
                 and not entry.data
                 and len(requests) < room
             ):

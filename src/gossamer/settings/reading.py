@@ -1,8 +1,4 @@
-"""Settings: defaults, then gossamer.toml (found upwards), then GOSSAMER_* variables, then flags. Typed, frozen.
-
-Lives here: the list of all settings, how values are read, where each came from. Unknown keys are errors with a
-suggestion. `Settings` is passed whole to assembly.py only; everybody else gets the part that concerns them.
-"""
+"""How settings are read, and where each came from. Unknown keys are errors with a suggestion."""
 
 from __future__ import annotations
 
@@ -11,137 +7,29 @@ import os
 import re
 import tomllib
 from collections.abc import Mapping
-from datetime import timedelta
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, get_type_hints
 from urllib.parse import unquote
 
 import msgspec
 
-from .errors import Misconfigured, UnknownSetting
-from .measures import Rate, Size, parse_duration, parse_rate, parse_size
+from ..errors import Misconfigured, UnknownSetting
+from ..measures import Rate, Secret, Size, parse_duration, parse_rate, parse_size
+from .managed import Managed
+from .proxies import ProxyPool
+from .routes import RouteTable
+from .tables import Domain, Settings
 
 FILE_NAME = "gossamer.toml"
 ENV_PREFIX = "GOSSAMER_"
 COMMAND_LINE = "command line"
-
-DEFAULT_TRACKING = (
-    "utm_*", "gclid", "gclsrc", "dclid", "gbraid", "wbraid", "fbclid", "msclkid", "yclid", "twclid", "ttclid",
-    "igshid", "mc_cid", "mc_eid", "_ga", "_gl", "_hsenc", "_hsmi", "mkt_tok", "oly_anon_id", "oly_enc_id",
-    "vero_id", "wickedid", "phpsessid", "jsessionid", "sessionid",
-)  # fmt: skip
-
-
-class Crawl(msgspec.Struct, frozen=True, kw_only=True):
-    concurrency: int = 32
-    depth: int | None = None
-    limit: int | None = None
-    max_queued: int | None = 5_000_000
-    max_urls_per_site: int | None = None
-    max_urls_per_pattern: int | None = 200_000
-    max_url_length: int = 2083
-    max_path_segments: int = 30
-    dedup_window: timedelta | None = None
-    dedup: str = "exact"
-    dedup_expected: int = 10_000_000
-    dedup_error: float = 0.001
-    dedup_check: bool = False
-    drain: timedelta = timedelta(seconds=10)
-
-
-class Politeness(msgspec.Struct, frozen=True, kw_only=True):
-    rate: Rate = Rate(timedelta(milliseconds=500))
-    burst: int = 1
-    concurrency: int | None = 4
-    robots: bool = True
-    max_crawl_delay: timedelta = timedelta(minutes=5)
-
-
-class Fetch(msgspec.Struct, frozen=True, kw_only=True):
-    user_agent: str = "Gossamer/0.1"
-    connect_timeout: timedelta = timedelta(seconds=10)
-    read_timeout: timedelta = timedelta(seconds=30)
-    total_timeout: timedelta = timedelta(seconds=120)
-    max_body: Size = Size(10 * 1024 * 1024)
-    max_header: Size = Size(64 * 1024)
-    max_redirects: int = 10
-    allow_private: bool = False
-    allow_hosts: tuple[str, ...] = ()
-    conditional: bool = True
-
-
-class Retry(msgspec.Struct, frozen=True, kw_only=True):
-    max_attempts: int = 4
-    base: timedelta = timedelta(seconds=1)
-    cap: timedelta = timedelta(seconds=60)
-    rate_limited_cap: timedelta = timedelta(seconds=300)
-    statuses: tuple[int, ...] = (408, 425, 429, 500, 502, 503, 504, 520, 521, 522, 523, 524)
-
-
-class Lease(msgspec.Struct, frozen=True, kw_only=True):
-    duration: timedelta = timedelta(seconds=60)
-    max_deliveries: int = 5
-
-
-class Urls(msgspec.Struct, frozen=True, kw_only=True):
-    tracking: tuple[str, ...] = DEFAULT_TRACKING
-    trailing_slash: str = "keep"
-    sort_query: bool = True
-
-
-class Store(msgspec.Struct, frozen=True, kw_only=True):
-    keep_pages: bool = True
-    compression: int = 1
-    min_rewrite_age: timedelta | None = None
-    spool: str = "gossamer-data/spool"
-    spool_limit: Size = Size(1024 * 1024 * 1024)
-
-
-class Fleet(msgspec.Struct, frozen=True, kw_only=True):
-    shards: int | None = None
-
-
-class Domain(msgspec.Struct, frozen=True, kw_only=True):
-    """Overrides for one site: the key is a registrable domain or a glob such as `*.example`. None inherits."""
-
-    rate: Rate | None = None
-    burst: int | None = None
-    concurrency: int | None = None
-    robots: bool | None = None
-    max_attempts: int | None = None
-    retry_base: timedelta | None = None
-    retry_cap: timedelta | None = None
-    retry_statuses: tuple[int, ...] | None = None
-
-
-class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything one can set. `root` is the project folder: where gossamer.toml is, else the working directory."""
-
-    project: str = ""
-    state: str = "sqlite:///gossamer-data/state.db"
-    records: str = "sqlite:///gossamer-data/records.db"
-    archive: str = "folder:///gossamer-data/archive"
-    spiders: str = "spiders"
-    crawl: Crawl = Crawl()
-    politeness: Politeness = Politeness()
-    fetch: Fetch = Fetch()
-    retry: Retry = Retry()
-    lease: Lease = Lease()
-    urls: Urls = Urls()
-    store: Store = Store()
-    fleet: Fleet = Fleet()
-    domains: dict[str, Domain] = {}
-    root: Path = Path()
-    origins: dict[str, str] = {}  # dotted key -> where its value came from
-
-    def domain(self, site: str) -> Domain:
-        """The overrides for a site: the exact name, else the longest glob that matches, else none."""
-        exact = self.domains.get(site)
-        if exact is not None:
-            return exact
-        globs = [name for name in self.domains if fnmatchcase(site, name)]
-        return self.domains[max(globs, key=len)] if globs else Domain()
+# Tables of which there may be many, each with a name: [domains."shop.example"]. The word stands for that name.
+NAMED_TABLES: dict[str, tuple[str, type[msgspec.Struct]]] = {
+    "domains": ("domain", Domain),
+    "proxies": ("pool", ProxyPool),
+    "routes": ("route", RouteTable),
+    "managed": ("vendor", Managed),
+}
 
 
 def _decode(kind: type, value: Any) -> Any:
@@ -151,6 +39,8 @@ def _decode(kind: type, value: Any) -> Any:
         return parse_rate(value)
     if kind is Size and isinstance(value, str | int):
         return parse_size(str(value))
+    if kind is Secret and isinstance(value, str):
+        return Secret(value)
     if kind is Path and isinstance(value, str):
         return Path(value)
     raise ValueError(f"expected {kind.__name__.lower()}, got {value!r}")
@@ -245,8 +135,8 @@ def _flatten(table: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]
     pairs: list[tuple[str, Any]] = []
     for name, value in table.items():
         key = f"{prefix}{name}"
-        if key == "domains" and isinstance(value, dict):
-            pairs.extend((f"domains.{domain}", terms) for domain, terms in value.items())
+        if key in NAMED_TABLES and isinstance(value, dict):
+            pairs.extend((f"{key}.{own}", terms) for own, terms in value.items())
         elif isinstance(value, dict):
             pairs.extend(_flatten(value, f"{key}."))
         else:
@@ -255,13 +145,14 @@ def _flatten(table: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]
 
 
 def known_keys() -> dict[str, Any]:
-    """Every dotted setting with its type; `domains.<domain>.x` stands for the per-site overrides."""
+    """Every dotted setting with its type; `domains.<domain>.x` stands for that setting of every domain."""
     keys: dict[str, Any] = {}
     for name, kind in get_type_hints(Settings).items():
         if name in ("root", "origins"):
             continue
-        if name == "domains":
-            keys.update({f"domains.<domain>.{key}": hint for key, hint in get_type_hints(Domain).items()})
+        if name in NAMED_TABLES:
+            word, table = NAMED_TABLES[name]
+            keys.update({f"{name}.<{word}>.{key}": hint for key, hint in get_type_hints(table).items()})
         elif isinstance(kind, type) and issubclass(kind, msgspec.Struct):
             keys.update({f"{name}.{key}": hint for key, hint in get_type_hints(kind).items()})
         else:
@@ -271,16 +162,18 @@ def known_keys() -> dict[str, Any]:
 
 def _put(values: dict[str, Any], key: str, value: Any, origins: dict[str, str], origin: str) -> None:
     """Set a dotted key, refusing one that does not exist."""
-    if key.startswith("domains."):
-        domain = key.removeprefix("domains.")
+    family, _, own = key.partition(".")
+    if family in NAMED_TABLES and own:
+        word, table = NAMED_TABLES[family]
         if not isinstance(value, dict):
-            raise Misconfigured(f'{origin}: write a table: [domains."{domain}"] with rate, burst, concurrency ...')
+            fields = ", ".join(table.__struct_fields__[:3])
+            raise Misconfigured(f'{origin}: write a table: [{family}."{own}"] with {fields} ...')
         for name in value:
-            _demand_known(f"domains.<domain>.{name}", origin)
-        values.setdefault("domains", {})[domain] = {
-            name: _read_value(f"domains.<domain>.{name}", _none(given), origin) for name, given in value.items()
+            _demand_known(f"{family}.<{word}>.{name}", origin)
+        values.setdefault(family, {})[own] = {
+            name: _read_value(f"{family}.<{word}>.{name}", _none(given), origin) for name, given in value.items()
         }
-        origins.update({f"domains.{domain}.{name}": origin for name in value})
+        origins.update({f"{family}.{own}.{name}": origin for name in value})
         return
     _demand_known(key, origin)
     target = values

@@ -1,0 +1,94 @@
+"""Ways to a page, as values: the route, the exit it leaves through, and what a browser is asked to do there."""
+
+from __future__ import annotations
+
+import msgspec
+
+HTTP, PROFILE, BROWSER, MANAGED = TRANSPORTS = ("http", "profile", "browser", "managed")
+
+
+class Route(msgspec.Struct, frozen=True, kw_only=True):
+    """One rung of a ladder. `price` is in tokens for each request, `price_per_gb` for each GB received."""
+
+    name: str
+    transport: str = HTTP
+    pool: str | None = None
+    profile: str | None = None
+    vendor: str | None = None
+    price: float = 1.0
+    price_per_gb: float = 0.0
+
+    @property
+    def renders(self) -> bool:
+        """Does a page that is made by its scripts come out whole?"""
+        return self.transport in (BROWSER, MANAGED)
+
+    def cost(self, received: int) -> float:
+        """Tokens for one request that brought so many bytes."""
+        return self.price + self.price_per_gb * received / 1e9
+
+
+DIRECT = Route(name="direct")
+
+
+class Exit(msgspec.Struct, frozen=True, kw_only=True):
+    """A proxy to leave through, as somebody. Two exits with the same `identity` may share connections and cookies.
+
+    `name` is what people read: the address without credentials, and for a gateway the session behind it.
+    """
+
+    pool: str
+    name: str
+    scheme: str  # http, https or socks5
+    host: str
+    port: int
+    username: str = ""
+    password: str = ""
+    allow_private: bool = False  # may the proxy itself be in a private network?
+
+    @property
+    def identity(self) -> str:
+        """Never shown: it holds the user name and the password."""
+        return f"{self.scheme}://{self.username}:{self.password}@{self.host}:{self.port}"
+
+    @property
+    def address(self) -> str:
+        """Without credentials."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.scheme}://{host}:{self.port}"
+
+    def __repr__(self) -> str:
+        return f"Exit({self.address!r}, auth={'***' if self.username or self.password else None})"
+
+
+class Action(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One thing to do on a page before it is read: click, type, press, scroll or wait.
+
+    `selector` names the element; `text` is what is typed, or the key that is pressed; `times` repeats; `seconds` is
+    how long `wait` waits (for `selector` at most, where there is one).
+    """
+
+    do: str
+    selector: str = ""
+    text: str = ""
+    times: int = 1
+    seconds: float = 0.0
+
+
+class Render(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How a browser should show a page. Without any wish it waits until the network is quiet."""
+
+    wait_for: str = ""  # a CSS selector that must be there
+    wait_until: str = ""  # load, domcontentloaded, networkidle
+    wait: float = 0.0  # seconds on top
+    actions: tuple[Action, ...] = ()
+    screenshot: bool = False
+    block: tuple[str, ...] | None = None  # resource types that are not loaded; None: as the settings say
+    javascript: bool = True
+
+
+class How(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A spider's wishes about the way that travel with the task beside fetcher, pool and country."""
+
+    render: Render | None = None
+    session: str | None = None  # one identity for all tasks that name the same key
