@@ -13,6 +13,7 @@
     │       ├── ConnectFailed, ConnectionDropped, DnsFailed, TimedOut
     │       ├── ServerFailed   5xx
     │       ├── RateLimited    429 (or 503 with Retry-After)
+    │       ├── PageCrashed    the page ate its memory, or killed the process that showed it
     │       ├── Blocked        the site answered, but with a challenge, a wall or an empty shell
     │       ├── RobotsUnreachable
     │       └── WayFailed      our own side failed: no try of the page is used up
@@ -27,6 +28,8 @@
         ├── FetchRefused       it must not or cannot be fetched
         │   ├── AddressRefused a private or reserved address
         │   ├── TlsFailed, BadResponse, RedirectLoop
+        │   ├── NoWay          a route that does not exist, or is not installed
+        │   ├── Walled         as Blocked, and no route is left that could help
         │   └── ClientError    4xx other than 408, 425 and 429
         └── ParseFailed        the spider raised, or an item misses required fields
 
@@ -115,6 +118,10 @@ class RobotsUnreachable(FetchFailed):
     reason = "robots-unreachable"
 
 
+class PageCrashed(FetchFailed):
+    reason = "page-crashed"
+
+
 class Blocked(FetchFailed):
     """The site does not want to serve this visitor. `kind` says what came instead of the page (see fetch/blocks.py)."""
 
@@ -158,7 +165,13 @@ class AllExitsRest(WayFailed):
 
 
 class BudgetSpent(WayFailed):
+    """`purse` names the bound that would be passed."""
+
     reason = "budget"
+
+    def __init__(self, message: str, *, wait: timedelta, purse: str) -> None:
+        super().__init__(message, wait=wait)
+        self.purse = purse
 
 
 class Permanent(GossamerError):
@@ -191,6 +204,23 @@ class TlsFailed(FetchRefused):
 
 class BadResponse(FetchRefused):
     reason = "bad-response"
+
+
+class Walled(FetchRefused):
+    """What came is no page, and no route that is left would bring another one. `kind` as of `Blocked`."""
+
+    reason = "blocked"
+
+    def __init__(self, message: str, *, kind: str, status: int | None = None) -> None:
+        super().__init__(message, status=status)
+        self.kind = kind
+        self.reason = f"blocked-{kind}"
+
+
+class NoWay(FetchRefused):
+    """The spider or the settings want a route that does not exist here, or that is not installed."""
+
+    reason = "no-way"
 
 
 class RedirectLoop(FetchRefused):

@@ -47,7 +47,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     """A raw page as it was received: enough to parse it again years later without asking anyone.
 
     `url` is where the body came from, `requested_url` what the task asked for. `body` is decompressed;
-    `cut` is True when it was longer than the limit and its end is missing.
+    `cut` is True when it was longer than the limit and its end is missing. `screenshot` is a PNG, where a browser was
+    asked for one.
     """
 
     url: str
@@ -60,3 +61,4 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     kind: str = "parse"
     job: str = ""
     data: str = ""
+    screenshot: bytes = b""

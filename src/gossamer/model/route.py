@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
+
 import msgspec
+
+ACTIONS = ("click", "type", "press", "scroll", "wait")
+MOMENTS = ("load", "domcontentloaded", "networkidle")
+LONGEST = 300.0  # seconds that a page may be asked to wait
 
 HTTP, PROFILE, BROWSER, MANAGED = TRANSPORTS = ("http", "profile", "browser", "managed")
 
@@ -61,6 +67,14 @@ class Exit(msgspec.Struct, frozen=True, kw_only=True):
         return f"Exit({self.address!r}, auth={'***' if self.username or self.password else None})"
 
 
+class ExitOutcome(StrEnum):
+    """What came of one use of an exit."""
+
+    OK = "ok"
+    BANNED = "banned"  # the site turned this exit away
+    FAILED = "failed"  # the exit itself refused, hung up or was not there
+
+
 class Action(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One thing to do on a page before it is read: click, type, press, scroll or wait.
 
@@ -74,6 +88,16 @@ class Action(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     times: int = 1
     seconds: float = 0.0
 
+    def __post_init__(self) -> None:
+        if self.do not in ACTIONS:
+            raise ValueError(f"There is no action {self.do!r}; there is {', '.join(ACTIONS)}.")
+        if self.do in ("click", "type") and not self.selector:
+            raise ValueError(f"The action {self.do} needs a selector: on which element?")
+        if self.do in ("type", "press") and not self.text:
+            raise ValueError(f"The action {self.do} needs a text.")
+        if not 1 <= self.times <= 1000 or not 0 <= self.seconds <= LONGEST:
+            raise ValueError(f"An action is repeated 1 to 1000 times and waits {LONGEST:g} seconds at most.")
+
 
 class Render(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How a browser should show a page. Without any wish it waits until the network is quiet."""
@@ -84,7 +108,12 @@ class Render(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     actions: tuple[Action, ...] = ()
     screenshot: bool = False
     block: tuple[str, ...] | None = None  # resource types that are not loaded; None: as the settings say
-    javascript: bool = True
+
+    def __post_init__(self) -> None:
+        if self.wait_until and self.wait_until not in MOMENTS:
+            raise ValueError(f"wait_until = {self.wait_until!r} is none of {', '.join(MOMENTS)}.")
+        if not 0 <= self.wait <= LONGEST:
+            raise ValueError(f"A page may be asked to wait {LONGEST:g} seconds at most, not {self.wait:g}.")
 
 
 class How(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -1,4 +1,5 @@
-"""How a raw page is written, wherever it is kept: one line of JSON, then the body; the archive compresses it."""
+"""How a raw page is written, wherever it is kept: one line of JSON, then the body, then the screenshot if there is one;
+the archive compresses it."""
 
 from __future__ import annotations
 
@@ -27,11 +28,13 @@ def pack_page(snapshot: Snapshot) -> bytes:
         "data": snapshot.data,
         "length": len(snapshot.body),
     }
+    if snapshot.screenshot:
+        head["screenshot"] = len(snapshot.screenshot)
     try:
         line = msgspec.json.encode(head)
     except UnicodeEncodeError:  # header bytes that are not UTF-8 travel as lone surrogates; as escapes they survive
         line = json.dumps(head).encode("ascii")
-    return b"".join((line, b"\n", snapshot.body, b"\n"))
+    return b"".join((line, b"\n", snapshot.body, snapshot.screenshot, b"\n"))
 
 
 def unpack_page(frame: bytes) -> Snapshot:
@@ -48,8 +51,10 @@ def unpack_page(frame: bytes) -> Snapshot:
     except msgspec.DecodeError:
         head = json.loads(line)
     length = head.pop("length")
-    body = content[end + 1 : end + 1 + length]
-    if len(content) != end + 2 + length:
+    pictured = head.pop("screenshot", 0)
+    body_end = end + 1 + length
+    if len(content) != body_end + pictured + 1:
         raise ValueError(f"its body should have {length} bytes")
+    body, screenshot = content[end + 1 : body_end], content[body_end : body_end + pictured]
     headers = Headers((name, value) for name, value in head.pop("headers"))
-    return Snapshot(headers=headers, body=body, **head)
+    return Snapshot(headers=headers, body=body, screenshot=screenshot, **head)
