@@ -113,12 +113,19 @@ class GuardedResolver(AbstractResolver):
         self._under_way: dict[str, asyncio.Future[tuple[str, ...]]] = {}
 
     async def resolve(
-        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
+        self,
+        host: str,
+        port: int = 0,
+        family: socket.AddressFamily = socket.AF_UNSPEC,
+        *,
+        guard: AddressGuard | None = None,
     ) -> list[ResolveResult]:
+        """The permitted addresses. `guard` judges instead of the resolver's own: a proxy may have one to itself."""
+        judge = guard or self._guard
         addresses = await self._addresses(_plain(host))
-        permitted = [address for address in addresses if self._guard.permits(host, address)]
+        permitted = [address for address in addresses if judge.permits(host, address)]
         if not permitted:
-            raise self._guard.refusal(host, addresses[0])
+            raise judge.refusal(host, addresses[0])
         return [
             ResolveResult(
                 hostname=host,

@@ -1,7 +1,9 @@
 """The HTTP transport, on aiohttp: one exchange, within limits, every error in our words.
 
-What it does: dials checked addresses, keeps connections alive, streams the body up to its cap, decodes it.
-How it fails: FetchFailed (try later) or FetchRefused (do not); `translated` is the whole list.
+What it does: dials checked addresses, keeps connections alive, streams the body up to its cap, decodes it. With an
+exit it dials the proxy and nobody else, and keeps the connections of each identity apart.
+How it fails: FetchFailed (try later) or FetchRefused (do not); `translated` is the whole list. On the way through an
+exit, what may have been the proxy is ProxyFailed (`translated_on_exit`).
 How it recovers: a connection that misbehaved is closed and never reused; the next exchange dials anew.
 Not its job: redirects, cookies, robots.txt, and how many connections a site may see - the frontier grants those.
 """
@@ -9,15 +11,11 @@ Not its job: redirects, cookies, robots.txt, and how many connections a site may
 from __future__ import annotations
 
 import asyncio
-import errno
-import os
 import re
-import socket
 import ssl
 import time
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
 from datetime import timedelta
 from itertools import chain
 from types import TracebackType
@@ -26,51 +24,22 @@ from weakref import WeakSet
 
 import aiohttp
 from aiohttp import hdrs
-from aiohttp.http_exceptions import ContentLengthError, HttpProcessingError, LineTooLong, TransferEncodingError
+from aiohttp.http_exceptions import TransferEncodingError
 from yarl import URL
 
-from ..errors import (
-    BadResponse,
-    ConnectFailed,
-    ConnectionDropped,
-    DnsFailed,
-    FetchFailed,
-    FetchRefused,
-    GossamerError,
-    TimedOut,
-    TlsFailed,
-)
+from ..errors import BadResponse, FetchRefused, GossamerError
 from ..model.page import Headers
+from ..model.route import Exit
 from .addresses import AddressGuard, GuardedResolver
 from .body import BodyDecoder, layers_of
 from .contract import Exchange, Limits, Response
+from .exits import addresses_of, authorization, check_target, guard_for, refused_credentials
+from .http_connector import Connector, Leaving, PeerResponse, Request, leaving
+from .http_faults import translated, translated_on_exit
 
 _MAX_HEADERS = 128
 _WIRE_SLACK = 64 * 1024  # headers and checksums of a packed body that is just as long as the limit
 _UNSAFE_URL = re.compile(r"[^\x21-\x7e]")
-# The name that the current task is on its way to, for the check on the socket.
-_heading_for: ContextVar[str] = ContextVar("gossamer_heading_for", default="")
-# Whom to tell that the request of the current task has left.
-_on_sent: ContextVar[Callable[[], None] | None] = ContextVar("gossamer_on_sent", default=None)
-
-
-class _PeerResponse(aiohttp.ClientResponse):
-    """Remembers who answered: the connection is back in the pool before the caller could ask."""
-
-    peer = ""
-    wire: Any = None  # the connection's protocol; no public class for it
-
-    def start(self, connection: Any) -> Coroutine[Any, Any, aiohttp.ClientResponse]:  # no public class for it
-        self.wire = connection.protocol
-        sent = _on_sent.get()
-        if sent is not None:
-            sent()
-        transport = connection.transport
-        if transport is not None:
-            name = transport.get_extra_info("peername")
-            if name:
-                self.peer = name[0]
-        return super().start(connection)
 
 
 class AiohttpTransport:
@@ -94,10 +63,10 @@ class AiohttpTransport:
 
     async def __aenter__(self) -> Self:
         self._resolver = GuardedResolver(self._guard)
-        connector = aiohttp.TCPConnector(
-            resolver=self._resolver,
+        connector = Connector(
+            self._resolver,
+            self._guard,
             use_dns_cache=False,
-            socket_factory=self._checked_socket,
             keepalive_timeout=self._keep_alive.total_seconds(),
             limit=0,
             ssl=self._ssl or True,
@@ -105,10 +74,13 @@ class AiohttpTransport:
         self._session = aiohttp.ClientSession(
             connector=connector,
             cookie_jar=aiohttp.DummyCookieJar(),
-            response_class=_PeerResponse,
+            request_class=Request,
+            response_class=PeerResponse,
             auto_decompress=False,
             trust_env=False,  # a proxy or a password from the environment would be a surprise
         )
+        # aiohttp would repeat any request that was cut off, at once and whatever the site's pace; `fetch` is choosier.
+        self._session._retry_connection = False
         return self
 
     async def __aexit__(
@@ -122,8 +94,8 @@ class AiohttpTransport:
             await resolver.close()
 
     async def fetch(self, exchange: Exchange) -> Response:
-        """Make the exchange. Raises FetchFailed or FetchRefused."""
-        session = self._session
+        """Make the exchange. Raises FetchFailed or FetchRefused; ProxyFailed when the exit may have been the cause."""
+        session, exit = self._session, exchange.exit
         if session is None:
             raise RuntimeError("The transport is not open; use it inside `async with`.")
         href, limits = exchange.url, exchange.limits
@@ -131,20 +103,31 @@ class AiohttpTransport:
             raise FetchRefused(f"{href[:200]!a} holds characters that no request may carry.")
         started = time.perf_counter()
         answer: aiohttp.ClientResponse | None = None
+        options: dict[str, Any] = {  # of session.request
+            "headers": exchange.headers,
+            "allow_redirects": False,
+            "timeout": self._timeout(limits),
+            "max_line_size": limits.max_header,
+            "max_field_size": limits.max_header,
+            "max_headers": _MAX_HEADERS,
+        }
         try:
             url = URL(href, encoded=True)
-            _heading_for.set(url.raw_host or "")
-            _on_sent.set(exchange.on_sent)
-            answer = await session.request(
-                exchange.method,
-                url,
-                headers=exchange.headers,
-                allow_redirects=False,
-                timeout=self._timeout(limits),
-                max_line_size=limits.max_header,
-                max_field_size=limits.max_header,
-                max_headers=_MAX_HEADERS,
-            )
+            if exit is None:
+                way = Leaving(url.raw_host or "", self._guard, None, exchange.on_sent)
+            else:
+                way = Leaving(exit.host, guard_for(exit, self._guard), exit, exchange.on_sent)
+                await self._prepare(exit, url, limits, options)
+            leaving.set(way)
+            try:
+                answer = await session.request(exchange.method, url, **options)
+            except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError):
+                # A server may end an idle connection just when it is taken up again. Then, and only then, once more.
+                if way.made_anew:
+                    raise
+                answer = await session.request(exchange.method, url, **options)
+            if answer.status == 407 and exit is not None and "proxy" in options and url.scheme == "http":
+                raise refused_credentials(exit)
             pairs = _header_pairs(answer, limits.max_header)
             if hdrs.TRANSFER_ENCODING in answer.headers and not answer.content.is_eof():
                 with self._told_of_bad_chunks(answer):
@@ -156,29 +139,46 @@ class AiohttpTransport:
                 answer.close()
             if isinstance(error, GossamerError) or not isinstance(error, Exception):
                 raise
-            raise translated(error, href, limits) from error
-        return Response(
-            url=href,
-            status=answer.status,
-            headers=Headers(pairs),
-            body=body,
-            cut=cut,
-            wire_bytes=wire,
-            seconds=time.perf_counter() - started,
-            address=answer.peer if isinstance(answer, _PeerResponse) else "",
-            note=note,
-        )
+            if exit is None:
+                raise translated(error, href, limits) from error
+            lost = translated_on_exit(error, href, limits, exit)
+        else:
+            return Response(
+                url=href,
+                status=answer.status,
+                headers=Headers(pairs),
+                body=body,
+                cut=cut,
+                wire_bytes=wire,
+                seconds=time.perf_counter() - started,
+                address=answer.peer if isinstance(answer, PeerResponse) else "",
+                note=note,
+            )
+        # Raised here, and so without the cause: aiohttp's own errors print the headers for the proxy.
+        raise lost
 
-    def _checked_socket(self, info: tuple[Any, ...]) -> socket.socket:  # aiohttp's AddrInfoType, not public
-        """The last check before dialling: nothing reaches an address but through here."""
-        family, kind, protocol, _, address = info
-        self._guard.check(_heading_for.get(), str(address[0]))
-        return socket.socket(family=family, type=kind, proto=protocol)
+    async def _prepare(self, exit: Exit, url: URL, limits: Limits, options: dict[str, Any]) -> None:
+        """Judge both ends, and add what aiohttp must know of the proxy. SOCKS5 it does not know: see Connector."""
+        assert self._resolver is not None
+        if url.scheme not in ("http", "https") or not url.raw_host:
+            raise FetchRefused(f"{str(url)[:200]!a} cannot be requested.")
+        await check_target(url.raw_host, self._guard, self._resolver, limits.connect)
+        await addresses_of(exit, self._guard, self._resolver, limits.connect)
+        if exit.scheme == "socks5":
+            return
+        options["proxy"] = URL(exit.address, encoded=True)
+        words = authorization(exit)
+        if words is None:
+            return
+        if url.scheme == "http":  # a plain request goes to the proxy itself, which keeps what is its own
+            options["headers"] = (*options["headers"], (hdrs.PROXY_AUTHORIZATION, words))
+        else:
+            options["proxy_headers"] = {hdrs.PROXY_AUTHORIZATION: words}
 
     @contextmanager
     def _told_of_bad_chunks(self, answer: aiohttp.ClientResponse) -> Iterator[None]:
         """aiohttp closes the connection at a malformed chunk and leaves the reader waiting; this wakes it."""
-        closed = answer.wire.closed if isinstance(answer, _PeerResponse) else None
+        closed = answer.wire.closed if isinstance(answer, PeerResponse) else None
         if closed is None:
             yield
             return
@@ -270,75 +270,4 @@ async def _read_packed(
     return body.data, body.cut or endless, size, body.note
 
 
-def translated(error: Exception, href: str, limits: Limits) -> FetchFailed | FetchRefused:
-    """Our word for what aiohttp, the socket or TLS raised. The order matters: the special before the general."""
-    where = href[:200]
-    said = " ".join(f"{type(error).__name__}: {error}".split())[:300]
-    match error:
-        case TimeoutError() if isinstance(error, aiohttp.ConnectionTimeoutError):
-            return TimedOut(f"{where}: no connection within {limits.connect.total_seconds():g} s.")
-        case TimeoutError() if isinstance(error, aiohttp.SocketTimeoutError):
-            return TimedOut(f"{where}: silence for {limits.read.total_seconds():g} s (fetch.read_timeout).")
-        case TimeoutError():
-            return TimedOut(f"{where}: not finished within {limits.total.total_seconds():g} s (fetch.total_timeout).")
-        case aiohttp.ClientSSLError() | ssl.SSLError() | ssl.CertificateError() | aiohttp.ServerFingerprintMismatch():
-            return TlsFailed(f"{where}: no safe connection ({_inner_words(error)}). Check the site's certificate.")
-        case aiohttp.ClientConnectorDNSError() | socket.gaierror():
-            return DnsFailed(f"{where}: the name does not resolve ({said}).")
-        case aiohttp.ClientConnectorError():
-            return _no_connection(where, error.os_error)
-        case aiohttp.ClientPayloadError():
-            return _broken_payload(where, error, said)
-        case aiohttp.ClientConnectionError():
-            return ConnectionDropped(f"{where}: the server closed the connection ({said}).")
-        case aiohttp.InvalidURL() | aiohttp.NonHttpUrlClientError():
-            return FetchRefused(f"{where} cannot be requested ({said}).")
-        case aiohttp.ClientResponseError() | HttpProcessingError():
-            return _bad_head(where, error, limits)
-        case aiohttp.ClientError():
-            return BadResponse(f"{where}: the exchange broke off ({said}).")
-        case ConnectionError():
-            return ConnectionDropped(f"{where}: the connection broke ({said}).")
-        case OSError():
-            return _no_connection(where, error)
-        case ValueError() | TypeError():
-            # A header or an address that aiohttp refuses to write: nothing was sent.
-            return FetchRefused(f"{where} cannot be requested ({said}).")
-        case _:
-            return ConnectionDropped(f"{where}: the exchange failed ({said}).")
-
-
-def _no_connection(where: str, error: OSError) -> FetchFailed:
-    if error.errno in (errno.EMFILE, errno.ENFILE):
-        return ConnectFailed(f"{where}: too many open files. Raise `ulimit -n`, or lower crawl.concurrency.")
-    said = os.strerror(error.errno) if error.errno else str(error)  # asyncio's own words are about its calls
-    return ConnectFailed(f"{where}: no connection ({said}). Is the server running, and the port right?")
-
-
-def _bad_head(where: str, error: aiohttp.ClientResponseError | HttpProcessingError, limits: Limits) -> BadResponse:
-    if any(isinstance(one, LineTooLong) for one in _causes(error)):
-        return BadResponse(f"{where}: a response header is longer than {limits.max_header} bytes (fetch.max_header).")
-    return BadResponse(f"{where}: what came back is not HTTP ({' '.join(str(error.message).split())[:200]}).")
-
-
-def _broken_payload(where: str, error: Exception, said: str) -> FetchFailed | FetchRefused:
-    for one in _causes(error):
-        if isinstance(one, ContentLengthError | OSError):
-            break
-        if isinstance(one, HttpProcessingError) and "Not enough data" not in str(one):
-            return BadResponse(f"{where}: the body is not valid HTTP ({said}).")
-    return ConnectionDropped(f"{where}: the connection ended before the body did ({said}).")
-
-
-def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    while error is not None:
-        yield error
-        error = error.__cause__ or error.__context__
-
-
-def _inner_words(error: Exception) -> str:
-    inner = getattr(error, "certificate_error", None) or getattr(error, "os_error", None) or error
-    return " ".join(str(inner).split())[:200]
-
-
-__all__ = ["AiohttpTransport", "translated"]
+__all__ = ["AiohttpTransport", "translated", "translated_on_exit"]

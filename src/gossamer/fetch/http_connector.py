@@ -1,0 +1,132 @@
+"""The connections of the HTTP transport: dialled at checked addresses only, kept apart by exit, SOCKS5 included.
+
+Which way the current task takes travels in a context variable: aiohttp has no other place for it. A connection is
+made by the task that asked for it, never handed to a waiting one of another exit.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Coroutine
+from contextvars import ContextVar
+from datetime import timedelta
+from typing import Any
+
+import aiohttp
+from aiohttp.abc import AbstractResolver, ResolveResult
+from aiohttp.client_proto import ResponseHandler
+from aiohttp.client_reqrep import ConnectionKey
+
+from ..model.route import Exit
+from .addresses import AddressGuard, GuardedResolver
+from .exits import addresses_of
+from .socks import line_through
+
+
+class Leaving:
+    """How the current task leaves: whom it dials, who judges that address, as whom, and whom to tell when it is out.
+
+    `made_anew` is set when there was no connection to take up again.
+    """
+
+    __slots__ = ("exit", "guard", "host", "made_anew", "on_sent")
+
+    def __init__(self, host: str, guard: AddressGuard, exit: Exit | None, on_sent: Callable[[], None] | None) -> None:
+        self.host = host
+        self.guard = guard
+        self.exit = exit
+        self.on_sent = on_sent
+        self.made_anew = False
+
+
+leaving: ContextVar[Leaving] = ContextVar("gossamer_leaving")
+_plain_key: Callable[[aiohttp.ClientRequest], ConnectionKey] = aiohttp.ClientRequest.connection_key.fget  # type: ignore[attr-defined]
+
+
+class PeerResponse(aiohttp.ClientResponse):
+    """Remembers who answered: the connection is back in the pool before the caller could ask."""
+
+    peer = ""
+    wire: Any = None  # the connection's protocol; no public class for it
+
+    def start(self, connection: Any) -> Coroutine[Any, Any, aiohttp.ClientResponse]:  # no public class for it
+        self.wire = connection.protocol
+        tell = leaving.get().on_sent
+        if tell is not None:
+            tell()
+        transport = connection.transport
+        if transport is not None:
+            name = transport.get_extra_info("peername")
+            if name:
+                self.peer = name[0]
+        return super().start(connection)
+
+
+class Request(aiohttp.ClientRequest):
+    """Its connection belongs to the exit, credentials included: no other identity is ever given it."""
+
+    @property
+    def connection_key(self) -> ConnectionKey:
+        key, exit = _plain_key(self), leaving.get().exit
+        # The exit itself takes the place of a mere hash of what the proxy is told; it does not print its password.
+        return key if exit is None else key._replace(proxy_headers_hash=exit)  # type: ignore[arg-type]
+
+
+class _Resolver(AbstractResolver):
+    """Asks the shared resolver, with the judge of the current task."""
+
+    def __init__(self, resolver: GuardedResolver) -> None:
+        self._resolver = resolver
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
+    ) -> list[ResolveResult]:
+        return await self._resolver.resolve(host, port, family, guard=leaving.get().guard)
+
+    async def close(self) -> None:
+        """The transport closes what is shared."""
+
+
+class Connector(aiohttp.TCPConnector):
+    """aiohttp's own, and SOCKS5, which it does not know."""
+
+    def __init__(self, resolver: GuardedResolver, guard: AddressGuard, **options: Any) -> None:  # aiohttp's own
+        super().__init__(resolver=_Resolver(resolver), socket_factory=self._checked_socket, **options)
+        self._names = resolver
+        self._guard = guard
+
+    def _checked_socket(self, info: tuple[Any, ...]) -> socket.socket:  # aiohttp's AddrInfoType, not public
+        """The last check before dialling: nothing reaches an address but through here."""
+        family, kind, protocol, _, address = info
+        way = leaving.get()
+        way.guard.check(way.host, str(address[0]))
+        return socket.socket(family=family, type=kind, proto=protocol)
+
+    async def _create_connection(
+        self, req: aiohttp.ClientRequest, traces: list[Any], timeout: aiohttp.ClientTimeout
+    ) -> ResponseHandler:
+        way = leaving.get()
+        way.made_anew = True
+        exit = way.exit
+        if exit is None or exit.scheme != "socks5":
+            return await super()._create_connection(req, traces, timeout)
+        within = timedelta(seconds=timeout.connect or 0)
+        addresses = await addresses_of(exit, self._guard, self._names, within)
+        host, port = req.url.raw_host, req.url.port
+        assert host is not None
+        assert port is not None
+        line = await line_through(exit, addresses, host, port, self._checked_socket)
+        context = self._get_ssl_context(req)
+        try:
+            _, protocol = await self._wrap_existing_connection(
+                self._factory,
+                req=req,
+                timeout=timeout,
+                ssl=context,
+                sock=line,
+                server_hostname=host.rstrip(".") if context else None,
+            )
+        except BaseException:
+            line.close()
+            raise
+        return protocol

@@ -1,0 +1,129 @@
+"""What aiohttp, the socket and TLS raise, in our words: `translated` is the whole list, and the edge of the driver."""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+import ssl
+from collections.abc import Iterator
+
+import aiohttp
+from aiohttp import hdrs
+from aiohttp.http_exceptions import ContentLengthError, HttpProcessingError, LineTooLong
+
+from ..errors import (
+    BadResponse,
+    ConnectFailed,
+    ConnectionDropped,
+    DnsFailed,
+    FetchFailed,
+    FetchRefused,
+    TimedOut,
+    TlsFailed,
+)
+from ..model.route import Exit
+from .contract import Limits
+from .exits import proxy_failed, refused_credentials
+
+
+def translated(error: Exception, href: str, limits: Limits) -> FetchFailed | FetchRefused:
+    """Our word for what aiohttp, the socket or TLS raised. The order matters: the special before the general."""
+    where = href[:200]
+    said = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+    match error:
+        case TimeoutError() if isinstance(error, aiohttp.ConnectionTimeoutError):
+            return TimedOut(f"{where}: no connection within {limits.connect.total_seconds():g} s.")
+        case TimeoutError() if isinstance(error, aiohttp.SocketTimeoutError):
+            return TimedOut(f"{where}: silence for {limits.read.total_seconds():g} s (fetch.read_timeout).")
+        case TimeoutError():
+            return TimedOut(f"{where}: not finished within {limits.total.total_seconds():g} s (fetch.total_timeout).")
+        case aiohttp.ClientSSLError() | ssl.SSLError() | ssl.CertificateError() | aiohttp.ServerFingerprintMismatch():
+            return TlsFailed(f"{where}: no safe connection ({_inner_words(error)}). Check the site's certificate.")
+        case aiohttp.ClientConnectorDNSError() | socket.gaierror():
+            return DnsFailed(f"{where}: the name does not resolve ({said}).")
+        case aiohttp.ClientConnectorError():
+            return _no_connection(where, error.os_error)
+        case aiohttp.ClientPayloadError():
+            return _broken_payload(where, error, said)
+        case aiohttp.ClientConnectionError():
+            return ConnectionDropped(f"{where}: the server closed the connection ({said}).")
+        case aiohttp.InvalidURL() | aiohttp.NonHttpUrlClientError():
+            return FetchRefused(f"{where} cannot be requested ({said}).")
+        case aiohttp.ClientResponseError() | HttpProcessingError():
+            return _bad_head(where, error, limits)
+        case aiohttp.ClientError():
+            return BadResponse(f"{where}: the exchange broke off ({said}).")
+        case ConnectionError():
+            return ConnectionDropped(f"{where}: the connection broke ({said}).")
+        case OSError():
+            return _no_connection(where, error)
+        case ValueError() | TypeError():
+            # A header or an address that aiohttp refuses to write: nothing was sent.
+            return FetchRefused(f"{where} cannot be requested ({said}).")
+        case _:
+            return ConnectionDropped(f"{where}: the exchange failed ({said}).")
+
+
+def translated_on_exit(error: Exception, href: str, limits: Limits, exit: Exit) -> FetchFailed | FetchRefused:
+    """The same on the way through a proxy: what may have been the proxy is ProxyFailed, in words without secrets."""
+    match error:
+        case aiohttp.ClientHttpProxyError() if error.status == 407:
+            return refused_credentials(exit)
+        case aiohttp.ClientHttpProxyError():
+            return proxy_failed(exit, f"it answered CONNECT with status {error.status}", status=error.status)
+        case aiohttp.ClientResponseError() if error.request_info.method == hdrs.METH_CONNECT:
+            return proxy_failed(exit, "it does not answer CONNECT as an HTTP proxy does")
+        case aiohttp.ConnectionTimeoutError():
+            return proxy_failed(exit, f"no connection through it within {limits.connect.total_seconds():g} s")
+        case aiohttp.ClientConnectorSSLError() | aiohttp.ClientConnectorCertificateError():
+            if (error.host, error.port) == (exit.host, exit.port):
+                return proxy_failed(exit, f"no safe connection to it ({_inner_words(error)})")
+        case aiohttp.ClientConnectionError() if isinstance(error.__cause__, TypeError):
+            # Some versions of asyncio stumble over a bad certificate inside another TLS; it is the site's.
+            for one in _causes(error):
+                if isinstance(one, ssl.SSLCertVerificationError):
+                    return translated(one, href, limits)
+        case aiohttp.ClientConnectorError():
+            return proxy_failed(exit, f"no connection to it ({_os_words(error.os_error)})")
+    ours = translated(error, href, limits)
+    if isinstance(ours, ConnectFailed | ConnectionDropped | DnsFailed):
+        # Whether the proxy hung up or the site did, nobody can tell.
+        return proxy_failed(exit, "the connection through it broke")
+    return ours
+
+
+def _no_connection(where: str, error: OSError) -> FetchFailed:
+    if error.errno in (errno.EMFILE, errno.ENFILE):
+        return ConnectFailed(f"{where}: too many open files. Raise `ulimit -n`, or lower crawl.concurrency.")
+    return ConnectFailed(f"{where}: no connection ({_os_words(error)}). Is the server running, and the port right?")
+
+
+def _os_words(error: OSError) -> str:
+    return os.strerror(error.errno) if error.errno else str(error)  # asyncio's own words are about its calls
+
+
+def _bad_head(where: str, error: aiohttp.ClientResponseError | HttpProcessingError, limits: Limits) -> BadResponse:
+    if any(isinstance(one, LineTooLong) for one in _causes(error)):
+        return BadResponse(f"{where}: a response header is longer than {limits.max_header} bytes (fetch.max_header).")
+    return BadResponse(f"{where}: what came back is not HTTP ({' '.join(str(error.message).split())[:200]}).")
+
+
+def _broken_payload(where: str, error: Exception, said: str) -> FetchFailed | FetchRefused:
+    for one in _causes(error):
+        if isinstance(one, ContentLengthError | OSError):
+            break
+        if isinstance(one, HttpProcessingError) and "Not enough data" not in str(one):
+            return BadResponse(f"{where}: the body is not valid HTTP ({said}).")
+    return ConnectionDropped(f"{where}: the connection ended before the body did ({said}).")
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
+
+
+def _inner_words(error: Exception) -> str:
+    inner = getattr(error, "certificate_error", None) or getattr(error, "os_error", None) or error
+    return " ".join(str(inner).split())[:200]

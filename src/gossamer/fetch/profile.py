@@ -1,0 +1,263 @@
+"""The second transport, on wreq: TLS and headers as a browser sends them, HTTP/2, the same limits and errors.
+
+What it does: one exchange with the profile that the exchange names, or as a plain client without one.
+How it fails: as http.py does; profile_faults.py has the whole list. MissingExtra where wreq is not installed.
+How it recovers: a connection that misbehaved is closed; a client that could not connect is made anew.
+
+How addresses are checked stands in profile_clients.py. For that wreq and we must agree on what the host of a URL is,
+so addresses in any but the plainest form are refused here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import ssl
+import time
+from base64 import b64encode
+from datetime import timedelta
+from types import TracebackType
+from typing import Any, Self
+from urllib.parse import unquote
+
+import msgspec
+
+from ..errors import (
+    BadResponse,
+    ConnectFailed,
+    FetchRefused,
+    GossamerError,
+    ProxyFailed,
+    TimedOut,
+)
+from ..model.page import Headers
+from .addresses import AddressGuard
+from .body import BodyDecoder, layers_of
+from .contract import Exchange, Limits, Response
+from .exits import is_literal, refused_credentials
+from .profile_clients import MAX_HEADERS, Client, Clients, library
+from .profile_faults import translated, was_hung_up
+from .profiles import OWN_HEADERS, Profile, profile_named
+
+_WIRE_SLACK = 64 * 1024  # as in http.py
+_UNSAFE_URL = re.compile(r"[^\x21-\x7e]")
+_PLAIN_URL = re.compile(
+    r"(https?)://"
+    r"(?:([^/?#@\\]*)@)?"  # user name and password
+    r"([A-Za-z0-9._~-]+|\[[0-9A-Fa-f:.]+\])"
+    r"(?::([0-9]{1,5}))?"
+    r"(?=[/?#]|$)"
+)
+
+# A host that ends in a number is an IPv4 address to some readers, whatever its spelling; only the plain one will do.
+_NUMBER_AT_THE_END = re.compile(r"(?:^|\.)(?:[0-9]+|0x[0-9a-f]*)\.?$")
+# wreq reads an address a second time, by other rules, when it holds one of these; so it never sees them.
+_IN_PATHS = str.maketrans({char: f"%{ord(char):02X}" for char in '"<>`{}\\^'})
+_IN_QUERIES = str.maketrans({char: f"%{ord(char):02X}" for char in "\"<>'"})
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_HEADER_VALUE = re.compile(r"[^\x00-\x08\x0a-\x1f\x7f\ud800-\udfff]*")
+
+
+class _Target(msgspec.Struct, frozen=True):
+    url: str  # without user name and password, its host in the very letters that a client is bound to
+    origin: tuple[str, str, int]
+    login: str | None
+
+    @property
+    def host(self) -> str:
+        return self.origin[1]
+
+
+class _Request(msgspec.Struct, frozen=True):
+    """What is handed to wreq. `order` is that of the headers over HTTP/1.1, and how they are spelled there."""
+
+    method: Any  # an enum of wreq's
+    headers: Any  # wreq.HeaderMap
+    order: list[str]
+
+
+class WreqTransport:
+    """Clients by host or exit; alive while entered with `async with`.
+
+    Of `ssl_context` only the authorities it trusts are used, and whether it checks at all.
+    """
+
+    def __init__(
+        self,
+        guard: AddressGuard,
+        *,
+        keep_alive: timedelta = timedelta(seconds=10),
+        ssl_context: ssl.SSLContext | None = None,
+    ) -> None:
+        self._clients = Clients(guard, keep_alive, ssl_context)
+
+    async def __aenter__(self) -> Self:
+        """Raises MissingExtra."""
+        await self._clients.open()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._clients.close()
+
+    async def fetch(self, exchange: Exchange) -> Response:
+        """Make the exchange. Raises FetchFailed or FetchRefused; ProxyFailed when the exit may have been the cause;
+        Misconfigured for a profile that does not exist."""
+        if not self._clients.are_open:
+            raise RuntimeError("The transport is not open; use it inside `async with`.")
+        exit = exchange.exit
+        target = _target(exchange.url)
+        profile = profile_named(exchange.profile) if exchange.profile else None
+        request = _request(exchange, target, profile)
+        started = time.perf_counter()
+        client = await self._clients.client_for(target.host, profile, exit, exchange.limits)
+        try:
+            return await _made(exchange, target, request, client, started)
+        except BaseException as error:
+            if isinstance(error, GossamerError | asyncio.CancelledError):
+                raise
+            lost = translated(error, exchange.url, exchange.limits, exit)
+            if lost is None:
+                raise
+            if isinstance(lost, ConnectFailed | ProxyFailed):
+                self._clients.forget(client)
+            if exit is None:
+                raise lost from error
+        # Raised here, and so without the cause: what a driver knows of the proxy is not for the log.
+        raise lost
+
+
+async def _made(exchange: Exchange, target: _Target, request: _Request, client: Client, started: float) -> Response:
+    """Raises what wreq raises, besides our own errors."""
+    limits, exit, tell = exchange.limits, exchange.exit, exchange.on_sent
+    loop = asyncio.get_running_loop()
+    end = loop.time() + limits.total.total_seconds()
+    silence = limits.read.total_seconds()
+    standing = client.takes_standing(target.origin)
+    if standing and tell is not None:
+        tell()
+        tell = None
+    patience = silence if standing else limits.connect.total_seconds() + silence
+    try:
+        async with asyncio.timeout_at(min(end, loop.time() + patience)) as deadline:
+            try:
+                answer = await _asked(client, request, target.url, standing)
+            finally:
+                # wreq does not tell when a request leaves. Where a connection had to be made first, this is the
+                # latest that it can have been, and the next request must not follow the real one too closely.
+                if tell is not None:
+                    tell()
+            status = answer.status.as_int()
+            if status == 407 and exit is not None and exit.scheme != "socks5" and target.origin[0] == "http":
+                raise refused_credentials(exit)
+            pairs = _pairs(answer.headers, limits.max_header)
+            names, note = layers_of(value for name, value in pairs if name == "content-encoding")
+            decoder = BodyDecoder(names, limits.max_body, note)
+            most = limits.max_body + (_WIRE_SLACK if names else 0)  # packed, it may be no longer than unpacked
+            size = 0
+            async with answer.stream() as stream:
+                deadline.reschedule(min(end, loop.time() + silence))
+                async for piece in stream:
+                    if not isinstance(piece, memoryview):
+                        continue  # trailers
+                    size += len(piece)
+                    if not decoder.feed(bytes(piece)) or size > most:
+                        break
+                    deadline.reschedule(min(end, loop.time() + silence))
+    except TimeoutError as error:
+        raise _too_late(exchange.url[:200], limits, loop.time() >= end) from error
+    body = decoder.finish()
+    data = body.data[: limits.max_body]
+    cut = body.cut or size > most
+    if not cut:
+        client.leaves_standing(target.origin)
+    return Response(
+        url=exchange.url,
+        status=status,
+        headers=Headers(pairs),
+        body=data,
+        cut=cut,
+        wire_bytes=size,  # the body as it was packed, without headers, frames and TLS; http.py counts the same
+        seconds=time.perf_counter() - started,
+        address=str(answer.remote_addr.ip()) if answer.remote_addr is not None else "",
+        note=body.note,
+    )
+
+
+async def _asked(client: Client, request: _Request, url: str, standing: bool) -> Any:  # wreq.Response
+    """The head of the answer. A server may end an idle connection just when it is taken up again: then, and only
+    then, the request is made a second time."""
+    options = {"headers": request.headers, "orig_headers": request.order}
+    try:
+        return await client.driver.request(request.method, url, **options)
+    except Exception as error:
+        if not (standing and was_hung_up(error)):
+            raise
+    return await client.driver.request(request.method, url, **options)
+
+
+def _too_late(where: str, limits: Limits, at_the_end: bool) -> TimedOut:
+    if at_the_end:
+        return TimedOut(f"{where}: not finished within {limits.total.total_seconds():g} s (fetch.total_timeout).")
+    return TimedOut(f"{where}: silence for {limits.read.total_seconds():g} s (fetch.read_timeout).")
+
+
+def _target(href: str) -> _Target:
+    """Raises FetchRefused for what wreq might read differently from us."""
+    found = None if _UNSAFE_URL.search(href) else _PLAIN_URL.match(href)
+    if found is None:
+        raise FetchRefused(f"{href[:200]!a} cannot be requested: it is no http address in its plain form.")
+    scheme, login, host, port = found.groups()
+    number = int(port) if port else (443 if scheme == "https" else 80)
+    if not 0 < number < 65536:
+        raise FetchRefused(f"{href[:200]!a} cannot be requested: there is no port {number}.")
+    host = host.lower()
+    if _NUMBER_AT_THE_END.search(host) and not is_literal(host):
+        raise FetchRefused(f"{href[:200]!a} cannot be requested: {host!a} is an odd spelling of an address.")
+    place = host if port is None else f"{host}:{number}"
+    path, mark, query = href[found.end() :].partition("#")[0].partition("?")
+    url = f"{scheme}://{place}{path.translate(_IN_PATHS)}{mark}{query.translate(_IN_QUERIES)}"
+    return _Target(url, (scheme, host.strip("[]"), number), login)
+
+
+def _request(exchange: Exchange, target: _Target, profile: Profile | None) -> _Request:
+    """Raises FetchRefused."""
+    wreq = library()
+    method = getattr(wreq.Method, exchange.method.upper(), None)
+    if method is None:
+        raise FetchRefused(f"{exchange.url[:200]} cannot be requested with {exchange.method[:20]!a}.")
+    headers = wreq.HeaderMap()
+    names = []
+    for name, value in exchange.headers:
+        # wreq would leave out what it cannot send, and say nothing.
+        if not (_HEADER_NAME.fullmatch(name) and _HEADER_VALUE.fullmatch(value)):
+            raise FetchRefused(f"{exchange.url[:200]} cannot be requested: no request may carry the header {name!a}.")
+        if profile is None or name.lower() not in OWN_HEADERS:
+            headers.append(name, value)
+            names.append(name)
+    if target.login is not None and "authorization" not in headers:
+        headers.append("Authorization", _basic(target.login))
+        names.append("Authorization")
+    if profile is None:
+        return _Request(method, headers, ["Host", *names])
+    known = {name.lower() for name in profile.order}
+    return _Request(method, headers, [*profile.order, *(name for name in names if name.lower() not in known)])
+
+
+def _basic(login: str) -> str:
+    name, _, password = login.partition(":")
+    return "Basic " + b64encode(f"{unquote(name)}:{unquote(password)}".encode()).decode("ascii")
+
+
+def _pairs(headers: Any, limit: int) -> tuple[tuple[str, str], ...]:  # wreq.HeaderMap
+    # Bytes that are no UTF-8 become replacement characters, as in http.py.
+    pairs = tuple((bytes(name).decode("ascii"), bytes(value).decode("utf-8", "replace")) for name, value in headers)
+    if len(pairs) > MAX_HEADERS or sum(len(name) + len(value) for name, value in pairs) > limit:
+        raise BadResponse(
+            f"The response headers are more than {MAX_HEADERS}, or longer than {limit} bytes (fetch.max_header)."
+        )
+    return pairs
+
+
+__all__ = ["WreqTransport", "translated"]

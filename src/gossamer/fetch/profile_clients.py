@@ -1,0 +1,189 @@
+"""The clients of the second transport: one for each host or exit, bound to addresses that were checked.
+
+wreq looks names up itself and takes no resolver of ours, but a client can be given fixed addresses for a name. So
+there is one client for each host, and its name is fixed to the addresses that GuardedResolver permits: wreq never
+asks the DNS, and an answer that changes later reaches nobody unchecked. A client costs some 30 microseconds and
+20 KB, far less than a relay through a proxy of our own would cost for every page. Through an exit the client has the
+proxy's name fixed in that way, and the proxy looks up the target, which is judged first (see exits.py).
+Each identity has clients of its own: connections and TLS sessions never cross.
+
+How it fails: AddressRefused, DnsFailed, ProxyFailed, TimedOut. How it recovers: a client that could not connect is
+forgotten, and the next exchange looks the name up again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import time
+from collections import OrderedDict
+from datetime import timedelta
+from ipaddress import ip_address
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from ..errors import MissingExtra, TimedOut
+from ..model.route import Exit
+from .addresses import AddressGuard, GuardedResolver
+from .contract import Limits
+from .exits import addresses_of, check_target, is_literal
+from .profiles import Profile
+
+if TYPE_CHECKING:
+    import wreq
+
+MAX_HEADERS = 128
+_MAX_CLIENTS = 256  # beyond that the one that was used least recently goes, with its idle connections
+_MAX_ORIGINS = 1024  # of one client; an exit sees many sites
+_LEAST_BUFFER = 8192  # wreq takes no smaller one
+_Key = tuple[str, str, Exit | None, timedelta, int]
+_Origin = tuple[str, str, int]
+
+
+def library() -> Any:  # the module, which may not be installed
+    """Raises MissingExtra."""
+    try:
+        import wreq
+    except ImportError as error:
+        raise MissingExtra(
+            "TLS profiles need wreq, which is not installed: pip install 'gossamer[profiles]'"
+        ) from error
+    return wreq
+
+
+class Client:
+    """A client of wreq's, and what we know of it: its addresses, and the connections that should stand idle."""
+
+    def __init__(self, driver: wreq.Client, key: _Key, addresses: frozenset[str], keep_alive: timedelta) -> None:
+        self.driver = driver
+        self.key = key
+        self.addresses = addresses
+        self._keep_alive = keep_alive.total_seconds()
+        self._idle: dict[_Origin, tuple[int, float]] = {}
+
+    def takes_standing(self, origin: _Origin) -> bool:
+        """Will the next request take a connection that stands? As far as we know: wreq does not say."""
+        count, since = self._idle.get(origin, (0, 0.0))
+        if not count or time.monotonic() - since > self._keep_alive:
+            self._idle.pop(origin, None)
+            return False
+        self._idle[origin] = (count - 1, since)
+        return True
+
+    def leaves_standing(self, origin: _Origin) -> None:
+        if len(self._idle) >= _MAX_ORIGINS:
+            self._idle.clear()
+        self._idle[origin] = (self._idle.get(origin, (0, 0.0))[0] + 1, time.monotonic())
+
+
+class Clients:
+    """Of `ssl_context` only the authorities it trusts are used, and whether it checks at all."""
+
+    def __init__(self, guard: AddressGuard, keep_alive: timedelta, ssl_context: ssl.SSLContext | None) -> None:
+        self._guard = guard
+        self._keep_alive = keep_alive
+        self._ssl = ssl_context
+        self._resolver: GuardedResolver | None = None
+        self._runtime: wreq.Runtime | None = None
+        self._trust: bool | wreq.CertStore = True
+        self._clients: OrderedDict[_Key, Client] = OrderedDict()
+
+    @property
+    def are_open(self) -> bool:
+        return self._resolver is not None
+
+    async def open(self) -> None:
+        """Raises MissingExtra."""
+        wreq = library()
+        context = self._ssl if self._ssl is not None else await asyncio.to_thread(ssl.create_default_context)
+        authorities = context.get_ca_certs(binary_form=True)
+        if context.verify_mode == ssl.CERT_NONE:
+            self._trust = False
+        elif authorities:  # else wreq's own list
+            self._trust = wreq.CertStore.from_der_certs(authorities)
+        self._runtime = wreq.Runtime(workers=1, thread_name="gossamer-wreq")
+        self._resolver = GuardedResolver(self._guard)
+
+    async def close(self) -> None:
+        resolver, clients = self._resolver, tuple(self._clients.values())
+        self._resolver = self._runtime = None
+        self._clients.clear()
+        for client in clients:
+            client.driver.close()
+        if resolver is not None:
+            await resolver.close()
+
+    async def client_for(self, host: str, profile: Profile | None, exit: Exit | None, limits: Limits) -> Client:
+        assert self._resolver is not None
+        if exit is None:
+            addresses = await self._addresses(host, limits)
+            name = host
+        else:
+            await check_target(host, self._guard, self._resolver, limits.connect)
+            addresses = await addresses_of(exit, self._guard, self._resolver, limits.connect)
+            name = ""
+        key = (profile.name if profile else "", name, exit, limits.connect, limits.max_header)
+        client = self._clients.get(key)
+        # Big sites answer with other addresses each time. The old ones were checked, and are good while any holds.
+        if client is None or client.addresses.isdisjoint(addresses):
+            driver = self._made(exit.host if exit else host, addresses, profile, exit, limits)
+            client = self._clients[key] = Client(driver, key, frozenset(addresses), self._keep_alive)
+            while len(self._clients) > _MAX_CLIENTS:
+                self._clients.popitem(last=False)  # not closed: somebody may be in the middle of an exchange
+        self._clients.move_to_end(key)
+        return client
+
+    def forget(self, client: Client) -> None:
+        if self._clients.get(client.key) is client:
+            del self._clients[client.key]
+
+    async def _addresses(self, host: str, limits: Limits) -> tuple[str, ...]:
+        assert self._resolver is not None
+        if is_literal(host):
+            self._guard.check(host, host)
+            return (host,)
+        try:
+            async with asyncio.timeout(limits.connect.total_seconds()):
+                found = await self._resolver.resolve(host)
+        except TimeoutError:
+            raise TimedOut(f"{host}: no address within {limits.connect.total_seconds():g} s.") from None
+        return tuple(one["host"] for one in found)
+
+    def _made(
+        self, host: str, addresses: tuple[str, ...], profile: Profile | None, exit: Exit | None, limits: Limits
+    ) -> Any:  # wreq.Client
+        wreq = library()
+        names = wreq.DnsOptions(system_dns=True)
+        if not is_literal(host):
+            # Capitals count for wreq: what it is asked for is always written small, see profile.py.
+            names.add_resolve(host.lower(), [ip_address(address) for address in addresses])
+        options: dict[str, Any] = {}
+        if profile is not None:
+            emulation, platform = getattr(wreq.Profile, profile.emulation), getattr(wreq.Platform, profile.platform)
+            options["emulation"] = wreq.Emulation(emulation, platform)
+        if exit is None:
+            options["no_proxy"] = True  # none from the environment either
+        else:
+            address = exit.address.lower().replace("socks5://", "socks5h://")  # "h": the proxy looks up the name
+            if exit.username or exit.password:
+                # In the address, where percent codes are undone once whatever the scheme.
+                login = f"{quote(exit.username, safe='')}:{quote(exit.password, safe='')}"
+                address = address.replace("://", f"://{login}@", 1)
+            options["proxies"] = [wreq.Proxy.all(address)]
+        return wreq.Client(
+            runtime=self._runtime,
+            dns_options=names,
+            redirect=wreq.redirect.Policy.none(),
+            referer=False,
+            connect_timeout=limits.connect,
+            pool_idle_timeout=self._keep_alive,
+            http1_options=wreq.Http1Options(
+                max_headers=MAX_HEADERS, max_buf_size=max(_LEAST_BUFFER, limits.max_header)
+            ),
+            tls_verify=self._trust,
+            gzip=False,  # undone by body.py, which has limits
+            brotli=False,
+            deflate=False,
+            zstd=False,
+            **options,
+        )

@@ -1,0 +1,128 @@
+"""What wreq raises, in our words. The edge of the driver: nothing of its own comes through.
+
+wreq has few classes and tells the rest in a text for developers. The words below are its names for kinds of errors;
+where none fits, the class decides. Its text is not shown: it is long, and about the inside of the driver.
+"""
+
+from __future__ import annotations
+
+import re
+
+from ..errors import (
+    BadResponse,
+    ConnectFailed,
+    ConnectionDropped,
+    DnsFailed,
+    FetchFailed,
+    FetchRefused,
+    TimedOut,
+    TlsFailed,
+)
+from ..model.route import Exit
+from .contract import Limits
+from .exits import proxy_failed, refused_credentials
+
+_OS_WORDS = re.compile(r'code: \d+, kind: \w+, message: "([^"]{1,100})"')
+_TLS_WORDS = re.compile(r'reason: "([^"]{1,100})"')
+_HTTP2_WORDS = re.compile(r"[A-Z_]+, Library\)")  # found by wreq, not by the server
+_PARSE_WORDS = re.compile(r"Parse\((\w{1,40})")
+
+
+def translated(
+    error: BaseException, href: str, limits: Limits, exit: Exit | None = None
+) -> FetchFailed | FetchRefused | None:
+    """Our word for it; None for what is no failure of the exchange (an interrupt, say)."""
+    ours = _site_failure(error, href[:200], limits) if _is_known(error) else None
+    if exit is None or ours is None:
+        return ours
+    said = str(error)
+    if type(error).__name__ == "ProxyConnectionError":
+        if "ProxyAuthRequired" in said or "PasswordAuthFailure" in said or "AuthMethodUnacceptable" in said:
+            return refused_credentials(exit)
+        return proxy_failed(exit, _proxy_words(said))
+    if type(error).__name__ == "ConnectionError" and isinstance(ours, TimedOut):
+        return proxy_failed(exit, f"no connection through it within {limits.connect.total_seconds():g} s")
+    if isinstance(ours, ConnectFailed | ConnectionDropped | DnsFailed):
+        # Whether the proxy hung up or the site did, nobody can tell.
+        return proxy_failed(exit, "the connection through it broke")
+    return ours
+
+
+def was_hung_up(error: Exception) -> bool:
+    """Did the server end the connection before it said anything?"""
+    return type(error).__name__ == "ConnectionResetError" or "(IncompleteMessage)" in str(error)
+
+
+def _is_known(error: BaseException) -> bool:
+    # A panic of the driver is no Exception, and must not end a worker.
+    return isinstance(error, Exception) or type(error).__name__ == "PanicException"
+
+
+def _site_failure(error: BaseException, where: str, limits: Limits) -> FetchFailed | FetchRefused:
+    said = str(error)
+    match type(error).__name__:
+        case "TimeoutError":
+            return TimedOut(f"{where}: not finished in time.")
+        case "TlsError":
+            return _not_safe(where, said)
+        case "ConnectionError" | "ProxyConnectionError":
+            return _no_connection(where, said, limits)
+        case "ConnectionResetError":
+            return ConnectionDropped(f"{where}: the connection was reset.")
+        case "BodyError" | "DecodingError" | "RequestError":
+            return _broken(where, said, limits)
+        case "BuilderError" | "ValueError" | "TypeError" | "OverflowError":
+            return FetchRefused(f"{where} cannot be requested: wreq does not take it.")
+        case "StatusError" | "RedirectError" | "UpgradeError" | "WebSocketError":
+            return BadResponse(f"{where}: the exchange broke off ({type(error).__name__}).")
+        case name:
+            return ConnectionDropped(f"{where}: the exchange failed ({name}).")
+
+
+def _no_connection(where: str, said: str, limits: Limits) -> FetchFailed | FetchRefused:
+    if "TimedOut" in said:
+        return TimedOut(f"{where}: no connection within {limits.connect.total_seconds():g} s.")
+    if "dns error" in said:
+        return DnsFailed(f"{where}: the name does not resolve.")
+    if "Ssl(" in said:
+        return _not_safe(where, said)
+    words = _OS_WORDS.search(said)
+    if words is None:
+        return ConnectionDropped(f"{where}: the server hung up before a connection stood.")
+    if "Too many open files" in words[1]:
+        return ConnectFailed(f"{where}: too many open files. Raise `ulimit -n`, or lower crawl.concurrency.")
+    return ConnectFailed(f"{where}: no connection ({words[1]}). Is the server running, and the port right?")
+
+
+def _not_safe(where: str, said: str) -> TlsFailed:
+    words = _TLS_WORDS.search(said)
+    what = words[1].lower().replace("_", " ") if words else "TLS"
+    return TlsFailed(f"{where}: no safe connection ({what}). Check the site's certificate.")
+
+
+def _broken(where: str, said: str, limits: Limits) -> FetchFailed | FetchRefused:
+    if "TimedOut" in said:
+        return TimedOut(f"{where}: not finished in time.")
+    if "Parse(TooLarge)" in said:
+        return BadResponse(
+            f"{where}: the response headers are longer than {limits.max_header} bytes (fetch.max_header)."
+        )
+    if words := _PARSE_WORDS.search(said):
+        return BadResponse(f"{where}: what came back is not HTTP ({words[1]}).")
+    if "InvalidInput" in said or "InvalidData" in said:
+        return BadResponse(f"{where}: the body is not valid HTTP.")
+    if _HTTP2_WORDS.search(said):
+        return BadResponse(f"{where}: what came back is not valid HTTP/2.")
+    return ConnectionDropped(f"{where}: the connection ended before the answer did.")
+
+
+def _proxy_words(said: str) -> str:
+    if "Ssl(" in said:
+        words = _TLS_WORDS.search(said)
+        return f"no safe connection to it ({words[1].lower().replace('_', ' ') if words else 'TLS'})"
+    if "TunnelUnsuccessful" in said:
+        return "it did not make the connection that it was asked for"
+    if "Socks(" in said:
+        return "it did not make the connection that it was asked for, or hung up"
+    words = _OS_WORDS.search(said)
+    return f"no connection to it ({words[1]})" if words else "it hung up"

@@ -1,0 +1,129 @@
+"""SOCKS5, the client's side (RFC 1928, passwords by RFC 1929): ask a proxy for a line to a host.
+
+Lives here: what is said, over any pair of `send` and `read`, and the socket that the HTTP transport says it on.
+The proxy gets the name and looks it up itself. How it fails: ProxyFailed; the socket is closed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Awaitable, Callable, Sequence
+from ipaddress import IPv4Address, ip_address
+
+from ..model.route import Exit
+from .exits import proxy_failed, refused_credentials
+
+Send = Callable[[bytes], Awaitable[object]]
+Read = Callable[[int], Awaitable[bytes]]  # so many bytes, no fewer; raises OSError or EOFError
+
+_VERSION, _CONNECT = 5, 1
+_OPEN, _PASSWORD = 0, 2  # ways to say who one is
+_IPV4, _NAME, _IPV6 = 1, 3, 4
+_REFUSALS = {
+    1: "it could not do it",
+    2: "its rules do not allow this target",
+    3: "the target's network is unreachable from it",
+    4: "the target is unreachable from it",
+    5: "the target refused its connection",
+    6: "its connection took too long",
+    7: "it does not know CONNECT",
+    8: "it does not know this kind of address",
+}
+
+
+async def ask_for_line(send: Send, read: Read, exit: Exit, host: str, port: int) -> None:
+    """Return when what is sent next goes to `host`. Raises ProxyFailed."""
+    try:
+        await _introduce(send, read, exit)
+        await send(bytes([_VERSION, _CONNECT, 0]) + _packed(exit, host) + port.to_bytes(2, "big"))
+        version, word, _, kind = await read(4)
+        if version != _VERSION:
+            raise proxy_failed(exit, "it does not speak SOCKS5")
+        if word != 0:
+            raise proxy_failed(exit, _REFUSALS.get(word, f"it answered with {word}"))
+        length = {_IPV4: 4, _IPV6: 16}.get(kind)
+        await read((length if length is not None else (await read(1))[0]) + 2)  # where it dialled from; of no use
+    except (OSError, EOFError) as error:
+        raise proxy_failed(exit, f"it hung up ({type(error).__name__})") from None
+
+
+async def _introduce(send: Send, read: Read, exit: Exit) -> None:
+    known = bool(exit.username or exit.password)
+    await send(bytes([_VERSION, 2, _OPEN, _PASSWORD]) if known else bytes([_VERSION, 1, _OPEN]))
+    version, chosen = await read(2)
+    if version != _VERSION:
+        raise proxy_failed(exit, "it does not speak SOCKS5")
+    if chosen == _PASSWORD and known:
+        await send(bytes([1]) + _counted(exit, exit.username) + _counted(exit, exit.password))
+        if (await read(2))[1] != 0:
+            raise refused_credentials(exit)
+    elif chosen != _OPEN:
+        raise refused_credentials(exit)
+
+
+def _packed(exit: Exit, host: str) -> bytes:
+    try:
+        address = ip_address(host)
+    except ValueError:
+        return bytes([_NAME]) + _counted(exit, host)
+    return bytes([_IPV4 if isinstance(address, IPv4Address) else _IPV6]) + address.packed
+
+
+def _counted(exit: Exit, text: str) -> bytes:
+    data = text.encode()
+    if len(data) > 255:
+        raise proxy_failed(exit, "a name or a password is longer than the 255 bytes that SOCKS5 can carry")
+    return bytes([len(data)]) + data
+
+
+async def line_through(
+    exit: Exit,
+    addresses: Sequence[str],
+    host: str,
+    port: int,
+    make_socket: Callable[[tuple[object, ...]], socket.socket],
+) -> socket.socket:
+    """A socket that ends at `host`. `make_socket` judges the address that is dialled. Raises ProxyFailed."""
+    loop = asyncio.get_running_loop()
+    line = await _dialled(loop, exit, addresses, make_socket)
+
+    async def read(size: int) -> bytes:
+        data = b""
+        while len(data) < size:
+            more = await loop.sock_recv(line, size - len(data))
+            if not more:
+                raise EOFError
+            data += more
+        return data
+
+    try:
+        await ask_for_line(lambda data: loop.sock_sendall(line, data), read, exit, host, port)
+    except BaseException:
+        line.close()
+        raise
+    return line
+
+
+async def _dialled(
+    loop: asyncio.AbstractEventLoop,
+    exit: Exit,
+    addresses: Sequence[str],
+    make_socket: Callable[[tuple[object, ...]], socket.socket],
+) -> socket.socket:
+    last = "no address"
+    for address in addresses:
+        family = socket.AF_INET6 if ":" in address else socket.AF_INET
+        line = make_socket((family, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", (address, exit.port)))
+        try:
+            line.setblocking(False)
+            await loop.sock_connect(line, (address, exit.port))
+        except OSError as error:
+            line.close()
+            last = error.strerror or type(error).__name__
+        except BaseException:
+            line.close()
+            raise
+        else:
+            return line
+    raise proxy_failed(exit, f"no connection to it ({last})")

@@ -1,0 +1,110 @@
+"""Exits below the transports: what is said in SOCKS5, and the errors of aiohttp on the way through a proxy."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from gossamer.errors import FetchFailed, FetchRefused, ProxyFailed
+from gossamer.fetch.exits import authorization, proxy_failed
+from gossamer.fetch.http import translated_on_exit
+from gossamer.fetch.socks import ask_for_line
+from gossamer.model.route import Exit
+
+from .test_fetch_http import LIMITS, _every_error
+
+EXIT = Exit(pool="p", name="n", scheme="socks5", host="gate.example", port=1080, username="ann", password="s3cret")
+NOBODY = msgspec.structs.replace(EXIT, username="", password="")
+DONE = b"\x05\x00\x00\x01\x7f\x00\x00\x01\x00\x00"
+
+
+async def asked(replies: bytes, exit: Exit = EXIT, host: str = "shop.example", port: int = 443) -> bytes:
+    """What the client says to a proxy that answers like this."""
+    said = bytearray()
+    left = bytearray(replies)
+
+    async def send(data: bytes) -> None:
+        said.extend(data)
+
+    async def read(size: int) -> bytes:
+        if len(left) < size:
+            raise EOFError
+        taken = bytes(left[:size])
+        del left[:size]
+        return taken
+
+    await ask_for_line(send, read, exit, host, port)
+    assert not left  # what follows belongs to the site, and nothing of it was taken
+    return bytes(said)
+
+
+async def test_a_line_is_asked_for_by_name_with_a_password() -> None:
+    said = await asked(b"\x05\x02" + b"\x01\x00" + DONE)
+    assert said == b"\x05\x02\x00\x02" + b"\x01\x03ann\x06s3cret" + b"\x05\x01\x00\x03\x0cshop.example\x01\xbb"
+
+
+async def test_who_has_no_password_offers_none() -> None:
+    said = await asked(b"\x05\x00" + DONE, NOBODY, "8.8.4.4", 80)
+    assert said == b"\x05\x01\x00" + b"\x05\x01\x00\x01\x08\x08\x04\x04\x00\x50"
+
+
+async def test_a_proxy_that_wants_no_password_is_told_none() -> None:
+    assert b"s3cret" not in await asked(b"\x05\x00" + DONE)
+
+
+async def test_addresses_of_the_newer_kind_are_asked_for_as_such() -> None:
+    said = await asked(b"\x05\x00" + DONE, NOBODY, "2001:4860:4860::8844", 80)
+    assert said[3:7] == b"\x05\x01\x00\x04"
+    assert len(said) == 3 + 4 + 16 + 2
+
+
+@pytest.mark.parametrize(
+    "bound", [b"\x01" + bytes(4), b"\x04" + bytes(16), b"\x03\x05a.com"], ids=["IPv4", "IPv6", "name"]
+)
+async def test_the_reply_is_read_to_its_end_and_no_further(bound: bytes) -> None:
+    await asked(b"\x05\x00" + b"\x05\x00\x00" + bound + b"\x00\x50", NOBODY)
+
+
+@pytest.mark.parametrize(
+    ("replies", "words"),
+    [
+        (b"", "hung up"),
+        (b"\x05", "hung up"),
+        (b"HT", "does not speak SOCKS5"),
+        (b"\x05\xff", "user name or the password"),
+        (b"\x05\x01", "user name or the password"),  # a way to say who one is that was never offered
+        (b"\x05\x02\x01\x01", "user name or the password"),
+        (b"\x05\x00\x05\x02\x00\x01", "rules do not allow"),
+        (b"\x05\x00\x05\x04\x00\x01", "unreachable"),
+        (b"\x05\x00\x05\x63\x00\x01", "answered with 99"),
+        (b"\x05\x00\x04\x00\x00\x01", "does not speak SOCKS5"),
+        (b"\x05\x00\x05\x00\x00\x01\x7f", "hung up"),
+    ],
+)
+async def test_a_proxy_that_does_not_do_it_has_failed(replies: bytes, words: str) -> None:
+    with pytest.raises(ProxyFailed, match=words) as caught:
+        await asked(replies)
+    assert "s3cret" not in str(caught.value) + repr(caught.value)
+
+
+async def test_a_name_that_is_too_long_for_socks_is_not_cut() -> None:
+    with pytest.raises(ProxyFailed, match="255 bytes"):
+        await asked(b"\x05\x00", host="a" * 256)
+
+
+@pytest.mark.parametrize("error", list(_every_error()), ids=lambda error: type(error).__name__)
+def test_no_error_of_aiohttp_comes_through_unmapped_on_an_exit(error: Exception) -> None:
+    ours = translated_on_exit(error, "http://h/", LIMITS, msgspec.structs.replace(EXIT, scheme="http"))
+    assert isinstance(ours, FetchFailed | FetchRefused)
+    assert type(ours) is not FetchFailed
+    assert "s3cret" not in str(ours) + repr(ours)
+
+
+def test_a_failure_names_the_proxy_and_its_pool_and_nobody_else() -> None:
+    said = str(proxy_failed(EXIT, "it hung up"))
+    assert said == "The proxy socks5://gate.example:1080 (pool p) failed: it hung up."
+
+
+def test_credentials_are_packed_as_utf8_and_left_out_where_there_are_none() -> None:
+    assert authorization(msgspec.structs.replace(EXIT, password="ß")) == "Basic YW5uOsOf"
+    assert authorization(NOBODY) is None

@@ -1,0 +1,319 @@
+"""The second transport beyond what all transports share: profiles, HTTP/2, its clients, and wreq's errors."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import socket
+import sys
+from datetime import timedelta
+
+import pytest
+import wreq
+
+from gossamer.errors import (
+    BadResponse,
+    ConnectFailed,
+    ConnectionDropped,
+    FetchRefused,
+    Misconfigured,
+    MissingExtra,
+)
+from gossamer.fetch.addresses import AddressGuard
+from gossamer.fetch.body import ACCEPT_ENCODING
+from gossamer.fetch.contract import Exchange, Limits, Response
+from gossamer.fetch.profile import WreqTransport
+from gossamer.fetch.profiles import PROFILES, profile_named
+from tests.conformance.transports import LIMITS, LOOPBACK, listener
+from tests.conformance.transports import vouched as vouched
+from tests.services.proxies import Vouched, http_proxy
+from tests.sites.hostile import PAGE, hostile_site
+from tests.sites.http2 import http2_site
+
+OURS = (
+    ("User-Agent", "Gossamer/1"),
+    ("Accept", "text/ours"),
+    ("Accept-Language", "tlh"),
+    ("Accept-Encoding", "gzip"),
+    ("Cookie", "a=1"),
+    ("X-Api", "7"),
+    ("If-None-Match", '"x"'),
+)
+
+
+async def seen_with(profile: str | None) -> tuple[bytes, dict[str, str]]:
+    """The request as a site gets it over HTTP/1.1."""
+    async with hostile_site() as site, WreqTransport(LOOPBACK) as transport:
+        await transport.fetch(Exchange(url=site.url("/plain"), headers=OURS, profile=profile, limits=LIMITS))
+    return site.log[0].raw, site.log[0].headers
+
+
+# --- profiles ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", list(PROFILES))
+def test_every_profile_is_one_that_wreq_knows(name: str) -> None:
+    profile = profile_named(name)
+    assert hasattr(wreq.Profile, profile.emulation)
+    assert hasattr(wreq.Platform, profile.platform)
+
+
+def test_an_unknown_profile_is_named_with_those_that_there_are() -> None:
+    with pytest.raises(Misconfigured, match=r"'chrom'.*Did you mean 'chrome'\?.*firefox, safari"):
+        profile_named("chrom")
+
+
+async def test_an_unknown_profile_reaches_nobody() -> None:
+    async with hostile_site() as site, WreqTransport(LOOPBACK) as transport:
+        with pytest.raises(Misconfigured, match="chrome"):
+            await transport.fetch(Exchange(url=site.url("/plain"), profile="netscape"))
+    assert site.connections == 0
+
+
+@pytest.mark.parametrize("name", list(PROFILES))
+async def test_a_profile_keeps_its_own_words_and_takes_the_rest(name: str) -> None:
+    raw, headers = await seen_with(name)
+    assert headers["user-agent"].startswith("Mozilla/5.0")
+    assert headers["accept"].startswith("text/html")
+    assert headers["accept-language"] != "tlh"
+    assert "Gossamer" not in raw.decode()
+    assert (headers["cookie"], headers["x-api"], headers["if-none-match"]) == ("a=1", "7", '"x"')
+    # What a profile says it can unpack, we can.
+    asked = {word.strip() for word in headers["accept-encoding"].split(",")}
+    assert asked <= {word.strip() for word in ACCEPT_ENCODING.split(",")}
+    assert len(asked) > 1
+
+
+@pytest.mark.parametrize(
+    ("name", "mark", "order"),
+    [
+        ("chrome", "Windows NT.*Chrome/", ["Host", "sec-ch-ua", "User-Agent", "Accept", "Accept-Encoding", "Cookie"]),
+        ("chrome-android", "Android.*Chrome/.*Mobile", ["Host", "sec-ch-ua", "User-Agent", "Accept-Encoding"]),
+        ("edge", "Edg/", ["Host", "sec-ch-ua", "User-Agent", "Accept", "Accept-Encoding"]),
+        ("firefox", "Firefox/", ["Host", "User-Agent", "Accept", "Accept-Language", "Accept-Encoding", "Cookie"]),
+        ("safari", "Macintosh.*Version/.*Safari/", ["Host", "Sec-Fetch-Dest", "User-Agent", "Accept"]),
+        ("safari-ios", "iPhone.*Safari/", ["Host", "Sec-Fetch-Dest", "User-Agent", "Accept"]),
+    ],
+)
+async def test_headers_come_in_the_order_and_spelling_of_the_browser(name: str, mark: str, order: list[str]) -> None:
+    raw, headers = await seen_with(name)
+    names = [line.partition(":")[0] for line in raw.decode().split("\r\n")[1:] if line]
+    assert [one for one in names if one in order] == order
+    assert names[0] == "Host"
+    assert len({one.lower() for one in names}) == len(names)  # nothing twice
+    assert re.search(mark, headers["user-agent"])
+
+
+async def test_without_a_profile_it_sends_what_it_is_given() -> None:
+    raw, headers = await seen_with(None)
+    names = [line.partition(":")[0] for line in raw.decode().split("\r\n")[1:] if line]
+    assert names == ["Host", *(name for name, _ in OURS)]
+    assert headers["user-agent"] == "Gossamer/1"
+
+
+async def test_profiles_greet_differently_over_tls() -> None:
+    """The first message of TLS, by its ciphers: what tells a browser from a script."""
+    greetings = {}
+    for name in (None, "chrome", "firefox", "safari"):
+        async with listener(until=b"\x16\x03") as server, WreqTransport(LOOPBACK) as transport:
+            fetch = asyncio.ensure_future(
+                transport.fetch(Exchange(url=server.url(scheme="https"), profile=name, limits=LIMITS))
+            )
+            greetings[name] = _ciphers((await server.line()).got)
+            fetch.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await fetch
+    assert all(greetings.values())
+    assert len(set(greetings.values())) == len(greetings)
+
+
+def _ciphers(hello: bytes) -> bytes:
+    """The list of ciphers in a ClientHello, without the random ones (GREASE)."""
+    start = 5 + 4 + 2 + 32
+    start += 1 + hello[start]
+    size = int.from_bytes(hello[start : start + 2], "big")
+    ciphers = hello[start + 2 : start + 2 + size]
+    pairs = [ciphers[at : at + 2] for at in range(0, size, 2)]
+    return b"".join(pair for pair in pairs if not (pair[0] == pair[1] and pair[0] & 0x0F == 0x0A))
+
+
+# --- HTTP/2 -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("profile", [None, "chrome", "firefox", "safari"])
+async def test_pages_come_over_one_connection_of_http2(vouched: Vouched, profile: str | None) -> None:
+    async with (
+        http2_site(vouched.file, vouched.key) as site,
+        WreqTransport(LOOPBACK, ssl_context=vouched.client) as transport,
+    ):
+        exchange = Exchange(url=site.url(), headers=OURS, profile=profile, limits=LIMITS)
+        first = await transport.fetch(exchange)
+        await asyncio.gather(*(transport.fetch(exchange) for _ in range(5)))
+    assert (first.status, first.body, first.headers.get("x-own")) == (200, PAGE, "two")
+    assert site.connections == 1
+    assert len({stream for _, stream in site.streams}) == 6
+
+
+@pytest.mark.parametrize(
+    ("conduct", "error"),
+    [
+        ("reset", ConnectionDropped),
+        ("goaway", ConnectionDropped),
+        ("half", ConnectionDropped),
+        ("nonsense", BadResponse),
+        ("many-headers", BadResponse),
+        ("wide-header", BadResponse),
+        ("endless-headers", BadResponse),
+    ],
+)
+async def test_what_goes_wrong_in_http2_has_its_own_error(
+    vouched: Vouched, conduct: str, error: type[Exception]
+) -> None:
+    tight = Limits(total=timedelta(seconds=10), max_header=4000)
+    async with (
+        http2_site(vouched.file, vouched.key) as site,
+        WreqTransport(LOOPBACK, ssl_context=vouched.client) as transport,
+    ):
+        await transport.fetch(Exchange(url=site.url(), profile="chrome", limits=tight))
+        site.conduct = conduct
+        with pytest.raises(error):
+            await transport.fetch(Exchange(url=site.url(), profile="chrome", limits=tight))
+        assert len(site.streams) == 2
+        site.conduct = ""
+        assert (await transport.fetch(Exchange(url=site.url(), profile="chrome", limits=tight))).body == PAGE
+
+
+async def test_http2_goes_through_a_proxy(vouched: Vouched) -> None:
+    async with (
+        http2_site(vouched.file, vouched.key) as site,
+        WreqTransport(LOOPBACK, ssl_context=vouched.client) as transport,
+    ):
+        with http_proxy(users={"ann": "secret"}) as proxy:
+            exchange = Exchange(url=site.url(), profile="chrome", limits=LIMITS, exit=proxy.exit())
+            assert (await transport.fetch(exchange)).body == PAGE
+            assert len(proxy.passages) == 1
+    assert len(site.streams) == 1
+
+
+# --- addresses --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("tail", ["/plain", '/a"b<c>', "/a?b'c", "?x", "#x", ""])
+@pytest.mark.parametrize(
+    "host", ["127.1", "2130706433", "0x7f.1", "0X7F000001", "017700000001", "127.0.0.1.", "0177.0.0.1"]
+)
+async def test_an_address_in_an_odd_spelling_is_refused_even_where_all_are_allowed(host: str, tail: str) -> None:
+    # wreq would read it by rules of its own, past the names that it is bound to.
+    async with hostile_site() as site, WreqTransport(AddressGuard(allow_private=True)) as transport:
+        with pytest.raises(FetchRefused, match="odd spelling"):
+            await transport.fetch(Exchange(url=site.url(tail, host=host), limits=LIMITS))
+    assert site.connections == 0
+
+
+@pytest.mark.parametrize(
+    ("given", "sent"),
+    [
+        ('/a"b<c>d`e{f}g\\h^i|j', "/a%22b%3Cc%3Ed%60e%7Bf%7Dg%5Ch%5Ei|j"),
+        ("/../a/./b", "/../a/./b"),
+        ("/a?b=\"<>'", "/a?b=%22%3C%3E%27"),
+        ("/a?b={c}|d^e`f\\g?h", "/a?b={c}|d^e`f\\g?h"),
+        ("?a=1", "/?a=1"),
+    ],
+)
+async def test_what_wreq_would_read_twice_is_written_as_browsers_write_it(given: str, sent: str) -> None:
+    async with hostile_site() as site, WreqTransport(LOOPBACK) as transport:
+        await transport.fetch(Exchange(url=site.url(given), limits=LIMITS))
+    assert site.log[0].path == sent
+
+
+# --- clients ----------------------------------------------------------------------------------------------------
+
+
+async def test_profiles_do_not_share_connections() -> None:
+    async with hostile_site() as site, WreqTransport(LOOPBACK) as transport:
+        for profile in ("chrome", "firefox", "chrome", None, "firefox", None):
+            await transport.fetch(Exchange(url=site.url("/plain"), profile=profile, limits=LIMITS))
+    assert site.connections == 3
+
+
+async def test_many_hosts_do_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gossamer.fetch.profile_clients._MAX_CLIENTS", 8)
+    async with hostile_site() as site, WreqTransport(AddressGuard(allow_private=True)) as transport:
+        for number in range(30):
+            url = site.url("/plain", host=f"h{number}.localhost")
+            assert (await transport.fetch(Exchange(url=url, limits=LIMITS))).body == PAGE
+        assert len(transport._clients._clients) == 8
+    assert site.connections == 30
+
+
+async def test_a_client_that_goes_does_not_take_a_page_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gossamer.fetch.profile_clients._MAX_CLIENTS", 1)
+    anywhere = AddressGuard(allow_private=True)
+    async with hostile_site(drip=timedelta(milliseconds=5)) as site, WreqTransport(anywhere) as transport:
+        slow = asyncio.ensure_future(
+            transport.fetch(Exchange(url=site.url("/drip", host="slow.localhost"), limits=Limits(max_body=50)))
+        )
+        while not site.seen("/drip"):
+            await asyncio.sleep(0)
+        for number in range(3):
+            await transport.fetch(Exchange(url=site.url("/plain", host=f"h{number}.localhost"), limits=LIMITS))
+        response = await slow
+    assert (response.cut, len(response.body)) == (True, 50)
+
+
+async def test_a_client_that_could_not_connect_is_made_anew() -> None:
+    async with hostile_site() as site, WreqTransport(LOOPBACK) as transport:
+        await transport.fetch(Exchange(url=site.url("/plain"), limits=LIMITS))
+        (client,) = transport._clients._clients.values()
+        with pytest.raises(ConnectFailed):
+            await transport.fetch(Exchange(url=f"http://127.0.0.1:{_closed_port()}/", limits=LIMITS))
+        assert client not in transport._clients._clients.values()
+        assert (await transport.fetch(Exchange(url=site.url("/plain"), limits=LIMITS))).body == PAGE
+
+
+def _closed_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        port: int = one.getsockname()[1]
+        return port
+
+
+async def test_on_a_fresh_connection_the_request_counts_as_sent_when_the_answer_comes() -> None:
+    told: list[str] = []
+    says = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+    async with listener() as silent, listener(says) as server, WreqTransport(LOOPBACK) as transport:
+
+        async def fetch(url: str) -> Response:
+            return await transport.fetch(Exchange(url=url, limits=LIMITS, on_sent=lambda: told.append(url)))
+
+        waiting = asyncio.ensure_future(fetch(silent.url()))
+        await silent.line()
+        assert told == []
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        assert told == [silent.url()]  # it may have left: better late than not at all
+        await fetch(server.url())
+        assert told == [silent.url(), server.url()]
+
+
+async def test_on_a_connection_that_stands_the_request_counts_as_sent_at_once() -> None:
+    told: list[int] = []
+    async with hostile_site() as site, WreqTransport(LOOPBACK) as transport:
+        await transport.fetch(Exchange(url=site.url("/plain"), limits=LIMITS))
+        waiting = asyncio.ensure_future(
+            transport.fetch(Exchange(url=site.url("/silence"), limits=LIMITS, on_sent=lambda: told.append(1)))
+        )
+        while not site.seen("/silence"):
+            await asyncio.sleep(0)
+        assert told == [1]
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        assert told == [1]
+
+
+async def test_without_wreq_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "wreq", None)
+    with pytest.raises(MissingExtra, match=r"pip install 'gossamer\[profiles\]'"):
+        await WreqTransport(LOOPBACK).__aenter__()
