@@ -1,0 +1,337 @@
+"""What an answer of a vendor says: the page, or whose fault it is that there is none. Pure.
+
+Whose fault, by the status of the answer:
+- one of `failed_statuses`: the vendor could not get this page. FetchFailed: a try of the page is used up. By default
+  400, 413, 414 and 422 where the target's status stands in the JSON, for a page that is refused once is refused again.
+- one of `vendor_statuses`: the API itself. ApiFailed: no try is used up. By default, where the answer's status is the
+  target's (`http:status`), 401, 402, 403, 407, 429 and all 5xx; where a header tells the target's status, everything
+  but 2xx that has no such header; where the JSON tells it, everything but 2xx.
+- a redirect that leads back to the API or holds the key: the API itself. Redirects of the API are not followed.
+- everything else is the target's.
+By its content: words at `error_at` and no page, or a state in `failed_states`: FetchFailed. Neither words nor page:
+garbage, ApiFailed.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import math
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+
+from ...errors import ApiFailed, BadResponse, FetchFailed, InvalidUrl
+from ...model.page import Headers
+from ...model.url import origin_of, parse_url
+from ..contract import Exchange, Response
+from ..retry_after import parse_retry_after
+from .vendor import BODY, HEADER, HEADERS, JSON, STATUS, Vendor, Where
+
+KEY_WAIT = timedelta(minutes=10)  # a person has to mend something
+BUSY_WAIT = timedelta(seconds=30)
+DOWN_WAIT = timedelta(seconds=15)
+ODD_WAIT = timedelta(minutes=1)  # garbage, or a job that never ends: it may be paid for each time
+LONGEST_WAIT = timedelta(days=1)
+
+_ACCOUNT = frozenset({401, 402, 403, 407, 429})
+_REFUSED_PAGE = frozenset({400, 413, 414, 422})
+_WORDS = 200  # characters of what a vendor says
+
+# They belong to the connection, or to a body that is decoded by now. Cookies stay with the vendor: it was the visitor.
+_NOT_THE_PAGES = frozenset(
+    {
+        "connection", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade",
+        "content-encoding", "content-length", "set-cookie", "set-cookie2", "alt-svc", "strict-transport-security",
+    }
+)  # fmt: skip
+
+Tree = Any  # what JSON can hold
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
+    """One answer of the API. `cut`: it was longer than the limit, and its end is missing."""
+
+    status: int
+    headers: Headers
+    body: bytes
+    cut: bool = False
+    wire: int = 0
+    note: str = ""
+
+
+def failure_of(vendor: Vendor, answer: Answer, now: float) -> FetchFailed | None:
+    """The failure that the answer's status tells of; None for the answer of a target, or of an API that is well."""
+    status, table = answer.status, vendor.table
+    by_json = vendor.status is None or vendor.status.kind == JSON
+    if status in (table.failed_statuses or (_REFUSED_PAGE if by_json else ())):
+        return FetchFailed(_said(vendor, answer, f"the vendor could not get the page ({status})"))
+    if 300 <= status < 400 and status != 304 and _is_own_redirect(vendor, answer, by_json):
+        return ApiFailed(
+            f"{_who(vendor)} sends us elsewhere ({status}), which is not followed. Check {vendor.setting('url')}.",
+            wait=KEY_WAIT,
+            status=status,
+        )
+    if not _is_vendors(vendor, answer, by_json):
+        return None
+    asked = parse_retry_after(answer.headers.get("retry-after"), now)
+    if status in (401, 403, 407):
+        words = f"the API refuses the key. Check {vendor.setting('key')} ({status})"
+        return ApiFailed(_said(vendor, answer, words), wait=KEY_WAIT, status=status)
+    if status == 402:
+        words = f"no credit is left at the vendor ({status})"
+        return ApiFailed(_said(vendor, answer, words), wait=_clamped(asked, KEY_WAIT), status=status)
+    if status == 429:
+        words = f"too many requests for the vendor's plan ({status})"
+        return ApiFailed(_said(vendor, answer, words), wait=_clamped(asked, BUSY_WAIT), status=status)
+    words = f"the API failed ({status})"
+    return ApiFailed(_said(vendor, answer, words), wait=_clamped(asked, DOWN_WAIT), status=status)
+
+
+def _is_vendors(vendor: Vendor, answer: Answer, by_json: bool) -> bool:
+    status = answer.status
+    if vendor.table.vendor_statuses:
+        return status in vendor.table.vendor_statuses
+    if by_json:
+        return not 200 <= status < 300
+    if vendor.status is not None and vendor.status.kind == HEADER:
+        return not 200 <= status < 300 and vendor.status.path[0] not in answer.headers
+    return status in _ACCOUNT or status >= 500
+
+
+def _is_own_redirect(vendor: Vendor, answer: Answer, by_json: bool) -> bool:
+    if by_json:
+        return True
+    location = answer.headers.get("location")
+    if not location or vendor.hide(location) != location:
+        return True
+    scheme = vendor.base.partition("//")[0]
+    try:
+        absolute = parse_url(f"{scheme}{location}" if location.startswith("//") else location)
+    except InvalidUrl:
+        return False  # from here to there within one site: the target's
+    return origin_of(absolute) == origin_of(vendor.base)
+
+
+def _clamped(asked: timedelta | None, otherwise: timedelta) -> timedelta:
+    return otherwise if asked is None else min(asked, LONGEST_WAIT)
+
+
+def tree_of(vendor: Vendor, answer: Answer) -> Tree:
+    """The answer's JSON. Raises ApiFailed for garbage, BadResponse for one that is too long."""
+    if answer.cut:
+        # The same page would be too long again, so it must not come back for ever.
+        raise BadResponse(f"{_who(vendor)}: the answer is longer than the limit (fetch.max_body, managed max_answer).")
+    return decoded(vendor, answer.body)
+
+
+def decoded(vendor: Vendor, body: bytes) -> Tree:
+    try:
+        return msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        pass
+    try:
+        return json.loads(body)  # more lenient: pages that were decoded wrongly hold halves of characters
+    except (ValueError, RecursionError):
+        raise garbage(vendor, "it is not JSON") from None
+
+
+def garbage(vendor: Vendor, why: str) -> ApiFailed:
+    return ApiFailed(f"{_who(vendor)}: the answer makes no sense: {why}.", wait=ODD_WAIT)
+
+
+def text_at(where: Where | None, answer: Answer | None, tree: Tree) -> str | None:
+    """A text or a number at that place, as text. None when there is none."""
+    found = _at(where, answer, tree)
+    if isinstance(found, bool) or not isinstance(found, str | int | float):
+        return None
+    return str(found)
+
+
+def list_at(where: Where | None, tree: Tree) -> list[Tree] | None:
+    found = _at(where, None, tree)
+    return found if isinstance(found, list) else None
+
+
+def part_at(where: Where | None, tree: Tree) -> Tree:
+    """The part of the tree at that place; the whole tree where no place is named."""
+    return tree if where is None else _at(where, None, tree)
+
+
+def state_of(vendor: Vendor, answer: Answer | None, tree: Tree) -> bool | None:
+    """True: done. False: failed. None: not yet, or not told."""
+    state = text_at(vendor.state, answer, tree)
+    if state is None:
+        return None
+    word = state.lower()
+    if word in {one.lower() for one in vendor.table.done_states}:
+        return True
+    return False if word in {one.lower() for one in vendor.table.failed_states} else None
+
+
+def job_failed(vendor: Vendor, answer: Answer | None, tree: Tree) -> FetchFailed:
+    """The vendor says of the job that it failed: because of the target, as far as anybody can tell."""
+    words = text_at(vendor.error, answer, part_at(vendor.result, tree)) or text_at(vendor.error, answer, tree) or ""
+    return FetchFailed(f"{_who(vendor)}: the vendor could not get the page{_quoted(vendor, words)}.")
+
+
+def page_of(
+    vendor: Vendor,
+    answer: Answer | None,
+    tree: Tree,
+    exchange: Exchange,
+    *,
+    around: Tree = None,
+    seconds: float = 0.0,
+) -> Response:
+    """The page in an answer. `tree` is the part of its JSON that holds it, `around` is the job around that part.
+
+    Raises FetchFailed where the vendor says that it has none, ApiFailed for garbage.
+    """
+    body = _body_of(vendor, answer, tree)
+    if body is None:
+        words = text_at(vendor.error, answer, tree) or text_at(vendor.error, answer, around)
+        if words:
+            raise FetchFailed(f"{_who(vendor)}: the vendor could not get the page{_quoted(vendor, words)}.")
+        raise garbage(vendor, f"there is no page at {vendor.table.body_at!r}")
+    whole = answer is not None and vendor.body.kind == BODY
+    limit = exchange.limits.max_body
+    return Response(
+        url=_final_url(vendor, answer, tree, exchange.url),
+        status=_status_of(vendor, answer, tree),
+        headers=_headers_of(vendor, answer, tree),
+        body=_without_key(vendor, body[:limit]),
+        cut=len(body) > limit or (whole and answer is not None and answer.cut),
+        wire_bytes=answer.wire if answer is not None else len(body),
+        seconds=seconds,
+        note=answer.note if answer is not None and whole else "",
+        cost=_cost_of(vendor, answer, tree, around),
+    )
+
+
+def _body_of(vendor: Vendor, answer: Answer | None, tree: Tree) -> bytes | None:
+    if vendor.body.kind == BODY:
+        return answer.body if answer is not None else None
+    found = _at(vendor.body, answer, tree)
+    if not isinstance(found, str):
+        return None
+    if vendor.table.body_encoding != "base64":
+        return found.encode("utf-8", "replace")
+    try:
+        return base64.b64decode(found, validate=True)
+    except (binascii.Error, ValueError):
+        raise garbage(vendor, "the page is not base64") from None
+
+
+def _status_of(vendor: Vendor, answer: Answer | None, tree: Tree) -> int:
+    found = text_at(vendor.status, answer, tree)
+    if found is None:
+        return 200  # the vendor does not tell, and it has a page
+    if found.isascii() and found.isdigit() and len(found) == 3 and 100 <= int(found) <= 599:
+        return int(found)
+    raise garbage(vendor, f"the page's status at {vendor.table.status_at!r} is {found[:20]!a}")
+
+
+def _final_url(vendor: Vendor, answer: Answer | None, tree: Tree, asked: str) -> str:
+    found = text_at(vendor.final_url, answer, tree)
+    if not found or len(found) > 8192 or vendor.hide(found) != found:
+        return asked
+    try:
+        return parse_url(found).partition("#")[0]
+    except InvalidUrl:
+        return asked
+
+
+def _headers_of(vendor: Vendor, answer: Answer | None, tree: Tree) -> Headers:
+    pairs: list[tuple[str, str]] = []
+    if vendor.headers is None:
+        kind = answer.headers.get("content-type") if answer is not None and vendor.body.kind == BODY else ""
+        pairs = [("Content-Type", kind)] if kind else []
+    elif vendor.headers.kind == HEADERS:
+        pairs = list(answer.headers) if answer is not None else []
+    else:
+        pairs = _told_headers(_at(vendor.headers, answer, tree))
+    pairs = [
+        (name, value)
+        for name, value in pairs
+        if name.lower() not in _NOT_THE_PAGES and vendor.hide(value) == value and len(value) <= 65536
+    ]
+    if vendor.body.kind != BODY and vendor.table.body_encoding != "base64":
+        return Headers(_as_utf8(pairs))
+    return Headers(pairs)
+
+
+def _told_headers(found: Tree) -> list[tuple[str, str]]:
+    """`{"name": "value"}`, `{"name": ["value", ...]}` or `[["name", "value"], ...]`."""
+    if isinstance(found, dict):
+        listed = [
+            (name, one) for name, value in found.items() for one in (value if isinstance(value, list) else [value])
+        ]
+    elif isinstance(found, list):
+        listed = [(pair[0], pair[1]) for pair in found if isinstance(pair, list) and len(pair) == 2]
+    else:
+        return []
+    return [(name, value) for name, value in listed[:128] if isinstance(name, str) and isinstance(value, str)]
+
+
+def _as_utf8(pairs: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    """JSON has made text of the page, and we UTF-8 of the text: what the site said about its encoding is over."""
+    kind = next((value for name, value in pairs if name.lower() == "content-type"), "text/html")
+    others = [pair for pair in pairs if pair[0].lower() != "content-type"]
+    return [("Content-Type", f"{kind.partition(';')[0].strip() or 'text/html'}; charset=utf-8"), *others]
+
+
+def _cost_of(vendor: Vendor, answer: Answer | None, tree: Tree, around: Tree) -> float | None:
+    found = text_at(vendor.cost, answer, tree) or text_at(vendor.cost, answer, around)
+    try:
+        cost = float(found) if found is not None and len(found) < 40 else math.nan
+    except ValueError:
+        return None
+    return cost if math.isfinite(cost) and cost >= 0 else None
+
+
+def _without_key(vendor: Vendor, body: bytes) -> bytes:
+    """A vendor that shows the key in its page must not carry it into our archive."""
+    key = vendor.key.reveal().encode()
+    return body.replace(key, b"***") if len(key) >= 8 and key in body else body
+
+
+def _at(where: Where | None, answer: Answer | None, tree: Tree) -> Tree:
+    if where is None:
+        return None
+    if where.kind == STATUS:
+        return answer.status if answer is not None else None
+    if where.kind == HEADER:
+        return answer.headers.get(where.path[0]) or None if answer is not None else None
+    found = tree
+    for step in where.path:
+        if isinstance(found, dict):
+            found = found.get(step)
+        elif isinstance(found, list) and step.isascii() and step.isdigit() and int(step) < len(found):
+            found = found[int(step)]
+        else:
+            return None
+    return found
+
+
+def _who(vendor: Vendor) -> str:
+    return f"Managed API {vendor.name}"
+
+
+def _said(vendor: Vendor, answer: Answer, words: str) -> str:
+    said = ""
+    if vendor.error is not None:
+        try:
+            said = text_at(vendor.error, answer, decoded(vendor, answer.body)) or ""
+        except ApiFailed:
+            said = ""
+    if not said and "html" not in answer.headers.get("content-type").lower():
+        said = answer.body[:_WORDS].decode("utf-8", "replace")
+    return f"{_who(vendor)}: {words}{_quoted(vendor, said)}."
+
+
+def _quoted(vendor: Vendor, said: str) -> str:
+    plain = " ".join("".join(char if char.isprintable() else " " for char in vendor.hide(said[:4000])).split())
+    return f": {plain[:_WORDS].rstrip('.')}" if plain else ""

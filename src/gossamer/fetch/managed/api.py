@@ -1,0 +1,225 @@
+"""One call of a vendor's API: the key is put in, the address guard and the limits hold, every error is in our words.
+
+How it fails: ApiFailed for all that is between us and the vendor or about our account; FetchFailed where the vendor
+says that it cannot get the page. How it recovers: after a refused key, no credit or too many requests, calls that ask
+for pages are put off without asking, until the wait that the vendor wished for is over.
+
+The key goes to the address of the vendor alone: redirects are not followed, and no error carries an address with it.
+"""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from collections.abc import Callable
+from datetime import timedelta
+from types import SimpleNamespace, TracebackType
+from typing import Any, Self
+from urllib.parse import quote, urlencode
+
+import aiohttp
+import msgspec
+from aiohttp import hdrs
+from yarl import URL
+
+from ...clock import Clock
+from ...errors import AddressRefused, ApiFailed, BadResponse, FetchFailed, FetchRefused, GossamerError
+from ...model.page import Headers
+from ...model.url import host_of
+from ..addresses import AddressGuard, GuardedResolver
+from ..body import BodyDecoder, layers_of
+from ..contract import Limits
+from ..http import translated
+from .answers import DOWN_WAIT, KEY_WAIT, Answer, failure_of
+from .vendor import Parameter, Vendor
+
+_RESTING = frozenset({401, 402, 403, 407, 429})
+_HEADER_LIMIT = 64 * 1024
+
+
+class Call(msgspec.Struct, frozen=True, kw_only=True):
+    """What to ask. `parameters` go into the query, `body` is sent as JSON."""
+
+    method: str
+    path: str
+    parameters: tuple[Parameter, ...] = ()
+    body: object = None
+    limit: int  # bytes of the answer
+    timeout: timedelta
+    connect: timedelta
+    on_sent: Callable[[], None] | None = None
+    asks: bool = True  # for a page: put off while the vendor wants to be left alone
+
+
+class Api:
+    """The connections to one vendor; alive while entered with `async with`."""
+
+    def __init__(self, vendor: Vendor, clock: Clock, *, ssl_context: ssl.SSLContext | None = None) -> None:
+        self._vendor = vendor
+        self._clock = clock
+        self._ssl = ssl_context
+        self._host = host_of(vendor.base)
+        # A guard of its own: what the crawl may visit has nothing to do with where the key may go.
+        allowed = frozenset({self._host}) if vendor.table.allow_private else frozenset[str]()
+        self._guard = AddressGuard(allow_hosts=allowed)
+        self._resolver: GuardedResolver | None = None
+        self._session: aiohttp.ClientSession | None = None
+        self._rest_until = 0.0
+        self._rest_words = ""
+
+    async def __aenter__(self) -> Self:
+        self._resolver = GuardedResolver(self._guard, threads=4)
+        trace = aiohttp.TraceConfig()
+        trace.on_request_headers_sent.append(_tell_sent)
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(
+                resolver=self._resolver,
+                use_dns_cache=False,
+                socket_factory=self._checked_socket,
+                limit=0,
+                ssl=self._ssl or True,
+            ),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            auto_decompress=False,
+            trust_env=False,
+            trace_configs=[trace],
+        )
+        # aiohttp would repeat a request that was cut off, at once; the vendor may charge for both.
+        self._session._retry_connection = False
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        session, resolver = self._session, self._resolver
+        self._session = self._resolver = None
+        if session is not None:
+            await session.close()
+        if resolver is not None:
+            await resolver.close()
+
+    async def ask(self, call: Call) -> Answer:
+        """Make the call. Raises ApiFailed, or FetchFailed where the vendor cannot get the page."""
+        if call.asks:
+            self._check_rest()
+        answer = await self._exchange(call)
+        failure = failure_of(self._vendor, answer, self._clock.now())
+        if failure is None:
+            return answer
+        if isinstance(failure, ApiFailed) and failure.status in _RESTING:
+            self._rest_until = self._clock.monotonic() + failure.wait.total_seconds()
+            self._rest_words = str(failure)
+        raise failure
+
+    def _check_rest(self) -> None:
+        left = self._rest_until - self._clock.monotonic()
+        if left > 0:
+            raise ApiFailed(self._rest_words, wait=timedelta(seconds=left))
+
+    async def _exchange(self, call: Call) -> Answer:
+        """The raw answer, whatever it is. Raises ApiFailed; none of the causes is kept, for they hold the address."""
+        try:
+            return await self._raw(call)
+        except Exception as error:  # all that aiohttp, the socket, TLS and the guard can raise
+            failure = self._in_our_words(error, call)
+        raise failure
+
+    async def _raw(self, call: Call) -> Answer:
+        session = self._session
+        if session is None:
+            raise RuntimeError("The transport is not open; use it inside `async with`.")
+        vendor = self._vendor
+        headers = {"Accept": "*/*", "Accept-Encoding": "gzip, deflate", "User-Agent": "Gossamer"}
+        query = [(name, _in_query(value)) for name, value in call.parameters]
+        key = vendor.table.key_prefix + vendor.key.reveal()
+        if vendor.key_in == "header":
+            headers[vendor.key_name] = key
+        else:
+            query.insert(0, (vendor.key_name, key))
+        data = None
+        if call.body is not None:
+            data = msgspec.json.encode(call.body)
+            headers["Content-Type"] = "application/json"
+        href = vendor.base + call.path + (f"?{urlencode(query, quote_via=quote)}" if query else "")
+        async with session.request(
+            call.method,
+            URL(href, encoded=True),
+            headers=headers,
+            data=data,
+            allow_redirects=False,
+            timeout=aiohttp.ClientTimeout(
+                total=call.timeout.total_seconds(), connect=min(call.connect, call.timeout).total_seconds()
+            ),
+            max_line_size=_HEADER_LIMIT,
+            max_field_size=_HEADER_LIMIT,
+            trace_request_ctx=call.on_sent,
+        ) as answer:
+            body, cut, wire, note = await _read(answer, call.limit)
+            pairs = [(str(name), _clean(value)) for name, value in answer.headers.items()]
+            return Answer(status=answer.status, headers=Headers(pairs), body=body, cut=cut, wire=wire, note=note)
+
+    def _checked_socket(self, info: tuple[Any, ...]) -> socket.socket:  # aiohttp's AddrInfoType, not public
+        """The last check before dialling. These connections lead to one host only."""
+        family, kind, protocol, _, address = info
+        self._guard.check(self._host, str(address[0]))
+        return socket.socket(family=family, type=kind, proto=protocol)
+
+    def _in_our_words(self, error: Exception, call: Call) -> GossamerError | RuntimeError:
+        vendor = self._vendor
+        if isinstance(error, RuntimeError) and self._session is None:
+            return error
+        who = f"Managed API {vendor.name}"
+        if isinstance(error, AddressRefused):
+            return ApiFailed(
+                f"{who}: {vendor.setting('url')} leads to a private or reserved address. If that is meant, set "
+                f"{vendor.setting('allow_private')} = true.",
+                wait=KEY_WAIT,
+            )
+        if isinstance(error, FetchFailed | FetchRefused):
+            found: Exception = error
+        elif isinstance(error, TimeoutError):
+            timeout = call.timeout.total_seconds()
+            found = FetchFailed(f"no answer within {timeout:g} s ({vendor.setting('timeout')})")
+        else:
+            limits = Limits(connect=call.connect, read=call.timeout, total=call.timeout, max_header=_HEADER_LIMIT)
+            found = translated(error, vendor.base + call.path, limits)
+        wait = KEY_WAIT if isinstance(found, FetchRefused) and not isinstance(found, BadResponse) else DOWN_WAIT
+        return ApiFailed(vendor.hide(f"{who}: {found}"), wait=wait)
+
+
+async def _tell_sent(session: aiohttp.ClientSession, context: SimpleNamespace, _: object) -> None:
+    told = context.trace_request_ctx
+    if told is not None:
+        told()
+
+
+def _in_query(value: object) -> str:
+    return "true" if value is True else str(value)
+
+
+def _clean(text: str) -> str:
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
+async def _read(answer: aiohttp.ClientResponse, limit: int) -> tuple[bytes, bool, int, str]:
+    """The decoded body up to the limit, whether it was cut, the bytes on the wire, and what was odd."""
+    names, note = layers_of(answer.headers.getall(hdrs.CONTENT_ENCODING, []))
+    decoder = BodyDecoder(names, limit, note) if names else None
+    chunks: list[bytes] = []
+    size = 0
+    while chunk := await answer.content.readany():
+        size += len(chunk)
+        if decoder is not None:
+            if not decoder.feed(chunk) or size > limit + _HEADER_LIMIT:
+                answer.close()
+                break
+            continue
+        chunks.append(chunk)
+        if size > limit:
+            answer.close()
+            break
+    if decoder is not None:
+        found = decoder.finish()
+        return found.data, found.cut or size > limit + _HEADER_LIMIT, size, found.note
+    body = b"".join(chunks)
+    return body[:limit], len(body) > limit, size, note

@@ -1,0 +1,191 @@
+"""A vendor's API as a transport: one exchange in, the target's answer out.
+
+What it does: checks the target's address, asks the vendor at once ("sync"), by a job that is polled ("async") or
+together with others ("batch", see batch.py), and gives back the page as if it had come from the site.
+How it fails: ApiFailed when the vendor is at fault or our account with it, so that no try of the page is used up;
+FetchFailed when the vendor could not get the page; AddressRefused before anything is sent when the target is private.
+How it recovers: it keeps nothing. A job that does not end within `deadline` is abandoned. A worker that dies while a
+job is out loses it: its task comes back when the lease expires and is asked for again, and the vendor is paid twice.
+
+The vendor is the visitor: our cookies, user agent and validators are not sent, and its cookies are not kept.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from contextlib import AsyncExitStack
+from datetime import timedelta
+from ipaddress import ip_address
+from types import TracebackType
+from typing import Self
+
+import msgspec
+
+from ...clock import Clock
+from ...errors import AddressRefused, ApiFailed, DnsFailed, FetchRefused, InvalidUrl, Misconfigured
+from ...model.url import host_of, parse_url
+from ..addresses import AddressGuard, GuardedResolver
+from ..contract import Exchange, Response
+from .answers import Answer, Tree, job_failed, page_of, part_at, state_of, text_at, tree_of
+from .api import Api
+from .asking import answer_limit, item_of, job_id_of, look_at, never_finished, patience, question
+from .batch import BatchDesk
+from .callback import CallbackReceiver
+from .vendor import ASYNC, BATCH, BODY, Vendor
+
+
+class ManagedTransport:
+    """Fulfils `Transport`; alive while entered with `async with`. `guard` judges the targets.
+
+    `warnings` is what the user should know after it was entered.
+    """
+
+    def __init__(
+        self, vendor: Vendor, guard: AddressGuard, clock: Clock, *, ssl_context: ssl.SSLContext | None = None
+    ) -> None:
+        self._vendor = vendor
+        self._guard = guard
+        self._clock = clock
+        self._api = Api(vendor, clock, ssl_context=ssl_context)
+        self._resolver: GuardedResolver | None = None
+        self._desk: BatchDesk | None = None
+        self._stack = AsyncExitStack()
+        self.warnings: tuple[str, ...] = ()
+
+    async def __aenter__(self) -> Self:
+        """Raises Misconfigured: the callback address is private, or its port is taken and there is no other way."""
+        async with AsyncExitStack() as stack:
+            self._resolver = GuardedResolver(self._guard, threads=8)
+            stack.push_async_callback(self._resolver.close)
+            await stack.enter_async_context(self._api)
+            if self._vendor.table.mode == BATCH:
+                self._desk = await stack.enter_async_context(BatchDesk(self._vendor, self._api, self._clock))
+                await self._listen(stack, self._desk)
+            self._stack = stack.pop_all()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._stack.aclose()
+        self._desk = self._resolver = None
+
+    def __repr__(self) -> str:
+        return f"ManagedTransport({self._vendor.name!r}, {self._vendor.base!r}, key=***)"
+
+    async def _listen(self, stack: AsyncExitStack, desk: BatchDesk) -> None:
+        vendor = self._vendor
+        if vendor.listen is None:
+            return
+        await self._check_callback_address()
+        receiver = CallbackReceiver(vendor, desk.receive)
+        try:
+            await stack.enter_async_context(receiver)
+        except OSError as error:
+            where = vendor.table.callback_listen
+            words = f"{vendor.setting('callback_listen')}: {where} cannot be listened on ({error.strerror or error})."
+            if not vendor.table.batch_job_path:
+                raise Misconfigured(f"{words} Choose another port; only one process can have it.") from error
+            # Of several workers on a machine one has the port; what the others ask for is polled.
+            self.warnings = (f"{words} Batches of this process are polled instead.",)
+            return
+        desk.call_back_to(vendor.table.callback_url)
+
+    async def _check_callback_address(self) -> None:
+        """The vendor must not be sent to a private network in our name, whatever it would find there."""
+        vendor = self._vendor
+        if vendor.table.allow_private:
+            return
+        resolver = GuardedResolver(AddressGuard(), threads=1)
+        try:
+            await resolver.resolve(host_of(parse_url(vendor.table.callback_url)))
+        except AddressRefused as error:
+            raise Misconfigured(
+                f"Setting {vendor.setting('callback_url')}: leads to a private or reserved address. If that is meant, "
+                "set allow_private = true."
+            ) from error
+        except DnsFailed:
+            pass  # a name that only the vendor's name servers know
+        finally:
+            await resolver.close()
+
+    async def fetch(self, exchange: Exchange) -> Response:
+        """Make the exchange. Raises ApiFailed, FetchFailed or FetchRefused; may take as long as `deadline`."""
+        if self._resolver is None:
+            raise RuntimeError("The transport is not open; use it inside `async with`.")
+        exchange = await self._checked(exchange, self._resolver)
+        began = self._clock.monotonic()
+        if self._desk is not None:
+            response = await self._desk.fetch(exchange, item_of(self._vendor, exchange))
+        elif self._vendor.table.mode == ASYNC:
+            response = await self._by_job(exchange)
+        else:
+            response = await self._at_once(exchange)
+        return msgspec.structs.replace(response, seconds=self._clock.monotonic() - began)
+
+    async def _checked(self, exchange: Exchange, resolver: GuardedResolver) -> Exchange:
+        """The exchange with a clean address. Raises FetchRefused for what a vendor must not or cannot be asked."""
+        if exchange.exit is not None:
+            raise FetchRefused(f"A managed route takes no proxy: {self._vendor.name} leaves from where it wants.")
+        if exchange.method != "GET":
+            raise FetchRefused(f"A managed API can only be asked to GET, not to {exchange.method[:20]!a}.")
+        try:
+            url = parse_url(exchange.url).partition("#")[0]
+        except InvalidUrl as error:
+            raise FetchRefused(str(error)) from error
+        host = host_of(url)
+        try:
+            ip_address(host)
+        except ValueError:
+            try:
+                async with asyncio.timeout(exchange.limits.connect.total_seconds()):
+                    await resolver.resolve(host)
+            except (DnsFailed, TimeoutError):
+                pass  # the vendor's name servers may know better
+        else:
+            self._guard.check(host, host)
+        return msgspec.structs.replace(exchange, url=url)
+
+    async def _at_once(self, exchange: Exchange) -> Response:
+        vendor = self._vendor
+        answer = await self._api.ask(question(vendor, exchange, vendor.table.path))
+        tree = None if vendor.body.kind == BODY else tree_of(vendor, answer)
+        if tree is not None and state_of(vendor, answer, tree) is False:
+            raise job_failed(vendor, answer, tree)
+        return page_of(vendor, answer, tree, exchange)
+
+    async def _by_job(self, exchange: Exchange) -> Response:
+        vendor, table = self._vendor, self._vendor.table
+        gives_up_at = self._clock.monotonic() + table.deadline.total_seconds()
+        answer = await self._api.ask(question(vendor, exchange, table.submit_path))
+        job = job_id_of(vendor, text_at(vendor.job_id, answer, tree_of(vendor, answer)))
+        wait = table.poll
+        while True:
+            left = timedelta(seconds=gives_up_at - self._clock.monotonic())
+            if left <= timedelta(0):
+                raise never_finished(vendor)
+            await self._clock.sleep(min(wait, left).total_seconds())
+            wait = min(wait * 1.5, table.max_poll)
+            try:
+                answer = await self._api.ask(
+                    look_at(
+                        vendor, table.job_path, job, exchange.limits, limit=answer_limit(exchange.limits), within=left
+                    )
+                )
+                tree = tree_of(vendor, answer)
+            except ApiFailed as failure:
+                wait = patience(failure, wait)
+                continue
+            response = self._finished(answer, tree, exchange)
+            if response is not None:
+                return response
+
+    def _finished(self, answer: Answer, tree: Tree, exchange: Exchange) -> Response | None:
+        vendor = self._vendor
+        state = state_of(vendor, answer, tree)
+        if state is None:
+            return None
+        if not state:
+            raise job_failed(vendor, answer, tree)
+        return page_of(vendor, answer, part_at(vendor.result, tree), exchange, around=tree)
