@@ -14,6 +14,7 @@ from gossamer.backends.redis.state import open_redis_state
 from gossamer.backends.sqlite.carrying import SqliteStateCarrier
 from gossamer.backends.sqlite.state import open_sqlite_state
 from gossamer.clock import VirtualClock
+from gossamer.fetch.book import Purse, RouteBook
 from gossamer.fetch.robots import RobotsShelf
 from gossamer.frontier.carrying import StateCarrier
 from gossamer.frontier.contract import Frontier, FrontierDesk, JobBook, JobTerms, WorkerBook
@@ -21,6 +22,7 @@ from gossamer.frontier.politeness import SiteTerms
 from gossamer.model.job import Job
 from gossamer.model.task import Candidate
 from gossamer.model.url import fingerprint, shape_of, site_of
+from gossamer.proxy.contract import ExitBook
 from tests.services.valkey import ValkeyServer, running_cluster, running_valkey
 
 LEASE = timedelta(seconds=30)
@@ -39,6 +41,9 @@ class Lab:
     terms: dict[str, SiteTerms]
     carrier: StateCarrier
     robots: RobotsShelf
+    routes: RouteBook
+    purse: Purse
+    exits: ExitBook
     gone: set[str] = field(default_factory=set)
 
     async def job(self, name: str = "test", *, fresh: bool = False, **terms: object) -> Job:
@@ -61,7 +66,10 @@ async def sqlite_lab(folder: Path) -> AsyncIterator[Lab]:
         is_gone=lambda worker: worker in gone,
     ) as state:
         carrier = SqliteStateCarrier(state.database, clock)
-        yield Lab(state.frontier, state.jobs, state.desk, state.workers, clock, terms, carrier, state.robots, gone)
+        yield Lab(
+            state.frontier, state.jobs, state.desk, state.workers, clock, terms, carrier, state.robots, state.routes,
+            state.purse, state.exits, gone,
+        )  # fmt: skip
 
 
 @asynccontextmanager
@@ -77,7 +85,10 @@ async def redis_lab(address: str, shards: int | None = None) -> AsyncIterator[La
         time=clock.now,
     ) as state:
         carrier = RedisStateCarrier(state)
-        yield Lab(state.frontier, state.jobs, state.desk, state.workers, clock, terms, carrier, state.robots, gone)
+        yield Lab(
+            state.frontier, state.jobs, state.desk, state.workers, clock, terms, carrier, state.robots, state.routes,
+            state.purse, state.exits, gone,
+        )  # fmt: skip
 
 
 class Backends:
@@ -93,13 +104,17 @@ class Backends:
     def open(self, name: str, folder: Path) -> AbstractAsyncContextManager[Lab]:
         if name == "sqlite":
             return sqlite_lab(folder)
+        return redis_lab(self.address(name), shards=5 if name == "shards" else None)
+
+    def address(self, name: str) -> str:
+        """Of the server behind a backend that has one."""
         if name == "cluster":
             if self._nodes is None:
                 self._nodes = self._stack.enter_context(running_cluster())
-            return redis_lab(self._nodes[0].address())
+            return self._nodes[0].address()
         if self._alone is None:
             self._alone = self._stack.enter_context(running_valkey("--appendonly", "yes", "--appendfsync", "no"))
-        return redis_lab(self._alone.address(), shards=5 if name == "shards" else None)
+        return self._alone.address()
 
     def close(self) -> None:
         self._stack.close()

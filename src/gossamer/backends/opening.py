@@ -22,12 +22,14 @@ import msgspec
 
 from ..clock import Clock, ServerClock
 from ..errors import BadState, Misconfigured
+from ..fetch.book import Purse, RouteBook
 from ..fetch.robots import RobotsShelf
 from ..frontier.carrying import StateCarrier
 from ..frontier.contract import Frontier, FrontierDesk, JobBook, WorkerBook
 from ..frontier.politeness import TermsFor
 from ..model.carrying import Carrier, Standing
 from ..model.page import Snapshot
+from ..proxy.contract import ExitBook
 from ..settings import Settings
 from ..store.carrying import ArchiveCarrier, RecordCarrier
 from ..store.contract import Archive, RecordStore
@@ -54,6 +56,9 @@ class OpenState(msgspec.Struct, frozen=True, kw_only=True):
     desk: FrontierDesk
     robots: RobotsShelf
     workers: WorkerBook
+    routes: RouteBook
+    purse: Purse
+    exits: ExitBook
     carrier: StateCarrier
     clock: Clock
     warnings: tuple[str, ...] = ()
@@ -93,6 +98,9 @@ async def open_state(
                 desk=state.desk,
                 robots=state.robots,
                 workers=state.workers,
+                routes=state.routes,
+                purse=state.purse,
+                exits=state.exits,
                 carrier=embedded,
                 clock=clock,
                 old_copy=() if to_move else await old_copy(settings, "state", embedded),
@@ -117,6 +125,9 @@ async def open_state(
             desk=shared.desk,
             robots=shared.robots,
             workers=shared.workers,
+            routes=shared.routes,
+            purse=shared.purse,
+            exits=shared.exits,
             carrier=carrier,
             clock=clock,
             warnings=shared.warnings,

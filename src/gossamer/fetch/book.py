@@ -1,6 +1,9 @@
 """What all workers share about ways: what was learned about each site, and what was spent. Two contracts.
 
-How they fail: BackendUnavailable; nothing happened. Every verb is atomic. Times are the backend's shared clock.
+Every verb is atomic. Times are those of the backend's shared clock.
+How they fail: BackendUnavailable; where a server is asked, it is then not known whether it happened.
+How they recover: ask again. What was learned twice is refused the second time; what was taken twice makes a bound be
+reached early. It is never passed.
 """
 
 from __future__ import annotations
@@ -58,11 +61,11 @@ class Purse(Protocol):
 
     async def take(self, tokens: float, bounds: Sequence[Bound]) -> str | None:
         """Take tokens from all the purses or from none. None when they were taken, else the name of the first purse
-        that has too few."""
+        that has too few. Nothing (0) can always be taken. Raises ValueError for what is no amount."""
         ...
 
     async def give_back(self, tokens: float, purses: Sequence[str]) -> None:
-        """What was taken and not used. Never below zero."""
+        """What was taken and not used. Never below zero; a purse that was forgotten stays so."""
         ...
 
     async def spent(self) -> dict[str, float]:

@@ -1,7 +1,8 @@
 """What a state is made of when it is carried from one backend to another (model/carrying.py has the contract).
 
-Poured in the order job, site, robots, budget, shape, URL; queued URLs come in the order in which they would be handed
-out. A task in somebody's hands is poured as queued: whoever had it is gone, or the move would not have begun.
+Poured in the order job, site, robots, standing, purse, budget, shape, URL; queued URLs come in the order in which they
+would be handed out. A task in somebody's hands is poured as queued: whoever had it is gone, or the move would not have
+begun. How the exits of proxy pools fare is left behind: it is learned again within minutes, where it is needed.
 """
 
 from __future__ import annotations
@@ -53,6 +54,25 @@ class CarriedRobots(msgspec.Struct, frozen=True, kw_only=True):
     expires_at: float
 
 
+class CarriedStanding(msgspec.Struct, frozen=True, kw_only=True):
+    """What was learned about the ways to a site (fetch/book.py)."""
+
+    site: str
+    route: str
+    since: float
+    reason: str
+    blocks: int
+    recheck_at: float
+    patience: float
+
+
+class CarriedPurse(msgspec.Struct, frozen=True, kw_only=True):
+    """What was spent, in billionths of a token."""
+
+    name: str
+    spent: int
+
+
 class CarriedBudget(msgspec.Struct, frozen=True, kw_only=True):
     """How many URLs of a site a job has ever taken."""
 
@@ -99,7 +119,16 @@ class CarriedUrl(msgspec.Struct, frozen=True, kw_only=True):
     incidents: tuple[tuple[float, str], ...] = ()
 
 
-StateItem = CarriedJob | CarriedSite | CarriedRobots | CarriedBudget | CarriedShape | CarriedUrl
+StateItem = (
+    CarriedJob
+    | CarriedSite
+    | CarriedRobots
+    | CarriedStanding
+    | CarriedPurse
+    | CarriedBudget
+    | CarriedShape
+    | CarriedUrl
+)
 
 
 class StateCarrier(Carrier[StateItem], Protocol):

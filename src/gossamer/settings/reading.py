@@ -39,7 +39,9 @@ def _decode(kind: type, value: Any) -> Any:
         return parse_rate(value)
     if kind is Size and isinstance(value, str | int):
         return parse_size(str(value))
-    if kind is Secret and isinstance(value, str):
+    if kind is Secret:
+        if not isinstance(value, str):
+            raise ValueError("write it as a text, in quotes")  # and do not repeat it
         return Secret(value)
     if kind is Path and isinstance(value, str):
         return Path(value)

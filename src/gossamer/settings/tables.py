@@ -57,6 +57,7 @@ class Fetch(msgspec.Struct, frozen=True, kw_only=True):
     allow_private: bool = False
     allow_hosts: tuple[str, ...] = ()
     conditional: bool = True
+    detect_blocks: bool = True
 
 
 class Retry(msgspec.Struct, frozen=True, kw_only=True):
@@ -104,6 +105,7 @@ class Domain(msgspec.Struct, frozen=True, kw_only=True):
     route: str | None = None  # "easy", "hard", or the name of a route that is always taken
     ladder: tuple[str, ...] | None = None
     budget: float | None = None  # tokens for each day
+    detect_blocks: bool | None = None
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):

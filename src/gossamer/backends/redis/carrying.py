@@ -15,9 +15,11 @@ from ...fetch.robots import RobotsEntry
 from ...frontier.carrying import (
     CarriedBudget,
     CarriedJob,
+    CarriedPurse,
     CarriedRobots,
     CarriedShape,
     CarriedSite,
+    CarriedStanding,
     CarriedUrl,
     StateItem,
     job_tally,
@@ -43,6 +45,8 @@ class RedisStateCarrier:
         self._jobs = state.jobs
         self._keys = state.jobs._keys
         self._robots = state.robots
+        self._routes = state.routes
+        self._purse = state.purse
         self._time = state.jobs._time
 
     async def mark(self) -> Mark | None:
@@ -87,6 +91,8 @@ class RedisStateCarrier:
                     counts["incidents"] += len(cargo.incidents(noted))
         for shard in range(self._keys.shards):
             counts["sites"] += await self._server.call("HLEN", self._keys.in_shard(shard, "numbers"))
+        for name, key in (("learned routes", "standings"), ("purses", "purses")):
+            counts[name] = await self._server.call("HLEN", self._keys.book(key))
         return {name: count for name, count in {"jobs": len(jobs), **counts}.items() if count}
 
     async def pour(self) -> AsyncIterator[Sequence[StateItem]]:
@@ -100,6 +106,9 @@ class RedisStateCarrier:
                 yield [cargo.carried_site(site, name) for _, site, name in sites]
         async for batch in _batches(self._server.names(f"gossamer:{{{self._keys.project}.*}}:robots:*")):
             yield [entry for name in batch if (entry := await self._carried_robots(name)) is not None]
+        async for batch in _batches(self._routes.walk()):
+            yield [msgspec.convert(msgspec.structs.asdict(one), CarriedStanding) for one in batch]
+        yield [CarriedPurse(name=name, spent=units) for name, units in (await self._purse.units()).items()]
         for job in jobs:
             for shard in range(self._keys.shards):
                 async for items in self._pour_shard(job, shard, names):
@@ -124,6 +133,12 @@ class RedisStateCarrier:
                     rest.setdefault((self._keys.shard_of(item.site), item.job), []).append(packed)
                 case CarriedRobots():
                     await self._robots.put(msgspec.convert(msgspec.structs.asdict(item), RobotsEntry))
+                case CarriedStanding():
+                    await self._server.call(
+                        "HSETNX", self._keys.book("standings"), item.site, msgspec.json.encode(item)
+                    )
+                case CarriedPurse():
+                    await self._server.call("HSETNX", self._keys.book("purses"), item.name, item.spent)
                 case CarriedJob():
                     await self._add_job(item)
         now = repr(await self.time())
@@ -144,7 +159,8 @@ class RedisStateCarrier:
             if self._origin(name) is not None:
                 await self._server.call("UNLINK", name)
         await self._server.call(
-            "UNLINK", *(self._keys.book(name) for name in ("jobs", "running", "dropping", "workers"))
+            "UNLINK",
+            *(self._keys.book(name) for name in ("jobs", "running", "dropping", "workers", "standings", "purses")),
         )
         await self._server.call("HDEL", self._keys.book("book"), "jobs")
 

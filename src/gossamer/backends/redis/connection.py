@@ -34,7 +34,10 @@ CONNECT_SECONDS = 5.0
 ANSWER_SECONDS = 15.0
 MAX_CONNECTIONS = 16  # per process; further calls wait for one of these to end
 SHARED_PARTS = {"add": ("prelude", "admission"), "settle": ("prelude", "admission")}
-BOOK_SCRIPTS = ("open_job", "change_job", "unlock")
+BOOK_SCRIPTS = (
+    "open_job", "change_job", "unlock", "routes_learn", "routes_forget", "routes_take", "routes_give_back",
+    "exits_report", "exits_use", "exits_renew",
+)  # fmt: skip
 
 
 _ESCAPES = "In a password write / as %2F, ? as %3F, # as %23, @ as %40, [ as %5B and ] as %5D."

@@ -8,6 +8,14 @@ keys of one shard lie on one node, so that a script may touch them together; sha
     gossamer:{P}:running        hash    job name -> id of its unfinished job; #id -> id of an older one, running again
     gossamer:{P}:dropping       set     ids of replaced jobs whose open URLs are not dropped yet
     gossamer:{P}:workers        hash    worker -> JSON: its last sign of life
+    gossamer:{P}:standings      hash    site that blocks -> JSON: the route its pages begin with, and why
+    gossamer:{P}:purses         hash    what tokens were spent for -> how many, in billionths, as decimal digits
+    gossamer:{P}:pools          set     names of proxy pools whose exits were used
+    gossamer:{P}:exits:N        hash    pool N: exit -> packed: how it fares, until when it rests
+    gossamer:{P}:exits-changed:N     zset    pool N: exits, by the time of their last report
+    gossamer:{P}:sessions:N     hash    pool N: lasting session of a gateway -> how often it was banned
+    gossamer:{P}:sessions-changed:N  zset    pool N: those sessions, by the time of their last ban
+    gossamer:{P}:used:F         zset    exits that page F has tried in vain, by the time they are forgotten; expires
     gossamer:{P}:lock:J         string  held for moments, when a page limit must hold across shards
 
     gossamer:{P.S}:shard        hash    counters: sites (last number given), freed (last sequence)

@@ -15,10 +15,12 @@ from ...store.contract import RecordStore
 from ..processes import is_gone as process_is_gone
 from .connection import Server, open_server
 from .desk import RedisDesk
+from .exits import RedisExits
 from .frontier import RedisFrontier
 from .jobs import RedisJobs
 from .keys import Keyspace
 from .robots import RedisRobotsShelf
+from .routes import RedisPurse, RedisRouteBook
 from .workers import RedisWorkers
 
 VERSION = 1
@@ -34,6 +36,9 @@ class RedisState(msgspec.Struct, frozen=True):
     desk: RedisDesk
     robots: RedisRobotsShelf
     workers: RedisWorkers
+    routes: RedisRouteBook
+    purse: RedisPurse
+    exits: RedisExits
     warnings: tuple[str, ...]
 
     async def time(self) -> float:
@@ -78,7 +83,16 @@ async def open_redis_state(
         )
         desk = RedisDesk(server, keys, jobs, time=time)
         yield RedisState(
-            server, frontier, jobs, desk, RedisRobotsShelf(server, keys), RedisWorkers(server, keys), warnings
+            server,
+            frontier,
+            jobs,
+            desk,
+            RedisRobotsShelf(server, keys),
+            RedisWorkers(server, keys),
+            RedisRouteBook(server, keys),
+            RedisPurse(server, keys),
+            RedisExits(server, keys, time),
+            warnings,
         )
 
 

@@ -13,9 +13,11 @@ from ...clock import Clock
 from ...frontier.carrying import (
     CarriedBudget,
     CarriedJob,
+    CarriedPurse,
     CarriedRobots,
     CarriedShape,
     CarriedSite,
+    CarriedStanding,
     CarriedUrl,
     StateItem,
     job_tally,
@@ -31,7 +33,11 @@ AT_ONCE = 500
 COUNTED_AT_ONCE = 10_000
 _STATES = tuple(state.value for state in UrlState)
 _EXTRAS = ("discovered", "duplicates", "retries", "redirected")
-_TABLES = ("incidents", "shapes", "queues", "urls", "sites", "robots", "workers", "jobs")
+_COUNTED = {
+    "sites": "sites", "path shapes": "shapes", "incidents": "incidents", "learned routes": "standings",
+    "purses": "purses",
+}  # fmt: skip
+_TABLES = ("incidents", "shapes", "queues", "urls", "sites", "robots", "workers", "standings", "purses", "jobs")
 
 _JOBS = f"""
 SELECT number, id, name, state, sealed, ending, created_at, finished_at, terms, {", ".join((*_EXTRAS, *_STATES))}
@@ -39,6 +45,8 @@ FROM jobs ORDER BY number"""  # noqa: S608 - our own names
 
 _SITES = "SELECT name, next_at, rest_until, asked_interval, in_flight FROM sites ORDER BY number"
 _ROBOTS = "SELECT origin, status, body, fetched_at, expires_at FROM robots ORDER BY origin"
+_STANDINGS = "SELECT site, route, since, reason, blocks, recheck_at, patience FROM standings ORDER BY site"
+_PURSES = "SELECT name, spent FROM purses ORDER BY name"
 _BUDGETS = """
 SELECT queues.job, sites.name, queues.taken FROM queues JOIN sites ON sites.number = queues.site WHERE taken > 0"""
 _SHAPES = """
@@ -107,7 +115,7 @@ class SqliteStateCarrier:
             extras = {name: getattr(job, name) for name in _EXTRAS}
             forgotten = {f"{state} without a row": count for state, count in job.forgotten.items()}
             counts |= job_tally(job.id, states.get(job.number, {}), {**extras, **forgotten})
-        for name, table in (("sites", "sites"), ("path shapes", "shapes"), ("incidents", "incidents")):
+        for name, table in _COUNTED.items():
             counts[name] = (await self._rows(f"SELECT count(*) FROM {table}"))[0][0]  # noqa: S608 - our own names
         return {name: count for name, count in {"jobs": len(jobs), **counts}.items() if count}
 
@@ -123,6 +131,10 @@ class SqliteStateCarrier:
                 CarriedRobots(origin=origin, status=status, text=text, fetched_at=fetched_at, expires_at=expires_at)
                 for origin, status, text, fetched_at, expires_at in rows
             ]
+        async for rows in stream(self._database, _STANDINGS, (), AT_ONCE):
+            yield [CarriedStanding(**dict(zip(CarriedStanding.__struct_fields__, row, strict=True))) for row in rows]
+        async for rows in stream(self._database, _PURSES, (), AT_ONCE):
+            yield [CarriedPurse(name=name, spent=spent) for name, spent in rows]
         async for rows in stream(self._database, _BUDGETS, (), AT_ONCE):
             yield [CarriedBudget(job=job, site=site, taken=taken) for job, site, taken in rows]
         async for rows in stream(self._database, _SHAPES, (), AT_ONCE):
@@ -240,6 +252,14 @@ class SqliteStateCarrier:
                     "VALUES (?, ?, ?, ?, ?)",
                     (item.origin, item.status, item.text, item.fetched_at, item.expires_at),
                 )
+            case CarriedStanding():
+                connection.execute(
+                    "INSERT OR IGNORE INTO standings (site, route, since, reason, blocks, recheck_at, patience) "
+                    "VALUES (?, ?, ?, ?, ?, ?, ?)",
+                    msgspec.structs.astuple(item),
+                )
+            case CarriedPurse():
+                connection.execute("INSERT OR IGNORE INTO purses (name, spent) VALUES (?, ?)", (item.name, item.spent))
             case CarriedBudget():
                 site = self._ledger.site(connection, item.site)
                 connection.execute(_ADD_QUEUE, (item.job, site, turn, item.taken))

@@ -14,9 +14,11 @@ from ...frontier.politeness import TermsFor
 from ..processes import is_gone as process_is_gone
 from .connection import Database
 from .desk import SqliteDesk
+from .exits import SqliteExits
 from .frontier import SqliteFrontier
 from .jobs import SqliteJobs
 from .robots import SqliteRobotsShelf
+from .routes import SqlitePurse, SqliteRouteBook
 from .workers import SqliteWorkers
 
 APPLICATION_ID = 0x676F7373  # "goss"
@@ -32,6 +34,9 @@ class SqliteState(msgspec.Struct, frozen=True):
     desk: SqliteDesk
     robots: SqliteRobotsShelf
     workers: SqliteWorkers
+    routes: SqliteRouteBook
+    purse: SqlitePurse
+    exits: SqliteExits
 
 
 @asynccontextmanager
@@ -56,4 +61,7 @@ async def open_sqlite_state(
             SqliteDesk(database, clock),
             SqliteRobotsShelf(database),
             SqliteWorkers(database),
+            SqliteRouteBook(database),
+            SqlitePurse(database),
+            SqliteExits(database, clock),
         )

@@ -1,0 +1,139 @@
+"""How the exits of proxy pools fare, on Redis. Fulfils `ExitBook`; see lua/exits_*.lua. All of it is in one slot.
+
+A worker tells what it did every half second and asks what has changed every second; neither grows with its pages.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+
+from ...proxy.contract import ExitHealth, ExitReport, Renewal, RestTerms
+from ...proxy.health import DECAY, EASE, FAILURE_CAP, FORGOTTEN, MAX_STRIKES, REMEMBERED, RENEWED
+from .connection import Server
+from .keys import Keyspace
+
+AT_ONCE = 1_000
+_ROW = struct.Struct(">12d")
+
+
+class RedisExits:
+    def __init__(self, server: Server, keys: Keyspace, time: Callable[[], float] | None) -> None:
+        self._server = server
+        self._keys = keys
+        self._time = time  # None: the server's
+        self._pools = keys.book("pools")
+
+    async def report(self, pool: str, reports: Sequence[ExitReport], terms: RestTerms) -> None:
+        packed = [
+            (one.exit, one.outcome.value, one.times, one.seconds, one.bytes, one.tokens, one.words) for one in reports
+        ]
+        await self._server.run(
+            "exits_report",
+            (self._of_pool("exits", pool), self._of_pool("exits-changed", pool), self._pools),
+            self._now(),
+            pool,
+            terms.cooldown,
+            terms.max_cooldown,
+            FAILURE_CAP,
+            terms.patience,
+            int(terms.bans_rest),
+            DECAY,
+            EASE,
+            MAX_STRIKES,
+            FORGOTTEN,
+            msgspec.msgpack.encode(packed),
+        )
+
+    async def health(self, pool: str, since: float = 0.0) -> list[ExitHealth]:
+        names = await self._changed("exits-changed", pool, since)
+        found = []
+        for at in range(0, len(names), AT_ONCE):
+            some = names[at : at + AT_ONCE]
+            rows = await self._server.call("HMGET", self._of_pool("exits", pool), *some)
+            found += [_health(name.decode(), row) for name, row in zip(some, rows, strict=True) if row is not None]
+        return sorted(found, key=lambda one: one.name)
+
+    async def remember(self, uses: Sequence[tuple[bytes, str]]) -> None:
+        pages: dict[bytes, list[str]] = {}
+        for fingerprint, name in uses:
+            pages.setdefault(fingerprint, []).append(name)
+        for fingerprint, names in pages.items():
+            await self._server.run("exits_use", (self._of_page(fingerprint),), self._now(), int(REMEMBERED), *names)
+
+    async def used(self, fingerprint: bytes) -> tuple[str, ...]:
+        key = self._of_page(fingerprint)
+        names = await self._server.run("exits_use", (key,), self._now(), int(REMEMBERED))
+        return tuple(sorted(name.decode() for name in names))
+
+    async def renew(self, pool: str, session: str, seen: int) -> int:
+        keys = (self._of_pool("sessions", pool), self._of_pool("sessions-changed", pool))
+        return int(await self._server.run("exits_renew", keys, self._now(), session, seen, RENEWED))
+
+    async def renewals(self, pool: str, since: float = 0.0) -> list[Renewal]:
+        since = max(since, await self._clock() - RENEWED)
+        words = await self._server.call(
+            "ZRANGEBYSCORE", self._of_pool("sessions-changed", pool), repr(since), "+inf", "WITHSCORES"
+        )
+        pairs = [(words[at], float(words[at + 1])) for at in range(0, len(words), 2)]
+        found = []
+        for at in range(0, len(pairs), AT_ONCE):
+            some = pairs[at : at + AT_ONCE]
+            numbers = await self._server.call("HMGET", self._of_pool("sessions", pool), *(name for name, _ in some))
+            found += [
+                Renewal(session=name.decode(), generation=int(number), changed_at=changed_at)
+                for (name, changed_at), number in zip(some, numbers, strict=True)
+                if number is not None
+            ]
+        return sorted(found, key=lambda one: one.session)
+
+    async def reset(self, pool: str | None = None) -> int:
+        known = [] if pool is not None else await self._server.call("SMEMBERS", self._pools)
+        count = 0
+        for name in [pool] if pool is not None else [name.decode() for name in known]:
+            count += int(await self._server.call("HLEN", self._of_pool("exits", name)))
+            await self._server.call("UNLINK", self._of_pool("exits", name), self._of_pool("exits-changed", name))
+        return count
+
+    async def _changed(self, what: str, pool: str, since: float) -> list[bytes]:
+        names: list[bytes] = await self._server.call("ZRANGEBYSCORE", self._of_pool(what, pool), repr(since), "+inf")
+        return names
+
+    async def _clock(self) -> float:
+        if self._time is not None:
+            return self._time()
+        seconds, micros = await self._server.call("TIME")
+        return int(seconds) + int(micros) / 1_000_000
+
+    def _now(self) -> str:
+        return "" if self._time is None else repr(self._time())
+
+    def _of_pool(self, what: str, pool: str) -> str:
+        return self._keys.book(f"{what}:{pool}")
+
+    def _of_page(self, fingerprint: bytes) -> str:
+        return self._keys.book(f"used:{fingerprint.hex()}")
+
+
+def _health(name: str, packed: bytes) -> ExitHealth:
+    figures: Any = _ROW.unpack_from(packed)  # Any: twelve floats, named below
+    tries, successes, failures, bans, received, tokens, latency, score, run, strikes, rest_until, changed_at = figures
+    return ExitHealth(
+        name=name,
+        tries=int(tries),
+        successes=int(successes),
+        failures=int(failures),
+        bans=int(bans),
+        bytes=int(received),
+        tokens=tokens,
+        latency=None if latency < 0 else latency,
+        score=score,
+        run=int(run),
+        strikes=int(strikes),
+        rest_until=rest_until,
+        changed_at=changed_at,
+        last_error=packed[_ROW.size :].decode("utf-8", "replace"),
+    )

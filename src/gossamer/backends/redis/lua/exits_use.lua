@@ -1,0 +1,14 @@
+-- The exits that a page has tried in vain: by the time they are forgotten. KEYS: that set of the page.
+-- ARGV: time or '', how long they are remembered (seconds), and the names of exits to add. Returns those remembered.
+
+local now = tonumber(ARGV[1])
+if not now then
+    local time = redis.call('TIME')
+    now = tonumber(time[1]) + tonumber(time[2]) / 1000000
+end
+redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', string.format('%.17g', now))
+for place = 3, #ARGV do
+    redis.call('ZADD', KEYS[1], string.format('%.17g', now + tonumber(ARGV[2])), ARGV[place])
+end
+if #ARGV > 2 then redis.call('EXPIRE', KEYS[1], ARGV[2]) end
+return redis.call('ZRANGE', KEYS[1], 0, -1)

@@ -1,0 +1,51 @@
+"""Tokens as whole numbers, and the days in the names of purses. Shared by the backends that keep purses. No I/O.
+
+Sums of fractions such as 0.1 drift when they are added as floats, and a bound that drifts is not hard. So a purse
+counts billionths of a token. What is finer is rounded so that a bound is reached early and never passed: up when taken,
+down when given back, down for the bound itself.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
+
+PER_TOKEN = 10**9
+MOST = 2**62 - 1  # the highest bound; one purse and one taking together still fit into 64 bits
+
+_DAY = re.compile(r"(?:day|domain)/(\d{4}-\d\d-\d\d)(?:/.*)?", re.DOTALL)
+
+
+def units_to_take(tokens: float) -> int:
+    """Raises ValueError for what is no amount: below zero, or not a number."""
+    return min(_units(tokens, ROUND_CEILING), MOST + 1)
+
+
+def units_to_give(tokens: float) -> int:
+    """Raises as `units_to_take`."""
+    return min(_units(tokens, ROUND_FLOOR), MOST + 1)
+
+
+def units_allowed(limit: float) -> int:
+    """Raises as `units_to_take`."""
+    return min(_units(limit, ROUND_FLOOR), MOST)
+
+
+def tokens_in(units: int) -> float:
+    return units / PER_TOKEN
+
+
+def days_before(purses: Iterable[str], day: str) -> list[str]:
+    """The purses of days before that day. Those of jobs belong to no day."""
+    dated = ((purse, _DAY.fullmatch(purse)) for purse in purses)
+    return [purse for purse, found in dated if found is not None and found[1] < day]
+
+
+def _units(tokens: float, rounding: str) -> int:
+    if not tokens >= 0:
+        raise ValueError(f"{tokens} is no amount of tokens.")
+    if tokens > MOST / PER_TOKEN:
+        return MOST + 1
+    # The shortest decimal that means this float: 0.1 is what was written, and not 0.1000000000000000055.
+    return int(Decimal(repr(float(tokens))).scaleb(9).to_integral_value(rounding))

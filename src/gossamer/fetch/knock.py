@@ -1,0 +1,108 @@
+"""Is a proxy there, and does it let us in? Asked without going anywhere: for `gossamer proxies check`.
+
+A SOCKS5 proxy is told who we are and then left. An HTTP proxy is asked for a line to a name that cannot exist: any
+answer but 407 means that we may come in. How it fails: ProxyFailed, in words that hold no credentials.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Sequence
+from contextlib import suppress
+from datetime import timedelta
+
+from ..errors import ProxyFailed
+from ..model.route import Exit
+from .addresses import AddressGuard, GuardedResolver
+from .exits import addresses_of, authorization, proxy_failed, refused_credentials
+from .socks import ask_for_line
+
+NOWHERE = "gossamer.invalid"  # RFC 6761: nobody will ever have this name
+MAX_LINE = 4096
+
+
+class _LetIn(Exception):
+    """The proxy has accepted us; there is nothing more to say."""
+
+
+async def knock(
+    exit: Exit,
+    guard: AddressGuard,
+    resolver: GuardedResolver,
+    within: timedelta,
+    ssl_context: ssl.SSLContext | None = None,
+) -> None:
+    """Return when the proxy lets us in. Raises ProxyFailed."""
+    addresses = await addresses_of(exit, guard, resolver, within)
+    try:
+        async with asyncio.timeout(within.total_seconds()):
+            reader, writer = await _dial_any(exit, addresses, ssl_context)
+            try:
+                if exit.scheme == "socks5":
+                    await _knock_socks(exit, reader, writer)
+                else:
+                    await _knock_http(exit, reader, writer)
+            finally:
+                writer.close()
+                with suppress(OSError):  # it hung up first
+                    await writer.wait_closed()
+    except TimeoutError:
+        raise proxy_failed(exit, f"no answer within {within.total_seconds():g} s") from None
+    except ssl.SSLError as error:
+        raise proxy_failed(exit, f"TLS to it failed ({error.reason or type(error).__name__})") from None
+    except OSError as error:
+        raise proxy_failed(exit, f"no connection to it ({error.strerror or type(error).__name__})") from None
+
+
+async def _dial_any(
+    exit: Exit, addresses: Sequence[str], context: ssl.SSLContext | None
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """The first that answers; the failure of the last where none does."""
+    for address in addresses[:-1]:
+        with suppress(OSError):
+            return await _dial(exit, address, context)
+    return await _dial(exit, addresses[-1], context)
+
+
+async def _dial(
+    exit: Exit, address: str, context: ssl.SSLContext | None
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    if exit.scheme != "https":
+        return await asyncio.open_connection(address, exit.port, limit=MAX_LINE)
+    trust = context or ssl.create_default_context()
+    return await asyncio.open_connection(address, exit.port, limit=MAX_LINE, ssl=trust, server_hostname=exit.host)
+
+
+async def _knock_socks(exit: Exit, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def send(data: bytes) -> None:
+        if NOWHERE.encode() in data:
+            raise _LetIn  # this is the request for a line, which comes after we were let in
+        writer.write(data)
+        await writer.drain()
+
+    with suppress(_LetIn):
+        await ask_for_line(send, reader.readexactly, exit, NOWHERE, 443)
+
+
+async def _knock_http(exit: Exit, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    lines = [f"CONNECT {NOWHERE}:443 HTTP/1.1", f"Host: {NOWHERE}:443"]
+    told = authorization(exit)
+    if told is not None:
+        lines.append(f"Proxy-Authorization: {told}")
+    writer.write("".join(f"{line}\r\n" for line in (*lines, "")).encode())
+    try:
+        first = await reader.readline()
+    except ValueError:
+        first = b"?"  # a line without end
+    if not first:
+        raise proxy_failed(exit, "it hung up without an answer")
+    words = first.split()
+    if not words[:1] or not words[0].startswith(b"HTTP/1.") or len(words) < 2 or not words[1].isdigit():
+        raise _no_http(exit)
+    if words[1] == b"407":
+        raise refused_credentials(exit)
+
+
+def _no_http(exit: Exit) -> ProxyFailed:
+    return proxy_failed(exit, "what it answers is not HTTP. Is it a SOCKS5 proxy?")

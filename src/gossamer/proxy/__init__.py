@@ -1,0 +1,1 @@
+"""Proxy pools: where exits come from, which is taken next, which rest. `pools.py` is the way in."""

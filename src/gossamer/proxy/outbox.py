@@ -1,0 +1,115 @@
+"""What waits to be told to the book. Bounded, and safe to send again when the book did not answer.
+
+Uses of one exit that end the same way, one after the other, wait as one report.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Collection, Iterator
+
+import msgspec
+
+from .contract import ExitBook, ExitReport, RestTerms
+
+MAX_CHANGES = 64  # reports of one exit; beyond that the oldest are added up, whatever was between them
+MAX_USES = 20_000  # pages and their exits; beyond that the oldest are dropped
+MAX_RENEWALS = 10_000  # sessions; beyond that the oldest are dropped
+AT_ONCE = 500  # in one call of the book
+
+
+class Outbox:
+    def __init__(self) -> None:
+        self._reports: dict[tuple[str, str], deque[ExitReport]] = {}
+        self._uses: deque[tuple[bytes, str]] = deque(maxlen=MAX_USES)
+        self._renewals: dict[tuple[str, str], int] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._reports or self._uses or self._renewals)
+
+    def report(self, pool: str, report: ExitReport) -> None:
+        waiting = self._reports.setdefault((pool, report.exit), deque())
+        if waiting and waiting[-1].outcome is report.outcome:
+            waiting[-1] = _together(waiting[-1], report)
+            return
+        waiting.append(report)
+        if len(waiting) > MAX_CHANGES:
+            oldest = waiting.popleft()
+            place = next(place for place, one in enumerate(waiting) if one.outcome is oldest.outcome)
+            waiting[place] = _together(oldest, waiting[place])
+
+    def use(self, fingerprint: bytes, name: str) -> None:
+        self._uses.append((fingerprint, name))
+
+    def renew(self, pool: str, session: str, seen: int) -> None:
+        self._renewals[pool, session] = max(seen, self._renewals.get((pool, session), 0))
+        while len(self._renewals) > MAX_RENEWALS:
+            del self._renewals[next(iter(self._renewals))]
+
+    def waiting(self, pool: str, exits: Collection[str] | None = None) -> Iterator[ExitReport]:
+        """Reports about a pool that wait: of these exits, or of all."""
+        for (own, name), reports in self._reports.items():
+            if own == pool and (exits is None or name in exits):
+                yield from reports
+
+    async def send(self, book: ExitBook, terms_of: Callable[[str], RestTerms]) -> list[tuple[str, str, int]]:
+        """Tell it all. Returns the sessions that were renewed: pool, session, the generation to use now.
+
+        Raises BackendUnavailable. What was not told then waits on, before what came meanwhile. Not for two at a time.
+        """
+        await self._send_uses(book)
+        await self._send_reports(book, terms_of)
+        renewed = []
+        for (pool, session), seen in list(self._renewals.items()):
+            renewed.append((pool, session, await book.renew(pool, session, seen)))
+            if self._renewals.get((pool, session)) == seen:
+                del self._renewals[pool, session]
+        return renewed
+
+    async def _send_uses(self, book: ExitBook) -> None:
+        uses = list(self._uses)
+        self._uses.clear()
+        try:
+            while uses:
+                await book.remember(uses[:AT_ONCE])
+                del uses[:AT_ONCE]
+        finally:
+            if uses:
+                self._uses = deque([*uses, *self._uses], maxlen=MAX_USES)
+
+    async def _send_reports(self, book: ExitBook, terms_of: Callable[[str], RestTerms]) -> None:
+        waiting, self._reports = self._reports, {}
+        by_pool: dict[str, list[ExitReport]] = {}
+        for (pool, _), reports in waiting.items():
+            by_pool.setdefault(pool, []).extend(reports)
+        batches = deque(
+            (pool, reports[at : at + AT_ONCE])
+            for pool, reports in by_pool.items()
+            for at in range(0, len(reports), AT_ONCE)
+        )
+        try:
+            while batches:
+                pool, batch = batches[0]
+                await book.report(pool, batch, terms_of(pool))
+                batches.popleft()
+        finally:
+            if batches:
+                newer, self._reports = self._reports, {}
+                for pool, batch in batches:
+                    for report in batch:
+                        self.report(pool, report)
+                for (pool, _), reports in newer.items():
+                    for report in reports:
+                        self.report(pool, report)
+
+
+def _together(first: ExitReport, then: ExitReport) -> ExitReport:
+    times = first.times + then.times
+    return msgspec.structs.replace(
+        then,
+        times=times,
+        seconds=(first.seconds * first.times + then.seconds * then.times) / times,
+        bytes=first.bytes + then.bytes,
+        tokens=first.tokens + then.tokens,
+        words=then.words or first.words,
+    )

@@ -1,0 +1,162 @@
+"""Which exit is taken next. No I/O, no clock of its own: the same questions get the same answers.
+
+Two ways. `Rotation` goes round: each exit has its turn as often as its weight says, in a smooth order. `keep` lets a
+site keep one exit for a while; every worker comes to the same answer without asking the others.
+
+Neither gives an exit that rests. One that is to be avoided is given only where nothing else is awake, and then the
+choice says so.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Collection, Iterator, Sequence
+from hashlib import blake2b
+
+import msgspec
+
+PROBES = 64  # places that are looked at by lot before all of them are, one after the other
+
+
+class ExitStanding(msgspec.Struct, frozen=True):
+    """An exit as the choice sees it. `strikes` are bans that were not made good yet."""
+
+    name: str
+    weight: float = 1.0
+    rest_until: float = 0.0
+    strikes: int = 0
+
+
+class Choice(msgspec.Struct, frozen=True):
+    """An exit to take. `again`: it should have been avoided, but nothing else is awake."""
+
+    name: str
+    again: bool = False
+
+
+class AllRest(msgspec.Struct, frozen=True):
+    """No exit is awake. The first of them wakes at `until`."""
+
+    until: float
+
+
+class Rotation:
+    """Exits in turn. Each has a mark that moves on by 1/weight whenever it is taken; the lowest mark is next.
+
+    So two exits that stay awake never differ by more than one turn of each from what their weights say. An exit that
+    wakes up or joins begins as if it had just had its turn: it does not make up for the time it was away.
+    """
+
+    def __init__(self) -> None:
+        self._standings: dict[str, ExitStanding] = {}
+        self._marks: dict[str, float] = {}
+        self._order: dict[str, int] = {}
+        self._awake: list[tuple[float, int, str]] = []
+        self._resting: list[tuple[float, int, str]] = []
+        self._mark = 0.0  # of the exit that was taken last
+
+    def update(self, standings: Sequence[ExitStanding], now: float) -> None:
+        """These are the exits from now on."""
+        known = {one.name: one for one in standings}
+        self._order = {name: place for place, name in enumerate(known)}
+        self._standings = known
+        self._marks = {name: max(self._marks.get(name, self._next_mark(name)), self._mark) for name in known}
+        self._awake = [(self._marks[one.name], self._order[one.name], one.name) for one in known.values()
+                       if one.rest_until <= now]  # fmt: skip
+        self._resting = [(one.rest_until, self._order[one.name], one.name) for one in known.values()
+                         if one.rest_until > now]  # fmt: skip
+        heapq.heapify(self._awake)
+        heapq.heapify(self._resting)
+
+    def change(self, standing: ExitStanding) -> None:
+        """One exit has another weight or rests from now on. It keeps its place in the order."""
+        if standing.name in self._standings:
+            self._standings[standing.name] = standing
+
+    def next(self, now: float, avoid: Collection[str] = ()) -> Choice | AllRest:
+        """The exit whose turn it is, and count it as taken."""
+        self._wake(now)
+        passed_over: list[tuple[float, int, str]] = []
+        chosen: Choice | None = None
+        while self._awake and chosen is None:
+            entry = heapq.heappop(self._awake)
+            rest_until = self._standings[entry[2]].rest_until
+            if rest_until > now:
+                heapq.heappush(self._resting, (rest_until, entry[1], entry[2]))
+            elif entry[2] in avoid:
+                passed_over.append(entry)
+            else:
+                chosen = self._take(entry)
+        if chosen is None and passed_over:
+            chosen = self._take(passed_over.pop(0), again=True)
+        for entry in passed_over:
+            heapq.heappush(self._awake, entry)
+        if chosen is not None:
+            return chosen
+        return AllRest(min((one.rest_until for one in self._standings.values()), default=now))
+
+    def _wake(self, now: float) -> None:
+        while self._resting and self._resting[0][0] <= now:
+            _, order, name = heapq.heappop(self._resting)
+            until = self._standings[name].rest_until
+            if until > now:
+                heapq.heappush(self._resting, (until, order, name))
+            else:
+                self._marks[name] = max(self._marks[name], self._next_mark(name))
+                heapq.heappush(self._awake, (self._marks[name], order, name))
+
+    def _take(self, entry: tuple[float, int, str], *, again: bool = False) -> Choice:
+        mark, order, name = entry
+        self._mark = max(self._mark, mark)
+        self._marks[name] = mark + self._step(name)
+        heapq.heappush(self._awake, (self._marks[name], order, name))
+        return Choice(name, again)
+
+    def _next_mark(self, name: str) -> float:
+        """As if it had been taken just now."""
+        return self._mark + self._step(name)
+
+    def _step(self, name: str) -> float:
+        return 1.0 / max(self._standings[name].weight, 1e-6)
+
+
+def keep(
+    anchor: str, standings: Sequence[ExitStanding], now: float, stay: float, avoid: Collection[str] = ()
+) -> Choice | AllRest:
+    """The exit of `anchor` (a site, or a key that a spider chose) for this span of `stay` seconds.
+
+    Drawn by lot from the anchor's name and the number of the span, so that all workers draw the same. Sites change
+    their exits at different moments. When the exit rests the next lot counts, and the sites of other exits stay where
+    they are. Exits that were banned lately are drawn only where there are no others.
+    """
+    count = len(standings)
+    if not count:
+        return AllRest(now)
+    # Lots differ by span; the moment at which a site's span ends differs by site.
+    span = int((now + _number(anchor) % max(int(stay), 1)) // stay)
+    struck: Choice | None = None
+    avoided: Choice | None = None
+    for place in _places(anchor, span, count):
+        one = standings[place]
+        if one.rest_until > now:
+            continue
+        if one.name in avoid:
+            avoided = avoided or Choice(one.name, again=True)
+        elif one.strikes:
+            struck = struck or Choice(one.name)
+        else:
+            return Choice(one.name)
+    return struck or avoided or AllRest(min(one.rest_until for one in standings))
+
+
+def _places(anchor: str, span: int, count: int) -> Iterator[int]:
+    """Some by lot, then all of them."""
+    for lot in range(min(PROBES, 4 * count)):
+        yield _number(f"{span}/{lot}/{anchor}") % count
+    start = _number(f"{span}/{anchor}") % count
+    yield from range(start, count)
+    yield from range(start)
+
+
+def _number(text: str) -> int:
+    return int.from_bytes(blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "big")

@@ -1,0 +1,51 @@
+"""A state file that an older Gossamer wrote is brought up to date when it is opened, and nothing in it changes."""
+
+from __future__ import annotations
+
+import sqlite3
+from datetime import timedelta
+from pathlib import Path
+
+from gossamer.backends.sqlite.connection import schema_scripts, statements_of
+from gossamer.backends.sqlite.state import APPLICATION_ID, open_sqlite_state
+from gossamer.clock import VirtualClock
+from gossamer.fetch.book import Bound, Standing
+from gossamer.frontier.politeness import SiteTerms
+
+TERMS = SiteTerms(interval=None, burst=1, concurrency=None)
+
+
+def written_by_version(version: int, file: Path) -> None:
+    """The file as that version left it, with one job."""
+    connection = sqlite3.connect(file)
+    for script in schema_scripts("state")[:version]:
+        for statement in statements_of(script):
+            connection.execute(statement)
+    connection.execute(
+        "INSERT INTO jobs (number, id, name, state, created_at, terms) "
+        "VALUES (1, 'books-1', 'books', 'running', 5, '{}')"
+    )
+    connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+    connection.execute(f"PRAGMA user_version = {version}")
+    connection.commit()
+    connection.close()
+
+
+async def test_a_file_of_the_first_version_gets_the_books_about_routes(tmp_path):
+    file = tmp_path / "state.db"
+    written_by_version(1, file)
+
+    async with open_sqlite_state(
+        file, VirtualClock(), lease_duration=timedelta(seconds=30), terms_for=lambda _: TERMS
+    ) as state:
+        standing = Standing(site="shop.example", route="browser", since=1.0)
+        assert await state.routes.standings() == []
+        assert await state.routes.learn(standing, instead_of=None)
+        assert await state.purse.take(0.5, [Bound("job/1", 1)]) is None
+
+        assert [job.id for job in await state.jobs.jobs()] == ["books-1"]
+        assert await state.routes.standing("shop.example") == standing
+
+    connection = sqlite3.connect(file)
+    assert connection.execute("PRAGMA user_version").fetchone() == (len(schema_scripts("state")),)
+    connection.close()
