@@ -15,6 +15,7 @@ class Browser(msgspec.Struct, frozen=True, kw_only=True):
     contexts: int = 4  # pages at once in each browser
     recycle_pages: int = 200  # a browser is replaced after so many pages
     recycle_memory: Size = Size(1024 * 1024 * 1024)  # or when its processes hold so much
+    page_memory: Size = Size(768 * 1024 * 1024)  # a page that holds more is ended
     page_timeout: timedelta = timedelta(seconds=45)
     settle: timedelta = timedelta(milliseconds=500)  # how long the network must be quiet
     block: tuple[str, ...] = ("image", "media", "font")  # resource types that are not loaded

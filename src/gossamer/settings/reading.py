@@ -119,6 +119,8 @@ def _check(settings: Settings) -> None:
     demand(settings.retry.max_attempts >= 1, "retry.max_attempts", "must be 1 or more.")
     demand(settings.lease.max_deliveries >= 1, "lease.max_deliveries", "must be 1 or more.")
     demand(settings.lease.duration.total_seconds() >= 1, "lease.duration", "must be 1s or more.")
+    for name in ("browsers", "contexts", "recycle_pages"):
+        demand(getattr(settings.browser, name) >= 1, f"browser.{name}", "must be 1 or more.")
     demand(settings.fetch.max_body.bytes >= 1, "fetch.max_body", "must be 1 byte or more.")
     demand(1 <= settings.store.compression <= 19, "store.compression", "must be between 1 and 19.")
     demand(settings.crawl.dedup in ("exact", "bloom"), "crawl.dedup", "must be 'exact' or 'bloom'.")

@@ -1,0 +1,1 @@
+"""Pages made by their scripts: a pool of browsers, kept behind the gatehouse and never left alone."""

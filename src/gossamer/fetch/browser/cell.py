@@ -1,0 +1,239 @@
+"""One browser with all that belongs to it: a folder, a watchdog, a driver, Chromium. It lives and dies as a whole.
+
+What it does: starts them, looks after their memory, and asks from time to time whether the browser still answers.
+How it fails: BrowserFailed when it cannot be started; later `gone` tells everybody who has a page in it.
+How it recovers: it does not. What is broken is killed to the last process, and the pool starts a new one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shlex
+import shutil
+import signal
+import sys
+import tempfile
+import threading
+from contextlib import suppress
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ...errors import BrowserFailed, GossamerError, Misconfigured
+from ...settings.browser import Browser as BrowserSettings
+from . import chromium
+
+if TYPE_CHECKING:
+    from playwright.async_api import Browser, CDPSession, Playwright
+
+_START_PATIENCE = 60.0  # seconds; machines that have much to do are slow
+_STOP_PATIENCE = 5.0
+_KILL_PATIENCE = 10.0
+_LOOK_EVERY = 1.0
+_ASK_EVERY = 5  # looks
+_ANSWER_PATIENCE = 15.0
+_NO_NEW_START = timedelta(seconds=10)  # after a start that failed
+# The driver's program is named in a variable of the process, which starts of two browsers must not share.
+_variable = threading.Lock()
+_DRIVER_VARIABLE = "PLAYWRIGHT_NODEJS_PATH"
+
+
+class Cell:
+    """Use `Cell.start`; then `close`, or `kill` for one that hangs. Either leaves no process behind."""
+
+    def __init__(self, settings: BrowserSettings) -> None:
+        self._settings = settings
+        self._playwright: Playwright | None = None
+        self._browser: Browser | None = None
+        self._session: CDPSession | None = None
+        self._watch: asyncio.Task[None] | None = None
+        self._pidfd: int | None = None
+        self.folder = Path(tempfile.mkdtemp(prefix="gossamer-browser-"))
+        self.watchdog = 0  # its process id
+        self.gone: asyncio.Event = asyncio.Event()
+        self.why_gone = ""
+        self.worn = False  # takes no more pages
+        self.pages = 0  # that it has shown
+        self.in_hand = 0
+        self.memory = 0  # bytes, at the last look
+
+    @property
+    def browser(self) -> Browser:
+        assert self._browser is not None
+        return self._browser
+
+    @property
+    def usable(self) -> bool:
+        return not (self.worn or self.gone.is_set())
+
+    @classmethod
+    async def start(cls, settings: BrowserSettings, proxy: str) -> Cell:
+        """A browser whose every word goes to `proxy`. Raises BrowserFailed, Misconfigured."""
+        cell = cls(settings)
+        try:
+            async with asyncio.timeout(_START_PATIENCE):
+                await cell._start(proxy)
+        except BaseException as error:
+            await cell.kill("it did not start")
+            if isinstance(error, GossamerError) or not isinstance(error, Exception):
+                raise
+            raise _not_started(error) from error
+        return cell
+
+    async def _start(self, proxy: str) -> None:
+        from playwright.async_api import async_playwright
+
+        while not _variable.acquire(blocking=False):  # noqa: ASYNC110  # its owner may be of another loop
+            await asyncio.sleep(0.01)
+        before = os.environ.get(_DRIVER_VARIABLE)
+        try:
+            os.environ[_DRIVER_VARIABLE] = str(self._starter())
+            self._playwright = await async_playwright().start()
+        finally:
+            if before is None:
+                os.environ.pop(_DRIVER_VARIABLE, None)
+            else:
+                os.environ[_DRIVER_VARIABLE] = before
+            _variable.release()
+            self._follow_watchdog()
+        self._browser = await self._playwright.chromium.launch(
+            executable_path=chromium.find_executable(self._settings.executable),
+            headless=True,
+            chromium_sandbox=chromium.wants_sandbox(),
+            args=chromium.flags(heap_megabytes=max(64, self._settings.page_memory.bytes * 2 // 3 >> 20)),
+            env=dict(chromium.environment(self.folder)),
+            proxy={"server": proxy, "bypass": "<-loopback>"},  # loopback is reached through the proxy as well
+            handle_sigint=False,
+            handle_sigterm=False,
+            handle_sighup=False,
+            timeout=_START_PATIENCE * 1000,
+        )
+        self._browser.on("disconnected", lambda _: self._went("the browser died"))
+        self._session = await self._browser.new_browser_cdp_session()
+        self._watch = asyncio.create_task(self._look_after(), name="gossamer-browser-watch")
+
+    def _starter(self) -> Path:
+        """A program that Playwright takes for its driver: it puts the watchdog in between."""
+        import playwright
+
+        node = os.environ.get(_DRIVER_VARIABLE) or str(Path(playwright.__file__).parent / "driver" / "node")
+        watchdog = str(Path(__file__).with_name("watchdog.py"))
+        command = shlex.join([sys.executable, "-I", "-S", watchdog, str(os.getpid()), str(self.folder), node])
+        starter = self.folder / "driver"
+        pid = shlex.quote(str(self.folder / "watchdog.pid"))
+        starter.write_text(f'#!/bin/sh\necho $$ > {pid}\nexec {command} "$@"\n', encoding="utf-8")
+        starter.chmod(0o700)
+        return starter
+
+    def _follow_watchdog(self) -> None:
+        """When the watchdog ends, all is over, and the kernel tells us so at once."""
+        try:
+            self.watchdog = int((self.folder / "watchdog.pid").read_text(encoding="ascii"))
+            self._pidfd = os.pidfd_open(self.watchdog)
+        except (OSError, ValueError):
+            self._went("the driver did not start")
+            return
+        asyncio.get_running_loop().add_reader(self._pidfd, self._went, "its driver died")
+
+    def _went(self, why: str) -> None:
+        if not self.gone.is_set():
+            self.why_gone = why
+            self.gone.set()
+        if self._pidfd is not None:
+            asyncio.get_running_loop().remove_reader(self._pidfd)
+
+    async def _look_after(self) -> None:
+        """Memory once a second; whether the browser answers, now and then."""
+        looks = 0
+        while not self.gone.is_set():
+            await asyncio.sleep(_LOOK_EVERY)
+            looks += 1
+            self.memory, renderers = await asyncio.to_thread(chromium.family_memory, self.watchdog)
+            for pid, held in renderers.items():
+                if held > self._settings.page_memory.bytes:
+                    with suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGKILL)  # its page hears of a crash; the others of nothing
+            if self.memory > self._settings.recycle_memory.bytes:
+                self.worn = True
+            if looks % _ASK_EVERY == 0 and not await self._answers():
+                self._went(f"the browser did not answer for {_ANSWER_PATIENCE:g} s")
+
+    async def _answers(self) -> bool:
+        assert self._session is not None
+        try:
+            async with asyncio.timeout(_ANSWER_PATIENCE):
+                await self._session.send("Browser.getVersion")
+        except TimeoutError:
+            return False
+        except Exception:  # the driver's own errors: the connection is over, and `gone` says so in a moment
+            return self.gone.is_set()
+        return True
+
+    def take_page(self) -> None:
+        self.pages += 1
+        self.in_hand += 1
+        if self.pages >= self._settings.recycle_pages:
+            self.worn = True
+
+    def give_back_page(self) -> None:
+        self.in_hand -= 1
+
+    async def close(self) -> None:
+        """End it in peace if that works, else by force."""
+        if not self.gone.is_set() and self._browser is not None and self._playwright is not None:
+            self.why_gone = "it was closed"
+            try:
+                async with asyncio.timeout(_STOP_PATIENCE):
+                    await self._browser.close()
+                    await self._playwright.stop()
+            except Exception:  # noqa: S110  # whatever it says, it is killed now
+                pass
+        await self.kill(self.why_gone or "it was closed")
+
+    async def kill(self, why: str) -> None:
+        """End every process of it now, and wait until they are gone."""
+        self._went(why)
+        if self._watch is not None:
+            self._watch.cancel()
+            await asyncio.gather(self._watch, return_exceptions=True)
+        if self._pidfd is not None:
+            fd, self._pidfd = self._pidfd, None
+            await _end_process(fd)
+        if self._playwright is not None:
+            playwright, self._playwright = self._playwright, None
+            with suppress(Exception):  # it has nobody left to talk to
+                async with asyncio.timeout(_STOP_PATIENCE):
+                    await playwright.stop()
+        await asyncio.to_thread(shutil.rmtree, self.folder, ignore_errors=True)
+
+
+async def _end_process(pidfd: int) -> None:
+    """Tell a watchdog to end; when it does not, kill it: then the kernel takes the driver with it."""
+    loop = asyncio.get_running_loop()
+    ended = asyncio.Event()
+    loop.add_reader(pidfd, ended.set)
+    try:
+        for number, patience in ((signal.SIGTERM, _KILL_PATIENCE), (signal.SIGKILL, _KILL_PATIENCE)):
+            with suppress(ProcessLookupError):
+                signal.pidfd_send_signal(pidfd, number)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(patience):
+                    await ended.wait()
+                return
+    finally:
+        loop.remove_reader(pidfd)
+        os.close(pidfd)
+
+
+def _not_started(error: Exception) -> GossamerError:
+    said = str(error)
+    if "Executable doesn't exist" in said:
+        return Misconfigured(f"No Chromium was found. {chromium.HOW_TO_GET_IT}")
+    if "No usable sandbox" in said:
+        return Misconfigured(
+            "Chromium cannot use its sandbox here: the kernel forbids user namespaces. Allow them "
+            "(sysctl kernel.unprivileged_userns_clone=1), or run the worker where they are allowed."
+        )
+    first = said.strip().splitlines()[0][:300] if said.strip() else type(error).__name__
+    return BrowserFailed(f"The browser could not be started ({first}).", wait=_NO_NEW_START)

@@ -1,0 +1,207 @@
+"""How the gatehouse opens a line: to a checked address, or through an exit that was checked as well.
+
+How it fails: AddressRefused before anything is dialled, DnsFailed, ConnectFailed, TimedOut, and ProxyFailed for all
+that an exit does wrong. No message holds a user name or a password. It keeps nothing, so there is nothing to mend.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import os
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from datetime import timedelta
+from ipaddress import ip_address
+
+import msgspec
+
+from ...errors import AddressRefused, ConnectFailed, DnsFailed, GossamerError, ProxyFailed, TimedOut
+from ...model.route import Exit
+from ..addresses import AddressGuard, GuardedResolver
+
+BUFFER = 256 * 1024  # of one direction of one line
+_MAX_ADDRESSES = 4  # of one name that are tried in turn
+_MAX_ANSWER = 16 * 1024  # of a proxy to CONNECT
+
+
+class Line(msgspec.Struct, frozen=True, kw_only=True):
+    """An open connection. `absolute` tells that whole addresses are wanted in requests: there is a proxy behind it."""
+
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+    address: str
+    absolute: bool = False
+
+
+class Dialer:
+    """Opens lines. The name is looked up once, and the very address that was checked is dialled."""
+
+    def __init__(self, guard: AddressGuard, resolver: GuardedResolver, tls: ssl.SSLContext | None = None) -> None:
+        self._guard = guard
+        self._resolver = resolver
+        self._proxy_guard = AddressGuard(allow_private=True)
+        self._tls = tls
+
+    async def dial(self, host: str, port: int, exit: Exit | None, *, tunnel: bool, within: timedelta) -> Line:
+        """A line to `host`. Through an HTTP exit that is a tunnel, or for plain requests the proxy itself."""
+        seconds = within.total_seconds()
+        try:
+            async with asyncio.timeout(seconds):
+                if exit is None:
+                    found = await self._resolver.resolve(host, port)
+                    addresses = [str(one["host"]) for one in found]
+                    return await self._open(self._guard, host, addresses, port)
+                await self._check_target(host, port)
+                return await self._through(exit, host, port, tunnel)
+        except TimeoutError as error:
+            if exit is not None:
+                raise ProxyFailed(f"Proxy {exit.address}: no way to {host} within {seconds:g} s.") from error
+            raise TimedOut(f"{host}:{port}: no connection within {seconds:g} s.") from error
+
+    async def _check_target(self, host: str, port: int) -> None:
+        """What leads into a private network from here is not asked of a proxy either."""
+        with suppress(DnsFailed):  # only the proxy may know the name
+            await self._resolver.resolve(host, port)
+
+    async def _through(self, exit: Exit, host: str, port: int, tunnel: bool) -> Line:
+        line = await self._proxy(exit)
+        try:
+            async with _told_of(exit):
+                if exit.scheme == "socks5":
+                    await _ask_socks(exit, line, host, port)
+                elif tunnel:
+                    await _ask_connect(exit, line, host, port)
+                else:
+                    return msgspec.structs.replace(line, absolute=True)
+        except BaseException:
+            line.writer.close()
+            raise
+        return line
+
+    async def _proxy(self, exit: Exit) -> Line:
+        guard = self._proxy_guard if exit.allow_private else self._guard
+        async with _told_of(exit):
+            addresses = await self._addresses_of(exit)
+            tls = None
+            if exit.scheme == "https":
+                tls = self._tls or ssl.create_default_context()
+            try:
+                return await self._open(guard, exit.host, addresses, exit.port, tls)
+            except ConnectFailed as error:
+                raise ProxyFailed(f"Proxy {exit.address}: {error}") from error
+
+    async def _addresses_of(self, exit: Exit) -> list[str]:
+        try:
+            if not exit.allow_private:
+                return [str(one["host"]) for one in await self._resolver.resolve(exit.host, exit.port)]
+            if exit.host == "localhost" or exit.host.endswith(".localhost"):
+                return ["127.0.0.1", "::1"]
+            loop = asyncio.get_running_loop()
+            found = await loop.getaddrinfo(exit.host, exit.port)
+            return list(dict.fromkeys(str(one[4][0]) for one in found))
+        except AddressRefused as error:
+            raise ProxyFailed(
+                f"Proxy {exit.address} is at a private address. If that is meant, set allow_private = true in "
+                f"[proxies.{exit.pool}]."
+            ) from error
+        except (DnsFailed, OSError, UnicodeError) as error:
+            raise ProxyFailed(f"Proxy {exit.address}: its name does not resolve.") from error
+
+    async def _open(
+        self, guard: AddressGuard, host: str, addresses: list[str], port: int, tls: ssl.SSLContext | None = None
+    ) -> Line:
+        failure: OSError | None = None
+        for address in addresses[:_MAX_ADDRESSES]:
+            guard.check(host, address)
+            try:
+                reader, writer = await asyncio.open_connection(
+                    address, port, limit=BUFFER, ssl=tls, server_hostname=host if tls else None
+                )
+            except OSError as error:
+                failure = failure or error
+                continue
+            return Line(reader=reader, writer=writer, address=address)
+        said = os.strerror(failure.errno) if failure and failure.errno else "no address answered"
+        raise ConnectFailed(f"{host}:{port}: no connection ({said}). Is the server running, and the port right?")
+
+
+@asynccontextmanager
+async def _told_of(exit: Exit) -> AsyncIterator[None]:
+    """What goes wrong between us and the proxy is the proxy's failure."""
+    try:
+        yield
+    except (GossamerError, asyncio.CancelledError, TimeoutError):
+        raise
+    except (asyncio.IncompleteReadError, asyncio.LimitOverrunError, ConnectionError) as error:
+        raise ProxyFailed(f"Proxy {exit.address} hung up, or answered with something else than asked for.") from error
+    except (OSError, ValueError) as error:
+        raise ProxyFailed(f"Proxy {exit.address} cannot be used ({type(error).__name__}).") from error
+
+
+def proxy_authorization(exit: Exit) -> str:
+    """The header line that tells a proxy who we are, or nothing."""
+    if not (exit.username or exit.password):
+        return ""
+    packed = base64.b64encode(f"{exit.username}:{exit.password}".encode()).decode()
+    return f"Proxy-Authorization: Basic {packed}\r\n"
+
+
+async def _ask_connect(exit: Exit, line: Line, host: str, port: int) -> None:
+    authority = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    head = f"CONNECT {authority} HTTP/1.1\r\nHost: {authority}\r\n{proxy_authorization(exit)}\r\n"
+    line.writer.write(head.encode("ascii"))
+    answer = await line.reader.readuntil(b"\r\n\r\n")
+    if len(answer) > _MAX_ANSWER:
+        raise ProxyFailed(f"Proxy {exit.address} gives an endless answer.")
+    version, _, rest = answer.partition(b" ")
+    status = rest[:3]
+    if not version.startswith(b"HTTP/1.") or not status.isdigit():
+        raise ProxyFailed(f"Proxy {exit.address} does not speak HTTP.")
+    if not status.startswith(b"2"):
+        raise refused_by(exit, int(status))
+
+
+def refused_by(exit: Exit, status: int) -> ProxyFailed:
+    """Our word for a proxy's own answer."""
+    if status == 407:
+        return ProxyFailed(f"Proxy {exit.address} refuses our user name or password (407).", status=status)
+    return ProxyFailed(f"Proxy {exit.address} does not let us through (status {status}).", status=status)
+
+
+_SOCKS_SAYS = {
+    1: "it failed", 2: "its rules forbid it", 3: "the network is unreachable", 4: "the host is unreachable",
+    5: "the connection was refused", 6: "it took too long", 7: "it cannot do that", 8: "it cannot do that address",
+}  # fmt: skip
+
+
+async def _ask_socks(exit: Exit, line: Line, host: str, port: int) -> None:
+    """SOCKS5 (RFC 1928) with a name for the proxy to look up, and user name and password (RFC 1929)."""
+    known = bool(exit.username or exit.password)
+    line.writer.write(b"\x05\x01\x02" if known else b"\x05\x01\x00")
+    version, method = await line.reader.readexactly(2)
+    if version != 5 or method != (2 if known else 0):
+        raise ProxyFailed(f"Proxy {exit.address} wants another way of saying who we are, or is no SOCKS5 proxy.")
+    if known:
+        name, secret = exit.username.encode(), exit.password.encode()
+        if max(len(name), len(secret)) > 255:
+            raise ProxyFailed(f"Proxy {exit.address}: SOCKS5 takes user names and passwords of 255 bytes at most.")
+        line.writer.write(bytes((1, len(name))) + name + bytes((len(secret),)) + secret)
+        if (await line.reader.readexactly(2))[1] != 0:
+            raise ProxyFailed(f"Proxy {exit.address} refuses our user name or password.", status=407)
+    line.writer.write(b"\x05\x01\x00" + _socks_address(host) + port.to_bytes(2, "big"))
+    _, said, _, kind = await line.reader.readexactly(4)
+    if said != 0:
+        raise ProxyFailed(f"Proxy {exit.address} did not reach {host}: {_SOCKS_SAYS.get(said, 'it does not say why')}.")
+    length = {1: 4, 4: 16}.get(kind) or (await line.reader.readexactly(1))[0]
+    await line.reader.readexactly(length + 2)
+
+
+def _socks_address(host: str) -> bytes:
+    try:
+        literal = ip_address(host)
+    except ValueError:
+        name = host.encode("ascii")
+        return b"\x03" + bytes((len(name),)) + name
+    return (b"\x01" if literal.version == 4 else b"\x04") + literal.packed

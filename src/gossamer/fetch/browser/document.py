@@ -1,0 +1,253 @@
+"""The documents of a page's main frame: each request and each answer passes through here before the page sees it.
+
+What it does: gives the gatehouse its password, adds headers to the first request, stops what is not wanted, and
+catches answers that are no pages: a redirect is not followed, a file is read up to its limit, a download is refused.
+How it fails: `caught` holds the answer or the error that ends the visit; the browser only hears "aborted".
+
+Redirects of later documents (a form that an action sent, a script that moved on) are followed, as the page meant.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from ...errors import ConnectFailed, FetchRefused
+from ...model.url import authority_of
+from ..gatehouse import MARK, Pass
+
+if TYPE_CHECKING:
+    from playwright.async_api import CDPSession
+
+Pairs = tuple[tuple[str, str], ...]
+Event = dict[str, Any]  # as the DevTools protocol sends it: no types for it
+
+# How settings name kinds of resources, and how the browser does.
+KINDS = {
+    "image": "Image", "media": "Media", "font": "Font", "stylesheet": "Stylesheet", "script": "Script", "xhr": "XHR",
+    "fetch": "Fetch", "eventsource": "EventSource", "manifest": "Manifest", "texttrack": "TextTrack", "ping": "Ping",
+    "prefetch": "Prefetch", "other": "Other",
+}  # fmt: skip
+_PAGES = ("text/html", "application/xhtml+xml", "")  # without a type, the browser looks into it
+_SHOWN = ("text/", "image/", "audio/", "video/")
+_SHOWN_TYPES = ("application/json", "application/xml", "application/pdf", "application/javascript")
+_NO_BODY = frozenset({204, 205, 304})
+_MOVED = frozenset({301, 302, 303, 307, 308})
+_STREAM_PIECE = 256 * 1024
+_COOKIE_PATIENCE = 1.0  # seconds; raw headers come by another way, and may be late
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
+    """A document as the server sent it. `body` None: it is a page, which the browser shows."""
+
+    url: str
+    status: int
+    headers: Pairs
+    body: bytes | None = None
+    cut: bool = False
+    request: str = ""  # the browser's name for the request
+
+
+class Documents:
+    """Watches one page. `open` before the first request; `close` when the page is done."""
+
+    def __init__(
+        self, session: CDPSession, gate_pass: Pass, *, headers: Pairs, block: tuple[str, ...], max_body: int
+    ) -> None:
+        self._session = session
+        self._pass = gate_pass
+        self._headers = headers
+        self._block = block
+        self._max_body = max_body
+        self._main = ""
+        self._first: str | None = None  # the request of the first document, while it is under way
+        self._arrived = False  # the first document is there
+        self._closed = False
+        self._asked_for_password: set[str] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._raw: dict[str, asyncio.Future[Pairs]] = {}
+        self.caught: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self.latest: Answer | None = None
+
+    async def open(self) -> None:
+        send = self._session.send
+        self._main = (await send("Page.getFrameTree"))["frameTree"]["frame"]["id"]
+        self._session.on("Fetch.requestPaused", lambda event: self.begin(self._paused(event)))
+        self._session.on("Fetch.authRequired", lambda event: self.begin(self._asked(event)))
+        self._session.on("Network.responseReceivedExtraInfo", self._raw_headers)
+        await send("Network.enable")
+        patterns: list[dict[str, str]] = [
+            {"resourceType": "Document", "requestStage": "Request"},
+            {"resourceType": "Document", "requestStage": "Response"},
+            {"urlPattern": "*/favicon.ico", "requestStage": "Request"},
+            *({"resourceType": KINDS[kind], "requestStage": "Request"} for kind in self._block),
+        ]
+        await send("Fetch.enable", {"handleAuthRequests": True, "patterns": patterns})
+
+    async def close(self) -> None:
+        self._closed = True
+        for task in tuple(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self.caught.done() and not self.caught.cancelled():
+            self.caught.exception()  # looked at, or asyncio would complain in the log
+
+    async def headers_of(self, answer: Answer) -> Pairs:
+        """With the cookies that it set, which the browser keeps from us elsewhere."""
+        raw = self._raw.get(answer.request)
+        if raw is None:
+            return answer.headers
+        try:
+            async with asyncio.timeout(_COOKIE_PATIENCE):
+                found = await asyncio.shield(raw)
+        except TimeoutError:
+            return answer.headers
+        known = {name.lower() for name, _ in answer.headers}
+        return (*answer.headers, *((name, value) for name, value in found if name.lower() not in known))
+
+    async def idle(self) -> None:
+        """Wait until every event that has come is dealt with."""
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def begin(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do something with the page, owned and ended here."""
+        if self._closed:
+            work.close()
+            return
+        task = asyncio.create_task(self._guarded(work))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _guarded(self, work: Coroutine[Any, Any, None]) -> None:
+        from playwright.async_api import Error
+
+        try:
+            await work
+        except Error:
+            pass  # the request or the page is gone; whoever waits for the page hears of that
+        except Exception as error:
+            if not self.caught.done():
+                self.caught.set_exception(error)
+
+    def _raw_headers(self, event: Event) -> None:
+        waiting = self._raw.get(event["requestId"])
+        if waiting is not None and not waiting.done():
+            pairs = [(name, one) for name, value in event["headers"].items() for one in value.split("\n")]
+            waiting.set_result(tuple(pair for pair in pairs if pair[0].lower() == "set-cookie"))
+
+    async def _asked(self, event: Event) -> None:
+        """The gatehouse asks who we are. A site that asks gets no answer, and neither does anybody who asks twice."""
+        request = event["requestId"]
+        ours = event["authChallenge"].get("source") == "Proxy" and request not in self._asked_for_password
+        self._asked_for_password.add(request)
+        reply = {"response": "CancelAuth"}
+        if ours:
+            reply = {
+                "response": "ProvideCredentials",
+                "username": self._pass.username,
+                "password": self._pass.password,
+            }
+        await self._session.send("Fetch.continueWithAuth", {"requestId": request, "authChallengeResponse": reply})
+
+    async def _paused(self, event: Event) -> None:
+        request = event["requestId"]
+        if event["resourceType"] != "Document":
+            await self._stop(request, "BlockedByClient")
+        elif "responseStatusCode" in event or "responseErrorReason" in event:
+            await self._answered(request, event)
+        else:
+            await self._asking(request, event)
+
+    async def _asking(self, request: str, event: Event) -> None:
+        order: dict[str, Any] = {"requestId": request}
+        if event["frameId"] == self._main:
+            self._raw[event.get("networkId", "")] = asyncio.get_running_loop().create_future()
+            if self._first is None:
+                self._first = request
+                if self._headers:
+                    pairs = [*event["request"]["headers"].items(), *self._headers]
+                    merged = {name.lower(): (name, value) for name, value in pairs}
+                    order["headers"] = [{"name": name, "value": value} for name, value in merged.values()]
+        await self._session.send("Fetch.continueRequest", order)
+
+    async def _answered(self, request: str, event: Event) -> None:
+        if event["frameId"] != self._main or "responseErrorReason" in event:
+            await self._session.send("Fetch.continueRequest", {"requestId": request})
+            return
+        answer = Answer(
+            url=event["request"]["url"],
+            status=event["responseStatusCode"],
+            headers=tuple((one["name"], one["value"]) for one in event.get("responseHeaders", ())),
+            request=event.get("networkId", ""),
+        )
+        named = {name.lower(): value for name, value in reversed(answer.headers)}
+        authority = with_port(answer.url)
+        if named.get(MARK.lower()) == self._pass.mark:
+            await self._stop(request)
+            raise self._pass.trouble(authority) or ConnectFailed(f"{authority}: no connection.")
+        if answer.status in _MOVED and "location" in named:
+            if not self._arrived:
+                await self._catch(request, answer, b"")
+                return
+        elif answer.status in _NO_BODY:
+            await (self._stop(request) if self._arrived else self._catch(request, answer, b""))
+            return
+        else:
+            kind = named.get("content-type", "").partition(";")[0].strip().lower()
+            attached = named.get("content-disposition", "").strip().lower().startswith("attachment")
+            if attached or not _is_shown(kind):
+                await self._stop(request)
+                if self._arrived:
+                    return  # the page stays as it is
+                raise FetchRefused(
+                    f"{answer.url[:200]} is a download ({kind or 'of no type'}), and the browser takes none. "
+                    "Fetch it by a route without a browser.",
+                    status=answer.status,
+                )
+            if kind not in _PAGES:
+                body, cut = await self._read(request)
+                await self._catch(request, msgspec.structs.replace(answer, cut=cut), body)
+                return
+            self._arrived = True
+            self.latest = answer
+        await self._session.send("Fetch.continueRequest", {"requestId": request})
+
+    async def _catch(self, request: str, answer: Answer, body: bytes) -> None:
+        if not self.caught.done():
+            self.caught.set_result(msgspec.structs.replace(answer, body=body))
+        await self._stop(request)
+
+    async def _stop(self, request: str, reason: str = "Aborted") -> None:
+        await self._session.send("Fetch.failRequest", {"requestId": request, "errorReason": reason})
+
+    async def _read(self, request: str) -> tuple[bytes, bool]:
+        """The body of what is no page, up to the limit."""
+        send = self._session.send
+        stream = (await send("Fetch.takeResponseBodyAsStream", {"requestId": request}))["stream"]
+        pieces: list[bytes] = []
+        size = 0
+        while size <= self._max_body:
+            read = await send("IO.read", {"handle": stream, "size": _STREAM_PIECE})
+            data = read["data"]
+            piece = base64.b64decode(data) if read.get("base64Encoded") else data.encode("utf-8")
+            pieces.append(piece)
+            size += len(piece)
+            if read["eof"]:
+                break
+        await send("IO.close", {"handle": stream})
+        return b"".join(pieces)[: self._max_body], size > self._max_body
+
+
+def with_port(url: str) -> str:
+    authority = authority_of(url)
+    if authority.rpartition(":")[2].isdigit() and not authority.endswith("]"):
+        return authority
+    return f"{authority}:{443 if url.startswith('https:') else 80}"
+
+
+def _is_shown(kind: str) -> bool:
+    return kind in _PAGES or kind.startswith(_SHOWN) or kind in _SHOWN_TYPES or kind.endswith(("+json", "+xml"))

@@ -1,0 +1,163 @@
+"""What is done on a page before it is read: waiting until it is ready, the spider's actions, and the reading itself.
+
+How it fails: Playwright's Error, which visit.py translates. Everything that takes too long is ended from outside.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING, Any
+
+from ...model.route import Action, Render
+from ..gatehouse import Pass
+
+if TYPE_CHECKING:
+    from playwright.async_api import CDPSession, FloatRect, Page, Request, ViewportSize
+
+MAX_REQUESTS = 500  # of one page; after that the gate is closed to it
+_LONGEST_SETTLING = 10.0  # seconds that a page may take to become quiet when nobody asked for that
+_SCROLL_SETTLING = 2.0
+_NEVER_DONE = frozenset({"websocket", "eventsource", "ping", "media"})  # these may stay open for hours
+_LOOK = 0.05
+SCREEN: ViewportSize = {"width": 1280, "height": 900}
+_TALLEST = 10_000  # pixels of a screenshot
+_READ_TRIES = 5
+# In a world of its own, where the page's scripts have changed nothing.
+_TEXT_OF_PAGE = """(limit => {
+  let text = document.doctype ? new XMLSerializer().serializeToString(document.doctype) : "";
+  if (document.documentElement) text += document.documentElement.outerHTML;
+  return text.length > limit ? text.slice(0, limit + 1) : text;
+})"""
+
+
+class Traffic:
+    """How many requests a page has under way, and how many it made. Beyond MAX_REQUESTS it gets no more."""
+
+    def __init__(self, gate_pass: Pass, page: Page) -> None:
+        self._pass = gate_pass
+        self._under_way: set[int] = set()
+        self._kept: dict[int, Request] = {}  # holding a request keeps its id its own
+        self._last_change = time.monotonic()
+        self.requests = 0
+        page.on("request", self._began)
+        page.on("requestfinished", self._ended)
+        page.on("requestfailed", self._ended)
+
+    @property
+    def too_many(self) -> bool:
+        return self.requests > MAX_REQUESTS
+
+    def _began(self, request: Request) -> None:
+        self.requests += 1
+        if self.requests == MAX_REQUESTS + 1:
+            self._pass.cut()
+        if request.resource_type not in _NEVER_DONE:
+            self._under_way.add(id(request))
+            self._kept[id(request)] = request
+            self._last_change = time.monotonic()
+
+    def _ended(self, request: Request) -> None:
+        if id(request) in self._under_way:
+            self._under_way.discard(id(request))
+            self._kept.pop(id(request), None)
+            self._last_change = time.monotonic()
+
+    async def quiet(self, settle: float) -> None:
+        """Wait until nothing was under way for `settle` seconds."""
+        while self._under_way or time.monotonic() - self._last_change < settle:  # noqa: ASYNC110  # time is asked for
+            await asyncio.sleep(_LOOK)
+
+
+async def make_ready(page: Page, traffic: Traffic, render: Render, settle: float) -> str:
+    """Wait as wished, act as wished. Returns what was odd."""
+    notes = []
+    if render.wait_until:
+        if render.wait_until == "networkidle":
+            await page.wait_for_load_state("load", timeout=0)
+            await traffic.quiet(settle)
+        elif render.wait_until == "load":
+            await page.wait_for_load_state("load", timeout=0)
+        else:
+            await page.wait_for_load_state("domcontentloaded", timeout=0)
+    else:
+        await page.wait_for_load_state("domcontentloaded", timeout=0)
+        if not render.wait_for and not await _settled(page, traffic, settle, _LONGEST_SETTLING):
+            notes.append(f"not quiet after {_LONGEST_SETTLING:g} s")
+    if render.wait_for:
+        await page.wait_for_selector(_css(render.wait_for), state="attached", timeout=0)
+    if render.wait > 0:
+        await asyncio.sleep(render.wait)
+    for action in render.actions:
+        await _act(page, traffic, action, settle)
+    if render.actions:
+        await _settled(page, traffic, settle, _LONGEST_SETTLING)
+    return "; ".join(notes)
+
+
+async def _settled(page: Page, traffic: Traffic, settle: float, longest: float) -> bool:
+    try:
+        async with asyncio.timeout(longest):
+            await page.wait_for_load_state("load", timeout=0)
+            await traffic.quiet(settle)
+    except TimeoutError:
+        return False
+    return True
+
+
+async def _act(page: Page, traffic: Traffic, action: Action, settle: float) -> None:
+    for _ in range(max(1, action.times)):
+        if action.do == "click":
+            await page.locator(_css(action.selector)).first.click(timeout=0)
+        elif action.do == "type":
+            await page.locator(_css(action.selector)).first.press_sequentially(action.text, timeout=0)
+        elif action.do == "press":
+            if action.selector:
+                await page.locator(_css(action.selector)).first.press(action.text, timeout=0)
+            else:
+                await page.keyboard.press(action.text)
+        elif action.do == "scroll":
+            if action.selector:
+                await page.locator(_css(action.selector)).first.scroll_into_view_if_needed(timeout=0)
+            else:
+                await page.mouse.wheel(0, SCREEN["height"])
+            await _settled(page, traffic, settle, _SCROLL_SETTLING)
+        elif action.selector:
+            await page.wait_for_selector(_css(action.selector), state="attached", timeout=action.seconds * 1000)
+        else:
+            await asyncio.sleep(action.seconds)
+
+
+def _css(selector: str) -> str:
+    return f"css={selector}"
+
+
+async def read_text(session: CDPSession, limit: int) -> str:
+    """The page as it is now, as HTML, at most one character longer than `limit`. Raises Playwright's Error."""
+    from playwright.async_api import Error
+
+    for tries_left in reversed(range(_READ_TRIES)):
+        try:
+            frame = (await session.send("Page.getFrameTree"))["frameTree"]["frame"]["id"]
+            world = await session.send("Page.createIsolatedWorld", {"frameId": frame, "worldName": "reader"})
+            found: dict[str, Any] = await session.send(
+                "Runtime.evaluate",
+                {
+                    "expression": f"{_TEXT_OF_PAGE}({limit})",
+                    "contextId": world["executionContextId"],
+                    "returnByValue": True,
+                },
+            )
+            return str(found["result"].get("value", ""))
+        except Error:
+            if not tries_left:
+                raise
+            await asyncio.sleep(_LOOK)  # the page moved on while it was read
+    raise AssertionError("unreachable")
+
+
+async def take_picture(page: Page) -> bytes:
+    """A PNG of the whole page, down to a bound."""
+    # What is outside of the page is cut off by the browser.
+    whole: FloatRect = {"x": 0, "y": 0, "width": SCREEN["width"], "height": _TALLEST}
+    return await page.screenshot(full_page=True, timeout=0, clip=whole)

@@ -1,0 +1,182 @@
+"""The browser transport: an exchange whose page is made by its scripts. Behind it a pool of browsers and a gatehouse.
+
+What it does: takes a seat in a browser and a pass at the gatehouse, has the page shown, and gives both back.
+How it fails: FetchFailed or FetchRefused as every transport; TimedOut and PageCrashed use up a try of the page,
+BrowserFailed and ProxyFailed do not.
+How it recovers: a page whose browser dies is shown once more in a fresh one; a context that does not close in time
+takes its browser with it, so that no script goes on using the processor.
+
+Only the main document is paced by the worker. What the page loads besides goes freely, up to MAX_REQUESTS, and the
+kinds in `browser.block` are not loaded at all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import ssl
+import time
+from contextlib import AsyncExitStack
+from datetime import timedelta
+from types import TracebackType
+from typing import Self
+
+import msgspec
+
+from ...errors import BrowserFailed, FetchRefused, GossamerError, Misconfigured, TimedOut
+from ...settings.browser import Browser as BrowserSettings
+from ..addresses import AddressGuard
+from ..contract import Exchange, Response
+from ..gatehouse import Gatehouse
+from .cell import Cell
+from .document import KINDS
+from .page_work import MAX_REQUESTS
+from .pool import BrowserPool
+from .visit import Visit
+
+_UNSAFE_URL = re.compile(r"[^\x21-\x7e]")
+_CLOSE_PATIENCE = 5.0  # seconds
+_GONE_PATIENCE = 2.0  # seconds; the news of a death may come later than its effects
+_BYTES_FACTOR = 10  # a page with all that it loads may bring so many times the limit of one body
+
+
+class _BrowserGoneError(Exception):
+    """The browser died under the page."""
+
+
+class BrowserTransport:
+    """Alive while entered. No browser runs before the first page. `tls` is for exits that speak TLS."""
+
+    def __init__(
+        self, guard: AddressGuard, settings: BrowserSettings | None = None, *, tls: ssl.SSLContext | None = None
+    ) -> None:
+        self._settings = settings or BrowserSettings()
+        self._gate = Gatehouse(guard, tls=tls)
+        self._stack = AsyncExitStack()
+        self._pool: BrowserPool | None = None
+
+    async def __aenter__(self) -> Self:
+        """Raises MissingExtra, Misconfigured."""
+        _check(self._settings)
+        async with AsyncExitStack() as stack:
+            await stack.enter_async_context(self._gate)
+            self._pool = await stack.enter_async_context(BrowserPool(self._settings, self._gate.address))
+            self._stack = stack.pop_all()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._pool = None
+        await self._stack.aclose()
+
+    @property
+    def pool(self) -> BrowserPool:
+        if self._pool is None:
+            raise RuntimeError("The transport is not open; use it inside `async with`.")
+        return self._pool
+
+    async def fetch(self, exchange: Exchange) -> Response:
+        """Show the page and return what it became. Raises FetchFailed or FetchRefused."""
+        if exchange.method != "GET":
+            raise FetchRefused(f"The browser opens pages by GET, not by {exchange.method}.")
+        if _UNSAFE_URL.search(exchange.url) or not exchange.url.startswith(("http://", "https://")):
+            raise FetchRefused(f"{exchange.url[:200]!a} cannot be opened in a browser.")
+        pool = self.pool
+        told = _once(exchange)
+        for tries_left in (1, 0):
+            async with pool.seat() as cell:
+                try:
+                    return await self._visit(cell, told)
+                except _BrowserGoneError as error:
+                    if not tries_left:
+                        raise BrowserFailed(
+                            f"{exchange.url[:200]}: the browser was lost twice ({cell.why_gone or error})."
+                        ) from error
+        raise AssertionError("unreachable")
+
+    async def _visit(self, cell: Cell, exchange: Exchange) -> Response:
+        from playwright.async_api import Error
+
+        limits = exchange.limits
+        patience = min(limits.total, self._settings.page_timeout)
+        started = time.perf_counter()
+        gate_pass = self._gate.admit(
+            exchange.exit,
+            on_sent=exchange.on_sent,
+            max_bytes=limits.max_body * _BYTES_FACTOR,
+            max_requests=MAX_REQUESTS,
+            connect=limits.connect,
+        )
+        visit = Visit(
+            cell.browser, self._gate, gate_pass, exchange, self._settings.block, self._settings.settle.total_seconds()
+        )
+        work = asyncio.create_task(visit.run())
+        gone = asyncio.create_task(cell.gone.wait())
+        try:
+            await asyncio.wait((work, gone), timeout=patience.total_seconds(), return_when=asyncio.FIRST_COMPLETED)
+            if work.done():
+                response = work.result()
+                return msgspec.structs.replace(response, seconds=time.perf_counter() - started)
+            if gone.done():
+                raise _BrowserGoneError(cell.why_gone)
+            raise self._too_late(exchange.url, patience, limits.total)
+        except (GossamerError, _BrowserGoneError):
+            raise
+        except Exception as error:
+            # What a site does wrong is translated where it is caught. So the browser is gone, or about to be.
+            if not isinstance(error, Error) and not cell.gone.is_set():
+                raise
+            try:
+                async with asyncio.timeout(_GONE_PATIENCE):
+                    await cell.gone.wait()
+            except TimeoutError:
+                await cell.kill("it lost a page")
+            raise _BrowserGoneError(cell.why_gone) from error
+        finally:
+            for task in (work, gone):
+                task.cancel()
+            await asyncio.gather(work, gone, return_exceptions=True)
+            await self._clear(cell, visit)
+            await self._gate.dismiss(gate_pass)
+
+    async def _clear(self, cell: Cell, visit: Visit) -> None:
+        """Close the page. Where that does not work, the browser goes."""
+        if cell.gone.is_set():
+            await cell.kill(cell.why_gone)
+        try:
+            async with asyncio.timeout(_CLOSE_PATIENCE):
+                await visit.close()
+        except TimeoutError:
+            await cell.kill("it did not close a page")
+        except Exception:
+            if not cell.gone.is_set():  # a driver that is gone has words of its own, of no known type
+                raise
+
+    def _too_late(self, url: str, patience: timedelta, total: timedelta) -> TimedOut:
+        setting = "fetch.total_timeout" if total <= self._settings.page_timeout else "browser.page_timeout"
+        return TimedOut(f"{url[:200]}: the page was not ready within {patience.total_seconds():g} s ({setting}).")
+
+
+def _check(settings: BrowserSettings) -> None:
+    for name in ("browsers", "contexts", "recycle_pages"):
+        if getattr(settings, name) < 1:
+            raise Misconfigured(f"Setting browser.{name}: must be 1 or more.")
+    unknown = [kind for kind in settings.block if kind not in KINDS]
+    if unknown:
+        raise Misconfigured(f"Setting browser.block: {unknown[0]!r} is unknown. Use {', '.join(KINDS)}.")
+
+
+def _once(exchange: Exchange) -> Exchange:
+    """The second try after a browser's death must not tell a second time that the request has left."""
+    tell = exchange.on_sent
+    if tell is None:
+        return exchange
+    told: list[bool] = []
+
+    def first() -> None:
+        if not told:
+            told.append(True)
+            tell()
+
+    return msgspec.structs.replace(exchange, on_sent=first)

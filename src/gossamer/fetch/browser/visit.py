@@ -1,0 +1,266 @@
+"""One page in one context of a browser: opened, made ready, read, closed.
+
+How it fails: FetchFailed or FetchRefused in our words; Playwright's Error when the browser itself is gone, which the
+transport tells apart. How it recovers: the context goes, and everything of the page with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from ...errors import ConnectionDropped, FetchRefused, PageCrashed
+from ...model.page import Headers
+from ...model.route import Render
+from ...model.url import origin_of
+from ..contract import Exchange, Response
+from ..gatehouse import Gatehouse, Pass
+from .document import KINDS, Answer, Documents, with_port
+from .page_work import MAX_REQUESTS, SCREEN, Traffic, make_ready, read_text, take_picture
+from .troubles import translated
+
+if TYPE_CHECKING:
+    from playwright.async_api import Browser, BrowserContext, CDPSession, Page, Request
+
+# The browser's own: they must fit to each other and to what scripts see.
+_BROWSERS_OWN = frozenset({
+    "accept", "accept-encoding", "accept-language", "connection", "content-length", "cookie", "expect", "host",
+    "keep-alive", "te", "trailer", "transfer-encoding", "upgrade", "upgrade-insecure-requests", "user-agent",
+})  # fmt: skip
+_OF_THE_WIRE = frozenset({"connection", "content-encoding", "transfer-encoding"})
+_NO_LONGER_TRUE = _OF_THE_WIRE | {"content-type", "content-length"}
+
+
+class Visit:
+    """`run` once; then `close`, whatever happened."""
+
+    def __init__(
+        self,
+        browser: Browser,
+        gate: Gatehouse,
+        gate_pass: Pass,
+        exchange: Exchange,
+        block: tuple[str, ...],
+        settle: float,
+    ) -> None:
+        self._browser = browser
+        self._gate = gate
+        self._pass = gate_pass
+        self._exchange = exchange
+        self._render = exchange.render or Render()
+        self._block = block if self._render.block is None else self._render.block
+        self._settle = settle
+        self._opening: asyncio.Task[BrowserContext] | None = None
+        self._documents: Documents | None = None
+        self._traffic: Traffic | None = None
+        self._crashed = asyncio.Event()
+        self._broken = asyncio.Event()
+        self._how_broken = ""  # in the browser's words
+        self._notes: list[str] = []
+
+    async def run(self) -> Response:
+        """Raises FetchFailed, FetchRefused, Playwright's Error."""
+        unknown = [kind for kind in self._block if kind not in KINDS]
+        if unknown:
+            raise FetchRefused(f"The browser cannot block {unknown[0]!r}; it knows {', '.join(KINDS)}.")
+        page, session = await self._open()
+        work = asyncio.create_task(self._work(page, session))
+        crash = asyncio.create_task(self._crashed.wait())
+        try:
+            await asyncio.wait((work, crash), return_when=asyncio.FIRST_COMPLETED)
+            if self._crashed.is_set():
+                raise PageCrashed(
+                    f"{self._exchange.url[:200]}: the page crashed. Most often it ate too much memory "
+                    "(browser.page_memory)."
+                )
+            return await work
+        finally:
+            for task in (work, crash):
+                task.cancel()
+            await asyncio.gather(work, crash, return_exceptions=True)
+
+    async def close(self) -> None:
+        """Everything of the page goes, its processes included. Raises TimeoutError from outside if it hangs."""
+        from playwright.async_api import Error
+
+        if self._documents is not None:
+            await self._documents.close()
+        if self._opening is not None:
+            with suppress(Error):  # the browser is gone, and the context with it
+                await (await self._opening).close()
+
+    async def _open(self) -> tuple[Page, CDPSession]:
+        named = {name.lower(): value for name, value in self._exchange.headers}
+        wishes: dict[str, Any] = {"user_agent": named["user-agent"]} if named.get("user-agent") else {}
+        language = named.get("accept-language", "").partition(",")[0].partition(";")[0].strip()
+        if language and language != "*":
+            wishes["locale"] = language
+        # A task of its own: who gives up while it is opened must still close it.
+        self._opening = asyncio.create_task(self._new_context(wishes))
+        context = await asyncio.shield(self._opening)
+        context.set_default_timeout(0)  # one clock, that of the transport
+        await self._give_cookies(context, named.get("cookie", ""))
+        page = await context.new_page()
+        context.on("page", lambda other: self._dismiss(other))
+        page.on("crash", lambda _: self._crashed.set())
+        page.on("requestfailed", self._failed)
+        page.on("dialog", lambda dialog: self._later(dialog.dismiss()))
+        page.on("download", lambda download: self._later(download.cancel()))
+        self._traffic = Traffic(self._pass, page)
+        session = await context.new_cdp_session(page)
+        self._documents = Documents(
+            session,
+            self._pass,
+            headers=tuple(
+                pair
+                for pair in self._exchange.headers
+                if pair[0].lower() not in _BROWSERS_OWN and not pair[0].lower().startswith(("sec-", "proxy-"))
+            ),
+            block=self._block,
+            max_body=self._exchange.limits.max_body,
+        )
+        await self._documents.open()
+        return page, session
+
+    async def _new_context(self, wishes: dict[str, Any]) -> BrowserContext:
+        return await self._browser.new_context(
+            proxy={"server": self._gate.address, "bypass": "<-loopback>"},
+            accept_downloads=False,
+            service_workers="block",  # a context that lives for one page has no use for them
+            viewport=SCREEN,
+            permissions=[],
+            **wishes,
+        )
+
+    def _failed(self, request: Request) -> None:
+        """Half a document is shown like a whole one; we must know the difference."""
+        latest = self._documents.latest if self._documents is not None else None
+        if latest is None or request.url != latest.url or not request.is_navigation_request():
+            return
+        said = request.failure or ""
+        if request.frame.parent_frame is None and "ERR_ABORTED" not in said:
+            self._how_broken = said
+            self._broken.set()
+
+    def _dismiss(self, other: Page) -> None:
+        """Windows that the page opens are closed."""
+        self._later(other.close())
+
+    def _later(self, work: Any) -> None:  # Any: a coroutine of whatever result
+        assert self._documents is not None
+        self._documents.begin(work)
+
+    async def _give_cookies(self, context: BrowserContext, line: str) -> None:
+        from playwright.async_api import Error
+
+        refused = 0
+        for part in filter(None, (part.strip() for part in line.split(";"))):
+            name, equals, value = part.partition("=")
+            if not equals:
+                name, value = "", part
+            # Any: the library does not export the type of a cookie.
+            cookie: Any = {"name": name, "value": value, "url": origin_of(self._exchange.url) + "/"}
+            try:
+                await context.add_cookies([cookie])
+            except Error:
+                if not self._browser.is_connected():
+                    raise
+                refused += 1
+        if refused:
+            self._notes.append(f"the browser does not take {refused} of the cookies")
+
+    async def _work(self, page: Page, session: CDPSession) -> Response:
+        from playwright.async_api import Error
+
+        assert self._documents is not None
+        assert self._traffic is not None
+        work = asyncio.create_task(self._show(page, session))
+        caught = self._documents.caught
+        try:
+            await asyncio.wait((work, caught), return_when=asyncio.FIRST_COMPLETED)
+            if not caught.done() and isinstance(work.exception(), Error):
+                # A navigation that was stopped by us fails as well; what was caught is the better word.
+                await self._documents.idle()
+            if caught.done():
+                return await self._raw(caught.result())
+            return await work
+        except Error as error:
+            if self._crashed.is_set() or not self._browser.is_connected() or page.is_closed():
+                raise
+            raise translated(str(error), self._exchange.url, self._pass) from error
+        finally:
+            work.cancel()
+            await asyncio.gather(work, return_exceptions=True)
+
+    async def _show(self, page: Page, session: CDPSession) -> Response:
+        """Go there, get it ready, read it."""
+        assert self._documents is not None
+        assert self._traffic is not None
+        await page.goto(self._exchange.url, wait_until="commit", timeout=0)
+        await self._ready(page)
+        limit = self._exchange.limits.max_body
+        text = await read_text(session, limit)
+        picture = await take_picture(page) if self._render.screenshot else b""
+        body = text.encode("utf-8", "replace")
+        latest = self._documents.latest
+        url = page.url
+        if url.startswith("chrome-error:") or latest is None:
+            raise self._pass.trouble(with_port(self._exchange.url)) or ConnectionDropped(
+                f"{self._exchange.url[:200]}: the page moved on to an address that could not be opened."
+            )
+        headers = await self._documents.headers_of(latest)
+        kept = tuple(pair for pair in headers if pair[0].lower() not in _NO_LONGER_TRUE)
+        answer = msgspec.structs.replace(
+            latest,
+            url=url if url.startswith(("http:", "https:")) else latest.url,
+            headers=(("Content-Type", "text/html; charset=utf-8"), *kept),
+            body=body[:limit],
+            cut=len(body) > limit or self._broken.is_set(),
+        )
+        return self._response(answer, picture)
+
+    async def _ready(self, page: Page) -> None:
+        """Wait until it may be read. A document that broke off is never ready: the browser waits for its end."""
+        assert self._traffic is not None
+        ready = asyncio.create_task(make_ready(page, self._traffic, self._render, self._settle))
+        broken = asyncio.create_task(self._broken.wait())
+        try:
+            await asyncio.wait((ready, broken), return_when=asyncio.FIRST_COMPLETED)
+            if ready.done():
+                self._notes.append(ready.result())
+            if self._broken.is_set() and not self._pass.spent:  # else it was us who broke it off
+                raise translated(self._how_broken, self._exchange.url, self._pass)
+        finally:
+            for task in (ready, broken):
+                task.cancel()
+            await asyncio.gather(ready, broken, return_exceptions=True)
+
+    async def _raw(self, answer: Answer) -> Response:
+        assert self._documents is not None
+        headers = await self._documents.headers_of(answer)
+        kept = tuple(pair for pair in headers if pair[0].lower() not in _OF_THE_WIRE)
+        return self._response(msgspec.structs.replace(answer, headers=kept), b"")
+
+    def _response(self, answer: Answer, picture: bytes) -> Response:
+        assert self._traffic is not None
+        notes = list(self._notes)
+        if self._traffic.too_many or self._pass.requests > MAX_REQUESTS:
+            notes.append(f"more than {MAX_REQUESTS} requests")
+        elif self._pass.spent:
+            notes.append(f"more than {self._pass.max_bytes} bytes")
+        if self._pass.refused:
+            notes.append(f"refused: {', '.join(self._pass.refused[:5])}")
+        return Response(
+            url=answer.url,
+            status=answer.status,
+            headers=Headers(answer.headers),
+            body=answer.body or b"",
+            cut=answer.cut,
+            wire_bytes=self._pass.received,
+            address=self._pass.address,
+            note="; ".join(filter(None, notes)),
+            screenshot=picture,
+        )

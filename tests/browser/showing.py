@@ -1,0 +1,128 @@
+"""A site that needs a browser, a canary that nobody may reach, and a transport that is allowed to the first alone."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from gossamer.fetch.addresses import AddressGuard
+from gossamer.fetch.browser.transport import BrowserTransport
+from gossamer.fetch.browser.watchdog import descendants
+from gossamer.fetch.contract import Exchange, Limits, Response
+from gossamer.measures import Size
+from gossamer.model.route import Render
+from gossamer.settings.browser import Browser
+from tests.sites.hostile import HostileSite, hostile_site
+from tests.sites.rendered import dress
+
+HOST = "site.localhost"
+OTHER = "other.localhost"  # another origin and site, allowed as well
+CANARY = "canary.localhost"  # leads to the same loopback, but nobody allowed it
+GUARD = AddressGuard(allow_hosts=frozenset({HOST, OTHER}))
+PATIENCE = 30.0
+LIMITS = Limits(total=timedelta(seconds=30), connect=timedelta(seconds=5), max_body=200_000)
+
+
+class Show:
+    def __init__(self, site: HostileSite, canary: HostileSite, transport: BrowserTransport) -> None:
+        self.site = site
+        self.canary = canary
+        self.transport = transport
+
+    def url(self, path: str, host: str = HOST) -> str:
+        return self.site.url(path, host)
+
+    def forget(self) -> None:
+        self.site.log.clear()
+        self.canary.log.clear()
+        self.canary.connections = 0
+
+    def page(self, html: str, *headers: str, path: str = "/page", **how: Any) -> str:
+        """Put a page on the site; return its address."""
+        self.site.show(path, f"<!doctype html><title>Page</title>{html}", *headers, **how)
+        return self.url(path)
+
+    async def get(self, url: str, *headers: tuple[str, str], limits: Limits = LIMITS, **more: Any) -> Response:
+        wishes = {name: more.pop(name) for name in tuple(more) if name in Render.__struct_fields__}
+        render = Render(**wishes) if wishes else None
+        return await self.transport.fetch(Exchange(url=url, headers=headers, limits=limits, render=render, **more))
+
+
+@asynccontextmanager
+async def a_show(guard: AddressGuard = GUARD, **settings: Any) -> AsyncIterator[Show]:
+    wishes = {"settle": timedelta(milliseconds=200), "recycle_memory": Size(4 << 30), **settings}
+    async with (
+        hostile_site() as site,
+        hostile_site() as canary,
+        BrowserTransport(guard, Browser(**wishes)) as transport,
+    ):
+        dress(site, canary.url("/secret", CANARY))
+        yield Show(site, canary, transport)
+
+
+async def until(holds: Callable[[], bool], what: str) -> None:
+    """Wait for something that can be seen from outside."""
+    deadline = time.monotonic() + PATIENCE
+    while not holds():
+        assert time.monotonic() < deadline, f"{what}: not within {PATIENCE:g} s"
+        await asyncio.sleep(0.02)
+
+
+def family(root: int) -> dict[int, str]:
+    """Descendants of a process by id, each with the moment it was born: ids are used again."""
+    return {pid: born for pid in descendants(root) if (born := born_at(pid))}
+
+
+def born_at(pid: int) -> str:
+    """Empty for a process that is not there, or is only waiting to be buried."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
+    except OSError:
+        return ""
+    return "" if fields[0] in (b"Z", b"X") else fields[19].decode()
+
+
+def still_alive(known: dict[int, str]) -> list[int]:
+    return [pid for pid, born in known.items() if born_at(pid) == born]
+
+
+def marked(word: str) -> list[int]:
+    """Processes, other than this one, that have the word in their command line or in their environment."""
+    found = []
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        for file in ("cmdline", "environ"):
+            try:
+                text = Path(f"/proc/{name}/{file}").read_bytes()
+            except OSError:
+                continue
+            if word.encode() in text and int(name) != os.getpid() and born_at(int(name)):
+                found.append(int(name))
+                break
+    return found
+
+
+def renderers(root: int) -> list[int]:
+    found = []
+    for pid in descendants(root):
+        try:
+            if b"--type=renderer" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                found.append(pid)
+        except OSError:
+            continue
+    return found
+
+
+def driver_and_browser(watchdog: int) -> tuple[int, int]:
+    """The watchdog's child, and the child of that."""
+    parents: dict[int, list[int]] = {}
+    for pid in descendants(watchdog):
+        parent = int(Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[1])
+        parents.setdefault(parent, []).append(pid)
+    driver = parents[watchdog][0]
+    return driver, parents[driver][0]

@@ -1,0 +1,212 @@
+"""No process outlives its worker, and a browser that dies or hangs is replaced. The process table is counted."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from gossamer.errors import BrowserFailed, Misconfigured
+from gossamer.fetch.browser import cell as cell_module
+from gossamer.fetch.browser.cell import Cell
+from gossamer.fetch.browser.transport import BrowserTransport
+from gossamer.measures import Size
+from gossamer.settings.browser import Browser
+from tests.sites.hostile import HostileSite, hostile_site
+from tests.sites.rendered import dress
+
+from .showing import GUARD, HOST, a_show, driver_and_browser, family, marked, renderers, still_alive, until
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def short_folder() -> Iterator[Path]:
+    """A folder with a short name: Chromium puts a socket below it, and names of sockets have 108 letters at most."""
+    with tempfile.TemporaryDirectory(prefix="gossamer-test-") as folder:
+        yield Path(folder)
+
+
+@asynccontextmanager
+async def a_worker(folder: Path, *options: str) -> AsyncIterator[tuple[asyncio.subprocess.Process, HostileSite]]:
+    """A worker with two browsers, each with a page in hand. `folder` is in the environment of all its processes."""
+    async with hostile_site() as site:
+        dress(site, "http://canary.invalid/")
+        url = site.url("/late", HOST)
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "tests.browser.worker", url, *options, cwd=ROOT,
+            env={**os.environ, "TMPDIR": str(folder)}, start_new_session=True,
+        )  # fmt: skip
+        try:
+            await until(lambda: len(site.seen("/late")) == 2, "both browsers show their page")
+            yield process, site
+        finally:
+            if process.returncode is None:
+                process.kill()
+            await process.wait()
+
+
+@pytest.mark.parametrize(
+    ("number", "options"),
+    [(signal.SIGKILL, ()), (signal.SIGTERM, ()), (signal.SIGTERM, ("drain",)), (signal.SIGINT, ())],
+    ids=["killed", "ended", "drained", "interrupted"],
+)
+async def test_a_worker_that_ends_leaves_no_process_and_no_file(
+    short_folder: Path, number: int, options: tuple[str, ...]
+) -> None:
+    async with a_worker(short_folder, *options) as (process, _):
+        known = family(process.pid)
+        assert len(marked(str(short_folder))) >= 8  # worker, two watchdogs, two drivers, two browsers and their helpers
+        process.send_signal(number)
+        await process.wait()
+        await until(lambda: not still_alive(known), "all of its processes are gone")
+        await until(lambda: not marked(str(short_folder)), "no process carries its mark")
+        await until(lambda: not list(short_folder.glob("gossamer-browser-*")), "its folders are gone")
+
+
+async def test_a_worker_that_stands_still_and_is_killed_leaves_nothing(short_folder: Path) -> None:
+    """The driver is stopped too, so that it cannot close its browser by itself."""
+    async with a_worker(short_folder) as (process, _):
+        known = family(process.pid)
+        for folder in short_folder.glob("gossamer-browser-*"):
+            driver, _ = driver_and_browser(int((folder / "watchdog.pid").read_text()))
+            os.kill(driver, signal.SIGSTOP)
+        process.kill()
+        await until(lambda: not still_alive(known), "all of its processes are gone")
+
+
+async def test_a_watchdog_that_is_killed_takes_all_with_it() -> None:
+    async with a_show() as show:
+        await show.get(show.url("/rendered"))
+        (cell,) = show.transport.pool.cells
+        known = family(cell.watchdog)
+        os.kill(cell.watchdog, signal.SIGKILL)
+        await until(lambda: not still_alive(known), "driver and browser are gone")
+        assert (await show.get(show.url("/rendered"))).status == 200
+
+
+@pytest.mark.parametrize("victim", ["driver", "browser"])
+async def test_a_page_whose_browser_is_killed_is_shown_by_another(victim: str) -> None:
+    async with a_show() as show:
+        page = asyncio.create_task(show.get(show.url("/late"), wait_for="#late"))
+        await until(lambda: len(show.site.seen("/late")) == 1, "the page is in hand")
+        (first,) = show.transport.pool.cells
+        known = family(first.watchdog)
+        os.kill(driver_and_browser(first.watchdog)[victim == "browser"], signal.SIGKILL)
+        response = await page
+        assert b'id="late"' in response.body
+        assert first not in show.transport.pool.cells
+        await until(lambda: not still_alive(known), "nothing is left of the first browser")
+    assert len(show.site.seen("/late")) == 2
+
+
+async def test_a_page_that_loses_two_browsers_has_used_up_no_try() -> None:
+    async with a_show() as show:
+        page = asyncio.create_task(show.get(show.url("/late"), wait_for="#never"))
+        for times in (1, 2):
+            await until(lambda times=times: len(show.site.seen("/late")) == times, "the page is in hand")  # type: ignore[misc]
+            cell = show.transport.pool.cells[-1]
+            os.kill(driver_and_browser(cell.watchdog)[1], signal.SIGKILL)
+        with pytest.raises(BrowserFailed):
+            await page
+        assert (await show.get(show.url("/rendered"))).status == 200
+
+
+async def test_a_browser_that_hangs_is_killed_and_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cell_module, "_ASK_EVERY", 1)
+    monkeypatch.setattr(cell_module, "_ANSWER_PATIENCE", 1.0)
+    async with a_show() as show:
+        page = asyncio.create_task(show.get(show.url("/late"), wait_for="#late"))
+        await until(lambda: len(show.site.seen("/late")) == 1, "the page is in hand")
+        (first,) = show.transport.pool.cells
+        known = family(first.watchdog)
+        os.kill(driver_and_browser(first.watchdog)[1], signal.SIGSTOP)
+        assert b'id="late"' in (await page).body
+        assert "did not answer" in first.why_gone
+        await until(lambda: not still_alive(known), "nothing is left of the first browser")
+
+
+async def test_a_worn_browser_is_replaced_and_its_pages_are_not_cut_off() -> None:
+    async with a_show(recycle_pages=2, contexts=2) as show:
+        slow = asyncio.create_task(show.get(show.url("/late"), wait_for="#late"))
+        await until(lambda: len(show.site.seen("/late")) == 1, "the slow page is in hand")
+        (first,) = show.transport.pool.cells
+        await show.get(show.url("/rendered"))  # its second and last page
+        await show.get(show.url("/rendered"))  # already in another browser
+        assert not slow.done() or slow.result().status == 200
+        assert b'id="late"' in (await slow).body
+        await until(lambda: _all_gone(first), "the worn browser is closed")
+        assert len(show.transport.pool.cells) == 1
+        assert show.transport.pool.cells[0] is not first
+    assert len(show.site.seen("/late")) == 1
+
+
+async def test_a_browser_that_holds_too_much_memory_is_replaced() -> None:
+    async with a_show(recycle_memory=Size(1 << 20)) as show:
+        await show.get(show.url("/rendered"))
+        (first,) = show.transport.pool.cells
+        await until(lambda: first.worn, "it was seen to hold more")
+        assert (await show.get(show.url("/rendered"))).status == 200
+        assert first not in show.transport.pool.cells
+
+
+async def test_pages_share_browsers_and_wait_for_seats() -> None:
+    async with a_show(browsers=2, contexts=2) as show:
+        most = 0
+
+        async def one() -> None:
+            nonlocal most
+            await show.get(show.url("/rendered"))
+            most = max(most, sum(cell.in_hand for cell in show.transport.pool.cells))
+
+        assert show.transport.pool.cells == ()  # none before the first page
+        await asyncio.gather(*(one() for _ in range(9)))
+        assert len(show.transport.pool.cells) == 2
+        assert 1 <= most <= 4
+        assert [cell.in_hand for cell in show.transport.pool.cells] == [0, 0]
+        assert not [context for cell in show.transport.pool.cells for context in cell.browser.contexts]
+
+
+async def test_secrets_of_the_worker_are_not_seen_by_the_browser(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GOSSAMER_TEST_SECRET", "s3cret-w0rd")
+    async with a_show() as show:
+        await show.get(show.url("/rendered"))
+        (cell,) = show.transport.pool.cells
+        driver, browser = driver_and_browser(cell.watchdog)
+        for pid in (driver, browser, *renderers(cell.watchdog)):
+            assert b"s3cret-w0rd" not in Path(f"/proc/{pid}/environ").read_bytes()
+
+
+async def test_what_is_missing_is_said_before_anything_is_tried() -> None:
+    wrong = (
+        ("executable", Browser(executable="/no/such/browser")),
+        ("block", Browser(block=("pictures",))),
+        ("browsers", Browser(browsers=0)),
+    )
+    for key, settings in wrong:
+        with pytest.raises(Misconfigured, match=rf"browser\.{key}"):
+            async with BrowserTransport(GUARD, settings):
+                pass
+
+
+async def test_a_browser_that_cannot_start_is_our_failure_and_leaves_nothing(tmp_path: Path) -> None:
+    broken = tmp_path / "chromium"
+    broken.write_text("#!/bin/sh\necho no display >&2\nexit 1\n")
+    broken.chmod(0o755)
+    async with a_show(executable=str(broken)) as show:
+        before = family(os.getpid())
+        with pytest.raises(BrowserFailed, match="could not be started"):
+            await show.get(show.url("/rendered"))
+        assert show.transport.pool.cells == ()
+        await until(lambda: family(os.getpid()).keys() <= before.keys(), "nothing is left of the try")
+
+
+def _all_gone(cell: Cell) -> bool:
+    return not cell.folder.exists() and not family(cell.watchdog)

@@ -1,0 +1,268 @@
+from __future__ import annotations
+
+import socket
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from gossamer.errors import (
+    AddressRefused,
+    BadResponse,
+    ConnectFailed,
+    ConnectionDropped,
+    FetchRefused,
+    TimedOut,
+    TlsFailed,
+)
+from gossamer.fetch.contract import Limits
+from gossamer.model.route import Action
+from tests.sites.certificates import self_signed
+from tests.sites.hostile import HostileSite, hostile_site
+
+from .showing import CANARY, HOST, LIMITS, OTHER, Show
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+def paths(site: HostileSite) -> set[str]:
+    return {seen.path for seen in site.log}
+
+
+async def test_what_scripts_make_is_in_the_body(show: Show) -> None:
+    response = await show.get(show.url("/rendered"))
+    assert b'<p class="name">Ada</p><p class="name">Grace</p>' in response.body
+    assert (response.status, response.headers.get("content-type")) == (200, "text/html; charset=utf-8")
+    assert (response.url, response.address, response.cut) == (show.url("/rendered"), "127.0.0.1", False)
+    assert response.wire_bytes > 100
+    assert response.seconds > 0
+
+
+async def test_letters_of_another_encoding_come_as_utf_8(show: Show) -> None:
+    show.site.show("/latin", "<meta charset=latin-1><p>Zürich</p>".encode("latin-1"), kind="text/html")
+    response = await show.get(show.url("/latin"))
+    assert "Zürich" in response.body.decode("utf-8")
+
+
+async def test_a_page_is_waited_for_until_a_selector_is_there(show: Show) -> None:
+    assert b'id="late"' not in (await show.get(show.url("/late"), wait_until="load")).body
+    assert b'id="late"' in (await show.get(show.url("/late"), wait_for="#late")).body
+
+
+async def test_a_page_is_waited_for_as_long_as_wished(show: Show) -> None:
+    assert b'id="late"' in (await show.get(show.url("/late"), wait=1.5)).body
+
+
+async def test_a_selector_that_never_comes_is_a_timeout(show: Show) -> None:
+    with pytest.raises(TimedOut, match=r"fetch\.total_timeout"):
+        await show.get(show.url("/late"), wait_for="#never", limits=Limits(total=timedelta(seconds=2)))
+
+
+async def test_a_selector_that_is_none_is_refused_for_good(show: Show) -> None:
+    with pytest.raises(FetchRefused, match="not valid CSS"):
+        await show.get(show.url("/late"), wait_for="p[[")
+
+
+async def test_a_page_that_is_never_quiet_is_read_all_the_same(show: Show, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gossamer.fetch.browser.page_work._LONGEST_SETTLING", 1.0)
+    response = await show.get(show.url("/never-quiet"))
+    assert b'id="here"' in response.body
+    assert "not quiet" in response.note
+
+
+async def test_a_page_that_is_never_quiet_is_a_timeout_for_who_insists(show: Show) -> None:
+    with pytest.raises(TimedOut):
+        await show.get(show.url("/never-quiet"), wait_until="networkidle", limits=Limits(total=timedelta(seconds=2)))
+
+
+async def test_actions_happen_in_their_order(show: Show) -> None:
+    actions = (
+        Action(do="click", selector="#more", times=2),
+        Action(do="type", selector="#word", text="silk"),
+        Action(do="press", selector="#word", text="Enter"),
+        Action(do="scroll", times=2),
+        Action(do="wait", selector="#out", seconds=5),
+    )
+    response = await show.get(show.url("/acted"), actions=actions)
+    assert b'<p id="out">clicked clicked entered </p>' in response.body
+    assert b'<p id="echo">silk</p>' in response.body
+    assert b'<p id="depth">0</p>' not in response.body
+
+
+async def test_blocked_kinds_are_not_asked_for(show: Show) -> None:
+    response = await show.get(show.url("/heavy"))
+    assert b"by script" in response.body
+    assert paths(show.site) == {"/heavy", "/style.css", "/script.js"}
+
+
+async def test_a_page_can_block_other_kinds(show: Show) -> None:
+    response = await show.get(show.url("/heavy"), block=("script", "stylesheet"))
+    assert b"by script" not in response.body
+    assert {"/picture.png", "/film.mp4"} <= paths(show.site)
+    assert not {"/script.js", "/style.css"} & paths(show.site)
+
+
+async def test_an_unknown_kind_is_refused(show: Show) -> None:
+    with pytest.raises(FetchRefused, match="'pictures'"):
+        await show.get(show.url("/heavy"), block=("pictures",))
+
+
+async def test_a_screenshot_is_a_png(show: Show) -> None:
+    response = await show.get(show.url("/rendered"), screenshot=True)
+    assert response.screenshot.startswith(b"\x89PNG\r\n\x1a\n")
+    width = int.from_bytes(response.screenshot[16:20], "big")
+    assert width == 1280
+    assert (await show.get(show.url("/rendered"))).screenshot == b""
+
+
+async def test_cookies_go_to_their_host_and_come_back(show: Show) -> None:
+    other = show.url("/data.json", OTHER)
+    url = show.page(f"<script>document.title = document.cookie; fetch('{other}')</script>", "Set-Cookie: new=1")
+    response = await show.get(url, ("Cookie", "a=1; b=two words"))
+    assert b"<title>a=1; b=two words" in response.body
+    assert show.site.seen("/page")[0].headers["cookie"] == "a=1; b=two words"
+    assert "cookie" not in show.site.seen("/data.json")[0].headers
+    assert response.headers.getall("set-cookie") == ["new=1"]
+    assert b"a=1" not in (await show.get(url)).body  # the next page knows nothing of it
+
+
+async def test_headers_go_with_the_document_and_with_nothing_else(show: Show) -> None:
+    frame = show.url("/heavy", OTHER)
+    url = show.page(f"<iframe src='{frame}'></iframe><script src=/script.js></script>")
+    await show.get(url, ("Authorization", "Bearer s3cret"), ("X-Own", "1"), ("User-Agent", "Test/1"), ("Accept", "no"))
+    first, *rest = show.site.log
+    assert (first.headers["authorization"], first.headers["x-own"]) == ("Bearer s3cret", "1")
+    assert first.headers["accept"].startswith("text/html")
+    assert rest
+    assert not [seen for seen in rest if "authorization" in seen.headers or "x-own" in seen.headers]
+    assert {seen.headers["user-agent"] for seen in show.site.log} == {"Test/1"}
+
+
+async def test_a_redirect_is_returned_and_not_followed(show: Show) -> None:
+    show.site.show("/moved", "", "Location: /rendered", "Set-Cookie: a=1", status=302)
+    response = await show.get(show.url("/moved"), ("X-Own", "1"))
+    assert (response.status, response.headers.get("location")) == (302, "/rendered")
+    assert (response.url, response.body) == (show.url("/moved"), b"")
+    assert response.headers.getall("set-cookie") == ["a=1"]
+    assert paths(show.site) == {"/moved"}
+
+
+async def test_a_script_may_move_on_within_the_site(show: Show) -> None:
+    response = await show.get(show.page("<script>location = '/rendered'</script>"))
+    assert response.url == show.url("/rendered")
+    assert b"Grace" in response.body
+
+
+async def test_headers_do_not_follow_a_click_to_another_origin(show: Show) -> None:
+    show.site.show("/away", "", f"Location: {show.url('/rendered', OTHER)}", status=302)
+    url = show.page("<a id=go href=/away>go</a>")
+    go = (Action(do="click", selector="#go"), Action(do="wait", selector=".name", seconds=10))
+    response = await show.get(url, ("Authorization", "Bearer s3cret"), ("Cookie", "a=1"), actions=go)
+    assert response.url == show.url("/rendered", OTHER)
+    there = show.site.seen("/rendered")[0].headers
+    assert not {"authorization", "cookie"} & there.keys()
+
+
+async def test_json_and_text_come_as_they_are(show: Show) -> None:
+    response = await show.get(show.url("/data.json"))
+    assert (response.body, response.headers.get("content-type")) == (
+        b'{"names": ["Ada", "Grace"]}',
+        "application/json",
+    )
+    show.site.show("/long", b"x" * 500_000, kind="text/plain")
+    long = await show.get(show.url("/long"))
+    assert (len(long.body), long.cut) == (LIMITS.max_body, True)
+
+
+async def test_a_page_longer_than_the_limit_is_cut(show: Show) -> None:
+    response = await show.get(show.page("<script>document.write('x'.repeat(400000))</script>"))
+    assert (len(response.body), response.cut) == (LIMITS.max_body, True)
+
+
+@pytest.mark.parametrize(
+    ("header", "kind"),
+    [("Content-Disposition: attachment; filename=a.html", "text/html"), ("X-Any: 1", "application/octet-stream")],
+)
+async def test_a_download_is_refused(show: Show, header: str, kind: str) -> None:
+    show.site.show("/file", b"x" * 100, header, kind=kind)
+    with pytest.raises(FetchRefused, match="is a download"):
+        await show.get(show.url("/file"))
+
+
+async def test_an_unchanged_page_is_told_as_such(show: Show) -> None:
+    show.site.show("/same", "", status=304)
+    response = await show.get(show.url("/same"), ("If-None-Match", '"one"'))
+    assert (response.status, response.body) == (304, b"")
+    assert show.site.seen("/same")[0].headers["if-none-match"] == '"one"'
+
+
+async def test_every_status_is_a_response(show: Show) -> None:
+    url = show.page("<p>no</p>", status=503)
+    assert (await show.get(url)).status == 503
+    assert (await show.get(show.url("/nothing-there"))).status == 404
+
+
+async def test_the_moment_of_sending_is_told_once(show: Show) -> None:
+    told: list[int] = []
+    await show.get(show.url("/heavy"), on_sent=lambda: told.append(len(show.site.log)))
+    assert told == [0]  # before the site saw anything
+
+
+async def test_a_site_that_asks_for_a_password_gets_none(show: Show) -> None:
+    show.site.show("/locked", "locked", 'WWW-Authenticate: Basic realm="x"', status=401)
+    response = await show.get(show.url("/locked"))
+    assert response.status == 401
+    assert not [seen for seen in show.site.log if "authorization" in seen.headers]
+
+
+@pytest.mark.parametrize(
+    ("path", "error"),
+    [
+        ("/reset-before-headers", ConnectionDropped),
+        ("/close-before-headers", ConnectionDropped),
+        ("/reset-mid-body", ConnectionDropped),
+        ("/short-body", ConnectionDropped),
+        ("/short-chunked", ConnectionDropped),
+        ("/garbage", BadResponse),
+        ("/huge-header", BadResponse),
+        ("/bad-chunked", BadResponse),
+        ("/silence", TimedOut),
+    ],
+)
+async def test_servers_that_fail_are_told_apart(show: Show, path: str, error: type[Exception]) -> None:
+    with pytest.raises(error):
+        await show.get(show.url(path), limits=Limits(total=timedelta(seconds=3)))
+
+
+async def test_a_port_where_nobody_listens_is_a_failed_connection(show: Show) -> None:
+    with pytest.raises(ConnectFailed, match="no connection"):
+        await show.get(f"http://{HOST}:{_closed_port()}/")
+
+
+async def test_a_document_without_end_is_cut(show: Show) -> None:
+    response = await show.get(show.url("/endless"), limits=Limits(max_body=50_000, total=timedelta(seconds=20)))
+    assert (len(response.body), response.cut) == (50_000, True)
+    assert response.wire_bytes < 1_000_000
+
+
+async def test_a_certificate_that_nobody_vouches_for_is_refused(show: Show, tmp_path: Path) -> None:
+    async with hostile_site(tls=self_signed(tmp_path)) as locked:
+        with pytest.raises(TlsFailed):
+            await show.get(locked.url("/plain", HOST))
+    assert not locked.log
+
+
+async def test_only_pages_that_can_be_opened_are_opened(show: Show) -> None:
+    for url in ("file:///etc/passwd", "chrome://version", "http://site.localhost/a b"):
+        with pytest.raises(FetchRefused):
+            await show.get(url)
+    with pytest.raises(FetchRefused, match="POST"):
+        await show.get(show.url("/rendered"), method="POST")
+    with pytest.raises(AddressRefused):
+        await show.get(show.canary.url("/", CANARY))
+
+
+def _closed_port() -> int:
+    with socket.socket() as place:
+        place.bind(("127.0.0.1", 0))
+        return int(place.getsockname()[1])
