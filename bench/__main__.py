@@ -13,6 +13,8 @@ ALL = (
     ("bench.frontier", "--on", "valkey"),
     ("bench.fairness",),
     ("bench.fleet",),
+    ("bench.routes",),
+    ("bench.browser",),
 )
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from .model.item import Item
 from .model.money import Money
+from .model.route import Action, Render
 from .model.task import Request
 from .parse.page import Page
 from .parse.spider import Results, Spider
@@ -14,7 +15,7 @@ from .pipeline.steps import Drop
 if TYPE_CHECKING:
     from .launch import CrawlReport
 
-__all__ = ["Drop", "Item", "Money", "Page", "Request", "Results", "Spider", "__version__", "run"]
+__all__ = ["Action", "Drop", "Item", "Money", "Page", "Render", "Request", "Results", "Spider", "__version__", "run"]
 
 __version__ = "0.1.0"
 

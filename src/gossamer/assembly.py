@@ -16,12 +16,14 @@ from .crawl.pacer import Pacer
 from .crawl.steady import SteadyFrontier
 from .crawl.worker import Worker
 from .errors import Misconfigured
-from .fetch.addresses import AddressGuard
+from .fetch.book import Purse, RouteBook
 from .fetch.contract import Limits, Transport
 from .fetch.cookies import CookieJar
 from .fetch.fetcher import Fetcher
 from .fetch.http import AiohttpTransport
 from .fetch.robots import Robots, RobotsShelf
+from .fetch.router import Router, lanes_of
+from .fetch.tolls import Tolls, yesterday
 from .frontier.admission import Admission, Scope
 from .frontier.contract import Frontier, FrontierDesk, JobBook, JobTerms, WorkerBook
 from .frontier.politeness import SiteTerms
@@ -29,13 +31,17 @@ from .frontier.retry import RetryTerms
 from .measures import Rate, parse_rate
 from .model.events import EventSink, Silence
 from .model.job import Job
+from .model.route import DIRECT
 from .model.url import UrlRules, host_of
 from .parse.spider import Spider, spider_version
 from .pipeline.steps import Pipeline
+from .proxy.contract import ExitBook
+from .proxy.pools import Pools
 from .settings import COMMAND_LINE, Settings
 from .store.batching import Sink
 from .store.contract import Archive, RecordStore
 from .store.spool import Spool
+from .ways import guard_of, routing_of, transports_of
 
 
 class System(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,6 +55,9 @@ class System(msgspec.Struct, frozen=True, kw_only=True):
     desk: FrontierDesk
     robots_shelf: RobotsShelf
     workers: WorkerBook
+    routes: RouteBook
+    purse: Purse
+    exits: ExitBook
     records: RecordStore
     archive: Archive
     worker: str
@@ -89,6 +98,9 @@ async def open_system(
             desk=state.desk,
             robots_shelf=state.robots,
             workers=state.workers,
+            routes=state.routes,
+            purse=state.purse,
+            exits=state.exits,
             records=records,
             archive=archive,
             worker=worker,
@@ -118,6 +130,9 @@ async def open_beside(
             desk=state.desk,
             robots_shelf=state.robots,
             workers=state.workers,
+            routes=state.routes,
+            purse=state.purse,
+            exits=state.exits,
             worker=worker,
         )
 
@@ -125,8 +140,7 @@ async def open_beside(
 @asynccontextmanager
 async def open_transport(settings: Settings) -> AsyncIterator[Transport]:
     """The default way to the net, guarded."""
-    guard = AddressGuard(settings.fetch.allow_private, frozenset(settings.fetch.allow_hosts))
-    async with AiohttpTransport(guard) as transport:
+    async with AiohttpTransport(guard_of(settings)) as transport:
         yield transport
 
 
@@ -143,12 +157,28 @@ def open_robots(settings: Settings, transport: Transport, shelf: RobotsShelf, cl
 
 @asynccontextmanager
 async def open_worker(
-    system: System, spider: Spider, job: str, scope: Scope, events: EventSink | None = None
+    system: System,
+    spider: Spider,
+    job: str,
+    scope: Scope,
+    events: EventSink | None = None,
+    *,
+    serves: frozenset[str] | None = None,
 ) -> AsyncIterator[Worker]:
-    """A worker of this process for one job, ready to run."""
+    """A worker of this process for one job, ready to run. `serves` are the routes it works on; None: all."""
     settings, clock = system.settings, system.clock
+    listener = events or Silence()
+    routing = routing_of(settings)
     async with (
-        open_transport(settings) as transport,
+        transports_of(settings, clock) as transports,
+        Pools(
+            settings.proxies,
+            system.exits,
+            clock,
+            root=settings.root,
+            project=settings.project,
+            troubles=listener,
+        ) as pools,
         Sink(
             system.records,
             system.archive if settings.store.keep_pages else None,
@@ -157,8 +187,22 @@ async def open_worker(
             clock=clock,
         ) as sink,
     ):
+        await pools.prepare({route.pool for route in routing.routes.values() if route.pool is not None})
+        await system.purse.forget_purses(yesterday(clock))
+        transport = await transports.for_pages(DIRECT)
         robots = open_robots(settings, transport, system.robots_shelf, clock)
         obeys = robots_rule(settings, spider)
+        tolls = Tolls(system.purse, job, routing.budgets_for, clock, max_body=settings.fetch.max_body.bytes)
+        router = Router(
+            terms_for=routing.terms_for,
+            routes=routing.routes,
+            transports=transports,
+            exits=pools,
+            book=system.routes,
+            tolls=tolls,
+            clock=clock,
+            serves=serves,
+        )
         fetcher = Fetcher(
             transport,
             lambda site: robots if obeys(site) else None,
@@ -174,14 +218,23 @@ async def open_worker(
             spider=spider,
             parser_version=spider_version(type(spider)),
             fetcher=fetcher,
+            router=router,
             pacer=Pacer(clock),
             pipeline=Pipeline(spider.pipeline),
-            admission=Admission(scope, system.rules, remember_known=settings.crawl.dedup_window is None),
+            admission=Admission(
+                scope,
+                system.rules,
+                remember_known=settings.crawl.dedup_window is None,
+                fetcher=spider.fetcher,
+                proxy_pool=spider.proxy_pool,
+            ),
             sink=sink,
             frontier=SteadyFrontier(system.frontier, clock, lease_duration=settings.lease.duration),
             retry_terms_for=retry_terms(settings),
             clock=clock,
-            events=events or Silence(),
+            events=listener,
+            buries_unpaid=settings.router.when_spent == "bury",
+            detects_blocks=routing.detects_blocks,
         )
         yield Worker(
             crew,
@@ -191,6 +244,7 @@ async def open_worker(
             lease_duration=settings.lease.duration,
             drain_within=settings.crawl.drain,
             conditional=settings.fetch.conditional,
+            **({"lanes": lanes_of(serves, routing.routes)} if serves else {}),
         )
 
 

@@ -175,7 +175,9 @@ async def _work(worker: Worker, sowing: asyncio.Task[None]) -> bool:
 
 async def _sow(system: System, spider: Spider, job: str, scope: Scope, sites: set[str], *, known: bool) -> None:
     """Offer the spider's seeds, waiting while the queue is full. Seeds that are `known` only widen the scope."""
-    admission = Admission(scope, system.rules, remember_known=False)
+    admission = Admission(
+        scope, system.rules, remember_known=False, fetcher=spider.fetcher, proxy_pool=spider.proxy_pool
+    )
     chunk: list[Request] = []
     count = 0
     async for request in seeds(spider):

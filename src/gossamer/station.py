@@ -41,10 +41,21 @@ class Respite(msgspec.Struct, frozen=True):
 
 
 class Station:
-    """Serves jobs until it is drained; with `until_idle`, until no running job is left that it can serve."""
+    """Serves jobs until it is drained; with `until_idle`, until no running job is left that it can serve.
 
-    def __init__(self, system: System, events: EventSink, *, until_idle: bool = False) -> None:
+    `serves` are the routes that it works on, by name or kind; None means all.
+    """
+
+    def __init__(
+        self,
+        system: System,
+        events: EventSink,
+        *,
+        until_idle: bool = False,
+        serves: frozenset[str] | None = None,
+    ) -> None:
         self._system = system
+        self._serves = serves
         self._until_idle = until_idle
         self._heart = Heart(system.workers, system.clock, name=system.worker, vitals=self._vitals, troubles=events)
         self._events = EventHub(self._heart, events)
@@ -136,7 +147,7 @@ class Station:
         scope = scope_of(settings, job, spider, sites)
         try:
             async with open_beside(self._system, spider, settings=settings, worker=name) as system:
-                async with open_worker(system, spider, job.id, scope, self._events) as worker:
+                async with open_worker(system, spider, job.id, scope, self._events, serves=self._serves) as worker:
                     self._enlist(job, worker)
                     try:
                         over = await work_off(system, spider, job, worker, scope, sites)

@@ -18,10 +18,10 @@ from gossamer.cli.app import app
 from gossamer.cli.layout import setting_text
 from gossamer.cli.project import lines_of
 from gossamer.cli.verbs import register
-from gossamer.measures import Rate, Size
+from gossamer.measures import Rate, Secret, Size
 from gossamer.model.task import DropReason, UrlState
 from gossamer.model.url import UrlRules, parse_url
-from gossamer.settings import DEFAULT_TRACKING, Domain, Settings, known_keys
+from gossamer.settings import DEFAULT_TRACKING, NAMED_TABLES, Settings, known_keys
 
 from .manual import ROOT, quoted, read, rows_under, sections_of
 
@@ -46,7 +46,7 @@ def spelled(hint: Any) -> str:
         return f"list of {spelled(get_args(hint)[0])}s"
     return {
         str: "text", int: "number", float: "number", bool: "yes or no", timedelta: "duration", Rate: "rate",
-        Size: "size",
+        Size: "size", Secret: "secret",
     }[hint]  # fmt: skip
 
 
@@ -56,7 +56,10 @@ def test_every_setting_is_documented_and_every_documented_setting_exists():
 
 def test_defaults_of_settings_are_as_documented():
     defaults = {line.key: setting_text(line.value) or "empty" for line in lines_of(Settings())}
-    defaults |= {f"domains.<domain>.{name}": setting_text(getattr(Domain(), name)) for name in Domain.__struct_fields__}
+    for family, (word, table) in NAMED_TABLES.items():
+        empty = table()
+        for name in table.__struct_fields__:
+            defaults[f"{family}.<{word}>.{name}"] = setting_text(getattr(empty, name)) or "empty"
 
     assert {key: row[2].strip("`") for key, row in settings_rows().items()} == defaults
 

@@ -26,9 +26,13 @@ from rich.text import Text
 
 from ..assembly import open_system
 from ..backends.opening import is_local, local_path, place_of
+from ..clock import SystemClock
 from ..errors import GossamerError
+from ..fetch.browser.chromium import is_there
+from ..model.route import BROWSER, PROFILE
 from ..parse.discovery import list_spiders
 from ..settings import FILE_NAME, Settings, find_file
+from ..ways import routing_of, transports_of
 from .app import app, out, run_async, settings_with
 from .layout import many, moment, print_json, size, visible
 
@@ -129,6 +133,7 @@ def examine(*, offline: bool) -> Iterator[Finding]:
             yield _ok(role, place_of(settings, role))
     if all(path.exists() for role, path in places.items() if role != "archive"):
         yield from _opens(settings)
+    yield from _ways(settings)
     yield from _spiders(settings)
 
 
@@ -302,6 +307,27 @@ def _opens(settings: Settings) -> Iterator[Finding]:
         )
     else:
         yield _ok("project", f"opens, {many(jobs, 'job')}")
+
+
+def _ways(settings: Settings) -> Iterator[Finding]:
+    """Do the routes lead somewhere, and is there what they need?"""
+    try:
+        routing = routing_of(settings)
+        transports_of(settings, SystemClock())
+    except GossamerError as error:
+        yield Finding(Level.FAIL, "routes", str(error))
+        return
+    yield _ok("routes", " > ".join(route.name for route in routing.ladder))
+    used = {route.transport for route in (*routing.ladder, *(routing.routes[name] for name in settings.routes))}
+    if PROFILE in used and importlib.util.find_spec("wreq") is None:
+        yield Finding(Level.FAIL, "profiles", "a route needs wreq", "pip install 'gossamer[profiles]'")
+    missing = is_there(settings.browser.executable)
+    if missing is None:
+        yield _ok("browser", "there, for pages that are made by scripts")
+    elif BROWSER in used:
+        yield Finding(Level.FAIL, "browser", missing)
+    else:
+        yield _ok("browser", "none, and no route needs one")
 
 
 def _spiders(settings: Settings) -> Iterator[Finding]:

@@ -43,16 +43,17 @@ def shell_verb(
     target: Annotated[str, typer.Argument(help="A URL, a file, or the reference of an archived page.")],
     url: Annotated[str | None, typer.Option(help="The address of a FILE, which relative links start from.")] = None,
     no_robots: Annotated[bool, typer.Option("--no-robots", help="Do not ask robots.txt.")] = False,
+    route: Annotated[str | None, typer.Option(help="By this route: browser, or one from gossamer.toml.")] = None,
 ) -> None:
     """Try selectors on a page at a Python prompt; or pipe code in: echo 'page.title' | gossamer shell URL."""
-    bench = Bench(open_page(target, url, robots=not no_robots), robots=not no_robots)
+    bench = Bench(open_page(target, url, robots=not no_robots, route=route), robots=not no_robots, route=route)
     if sys.stdin.isatty():
         _converse(bench)
     else:
         run_piped(sys.stdin.read(), bench.names)
 
 
-def open_page(target: str, url: str | None, *, robots: bool) -> Page:
+def open_page(target: str, url: str | None, *, robots: bool, route: str | None = None) -> Page:
     """The page that the user means: fetched, read from a file, or from the archive. Raises GossamerError."""
     if _REF.fullmatch(target):
         return Page(run_async(_archived(target)))
@@ -64,7 +65,8 @@ def open_page(target: str, url: str | None, *, robots: bool) -> Page:
     except InvalidUrl as error:
         raise Misconfigured(f"{error} There is no file of that name either.") from error
     settings = settings_for(href)
-    return Page(run_async(download_page(href, settings, robots=robots and settings.politeness.robots)).snapshot)
+    robots = robots and settings.politeness.robots
+    return Page(run_async(download_page(href, settings, robots=robots, route=route)).snapshot)
 
 
 async def _archived(ref: str) -> Snapshot:
@@ -92,8 +94,9 @@ def _from_file(file: Path, url: str | None) -> Snapshot:
 class Bench:
     """The names at the prompt. `fetch(url)` puts another page on the bench."""
 
-    def __init__(self, page: Page, *, robots: bool) -> None:
+    def __init__(self, page: Page, *, robots: bool, route: str | None = None) -> None:
         self._robots = robots
+        self._route = route
         self.names: dict[str, Any] = {  # whatever the user binds joins them
             "css": self.css,
             "xpath": self.xpath,
@@ -128,7 +131,7 @@ class Bench:
 
     def fetch(self, url: str) -> Page:
         """Fetch another page; it is `page` from here on. Relative addresses start from the present one."""
-        self._put(open_page(self.page.urljoin(url), None, robots=self._robots))
+        self._put(open_page(self.page.urljoin(url), None, robots=self._robots, route=self._route))
         return self.page
 
     def _put(self, page: Page) -> None:

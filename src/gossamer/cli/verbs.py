@@ -12,6 +12,8 @@ HOMES = {
     "status": "look",
     "why": "why",
     "dead": "dead",
+    "routes": "routes",
+    "proxies": "proxies",
     "export": "data",
     "prune": "prune",
     "migrate": "migrate",

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
 from http import HTTPStatus
 from pathlib import Path
 from typing import Annotated
@@ -11,17 +13,22 @@ import msgspec
 import typer
 from rich.text import Text
 
-from ..assembly import limits_of, open_robots, open_transport
-from ..clock import SystemClock
+from ..assembly import limits_of, open_robots, open_system
+from ..clock import Clock, SystemClock
 from ..errors import FetchRefused, GossamerError, Misconfigured, RobotsUnreachable
 from ..fetch.cookies import CookieJar
 from ..fetch.fetcher import Disallowed, Fetched, Fetcher, Redirected, Visit
+from ..fetch.ladder import wished
 from ..fetch.robots import MemoryShelf
+from ..fetch.way import Through, Way
 from ..model.page import Snapshot
-from ..model.url import origin_of
+from ..model.route import DIRECT, Exit
+from ..model.url import origin_of, site_of
 from ..parse.media import Media
 from ..parse.page import Page
+from ..proxy.pools import Pools
 from ..settings import Settings
+from ..ways import routing_of, transports_of
 from .app import app, err, run_async, settings_with
 from .crawl import allow_local
 from .layout import print_json, size, span, visible, write_bytes
@@ -48,12 +55,14 @@ def fetch_verb(
     text: Annotated[bool, typer.Option("--text", help="Only the text of the main content.")] = False,
     markdown: Annotated[bool, typer.Option("--markdown", help="The main content as Markdown.")] = False,
     json_ld: Annotated[bool, typer.Option("--json-ld", help="The JSON-LD in the page, as a list.")] = False,
+    route: Annotated[str | None, typer.Option(help="By this route: browser, or one from gossamer.toml.")] = None,
 ) -> None:
     """Fetch one page as the crawler would, and print it. Exit code 1 when the answer is an error."""
     if text + markdown + json_ld > 1:
         raise Misconfigured("Choose one of --text, --markdown and --json-ld.")
     settings = settings_for(url)
-    download = run_async(download_page(typed_url(url), settings, robots=settings.politeness.robots and not no_robots))
+    robots = settings.politeness.robots and not no_robots
+    download = run_async(download_page(typed_url(url), settings, robots=robots, route=route))
     if headers:
         _print_headers(download)
     snapshot = download.snapshot
@@ -73,26 +82,29 @@ def settings_for(url: str) -> Settings:
     return allow_local(settings_with(), [typed_url(url)], {})
 
 
-async def download_page(url: str, settings: Settings, *, robots: bool) -> Download:
-    """Fetch `url`, following redirects up to the limit; each hop is checked. Raises FetchFailed, FetchRefused."""
+async def download_page(url: str, settings: Settings, *, robots: bool, route: str | None = None) -> Download:
+    """Fetch `url`, following redirects up to the limit; each hop is checked. Raises FetchFailed, FetchRefused.
+
+    It goes directly, or by the route of that name. Raises Misconfigured when there is none.
+    """
     clock = SystemClock()
     hops: list[tuple[int, str]] = []
-    async with open_transport(settings) as transport:
-        asked = open_robots(settings, transport, MemoryShelf(), clock) if robots else None
+    async with open_way(settings, url, route, clock) as way:
+        asked = open_robots(settings, way.robots, MemoryShelf(), clock) if robots else None
         fetcher = Fetcher(
-            transport,
+            way.page,
             lambda site: asked,
-            CookieJar(clock=clock),
+            way.jar,
             user_agent=settings.fetch.user_agent,
             limits=limits_of(settings),
             max_redirects=settings.fetch.max_redirects,
             clock=clock,
         )
         try:
-            outcome = await fetcher.fetch(Visit(url=url.partition("#")[0]), _no_gate)
+            outcome = await fetcher.fetch(Visit(url=url.partition("#")[0]), _no_gate, way)
             while isinstance(outcome, Redirected):
                 hops.append((outcome.status, outcome.to))
-                outcome = await fetcher.fetch(Visit(url=outcome.to, redirects=outcome.redirects), _no_gate)
+                outcome = await fetcher.fetch(Visit(url=outcome.to, redirects=outcome.redirects), _no_gate, way)
         except RobotsUnreachable as error:
             if isinstance(error.__cause__, GossamerError):
                 raise error.__cause__ from error  # the name or the server is wrong: robots.txt is not the point
@@ -122,6 +134,30 @@ async def download_page(url: str, settings: Settings, *, robots: bool) -> Downlo
         hops=tuple(hops),
         note=response.note,
     )
+
+
+@asynccontextmanager
+async def open_way(settings: Settings, url: str, name: str | None, clock: Clock) -> AsyncIterator[Way]:
+    """The way to one page that a person wants to see. Raises Misconfigured, AllExitsRest."""
+    routing = routing_of(settings)
+    route = wished(routing.ladder, routing.routes, fetcher=name, pool=None)[0] if name is not None else DIRECT
+    async with AsyncExitStack() as stack:
+        transports = await stack.enter_async_context(transports_of(settings, clock))
+        exit: Exit | None = None
+        if route.pool is not None:
+            system = await stack.enter_async_context(open_system(settings, to_look=True))
+            pools = await stack.enter_async_context(
+                Pools(settings.proxies, system.exits, clock, project=settings.project, root=settings.root)
+            )
+            exit = await pools.take(route.pool, site=site_of(url), fingerprint=b"")
+        pages, texts = await transports.for_pages(route), await transports.for_robots(route)
+        yield Way(
+            page=Through(pages, exit=exit, profile=route.profile),
+            robots=Through(texts, exit=exit),
+            jar=CookieJar(clock=clock),
+            route=route,
+            exit=exit,
+        )
 
 
 async def _no_gate(asked: object = None) -> None:

@@ -10,7 +10,7 @@ import typer
 from rich.text import Text
 
 from ..assembly import System, url_rules
-from ..errors import FetchFailed
+from ..errors import FetchFailed, WayFailed
 from ..frontier.contract import UrlStory
 from ..model.job import Job, JobState
 from ..model.record import Attempt, PageFacts, StoredRecord
@@ -171,7 +171,7 @@ def _queued(story: UrlStory, job: Job | None, now: float) -> str:
 
 
 def _waiting(story: UrlStory, now: float) -> str:
-    if story.reason in _fetch_reasons():
+    if story.reason in _fetch_reasons() or story.reason.startswith("blocked-"):
         cause = f"try {story.attempts} of {story.max_attempts} failed with {story.reason}"
         goal = "next try"
     else:
@@ -196,7 +196,7 @@ def _fetch_reasons() -> frozenset[str]:
     """The reasons of failures that use up a try; whatever else makes a task wait does not."""
     kinds: list[type[FetchFailed]] = [FetchFailed]
     for kind in kinds:
-        kinds += kind.__subclasses__()
+        kinds += [each for each in kind.__subclasses__() if each is not WayFailed]
     return frozenset(kind.reason for kind in kinds)
 
 
@@ -262,11 +262,12 @@ def print_attempts(attempts: Sequence[Attempt], *, told: Set[str] = frozenset())
     """The audit log of a URL. Errors that were `told` before are named by their reason only."""
     print_table(
         (Column("TIME"), Column("JOB", spare=True), Column("TRY", right=True), Column("STATUS", right=True),
-         Column("LATENCY", right=True), Column("BYTES", right=True), Column("ROUTE", spare=True), Column("OUTCOME"),
+         Column("LATENCY", right=True), Column("BYTES", right=True), Column("ROUTE", fold=True),
+         Column("COST", spare=True, right=True), Column("OUTCOME"),
          Column("ERROR", "red", fold=True)),
         [
             (moment(one.at), one.job, one.attempt, one.status or "", f"{one.latency * 1000:.0f} ms", size(one.bytes),
-             one.route, one.outcome, _fault(one, told))
+             f"{one.route} ({one.proxy})" if one.proxy else one.route, f"{one.cost:g}", one.outcome, _fault(one, told))
             for one in attempts
         ],
         indent=2,

@@ -25,6 +25,7 @@ from ..monitor.worries import Worries
 from ..settings import Settings
 from ..station import Station
 from ..supervisor import MISCONFIGURED, Pulse, Supervisor
+from ..ways import routing_of, served
 from .app import app, err, fail, out, run_async, settings_with
 from .layout import Column, distance, jsonable, many, number, print_json, print_table, size
 from .look import is_crawled
@@ -40,16 +41,20 @@ def worker_verb(
     until_idle: Annotated[
         bool, typer.Option("--until-idle", help="End when no job is left that can be served here.")
     ] = False,
+    routes: Annotated[
+        str | None, typer.Option(metavar="ROUTES", help="Serve only these routes or kinds: http, browser, managed ...")
+    ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only errors.")] = False,
     json_logs: Annotated[bool, typer.Option("--json-logs", help="One JSON object per event, to stderr.")] = False,
 ) -> None:
     """Work on every running job of the project, those that are begun later too. Ctrl-C finishes what is in hand."""
     pulse = Pulse.inherited()
     settings = settings_with(**{"crawl.concurrency": concurrency})
+    serves = None if routes is None else served(routes, routing_of(settings))
     voice = Voice(quiet=quiet, json_logs=json_logs, supervised=pulse is not None)
     if processes == 1:
         try:
-            run_async(_serve(settings, voice, pulse, until_idle=until_idle))
+            run_async(_serve(settings, voice, pulse, until_idle=until_idle, serves=serves))
         except Misconfigured as error:
             if pulse is None:
                 raise
@@ -60,6 +65,7 @@ def worker_verb(
     # -P: files in the working directory do not stand in for modules, as in the command itself.
     command = [sys.executable, "-P", "-m", "gossamer", "worker"]
     command += ["--concurrency", str(concurrency)] if concurrency is not None else []
+    command += ["--routes", routes] if routes is not None else []
     wanted = {"--until-idle": until_idle, "--quiet": quiet, "--json-logs": json_logs}
     command += [flag for flag, is_wanted in wanted.items() if is_wanted]
     code = run_async(_supervise(settings, voice, command, processes, until_idle=until_idle))
@@ -112,7 +118,9 @@ class Voice:
             self._log.summary()
 
 
-async def _serve(settings: Settings, voice: Voice, pulse: Pulse | None, *, until_idle: bool) -> None:
+async def _serve(
+    settings: Settings, voice: Voice, pulse: Pulse | None, *, until_idle: bool, serves: frozenset[str] | None
+) -> None:
     stations: list[Station] = []  # none until the backends are open
 
     def orphaned() -> None:
@@ -123,7 +131,7 @@ async def _serve(settings: Settings, voice: Voice, pulse: Pulse | None, *, until
         if pulse is not None:
             await stack.enter_async_context(pulse.beating(orphaned))
         system = await _open_patiently(stack, settings, voice)
-        station = Station(system, voice.listeners(), until_idle=until_idle)
+        station = Station(system, voice.listeners(), until_idle=until_idle, serves=serves)
         stations.append(station)
         voice.welcome(system, f"Worker {os.getpid()} serves")
         with stopping(station.drain):

@@ -1,6 +1,6 @@
 """ONE URL's whole path. Read this first.
 
-    1. fetch     ask robots.txt, wait for the site's pace, make the request
+    1. fetch     choose a way, ask robots.txt, wait for the site's pace, make the request (passage.py)
     2. judge     a redirect goes back to the queue, a failure is retried or buried, a 304 ends here
     3. parse     the spider's callback turns the page into items and links
     4. pipeline  clean, validate, deduplicate: items become records
@@ -18,21 +18,23 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 from datetime import timedelta
-from hashlib import sha256
 from typing import Any
 
 import msgspec
 
 from ..clock import Clock
-from ..errors import FetchFailed, FetchRefused, GossamerError, LeaseLost, ParseFailed
+from ..errors import BudgetSpent, FetchFailed, FetchRefused, GossamerError, LeaseLost, ParseFailed, WayFailed
+from ..fetch.blocks import Block
 from ..fetch.fetcher import Disallowed, Fetched, Fetcher, NotModified, Redirected, Visit
 from ..fetch.retry_after import parse_retry_after
+from ..fetch.router import Router
+from ..fetch.trip import Elsewhere
 from ..frontier.admission import Admission, Judged
 from ..frontier.contract import Added, Frontier
 from ..frontier.retry import GiveUp, RetryTerms, decide, failure_of
 from ..model import events
 from ..model.page import Snapshot
-from ..model.record import Attempt, PageFacts, PageResult, Record
+from ..model.record import PageFacts
 from ..model.task import Request, UrlState
 from ..parse.callbacks import Parsed, run_callback
 from ..parse.page import Page
@@ -40,7 +42,11 @@ from ..parse.spider import Spider
 from ..pipeline.steps import Piped, Pipeline
 from ..store.batching import Sink
 from .hold import Hold
+from .logbook import Logbook
 from .pacer import Pacer, TooEarly
+from .passage import Arrival, Passage, failure_of_block
+
+SHORT_REST = timedelta(seconds=2)  # one that a journey waits out where it is
 
 RetryTermsFor = Callable[[str], RetryTerms]
 
@@ -53,6 +59,7 @@ class Crew(msgspec.Struct, frozen=True, kw_only=True):
     spider: Spider
     parser_version: str
     fetcher: Fetcher
+    router: Router
     pacer: Pacer
     pipeline: Pipeline
     admission: Admission
@@ -61,6 +68,8 @@ class Crew(msgspec.Struct, frozen=True, kw_only=True):
     retry_terms_for: RetryTermsFor
     clock: Clock
     events: events.EventSink
+    buries_unpaid: bool = False  # a page whose budget is spent is given up; else it waits
+    detects_blocks: Callable[[str], bool] = lambda site: True
 
 
 class Journey:
@@ -73,11 +82,7 @@ class Journey:
         self._task = hold.lease.task
         self._known = known
         self._began = crew.clock.monotonic()
-        self._started_at = crew.clock.now()
-        self._snapshot: Snapshot | None = None
-        self._status: int | None = None
-        self._bytes = 0
-        self._latency = 0.0
+        self._log = Logbook(self._task, crew.worker, crew.parser_version, crew.sink, crew.clock)
 
     async def run(self) -> None:
         """Make the journey. Raises BackendUnavailable (and other Transient ones of ours); everything else settles.
@@ -91,28 +96,31 @@ class Journey:
 
     async def _travel(self) -> None:
         try:
-            with self._hold.travelling():
-                outcome = await self._crew.fetcher.fetch(self._visit(), self._gate)
+            arrival = await self._passage().make(self._visit())
         except TooEarly as early:
             await self._release(early.wait, early.reason)
-            return
+        except Elsewhere as elsewhere:
+            await self._release(timedelta(0), f"needs a worker for {elsewhere.lane}", elsewhere.lane)
+        except WayFailed as failure:
+            await self._wait_for_a_way(failure)
         except (FetchFailed, FetchRefused) as failure:
-            self._latency = self._crew.clock.monotonic() - self._began
             await self._fail(failure)
-            return
+        else:
+            await self._receive(arrival)
+
+    async def _receive(self, arrival: Arrival) -> None:
+        outcome = arrival.outcome
         if outcome.crawl_delay is not None and outcome.crawl_delay.total_seconds() > (self._pace_interval() or 0.0):
             await self._crew.frontier.slow_down(self._task.site, interval=outcome.crawl_delay, rest=timedelta(0))
         match outcome:
             case Disallowed():
                 await self._drop_for_robots(outcome)
             case Redirected():
-                self._note_response(outcome.response.status, outcome.response.wire_bytes, outcome.response.seconds)
                 await self._hand_over(outcome)
             case NotModified():
-                self._note_response(304, outcome.response.wire_bytes, outcome.response.seconds)
                 await self._keep_unchanged(outcome)
             case Fetched():
-                await self._arrive(outcome)
+                await self._arrive(outcome, arrival.block)
 
     # -- 1. fetch ------------------------------------------------------------------------------------------
 
@@ -127,24 +135,29 @@ class Journey:
             redirects=self._task.redirects,
         )
 
-    async def _gate(self, asked: timedelta | None = None) -> Callable[[], None] | None:
-        on_sent = await self._crew.pacer.start(self._task.site, asked)
-        self._hold.check()  # last of all: the process may have been stopped for minutes meanwhile
-        return on_sent
+    def _passage(self) -> Passage:
+        crew = self._crew
+        return Passage(
+            self._task,
+            self._hold,
+            self._log,
+            fetcher=crew.fetcher,
+            router=crew.router,
+            pacer=crew.pacer,
+            emit=self._emit,
+            ease=self._ease,
+            ignored=frozenset(crew.spider.handle_statuses),
+            detects=crew.detects_blocks(self._task.site),
+        )
 
     def _pace_interval(self) -> float | None:
         return self._lease.pace.interval if self._lease.pace is not None else None
 
-    def _note_response(self, status: int, wire_bytes: int, seconds: float) -> None:
-        self._status, self._bytes, self._latency = status, wire_bytes, seconds
-        self._emit(events.Fetched, status=status, bytes=wire_bytes, seconds=seconds)
-
     # -- 2. judge ------------------------------------------------------------------------------------------
 
-    async def _arrive(self, outcome: Fetched) -> None:
+    async def _arrive(self, outcome: Fetched, block: Block | None) -> None:
         response = outcome.response
-        self._note_response(response.status, response.wire_bytes, response.seconds)
-        self._snapshot = Snapshot(
+        snapshot = self._log.snapshot = Snapshot(
             url=response.url,
             requested_url=self._task.url,
             status=response.status,
@@ -155,28 +168,44 @@ class Journey:
             kind=self._task.kind,
             job=self._task.job,
             data=self._task.data,
+            screenshot=response.screenshot,
         )
-        retry_after = parse_retry_after(response.headers.get("retry-after"), outcome.fetched_at)
-        terms = self._crew.retry_terms_for(self._task.site)
-        failure = failure_of(response.status, terms, retry_after, self._task.url)
-        if failure is not None and response.status not in self._crew.spider.handle_statuses:
+        failure = failure_of_block(block, self._task.url, response.status) if block is not None else None
+        if failure is not None:
             await self._fail(failure)
             return
-        await self._understand(self._snapshot)
+        retry_after = parse_retry_after(response.headers.get("retry-after"), outcome.fetched_at)
+        terms = self._crew.retry_terms_for(self._task.site)
+        refusal = failure_of(response.status, terms, retry_after, self._task.url)
+        if refusal is not None and response.status not in self._crew.spider.handle_statuses:
+            await self._fail(refusal)
+            return
+        await self._understand(snapshot)
 
     async def _hand_over(self, outcome: Redirected) -> None:
         """The target is queued like any link, at the same depth: scope, dedup and its site's pace apply to it."""
         task = self._task
-        request = Request(url=outcome.to, kind=task.kind, data=task.user_data(), max_attempts=task.max_attempts)
+        wishes = task.wishes()
+        request = Request(
+            url=outcome.to,
+            kind=task.kind,
+            data=task.user_data(),
+            fetcher=task.fetcher,
+            proxy_pool=task.proxy_pool,
+            country=task.country,
+            session=wishes.session,
+            render=wishes.render,
+            max_attempts=task.max_attempts,
+        )
         judged = self._crew.admission.judge([request], depth=task.depth, priority=task.priority)
         candidates = [msgspec.structs.replace(one, redirects=outcome.redirects) for one in judged.candidates]
         reason = f"redirected to {outcome.to}"
-        await self._keep(outcome="redirected", reason=reason)
+        await self._log.keep(outcome="redirected", reason=reason)
         added = await self._complete(UrlState.DONE, reason, candidates, judged.duplicates)
         self._ended("redirected", added)
 
     async def _drop_for_robots(self, outcome: Disallowed) -> None:
-        await self._keep(outcome="dropped", reason="robots", error=outcome.rule)
+        await self._log.keep(outcome="dropped", reason="robots", error=outcome.rule)
         added = await self._complete(UrlState.DROPPED, "robots")
         self._ended("dropped", added)
 
@@ -186,13 +215,13 @@ class Journey:
         links = msgspec.json.decode(known.links, type=list[Request]) if known is not None and known.links else []
         judged = self._judge(links)
         facts = msgspec.structs.replace(known, fetched_at=outcome.fetched_at, job=self._task.job) if known else None
-        await self._keep(outcome="unchanged", page=facts)
+        await self._log.keep(outcome="unchanged", page=facts)
         added = await self._complete(UrlState.UNCHANGED, "", judged.candidates, judged.duplicates)
         self._crew.admission.confirm(judged, added)
         self._ended("unchanged", added)
 
     async def _fail(self, failure: GossamerError, detail: str = "") -> None:
-        """The try failed: again later, or to the dead letters with the raw page."""
+        """The try failed: again later, or never."""
         crew, task = self._crew, self._task
         attempt = task.attempt + 1
         terms = crew.retry_terms_for(task.site)
@@ -203,19 +232,14 @@ class Journey:
             terms=terms,
             jitter=random.random(),
         )
-        self._status = self._status or getattr(failure, "status", None)
+        self._log.status = self._log.status or getattr(failure, "status", None)
         message = str(failure)
         if isinstance(decision, GiveUp):
-            await self._keep(outcome="dead", reason=decision.reason, error=message, with_raw_page=True)
-            text = f"{message}\n\n{detail}" if detail else message
-            await crew.frontier.bury(self._lease, decision.reason, text, paced_ahead=crew.pacer.ahead(task.site))
-            self._emit(events.Buried, reason=decision.reason, attempt=attempt, message=message)
+            await self._give_up(decision.reason, message, detail)
             return
         if decision.rest:
-            # Before the task is settled, so that nobody slips in between.
-            crew.pacer.rest(task.site, decision.rest)
-            await crew.frontier.slow_down(task.site, interval=None, rest=decision.rest)
-        await self._keep(outcome="retry", reason=failure.reason, error=message)
+            await self._let_rest(decision.rest)  # before the task is settled, so that nobody slips in between
+        await self._log.keep(outcome="retry", reason=failure.reason, error=message)
         await crew.frontier.retry(self._lease, decision.delay, failure.reason, paced_ahead=crew.pacer.ahead(task.site))
         self._emit(
             events.Retried,
@@ -225,9 +249,40 @@ class Journey:
             message=message,
         )
 
-    async def _release(self, delay: timedelta, reason: str) -> None:
+    async def _ease(self) -> None:
+        """The site asked for less, and this page goes on by another way: not before a short rest."""
+        await self._let_rest(min(self._crew.retry_terms_for(self._task.site).base, SHORT_REST))
+
+    async def _let_rest(self, rest: timedelta) -> None:
+        self._crew.pacer.rest(self._task.site, rest)
+        await self._crew.frontier.slow_down(self._task.site, interval=None, rest=rest)
+
+    async def _give_up(self, reason: str, message: str, detail: str = "") -> None:
+        """To the dead letters, with the raw page if there is one."""
+        crew, task = self._crew, self._task
+        await self._log.keep(outcome="dead", reason=reason, error=message, with_raw_page=True)
+        text = f"{message}\n\n{detail}" if detail else message
+        await crew.frontier.bury(self._lease, reason, text, paced_ahead=crew.pacer.ahead(task.site))
+        self._emit(events.Buried, reason=reason, attempt=task.attempt + 1, message=message)
+
+    async def _wait_for_a_way(self, failure: WayFailed) -> None:
+        """Nothing can leave just now, and that is not the page's fault: no try is used up."""
+        if isinstance(failure, BudgetSpent):
+            self._emit(events.BudgetReached, purse=failure.purse, message=str(failure))
+            if self._crew.buries_unpaid:
+                await self._give_up(failure.reason, str(failure))
+                return
+        else:
+            self._emit(events.Trouble, stage=failure.reason, message=str(failure))
+        await self._release(failure.wait, failure.reason)
+
+    async def _release(self, delay: timedelta, reason: str, lane: str | None = None) -> None:
         await self._crew.frontier.release(
-            self._lease, delay, reason, paced_ahead=self._crew.pacer.ahead(self._task.site)
+            self._lease,
+            delay,
+            reason,
+            paced_ahead=self._crew.pacer.ahead(self._task.site),
+            **({"lane": lane} if lane else {}),
         )
         self._emit(events.Released, reason=reason)
 
@@ -247,9 +302,9 @@ class Journey:
         for drop in piped.dropped:
             self._emit(events.ItemDropped, step=drop.step, reason=drop.reason)
 
-        changed = await self._keep(
+        changed = await self._log.keep(
             outcome="done",
-            page=self._facts(snapshot, parsed.requests),
+            page=self._log.facts(snapshot, parsed.requests),
             records=tuple(piped.records),
             with_raw_page=True,
         )
@@ -277,55 +332,6 @@ class Journey:
         task = self._task
         return self._crew.admission.judge(requests, depth=task.depth + 1, priority=task.priority, site=task.site)
 
-    def _facts(self, snapshot: Snapshot, requests: Sequence[Request]) -> PageFacts:
-        etag = snapshot.headers.get("etag")
-        last_modified = snapshot.headers.get("last-modified")
-        return PageFacts(
-            fingerprint=self._task.fingerprint,
-            url=self._task.url,
-            job=self._task.job,
-            fetched_at=snapshot.fetched_at,
-            status=snapshot.status,
-            etag=etag,
-            last_modified=last_modified,
-            body_hash=sha256(snapshot.body).digest()[:16],
-            parser=self._crew.parser_version,
-            links=msgspec.json.encode(requests) if (etag or last_modified) and requests else b"",
-        )
-
-    async def _keep(
-        self,
-        *,
-        outcome: str,
-        reason: str = "",
-        error: str = "",
-        page: PageFacts | None = None,
-        records: tuple[Record, ...] = (),
-        with_raw_page: bool = False,
-    ) -> int:
-        """Store what this visit leaves behind; return how many records were new or changed."""
-        task = self._task
-        snapshot = self._snapshot if with_raw_page else None
-        if snapshot is not None and page is None:
-            # Nothing came of it: the next visit asks for the page in full, so that it is parsed again.
-            page = msgspec.structs.replace(self._facts(snapshot, ()), parser="")
-        attempt = Attempt(
-            at=self._started_at,
-            job=task.job,
-            url=task.url,
-            fingerprint=task.fingerprint,
-            site=task.site,
-            worker=self._crew.worker,
-            attempt=task.attempt + 1,
-            outcome=outcome,
-            status=self._status,
-            bytes=self._bytes,
-            latency=self._latency,
-            reason=reason,
-            error=error[:2000],
-        )
-        return await self._crew.sink.keep(PageResult(attempt=attempt, page=page, records=records), snapshot)
-
     async def _complete(
         self, state: UrlState, reason: str, discovered: Sequence[Any] = (), duplicates: int = 0
     ) -> Added:
@@ -343,6 +349,6 @@ class Journey:
         seconds = self._crew.clock.monotonic() - self._began
         self._emit(events.Completed, outcome=outcome, added=added.queued, seconds=seconds)
 
-    def _emit(self, kind: type[events.Event], **facts: Any) -> None:  # Any: the fields differ by event
+    def _emit(self, kind: type[events.Event], /, **facts: Any) -> None:  # Any: the fields differ by event
         task = self._task
         self._crew.events.emit(kind(at=self._crew.clock.now(), job=task.job, url=task.url, site=task.site, **facts))

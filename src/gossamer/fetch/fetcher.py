@@ -24,6 +24,7 @@ from .body import ACCEPT_ENCODING
 from .contract import Exchange, Limits, Response, Transport
 from .cookies import CookieJar
 from .robots import Gate, Robots
+from .way import Way
 
 _MOVED = frozenset({301, 302, 303, 307, 308})
 
@@ -85,7 +86,10 @@ Outcome = Fetched | NotModified | Redirected | Disallowed
 
 
 class Fetcher:
-    """Fetches for one job. `robots_for(site)` gives who is asked for robots.txt there; None means that it is not."""
+    """Fetches for one job. `robots_for(site)` gives who is asked for robots.txt there; None means that it is not.
+
+    `transport` and `jar` are for visits that come without a way of their own.
+    """
 
     def __init__(
         self,
@@ -98,9 +102,8 @@ class Fetcher:
         max_redirects: int,
         clock: Clock,
     ) -> None:
-        self._transport = transport
+        self._plain = Way(page=transport, robots=transport, jar=jar)
         self._robots_for = robots_for
-        self._jar = jar
         self._limits = limits
         self._max_redirects = max_redirects
         self._clock = clock
@@ -111,12 +114,14 @@ class Fetcher:
             ("Accept-Encoding", ACCEPT_ENCODING),
         )
 
-    async def fetch(self, visit: Visit, gate: Gate) -> Outcome:
-        """Make the visit. `gate` is awaited before every request, that for robots.txt included, with the site's
-        crawl-delay if it is known, and may raise.
+    async def fetch(self, visit: Visit, gate: Gate, way: Way | None = None) -> Outcome:
+        """Make the visit, all of it by the same way. `gate` is awaited before every request, that for robots.txt
+        included, with the site's crawl-delay if it is known, and may raise.
 
         Raises FetchFailed or FetchRefused; RedirectLoop for a chain that comes back or is too long.
         """
+        way = way or self._plain
+        jar = way.jar
         url = visit.url
         trail = visit.redirects
         asked: set[str] = set()  # in this call; what stands in the trail besides was asked for with other cookies
@@ -124,17 +129,16 @@ class Fetcher:
             delay = None
             robots = self._robots_for(site_of(url))
             if robots is not None:
-                rules = await robots.rules_for(url, gate)
+                rules = await robots.rules_for(url, gate, way)
                 delay = rules.crawl_delay
                 if not rules.allowed(url):
                     return Disallowed(url=url, rule=rules.refusal(url), crawl_delay=delay, redirects=trail)
             asked.add(url)
             on_sent = await gate(delay)
-            response = await self._transport.fetch(
-                Exchange(url=url, headers=self._headers(visit, url), limits=self._limits, on_sent=on_sent)
-            )
+            headers = self._headers(visit, url, jar)
+            response = await way.page.fetch(Exchange(url=url, headers=headers, limits=self._limits, on_sent=on_sent))
             now = self._clock.now()
-            cookie_changed = self._jar.absorb(url, response.headers)
+            cookie_changed = jar.absorb(url, response.headers)
             status = response.status
             if status == 304 and url == visit.url and (visit.etag or visit.last_modified):
                 return NotModified(response=response, fetched_at=now, crawl_delay=delay, redirects=trail)
@@ -144,7 +148,7 @@ class Fetcher:
             trail = (*trail, url)
             same_site = site_of(target) == site_of(url)
             sent_back = same_site and target in trail and target not in asked
-            let_in = cookie_changed or (sent_back and self._jar.header_for(target) is not None)
+            let_in = cookie_changed or (sent_back and jar.header_for(target) is not None)
             self._check_trail(target, trail, let_in)
             if not (let_in and same_site):
                 return Redirected(
@@ -152,8 +156,8 @@ class Fetcher:
                 )
             url = target
 
-    def _headers(self, visit: Visit, url: str) -> Pairs:
-        cookie = self._jar.header_for(url)
+    def _headers(self, visit: Visit, url: str, jar: CookieJar) -> Pairs:
+        cookie = jar.header_for(url)
         if cookie is None and not (visit.headers or visit.etag or visit.last_modified):
             return self._defaults
         extra: list[tuple[str, str]] = []

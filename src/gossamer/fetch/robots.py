@@ -28,12 +28,14 @@ from ..errors import (
     InvalidUrl,
     RobotsUnreachable,
     TlsFailed,
+    WayFailed,
 )
 from ..model.url import origin_of, parse_url
 from .body import ACCEPT_ENCODING
 from .contract import Exchange, Limits, Response, Transport
 from .retry_after import parse_retry_after
 from .robots_rules import MAX_TEXT, RobotsRules, product_token, read_robots
+from .way import Way
 
 # Awaited before a request with the site's crawl-delay, if known; gives back whom to tell when the request has left.
 Gate = Callable[[timedelta | None], Awaitable[Callable[[], None] | None]]
@@ -92,6 +94,7 @@ class _Held(msgspec.Struct, frozen=True):
     until: float
     rules: RobotsRules | None
     failure: FetchFailed | FetchRefused | None = None
+    route: str = ""  # by which it failed: others may fare better
 
 
 class Robots:
@@ -123,25 +126,27 @@ class Robots:
         self._held: OrderedDict[str, _Held] = OrderedDict()
         self._turns: dict[str, tuple[asyncio.Lock, list[None]]] = {}
 
-    async def rules_for(self, url: str, gate: Gate) -> RobotsRules:
-        """The rules that hold for `url`. `gate` is awaited before each request that this takes.
+    async def rules_for(self, url: str, gate: Gate, way: Way | None = None) -> RobotsRules:
+        """The rules that hold for `url`. `gate` is awaited before each request that this takes; they go by `way`.
 
         Raises RobotsUnreachable; DnsFailed, ConnectFailed, AddressRefused or TlsFailed when the origin itself cannot be
-        reached.
+        reached; WayFailed when the way to it failed.
         """
         origin = origin_of(url)
-        rules = self._known(origin)
+        route = way.route.name if way is not None else ""
+        rules = self._known(origin, route)
         if rules is not None:
             return rules
         async with self._turn(origin):
-            rules = self._known(origin)  # whoever had the turn before may have found out
+            rules = self._known(origin, route)  # whoever had the turn before may have found out
             if rules is None:
-                rules = await self._find_out(origin, gate)
+                transport = way.robots if way is not None else self._transport
+                rules = await self._find_out(origin, gate, transport, route)
         return rules
 
-    def _known(self, origin: str) -> RobotsRules | None:
+    def _known(self, origin: str, route: str) -> RobotsRules | None:
         held = self._held.get(origin)
-        if held is None or held.until <= self._clock.now():
+        if held is None or held.until <= self._clock.now() or (held.failure is not None and held.route != route):
             return None
         self._held.move_to_end(origin)
         if held.failure is not None:
@@ -151,31 +156,35 @@ class Robots:
             raise again from held.failure
         return held.rules
 
-    async def _find_out(self, origin: str, gate: Gate) -> RobotsRules:
+    async def _find_out(self, origin: str, gate: Gate, transport: Transport, route: str) -> RobotsRules:
         entry = await self._shelf.get(origin)
         if entry is not None and entry.expires_at > self._clock.now():
             return self._hold(origin, entry, entry.expires_at)
         try:
-            fresh = await self._ask(origin, gate)
+            fresh = await self._ask(origin, gate, transport)
+        except WayFailed:
+            raise  # it says nothing about the site
         except (FetchFailed, FetchRefused) as failure:
             pause = NOT_THERE if isinstance(failure, _NOT_THERE) else UNREACHABLE
             soon = self._clock.now() + pause.total_seconds()
             if entry is not None:
                 return self._hold(origin, entry, soon)
-            self._remember(origin, _Held(soon, None, failure))
+            self._remember(origin, _Held(soon, None, failure, route))
             raise
         await self._shelf.put(fresh)
         return self._hold(origin, fresh, fresh.expires_at)
 
-    async def _ask(self, origin: str, gate: Gate) -> RobotsEntry:
+    async def _ask(self, origin: str, gate: Gate, transport: Transport) -> RobotsEntry:
         url = f"{origin}/robots.txt"
         response: Response | None = None
         for _ in range(MAX_HOPS + 1):
             on_sent = await gate(None)
             try:
-                response = await self._transport.fetch(
+                response = await transport.fetch(
                     Exchange(url=url, headers=self._headers, limits=self._limits, on_sent=on_sent)
                 )
+            except WayFailed:
+                raise
             except (AddressRefused, TlsFailed, *_NOT_THERE) as error:
                 if origin_of(url) == origin:
                     raise  # the pages of this origin will fare no better

@@ -54,8 +54,17 @@ class Judged(msgspec.Struct, frozen=True, kw_only=True):
 class Admission:
     """The doorkeeper of one job in one process."""
 
-    def __init__(self, scope: Scope, rules: UrlRules, *, remember_known: bool = True) -> None:
+    def __init__(
+        self,
+        scope: Scope,
+        rules: UrlRules,
+        *,
+        remember_known: bool = True,
+        fetcher: str | None = None,
+        proxy_pool: str | None = None,
+    ) -> None:
         self._scope = scope
+        self._fetcher, self._proxy_pool = fetcher, proxy_pool  # for requests that name none
         self._rules = rules
         self._remember_known = remember_known  # off with a dedup window: what is known today may enter tomorrow
         self._known: dict[str, None] = {}
@@ -111,9 +120,9 @@ class Admission:
             data=encode(request.data).decode() if request.data else "",
             dropped=self._scope.verdict(href, site, authority.partition(":")[0], depth),
             force=request.force,
-            fetcher=request.fetcher,
+            fetcher=request.fetcher or self._fetcher,
             how=request.how(),
-            proxy_pool=request.proxy_pool,
+            proxy_pool=request.proxy_pool or self._proxy_pool,
             country=request.country,
             max_attempts=request.max_attempts,
         )

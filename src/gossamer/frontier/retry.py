@@ -66,7 +66,8 @@ def decide(
     if wish is not None:
         rest = min(max(wish, timedelta(0)), terms.rate_limited_cap)
         return TryAgain(max(delay, rest), rest)
-    return TryAgain(delay, delay if isinstance(failure, RateLimited) else timedelta(0))
+    asks_for_less = isinstance(failure, RateLimited) or getattr(failure, "status", None) in (429, 503)
+    return TryAgain(delay, delay if asks_for_less else timedelta(0))
 
 
 def _reason(failure: GossamerError) -> str:

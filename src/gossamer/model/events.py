@@ -22,7 +22,23 @@ class Fetched(Event, frozen=True, kw_only=True, gc=False):
     status: int
     bytes: int
     seconds: float
-    route: str = "http"
+    route: str = "direct"
+    cost: float = 0.0  # tokens
+
+
+class Blocked(Event, frozen=True, kw_only=True, gc=False):
+    """What came is no page: a challenge, a wall, an empty shell. `kind` as in fetch/blocks.py."""
+
+    kind: str
+    route: str
+    message: str = ""
+
+
+class BudgetReached(Event, frozen=True, kw_only=True, gc=False):
+    """A bound on tokens does not let this page leave. Told once for each purse."""
+
+    purse: str
+    message: str = ""
 
 
 class Parsed(Event, frozen=True, kw_only=True, gc=False):

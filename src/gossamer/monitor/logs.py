@@ -14,7 +14,15 @@ from .tally import Tally
 
 SUMMARY_EVERY = 10.0  # seconds
 
-_LEVELS = {"Buried": "error", "Trouble": "error", "Retried": "warning", "LeaseLapsed": "warning", "Spooled": "warning"}
+_LEVELS = {
+    "Buried": "error",
+    "Trouble": "error",
+    "Retried": "warning",
+    "LeaseLapsed": "warning",
+    "Spooled": "warning",
+    "Blocked": "warning",
+    "BudgetReached": "error",
+}
 
 
 class JsonLog:
@@ -51,6 +59,8 @@ class JsonLog:
                 "items": tally.items,
                 "items_per_second": round((tally.items - self._items_then) / span, 2),
                 "bytes": tally.bytes,
+                "tokens": round(tally.tokens, 3),
+                "blocked": tally.blocked,
                 "retries": tally.retries,
                 "dead": sum(tally.reasons.values()),
                 "stage_seconds": {stage: round(seconds, 3) for stage, seconds in tally.seconds.items()},

@@ -21,6 +21,8 @@ class Tally:
         self.changed = 0
         self.bytes = 0
         self.retries = 0
+        self.blocked = 0
+        self.tokens = 0.0
         self.reasons: Counter[str] = Counter()  # why pages were buried
         self.item_drops: Counter[str] = Counter()
         self.seconds: Counter[str] = Counter()  # per stage, for items per second
@@ -33,6 +35,7 @@ class Tally:
                 self.pages += 1
             case events.Fetched():
                 self.bytes += event.bytes
+                self.tokens += event.cost
                 self.seconds["fetch"] += event.seconds  # type: ignore[assignment]  # a Counter adds floats as well
             case events.Parsed():
                 self.seconds["parse"] += event.seconds  # type: ignore[assignment]
@@ -42,6 +45,8 @@ class Tally:
                 self.seconds["store"] += event.seconds  # type: ignore[assignment]
             case events.Retried():
                 self.retries += 1
+            case events.Blocked():
+                self.blocked += 1
             case events.Buried():
                 self.pages += 1
                 self.reasons[event.reason] += 1

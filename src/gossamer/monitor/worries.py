@@ -10,6 +10,7 @@ from rich.text import Text
 from ..model import events
 from .progress import spell
 
+WAYS = ("proxy", "browser", "managed-api", "exits-rest")  # stages whose every line names another page
 LONG = timedelta(seconds=10)  # a shorter wait needs no words
 MOST_LINES = 50  # in all; after that `gossamer status` and the logs know more
 
@@ -25,7 +26,10 @@ class Worries:
     def emit(self, event: events.Event) -> None:
         match event:
             case events.Trouble():
-                self._tell(event.message, f"Trouble: {event.message}")
+                matter = event.stage if event.stage in WAYS else event.message
+                self._tell(matter, f"Trouble: {event.message}")
+            case events.BudgetReached():
+                self._tell(event.purse, event.message)
             case events.Spooled():
                 self._console.print(Text(f"{self._before}{event.message}", style="yellow"))
             case events.Retried() if event.delay >= LONG.total_seconds():

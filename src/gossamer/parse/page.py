@@ -16,6 +16,7 @@ from turbohtml import Document, Element
 
 from ..errors import InvalidUrl, ParseFailed
 from ..model.page import Headers, Snapshot
+from ..model.route import BROWSER, Render
 from ..model.task import Request
 from .css import compile_css
 from .encoding import decode_as, parse_html
@@ -205,12 +206,19 @@ class Page:
         priority: int | None = None,
         data: dict[str, Any] | None = None,
         force: bool = False,
+        render: bool | Render = False,
+        fetcher: str | None = None,
+        proxy_pool: str | None = None,
+        country: str | None = None,
+        session: str | None = None,
         max_attempts: int | None = None,
     ) -> Request:
         """A request for a link: an address, an <a>, <area> or <link>, or the text of an attribute.
 
         `callback` is a method of the spider, or its name; without one the page that is found is parsed like this
-        one. `data` is any JSON and comes back as `page.data`. Raises ParseFailed, InvalidUrl.
+        one. `data` is any JSON and comes back as `page.data`. `render` wants a browser; `fetcher` names a route,
+        `proxy_pool` and `country` an exit, and requests that name the same `session` leave as the same visitor.
+        Raises ParseFailed, InvalidUrl.
         """
         return Request(
             url=self.urljoin(_href_of(link)),
@@ -218,6 +226,11 @@ class Page:
             priority=priority,
             data=data or {},
             force=force,
+            fetcher=_fetcher_of(render, fetcher),
+            proxy_pool=proxy_pool,
+            country=country,
+            session=session,
+            render=_wishes_of(render),
             max_attempts=max_attempts,
         )
 
@@ -229,6 +242,11 @@ class Page:
         priority: int | None = None,
         data: dict[str, Any] | None = None,
         force: bool = False,
+        render: bool | Render = False,
+        fetcher: str | None = None,
+        proxy_pool: str | None = None,
+        country: str | None = None,
+        session: str | None = None,
         max_attempts: int | None = None,
     ) -> Iterator[Request]:
         """Requests for many links: a CSS selector, or any number of what `follow` takes.
@@ -237,13 +255,24 @@ class Page:
         """
         kind = self._kind_of(callback)
         join = self._links_from.join
+        fetcher, wishes, extra = _fetcher_of(render, fetcher), _wishes_of(render), data or {}
         for href in self._hrefs_of(links):
             try:
                 url = join(href)
             except InvalidUrl:
                 continue
             yield Request(
-                url=url, kind=kind, priority=priority, data=data or {}, force=force, max_attempts=max_attempts
+                url=url,
+                kind=kind,
+                priority=priority,
+                data=extra,
+                force=force,
+                fetcher=fetcher,
+                proxy_pool=proxy_pool,
+                country=country,
+                session=session,
+                render=wishes,
+                max_attempts=max_attempts,
             )
 
     def _hrefs_of(self, links: str | Iterable[Link]) -> Iterator[str]:
@@ -291,6 +320,14 @@ class Page:
 
 class _NoHref(ParseFailed):
     """An element that leads nowhere."""
+
+
+def _fetcher_of(render: bool | Render, fetcher: str | None) -> str | None:
+    return BROWSER if render and fetcher is None else fetcher
+
+
+def _wishes_of(render: bool | Render) -> Render | None:
+    return render if isinstance(render, Render) else None
 
 
 def _href_of(link: Link) -> str:

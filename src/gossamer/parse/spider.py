@@ -48,6 +48,8 @@ class Spider:
     max_depth: int | None = None
     max_attempts: int | None = None
     limit: int | None = None  # pages in all
+    fetcher: str | None = None  # a route, or a kind of transport ("browser"), for requests that name none
+    proxy_pool: str | None = None
 
     _callbacks: tuple[str, ...] = (DEFAULT_KIND,)  # read once per class: every page asks
     handle_statuses: Sequence[int] = ()  # error statuses (404, ...) whose pages go to the callbacks all the same

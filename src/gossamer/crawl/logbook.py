@@ -1,0 +1,111 @@
+"""What one journey writes into the audit log: a line for every try, by which way, at what price, with what outcome."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from hashlib import sha256
+
+import msgspec
+
+from ..clock import Clock
+from ..fetch.contract import Response
+from ..model.page import Snapshot
+from ..model.record import Attempt, PageFacts, PageResult, Record
+from ..model.route import DIRECT, Exit, Route
+from ..model.task import Request, Task
+from ..store.batching import Sink
+
+LONGEST_ERROR = 2000
+
+
+class Logbook:
+    """Of one task in one worker's hands. `snapshot` is the raw page, once there is one."""
+
+    def __init__(self, task: Task, worker: str, parser_version: str, sink: Sink, clock: Clock) -> None:
+        self._task = task
+        self._worker = worker
+        self._parser_version = parser_version
+        self._sink = sink
+        self._clock = clock
+        self.snapshot: Snapshot | None = None
+        self.status: int | None = None
+        self._route: Route = DIRECT
+        self._exit: Exit | None = None
+        self._at = 0.0
+        self.depart()
+
+    def depart(self) -> None:
+        """A new try begins."""
+        # Tries of one page are told apart by their time, also by a clock that stands still for a moment.
+        self._at = max(self._clock.now(), self._at + 1e-6)
+        self._began = self._clock.monotonic()
+        self.status = None
+        self._route, self._exit, self._cost = DIRECT, None, 0.0
+        self._bytes, self._latency = 0, 0.0
+
+    def by(self, route: Route, exit: Exit | None, cost: float) -> None:
+        """The way that the present try took, and what it cost."""
+        self._route, self._exit, self._cost = route, exit, cost
+
+    @property
+    def route(self) -> str:
+        return self._route.name
+
+    def answered(self, response: Response) -> None:
+        self.status, self._bytes, self._latency = response.status, response.wire_bytes, response.seconds
+
+    def gave_up(self) -> None:
+        """No answer came: the time until now is how long that took."""
+        self._latency = self._clock.monotonic() - self._began
+
+    def facts(self, snapshot: Snapshot, requests: Sequence[Request] = ()) -> PageFacts:
+        """What is remembered of the page for its next visit."""
+        etag, last_modified = snapshot.headers.get("etag"), snapshot.headers.get("last-modified")
+        return PageFacts(
+            fingerprint=self._task.fingerprint,
+            url=self._task.url,
+            job=self._task.job,
+            fetched_at=snapshot.fetched_at,
+            status=snapshot.status,
+            etag=etag,
+            last_modified=last_modified,
+            body_hash=sha256(snapshot.body).digest()[:16],
+            parser=self._parser_version,
+            links=msgspec.json.encode(requests) if (etag or last_modified) and requests else b"",
+        )
+
+    async def keep(
+        self,
+        *,
+        outcome: str,
+        reason: str = "",
+        error: str = "",
+        page: PageFacts | None = None,
+        records: tuple[Record, ...] = (),
+        with_raw_page: bool = False,
+    ) -> int:
+        """Store what this try leaves behind; return how many records were new or changed."""
+        task = self._task
+        snapshot = self.snapshot if with_raw_page else None
+        if snapshot is not None and page is None:
+            # Nothing came of it: the next visit asks for the page in full, so that it is parsed again.
+            page = msgspec.structs.replace(self.facts(snapshot), parser="")
+        attempt = Attempt(
+            at=self._at,
+            job=task.job,
+            url=task.url,
+            fingerprint=task.fingerprint,
+            site=task.site,
+            worker=self._worker,
+            attempt=task.attempt + 1,
+            outcome=outcome,
+            route=self._route.name,
+            proxy=self._exit.name if self._exit is not None else None,
+            status=self.status,
+            bytes=self._bytes,
+            latency=self._latency,
+            cost=self._cost,
+            reason=reason,
+            error=error[:LONGEST_ERROR],
+        )
+        return await self._sink.keep(PageResult(attempt=attempt, page=page, records=records), snapshot)

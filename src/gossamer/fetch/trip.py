@@ -1,0 +1,185 @@
+"""One page on its way: which rung it is on, through which exit it leaves, what it pays, and what its fate teaches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from ..errors import ProxyFailed, WayFailed
+from ..model.route import DIRECT, Exit, ExitOutcome, Route
+from ..model.task import Task
+from .book import Standing
+from .contract import Response
+from .ladder import Plan, Terms, after_climb, after_probe, next_rung
+from .robots import Gate
+from .tolls import Receipt
+from .way import Through, Way
+
+if TYPE_CHECKING:
+    from .router import Router
+
+EXITS_AT_MOST = 3  # that one visit tries, one after the other
+
+
+class Elsewhere(Exception):
+    """This worker does not serve the route; the task belongs into that lane."""
+
+    def __init__(self, lane: str) -> None:
+        super().__init__(lane)
+        self.lane = lane
+
+
+class Trip:
+    """One page on its way, rung by rung. `way` is the present one; `cost` what the present try has cost so far."""
+
+    def __init__(self, router: Router, task: Task, terms: Terms, chosen: Plan, standing: Standing | None) -> None:
+        self._router = router
+        self._task = task
+        self._terms = terms
+        self._plan = chosen
+        self._standing = standing
+        self._place = 0
+        self._blocked: list[tuple[Route, str]] = []  # rungs that were tried in vain, and why
+        self._avoid: frozenset[str] = frozenset()  # exits that failed on this trip
+        self._receipts: list[Receipt] = []
+        self.way: Way | None = None
+        self.cost = 0.0
+
+    @property
+    def route(self) -> Route:
+        return self._plan.rungs[self._place]
+
+    @property
+    def exit(self) -> Exit | None:
+        return self.way.exit if self.way is not None else None
+
+    async def embark(self) -> Way:
+        """Make the way of the present rung. Raises Elsewhere, AllExitsRest, MissingExtra, Misconfigured."""
+        router, route, task = self._router, self.route, self._task
+        if not router.serves(route):
+            raise Elsewhere(task.fetcher or route.name)
+        self.cost = 0.0
+        transports = router.transports
+        pages, robots = await transports.for_pages(route), await transports.for_robots(route)
+        if route is DIRECT and not task.how:
+            self.way = Way(page=pages, robots=robots, jar=router.jar_for(route, None), route=route)
+            return self.way
+        wishes = task.wishes()
+        exit: Exit | None = None
+        if route.pool is not None:
+            exit = await router.exits.take(
+                route.pool,
+                site=task.site,
+                fingerprint=task.fingerprint,
+                attempt=task.attempt,
+                country=task.country,
+                session=wishes.session,
+                avoid=self._avoid,
+            )
+        self.way = Way(
+            page=Through(pages, exit=exit, profile=route.profile, render=wishes.render, country=task.country),
+            robots=Through(robots, exit=exit, country=task.country),
+            jar=router.jar_for(route, exit),
+            route=route,
+            exit=exit,
+        )
+        return self.way
+
+    def gate(self, pace: Gate) -> Gate:
+        """The gate of every request of the present try: the toll first, then the site's pace."""
+
+        async def paid(asked: timedelta | None) -> Callable[[], None] | None:
+            receipt = await self._router.tolls.pay(self._task.site, self.route)
+            try:
+                on_sent = await pace(asked)
+            except BaseException:
+                await self._router.tolls.settle(receipt, None)
+                raise
+            self._receipts.append(receipt)
+            return on_sent
+
+        return paid
+
+    async def settle_up(self, response: Response | None) -> None:
+        """The present try is over, well or not: what it cost is known now."""
+        receipts, self._receipts = self._receipts, []
+        for number, receipt in enumerate(receipts):
+            last = number == len(receipts) - 1
+            received = response.wire_bytes if response is not None and last else 0
+            told = response.cost if response is not None and last else None
+            self.cost += await self._router.tolls.settle(receipt, received, told)
+
+    # -- how it went -----------------------------------------------------------------------------------------------
+
+    async def passed(self, response: Response) -> None:
+        """The page got through."""
+        router, site, route = self._router, self._task.site, self.route
+        self._report(ExitOutcome.OK, response)
+        router.note_pass(site, route)
+        if not self._terms.learns:
+            return
+        now = router.clock.now()
+        if self._plan.probes and self._place == 0 and self._standing is not None:
+            await router.learn(after_probe(self._terms, self._standing, route, now), instead_of=self._standing)
+        elif self._blocked and router.is_proven(site, self._blocked[0][0]):
+            reason = self._blocked[-1][1]
+            risen = after_climb(self._terms, self._standing, site=site, route=route, reason=reason, now=now)
+            if risen is not None:
+                await router.learn(risen, instead_of=self._standing)
+
+    @property
+    def is_top(self) -> bool:
+        return self._place == len(self._plan.rungs) - 1
+
+    def banned(self, words: str, response: Response) -> None:
+        """The site does not serve this visitor: his exit, if he has one, should rest."""
+        self._report(ExitOutcome.BANNED, response, words)
+
+    async def climb(self, reason: str) -> bool:
+        """The present rung does not do. True when there is a higher one that may help, and the trip is on it now.
+
+        One page of a site climbs at a time; those that are blocked meanwhile wait, and go where it got through.
+        """
+        router, site = self._router, self._task.site
+        self._blocked.append((self.route, reason))
+        higher = next_rung(self._plan.rungs, self._place, reason)
+        if higher is None:
+            return False
+        if self._terms.learns and await router.wait_for_scout(site, but=self):
+            standing = await router.standing(site)
+            names = [rung.name for rung in self._plan.rungs]
+            if standing is not None and standing.route in names[higher:]:
+                higher, self._standing = names.index(standing.route), standing
+        if self._terms.learns:
+            router.send_scout(site, self)
+        self._place = higher
+        self._avoid = frozenset()
+        return True
+
+    def over(self) -> None:
+        """The trip has ended, well or not."""
+        self._router.recall_scout(self._task.site, self)
+
+    def another_exit(self, failure: WayFailed) -> bool:
+        """The exit failed, not the site. True when the same rung may be tried through another one."""
+        exit = self.exit
+        if exit is None:
+            return False
+        self._report(ExitOutcome.FAILED, None, str(failure))
+        self._avoid |= {exit.name}
+        return isinstance(failure, ProxyFailed) and len(self._avoid) < EXITS_AT_MOST
+
+    def _report(self, outcome: ExitOutcome, response: Response | None, words: str = "") -> None:
+        exit = self.exit
+        if exit is None:
+            return
+        self._router.exits.report(
+            exit,
+            outcome,
+            seconds=response.seconds if response is not None else 0.0,
+            received=response.wire_bytes if response is not None else 0,
+            tokens=self.cost,
+            words=words,
+            fingerprint=self._task.fingerprint,
+        )

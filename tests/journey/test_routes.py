@@ -1,0 +1,159 @@
+"""The cheapest way that works: whole crawls through real proxies and a vendor's API. Witness: the sites' own log."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+
+import pytest
+
+from gossamer.model import events
+
+from .crawling import Heard, crawled, look
+from .routing import PASSWORD, Offers, roads
+
+pytestmark = pytest.mark.timeout(120)
+
+
+async def attempts_of(read, sites):
+    async def ask(system):
+        found = []
+        for url in sites:
+            found += await system.records.attempts(system.rules.fingerprint(url))
+        return found
+
+    return await look(read, ask)
+
+
+async def until(holds, running, *, drain=True):
+    while not holds():
+        await asyncio.sleep(0.02)
+    if drain:
+        running.worker.drain()
+
+
+async def test_each_site_is_read_by_the_cheapest_route_that_lets_it_through(tmp_path):
+    domains = {"a.localhost": "open", "b.localhost": "direct-shy", "c.localhost": "datacenter-shy",
+               "d.localhost": "fortress"}  # fmt: skip
+    with roads(domains, "datacenter", "residential", "api") as way:
+        read = way.settings(tmp_path)
+        left = await crawled(Offers(way.world.urls()), read)
+
+        # then every page of every site is there, and no wall was taken for one
+        assert {record.key for record in left.records} == set(way.world.truth())
+        left.assert_adds_up()
+        assert left.report.counts.retries == 0
+
+        # and each site was asked by the dearer ways only as far as it took
+        pages = Counter((hit.host, hit.through) for hit in way.world.hits(verdict="page"))
+        assert pages == {
+            ("a.localhost", "direct"): 5,
+            ("b.localhost", "datacenter"): 5,
+            ("c.localhost", "residential"): 5,
+            ("d.localhost", "managed"): 5,
+        }
+
+        # and what was learned is known to the next crawl: not one request goes by a way that is known not to do
+        before = len(way.world.hits())
+        await crawled(Offers(way.world.urls()), read, fresh=True)
+        assert {hit.verdict for hit in way.world.hits()[before:]} == {"page"}
+
+
+async def test_every_try_is_in_the_log_with_its_route_its_exit_and_its_price(tmp_path):
+    with roads({"c.localhost": "datacenter-shy"}, "datacenter", "residential", pages=1) as way:
+        read = way.settings(tmp_path)
+        await crawled(Offers(way.world.urls()), read)
+        tries = sorted(await attempts_of(read, way.world.urls()), key=lambda one: one.at)
+
+        assert [(one.route, one.outcome, one.cost) for one in tries] == [
+            ("direct", "blocked", 2.0),  # robots.txt is paid for as well, by whoever asks for it
+            ("datacenter", "blocked", 2.0),
+            ("residential", "done", 3.0),
+        ]
+        assert tries[0].proxy is None
+        assert tries[1].proxy in {proxy.address for proxy in way.datacenter}
+        assert all(one.reason.startswith("blocked-") and one.error for one in tries[:2])
+        assert all(PASSWORD not in repr(one) for one in tries)
+
+
+async def test_a_page_that_nobody_may_see_does_not_make_its_site_expensive(tmp_path):
+    # given a site that is open but for one page which is missing everywhere, and one that shows a login to everybody
+    with roads({"a.localhost": "open", "z.localhost": "login"}, "datacenter", "api") as way:
+        read = way.settings(tmp_path)
+        left = await crawled(Offers([*way.world.urls(), way.world.url("a.localhost", 99)]), read)
+
+        assert {record.site for record in left.records} == {"a.localhost"}
+        assert left.fate(way.world.url("a.localhost", 99)) == ("dead", "http-404")
+        assert {left.letters[way.world.url("z.localhost", n)].reason for n in range(5)} == {"blocked-login"}
+        assert await look(read, lambda system: system.routes.standings()) == []
+
+
+async def test_a_retry_takes_another_exit_and_a_banned_one_rests(tmp_path):
+    # given a site that serves two pages to each exit and then bans it
+    with roads({"n.localhost": "counting:2:60"}, "datacenter", pages=6, datacenter=4) as way:
+        read = way.settings(tmp_path, more='[domains."n.localhost"]\nroute = "datacenter"', retry__max_attempts=6)
+        left = await crawled(Offers(way.world.urls()), read)
+
+        assert {record.key for record in left.records} == set(way.world.truth())
+        asked = Counter(hit.exit for hit in way.world.hits())
+        assert len(asked) >= 3
+        # An exit that was turned away is not used again for a minute: at most what was in flight then.
+        assert max(asked.values()) <= 2 + 6
+        assert not [hit for hit in way.world.hits(robots=True) if hit.through == "direct"]
+
+
+async def test_when_all_exits_rest_pages_wait_and_nothing_leaves_directly(tmp_path):
+    # given a site that turns every exit of the pool away, and a pool that is the only way to it
+    with roads({"d.localhost": "fortress"}, "datacenter", pages=3, datacenter=2) as way:
+        read = way.settings(tmp_path, more='[domains."d.localhost"]\nroute = "datacenter"')
+
+        heard = Heard()
+
+        async def stop_when_all_rest(running):
+            await until(lambda: any(event.stage == "exits-rest" for event in heard.of(events.Trouble)), running)
+
+        left = await crawled(Offers(way.world.urls()), read, attend=stop_when_all_rest, heard=heard)
+
+        # then the crawl was stopped with pages waiting; not one hit is from this machine itself
+        assert not left.report.ended
+        assert {hit.through for hit in way.world.hits(robots=True)} == {"datacenter"}
+        waiting = [fate for fate in left.fates if fate[1] in ("waiting", "queued")]
+        assert waiting
+        assert any(reason == "exits-rest" for _, _, reason in waiting)
+
+
+async def test_a_proxy_that_refuses_the_password_uses_up_no_try_and_lets_nothing_out(tmp_path):
+    with roads({"a.localhost": "open"}, "datacenter", pages=2, datacenter=1) as way:
+        way.datacenter[0].refuse()
+        read = way.settings(tmp_path, more='[domains."a.localhost"]\nroute = "datacenter"')
+
+        async def mend_when_noticed(running):
+            await until(lambda: heard.of(events.Trouble), running, drain=False)
+            way.datacenter[0].behave()
+
+        heard = Heard()
+        left = await crawled(Offers(way.world.urls()), read, attend=mend_when_noticed, heard=heard)
+        assert {record.key for record in left.records} == set(way.world.truth())
+        assert left.report.counts.retries == 0
+        assert {hit.through for hit in way.world.hits(robots=True)} == {"datacenter"}
+        assert all(PASSWORD not in str(trouble) for trouble in heard.events)
+
+
+@pytest.mark.parametrize("when_spent", ["wait", "bury"])
+async def test_a_budget_is_hard_and_told_once(tmp_path, when_spent):
+    with roads({"a.localhost": "open"}, pages=12) as way:
+        heard = Heard()
+        more = f'[router]\nbudget_job = 8\nwhen_spent = "{when_spent}"'
+        read = way.settings(tmp_path, more=more, politeness__robots=False)
+
+        async def stop_when_spent(running):
+            if when_spent == "wait":
+                await until(lambda: len(heard.of(events.BudgetReached)) >= 4, running)
+
+        left = await crawled(Offers(way.world.urls()), read, attend=stop_when_spent, heard=heard)
+        assert len(way.world.hits(robots=True)) == 8
+        assert len(left.records) == 8
+        if when_spent == "bury":
+            assert Counter(letter.reason for letter in left.letters.values()) == {"budget": 4}
+        else:
+            assert [reason for _, state, reason in left.fates if state == "waiting"] == ["budget"] * 4
