@@ -184,7 +184,8 @@ class Database:
 
     def _migrate(self, connection: sqlite3.Connection) -> None:
         """Bring the file to the newest schema, in one transaction. Raises BadState for a file that is not ours."""
-        scripts = schema_scripts(self._schema)
+        scripts = numbered_scripts(self._schema)
+        newest = scripts[-1][0]
         connection.execute("BEGIN IMMEDIATE")
         found_id = connection.execute("PRAGMA application_id").fetchone()[0]
         version = connection.execute("PRAGMA user_version").fetchone()[0]
@@ -195,17 +196,18 @@ class Database:
                 f"{self.path} is a SQLite file, but not a Gossamer {self._role} file. "
                 f"Move it away, or set {self._role} to another path in gossamer.toml."
             )
-        if version > len(scripts):
+        if version > newest:
             connection.execute("ROLLBACK")
             raise BadState(
-                f"{self.path} was written by a newer Gossamer (schema {version}, this one knows {len(scripts)}). "
+                f"{self.path} was written by a newer Gossamer (schema {version}, this one knows {newest}). "
                 f"Upgrade Gossamer on this machine."
             )
-        for script in scripts[version:]:
-            for statement in statements_of(script):
-                connection.execute(statement)
+        for number, script in scripts:
+            if number > version:
+                for statement in statements_of(script):
+                    connection.execute(statement)
         connection.execute(f"PRAGMA application_id = {self._application_id}")
-        connection.execute(f"PRAGMA user_version = {len(scripts)}")
+        connection.execute(f"PRAGMA user_version = {newest}")
         connection.execute("COMMIT")
 
     def _close(self) -> None:
@@ -229,10 +231,19 @@ def _use_wal(connection: sqlite3.Connection) -> None:
 
 
 def schema_scripts(name: str) -> list[str]:
-    """The numbered migrations `schema/<name>-001.sql`, `-002.sql`, ... in order."""
+    """The migrations of a file, in order."""
+    return [script for _, script in numbered_scripts(name)]
+
+
+def numbered_scripts(name: str) -> list[tuple[int, str]]:
+    """The migrations `schema/<name>-001.sql`, `-002.sql`, ... with their numbers, in order.
+
+    A file's version is the highest number that was applied to it.
+    """
     folder = resources.files(__package__) / "schema"
-    files = sorted((entry for entry in folder.iterdir() if entry.name.startswith(f"{name}-")), key=lambda e: e.name)
-    return [file.read_text(encoding="utf-8") for file in files]
+    files = [entry for entry in folder.iterdir() if entry.name.startswith(f"{name}-")]
+    numbered = ((int(file.name.removeprefix(f"{name}-").removesuffix(".sql")), file) for file in files)
+    return sorted((number, file.read_text(encoding="utf-8")) for number, file in numbered)
 
 
 def statements_of(script: str) -> list[str]:
