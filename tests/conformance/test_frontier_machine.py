@@ -15,7 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from gossamer.errors import LeaseLost
 from gossamer.frontier.contract import DeadFilter
-from gossamer.frontier.politeness import HEAD_START, SiteTerms
+from gossamer.frontier.politeness import HEAD_START, LANE_TURN, SiteTerms
 from gossamer.model.task import DropReason, UrlState
 from tests.conformance.frontiers import LEASE, Backends, candidate
 
@@ -30,6 +30,8 @@ MAX_DELIVERIES = 3
 numbers = st.integers(0, 11)
 sites = st.sampled_from(SITES)
 workers = st.sampled_from(("w1", "w2", "w3"))
+fetchers = st.sampled_from((None, None, "browser"))
+served_lanes = st.sampled_from((None, None, frozenset({""}), frozenset({"browser"}), frozenset({"", "browser"})))
 
 
 class FrontierMachine(RuleBasedStateMachine):
@@ -47,6 +49,7 @@ class FrontierMachine(RuleBasedStateMachine):
         self.lab.terms.update(TERMS)
         self.job = self.do(self.lab.job(max_deliveries=MAX_DELIVERIES, max_urls_per_pattern=None)).id
         self.states: dict[str, UrlState] = {}
+        self.lanes: dict[str, str] = {}
         self.due: dict[str, float] = {}
         self.held: dict[str, object] = {}
         self.stale: list[object] = []
@@ -55,6 +58,7 @@ class FrontierMachine(RuleBasedStateMachine):
         self.grants: dict[str, list[float]] = {site: [] for site in SITES}
         self.rest_until: dict[str, float] = {}
         self.discovered = 0
+        self.began = self.now()
 
     def do(self, awaitable):
         return self.loop.run_until_complete(awaitable)
@@ -81,10 +85,11 @@ class FrontierMachine(RuleBasedStateMachine):
             if one.url not in self.states:
                 self.states[one.url] = UrlState.DROPPED if one.dropped else UrlState.QUEUED
                 self.deliveries[one.url] = self.attempts[one.url] = 0
+                self.lanes[one.url] = one.fetcher or ""
 
-    @rule(site=sites, ids=st.lists(numbers, min_size=1, max_size=6), priority=st.integers(0, 3))
-    def add(self, site, ids, priority):
-        candidates = [candidate(f"https://{site}/{n}", priority=priority) for n in ids]
+    @rule(site=sites, ids=st.lists(numbers, min_size=1, max_size=6), priority=st.integers(0, 3), fetcher=fetchers)
+    def add(self, site, ids, priority, fetcher):
+        candidates = [candidate(f"https://{site}/{n}", priority=priority, fetcher=fetcher) for n in ids]
         self.do(self.lab.frontier.add(self.job, candidates))
         self.enter(candidates)
 
@@ -98,9 +103,9 @@ class FrontierMachine(RuleBasedStateMachine):
     def advance(self, seconds):
         self.lab.clock.advance(seconds)
 
-    @rule(worker=workers, n=st.integers(1, 6))
-    def lease(self, worker, n):
-        batch = self.do(self.lab.frontier.lease(self.job, worker, n))
+    @rule(worker=workers, n=st.integers(1, 6), lanes=served_lanes)
+    def lease(self, worker, n, lanes):
+        batch = self.do(self.lab.frontier.lease(self.job, worker, n, lanes))
         self.expire()
         for url, at in list(self.due.items()):
             if at <= self.now():
@@ -110,6 +115,8 @@ class FrontierMachine(RuleBasedStateMachine):
         for lease in batch.leases:
             task = lease.task
             assert self.states[task.url] is UrlState.QUEUED
+            assert (task.fetcher or "") == self.lanes[task.url]
+            assert lanes is None or self.lanes[task.url] in lanes
             assert self.rest_until.get(task.site, 0) <= self.now()
             assert task.attempt == self.attempts[task.url]
             self.deliveries[task.url] += 1
@@ -118,13 +125,19 @@ class FrontierMachine(RuleBasedStateMachine):
             self.held[task.url] = lease
             self.grants[task.site].append(self.now())
         self.check_politeness()
-        if not batch.leases and UrlState.QUEUED in self.states.values():
-            # Nothing to be had although something is queued: some limit must say why.
-            assert all(self.limited(url) for url, state in self.states.items() if state is UrlState.QUEUED)
+        assert not batch.drained
+        queued = [url for url, state in self.states.items() if state is UrlState.QUEUED]
+        mine = [url for url in queued if lanes is None or self.lanes[url] in lanes]
+        if not batch.leases:
+            # Nothing to be had although something is queued: some limit must say why, or a lane that gives way.
+            kept_waiting = {url.split("/")[2] for url in queued if url not in mine}
+            assert all(self.limited(url, kept_waiting) for url in mine)
 
-    def limited(self, url):
+    def limited(self, url, kept_waiting):
         site = url.split("/")[2]
         terms = TERMS[site]
+        if site in kept_waiting and self.now() - self.began >= LANE_TURN.total_seconds():
+            return True
         in_flight = sum(lease.task.site == site for lease in self.held.values())
         if self.rest_until.get(site, 0) > self.now():
             return True
@@ -161,10 +174,15 @@ class FrontierMachine(RuleBasedStateMachine):
         return True
 
     @precondition(lambda self: self.held)
-    @rule(data=st.data(), ids=st.lists(numbers, max_size=4), state=st.sampled_from((UrlState.DONE, UrlState.UNCHANGED)))
-    def complete(self, data, ids, state):
+    @rule(
+        data=st.data(),
+        ids=st.lists(numbers, max_size=4),
+        state=st.sampled_from((UrlState.DONE, UrlState.UNCHANGED)),
+        fetcher=fetchers,
+    )
+    def complete(self, data, ids, state, fetcher):
         url, lease = self.pick(data)
-        found = [candidate(f"https://{lease.task.site}/{n}") for n in ids]
+        found = [candidate(f"https://{lease.task.site}/{n}", fetcher=fetcher) for n in ids]
         if self.settle(url, self.lab.frontier.complete(lease, state, "", found)):
             self.states[url] = state
             self.enter(found)
@@ -180,10 +198,11 @@ class FrontierMachine(RuleBasedStateMachine):
             self.deliveries[url] = 0
 
     @precondition(lambda self: self.held)
-    @rule(data=st.data())
-    def release(self, data):
+    @rule(data=st.data(), lane=st.sampled_from((None, "", "browser")))
+    def release(self, data, lane):
         url, lease = self.pick(data)
-        if self.settle(url, self.lab.frontier.release(lease, timedelta(0), "drain")):
+        if self.settle(url, self.lab.frontier.release(lease, timedelta(0), "drain", lane=lane)):
+            self.lanes[url] = self.lanes[url] if lane is None else lane
             self.states[url] = UrlState.WAITING
             self.due[url] = self.now()
             self.deliveries[url] -= 1
@@ -240,6 +259,12 @@ class FrontierMachine(RuleBasedStateMachine):
             assert counts.in_state(state) == sum(one is state for one in seen.values()), state
         assert counts.discovered == self.discovered
         assert counts.discovered == counts.open + counts.settled + counts.dropped + counts.duplicates
+        loads = self.do(self.lab.desk.sites(self.job))
+        for load in loads:
+            of_site = [state for url, state in seen.items() if url.split("/")[2] == load.site]
+            told = {"queued": load.queued, "waiting": load.waiting, "leased": load.leased}
+            assert told == {name: sum(state == name for state in of_site) for name in told}, load.site
+        assert sum(load.queued + load.waiting + load.leased for load in loads) == counts.open
 
     async def everything(self):
         return [row async for row in self.lab.desk.urls(self.job)]

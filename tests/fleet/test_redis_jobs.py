@@ -6,6 +6,8 @@ from datetime import timedelta
 
 import pytest
 
+from gossamer.backends.redis.leasing import Asking
+from gossamer.backends.redis.rows import EVERY_LANE
 from gossamer.errors import BackendUnavailable
 from gossamer.frontier.contract import DeadFilter
 from gossamer.frontier.politeness import SiteTerms
@@ -70,7 +72,7 @@ async def test_the_shards_of_a_new_job_know_it_before_the_old_one_is_cleared(lab
     await lab.job()
     await break_off(lab.jobs._server, "drop_open", lab.job(fresh=True))
     [new] = await lab.jobs.running_jobs()
-    batch = await lab.frontier._counter._look(await lab.frontier._job(new.id), "w", 1, [])
+    batch = await lab.frontier._counter._look(await lab.frontier._job(new.id), Asking("w", EVERY_LANE), 1, [])
     assert {look.state for look in batch} == {"running"}
 
 

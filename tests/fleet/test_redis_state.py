@@ -10,10 +10,11 @@ from contextlib import asynccontextmanager
 from datetime import timedelta
 from uuid import uuid4
 
+import msgspec
 import pytest
 
 from gossamer.assembly import open_system
-from gossamer.backends.redis import connection
+from gossamer.backends.redis import connection, rows
 from gossamer.backends.redis.state import open_redis_state
 from gossamer.backends.redis.terms import filter_size
 from gossamer.errors import BackendUnavailable, BadState, FrontierFull, GossamerError, Misconfigured
@@ -136,6 +137,32 @@ async def test_a_state_of_a_newer_version_is_left_alone(valkey):
     assert "newer Gossamer" in await refusal(valkey, BadState, project="future")
 
 
+async def test_what_was_queued_before_there_were_lanes_finds_its_lane(valkey, monkeypatch):
+    # given a state in the first format, with a task that names a fetcher
+    def pack_as_before(fetcher, tail):
+        return msgspec.msgpack.encode(msgspec.structs.replace(tail, fetcher=fetcher))[:-1].replace(b"\x9a", b"\x99", 1)
+
+    async with opened(valkey, project="older") as state:
+        job, _ = await state.jobs.open_job("books", JobTerms(), fresh=False)
+        with monkeypatch.context() as patched:
+            patched.setattr(rows, "pack_tail", pack_as_before)
+            await state.frontier.add(job.id, [candidate("https://a.test/1", fetcher="browser")])
+            await state.frontier.add(job.id, [candidate("https://a.test/2")])
+        await state.server.call("HSET", "gossamer:{older}:book", "version", 1)
+
+    # when workers that know lanes go on with it
+    async with opened(valkey, project="older") as state:
+        plain = await state.frontier.lease(job.id, "plain", 9, frozenset({""}))
+        shown = await state.frontier.lease(job.id, "browser", 9, frozenset({"browser"}))
+
+        # then each gets its own, and workers that know none are turned away
+        assert [lease.task.url for lease in plain.leases] == ["https://a.test/2"]
+        assert [(lease.task.url, lease.delivery) for lease in shown.leases] == [("https://a.test/1", 1)]
+        assert await state.server.call("HGET", "gossamer:{older}:book", "version") == b"2"
+    monkeypatch.setattr("gossamer.backends.redis.state.VERSION", 1)
+    assert "newer Gossamer" in await refusal(valkey, BadState, project="older")
+
+
 async def test_the_number_of_shards_cannot_change_while_a_project_lives(valkey):
     async with opened(valkey, project="spread", shards=3):
         pass
@@ -196,23 +223,23 @@ async def test_a_worker_with_nothing_to_do_ends_at_once(valkey, tmp_path):
 async def test_what_is_not_ours_in_the_queue_goes_to_the_dead_letters(valkey):
     async with opened(valkey) as state:
         job, _ = await state.jobs.open_job("books", JobTerms(), fresh=False)
-        await state.frontier.add(job.id, [candidate(f"https://a.test/{n}") for n in range(4)])
+        await state.frontier.add(job.id, [candidate(f"https://a.test/{n}") for n in range(6)])
         keys = dict(zip(("urls",), state.frontier._keys.of_job(0, 1)[7:8], strict=True))
         for n, junk in ((1, b"\x80\x04\x95 a pickle"), (2, b"")):
             await state.server.call("HSET", keys["urls"], candidate(f"https://a.test/{n}").fingerprint, junk)
-        row = await state.server.call("HGET", keys["urls"], candidate("https://a.test/3").fingerprint)
-        await state.server.call(
-            "HSET", keys["urls"], candidate("https://a.test/3").fingerprint, row[: row.rindex(b"\x99")] + b"\xc1\xc1"
-        )
+        for n, junk in ((3, b"\xc3\xc3"), (4, b"\xc1\xc1"), (5, b"\xc1\x00\x01x\xc1")):
+            fingerprint = candidate(f"https://a.test/{n}").fingerprint
+            row = await state.server.call("HGET", keys["urls"], fingerprint)
+            await state.server.call("HSET", keys["urls"], fingerprint, row[: row.rindex(b"\x9a")] + junk)
 
         batch = await state.frontier.lease(job.id, "w", 9)
 
         assert [lease.task.url for lease in batch.leases] == ["https://a.test/0"]
         letters = await state.desk.dead(DeadFilter())
         assert {letter.reason for letter in letters} == {"unreadable"}
-        assert len(letters) == 3
+        assert len(letters) == 5
         counts = await state.jobs.counts(job.id)
-        assert (counts.dead, counts.leased, counts.open) == (3, 1, 1)
+        assert (counts.dead, counts.leased, counts.open) == (5, 1, 1)
         assert counts.discovered == counts.open + counts.settled + counts.dropped + counts.duplicates
 
 

@@ -1,8 +1,8 @@
 """What a state is made of when it is carried from one backend to another (model/carrying.py has the contract).
 
-Poured in the order job, site, robots, standing, purse, budget, shape, URL; queued URLs come in the order in which they
-would be handed out. A task in somebody's hands is poured as queued: whoever had it is gone, or the move would not have
-begun. How the exits of proxy pools fare is left behind: it is learned again within minutes, where it is needed.
+Poured in the order job, site, robots, standing, purse, budget, shape, URL; queued URLs of a lane come in the order in
+which they would be handed out. A task in somebody's hands is poured as queued: whoever had it is gone, or the move would
+not have begun. How the exits of proxy pools fare is left behind: it is learned again within minutes, where it is needed.
 """
 
 from __future__ import annotations
@@ -116,6 +116,7 @@ class CarriedUrl(msgspec.Struct, frozen=True, kw_only=True):
     country: str | None
     parent: bytes | None
     parent_site: str | None
+    how: str = ""
     incidents: tuple[tuple[float, str], ...] = ()
 
 

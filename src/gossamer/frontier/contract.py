@@ -60,9 +60,14 @@ class Frontier(Protocol):
         """Offer seeds. All or nothing. Raises FrontierFull when the queue has reached its bound."""
         ...
 
-    async def lease(self, job: str, worker: str, n: int) -> LeaseBatch:
+    async def lease(self, job: str, worker: str, n: int, lanes: frozenset[str] | None = None) -> LeaseBatch:
         """Hand out up to `n` tasks, best priority first, sites of equal priority in turn.
 
+        A task's lane is its `fetcher`, "" without one. Only tasks of the given lanes are handed out (None: of every
+        lane); those of other lanes are not in their way, and cost the site neither token nor slot. All lanes of a
+        site share its politeness. Where that lets only some workers in, lanes that were refused take turns (see
+        politeness.LANE_TURN). What a worker cannot have for its lanes is open work all the same: the job is drained
+        only when there is none in any lane.
         The site's rate token and concurrency slot are taken in the same step. A site with a rate limit is
         handed to one worker at a time: its requests are spaced by that worker's pacer, exactly. It may get a task
         HEAD_START before its turn; `Lease.pace` says how long the request must wait.
@@ -102,9 +107,18 @@ class Frontier(Protocol):
         ...
 
     async def release(
-        self, lease: Lease, delay: timedelta, reason: str, *, paced_ahead: timedelta = timedelta(0)
+        self,
+        lease: Lease,
+        delay: timedelta,
+        reason: str,
+        *,
+        paced_ahead: timedelta = timedelta(0),
+        lane: str | None = None,
     ) -> None:
-        """Give the task back without using up a try or a delivery. Raises LeaseLost."""
+        """Give the task back without using up a try or a delivery. Raises LeaseLost.
+
+        With a `lane` it moves there: its `fetcher` becomes that, and None for the lane "".
+        """
         ...
 
     async def slow_down(self, site: str, *, interval: timedelta | None, rest: timedelta) -> None:
@@ -207,7 +221,8 @@ class UrlStory(msgspec.Struct, frozen=True, kw_only=True):
     worker: str | None = None
     lease_until: float | None = None
     site_next_at: float | None = None  # when the site's rate allows the next request
-    ahead_of_it: int | None = None  # queued tasks of the same site that go first
+    lane: str = ""  # which workers may have it: those that serve this lane
+    ahead_of_it: int | None = None  # queued tasks of the same site and lane that go first
     incidents: tuple[tuple[float, str], ...] = ()  # lapsed leases, replays, releases
 
 

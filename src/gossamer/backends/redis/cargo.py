@@ -60,6 +60,7 @@ def carried_url(job: JobRow, row: rows.Row, site: str, incidents: tuple[tuple[fl
         fetcher=tail.fetcher,
         proxy_pool=tail.proxy_pool,
         country=tail.country,
+        how=tail.how,
         parent=tail.parent,
         parent_site=tail.parent_site,
         incidents=incidents,
@@ -72,11 +73,11 @@ def pack_url(url: CarriedUrl) -> bytes:
         kind=url.kind,
         data=url.data,
         redirects=url.redirects,
-        fetcher=url.fetcher,
         proxy_pool=url.proxy_pool,
         country=url.country,
         parent=url.parent,
         parent_site=url.parent_site if url.parent_site != url.site else None,
+        how=url.how,
     )
     head = _URL.pack(
         url.fingerprint,
@@ -92,7 +93,7 @@ def pack_url(url: CarriedUrl) -> bytes:
     )
     incidents = msgspec.msgpack.encode(url.incidents) if url.incidents else b""
     heads = (text(url.site, 2, 60_000), text(url.reason, 2, 60_000), text(url.message, 2, 60_000))
-    return b"".join((head, *heads, len(incidents).to_bytes(4, "big"), incidents, msgspec.msgpack.encode(tail)))
+    return b"".join((head, *heads, len(incidents).to_bytes(4, "big"), incidents, rows.pack_tail(url.fetcher, tail)))
 
 
 def head(kind: int, site: str) -> bytes:

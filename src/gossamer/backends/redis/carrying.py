@@ -250,7 +250,9 @@ class RedisStateCarrier:
         self, job: JobRow, shard: int, names: dict[tuple[int, int], str]
     ) -> AsyncIterator[Sequence[StateItem]]:
         async for batch in _batches(self._scan(self._key(shard, job, "queues"))):
-            taken = ((names[shard, int(number)], rows.read_taken(packed)) for number, packed in batch)
+            # URLs are counted in the queue without a lane: its number is the site's.
+            counted = ((rows.split_queue(int(number))[1], rows.read_taken(packed)) for number, packed in batch)
+            taken = ((names[shard, site], count) for site, count in counted)
             yield [CarriedBudget(job=job.number, site=site, taken=count) for site, count in taken if count]
         async for batch in _batches(self._scan(self._key(shard, job, "shapes"))):
             yield [cargo.carried_shape(job, which, int(count), shard, names) for which, count in batch]
@@ -263,7 +265,7 @@ class RedisStateCarrier:
             "ZRANGEBYLEX", self._key(shard, job, "queue"), after, "+", "LIMIT", 0, AT_ONCE
         ):
             after = b"(" + members[-1]
-            there = await self._rows(shard, job, [member[14:] for member in members])
+            there = await self._rows(shard, job, [member[-16:] for member in members])
             yield await self._carried_urls(job, shard, there, names)
 
     async def _carried_urls(

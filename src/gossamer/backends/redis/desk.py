@@ -63,15 +63,17 @@ class RedisDesk:
 
     async def sites(self, job: str, limit: int = 20) -> list[SiteLoad]:
         row = await self._jobs.row(job)
-        loads: list[tuple[int, int, tuple[int, int, int]]] = []
+        loads: dict[tuple[int, int], tuple[int, int, int]] = {}  # by shard and site, all lanes together
         for shard in range(self._keys.shards):
             async for number, packed in self._scan(self._keys.in_shard(shard, f"{row.number}:queues")):
-                load = rows.read_load(packed)
-                if any(load):
-                    loads.append((shard, int(number), load))
-        loads.sort(key=lambda entry: -sum(entry[2]))
+                queued, waiting, leased = rows.read_load(packed)
+                if queued or waiting or leased:
+                    which = (shard, rows.split_queue(int(number))[1])
+                    before = loads.get(which, (0, 0, 0))
+                    loads[which] = (before[0] + queued, before[1] + waiting, before[2] + leased)
+        most = sorted(loads.items(), key=lambda entry: -sum(entry[1]))[:limit]
         answer = []
-        for shard, place, (queued, waiting, leased) in loads[:limit]:
+        for (shard, place), (queued, waiting, leased) in most:
             site, name = rows.read_site(await self._server.call("HGET", self._keys.in_shard(shard, "sites"), place))
             next_at = max(site.next_at, site.rest_until)
             answer.append(SiteLoad(site=name, queued=queued, waiting=waiting, leased=leased, next_at=next_at))
@@ -122,15 +124,19 @@ class RedisDesk:
             worker=row.worker or None,
             lease_until=row.at if row.state is UrlState.LEASED else None,
             site_next_at=max(politeness.next_at, politeness.rest_until),
+            lane=row.tail.fetcher or "" if row.tail else "",
             ahead_of_it=await self._ahead(shard, job, row) if row.state is UrlState.QUEUED else None,
             incidents=tuple(incidents),
         )
 
     async def _ahead(self, shard: int, job: JobRow, row: rows.Row) -> int:
-        site = row.site.to_bytes(4, "big")
-        place = site + (2**31 - 1 - row.priority).to_bytes(4, "big") + row.sequence.to_bytes(6, "big") + row.fingerprint
+        lane = 0
+        if row.tail is not None and row.tail.fetcher:
+            lanes = self._keys.in_shard(shard, f"{job.number}:lanes")
+            lane = int(await self._server.call("HGET", lanes, rows.lane_name(row.tail.fetcher)) or 0)
+        start, place = rows.place_in_queue(row, lane)
         key = self._keys.in_shard(shard, f"{job.number}:queue")
-        return min(AHEAD_COUNTED, int(await self._server.call("ZLEXCOUNT", key, b"[" + site, b"(" + place)))
+        return min(AHEAD_COUNTED, int(await self._server.call("ZLEXCOUNT", key, b"[" + start, b"(" + place)))
 
     async def _find_dead(self, which: DeadFilter, newest: int | None = None) -> AsyncIterator[Dead]:
         """Those that fit, all or at least so many of the newest, shard by shard."""

@@ -25,10 +25,10 @@ from .connection import OutOfMemory, Server
 from .gathering import Gathering
 from .jobs import RedisJobs
 from .keys import Keyspace
-from .leasing import Counter
+from .leasing import Asking, Counter
 from .terms import KnownJob, admission_terms
 
-COMPLETE, RETRY, RELEASE, BURY = 1, 2, 3, 4
+COMPLETE, RETRY, RELEASE, BURY, MOVE = 1, 2, 3, 4, 5
 REDIRECTED = "redirected"
 MESSAGE_LENGTH = 4000  # characters of an error that are kept
 ADD_AT_ONCE = 500  # candidates per script: a longer one would hold up everybody else
@@ -77,16 +77,16 @@ class RedisFrontier:
         added, _ = await self._offer(known, candidates, parent=None, refuse_when_full=True)
         return added
 
-    async def lease(self, job: str, worker: str, n: int) -> LeaseBatch:
+    async def lease(self, job: str, worker: str, n: int, lanes: frozenset[str] | None = None) -> LeaseBatch:
         if len(worker.encode("utf-8", "surrogatepass")) > LONGEST_NAME:
             raise Misconfigured(f"The worker's name is longer than {LONGEST_NAME} bytes: {worker[:40]}... Shorten it.")
         known = await self._job(job)
-        batch, strangers = await self._counter.lease(known, worker, n)
+        batch, strangers = await self._counter.lease(known, Asking(worker, rows.pack_lanes(lanes)), n)
         for lease in strangers:
             # One that cannot be buried now comes back when its lease ends; the good ones must not be lost with it.
             with suppress(BackendUnavailable, LeaseLost):
                 await self.bury(lease, "unreadable", "What stood in the queue here is not a task of ours.")
-        return batch
+        return batch if lanes is None else await self._in_their_lanes(batch, lanes)
 
     async def renew(self, leases: Sequence[Lease]) -> list[Lease]:
         lost: list[Lease] = []
@@ -151,9 +151,15 @@ class RedisFrontier:
         await self._put_off(RETRY, lease, delay, reason, paced_ahead)
 
     async def release(
-        self, lease: Lease, delay: timedelta, reason: str, *, paced_ahead: timedelta = timedelta(0)
+        self,
+        lease: Lease,
+        delay: timedelta,
+        reason: str,
+        *,
+        paced_ahead: timedelta = timedelta(0),
+        lane: str | None = None,
     ) -> None:
-        await self._put_off(RELEASE, lease, delay, reason, paced_ahead)
+        await self._put_off(RELEASE if lane is None else MOVE, lease, delay, reason, paced_ahead, lane or "")
 
     async def bury(self, lease: Lease, reason: str, message: str, *, paced_ahead: timedelta = timedelta(0)) -> None:
         text = rows.pack_settlement(
@@ -168,11 +174,31 @@ class RedisFrontier:
 
     # -- shared steps ----------------------------------------------------------------------------------------
 
-    async def _put_off(self, verb: int, lease: Lease, delay: timedelta, reason: str, ahead: timedelta) -> None:
+    async def _put_off(
+        self, verb: int, lease: Lease, delay: timedelta, reason: str, ahead: timedelta, lane: str = ""
+    ) -> None:
         text = rows.pack_settlement(
-            verb, lease, delay=delay.total_seconds(), paced_ahead=ahead.total_seconds(), reason=reason
+            verb,
+            lease,
+            delay=delay.total_seconds(),
+            paced_ahead=ahead.total_seconds(),
+            reason=reason,
+            message=rows.lane_name(lane).decode("utf-8", "ignore"),
         )
         await self._settle(await self._job(lease.task.job), lease, text)
+
+    async def _in_their_lanes(self, batch: LeaseBatch, lanes: frozenset[str]) -> LeaseBatch:
+        """A task that was queued before there were lanes stands in none. It moves to its own, and is not handed out."""
+        served = {rows.lane_name(lane) for lane in lanes}
+        kept = []
+        for lease in batch.leases:
+            fetcher = lease.task.fetcher or ""
+            if rows.lane_name(fetcher) in served:
+                kept.append(lease)
+            else:
+                with suppress(BackendUnavailable, LeaseLost):  # then it comes back when its lease ends
+                    await self.release(lease, timedelta(0), "it waits in another lane", lane=fetcher)
+        return msgspec.structs.replace(batch, leases=tuple(kept))
 
     async def _settle(
         self, known: KnownJob, lease: Lease, text: bytes, candidates: int = 0

@@ -28,11 +28,12 @@ keys of one shard lie on one node, so that a script may touch them together; sha
     gossamer:{P.S}:J:meta       hash    state of the job, sequence of this shard, how far `freed` was read
     gossamer:{P.S}:J:counts     hash    how many URLs are in each state
     gossamer:{P.S}:J:urls       hash    fingerprint -> packed row: the URL, its state, its task
-    gossamer:{P.S}:J:queue      zset    queued tasks, in order of site, priority, sequence (all scores are 0)
-    gossamer:{P.S}:J:queues     hash    site number -> packed: is there work, may it be handed out, when
-    gossamer:{P.S}:J:ready      zset    sites that may give a task, in order of priority and turn (scores 0)
-    gossamer:{P.S}:J:sleeping   zset    sites that wait for their bucket, by the time they wake
-    gossamer:{P.S}:J:held       zset    sites that another worker paces, by that worker (scores 0)
+    gossamer:{P.S}:J:lanes      hash    lane -> number of the lane, from 1; the lane "" is not here, its number is 0
+    gossamer:{P.S}:J:queue      zset    queued tasks, in order of lane, site, priority, sequence (all scores are 0)
+    gossamer:{P.S}:J:queues     hash    queue number -> packed: is there work, may it be handed out, when
+    gossamer:{P.S}:J:ready      zset    queues that may give a task, in order of lane, priority and turn (scores 0)
+    gossamer:{P.S}:J:sleeping   zset    queues that wait for their site's bucket, by the time they wake
+    gossamer:{P.S}:J:held       zset    queues whose site another worker paces, by that worker (scores 0)
     gossamer:{P.S}:J:waiting    zset    fingerprints of tasks that are not due yet, by the time they are
     gossamer:{P.S}:J:leased     zset    fingerprints of tasks in hand, by the end of their lease
     gossamer:{P.S}:J:dead       zset    fingerprints of dead letters, by the time they died
@@ -41,6 +42,7 @@ keys of one shard lie on one node, so that a script may touch them together; sha
     gossamer:{P.S}:J:filter     string  Bloom filter of the URLs seen, when the job deduplicates that way
     gossamer:{P.S}:J:holders    hash    worker -> how many leases it has in hand
 
+There is a queue for each site and lane, with the number lane * 2**32 + site: for the lane "" it is the site's own.
 A site lives in one shard (`shard_of`). The rows are packed by lua/prelude.lua and read by rows.py. Scripts get all
 keys of a job's shard in KEYS, always in the order of `JOB_KEYS`.
 """
@@ -53,7 +55,7 @@ from hashlib import blake2b
 SHARD_KEYS = ("shard", "sites", "numbers", "parked", "freed")
 JOB_KEYS = (
     "meta", "counts", "urls", "queue", "queues", "ready", "sleeping", "held", "waiting", "leased", "dead", "shapes",
-    "incidents", "filter", "holders",
+    "incidents", "filter", "holders", "lanes",
 )  # fmt: skip
 
 

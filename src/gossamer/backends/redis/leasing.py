@@ -47,12 +47,19 @@ class Look(msgspec.Struct, frozen=True, kw_only=True):
     discovered: int
     wait: float | None
     beyond: int | None
-    ready: tuple[tuple[int, str, int], ...]  # number, name and priority of sites, best first
+    ready: tuple[tuple[int, str, int], ...]  # number, site and priority of queues, best first
     turn: int  # when the best one was served last
 
     @property
     def open(self) -> int:
         return self.queued + self.waiting + self.leased
+
+
+class Asking(msgspec.Struct, frozen=True):
+    """Who wants work, and of which lanes (see rows.pack_lanes)."""
+
+    worker: str
+    lanes: bytes
 
 
 class Counter:
@@ -80,20 +87,20 @@ class Counter:
         self._ticks = ticks
         self._orphans_checked = -math.inf
 
-    async def lease(self, job: KnownJob, worker: str, n: int) -> tuple[LeaseBatch, list[Lease]]:
+    async def lease(self, job: KnownJob, asking: Asking, n: int) -> tuple[LeaseBatch, list[Lease]]:
         """The batch, and leases on what turned out not to be a task of ours."""
-        gone = await self._look_after_orphans(job, worker)
+        gone = await self._look_after_orphans(job, asking.worker)
         if job.terms.limit is None or self._keys.shards == 1:
-            return await self._lease(job, worker, n, gone)
+            return await self._lease(job, asking, n, gone)
         async with self._alone(job):
-            return await self._lease(job, worker, n, gone)
+            return await self._lease(job, asking, n, gone)
 
-    async def _lease(self, job: KnownJob, worker: str, n: int, gone: list[str]) -> tuple[LeaseBatch, list[Lease]]:
+    async def _lease(self, job: KnownJob, asking: Asking, n: int, gone: list[str]) -> tuple[LeaseBatch, list[Lease]]:
         granted: list[Lease] = []
         strangers: list[Lease] = []
         while True:
             try:
-                looks = await self._look(job, worker, n - len(granted), gone)
+                looks = await self._look(job, asking, n - len(granted), gone)
             except BackendUnavailable:
                 if granted:  # else nobody would know of them until their leases end
                     break
@@ -102,11 +109,11 @@ class Counter:
             if granted and not any(look.ready for look in looks):
                 break
             if not granted:
-                over = await self._over(job, worker, looks)
+                over = await self._over(job, asking, looks)
                 if over is not None:
                     return over, strangers
             try:
-                served = await self._serve_best(job, worker, n - len(granted), looks)
+                served = await self._serve_best(job, asking, n - len(granted), looks)
             except BackendUnavailable:
                 if granted:
                     break
@@ -122,7 +129,7 @@ class Counter:
                 break
         return LeaseBatch(leases=tuple(granted)), strangers
 
-    async def _over(self, job: KnownJob, worker: str, looks: list[Look]) -> LeaseBatch | None:
+    async def _over(self, job: KnownJob, asking: Asking, looks: list[Look]) -> LeaseBatch | None:
         """The empty batch, when nothing can be had now; None when something may be had."""
         if any(look.state != "running" for look in looks):
             # A job that is just being opened, or one that has ended: the book knows.
@@ -132,38 +139,39 @@ class Counter:
             return LeaseBatch(drained=all(look.leased == 0 for look in looks))
         if any(look.ready for look in looks):
             return None
-        if all(look.sealed and not look.open for look in looks) and await self._still_empty(job, worker, looks):
+        if all(look.sealed and not look.open for look in looks) and await self._still_empty(job, asking, looks):
             return LeaseBatch(drained=True)
         waits = [look.wait for look in looks if look.wait is not None]
         return LeaseBatch(wait=timedelta(seconds=min(waits)) if waits else None)
 
-    async def _still_empty(self, job: KnownJob, worker: str, looks: list[Look]) -> bool:
+    async def _still_empty(self, job: KnownJob, asking: Asking, looks: list[Look]) -> bool:
         """One empty shard after the other proves nothing: a link may have moved on behind our back.
 
         When nothing was discovered anywhere between two looks at all of them, they were empty at the same time.
         """
         if len(looks) == 1:
             return True
-        again = await self._look(job, worker, 1, [])
+        again = await self._look(job, asking, 1, [])
         return all(
             late.sealed and not late.open and late.discovered == early.discovered
             for early, late in zip(looks, again, strict=True)
         )
 
-    async def _look(self, job: KnownJob, worker: str, n: int, gone: list[str]) -> list[Look]:
+    async def _look(self, job: KnownJob, asking: Asking, n: int, gone: list[str]) -> list[Look]:
         shards = range(self._keys.shards)
         if len(shards) == 1:
-            return [await self._look_at(job, worker, n, gone, 0)]
-        return list(await asyncio.gather(*(self._look_at(job, worker, n, gone, shard) for shard in shards)))
+            return [await self._look_at(job, asking, n, gone, 0)]
+        return list(await asyncio.gather(*(self._look_at(job, asking, n, gone, shard) for shard in shards)))
 
-    async def _look_at(self, job: KnownJob, worker: str, n: int, gone: list[str], shard: int) -> Look:
+    async def _look_at(self, job: KnownJob, asking: Asking, n: int, gone: list[str], shard: int) -> Look:
         state, sealed, counters, wait, beyond, *sites = await self._server.run(
             "prepare",
             self._keys.of_job(shard, job.number),
             self._now(),
-            worker,
+            asking.worker,
             min(n, SITES_AT_ONCE),
             job.terms.max_deliveries,
+            asking.lanes,
             *gone,
         )
         queued, waiting, leased, done, unchanged, dead, redirected, discovered = counters
@@ -185,7 +193,9 @@ class Counter:
             turn=int(sites[3]) if sites else 0,
         )
 
-    async def _serve_best(self, job: KnownJob, worker: str, n: int, looks: list[Look]) -> list[tuple[int, list[bytes]]]:
+    async def _serve_best(
+        self, job: KnownJob, asking: Asking, n: int, looks: list[Look]
+    ) -> list[tuple[int, list[bytes]]]:
         """Take from the shards that hold the best priority, equal shares where several do."""
         able = [look for look in looks if look.ready]
         best = max(look.ready[0][2] for look in able)
@@ -199,7 +209,7 @@ class Counter:
             bounds = [bound for bound in (look.beyond, *others) if bound is not None]
             try:
                 answer = await self._serve(
-                    job, worker, min(share, left), look, max(bounds) if bounds else None, used - look.used
+                    job, asking, min(share, left), look, max(bounds) if bounds else None, used - look.used
                 )
             except BackendUnavailable:
                 if any(len(answer) > 1 for _, answer in answers):
@@ -213,18 +223,19 @@ class Counter:
         return answers
 
     async def _serve(
-        self, job: KnownJob, worker: str, n: int, look: Look, beyond: int | None, used_elsewhere: int
+        self, job: KnownJob, asking: Asking, n: int, look: Look, beyond: int | None, used_elsewhere: int
     ) -> list[bytes]:
         answer: list[bytes] = await self._server.run(
             "serve",
             self._keys.of_job(look.shard, job.number),
             self._now(),
-            worker,
+            asking.worker,
             n,
             self._lease_seconds,
             -1 if job.terms.limit is None else job.terms.limit,
             used_elsewhere,
             "" if beyond is None else beyond,
+            asking.lanes,
             b"".join(_pack_terms(number, self._terms_for(name)) for number, name, _ in look.ready),
         )
         return answer
@@ -250,7 +261,7 @@ class Counter:
                 elif names:
                     # Nobody may be working on that job any more, but the slots it holds are everybody's.
                     keys, deliveries = self._keys.of_job(shard, row.number), row.admission().max_deliveries
-                    await self._server.run("prepare", keys, self._now(), "", 0, deliveries, *dead)
+                    await self._server.run("prepare", keys, self._now(), "", 0, deliveries, b"", *dead)
         return gone
 
     @asynccontextmanager
@@ -271,4 +282,4 @@ class Counter:
 
 def _pack_terms(number: int, terms: SiteTerms) -> bytes:
     interval = -1.0 if terms.interval is None else terms.interval.total_seconds()
-    return struct.pack(">IdII", number, interval, terms.burst, terms.concurrency or 0)
+    return struct.pack(">QdII", number, interval, terms.burst, terms.concurrency or 0)

@@ -25,10 +25,17 @@ _LEASE = struct.Struct(">16sdiIIIIIdddId")
 _SITE = struct.Struct(">dddId")
 _QUEUE = struct.Struct(">BiddIIII")
 _LEAST, _MOST = -(2**31), 2**31 - 1
+_LANE_FOLLOWS = b"\xc1"  # no MessagePack begins with it
+_LONGEST_LANE = 1_000  # bytes
+SITES_OF_A_LANE = 2**32
+EVERY_LANE = b"*"
 
 
 class Tail(msgspec.Struct, frozen=True, array_like=True):
-    """The part of a task that no script looks into. `parent` is the fingerprint of the page that linked here."""
+    """The part of a task that no script looks into. `parent` is the fingerprint of the page that linked here.
+
+    Before it stands the lane, when the task has one. Once it was `fetcher` in here, and that is still read.
+    """
 
     url: str
     kind: str
@@ -39,6 +46,7 @@ class Tail(msgspec.Struct, frozen=True, array_like=True):
     country: str | None = None
     parent: bytes | None = None
     parent_site: str | None = None  # None: the site is the same
+    how: str = ""
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,18 +87,19 @@ _decode_tail = msgspec.msgpack.Decoder(Tail).decode
 def pack_candidate(candidate: Candidate, *, max_attempts: int, parent: Task | None) -> bytes:
     site = _text(candidate.site)
     shape = _text(candidate.shape)[:1024]
-    tail = _encode_tail(
+    tail = pack_tail(
+        candidate.fetcher,
         Tail(
             url=candidate.url,
             kind=candidate.kind,
             data=candidate.data,
             redirects=candidate.redirects,
-            fetcher=candidate.fetcher,
             proxy_pool=candidate.proxy_pool,
             country=candidate.country,
             parent=parent.fingerprint if parent is not None else None,
             parent_site=parent.site if parent is not None and parent.site != candidate.site else None,
-        )
+            how=candidate.how,
+        ),
     )
     head = _CANDIDATE.pack(
         candidate.fingerprint,
@@ -102,6 +111,39 @@ def pack_candidate(candidate: Candidate, *, max_attempts: int, parent: Task | No
     )
     lengths = (len(site).to_bytes(2, "big"), len(shape).to_bytes(2, "big"), len(tail).to_bytes(4, "big"))
     return b"".join((head, lengths[0], site, lengths[1], shape, lengths[2], tail))
+
+
+def pack_tail(fetcher: str | None, tail: Tail) -> bytes:
+    """A task as it stands in its row: the lane that its fetcher names, then the rest."""
+    if not fetcher:
+        return _encode_tail(tail)
+    lane = lane_name(fetcher)
+    return b"".join((_LANE_FOLLOWS, len(lane).to_bytes(2, "big"), lane, _encode_tail(tail)))
+
+
+def lane_name(lane: str) -> bytes:
+    name = _text(lane)
+    return name if len(name) <= _LONGEST_LANE else _text(name[:_LONGEST_LANE].decode("utf-8", "ignore"))
+
+
+def pack_lanes(lanes: frozenset[str] | None) -> bytes:
+    """Lanes as the scripts want them named."""
+    if lanes is None:
+        return EVERY_LANE
+    names = (lane_name(lane) for lane in sorted(lanes))
+    return b"".join(len(name).to_bytes(2, "big") + name for name in names)
+
+
+def split_queue(number: int) -> tuple[int, int]:
+    """The lane's number and the site's in the number of a queue."""
+    return divmod(number, SITES_OF_A_LANE)
+
+
+def place_in_queue(row: Row, lane: int) -> tuple[bytes, bytes]:
+    """Where the tasks of the row's site and lane begin, and where its own is."""
+    start = (b"\xff" * 4 + lane.to_bytes(4, "big") if lane else b"") + row.site.to_bytes(4, "big")
+    rank = (_MOST - row.priority).to_bytes(4, "big")
+    return start, start + rank + row.sequence.to_bytes(6, "big") + row.fingerprint
 
 
 def pack_settlement(
@@ -157,6 +199,7 @@ def read_lease(packed: bytes, job: str, to_id: Any) -> tuple[Lease, bool]:  # An
         fetcher=readable.fetcher,
         proxy_pool=readable.proxy_pool,
         country=readable.country,
+        how=readable.how,
     )
     pace = Pace(interval, burst, ahead) if interval >= 0 else None
     return Lease(task=task, token=token, delivery=deliveries, expires_at=expires_at, pace=pace), tail is not None
@@ -223,8 +266,12 @@ def _string(packed: bytes, place: int, width: int) -> tuple[str, int]:
 
 
 def _read_tail(packed: bytes) -> Tail | None:
+    """The task in a row, with its lane as `fetcher`; None when it is none of ours."""
     try:
-        return _decode_tail(packed)
+        if packed[:1] != _LANE_FOLLOWS:
+            return _decode_tail(packed)
+        lane, place = _string(packed, 1, 2)
+        return msgspec.structs.replace(_decode_tail(packed[place:]), fetcher=lane or None)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return None
 

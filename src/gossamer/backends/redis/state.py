@@ -23,7 +23,7 @@ from .robots import RedisRobotsShelf
 from .routes import RedisPurse, RedisRouteBook
 from .workers import RedisWorkers
 
-VERSION = 1
+VERSION = 2  # 1 knew no lanes; what it wrote is read as it is
 SHARDS_ALONE, SHARDS_IN_CLUSTER = 1, 8
 
 
@@ -108,6 +108,8 @@ async def _agreed_shards(server: Server, project: str, wanted: int | None) -> in
             f"The state of project {project} at {server.where} was written by a newer Gossamer (format {version}, this "
             f"one knows {VERSION}). Upgrade this one, or use another project name."
         )
+    if version < VERSION:
+        await server.call("HSET", book, "version", VERSION)  # from now on older workers are turned away
     if wanted is not None and wanted != shards:
         raise Misconfigured(
             f"Project {project} at {server.where} is spread over {shards} shards, and fleet.shards says {wanted}. "

@@ -48,7 +48,8 @@ _ROBOTS = "SELECT origin, status, body, fetched_at, expires_at FROM robots ORDER
 _STANDINGS = "SELECT site, route, since, reason, blocks, recheck_at, patience FROM standings ORDER BY site"
 _PURSES = "SELECT name, spent FROM purses ORDER BY name"
 _BUDGETS = """
-SELECT queues.job, sites.name, queues.taken FROM queues JOIN sites ON sites.number = queues.site WHERE taken > 0"""
+SELECT queues.job, sites.name, sum(queues.taken) FROM queues JOIN sites ON sites.number = queues.site WHERE taken > 0
+GROUP BY queues.job, queues.site"""
 _SHAPES = """
 SELECT shapes.job, sites.name, shapes.shape, shapes.taken FROM shapes JOIN sites ON sites.number = shapes.site"""
 
@@ -56,24 +57,27 @@ _URLS = """
 SELECT urls.number, urls.job, sites.name, urls.fingerprint, urls.url, urls.state, urls.reason, urls.message,
     urls.priority, urls.depth, urls.attempts, urls.deliveries, urls.max_attempts, urls.due_at, urls.created_at,
     urls.changed_at, urls.kind, urls.data, urls.redirects, urls.fetcher, urls.proxy_pool, urls.country,
-    parent.fingerprint, home.name
+    urls.how, parent.fingerprint, home.name
 FROM urls JOIN sites ON sites.number = urls.site
 LEFT JOIN urls AS parent ON parent.number = urls.found_on LEFT JOIN sites AS home ON home.number = parent.site
 WHERE """
 # Both go along an index: sorting would need room for everything.
 _NOT_QUEUED = _URLS + "urls.state <> 'queued' ORDER BY urls.number"
-_QUEUED = _URLS + "urls.state = 'queued' ORDER BY urls.job, urls.site, urls.priority DESC, urls.turn, urls.number"
+_QUEUED = (
+    _URLS + "urls.state = 'queued' "
+    "ORDER BY urls.job, urls.site, urls.fetcher, urls.priority DESC, urls.turn, urls.number"
+)
 _STATES_OF_URLS = "SELECT job, state FROM urls NOT INDEXED"
 
 _ADD_URL = """
 INSERT OR IGNORE INTO urls (job, site, state, reason, message, priority, turn, depth, attempts, deliveries, due_at,
     fingerprint, url, kind, found_on, created_at, changed_at, max_attempts, data, redirects, fetcher, proxy_pool,
-    country)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING number"""
+    country, how)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING number"""
 
 _ADD_QUEUE = """
-INSERT INTO queues (job, site, state, turn, taken) VALUES (?, ?, 'empty', ?, ?)
-ON CONFLICT (job, site) DO UPDATE SET taken = excluded.taken"""
+INSERT INTO queues (job, site, lane, state, turn, taken) VALUES (?, ?, '', 'empty', ?, ?)
+ON CONFLICT (job, site, lane) DO UPDATE SET taken = excluded.taken"""
 
 # Children that arrived before the page they were found on: resolved when all are in.
 _ORPHANS = "CREATE TABLE IF NOT EXISTS move_orphans (url INTEGER PRIMARY KEY, site INTEGER, fingerprint BLOB) STRICT"
@@ -218,14 +222,14 @@ class SqliteStateCarrier:
         connection.execute(_ORPHANS)
         turn = int(self._clock.now() * MICROSECONDS)
         tallies: dict[int, Tally] = {}
-        fed: dict[tuple[int, int], int] = {}  # job and site -> the best priority that was queued
+        fed: dict[tuple[int, int, str], int] = {}  # job, site and lane -> the best priority that was queued
         for item in batch:
             if isinstance(item, CarriedUrl):
                 self._add_url(connection, item, turn, tallies.setdefault(item.job, Tally()), fed)
             else:
                 self._add(connection, item, turn)
-        for (job, site), priority in fed.items():
-            self._ledger.requeue(connection, job, site, priority, self._clock.now())
+        for (job, site, lane), priority in fed.items():
+            self._ledger.requeue(connection, job, site, lane, priority, self._clock.now())
         for job, tally in tallies.items():
             tally.write(connection, job)
 
@@ -276,7 +280,7 @@ class SqliteStateCarrier:
         url: CarriedUrl,
         turn: int,
         tally: Tally,
-        fed: dict[tuple[int, int], int],
+        fed: dict[tuple[int, int, str], int],
     ) -> None:
         site = self._ledger.site(connection, url.site)
         home = self._ledger.site(connection, url.parent_site or url.site)
@@ -290,14 +294,15 @@ class SqliteStateCarrier:
             (url.job, site, url.state.value, url.reason, url.message, url.priority, turn, url.depth, url.attempts,
              url.deliveries, url.due_at, url.fingerprint, url.url, url.kind, parent[0] if parent else None,
              url.created_at, url.changed_at, url.max_attempts, url.data,
-             msgspec.json.encode(url.redirects).decode() if url.redirects else "", url.fetcher, url.proxy_pool,
-             url.country),
+             msgspec.json.encode(url.redirects).decode() if url.redirects else "", url.fetcher or None,
+             url.proxy_pool, url.country, url.how),
         ).fetchone()  # fmt: skip
         if added is None:
             return
         setattr(tally, url.state.value, getattr(tally, url.state.value) + 1)
         if url.state is UrlState.QUEUED:
-            fed[url.job, site] = max(url.priority, fed.get((url.job, site), url.priority))
+            which = (url.job, site, url.fetcher or "")
+            fed[which] = max(url.priority, fed.get(which, url.priority))
         if url.parent is not None and parent is None:
             connection.execute("INSERT INTO move_orphans VALUES (?, ?, ?)", (added[0], home, url.parent))
         for at, what in url.incidents:
@@ -306,7 +311,7 @@ class SqliteStateCarrier:
 
 def _carried(row: tuple[Any, ...], incidents: tuple[tuple[float, str], ...]) -> CarriedUrl:
     (_, job, site, fingerprint, url, state, reason, message, priority, depth, attempts, deliveries, max_attempts,
-     due_at, created_at, changed_at, kind, data, redirects, fetcher, proxy_pool, country, parent,
+     due_at, created_at, changed_at, kind, data, redirects, fetcher, proxy_pool, country, how, parent,
      parent_site) = row  # fmt: skip
     return CarriedUrl(
         job=job,
@@ -330,6 +335,7 @@ def _carried(row: tuple[Any, ...], incidents: tuple[tuple[float, str], ...]) -> 
         fetcher=fetcher,
         proxy_pool=proxy_pool,
         country=country,
+        how=how,
         parent=parent,
         parent_site=parent_site,
         incidents=incidents,

@@ -16,9 +16,9 @@ CHUNK = 2_000
 _STORY = """
 SELECT urls.number, jobs.id, urls.url, urls.state, urls.reason, urls.message, sites.name, urls.kind, urls.depth,
     urls.priority, urls.attempts, urls.max_attempts, urls.deliveries, urls.created_at, urls.changed_at, parent.url,
-    urls.due_at, urls.worker, urls.lease_until, max(sites.next_at, sites.rest_until),
+    urls.due_at, urls.worker, urls.lease_until, max(sites.next_at, sites.rest_until), coalesce(urls.fetcher, ''),
     (SELECT count(*) FROM (SELECT 1 FROM urls AS other WHERE other.job = urls.job AND other.site = urls.site
-        AND other.state = 'queued' AND (other.priority > urls.priority
+        AND other.fetcher IS urls.fetcher AND other.state = 'queued' AND (other.priority > urls.priority
         OR (other.priority = urls.priority AND (other.turn, other.number) < (urls.turn, urls.number))) LIMIT 100000))
 FROM urls JOIN jobs ON jobs.number = urls.job JOIN sites ON sites.number = urls.site
 LEFT JOIN urls AS parent ON parent.number = urls.found_on
@@ -72,13 +72,13 @@ class SqliteDesk:
             ledger = Ledger()
             letters = _select(connection, where, values)
             tallies: dict[int, Tally] = {}
-            for number, job, site, priority in letters:
+            for number, job, site, lane, priority in letters:
                 connection.execute(
                     "UPDATE urls SET state = 'queued', reason = '', message = '', attempts = 0, deliveries = 0, "
                     "turn = ?, changed_at = ? WHERE number = ?",
                     (int(now * 1_000_000), now, number),
                 )
-                ledger.requeue(connection, job, site, priority, now)
+                ledger.requeue(connection, job, site, lane, priority, now)
                 ledger.note(connection, number, now, "replayed from the dead letters")
                 tallies.setdefault(job, Tally()).move("dead", "queued")
             for job, tally in tallies.items():
@@ -97,7 +97,7 @@ class SqliteDesk:
             now = self._clock.now()
             letters = _select(connection, where, values)
             tallies: dict[int, Tally] = {}
-            for number, job, _, _ in letters:
+            for number, job, *_ in letters:
                 connection.execute(
                     "UPDATE urls SET state = 'dropped', reason = 'purged: ' || reason, changed_at = ? WHERE number = ?",
                     (now, number),
@@ -174,9 +174,9 @@ def _where(which: DeadFilter) -> tuple[str, tuple[str | int, ...]]:
 
 def _select(
     connection: sqlite3.Connection, where: str, values: tuple[str | int, ...]
-) -> list[tuple[int, int, int, int]]:
+) -> list[tuple[int, int, int, str | None, int]]:
     return connection.execute(
-        "SELECT urls.number, urls.job, urls.site, urls.priority FROM urls JOIN jobs ON jobs.number = urls.job "  # noqa: S608
-        f"JOIN sites ON sites.number = urls.site WHERE {where}",
+        "SELECT urls.number, urls.job, urls.site, urls.fetcher, urls.priority FROM urls "  # noqa: S608 - our own words
+        f"JOIN jobs ON jobs.number = urls.job JOIN sites ON sites.number = urls.site WHERE {where}",
         values,
     ).fetchall()

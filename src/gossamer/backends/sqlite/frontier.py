@@ -69,10 +69,10 @@ class SqliteFrontier:
 
         return await self._database.write(write)
 
-    async def lease(self, job: str, worker: str, n: int) -> LeaseBatch:
+    async def lease(self, job: str, worker: str, n: int, lanes: frozenset[str] | None = None) -> LeaseBatch:
         def write(connection: sqlite3.Connection) -> LeaseBatch:
             row = self._ledger.job(connection, job)
-            return self._counter.lease(connection, row, worker, n, self._clock.now())
+            return self._counter.lease(connection, row, worker, n, lanes, self._clock.now())
 
         return await self._database.write(write)
 
@@ -130,12 +130,25 @@ class SqliteFrontier:
         await self._postpone(lease, delay, reason, paced_ahead, used_up=True)
 
     async def release(
-        self, lease: Lease, delay: timedelta, reason: str, *, paced_ahead: timedelta = timedelta(0)
+        self,
+        lease: Lease,
+        delay: timedelta,
+        reason: str,
+        *,
+        paced_ahead: timedelta = timedelta(0),
+        lane: str | None = None,
     ) -> None:
-        await self._postpone(lease, delay, reason, paced_ahead, used_up=False)
+        await self._postpone(lease, delay, reason, paced_ahead, used_up=False, lane=lane)
 
     async def _postpone(
-        self, lease: Lease, delay: timedelta, reason: str, paced_ahead: timedelta, *, used_up: bool
+        self,
+        lease: Lease,
+        delay: timedelta,
+        reason: str,
+        paced_ahead: timedelta,
+        *,
+        used_up: bool,
+        lane: str | None = None,
     ) -> None:
         def write(connection: sqlite3.Connection) -> None:
             now = self._clock.now()
@@ -153,6 +166,8 @@ class SqliteFrontier:
                     held.number,
                 ),
             )
+            if lane is not None:
+                connection.execute("UPDATE urls SET fetcher = ? WHERE number = ?", (lane or None, held.number))
             self._ledger.free_slot(connection, held.site, next_at=now + paced_ahead.total_seconds())
             Tally(leased=-1, waiting=1, retries=int(used_up)).write(connection, held.job)
 

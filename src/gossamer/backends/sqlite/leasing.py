@@ -1,12 +1,11 @@
 """Handing out work: which queue is next, what its site allows, which tasks it gives. Runs inside a transaction.
 
-Cost does not grow with the queue: ready queues are read best first by index, sleeping ones are found by their
-wake-up time, and queues that wait for a slot are not looked at until one is given back.
+Cost does not grow with the queue: ready queues are read best first by index, lane by lane, sleeping ones are found by
+their wake-up time, and queues that wait for a slot are not looked at until one is given back.
 """
 
 from __future__ import annotations
 
-import math
 import sqlite3
 from collections.abc import Callable
 from datetime import timedelta
@@ -15,17 +14,54 @@ from typing import Any
 import msgspec
 
 from ...frontier.contract import LeaseBatch
-from ...frontier.politeness import HEAD_START, TermsFor, after_start, earliest_start
+from ...frontier.politeness import GIVE_WAY, HEAD_START, LANE_TURN, TermsFor, after_start, earliest_start
 from ...model.task import Lease, Pace, Task
 from .ledger import MICROSECONDS, JobRow, Ledger, Tally
+from .reclaiming import Reclaimer
 
-ORPHAN_CHECK = timedelta(seconds=2)  # how often dead neighbours are looked for
-RECLAIM_AT_ONCE = 500
+PROMOTED_AT_ONCE = 500
 
 _TASKS = """
 SELECT number, url, fingerprint, kind, priority, depth, attempts, max_attempts, created_at, data, redirects,
-    fetcher, proxy_pool, country, token, deliveries
-FROM urls WHERE job = ? AND site = ? AND state = 'queued' ORDER BY priority DESC, turn LIMIT ?"""
+    fetcher, proxy_pool, country, how, token, deliveries, turn
+FROM urls WHERE job = ? AND site = ? AND fetcher IS ? AND state = 'queued' ORDER BY priority DESC, turn LIMIT ?"""
+
+_READY = """
+SELECT site, priority, lane, turn FROM queues WHERE job = ? AND lane = ? AND state = 'ready'
+ORDER BY priority DESC, turn LIMIT ?"""
+
+_GRANT = """
+UPDATE urls SET state = 'leased', token = ?, deliveries = deliveries + 1, worker = ?, lease_until = ?, changed_at = ?
+WHERE number = ?"""
+_VISIT = "UPDATE sites SET in_flight = in_flight + ?, next_at = ?, holder = ? WHERE number = ?"
+_PARK = """
+UPDATE queues SET state = ?, wake_at = ?, held_for = ?, refused = 1 WHERE job = ? AND site = ? AND lane = ?"""
+_SERVED = "UPDATE queues SET state = ?, priority = ?, turn = ?, refused = 0 WHERE job = ? AND site = ? AND lane = ?"
+
+# Steps from one lane to the next along the index: the price is that of the lanes, not of the queues in them.
+_LANES = """
+WITH RECURSIVE lanes (lane) AS (
+    SELECT min(lane) FROM queues WHERE job = :job AND state = 'ready'
+    UNION ALL
+    SELECT (SELECT min(lane) FROM queues WHERE job = :job AND state = 'ready' AND lane > lanes.lane)
+    FROM lanes WHERE lane IS NOT NULL)
+SELECT lane FROM lanes WHERE lane IS NOT NULL"""
+
+
+class Grants:
+    """What is handed out in one round over several sites, written together: a statement for each would cost more."""
+
+    def __init__(self) -> None:
+        self.leases: list[Lease] = []
+        self.sites: list[tuple[int, float, str | None, int]] = []
+        self.queues: list[tuple[str, int, int, int, int, str]] = []
+
+    def write(self, connection: sqlite3.Connection, worker: str, now: float) -> None:
+        connection.executemany(
+            _GRANT, [(lease.token, worker, lease.expires_at, now, lease.task.id) for lease in self.leases]
+        )
+        connection.executemany(_VISIT, self.sites)
+        connection.executemany(_SERVED, self.queues)
 
 
 class Counter:
@@ -37,11 +73,12 @@ class Counter:
         self._ledger = ledger
         self._duration = duration.total_seconds()
         self._terms_for = terms_for
-        self._is_gone = is_gone
-        self._orphans_checked = -math.inf
+        self._reclaimer = Reclaimer(ledger, terms_for=terms_for, is_gone=is_gone)
 
-    def lease(self, connection: sqlite3.Connection, job: JobRow, worker: str, n: int, now: float) -> LeaseBatch:
-        self._reclaim(connection, worker, now)
+    def lease(
+        self, connection: sqlite3.Connection, job: JobRow, worker: str, n: int, lanes: frozenset[str] | None, now: float
+    ) -> LeaseBatch:
+        self._reclaimer.reclaim(connection, worker, now)
         state, sealed, queued, waiting, leased, used, terms = connection.execute(
             "SELECT state, sealed, queued, waiting, leased, done + unchanged + dead + leased - redirected, terms "
             "FROM jobs WHERE number = ?",
@@ -65,102 +102,151 @@ class Counter:
         connection.execute(
             "UPDATE queues SET state = 'ready', held_for = NULL WHERE state = 'held' AND held_for = ?", (worker,)
         )
-        leases = self._serve_best(connection, job, worker, room, now)
+        leases = self._serve_best(connection, job, worker, room, lanes, now)
         if leases:
             Tally(queued=-len(leases), leased=len(leases)).write(connection, job.number)
             return LeaseBatch(leases=tuple(leases))
         return LeaseBatch(wait=self._next_chance(connection, job, now))
 
-    def _serve_best(self, connection: sqlite3.Connection, job: JobRow, worker: str, n: int, now: float) -> list[Lease]:
+    def _serve_best(
+        self, connection: sqlite3.Connection, job: JobRow, worker: str, n: int, lanes: frozenset[str] | None, now: float
+    ) -> list[Lease]:
         leases: list[Lease] = []
+        served = [lane for (lane,) in connection.execute(_LANES, {"job": job.number})] if lanes is None else list(lanes)
         while len(leases) < n:
             wanted = n - len(leases)
-            ready = connection.execute(
-                "SELECT site, priority FROM queues WHERE job = ? AND state = 'ready' "
-                "ORDER BY priority DESC, turn LIMIT ?",
-                (job.number, wanted),
-            ).fetchall()
+            ready = self._ready(connection, job, served, wanted)
             if not ready:
                 break
             best = ready[0][1]
-            tied = [site for site, priority in ready if priority == best]
+            tied: dict[int, list[str]] = {}
+            for site, priority, lane, _ in ready:
+                if priority == best:
+                    tied.setdefault(site, []).append(lane)
             # A lone queue may give tasks below its best priority at once: nobody else could go before them.
             floor = best if len(ready) > 1 else None
             share = max(1, wanted // len(tied))
-            for site in tied:
-                wanted = n - len(leases)
-                if wanted <= 0:
+            round_ = Grants()
+            for site, among in tied.items():
+                left = wanted - len(round_.leases)
+                if left <= 0:
                     break
-                leases += self._serve(connection, job, site, worker, min(share, wanted), floor, now)
+                if lanes is not None and self._give_way(connection, job, site, lanes, now):
+                    continue
+                self._serve(connection, job, site, among, worker, min(share, left), floor, now, round_)
+            round_.write(connection, worker, now)
+            leases += round_.leases
         return leases
+
+    def _ready(
+        self, connection: sqlite3.Connection, job: JobRow, lanes: list[str], n: int
+    ) -> list[tuple[int, int, str, int]]:
+        """Site, priority, lane and turn of the best queues: of `n` sites at most."""
+        if len(lanes) == 1:
+            return connection.execute(_READY, (job.number, lanes[0], n)).fetchall()
+        found = [connection.execute(_READY, (job.number, lane, n)).fetchall() for lane in lanes]
+        ready, sites = [], set()
+        for queue in sorted((one for queues in found for one in queues), key=lambda one: (-one[1], one[3])):
+            sites.add(queue[0])
+            if len(sites) > n:
+                break
+            ready.append(queue)
+        return ready
+
+    def _give_way(
+        self, connection: sqlite3.Connection, job: JobRow, site: int, lanes: frozenset[str], now: float
+    ) -> bool:
+        """Whether a lane of other workers gets its turn at the site now: one that was refused, and served before ours.
+
+        One that could be served and is not asked for while ours pause has nobody who waits for it any more.
+        """
+        queues = connection.execute(
+            "SELECT lane, refused, turn FROM queues WHERE job = ? AND site = ? AND state <> 'empty'", (job.number, site)
+        ).fetchall()
+        before = min(
+            int((now - LANE_TURN.total_seconds()) * MICROSECONDS),
+            *(turn - 1 for lane, _, turn in queues if lane in lanes),
+        )
+        others = [lane for lane, refused, turn in queues if refused and turn <= before and lane not in lanes]
+        if not others:
+            return False
+        connection.executemany(
+            "UPDATE queues SET refused = 0 WHERE job = ? AND site = ? AND lane = ? AND state = 'ready'",
+            [(job.number, site, lane) for lane in others],
+        )
+        connection.executemany(
+            "UPDATE queues SET state = 'sleeping', wake_at = ? "
+            "WHERE job = ? AND site = ? AND lane = ? AND state = 'ready'",
+            [(now + GIVE_WAY.total_seconds(), job.number, site, lane) for lane in lanes],
+        )
+        return True
 
     def _serve(
         self,
         connection: sqlite3.Connection,
         job: JobRow,
         site: int,
+        lanes: list[str],
         worker: str,
         n: int,
         floor: int | None,
         now: float,
-    ) -> list[Lease]:
-        """Take up to `n` tasks of one site if it allows; else put its queue where it will be woken from."""
+        grants: Grants,
+    ) -> None:
+        """Take up to `n` tasks of one site if it allows; else put its queues where they will be woken from."""
         name, next_at, rest_until, asked, in_flight, holder = connection.execute(
             "SELECT name, next_at, rest_until, asked_interval, in_flight, holder FROM sites WHERE number = ?",
             (site,),
         ).fetchone()
         terms = self._terms_for(name)
         if rest_until > now:
-            return self._sleep(connection, job, site, rest_until)
+            self._park(connection, job, site, lanes, "sleeping", wake_at=rest_until)
+            return
         if terms.concurrency is not None:
             n = min(n, terms.concurrency - in_flight)
             if n <= 0:
-                return self._wait_for_slot(connection, job, site)
+                self._park(connection, job, site, lanes, "full")
+                return
         interval, burst = terms.spacing(asked), terms.burst_under(asked)
         if interval is not None:
             if in_flight and holder != worker:
-                return self._leave_to(connection, job, site, holder)
+                self._park(connection, job, site, lanes, "held", held_for=holder)
+                return
             turn = earliest_start(next_at, interval=interval, burst=burst) - HEAD_START.total_seconds()
             if turn > now:
-                return self._sleep(connection, job, site, turn)
+                self._park(connection, job, site, lanes, "sleeping", wake_at=turn)
+                return
             n = min(n, burst)
             if interval > 0:
                 n = min(n, int((now - turn) / interval) + 1)
-        rows = connection.execute(_TASKS, (job.number, site, n + 1)).fetchall()
+        rows = self._tasks(connection, job, site, lanes, n + 1)
         taken = [row for row in rows[:n] if floor is None or row[4] >= floor]
-        leases = []
         for row in taken:
             pace = None
             if interval is not None:
                 next_at = after_start(next_at, start=now, interval=interval)
                 pace = Pace(interval, burst, next_at - now)
-            leases.append(self._lease_of(job, name, row, now, pace))
-        connection.executemany(
-            "UPDATE urls SET state = 'leased', token = ?, deliveries = deliveries + 1, worker = ?, lease_until = ?, "
-            "changed_at = ? WHERE number = ?",
-            [(lease.token, worker, lease.expires_at, now, lease.task.id) for lease in leases],
-        )
-        connection.execute(
-            "UPDATE sites SET in_flight = in_flight + ?, next_at = ?, holder = ? WHERE number = ?",
-            (len(leases), next_at, worker if interval is not None else None, site),
-        )
+            grants.leases.append(self._lease_of(job, name, row, now, pace))
+        grants.sites.append((len(taken), next_at, worker if interval is not None else None, site))
         rest = rows[len(taken) :]
-        connection.execute(
-            "UPDATE queues SET state = ?, priority = ?, turn = ? WHERE job = ? AND site = ?",
-            (
-                "ready" if rest else "empty",
-                rest[0][4] if rest else 0,
-                int(now * MICROSECONDS),
-                job.number,
-                site,
-            ),
-        )
-        return leases
+        for lane in lanes:
+            left = rest if len(lanes) == 1 else [row for row in rest if (row[11] or "") == lane]
+            state, priority = ("ready", left[0][4]) if left else ("empty", 0)
+            grants.queues.append((state, priority, int(now * MICROSECONDS), job.number, site, lane))
+
+    def _tasks(
+        self, connection: sqlite3.Connection, job: JobRow, site: int, lanes: list[str], n: int
+    ) -> list[tuple[Any, ...]]:
+        """The best `n` tasks of each lane, the best of all first."""
+        if len(lanes) == 1:
+            return connection.execute(_TASKS, (job.number, site, lanes[0] or None, n)).fetchall()
+        found = [connection.execute(_TASKS, (job.number, site, lane or None, n)).fetchall() for lane in lanes]
+        return sorted((row for rows in found for row in rows), key=lambda row: (-row[4], row[-1], row[0]))
 
     def _lease_of(self, job: JobRow, site: str, row: tuple[Any, ...], now: float, pace: Pace | None) -> Lease:
         # Any: the types of a row are those of the schema, which is STRICT.
         (number, url, fingerprint, kind, priority, depth, attempts, max_attempts, created_at, data, redirects,
-         fetcher, proxy_pool, country, token, deliveries) = row  # fmt: skip
+         fetcher, proxy_pool, country, how, token, deliveries, _) = row  # fmt: skip
         task = Task(
             id=number,
             job=job.id,
@@ -178,6 +264,7 @@ class Counter:
             fetcher=fetcher,
             proxy_pool=proxy_pool,
             country=country,
+            how=how,
         )
         return Lease(
             task=task,
@@ -187,39 +274,35 @@ class Counter:
             pace=pace,
         )
 
-    def _sleep(self, connection: sqlite3.Connection, job: JobRow, site: int, until: float) -> list[Lease]:
-        connection.execute(
-            "UPDATE queues SET state = 'sleeping', wake_at = ? WHERE job = ? AND site = ?",
-            (until, job.number, site),
-        )
-        return []
-
-    def _wait_for_slot(self, connection: sqlite3.Connection, job: JobRow, site: int) -> list[Lease]:
-        connection.execute("UPDATE queues SET state = 'full' WHERE job = ? AND site = ?", (job.number, site))
-        return []
-
-    def _leave_to(self, connection: sqlite3.Connection, job: JobRow, site: int, holder: str) -> list[Lease]:
-        connection.execute(
-            "UPDATE queues SET state = 'held', held_for = ? WHERE job = ? AND site = ?", (holder, job.number, site)
-        )
-        return []
+    def _park(
+        self,
+        connection: sqlite3.Connection,
+        job: JobRow,
+        site: int,
+        lanes: list[str],
+        state: str,
+        *,
+        wake_at: float | None = None,
+        held_for: str | None = None,
+    ) -> None:
+        connection.executemany(_PARK, [(state, wake_at, held_for, job.number, site, lane) for lane in lanes])
 
     def _promote(self, connection: sqlite3.Connection, job: JobRow, now: float) -> None:
         """Tasks whose waiting time is over join their queue again, behind those of equal priority."""
         due = connection.execute(
-            "SELECT number, site, priority FROM urls WHERE job = ? AND state = 'waiting' AND due_at <= ? "
+            "SELECT number, site, fetcher, priority FROM urls WHERE job = ? AND state = 'waiting' AND due_at <= ? "
             "ORDER BY due_at LIMIT ?",
-            (job.number, now, RECLAIM_AT_ONCE),
+            (job.number, now, PROMOTED_AT_ONCE),
         ).fetchall()
         if not due:
             return
         turn = int(now * MICROSECONDS)
         connection.executemany(
             "UPDATE urls SET state = 'queued', due_at = NULL, turn = ? WHERE number = ?",
-            [(turn, number) for number, _, _ in due],
+            [(turn, number) for number, *_ in due],
         )
-        for _, site, priority in due:
-            self._ledger.requeue(connection, job.number, site, priority, now)
+        for _, site, lane, priority in due:
+            self._ledger.requeue(connection, job.number, site, lane, priority, now)
         Tally(waiting=-len(due), queued=len(due)).write(connection, job.number)
 
     def _next_chance(self, connection: sqlite3.Connection, job: JobRow, now: float) -> timedelta | None:
@@ -231,52 +314,3 @@ class Counter:
             {"job": job.number},
         ).fetchone()
         return None if row[0] is None else timedelta(seconds=max(0.0, row[0] - now))
-
-    def _reclaim(self, connection: sqlite3.Connection, worker: str, now: float) -> None:
-        """Take back what expired, and what belongs to workers of this machine that are gone."""
-        lapsed = connection.execute(
-            "SELECT number FROM urls WHERE state = 'leased' AND lease_until <= ? LIMIT ?", (now, RECLAIM_AT_ONCE)
-        ).fetchall()
-        for (number,) in lapsed:
-            self._take_back(connection, number, now, "stopped renewing its lease")
-        if now - self._orphans_checked >= ORPHAN_CHECK.total_seconds():
-            self._orphans_checked = now
-            owners = connection.execute("SELECT DISTINCT worker FROM urls WHERE state = 'leased'").fetchall()
-            for (owner,) in owners:
-                if owner != worker and self._is_gone(owner):
-                    orphans = connection.execute(
-                        "SELECT number FROM urls WHERE state = 'leased' AND worker = ?", (owner,)
-                    ).fetchall()
-                    for (number,) in orphans:
-                        self._take_back(connection, number, now, "died")
-
-    def _take_back(self, connection: sqlite3.Connection, number: int, now: float, fate: str) -> None:
-        job, job_id, site, name, asked, priority, deliveries, worker = connection.execute(
-            "SELECT urls.job, jobs.id, urls.site, sites.name, sites.asked_interval, urls.priority, urls.deliveries, "
-            "urls.worker FROM urls JOIN jobs ON jobs.number = urls.job JOIN sites ON sites.number = urls.site "
-            "WHERE urls.number = ?",
-            (number,),
-        ).fetchone()
-        terms = self._ledger.job(connection, job_id).terms
-        tally = Tally(leased=-1)
-        if deliveries >= terms.max_deliveries:
-            message = f"{deliveries} workers in a row died or hung while they had this page."
-            connection.execute(
-                "UPDATE urls SET state = 'dead', reason = 'poison', message = ?, worker = NULL, lease_until = NULL, "
-                "changed_at = ? WHERE number = ?",
-                (message, now, number),
-            )
-            tally.dead += 1
-        else:
-            connection.execute(
-                "UPDATE urls SET state = 'queued', turn = ?, worker = NULL, lease_until = NULL, changed_at = ? "
-                "WHERE number = ?",
-                (int(now * MICROSECONDS), now, number),
-            )
-            tally.queued += 1
-            self._ledger.requeue(connection, job, site, priority, now)
-        self._ledger.note(connection, number, now, f"{worker} {fate}; delivery {deliveries} of {terms.max_deliveries}")
-        # The lost worker may have sent its request up to this very moment: the next one keeps its distance.
-        interval = self._terms_for(name).spacing(asked)
-        self._ledger.free_slot(connection, site, next_at=now + interval if interval is not None else 0.0)
-        tally.write(connection, job)

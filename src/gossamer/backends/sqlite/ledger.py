@@ -20,22 +20,25 @@ SITES_CACHED = 50_000
 
 _INSERT_URL = """
 INSERT OR IGNORE INTO urls (job, site, state, reason, priority, turn, depth, fingerprint, url, kind, found_on,
-    created_at, changed_at, max_attempts, data, redirects, fetcher, proxy_pool, country)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
+    created_at, changed_at, max_attempts, data, redirects, fetcher, proxy_pool, country, how)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
 
 _READMIT = """
 UPDATE urls SET state = 'queued', reason = '', message = '', priority = ?, turn = ?, depth = ?, kind = ?, data = ?,
-    attempts = 0, deliveries = 0, changed_at = ?, created_at = ?, redirects = ?
+    attempts = 0, deliveries = 0, changed_at = ?, created_at = ?, redirects = ?, max_attempts = ?, fetcher = ?,
+    proxy_pool = ?, country = ?, how = ?
 WHERE job = ? AND site = ? AND fingerprint = ? AND (
     (state IN ('done', 'unchanged', 'dead') AND (? OR created_at <= ?))
     OR (state = 'dropped' AND reason IN ('depth', 'full')))"""
 
 _FEED_QUEUE = """
-INSERT INTO queues (job, site, state, priority, turn, taken) VALUES (?, ?, 'ready', ?, ?, ?)
-ON CONFLICT (job, site) DO UPDATE SET
+INSERT INTO queues (job, site, lane, state, priority, turn, taken) VALUES (?, ?, ?, 'ready', ?, ?, ?)
+ON CONFLICT (job, site, lane) DO UPDATE SET
     taken = taken + excluded.taken,
     priority = CASE state WHEN 'empty' THEN excluded.priority ELSE max(priority, excluded.priority) END,
     state = CASE state WHEN 'empty' THEN 'ready' ELSE state END"""
+
+_QUEUED, _DROPPED = (UrlState.QUEUED.value, ""), UrlState.DROPPED.value  # with the reason
 
 _TAKE_SHAPE = """
 INSERT INTO shapes (job, site, shape, taken) VALUES (?, ?, ?, ?)
@@ -134,31 +137,32 @@ class Ledger:
         room = self._room(connection, job) if candidates else None
         turn = int(now * MICROSECONDS)
         queued = duplicates = dropped = 0
-        fed: dict[int, tuple[int, int]] = {}  # site -> (best priority, how many)
+        fed: dict[tuple[int, str | None], tuple[int, int]] = {}  # (site, lane) -> (best priority, how many)
+        taken: dict[int, int] = {}  # site -> taken so far, where there is a budget
         shapes: dict[tuple[int, str], int] = {}  # (site, shape) -> taken so far
         for candidate in candidates:
             site = self.site(connection, candidate.site)
             reason = candidate.dropped
             if reason is None and room is not None and queued >= room:
                 reason = DropReason.FULL
-            state = UrlState.QUEUED if reason is None else UrlState.DROPPED
             entered = connection.execute(
                 _INSERT_URL,
                 (
-                    job.number, site, state.value, reason.value if reason else "", candidate.priority, turn,
+                    job.number, site, *((_DROPPED, reason.value) if reason else _QUEUED), candidate.priority, turn,
                     candidate.depth, candidate.fingerprint, candidate.url, candidate.kind, found_on, now, now,
                     candidate.max_attempts or terms.max_attempts, candidate.data,
                     msgspec.json.encode(candidate.redirects).decode() if candidate.redirects else "",
-                    candidate.fetcher, candidate.proxy_pool, candidate.country,
+                    candidate.fetcher or None, candidate.proxy_pool, candidate.country, candidate.how,
                 ),
             ).rowcount  # fmt: skip
+            which = (site, candidate.fetcher)
             if not entered:
                 if reason is None and self._readmit(connection, job, site, candidate, now, tally):
                     queued += 1
-                    fed[site] = _better(fed.get(site), candidate.priority, 0)
+                    fed[which] = _better(fed.get(which), candidate.priority, 0)
                 duplicates += 1
                 continue
-            if reason is None and self._over_budget(connection, job, site, candidate, fed, shapes):
+            if reason is None and self._over_budget(connection, job, site, candidate, taken, shapes):
                 connection.execute(
                     "UPDATE urls SET state = 'dropped', reason = 'trap' WHERE job = ? AND site = ? AND fingerprint = ?",
                     (job.number, site, candidate.fingerprint),
@@ -168,9 +172,11 @@ class Ledger:
                 dropped += 1
                 continue
             queued += 1
-            fed[site] = _better(fed.get(site), candidate.priority, 1)
-        for site, (priority, count) in fed.items():
-            connection.execute(_FEED_QUEUE, (job.number, site, priority, turn, count))
+            fed[which] = _better(fed.get(which), candidate.priority, 1)
+            if site in taken:
+                taken[site] += 1
+        for (site, lane), (priority, count) in fed.items():
+            connection.execute(_FEED_QUEUE, (job.number, site, lane or "", priority, turn, count))
         connection.executemany(_TAKE_SHAPE, [(job.number, *which, taken) for which, taken in shapes.items()])
         tally.discovered += len(candidates)
         tally.duplicates += duplicates
@@ -195,7 +201,8 @@ class Ledger:
             (
                 candidate.priority, int(now * MICROSECONDS), candidate.depth, candidate.kind, candidate.data, now,
                 now, msgspec.json.encode(candidate.redirects).decode() if candidate.redirects else "",
-                job.number, site, candidate.fingerprint, candidate.force, before,
+                candidate.max_attempts or job.terms.max_attempts, candidate.fetcher or None, candidate.proxy_pool,
+                candidate.country, candidate.how, job.number, site, candidate.fingerprint, candidate.force, before,
             ),
         ).rowcount  # fmt: skip
         if not changed:
@@ -216,31 +223,31 @@ class Ledger:
         job: JobRow,
         site: int,
         candidate: Candidate,
-        fed: dict[int, tuple[int, int]],
+        taken: dict[int, int],
         shapes: dict[tuple[int, str], int],
     ) -> bool:
+        """Whether the job has had enough of the site, or of such paths."""
         terms = job.terms
         if candidate.force:
             return False
         if terms.max_urls_per_site is not None:
-            row = connection.execute(
-                "SELECT taken FROM queues WHERE job = ? AND site = ?", (job.number, site)
-            ).fetchone()
-            taken = (row[0] if row else 0) + fed.get(site, (0, 0))[1]
-            if taken >= terms.max_urls_per_site:
+            if site not in taken:
+                taken[site] = connection.execute(
+                    "SELECT coalesce(sum(taken), 0) FROM queues WHERE job = ? AND site = ?", (job.number, site)
+                ).fetchone()[0]
+            if taken[site] >= terms.max_urls_per_site:
                 return True
-        if terms.max_urls_per_pattern is None:
-            return False
-        which = (site, candidate.shape)
-        taken = shapes.get(which)
-        if taken is None:
-            row = connection.execute(
-                "SELECT taken FROM shapes WHERE job = ? AND site = ? AND shape = ?", (job.number, *which)
-            ).fetchone()
-            taken = row[0] if row else 0
-        if taken >= terms.max_urls_per_pattern:
-            return True
-        shapes[which] = taken + 1
+        if terms.max_urls_per_pattern is not None:
+            which = (site, candidate.shape)
+            of_shape = shapes.get(which)
+            if of_shape is None:
+                row = connection.execute(
+                    "SELECT taken FROM shapes WHERE job = ? AND site = ? AND shape = ?", (job.number, *which)
+                ).fetchone()
+                of_shape = row[0] if row else 0
+            if of_shape >= terms.max_urls_per_pattern:
+                return True
+            shapes[which] = of_shape + 1
         return False
 
     def free_slot(self, connection: sqlite3.Connection, site: int, *, next_at: float, rest_until: float = 0.0) -> None:
@@ -254,9 +261,11 @@ class Ledger:
             "UPDATE queues SET state = 'ready', held_for = NULL WHERE site = ? AND state IN ('full', 'held')", (site,)
         )
 
-    def requeue(self, connection: sqlite3.Connection, job: int, site: int, priority: int, now: float) -> None:
-        """A task of the site is queued again: its queue has work."""
-        connection.execute(_FEED_QUEUE, (job, site, priority, int(now * MICROSECONDS), 0))
+    def requeue(
+        self, connection: sqlite3.Connection, job: int, site: int, lane: str | None, priority: int, now: float
+    ) -> None:
+        """A task of the site is queued again: the queue of its lane has work."""
+        connection.execute(_FEED_QUEUE, (job, site, lane or "", priority, int(now * MICROSECONDS), 0))
 
     def note(self, connection: sqlite3.Connection, url: int, now: float, what: str) -> None:
         connection.execute("INSERT INTO incidents (url, at, what) VALUES (?, ?, ?)", (url, now, what))

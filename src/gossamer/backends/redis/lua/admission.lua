@@ -95,7 +95,7 @@ local function admit(text, terms)
             if reason == 0 then doubtful[#doubtful + 1] = offered end
         else
             local number = number_of(c.site)
-            local queue = reason == 0 and queue_of(number) or nil
+            local queue = reason == 0 and queue_of(number) or nil  -- the one without a lane: it counts for all
             if queue and over_budget(c, number, queue, terms, shapes) then reason = TRAP end
             local kept = reason == 0 or terms.bits == 0
             if terms.bits > 0 and reason ~= FULL and reason ~= 4 then seen_in_filter(c.fingerprint, terms, true) end

@@ -8,7 +8,7 @@ local dropped = 0
 local function drop(fingerprint)
     local row = read_row(fingerprint)
     if not row or row.state > IN_HAND then return end
-    local queue = queue_of(row.site)
+    local queue = queue_of(queue_number(row))
     if row.state == IN_HAND then
         queue.leased = queue.leased - 1
         hold(row.worker, -1)
@@ -37,7 +37,7 @@ end
 if dropped < left then
     for _, member in ipairs(call('ZRANGE', QUEUE, 0, left - dropped - 1)) do
         call('ZREM', QUEUE, member)
-        drop(string.sub(member, 15))
+        drop(string.sub(member, -16))
     end
 end
 flush()

@@ -17,7 +17,7 @@ for i = 2, #ARGV do
             enqueue(row)
         elseif row.state == WAITS then
             call('ZADD', WAITING, row.at, row.fingerprint)
-            local queue = queue_of(row.site)
+            local queue = queue_of(queue_number(row))
             queue.waiting = queue.waiting + 1
         elseif row.state == BURIED then
             call('ZADD', DEAD, row.changed, row.fingerprint)

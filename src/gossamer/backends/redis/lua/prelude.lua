@@ -7,8 +7,9 @@ local SHARD, SITES, NUMBERS, PARKED, FREED = KEYS[1], KEYS[2], KEYS[3], KEYS[4],
 local META, COUNTS, URLS, QUEUE, QUEUES = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
 local READY, SLEEPING, HELD, WAITING, LEASED = KEYS[11], KEYS[12], KEYS[13], KEYS[14], KEYS[15]
 local DEAD, SHAPES, INCIDENTS, FILTER, HOLDERS = KEYS[16], KEYS[17], KEYS[18], KEYS[19], KEYS[20]
+local LANES = KEYS[21]
 
-local call, pack, unpack_from = redis.call, struct.pack, struct.unpack
+local call, pack, unpack_from, byte = redis.call, struct.pack, struct.unpack, string.byte
 
 local QUEUED, WAITS, IN_HAND, DONE, UNCHANGED, DROPPED, BURIED = 1, 2, 3, 4, 5, 6, 7
 local COUNTER = {'queued', 'waiting', 'leased', 'done', 'unchanged', 'dropped', 'dead'}
@@ -61,9 +62,18 @@ local function next_sequence()
 end
 
 -- rows of URLs ------------------------------------------------------------------------------------------------
--- `at` is the end of the lease or the time a waiting task is due; `tail` is the task itself, which only Python reads.
+-- `at` is the end of the lease or the time a waiting task is due; `tail` is the task itself, which only Python reads,
+-- but for its beginning: a task that has a lane begins with the byte LANE_FOLLOWS, then Hc0 lane.
 
 local ROW = '>BI4i4ddI4I4I4I4I4ddd'
+
+local LANE_FOLLOWS = 0xC1  -- no MessagePack begins with it
+
+-- The lane of a task, and where the rest of its tail begins.
+local function lane_of(tail)
+    if byte(tail) ~= LANE_FOLLOWS then return '', 1 end
+    return unpack_from('>Hc0', tail, 2)
+end
 
 local function parse_row(fingerprint, text)
     local row, place = {fingerprint = fingerprint}
@@ -71,6 +81,7 @@ local function parse_row(fingerprint, text)
         row.max_attempts, row.at, row.created, row.changed, place = unpack_from(ROW, text)
     row.worker, row.reason, row.message, place = unpack_from('>Bc0Hc0Hc0', text, place)
     row.tail = string.sub(text, place)
+    if byte(row.tail) == LANE_FOLLOWS then lane_of(row.tail) end  -- fails where there should be one and is none
     return row
 end
 
@@ -95,8 +106,69 @@ local function rank(priority)
     return pack('>I4', 2147483647 - priority)
 end
 
-local function place_in_queue(row)
-    return pack('>I4', row.site) .. rank(row.priority) .. pack('>I6', row.sequence) .. row.fingerprint
+-- lanes -------------------------------------------------------------------------------------------------------
+-- A lane has a number in the job's shard, 0 for the lane ''. A queue belongs to a site and a lane: its number is
+-- lane * 2^32 + site, so that the queue without a lane has the number of its site. In the indexes QUEUE and READY the
+-- lane '' has no prefix; others have ABOVE and their number, and lie behind it.
+
+local SITES_OF_A_LANE = 4294967296
+local ABOVE = '\255\255\255\255'  -- above every site number and every rank
+
+local numbers_of_lanes = {[''] = 0}
+
+local function lane_number(lane)
+    local number = numbers_of_lanes[lane]
+    if number then return number end
+    number = tonumber(call('HGET', LANES, lane))
+    if not number then
+        number = call('HLEN', LANES) + 1
+        call('HSET', LANES, lane, number)
+    end
+    numbers_of_lanes[lane] = number
+    return number
+end
+
+local function prefix_of(lane)
+    return lane == 0 and '' or ABOVE .. pack('>I4', lane)
+end
+
+-- Where the queues of a lane begin in READY, and where they end.
+local function range_of_lane(lane)
+    if lane == 0 then return '-', '(' .. ABOVE end
+    return '[' .. prefix_of(lane), '(' .. prefix_of(lane + 1)
+end
+
+-- The numbers of the lanes that a text names: '*' for every lane of the job, else Hc0 each.
+local function lanes_named(text)
+    local found = {}
+    if text == '*' then
+        found[1] = 0
+        for _, number in ipairs(call('HVALS', LANES)) do found[#found + 1] = tonumber(number) end
+        return found
+    end
+    local place = 1
+    while place <= #text do
+        local lane
+        lane, place = unpack_from('>Hc0', text, place)
+        -- A lane that no task was ever in has no number yet, and nothing to give.
+        local number = lane == '' and 0 or tonumber(call('HGET', LANES, lane))
+        if number then found[#found + 1] = number end
+    end
+    return found
+end
+
+local function queue_number(row)
+    if byte(row.tail) ~= LANE_FOLLOWS then return row.site end
+    return lane_number((lane_of(row.tail))) * SITES_OF_A_LANE + row.site
+end
+
+local function prefix_of_queue(number)
+    return number < SITES_OF_A_LANE and '' or prefix_of(math.floor(number / SITES_OF_A_LANE))
+end
+
+local function place_in_queue(row, number)
+    local place = pack('>I4', row.site) .. rank(row.priority) .. pack('>I6', row.sequence) .. row.fingerprint
+    return number == row.site and place or prefix_of_queue(number) .. place
 end
 
 -- sites -------------------------------------------------------------------------------------------------------
@@ -140,30 +212,45 @@ local function free_slot(number, next_at)
     end
 end
 
--- queues: one for each site of the job --------------------------------------------------------------------------
+-- queues: one for each site and lane of the job ------------------------------------------------------------------
+-- `taken` is counted where the site has no lane. `refused` (a byte at the end, when it is 1): somebody asked since the
+-- queue was served last, and could not have it.
 
 local ROW_OF_QUEUE = '>Bi4ddI4I4I4I4'
 local queues = {}
 
 local function place_when_ready(queue, number)
-    return rank(queue.priority) .. pack('>I8', queue.turn) .. pack('>I4', number)
+    local place = rank(queue.priority) .. pack('>I8', queue.turn) .. pack('>I4', number % SITES_OF_A_LANE)
+    return number < SITES_OF_A_LANE and place or prefix_of_queue(number) .. place
 end
 
-local function queue_of(number)
-    local queue = queues[number]
+local function place_when_held(holder, number)
+    return holder .. '\0' .. string.format('%.0f', number)
+end
+
+-- nil when there is none.
+local function find_queue(number)
+    local queue, place = queues[number]
     if queue then return queue end
     local text = call('HGET', QUEUES, number)
-    queue = {state = Q_EMPTY, priority = 0, turn = math.floor(now * 1000000), wake_at = 0, taken = 0, queued = 0,
-        waiting = 0, leased = 0, held_for = ''}
-    if text then
-        local place
-        queue.state, queue.priority, queue.turn, queue.wake_at, queue.taken, queue.queued, queue.waiting,
-            queue.leased, place = unpack_from(ROW_OF_QUEUE, text)
-        queue.held_for = unpack_from('>Bc0', text, place)
-    end
+    if not text then return nil end
+    queue = {}
+    queue.state, queue.priority, queue.turn, queue.wake_at, queue.taken, queue.queued, queue.waiting,
+        queue.leased, place = unpack_from(ROW_OF_QUEUE, text)
+    queue.held_for, place = unpack_from('>Bc0', text, place)
+    queue.refused = place <= #text
     queue.was = queue.state
     queue.was_held_for = queue.held_for
     if queue.state == Q_READY then queue.was_at = place_when_ready(queue, number) end
+    queues[number] = queue
+    return queue
+end
+
+local function queue_of(number)
+    local queue = find_queue(number)
+    if queue then return queue end
+    queue = {state = Q_EMPTY, priority = 0, turn = math.floor(now * 1000000), wake_at = 0, taken = 0, queued = 0,
+        waiting = 0, leased = 0, held_for = '', refused = false, was = Q_EMPTY, was_held_for = ''}
     queues[number] = queue
     return queue
 end
@@ -180,8 +267,9 @@ end
 
 local function enqueue(row)
     row.sequence = next_sequence()
-    call('ZADD', QUEUE, 0, place_in_queue(row))
-    local queue = queue_of(row.site)
+    local number = queue_number(row)
+    call('ZADD', QUEUE, 0, place_in_queue(row, number))
+    local queue = queue_of(number)
     queue.queued = queue.queued + 1
     feed(queue, row.priority)
 end
@@ -208,12 +296,13 @@ local function flush()
             call('ZREM', SLEEPING, number)
         end
         if queue.was == Q_HELD and (queue.state ~= Q_HELD or queue.held_for ~= queue.was_held_for) then
-            call('ZREM', HELD, queue.was_held_for .. '\0' .. number)
+            call('ZREM', HELD, place_when_held(queue.was_held_for, number))
         end
-        if queue.state == Q_HELD then call('ZADD', HELD, 0, queue.held_for .. '\0' .. number) end
+        if queue.state == Q_HELD then call('ZADD', HELD, 0, place_when_held(queue.held_for, number)) end
         call('HSET', QUEUES, number,
             pack(ROW_OF_QUEUE, queue.state, queue.priority, queue.turn, queue.wake_at, queue.taken, queue.queued,
-                queue.waiting, queue.leased) .. pack('>Bc0', #queue.held_for, queue.held_for))
+                queue.waiting, queue.leased) .. pack('>Bc0', #queue.held_for, queue.held_for)
+            .. (queue.refused and '\1' or ''))
     end
     for number, site in pairs(sites) do
         if site.changed then

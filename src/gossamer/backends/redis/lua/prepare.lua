@@ -1,8 +1,10 @@
--- Bring the shard up to date and tell what could be handed out. ARGV: time, worker, n, max_deliveries, gone workers...
+-- Bring the shard up to date and tell what could be handed out. ARGV: time, worker, n, max_deliveries, lanes (see
+-- lanes_named), gone workers...
 --
 -- Leases that ended and leases of workers that are gone come back; tasks that are due join their queues; sites whose
 -- bucket filled up, whose slots were freed or which this worker holds itself become ready.
--- Returns {state, sealed, counters, wait, beyond, site number, site name, priority, turn, ...}: the best ready sites.
+-- Returns {state, sealed, counters, wait, beyond, queue number, site name, priority, turn, ...}: the best ready queues
+-- of these lanes.
 
 insist()
 local AT_ONCE = 500
@@ -12,7 +14,7 @@ local function take_back(fingerprint, fate)
     local row = read_row(fingerprint)
     call('ZREM', LEASED, fingerprint)
     if not row or row.state ~= IN_HAND then return end
-    local queue, site = queue_of(row.site), site_of(row.site)
+    local queue, site = queue_of(queue_number(row)), site_of(row.site)
     queue.leased = queue.leased - 1
     hold(row.worker, -1)
     note(fingerprint, row.worker .. ' ' .. fate .. '; delivery ' .. row.deliveries .. ' of ' .. max_deliveries)
@@ -34,9 +36,9 @@ end
 for _, fingerprint in ipairs(call('ZRANGEBYSCORE', LEASED, '-inf', now, 'LIMIT', 0, AT_ONCE)) do
     take_back(fingerprint, 'stopped renewing its lease')
 end
-if #ARGV > 4 then
+if #ARGV > 5 then
     local gone = {}
-    for i = 5, #ARGV do gone[ARGV[i]] = true end
+    for i = 6, #ARGV do gone[ARGV[i]] = true end
     for _, fingerprint in ipairs(call('ZRANGE', LEASED, 0, -1)) do
         local row = read_row(fingerprint)
         if row and gone[row.worker] then take_back(fingerprint, 'died') end
@@ -47,7 +49,7 @@ for _, fingerprint in ipairs(call('ZRANGEBYSCORE', WAITING, '-inf', now, 'LIMIT'
     local row = read_row(fingerprint)
     call('ZREM', WAITING, fingerprint)
     if row and row.state == WAITS then
-        local queue = queue_of(row.site)
+        local queue = queue_of(queue_number(row))
         queue.waiting = queue.waiting - 1
         row.state, row.at = QUEUED, 0
         enqueue(row)
@@ -69,13 +71,17 @@ for _, member in ipairs(call('ZRANGEBYLEX', HELD, '[' .. worker .. '\0', '(' .. 
 end
 local seen = call('HGET', META, 'freed') or '0'
 local freed = call('ZRANGEBYSCORE', FREED, '(' .. seen, '+inf', 'WITHSCORES', 'LIMIT', 0, AT_ONCE)
+local lanes = #freed > 0 and lanes_named('*') or {}
 for i = 1, #freed, 2 do
-    local queue = queue_of(tonumber(freed[i]))
-    if queue.state == Q_FULL or queue.state == Q_HELD then wake(tonumber(freed[i])) end
+    for _, lane in ipairs(lanes) do
+        local number = lane * SITES_OF_A_LANE + tonumber(freed[i])
+        local queue = find_queue(number)
+        if queue and (queue.state == Q_FULL or queue.state == Q_HELD) then wake(number) end
+    end
 end
 if #freed > 0 then call('HSET', META, 'freed', freed[#freed]) end
 flush()
-for i = 5, #ARGV do call('HDEL', HOLDERS, ARGV[i]) end
+for i = 6, #ARGV do call('HDEL', HOLDERS, ARGV[i]) end
 
 local function first_of(key)
     local found = call('ZRANGE', key, 0, 0, 'WITHSCORES')
@@ -87,20 +93,53 @@ local chance = math.min(first_of(SLEEPING), first_of(WAITING), first_of(LEASED))
 local names = {'queued', 'waiting', 'leased', 'done', 'unchanged', 'dead', 'redirected', 'discovered'}
 local counters = call('HMGET', COUNTS, unpack(names))
 for i = 1, #names do counters[i] = tonumber(counters[i] or 0) end
-local ready = call('ZRANGE', READY, 0, wanted)
+
 local answer = {
     state[1] or '', state[2] or '', counters,
     chance == math.huge and '' or string.format('%.6f', math.max(0, chance - now)), '',
 }
-for i, member in ipairs(ready) do
-    local inverse, turn, number = unpack_from('>I4I8I4', member)
-    if i > wanted then
-        answer[5] = tostring(2147483647 - inverse)
-    else
-        answer[#answer + 1] = number
-        answer[#answer + 1] = site_of(number).name
-        answer[#answer + 1] = 2147483647 - inverse
-        answer[#answer + 1] = string.format('%.0f', turn)
+
+-- The ready queues of each lane, best first, as far as they could be named; `place` is that of the next one.
+local ready = {}
+
+local function step(list)
+    list.at = list.at + 1
+    local member = list.members[list.at]
+    list.place = member and list.lane > 0 and string.sub(member, 9) or member
+end
+
+for _, lane in ipairs(lanes_named(ARGV[5])) do
+    local from, till = range_of_lane(lane)
+    local list = {lane = lane, at = 0, members = call('ZRANGEBYLEX', READY, from, till, 'LIMIT', 0, wanted + 1)}
+    ready[#ready + 1] = list
+    step(list)
+end
+
+local function best_of(lists)
+    local best = lists[1]
+    for i = 2, #lists do
+        local list = lists[i]
+        if list.place and (not best.place or list.place < best.place) then best = list end
     end
+    return best and best.place and best
+end
+
+-- As many sites as are wanted, each with all its lanes that are as good; and how good the next site is.
+local named, told, list = 0, {}, best_of(ready)
+while list do
+    local inverse, turn, site = unpack_from('>I4I8I4', list.place)
+    if not told[site] then
+        told[site], named = true, named + 1
+    end
+    if named > wanted then
+        answer[5] = tostring(2147483647 - inverse)
+        break
+    end
+    answer[#answer + 1] = list.lane * SITES_OF_A_LANE + site
+    answer[#answer + 1] = site_of(site).name
+    answer[#answer + 1] = 2147483647 - inverse
+    answer[#answer + 1] = string.format('%.0f', turn)
+    step(list)
+    if #ready > 1 or not list.place then list = best_of(ready) end
 end
 return answer

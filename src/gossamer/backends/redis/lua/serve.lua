@@ -1,8 +1,10 @@
--- Hand out tasks of the sites named, each only as far as its terms allow, with the site's slot and rate token.
--- ARGV: time, worker, n, lease seconds, limit (-1: none), used elsewhere, beyond ('' or a priority), sites.
--- `sites` is packed: I4 number, d interval (-1: no rate), I4 burst, I4 concurrency (0: any), best site first.
+-- Hand out tasks of the queues named, each site's only as far as its terms allow, with the site's slot and rate token.
+-- ARGV: time, worker, n, lease seconds, limit (-1: none), used elsewhere, beyond ('' or a priority), lanes (see
+-- lanes_named), queues.
+-- `queues` is packed: I4 lane, I4 site, d interval (-1: no rate), I4 burst, I4 concurrency (0: any), best queue first.
 -- `beyond` is the priority of the best queue that is not named: nothing below it is given.
--- Returns {more, lease, lease, ...}; more is 1 when a queue is still ready. A lease is packed, see rows.py.
+-- Returns {more, lease, lease, ...}; more is 1 when a queue of these lanes is still ready. A lease is packed, see
+-- rows.py.
 
 insist()
 local worker, wanted, duration = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
@@ -13,20 +15,79 @@ if limit >= 0 then
     wanted = math.min(wanted, limit - used - tonumber(ARGV[6]))
 end
 
-local named, place = {}, 1
-while place <= #ARGV[8] do
-    local terms = {}
-    terms.number, terms.interval, terms.burst, terms.concurrency, place = unpack_from('>I4dI4I4', ARGV[8], place)
-    named[#named + 1] = terms
+-- The sites, each with its terms and with those of its queues that are named.
+local named, by_number, place = {}, {}, 1
+while place <= #ARGV[9] do
+    local lane, site, interval, burst, concurrency
+    lane, site, interval, burst, concurrency, place = unpack_from('>I4I4dI4I4', ARGV[9], place)
+    local terms = by_number[site]
+    if not terms then
+        terms = {number = site, interval = interval, burst = burst, concurrency = concurrency, all = {}}
+        named[#named + 1], by_number[site] = terms, terms
+    end
+    terms.all[#terms.all + 1] = {prefix = prefix_of(lane), queue = queue_of(lane * SITES_OF_A_LANE + site)}
 end
 
-local function put_to_sleep(queue, till)
-    queue.state, queue.wake_at = Q_SLEEPING, till
+-- Note which queues of the site are ready, and the best priority among them. False when there is none.
+local function look_at(terms)
+    local all = terms.all
+    if #all == 1 then
+        terms.ready, terms.best = all, all[1].queue.priority
+        return all[1].queue.state == Q_READY
+    end
+    terms.ready, terms.best = {}, nil
+    for _, entry in ipairs(all) do
+        if entry.queue.state == Q_READY then
+            terms.ready[#terms.ready + 1] = entry
+            if not terms.best or entry.queue.priority > terms.best then terms.best = entry.queue.priority end
+        end
+    end
+    return terms.best ~= nil
 end
 
-local function park(queue, number, state, holder)
-    queue.state, queue.held_for = state, holder
+local function put_to_sleep(ready, till, refused)
+    for _, entry in ipairs(ready) do
+        local queue = entry.queue
+        queue.state, queue.wake_at, queue.refused = Q_SLEEPING, till, refused or queue.refused
+    end
+end
+
+local function park(ready, number, state, holder)
+    for _, entry in ipairs(ready) do
+        entry.queue.state, entry.queue.held_for, entry.queue.refused = state, holder, true
+    end
     call('SADD', PARKED, number)
+end
+
+-- seconds, as in frontier/politeness.py
+local LANE_TURN, GIVE_WAY = 5, 0.5
+
+local served, others = {}, nil
+if ARGV[8] ~= '*' then
+    for _, lane in ipairs(lanes_named(ARGV[8])) do served[lane] = true end
+end
+
+-- Whether a lane of other workers gets its turn at the site now: one that was refused, and served before ours. One that
+-- could be served and is not asked for while we pause has nobody who waits for it any more.
+local function must_give_way(terms)
+    if ARGV[8] == '*' then return false end
+    local before = (now - LANE_TURN) * 1000000
+    for _, entry in ipairs(terms.ready) do before = math.min(before, entry.queue.turn - 1) end
+    if not others then
+        others = {}
+        for _, lane in ipairs(lanes_named('*')) do
+            if not served[lane] then others[#others + 1] = lane end
+        end
+    end
+    local found = false
+    for _, lane in ipairs(others) do
+        local queue = find_queue(lane * SITES_OF_A_LANE + terms.number)
+        if queue and queue.refused and queue.state ~= Q_EMPTY and queue.turn <= before then
+            found = true
+            if queue.state == Q_READY then queue.refused = false end
+        end
+    end
+    return found
 end
 
 local HEAD_START = 0.02  -- seconds, as in frontier/politeness.py
@@ -59,48 +120,76 @@ local function bury_stranger(fingerprint, number, priority)
     move(QUEUED, BURIED)
 end
 
--- Take up to n tasks of one site if it allows; else put its queue where it will be woken from.
+-- Up to n places of the site's queue in a lane, best first, without the prefix of the lane.
+local function places(entry, number, n)
+    local prefix = entry.prefix
+    local members = call('ZRANGEBYLEX', QUEUE, '[' .. prefix .. pack('>I4', number),
+        '(' .. prefix .. pack('>I4', number + 1), 'LIMIT', 0, n)
+    if prefix == '' then return members end
+    for i, member in ipairs(members) do members[i] = string.sub(member, #prefix + 1) end
+    return members
+end
+
+local function priority_at(place)
+    return 2147483647 - unpack_from('>I4', place, 5)
+end
+
+-- Of the next places of several lanes, the lane whose task goes first.
+local function first_of(ready)
+    local first = ready[1]
+    for _, entry in ipairs(ready) do
+        local place, best = entry.places[entry.gone + 1], first.places[first.gone + 1]
+        if place and (not best or place < best) then first = entry end
+    end
+    return first
+end
+
+-- Take up to n tasks of one site if it allows; else put its queues where they will be woken from.
 local function serve(terms, n, floor)
-    local number = terms.number
-    local site, queue = site_of(number), queue_of(number)
-    if site.rest_until > now then return put_to_sleep(queue, site.rest_until) end
+    local number, ready = terms.number, terms.ready
+    local site = site_of(number)
+    if site.rest_until > now then return put_to_sleep(ready, site.rest_until, true) end
     if terms.concurrency > 0 then
         n = math.min(n, terms.concurrency - site.in_flight)
-        if n <= 0 then return park(queue, number, Q_FULL, '') end
+        if n <= 0 then return park(ready, number, Q_FULL, '') end
     end
     local interval, burst = terms.interval, terms.burst
     if site.asked >= 0 then interval, burst = math.max(interval, site.asked), 1 end
     if interval >= 0 then
-        if site.in_flight > 0 and site.holder ~= worker then return park(queue, number, Q_HELD, site.holder) end
+        if site.in_flight > 0 and site.holder ~= worker then return park(ready, number, Q_HELD, site.holder) end
         local turn = site.next_at - (burst - 1) * interval - HEAD_START
-        if turn > now then return put_to_sleep(queue, turn) end
+        if turn > now then return put_to_sleep(ready, turn, true) end
         n = math.min(n, burst)
         if interval > 0 then n = math.min(n, math.floor((now - turn) / interval) + 1) end
     end
-    local from, till = '[' .. pack('>I4', number), '(' .. pack('>I4', number + 1)
-    local members = call('ZRANGEBYLEX', QUEUE, from, till, 'LIMIT', 0, n + 1)
-    local given, strangers = 0, 0
-    for _, member in ipairs(members) do
-        local priority = 2147483647 - unpack_from('>I4', member, 5)
-        if given == n or (floor and priority < floor) then break end
-        call('ZREM', QUEUE, member)
-        local fingerprint = string.sub(member, 15)
+    for _, entry in ipairs(ready) do
+        entry.places, entry.gone, entry.given = places(entry, number, n + 1), 0, 0
+    end
+    local given = 0
+    while given < n do
+        local entry = #ready == 1 and ready[1] or first_of(ready)
+        local place = entry.places[entry.gone + 1]
+        if not place or (floor and priority_at(place) < floor) then break end
+        call('ZREM', QUEUE, entry.prefix .. place)
+        entry.gone = entry.gone + 1
+        local fingerprint = string.sub(place, 15)
         local row = read_row(fingerprint)
         if row and row.state == QUEUED then
             give(row, site, interval, burst)
-            given = given + 1
+            given, entry.given = given + 1, entry.given + 1
         else
-            bury_stranger(fingerprint, number, priority)
-            strangers = strangers + 1
+            bury_stranger(fingerprint, number, priority_at(place))
         end
     end
-    local rest = members[given + strangers + 1]
-    -- Strangers took the places of all that were read: there may be tasks behind them.
-    if not rest and strangers > 0 then rest = call('ZRANGEBYLEX', QUEUE, from, till, 'LIMIT', 0, 1)[1] end
-    queue.state = rest and Q_READY or Q_EMPTY
-    queue.priority = rest and 2147483647 - unpack_from('>I4', rest, 5) or 0
-    queue.turn = math.floor(now * 1000000)
-    queue.queued, queue.leased = queue.queued - given - strangers, queue.leased + given
+    for _, entry in ipairs(ready) do
+        local queue, rest = entry.queue, entry.places[entry.gone + 1]
+        -- Strangers took the places of all that were read: there may be tasks behind them.
+        if not rest and entry.gone > entry.given then rest = places(entry, number, 1)[1] end
+        queue.state = rest and Q_READY or Q_EMPTY
+        queue.priority = rest and priority_at(rest) or 0
+        queue.turn, queue.refused = math.floor(now * 1000000), false
+        queue.queued, queue.leased = queue.queued - entry.gone, queue.leased + entry.given
+    end
     site.in_flight, site.pace, site.changed = site.in_flight + given, interval, true
     site.holder = interval >= 0 and worker or ''
     count('queued', -given)
@@ -109,28 +198,38 @@ local function serve(terms, n, floor)
 end
 
 while wanted > 0 do
-    local ready, best = {}, nil
+    local able, best = {}, nil
     for _, terms in ipairs(named) do
-        local queue = queue_of(terms.number)
-        if queue.state == Q_READY then
-            ready[#ready + 1] = terms
-            if not best or queue.priority > best then best = queue.priority end
+        if look_at(terms) then
+            able[#able + 1] = terms
+            if not best or terms.best > best then best = terms.best end
         end
     end
-    if #ready == 0 or (beyond and best < beyond) then break end
+    if #able == 0 or (beyond and best < beyond) then break end
     local tied = {}
-    for _, terms in ipairs(ready) do
-        if queue_of(terms.number).priority == best then tied[#tied + 1] = terms end
+    for _, terms in ipairs(able) do
+        if terms.best == best then tied[#tied + 1] = terms end
     end
-    -- A lone queue may give tasks below its best priority at once: nobody else could go before them.
+    -- A lone site may give tasks below its best priority at once: nobody else could go before them.
     local floor = best
-    if #ready == 1 then floor = beyond end
+    if #able == 1 then floor = beyond end
     local share = math.max(1, math.floor(wanted / #tied))
     for _, terms in ipairs(tied) do
         if wanted <= 0 then break end
-        serve(terms, math.min(share, wanted), floor)
+        if must_give_way(terms) then
+            put_to_sleep(terms.ready, now + GIVE_WAY, false)
+        else
+            serve(terms, math.min(share, wanted), floor)
+        end
     end
 end
 flush()
-answer[1] = call('ZCARD', READY) > 0 and 1 or 0
+if ARGV[8] == '*' then
+    answer[1] = call('ZCARD', READY) > 0 and 1 or 0
+    return answer
+end
+for lane in pairs(served) do
+    local from, till = range_of_lane(lane)
+    if answer[1] == 0 and call('ZRANGEBYLEX', READY, from, till, 'LIMIT', 0, 1)[1] then answer[1] = 1 end
+end
 return answer

@@ -1,12 +1,13 @@
 -- Settle leases, several in one call. ARGV: time, bound (-1: none), open elsewhere, per_site, per_shape, window, bits,
 -- hashes, then for each lease one packed text:
 --   B verb, c16 fingerprint, I4 token, B state, B redirected, d delay, d paced ahead, I4 duplicates, I4 dropped,
---   Hc0 reason, Hc0 message, candidates (see admission.lua)
+--   Hc0 reason, Hc0 message (for MOVE: the lane), candidates (see admission.lua)
+-- MOVE is a RELEASE into another lane.
 -- `dropped` are links that had no place in the memory of another shard: they are counted here.
 -- Returns for each {-1} when the lease is lost and nothing was changed, else {queued, duplicates, dropped,
 -- {doubtful...}}.
 
-local COMPLETE, RETRY, RELEASE, BURY = 1, 2, 3, 4
+local COMPLETE, RETRY, RELEASE, BURY, MOVE = 1, 2, 3, 4, 5
 
 -- Out of memory: what is in hand may end, but its links are not remembered; seen again later, they may enter.
 local probe = redis.pcall('HINCRBY', COUNTS, 'discovered', 0)
@@ -27,10 +28,16 @@ local function settle(text)
     if not row or row.state ~= IN_HAND or row.token ~= token or row.at <= now then return {-1} end
 
     call('ZREM', LEASED, fingerprint)
-    local queue = queue_of(row.site)
+    local queue = queue_of(queue_number(row))
     queue.leased = queue.leased - 1
     hold(row.worker, -1)
     free_slot(row.site, now + ahead)
+    if verb == MOVE then
+        local _, place_of_rest = lane_of(row.tail)
+        row.tail = string.char(LANE_FOLLOWS) .. pack('>Hc0', #message, message) .. string.sub(row.tail, place_of_rest)
+        queue = queue_of(queue_number(row))
+        message = ''
+    end
     row.worker, row.changed, row.reason, row.message, row.at = '', now, reason, message, 0
     local queued, doubled, dropped, doubtful = 0, 0, 0, {}
 
@@ -81,7 +88,7 @@ for i = 9, #ARGV do
     local _, fingerprint = unpack_from('>Bc16I4BBddI4I4Hc0Hc0', ARGV[i])
     local row = read_row(fingerprint)
     if row then
-        queue_of(row.site)
+        queue_of(queue_number(row))
         site_of(row.site)
     end
 end

@@ -1,0 +1,76 @@
+"""Taking back what was handed out and will not be settled: leases that ended, and those of workers that died.
+
+Runs inside a transaction. A task comes back to the queue of its lane, until it was delivered too often.
+"""
+
+from __future__ import annotations
+
+import math
+import sqlite3
+from collections.abc import Callable
+from datetime import timedelta
+
+from ...frontier.politeness import TermsFor
+from .ledger import MICROSECONDS, Ledger, Tally
+
+ORPHAN_CHECK = timedelta(seconds=2)  # how often dead neighbours are looked for
+RECLAIM_AT_ONCE = 500
+
+
+class Reclaimer:
+    """`is_gone(worker)` tells for certain that a worker's process does not exist any more."""
+
+    def __init__(self, ledger: Ledger, *, terms_for: TermsFor, is_gone: Callable[[str], bool]) -> None:
+        self._ledger = ledger
+        self._terms_for = terms_for
+        self._is_gone = is_gone
+        self._orphans_checked = -math.inf
+
+    def reclaim(self, connection: sqlite3.Connection, worker: str, now: float) -> None:
+        """Take back what expired, and what belongs to workers of this machine that are gone."""
+        lapsed = connection.execute(
+            "SELECT number FROM urls WHERE state = 'leased' AND lease_until <= ? LIMIT ?", (now, RECLAIM_AT_ONCE)
+        ).fetchall()
+        for (number,) in lapsed:
+            self._take_back(connection, number, now, "stopped renewing its lease")
+        if now - self._orphans_checked >= ORPHAN_CHECK.total_seconds():
+            self._orphans_checked = now
+            owners = connection.execute("SELECT DISTINCT worker FROM urls WHERE state = 'leased'").fetchall()
+            for (owner,) in owners:
+                if owner != worker and self._is_gone(owner):
+                    orphans = connection.execute(
+                        "SELECT number FROM urls WHERE state = 'leased' AND worker = ?", (owner,)
+                    ).fetchall()
+                    for (number,) in orphans:
+                        self._take_back(connection, number, now, "died")
+
+    def _take_back(self, connection: sqlite3.Connection, number: int, now: float, fate: str) -> None:
+        job, job_id, site, name, asked, lane, priority, deliveries, worker = connection.execute(
+            "SELECT urls.job, jobs.id, urls.site, sites.name, sites.asked_interval, urls.fetcher, urls.priority, "
+            "urls.deliveries, urls.worker FROM urls JOIN jobs ON jobs.number = urls.job "
+            "JOIN sites ON sites.number = urls.site WHERE urls.number = ?",
+            (number,),
+        ).fetchone()
+        terms = self._ledger.job(connection, job_id).terms
+        tally = Tally(leased=-1)
+        if deliveries >= terms.max_deliveries:
+            message = f"{deliveries} workers in a row died or hung while they had this page."
+            connection.execute(
+                "UPDATE urls SET state = 'dead', reason = 'poison', message = ?, worker = NULL, lease_until = NULL, "
+                "changed_at = ? WHERE number = ?",
+                (message, now, number),
+            )
+            tally.dead += 1
+        else:
+            connection.execute(
+                "UPDATE urls SET state = 'queued', turn = ?, worker = NULL, lease_until = NULL, changed_at = ? "
+                "WHERE number = ?",
+                (int(now * MICROSECONDS), now, number),
+            )
+            tally.queued += 1
+            self._ledger.requeue(connection, job, site, lane, priority, now)
+        self._ledger.note(connection, number, now, f"{worker} {fate}; delivery {deliveries} of {terms.max_deliveries}")
+        # The lost worker may have sent its request up to this very moment: the next one keeps its distance.
+        interval = self._terms_for(name).spacing(asked)
+        self._ledger.free_slot(connection, site, next_at=now + interval if interval is not None else 0.0)
+        tally.write(connection, job)
