@@ -244,7 +244,7 @@ async def open_worker(
             lease_duration=settings.lease.duration,
             drain_within=settings.crawl.drain,
             conditional=settings.fetch.conditional,
-            **({"lanes": lanes_of(serves, routing.routes)} if serves else {}),
+            lanes=lanes_of(serves, routing.routes),
         )
 
 

@@ -282,7 +282,7 @@ class Journey:
             delay,
             reason,
             paced_ahead=self._crew.pacer.ahead(self._task.site),
-            **({"lane": lane} if lane else {}),
+            lane=lane,
         )
         self._emit(events.Released, reason=reason)
 
