@@ -16,15 +16,18 @@ from gossamer.crawl.journey import Crew
 from gossamer.crawl.pacer import Pacer
 from gossamer.crawl.worker import PATIENCE, Worker
 from gossamer.errors import BackendUnavailable, GossamerError, Misconfigured
-from gossamer.fetch.fetcher import Disallowed, Outcome, Visit
+from gossamer.fetch.contract import Response
+from gossamer.fetch.fetcher import Disallowed, Outcome, Redirected, Visit
 from gossamer.fetch.robots import Gate
 from gossamer.frontier.admission import Admission, Scope
 from gossamer.frontier.contract import DeadFilter, LeaseBatch
 from gossamer.frontier.politeness import SiteTerms
 from gossamer.frontier.retry import RetryTerms
 from gossamer.model.events import Event, LeaseLapsed, Trouble
+from gossamer.model.page import Headers
 from gossamer.model.record import PageResult
-from gossamer.model.task import Lease
+from gossamer.model.route import How, Render
+from gossamer.model.task import Lease, Request
 from gossamer.model.url import UrlRules
 from gossamer.pipeline.steps import Pipeline
 from gossamer.store.batching import Sink
@@ -48,10 +51,10 @@ class Line:
         if verb in self.faults:
             raise self.faults[verb]
 
-    async def lease(self, job: str, worker: str, n: int) -> LeaseBatch:
+    async def lease(self, job: str, worker: str, n: int, lanes: frozenset[str] | None = None) -> LeaseBatch:
         self.asked.append(n)
         self._pass("lease")
-        return await self._frontier.lease(job, worker, n)
+        return await self._frontier.lease(job, worker, n, lanes)
 
     async def renew(self, leases: list[Lease]) -> list[Lease]:
         self.renewals += 1
@@ -75,6 +78,7 @@ class Road:
         self.inside = 0
         self.go = asyncio.Event()
         self.fault: Exception | None = None
+        self.moved: dict[str, str] = {}
 
     async def fetch(self, visit: Visit, gate: Gate) -> Outcome:
         self.inside += 1
@@ -87,6 +91,9 @@ class Road:
             self.sent.append(visit.url)
             if self.fault is not None:
                 raise self.fault
+            if visit.url in self.moved:
+                answer = Response(url=visit.url, status=301, headers=Headers(()), body=b"", seconds=0.1, wire_bytes=9)
+                return Redirected(to=self.moved[visit.url], status=301, response=answer, fetched_at=0.0)
             return Disallowed(url=visit.url, rule="Disallow: /")
         finally:
             self.inside -= 1
@@ -110,7 +117,14 @@ class Bench:
         self.lab, self.job, self.sink, self.records = lab, job, sink, records
         self.line, self.ears = Line(lab), Ears()
 
-    def worker(self, road: Road, *, concurrency: int = 4, drain_within: timedelta = timedelta(seconds=20)) -> Worker:
+    def worker(
+        self,
+        road: Road,
+        *,
+        concurrency: int = 4,
+        drain_within: timedelta = timedelta(seconds=20),
+        lanes: frozenset[str] | None = None,
+    ) -> Worker:
         line: Any = self.line
         fetcher: Any = road
         crew = Crew(
@@ -130,7 +144,7 @@ class Bench:
         )
         return Worker(
             crew, line, self.records, concurrency=concurrency, lease_duration=LEASE, drain_within=drain_within,
-            conditional=False,
+            conditional=False, lanes=lanes,
         )  # fmt: skip
 
     async def until(self, reached: Callable[[], bool], *, step: float = 0.0) -> None:
@@ -341,3 +355,40 @@ async def test_a_store_that_refuses_us_kills_no_page(bench: Bench) -> None:
         running.result()
     assert await bench.lab.desk.dead(DeadFilter(job=bench.job)) == []
     assert (await bench.lab.jobs.counts(bench.job)).open == 6
+
+
+async def test_a_worker_with_lanes_takes_their_tasks_and_leaves_the_others(bench: Bench) -> None:
+    await bench.lab.frontier.add(bench.job, [candidate(PAGE), candidate("https://a.example/shown", fetcher="browser")])
+    await bench.lab.jobs.seal_seeds(bench.job)
+    road = Road()
+    road.go.set()
+    worker = bench.worker(road, lanes=frozenset({"browser"}))
+    running = asyncio.create_task(worker.run())
+    await bench.until(lambda: len(road.sent) == 2 and worker.in_flight == 0, step=0.05)
+    asked = len(bench.line.asked)
+    await bench.until(lambda: len(bench.line.asked) > asked + 2)  # the job is not over: it goes on asking
+    worker.drain()
+    assert await running is False
+    assert set(road.sent) == {"https://a.example/shown"}
+    assert (await bench.lab.jobs.counts(bench.job)).queued == 1
+
+
+async def test_a_redirect_keeps_what_was_wished_for_the_way(bench: Bench) -> None:
+    wishes = Request(url=PAGE, session="mine", render=Render(wait_for="h1", screenshot=True))
+    one = candidate(
+        PAGE, fetcher="browser", proxy_pool="homes", country="de", how=wishes.how(), data='{"n":1}', max_attempts=7
+    )
+    await bench.lab.frontier.add(bench.job, [one])
+    road = Road()
+    road.moved[PAGE] = "https://b.example/there"
+    road.go.set()
+    worker = bench.worker(road, concurrency=1)
+    running = asyncio.create_task(worker.run())
+    await bench.until(lambda: len(road.sent) == 2)
+    worker.drain()
+    assert await running is False
+    [there] = (await bench.lab.frontier.lease(bench.job, "other", 1, frozenset({"browser"}))).leases
+    task = there.task
+    assert (task.url, task.proxy_pool, task.country, task.max_attempts) == ("https://b.example/there", "homes", "de", 7)
+    assert task.wishes() == How(session="mine", render=Render(wait_for="h1", screenshot=True))
+    assert task.user_data() == {"n": 1}

@@ -183,7 +183,10 @@ class Journey:
         await self._understand(snapshot)
 
     async def _hand_over(self, outcome: Redirected) -> None:
-        """The target is queued like any link, at the same depth: scope, dedup and its site's pace apply to it."""
+        """The target is queued like any link, at the same depth: scope, dedup and its site's pace apply to it.
+
+        What was wished for the way to the page is wished for its new address too.
+        """
         task = self._task
         wishes = task.wishes()
         request = Request(

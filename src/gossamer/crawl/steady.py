@@ -33,8 +33,8 @@ class SteadyFrontier:
     async def add(self, job: str, candidates: Sequence[Candidate]) -> Added:
         return await self._frontier.add(job, candidates)
 
-    async def lease(self, job: str, worker: str, n: int) -> LeaseBatch:
-        return await self._frontier.lease(job, worker, n)
+    async def lease(self, job: str, worker: str, n: int, lanes: frozenset[str] | None = None) -> LeaseBatch:
+        return await self._frontier.lease(job, worker, n, lanes)
 
     async def renew(self, leases: Sequence[Lease]) -> list[Lease]:
         return await self._frontier.renew(leases)
@@ -61,8 +61,16 @@ class SteadyFrontier:
     async def bury(self, lease: Lease, reason: str, message: str, *, paced_ahead: timedelta = NONE) -> None:
         await self._insist(lambda: self._frontier.bury(lease, reason, message, paced_ahead=paced_ahead))
 
-    async def release(self, lease: Lease, delay: timedelta, reason: str, *, paced_ahead: timedelta = NONE) -> None:
-        await self._insist(lambda: self._frontier.release(lease, delay, reason, paced_ahead=paced_ahead))
+    async def release(
+        self,
+        lease: Lease,
+        delay: timedelta,
+        reason: str,
+        *,
+        paced_ahead: timedelta = NONE,
+        lane: str | None = None,
+    ) -> None:
+        await self._insist(lambda: self._frontier.release(lease, delay, reason, paced_ahead=paced_ahead, lane=lane))
 
     async def slow_down(self, site: str, *, interval: timedelta | None, rest: timedelta) -> None:
         await self._insist(lambda: self._frontier.slow_down(site, interval=interval, rest=rest))

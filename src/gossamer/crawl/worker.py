@@ -46,7 +46,7 @@ class Failing(msgspec.Struct, frozen=True):
 
 
 class Worker:
-    """Runs until its job is drained or `drain` is called."""
+    """Runs until its job is drained or `drain` is called. Works on tasks of `lanes` only; None: on all."""
 
     def __init__(
         self,
@@ -58,6 +58,7 @@ class Worker:
         lease_duration: timedelta,
         drain_within: timedelta,
         conditional: bool,
+        lanes: frozenset[str] | None = None,
     ) -> None:
         self._crew = crew
         self._frontier = frontier
@@ -66,6 +67,7 @@ class Worker:
         self._lease_duration = lease_duration
         self._drain_within = drain_within
         self._conditional = conditional
+        self._lanes = lanes
         self._in_hand: set[Hold] = set()
         self._journeys: set[asyncio.Task[None]] = set()
         self._draining = asyncio.Event()
@@ -124,7 +126,7 @@ class Worker:
 
     async def _lease(self) -> LeaseBatch:
         crew = self._crew
-        return await self._frontier.lease(crew.job, crew.worker, self._slots.free)
+        return await self._frontier.lease(crew.job, crew.worker, self._slots.free, self._lanes)
 
     async def _start(self, leases: tuple[Lease, ...], asked_at: float) -> None:
         crew = self._crew
