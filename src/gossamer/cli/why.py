@@ -167,7 +167,8 @@ def _queued(story: UrlStory, job: Job | None, now: float) -> str:
         order = f"{many(ahead, 'task')} of {story.site} {'goes' if ahead == 1 else 'go'} first"
     if story.site_next_at is not None and story.site_next_at > now:
         return f"{order}; the site's rate allows the next request {distance(story.site_next_at, now)}"
-    return f"{order}; the site may be asked at any time, so it waits for a worker that is free"
+    serving = f" and serves {story.lane}" if story.lane else ""
+    return f"{order}; the site may be asked at any time, so it waits for a worker that is free{serving}"
 
 
 def _waiting(story: UrlStory, now: float) -> str:

@@ -1,8 +1,8 @@
 """What a state is made of when it is carried from one backend to another (model/carrying.py has the contract).
 
 Poured in the order job, site, robots, standing, purse, budget, shape, URL; queued URLs of a lane come in the order in
-which they would be handed out. A task in somebody's hands is poured as queued: whoever had it is gone, or the move would
-not have begun. How the exits of proxy pools fare is left behind: it is learned again within minutes, where it is needed.
+which they would be handed out. A task in somebody's hands is poured as queued: whoever had it is gone, or the move
+would not have begun. How the exits of proxy pools fare is left behind: it is learned again within minutes.
 """
 
 from __future__ import annotations
