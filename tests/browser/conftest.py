@@ -13,8 +13,9 @@ from gossamer.fetch.browser.chromium import is_there
 from .showing import Show, a_show
 
 
-@pytest.fixture(autouse=True, scope="session")
+@pytest.fixture(scope="session")
 def chromium() -> None:
+    """For every test that starts a browser: by way of `show`, or named in the module's `pytestmark`."""
     missing = is_there()
     if missing is not None:
         if os.environ.get("CI"):
@@ -23,7 +24,7 @@ def chromium() -> None:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def shared_show() -> AsyncIterator[Show]:
+async def shared_show(chromium: None) -> AsyncIterator[Show]:
     async with a_show() as show:
         yield show
 

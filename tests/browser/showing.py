@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import hashlib
 import os
+import subprocess
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -18,6 +21,7 @@ from gossamer.fetch.contract import Exchange, Limits, Response
 from gossamer.measures import Size
 from gossamer.model.route import Render
 from gossamer.settings.browser import Browser
+from tests.services.proxies import Vouched
 from tests.sites.hostile import HostileSite, hostile_site
 from tests.sites.rendered import dress
 
@@ -55,15 +59,26 @@ class Show:
 
 
 @asynccontextmanager
-async def a_show(guard: AddressGuard = GUARD, **settings: Any) -> AsyncIterator[Show]:
+async def a_show(*, vouched: Vouched | None = None, **settings: Any) -> AsyncIterator[Show]:
+    """With `vouched` both servers speak TLS, and the browser believes that certificate. No other is believed."""
     wishes = {"settle": timedelta(milliseconds=200), "recycle_memory": Size(4 << 30), **settings}
+    tls = vouched.server if vouched else None
+    flags = (f"--ignore-certificate-errors-spki-list={fingerprint_of(vouched)}",) if vouched else ()
     async with (
-        hostile_site() as site,
-        hostile_site() as canary,
-        BrowserTransport(guard, Browser(**wishes)) as transport,
+        hostile_site(tls=tls) as site,
+        hostile_site(tls=tls) as canary,
+        BrowserTransport(GUARD, Browser(**wishes), flags=flags) as transport,
     ):
         dress(site, canary.url("/secret", CANARY))
         yield Show(site, canary, transport)
+
+
+def fingerprint_of(vouched: Vouched) -> str:
+    """The hash of the certificate's public key, as Chromium writes it."""
+    public = subprocess.run(
+        ["openssl", "pkey", "-in", vouched.key, "-pubout", "-outform", "der"], check=True, capture_output=True
+    ).stdout
+    return base64.b64encode(hashlib.sha256(public).digest()).decode()
 
 
 async def until(holds: Callable[[], bool], what: str) -> None:

@@ -63,6 +63,11 @@ async def tunnel(gate: Gatehouse, holder: Pass, authority: str, inside: str) -> 
         writer.close()
 
 
+def test_no_browser_is_needed_here(request: pytest.FixtureRequest) -> None:
+    """Every fixture that comes by itself is seen here."""
+    assert "chromium" not in request.fixturenames
+
+
 @pytest.mark.parametrize("given", ["", "Proxy-Authorization: Basic !!!\r\n", "Proxy-Authorization: Bearer x\r\n"])
 async def test_who_has_no_pass_is_not_let_through(given: str) -> None:
     async with a_gate() as (gate, site):

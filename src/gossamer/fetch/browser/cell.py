@@ -42,8 +42,9 @@ _DRIVER_VARIABLE = "PLAYWRIGHT_NODEJS_PATH"
 class Cell:
     """Use `Cell.start`; then `close`, or `kill` for one that hangs. Either leaves no process behind."""
 
-    def __init__(self, settings: BrowserSettings) -> None:
+    def __init__(self, settings: BrowserSettings, flags: tuple[str, ...] = ()) -> None:
         self._settings = settings
+        self._flags = flags
         self._playwright: Playwright | None = None
         self._browser: Browser | None = None
         self._session: CDPSession | None = None
@@ -68,9 +69,9 @@ class Cell:
         return not (self.worn or self.gone.is_set())
 
     @classmethod
-    async def start(cls, settings: BrowserSettings, proxy: str) -> Cell:
+    async def start(cls, settings: BrowserSettings, proxy: str, flags: tuple[str, ...] = ()) -> Cell:
         """A browser whose every word goes to `proxy`. Raises BrowserFailed, Misconfigured."""
-        cell = cls(settings)
+        cell = cls(settings, flags)
         try:
             async with asyncio.timeout(_START_PATIENCE):
                 await cell._start(proxy)
@@ -97,11 +98,12 @@ class Cell:
                 os.environ[_DRIVER_VARIABLE] = before
             _variable.release()
             self._follow_watchdog()
+        heap = max(64, self._settings.page_memory.bytes * 2 // 3 >> 20)
         self._browser = await self._playwright.chromium.launch(
             executable_path=chromium.find_executable(self._settings.executable),
             headless=True,
             chromium_sandbox=chromium.wants_sandbox(),
-            args=chromium.flags(heap_megabytes=max(64, self._settings.page_memory.bytes * 2 // 3 >> 20)),
+            args=[*chromium.flags(heap_megabytes=heap), *self._flags],
             env=dict(chromium.environment(self.folder)),
             proxy={"server": proxy, "bypass": "<-loopback>"},  # loopback is reached through the proxy as well
             handle_sigint=False,

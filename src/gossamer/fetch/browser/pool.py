@@ -25,9 +25,10 @@ _SEAT_PATIENCE = 300.0  # seconds
 class BrowserPool:
     """Alive while entered. Bounded: pages that find no seat wait for one."""
 
-    def __init__(self, settings: BrowserSettings, proxy: str) -> None:
+    def __init__(self, settings: BrowserSettings, proxy: str, flags: tuple[str, ...] = ()) -> None:
         self._settings = settings
         self._proxy = proxy
+        self._flags = flags
         self._cells: list[Cell] = []
         self._starting = 0
         self._changed = asyncio.Condition()
@@ -77,7 +78,7 @@ class BrowserPool:
                 self._starting += 1
             started: Cell | None = None
             try:
-                started = await Cell.start(self._settings, self._proxy)
+                started = await Cell.start(self._settings, self._proxy, self._flags)
             finally:
                 self._starting -= 1
                 if started is not None:

@@ -45,12 +45,21 @@ class _BrowserGoneError(Exception):
 
 
 class BrowserTransport:
-    """Alive while entered. No browser runs before the first page. `tls` is for exits that speak TLS."""
+    """Alive while entered. No browser runs before the first page. `tls` is for exits that speak TLS.
+
+    `flags` are told to Chromium after our own: a test names the certificates there that it made itself.
+    """
 
     def __init__(
-        self, guard: AddressGuard, settings: BrowserSettings | None = None, *, tls: ssl.SSLContext | None = None
+        self,
+        guard: AddressGuard,
+        settings: BrowserSettings | None = None,
+        *,
+        tls: ssl.SSLContext | None = None,
+        flags: tuple[str, ...] = (),
     ) -> None:
         self._settings = settings or BrowserSettings()
+        self._flags = flags
         self._gate = Gatehouse(guard, tls=tls)
         self._stack = AsyncExitStack()
         self._pool: BrowserPool | None = None
@@ -60,7 +69,8 @@ class BrowserTransport:
         _check(self._settings)
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(self._gate)
-            self._pool = await stack.enter_async_context(BrowserPool(self._settings, self._gate.address))
+            pool = BrowserPool(self._settings, self._gate.address, self._flags)
+            self._pool = await stack.enter_async_context(pool)
             self._stack = stack.pop_all()
         return self
 

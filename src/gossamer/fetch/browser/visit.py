@@ -18,7 +18,8 @@ from ...model.route import Render
 from ...model.url import origin_of
 from ..contract import Exchange, Response
 from ..gatehouse import Gatehouse, Pass
-from .document import KINDS, Answer, Documents, with_port
+from .document import KINDS, Answer, Documents, Pairs, with_port
+from .leavings import set_cookie_lines
 from .page_work import MAX_REQUESTS, SCREEN, Traffic, make_ready, read_text, take_picture
 from .troubles import translated
 
@@ -60,6 +61,7 @@ class Visit:
         self._broken = asyncio.Event()
         self._how_broken = ""  # in the browser's words
         self._notes: list[str] = []
+        self._given: list[tuple[str, str]] = []  # cookies, name and value
 
     async def run(self) -> Response:
         """Raises FetchFailed, FetchRefused, Playwright's Error."""
@@ -161,6 +163,7 @@ class Visit:
             name, equals, value = part.partition("=")
             if not equals:
                 name, value = "", part
+            self._given.append((name, value))
             # Any: the library does not export the type of a cookie.
             cookie: Any = {"name": name, "value": value, "url": origin_of(self._exchange.url) + "/"}
             try:
@@ -211,7 +214,7 @@ class Visit:
             raise self._pass.trouble(with_port(self._exchange.url)) or ConnectionDropped(
                 f"{self._exchange.url[:200]}: the page moved on to an address that could not be opened."
             )
-        headers = await self._documents.headers_of(latest)
+        headers = await self._headers_of(latest)
         kept = tuple(pair for pair in headers if pair[0].lower() not in _NO_LONGER_TRUE)
         answer = msgspec.structs.replace(
             latest,
@@ -238,9 +241,25 @@ class Visit:
                 task.cancel()
             await asyncio.gather(ready, broken, return_exceptions=True)
 
-    async def _raw(self, answer: Answer) -> Response:
+    async def _headers_of(self, answer: Answer) -> Pairs:
+        """With a line for every cookie that the page left, as if the address that was asked for had set them all."""
         assert self._documents is not None
+        assert self._opening is not None
         headers = await self._documents.headers_of(answer)
+        if answer.url != self._exchange.url.partition("#")[0]:
+            # The page moved on. Lines of another document would be taken for those of the one that was asked for.
+            headers = tuple(pair for pair in headers if pair[0].lower() != "set-cookie")
+        lines = set_cookie_lines(
+            self._exchange.url,
+            await (await self._opening).cookies(),
+            given=self._given,
+            told=[value for name, value in headers if name.lower() == "set-cookie"],
+            max_size=self._exchange.limits.max_header,
+        )
+        return (*headers, *(("Set-Cookie", line) for line in lines))
+
+    async def _raw(self, answer: Answer) -> Response:
+        headers = await self._headers_of(answer)
         kept = tuple(pair for pair in headers if pair[0].lower() not in _OF_THE_WIRE)
         return self._response(msgspec.structs.replace(answer, headers=kept), b"")
 

@@ -1,0 +1,97 @@
+"""Pages over TLS: the tunnel is opened by the gatehouse, and the browser itself looks at the certificate."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+
+from gossamer.clock import SystemClock
+from gossamer.errors import AddressRefused, ProxyFailed, TlsFailed
+from gossamer.fetch.cookies import CookieJar
+from tests.services.proxies import ProxyServer, Vouched, http_proxy, socks_proxy, vouched_for
+from tests.sites.hostile import hostile_site
+from tests.sites.http2 import http2_site
+
+from .showing import CANARY, HOST, OTHER, Show, a_show
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+USERS = {"ann": "pa55-w0rd"}
+
+
+@pytest.fixture(scope="module")
+def vouched(tmp_path_factory: pytest.TempPathFactory) -> Vouched:
+    return vouched_for(tmp_path_factory.mktemp("believed"), HOST, OTHER, CANARY)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def shared_show(chromium: None, vouched: Vouched) -> AsyncIterator[Show]:
+    """What `show` shares here: servers with a certificate that this browser believes."""
+    async with a_show(vouched=vouched) as show:
+        yield show
+
+
+async def test_a_page_over_https_is_shown(show: Show) -> None:
+    url = show.page(f"<iframe src='{show.url('/rendered', OTHER)}'></iframe><script src=/script.js></script>")
+    response = await show.get(url)
+    assert url.startswith("https://")
+    assert (response.url, response.status, response.address, response.note) == (url, 200, "127.0.0.1", "")
+    assert b"by script" in response.body
+    assert {seen.path for seen in show.site.log} == {"/page", "/rendered", "/data.json", "/script.js"}
+
+
+async def test_a_page_over_http_2_is_shown(show: Show, vouched: Vouched) -> None:
+    async with http2_site(vouched.file, vouched.key) as site:
+        response = await show.get(f"https://{HOST}:{site.port}/")
+        assert (response.status, b"<p>Hello</p>" in response.body) == (200, True)
+        assert site.streams
+
+
+@pytest.mark.parametrize("start", [http_proxy, socks_proxy])
+async def test_a_page_over_https_leaves_through_its_exit(show: Show, start: type[ProxyServer]) -> None:
+    with start(users=USERS, source="127.0.0.7") as proxy:
+        before = show.site.connections
+        response = await show.get(show.url("/rendered"), exit=proxy.exit())
+        assert b"Grace" in response.body
+        assert {one.target for one in proxy.passages} == {f"{HOST}:{show.site.port}"}
+        assert {one.username for one in proxy.passages} == {"ann"}
+        assert len(proxy.passages) == show.site.connections - before  # and none by another way
+
+
+async def test_a_proxy_that_opens_no_tunnel_is_told_of(show: Show) -> None:
+    with http_proxy(users=USERS) as proxy:
+        proxy.refuse()
+        before = show.site.connections
+        with pytest.raises(ProxyFailed) as caught:
+            await show.get(show.url("/rendered"), exit=proxy.exit())
+        assert "pa55-w0rd" not in str(caught.value)
+        assert show.site.connections == before
+
+
+async def test_cookies_for_safe_pages_go_there_and_come_back(show: Show) -> None:
+    script = "<script>document.cookie = 'by_script=2; secure; path=/'</script>"
+    url = show.page(script, "Set-Cookie: by_server=1; Secure; HttpOnly; Path=/")
+    jar = CookieJar(SystemClock())
+    jar.absorb(url, (await show.get(url, ("Cookie", "given=0"))).headers)
+    assert show.site.seen("/page")[0].headers["cookie"] == "given=0"
+    assert jar.header_for(url) == "by_server=1; by_script=2"
+    assert jar.header_for(url.replace("https:", "http:")) is None
+
+
+async def test_a_certificate_that_is_not_the_one_believed_is_refused(
+    show: Show, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    other = vouched_for(tmp_path_factory.mktemp("other"), HOST)
+    async with hostile_site(tls=other.server) as locked:
+        with pytest.raises(TlsFailed):
+            await show.get(locked.url("/plain", HOST))
+        assert not locked.log
+
+
+async def test_the_canary_is_not_reached_over_https(show: Show) -> None:
+    with pytest.raises(AddressRefused):
+        await show.get(show.canary.url("/", CANARY))
+    with pytest.raises(AddressRefused, match=CANARY):
+        await show.get(show.url("/move/location"), wait=0.5)
+    assert show.canary.connections == 0
