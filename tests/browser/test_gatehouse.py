@@ -14,6 +14,7 @@ import pytest
 from gossamer.errors import AddressRefused, BadResponse, ConnectFailed, ConnectionDropped, DnsFailed, ProxyFailed
 from gossamer.fetch.addresses import AddressGuard
 from gossamer.fetch.gatehouse import MARK, Gatehouse, Pass
+from gossamer.model.route import Exit
 from tests.services.proxies import ProxyServer, http_proxy, https_proxy, socks_proxy, vouched_for
 from tests.sites.hostile import PAGE, HostileSite, hostile_site
 
@@ -144,6 +145,7 @@ async def test_what_goes_wrong_is_told_in_our_words() -> None:
         holder = gate.admit()
         for path, error in (
             ("/close-before-headers", ConnectionDropped),
+            ("/reset-before-headers", ConnectionDropped),
             ("/garbage", BadResponse),
             ("/huge-header", BadResponse),
         ):
@@ -251,6 +253,17 @@ async def test_a_wrong_password_for_a_plain_request_is_the_proxys_failure() -> N
             assert answer.startswith(b"HTTP/1.1 502 ")
             assert isinstance(holder.trouble(f"{HOST}:{site.port}"), ProxyFailed)
             assert site.connections == 0
+
+
+@pytest.mark.parametrize("path", ["/close-before-headers", "/reset-before-headers"])
+async def test_a_proxy_that_hangs_up_on_a_plain_request_is_told_of(path: str) -> None:
+    """In peace or by a reset: it depends on the moment, and the word for it must not."""
+    async with a_gate() as (gate, site):
+        holder = gate.admit(
+            Exit(pool="test", name="one", scheme="http", host="127.0.0.1", port=site.port, allow_private=True)
+        )
+        assert await say(gate, plain(f"http://shop.invalid{path}", token(holder))) == b""
+        assert isinstance(holder.trouble("shop.invalid:80"), ProxyFailed)
 
 
 @pytest.mark.parametrize("start", [http_proxy, socks_proxy])

@@ -19,12 +19,21 @@ from gossamer.fetch.browser.cell import Cell
 from gossamer.fetch.browser.transport import BrowserTransport
 from gossamer.measures import Size
 from gossamer.settings.browser import Browser
-from tests.sites.hostile import HostileSite, hostile_site
+from tests.sites.hostile import Call, HostileSite, hostile_site, whole
 from tests.sites.rendered import dress
 
-from .showing import GUARD, HOST, a_show, driver_and_browser, family, marked, renderers, still_alive, until
+from .showing import GUARD, HOST, Show, a_show, driver_and_browser, family, marked, renderers, still_alive, until
 
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.usefixtures("chromium")]
 ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def secret() -> Iterator[str]:
+    """Something in the environment of this process, before any browser of this module is started."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("GOSSAMER_TEST_SECRET", "s3cret-w0rd")
+        yield "s3cret-w0rd"
 
 
 @pytest.fixture
@@ -82,55 +91,54 @@ async def test_a_worker_that_stands_still_and_is_killed_leaves_nothing(short_fol
         await until(lambda: not still_alive(known), "all of its processes are gone")
 
 
-async def test_a_watchdog_that_is_killed_takes_all_with_it() -> None:
-    async with a_show() as show:
-        await show.get(show.url("/rendered"))
-        (cell,) = show.transport.pool.cells
-        known = family(cell.watchdog)
-        os.kill(cell.watchdog, signal.SIGKILL)
-        await until(lambda: not still_alive(known), "driver and browser are gone")
-        assert (await show.get(show.url("/rendered"))).status == 200
+async def test_a_watchdog_that_is_killed_takes_all_with_it(show: Show) -> None:
+    await show.get(show.url("/rendered"))
+    (cell,) = show.transport.pool.cells
+    known = family(cell.watchdog)
+    os.kill(cell.watchdog, signal.SIGKILL)
+    await until(lambda: not still_alive(known), "driver and browser are gone")
+    assert (await show.get(show.url("/rendered"))).status == 200
 
 
 @pytest.mark.parametrize("victim", ["driver", "browser"])
-async def test_a_page_whose_browser_is_killed_is_shown_by_another(victim: str) -> None:
-    async with a_show() as show:
-        page = asyncio.create_task(show.get(show.url("/late"), wait_for="#late"))
-        await until(lambda: len(show.site.seen("/late")) == 1, "the page is in hand")
-        (first,) = show.transport.pool.cells
-        known = family(first.watchdog)
-        os.kill(driver_and_browser(first.watchdog)[victim == "browser"], signal.SIGKILL)
-        response = await page
-        assert b'id="late"' in response.body
-        assert first not in show.transport.pool.cells
-        await until(lambda: not still_alive(known), "nothing is left of the first browser")
-    assert len(show.site.seen("/late")) == 2
+async def test_a_page_whose_browser_is_killed_is_shown_by_another(show: Show, victim: str) -> None:
+    page = asyncio.create_task(show.get(ready_the_second_time(show), wait_for="#ready"))
+    await until(lambda: len(show.site.seen("/twice")) == 1, "the page is in hand")
+    (first,) = show.transport.pool.cells
+    known = family(first.watchdog)
+    os.kill(driver_and_browser(first.watchdog)[victim == "browser"], signal.SIGKILL)
+    response = await page
+    assert b'id="ready"' in response.body
+    assert first not in show.transport.pool.cells
+    await until(lambda: not still_alive(known), "nothing is left of the first browser")
+    assert len(show.site.seen("/twice")) == 2
 
 
-async def test_a_page_that_loses_two_browsers_has_used_up_no_try() -> None:
-    async with a_show() as show:
-        page = asyncio.create_task(show.get(show.url("/late"), wait_for="#never"))
-        for times in (1, 2):
-            await until(lambda times=times: len(show.site.seen("/late")) == times, "the page is in hand")  # type: ignore[misc]
-            cell = show.transport.pool.cells[-1]
-            os.kill(driver_and_browser(cell.watchdog)[1], signal.SIGKILL)
-        with pytest.raises(BrowserFailed):
-            await page
-        assert (await show.get(show.url("/rendered"))).status == 200
+async def test_a_page_that_loses_two_browsers_has_used_up_no_try(show: Show) -> None:
+    page = asyncio.create_task(show.get(show.url("/late"), wait_for="#never"))
+    for times in (1, 2):
+        await until(lambda times=times: len(show.site.seen("/late")) == times, "the page is in hand")  # type: ignore[misc]
+        cell = show.transport.pool.cells[-1]
+        os.kill(driver_and_browser(cell.watchdog)[1], signal.SIGKILL)
+    with pytest.raises(BrowserFailed):
+        await page
+    assert (await show.get(show.url("/rendered"))).status == 200
 
 
-async def test_a_browser_that_hangs_is_killed_and_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cell_module, "_ASK_EVERY", 1)
-    monkeypatch.setattr(cell_module, "_ANSWER_PATIENCE", 1.0)
-    async with a_show() as show:
-        page = asyncio.create_task(show.get(show.url("/late"), wait_for="#late"))
-        await until(lambda: len(show.site.seen("/late")) == 1, "the page is in hand")
-        (first,) = show.transport.pool.cells
-        known = family(first.watchdog)
+async def test_a_browser_that_hangs_is_killed_and_replaced(show: Show, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = asyncio.create_task(show.get(ready_the_second_time(show), wait_for="#ready"))
+    await until(lambda: len(show.site.seen("/twice")) == 1, "the page is in hand")
+    (first,) = show.transport.pool.cells
+    known = family(first.watchdog)
+    with monkeypatch.context() as hasty:
+        hasty.setattr(cell_module, "_LOOK_EVERY", 0.2)
+        hasty.setattr(cell_module, "_ASK_EVERY", 1)
+        hasty.setattr(cell_module, "_ANSWER_PATIENCE", 0.5)
         os.kill(driver_and_browser(first.watchdog)[1], signal.SIGSTOP)
-        assert b'id="late"' in (await page).body
-        assert "did not answer" in first.why_gone
-        await until(lambda: not still_alive(known), "nothing is left of the first browser")
+        await until(first.gone.is_set, "it is given up")
+    assert "did not answer for 0.5 s" in first.why_gone
+    assert b'id="ready"' in (await page).body
+    await until(lambda: not still_alive(known), "nothing is left of the first browser")
 
 
 async def test_a_worn_browser_is_replaced_and_its_pages_are_not_cut_off() -> None:
@@ -148,10 +156,13 @@ async def test_a_worn_browser_is_replaced_and_its_pages_are_not_cut_off() -> Non
     assert len(show.site.seen("/late")) == 1
 
 
-async def test_a_browser_that_holds_too_much_memory_is_replaced() -> None:
+async def test_a_browser_that_holds_too_much_memory_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cell_module, "_LOOK_EVERY", 0.1)
     async with a_show(recycle_memory=Size(1 << 20)) as show:
-        await show.get(show.url("/rendered"))
+        page = asyncio.create_task(show.get(show.url("/rendered")))
+        await until(lambda: bool(show.site.seen("/rendered")), "the page is in hand")
         (first,) = show.transport.pool.cells
+        assert (await page).status == 200
         await until(lambda: first.worn, "it was seen to hold more")
         assert (await show.get(show.url("/rendered"))).status == 200
         assert first not in show.transport.pool.cells
@@ -167,21 +178,24 @@ async def test_pages_share_browsers_and_wait_for_seats() -> None:
             most = max(most, sum(cell.in_hand for cell in show.transport.pool.cells))
 
         assert show.transport.pool.cells == ()  # none before the first page
-        await asyncio.gather(*(one() for _ in range(9)))
+        await asyncio.gather(*(one() for _ in range(6)))
         assert len(show.transport.pool.cells) == 2
         assert 1 <= most <= 4
         assert [cell.in_hand for cell in show.transport.pool.cells] == [0, 0]
         assert not [context for cell in show.transport.pool.cells for context in cell.browser.contexts]
 
 
-async def test_secrets_of_the_worker_are_not_seen_by_the_browser(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("GOSSAMER_TEST_SECRET", "s3cret-w0rd")
-    async with a_show() as show:
-        await show.get(show.url("/rendered"))
-        (cell,) = show.transport.pool.cells
-        driver, browser = driver_and_browser(cell.watchdog)
-        for pid in (driver, browser, *renderers(cell.watchdog)):
-            assert b"s3cret-w0rd" not in Path(f"/proc/{pid}/environ").read_bytes()
+async def test_secrets_of_the_worker_are_not_seen_by_the_browser(show: Show, secret: str) -> None:
+    page = asyncio.create_task(show.get(show.url("/late"), wait_for="#late"))
+    await until(lambda: bool(show.site.seen("/late")), "the page is in hand")
+    (cell,) = show.transport.pool.cells
+    assert secret.encode() in Path(f"/proc/{cell.watchdog}/environ").read_bytes()  # it keeps it to itself
+    driver, browser = driver_and_browser(cell.watchdog)
+    shown_by = renderers(cell.watchdog)
+    assert shown_by
+    for pid in (driver, browser, *shown_by):
+        assert secret.encode() not in Path(f"/proc/{pid}/environ").read_bytes()
+    await page
 
 
 async def test_what_is_missing_is_said_before_anything_is_tried() -> None:
@@ -206,6 +220,16 @@ async def test_a_browser_that_cannot_start_is_our_failure_and_leaves_nothing(tmp
             await show.get(show.url("/rendered"))
         assert show.transport.pool.cells == ()
         await until(lambda: family(os.getpid()).keys() <= before.keys(), "nothing is left of the try")
+
+
+def ready_the_second_time(show: Show) -> str:
+    """The address of a page whose first visit goes on for ever."""
+
+    async def reply(call: Call) -> None:
+        await whole(call, b"<p id=ready>ready</p>" if len(show.site.seen("/twice")) > 1 else b"<p>not yet</p>")
+
+    show.site.shown["/twice"] = reply
+    return show.url("/twice")
 
 
 def _all_gone(cell: Cell) -> bool:

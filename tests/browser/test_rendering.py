@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from gossamer.clock import SystemClock
 from gossamer.errors import (
     AddressRefused,
     BadResponse,
@@ -16,6 +17,7 @@ from gossamer.errors import (
     TlsFailed,
 )
 from gossamer.fetch.contract import Limits
+from gossamer.fetch.cookies import CookieJar
 from gossamer.model.route import Action
 from tests.sites.certificates import self_signed
 from tests.sites.hostile import HostileSite, hostile_site
@@ -23,6 +25,7 @@ from tests.sites.hostile import HostileSite, hostile_site
 from .showing import CANARY, HOST, LIMITS, OTHER, Show
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
+HASTY = Limits(total=timedelta(seconds=1))  # for what ends by its limit alone
 
 
 def paths(site: HostileSite) -> set[str]:
@@ -50,12 +53,13 @@ async def test_a_page_is_waited_for_until_a_selector_is_there(show: Show) -> Non
 
 
 async def test_a_page_is_waited_for_as_long_as_wished(show: Show) -> None:
-    assert b'id="late"' in (await show.get(show.url("/late"), wait=1.5)).body
+    url = show.page("<p id=here></p><script>setTimeout(() => here.textContent = 'late', 600)</script>")
+    assert b"late</p>" in (await show.get(url, wait=0.7)).body
 
 
 async def test_a_selector_that_never_comes_is_a_timeout(show: Show) -> None:
     with pytest.raises(TimedOut, match=r"fetch\.total_timeout"):
-        await show.get(show.url("/late"), wait_for="#never", limits=Limits(total=timedelta(seconds=2)))
+        await show.get(show.url("/late"), wait_for="#never", limits=HASTY)
 
 
 async def test_a_selector_that_is_none_is_refused_for_good(show: Show) -> None:
@@ -72,7 +76,7 @@ async def test_a_page_that_is_never_quiet_is_read_all_the_same(show: Show, monke
 
 async def test_a_page_that_is_never_quiet_is_a_timeout_for_who_insists(show: Show) -> None:
     with pytest.raises(TimedOut):
-        await show.get(show.url("/never-quiet"), wait_until="networkidle", limits=Limits(total=timedelta(seconds=2)))
+        await show.get(show.url("/never-quiet"), wait_until="networkidle", limits=HASTY)
 
 
 async def test_actions_happen_in_their_order(show: Show) -> None:
@@ -124,6 +128,40 @@ async def test_cookies_go_to_their_host_and_come_back(show: Show) -> None:
     assert "cookie" not in show.site.seen("/data.json")[0].headers
     assert response.headers.getall("set-cookie") == ["new=1"]
     assert b"a=1" not in (await show.get(url)).body  # the next page knows nothing of it
+
+
+async def test_cookies_that_scripts_set_come_back(show: Show) -> None:
+    url = show.page(
+        f"""<script>document.cookie = "own=1"; document.cookie = "given=new; path=/; max-age=3600";
+        document.cookie = "wide=1; path=/; domain={HOST}"; fetch("/shop/set")</script>""",
+        "Set-Cookie: first=1; HttpOnly",
+        path="/shop/page",
+    )
+    show.site.show("/shop/set", "", "Set-Cookie: late=1; Path=/shop; HttpOnly")
+    response = await show.get(url, ("Cookie", "given=old; kept=1"))
+    first, *rest = response.headers.getall("set-cookie")
+    assert first == "first=1; HttpOnly"
+    expires = next(line for line in rest if line.startswith("given=")).partition("; Expires=")[2]
+    assert sorted(rest) == [
+        f"given=new; Path=/; Expires={expires}",
+        "late=1; Path=/shop; HttpOnly",
+        "own=1; Path=/shop",
+        f"wide=1; Domain={HOST}; Path=/",
+    ]
+    jar = CookieJar(SystemClock())
+    jar.absorb(url, response.headers)
+    after = (jar.header_for(url) or "").split("; ")
+    assert sorted(after) == ["first=1", "given=new", "late=1", "own=1", "wide=1"]
+
+
+async def test_cookies_of_another_site_do_not_come_back(show: Show) -> None:
+    """The page moves on to a site that sets some: they are not of the address that was asked for."""
+    show.site.show("/foreign", "<script>document.title = document.cookie</script>", "Set-Cookie: foreign=1")
+    there = show.url("/foreign", OTHER)
+    url = show.page(f"<script>document.cookie = 'own=1'; location = '{there}'</script>", "Set-Cookie: server=1")
+    response = await show.get(url)
+    assert (response.url, b"<title>foreign=1</title>" in response.body) == (there, True)
+    assert sorted(response.headers.getall("set-cookie")) == ["own=1; Path=/", "server=1; Path=/"]
 
 
 async def test_headers_go_with_the_document_and_with_nothing_else(show: Show) -> None:
@@ -231,7 +269,7 @@ async def test_a_site_that_asks_for_a_password_gets_none(show: Show) -> None:
 )
 async def test_servers_that_fail_are_told_apart(show: Show, path: str, error: type[Exception]) -> None:
     with pytest.raises(error):
-        await show.get(show.url(path), limits=Limits(total=timedelta(seconds=3)))
+        await show.get(show.url(path), limits=HASTY if error is TimedOut else LIMITS)
 
 
 async def test_a_port_where_nobody_listens_is_a_failed_connection(show: Show) -> None:

@@ -177,6 +177,9 @@ class Documents:
     async def _answered(self, request: str, event: Event) -> None:
         if event["frameId"] != self._main or "responseErrorReason" in event:
             await self._session.send("Fetch.continueRequest", {"requestId": request})
+            trouble = self._pass.trouble(with_port(event["request"]["url"]))
+            if event["frameId"] == self._main and trouble is not None:
+                raise trouble  # a tunnel that was not opened comes as an error, and never as an answer with our mark
             return
         answer = Answer(
             url=event["request"]["url"],

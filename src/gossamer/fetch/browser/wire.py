@@ -43,7 +43,10 @@ async def bring_answer(
     raw = bytearray()
     while True:
         while (end := _END_OF_HEAD.search(raw)) is None:
-            piece = await far.reader.read(_CHUNK)
+            try:
+                piece = await far.reader.read(_CHUNK)
+            except ConnectionError:
+                piece = b""  # a reset is another way of hanging up
             if not piece:
                 if raw:
                     holder.note(authority, BadResponse(f"{authority}: what came back is not HTTP."))
