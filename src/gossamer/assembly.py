@@ -41,7 +41,7 @@ from .settings import COMMAND_LINE, Settings
 from .store.batching import Sink
 from .store.contract import Archive, RecordStore
 from .store.spool import Spool
-from .ways import guard_of, routing_of, transports_of
+from .ways import check_installed, guard_of, routing_of, transports_of
 
 
 class System(msgspec.Struct, frozen=True, kw_only=True):
@@ -169,6 +169,7 @@ async def open_worker(
     settings, clock = system.settings, system.clock
     listener = events or Silence()
     routing = routing_of(settings)
+    check_installed(settings, routing, serves)
     async with (
         transports_of(settings, clock) as transports,
         Pools(
@@ -187,7 +188,8 @@ async def open_worker(
             clock=clock,
         ) as sink,
     ):
-        await pools.prepare({route.pool for route in routing.routes.values() if route.pool is not None})
+        named = {route.pool for route in routing.routes.values() if route.pool is not None}
+        await pools.prepare(named | ({spider.proxy_pool} if spider.proxy_pool is not None else set()))
         await system.purse.forget_purses(yesterday(clock))
         transport = await transports.for_pages(DIRECT)
         robots = open_robots(settings, transport, system.robots_shelf, clock)
@@ -244,7 +246,7 @@ async def open_worker(
             lease_duration=settings.lease.duration,
             drain_within=settings.crawl.drain,
             conditional=settings.fetch.conditional,
-            lanes=lanes_of(serves, routing.routes),
+            lanes=lanes_of(serves, routing.routes, routing.ladder),
         )
 
 

@@ -146,6 +146,7 @@ class WayFailed(FetchFailed):
     def __init__(self, message: str, *, wait: timedelta = timedelta(seconds=2), status: int | None = None) -> None:
         super().__init__(message, status=status)
         self.wait = wait
+        self.lane: str | None = None  # where the task should wait, when it had climbed before
 
 
 class ProxyFailed(WayFailed):

@@ -30,6 +30,7 @@ from .settings import Settings
 
 LOOK = timedelta(seconds=1)  # between two looks for jobs
 AGAIN = timedelta(seconds=5)  # before a job is tried again whose worker met a backend in trouble
+IDLE = timedelta(seconds=20)  # without a page in hand, before a specialised worker leaves a job to others
 UNFIT_AGAIN = timedelta(seconds=30)  # before a job is tried again that could not be served here
 
 
@@ -149,14 +150,30 @@ class Station:
             async with open_beside(self._system, spider, settings=settings, worker=name) as system:
                 async with open_worker(system, spider, job.id, scope, self._events, serves=self._serves) as worker:
                     self._enlist(job, worker)
+                    idling = asyncio.create_task(self._leave_when_idle(job, worker), name=f"idle {job.id}")
                     try:
                         over = await work_off(system, spider, job, worker, scope, sites)
                     finally:
+                        idling.cancel()
                         self._dismiss(job)
                 if over:
                     await close_drained(system, job, self._events)
         except Exception as error:  # of the backends, of the spider's start, of ours: other jobs go on
             self._leave_alone(job, error)
+
+    async def _leave_when_idle(self, job: Job, worker: Worker) -> None:
+        """A worker that serves some routes only, and is to end when it is idle, does not wait for the other routes."""
+        if not self._until_idle or self._serves is None:
+            return
+        clock = self._system.clock
+        idle_since = clock.monotonic()
+        while clock.monotonic() - idle_since < IDLE.total_seconds():
+            await clock.sleep(LOOK.total_seconds())
+            if worker.in_flight:
+                idle_since = clock.monotonic()
+        self._respites[job.id] = Respite(clock.monotonic() + UNFIT_AGAIN.total_seconds(), hopeful=False)
+        self._tell(job.id, "job", f"Job {job.id} has no page left for the routes that are served here.")
+        worker.drain()
 
     def _enlist(self, job: Job, worker: Worker) -> None:
         self._workers[job.id] = worker

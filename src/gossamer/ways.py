@@ -8,12 +8,15 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import lru_cache, partial
+from importlib.util import find_spec
+from math import isfinite
 
 import msgspec
 
 from .clock import Clock
-from .errors import Misconfigured
+from .errors import Misconfigured, MissingExtra
 from .fetch.addresses import AddressGuard
+from .fetch.browser.chromium import is_there
 from .fetch.contract import Transport
 from .fetch.http import AiohttpTransport
 from .fetch.ladder import Terms, chosen_by_hand, ladder_of, routes_of
@@ -41,9 +44,6 @@ def routing_of(settings: Settings) -> Routing:
     router, pools = settings.router, settings.proxies
     if router.when_spent not in WHEN_SPENT:
         raise Misconfigured(f"Setting router.when_spent: {router.when_spent!r} is none of {', '.join(WHEN_SPENT)}.")
-    for name in ("budget_job", "budget_day", "budget_domain"):
-        if (getattr(router, name) or 0) < 0:
-            raise Misconfigured(f"Setting router.{name}: a budget is 0 or more tokens; none means no bound.")
     routes = routes_of(settings.routes, pools, tuple(settings.managed))
     written = tuple(settings.routes)
     ladder = ladder_of(router.ladder, routes, written, "Setting router.ladder")
@@ -54,7 +54,10 @@ def routing_of(settings: Settings) -> Routing:
         if domain.ladder is not None:
             rungs = ladder_of(domain.ladder, routes, written, f"Domain {site}: ladder")
         if domain.route is not None:
-            rungs = chosen_by_hand(domain.route, rungs, routes, pools)
+            try:
+                rungs = chosen_by_hand(domain.route, rungs, routes, pools)
+            except Misconfigured as error:
+                raise Misconfigured(f"Domain {site}: {error}") from error
         return Terms(
             ladder=rungs,
             learns=learns,
@@ -74,6 +77,7 @@ def routing_of(settings: Settings) -> Routing:
 
     for domain in settings.domains:
         terms(domain)  # a wrong name is told now, not when the first page of that domain comes
+    _check_budgets(settings, ladder)
     return Routing(
         routes=routes,
         ladder=ladder,
@@ -81,6 +85,36 @@ def routing_of(settings: Settings) -> Routing:
         budgets_for=lru_cache(maxsize=20_000)(budgets),
         detects_blocks=lru_cache(maxsize=20_000)(detects),
     )
+
+
+def _check_budgets(settings: Settings, ladder: tuple[Route, ...]) -> None:
+    """A budget that does not pay for one page would let everything wait for ever. Raises Misconfigured."""
+    named = {f"router.{name}": getattr(settings.router, name) for name in ("budget_job", "budget_day", "budget_domain")}
+    named |= {f"domains.{site}.budget": domain.budget for site, domain in settings.domains.items()}
+    max_body = settings.fetch.max_body.bytes
+    for name, budget in named.items():
+        if budget is None:
+            continue
+        if not isfinite(budget) or budget <= 0:
+            raise Misconfigured(f"Setting {name}: a budget is a number of tokens above 0; none means no bound.")
+        for route in ladder:
+            if route.cost(max_body) > budget:
+                raise Misconfigured(
+                    f"Setting {name}: {budget:g} tokens do not pay for one page by route {route.name}, which may cost "
+                    f"{route.cost(max_body):g} (price_per_gb counts for fetch.max_body). Raise it, or drop the route."
+                )
+
+
+def check_installed(settings: Settings, routing: Routing, serves: frozenset[str] | None) -> None:
+    """Is here what the rungs need that this worker serves? Raises MissingExtra or Misconfigured."""
+    rungs = {route for site in ("", *settings.domains) for route in routing.terms_for(site).ladder}
+    used = {route.transport for route in rungs if serves is None or route.name in serves or route.transport in serves}
+    if PROFILE in used and find_spec("wreq") is None:
+        raise MissingExtra("A route needs TLS profiles: pip install 'gossamer[profiles]'.")
+    if BROWSER in used:
+        missing = is_there(settings.browser.executable)
+        if missing is not None:
+            raise MissingExtra(f"A route needs a browser. {missing}")
 
 
 def served(wanted: str, routing: Routing) -> frozenset[str]:

@@ -49,12 +49,13 @@ class Roads:
     vendor: JobVendor
     tables: list[str] = field(default_factory=list)
 
-    def settings(self, folder: Path, *, more: str = "", **flags: Any) -> Settings:
+    def settings(self, folder: Path, *, more: str = "", cooldown: str = "1m", **flags: Any) -> Settings:
         pools = []
         for name, kind, proxies in (("dc", "datacenter", self.datacenter), ("home", "residential", self.residential)):
             if proxies:
                 urls = json.dumps([proxy.url for proxy in proxies])
-                pools.append(f'[proxies.{name}]\nkind = "{kind}"\nurls = {urls}\nallow_private = true\n')
+                table = f'[proxies.{name}]\nkind = "{kind}"\nurls = {urls}\nallow_private = true\n'
+                pools.append(f'{table}cooldown = "{cooldown}"\n')
         pools.append(
             f'[managed.vendor]\npreset = "finedata"\nurl = "{self.vendor.url}"\nkey = "{KEY}"\nallow_private = true\n'
         )

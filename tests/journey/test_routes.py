@@ -7,7 +7,10 @@ from collections import Counter
 
 import pytest
 
+from gossamer import Request
+from gossamer.fetch.ladder import wished
 from gossamer.model import events
+from gossamer.ways import routing_of
 
 from .crawling import Heard, crawled, look
 from .routing import PASSWORD, Offers, roads
@@ -125,7 +128,7 @@ async def test_when_all_exits_rest_pages_wait_and_nothing_leaves_directly(tmp_pa
 async def test_a_proxy_that_refuses_the_password_uses_up_no_try_and_lets_nothing_out(tmp_path):
     with roads({"a.localhost": "open"}, "datacenter", pages=2, datacenter=1) as way:
         way.datacenter[0].refuse()
-        read = way.settings(tmp_path, more='[domains."a.localhost"]\nroute = "datacenter"')
+        read = way.settings(tmp_path, cooldown="1s", more='[domains."a.localhost"]\nroute = "datacenter"')
 
         async def mend_when_noticed(running):
             await until(lambda: heard.of(events.Trouble), running, drain=False)
@@ -157,3 +160,68 @@ async def test_a_budget_is_hard_and_told_once(tmp_path, when_spent):
             assert Counter(letter.reason for letter in left.letters.values()) == {"budget": 4}
         else:
             assert [reason for _, state, reason in left.fates if state == "waiting"] == ["budget"] * 4
+
+
+async def test_a_wall_that_stands_before_everybody_is_not_held_against_an_exit(tmp_path):
+    with roads({"a.localhost": "open", "z.localhost": "login"}, "datacenter", pages=6, datacenter=2) as way:
+        read = way.settings(tmp_path, more='[router]\nladder = ["datacenter"]')
+        left = await crawled(Offers(way.world.urls()), read)
+        assert Counter(record.site for record in left.records) == {"a.localhost": 6}
+        health = await look(read, lambda system: system.exits.health("dc"))
+        assert [exit.bans for exit in health] == [0, 0]
+
+
+async def test_pages_that_cannot_climb_just_now_wait_where_they_were_and_do_not_ask_below_again(tmp_path):
+    # given a site that says no to direct requests, and a pool whose only exit is gone
+    with roads({"b.localhost": "direct-shy"}, "datacenter", pages=2, datacenter=1) as way:
+        way.datacenter[0].stop()
+        read = way.settings(tmp_path, cooldown="1s", politeness__robots=False)
+        heard = Heard()
+
+        async def mend_later(running):
+            await until(lambda: len(heard.of(events.Released)) >= 6, running, drain=False)
+            way.datacenter[0].start()
+
+        left = await crawled(Offers(way.world.urls()), read, attend=mend_later, heard=heard)
+        assert {record.key for record in left.records} == set(way.world.truth())
+        assert len([hit for hit in way.world.hits() if hit.through == "direct"]) == 2
+        standings = await look(read, lambda system: system.routes.standings())
+        assert {one.route for one in standings} <= {"datacenter"}
+
+
+async def test_a_page_to_be_rendered_does_not_leave_directly_where_every_rung_has_a_pool(tmp_path):
+    with roads({"s.localhost": "script"}, "datacenter", pages=1) as way:
+        read = way.settings(tmp_path, more='[router]\nladder = ["datacenter"]')
+        trip = await planned(read, Request(url=way.world.url("s.localhost"), fetcher="browser"))
+        assert [(rung.transport, rung.pool) for rung in trip] == [("browser", "dc")]
+
+
+async def planned(read, request):
+    routing = routing_of(read)
+    ladder = routing.terms_for("s.localhost").ladder
+    return wished(ladder, routing.routes, fetcher=request.fetcher, pool=request.proxy_pool)
+
+
+async def test_what_is_paid_by_the_byte_counts_for_robots_txt_as_well_and_waits_for_its_change(tmp_path):
+    # given a route whose every request takes 11 tokens at first, and a budget of 25
+    with roads({"a.localhost": "open"}, pages=6, datacenter=1) as way:
+        more = (
+            '[routes.datacenter]\npool = "dc"\nprice = 1\nprice_per_gb = 10000\n'
+            '[router]\nladder = ["datacenter"]\nbudget_job = 25\nwhen_spent = "bury"'
+        )
+        read = way.settings(tmp_path, more=more)
+        left = await crawled(Offers(way.world.urls()), read)
+
+        # then what was taken and not used came back in time: all pages are there, each paid with its bytes
+        assert len(left.records) == 6
+        spent = await look(read, lambda system: system.purse.spent())
+        received = sum(one.bytes for one in await attempts_of(read, way.world.urls()))
+        assert 7 + received * 1e-5 < sum(spent.values()) < 9
+
+
+async def test_an_error_teaches_nothing_about_routes(tmp_path):
+    with roads({"b.localhost": "direct-shy"}, "datacenter", pages=1) as way:
+        missing = way.world.url("b.localhost", 99)
+        read = way.settings(tmp_path)
+        await crawled(Offers([missing]), read)
+        assert await look(read, lambda system: system.routes.standings()) == []

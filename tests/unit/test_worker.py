@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from contextlib import nullcontext
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -18,11 +19,17 @@ from gossamer.crawl.worker import PATIENCE, Worker
 from gossamer.errors import BackendUnavailable, GossamerError, Misconfigured
 from gossamer.fetch.contract import Response
 from gossamer.fetch.fetcher import Disallowed, Outcome, Redirected, Visit
+from gossamer.fetch.ladder import Terms, routes_of
 from gossamer.fetch.robots import Gate
+from gossamer.fetch.router import Router
+from gossamer.fetch.tolls import Budgets, Tolls
+from gossamer.fetch.transports import Transports
+from gossamer.fetch.way import Way
 from gossamer.frontier.admission import Admission, Scope
 from gossamer.frontier.contract import DeadFilter, LeaseBatch
 from gossamer.frontier.politeness import SiteTerms
 from gossamer.frontier.retry import RetryTerms
+from gossamer.measures import Secret
 from gossamer.model.events import Event, LeaseLapsed, Trouble
 from gossamer.model.page import Headers
 from gossamer.model.record import PageResult
@@ -30,6 +37,8 @@ from gossamer.model.route import How, Render
 from gossamer.model.task import Lease, Request
 from gossamer.model.url import UrlRules
 from gossamer.pipeline.steps import Pipeline
+from gossamer.proxy.pools import Pools
+from gossamer.settings import ProxyPool
 from gossamer.store.batching import Sink
 from tests.conformance.frontiers import LEASE, Lab, candidate, sqlite_lab
 
@@ -80,7 +89,7 @@ class Road:
         self.fault: Exception | None = None
         self.moved: dict[str, str] = {}
 
-    async def fetch(self, visit: Visit, gate: Gate) -> Outcome:
+    async def fetch(self, visit: Visit, gate: Gate, way: Way) -> Outcome:
         self.inside += 1
         try:
             for _ in range(self._requests):
@@ -133,6 +142,7 @@ class Bench:
             spider=Spider(),
             parser_version="1",
             fetcher=fetcher,
+            router=self._router(),
             pacer=Pacer(self.lab.clock),
             pipeline=Pipeline(()),
             admission=Admission(Scope(), UrlRules()),
@@ -146,6 +156,21 @@ class Bench:
             crew, line, self.records, concurrency=concurrency, lease_duration=LEASE, drain_within=drain_within,
             conditional=False, lanes=lanes,
         )  # fmt: skip
+
+    def _router(self) -> Router:
+        """One way, and nobody uses it: the road of the test is in the fetcher's place."""
+        nothing: Any = None
+        homes = {"homes": ProxyPool(urls=(Secret("http://127.0.0.1:9"),))}
+        transports = Transports({name: lambda: nullcontext(nothing) for name in ("http", "browser")})
+        return Router(
+            terms_for=lambda site: Terms(),
+            routes=routes_of({}, {}, ()),
+            transports=transports,
+            exits=Pools(homes, self.lab.exits, self.lab.clock, project="", root=Path()),
+            book=self.lab.routes,
+            tolls=Tolls(self.lab.purse, self.job, lambda site: Budgets(), self.lab.clock, max_body=1000),
+            clock=self.lab.clock,
+        )
 
     async def until(self, reached: Callable[[], bool], *, step: float = 0.0) -> None:
         """Let things happen, moving the clock by `step` at each look."""

@@ -29,10 +29,9 @@ from ..backends.opening import is_local, local_path, place_of
 from ..clock import SystemClock
 from ..errors import GossamerError
 from ..fetch.browser.chromium import is_there
-from ..model.route import BROWSER, PROFILE
 from ..parse.discovery import list_spiders
 from ..settings import FILE_NAME, Settings, find_file
-from ..ways import routing_of, transports_of
+from ..ways import check_installed, routing_of, transports_of
 from .app import app, out, run_async, settings_with
 from .layout import many, moment, print_json, size, visible
 
@@ -318,16 +317,13 @@ def _ways(settings: Settings) -> Iterator[Finding]:
         yield Finding(Level.FAIL, "routes", str(error))
         return
     yield _ok("routes", " > ".join(route.name for route in routing.ladder))
-    used = {route.transport for route in (*routing.ladder, *(routing.routes[name] for name in settings.routes))}
-    if PROFILE in used and importlib.util.find_spec("wreq") is None:
-        yield Finding(Level.FAIL, "profiles", "a route needs wreq", "pip install 'gossamer[profiles]'")
     missing = is_there(settings.browser.executable)
-    if missing is None:
-        yield _ok("browser", "there, for pages that are made by scripts")
-    elif BROWSER in used:
-        yield Finding(Level.FAIL, "browser", missing)
+    try:
+        check_installed(settings, routing, None)
+    except GossamerError as error:
+        yield Finding(Level.FAIL, "routes", str(error))
     else:
-        yield _ok("browser", "none, and no route needs one")
+        yield _ok("browser", "there, for pages made by scripts" if missing is None else "none, and no route needs one")
 
 
 def _spiders(settings: Settings) -> Iterator[Finding]:

@@ -22,7 +22,7 @@ from ..fetch.ladder import wished
 from ..fetch.robots import MemoryShelf
 from ..fetch.way import Through, Way
 from ..model.page import Snapshot
-from ..model.route import DIRECT, Exit
+from ..model.route import Exit
 from ..model.url import origin_of, site_of
 from ..parse.media import Media
 from ..parse.page import Page
@@ -85,7 +85,7 @@ def settings_for(url: str) -> Settings:
 async def download_page(url: str, settings: Settings, *, robots: bool, route: str | None = None) -> Download:
     """Fetch `url`, following redirects up to the limit; each hop is checked. Raises FetchFailed, FetchRefused.
 
-    It goes directly, or by the route of that name. Raises Misconfigured when there is none.
+    It goes by the route of that name, else by the first of the site's ladder. Raises Misconfigured when there is none.
     """
     clock = SystemClock()
     hops: list[tuple[int, str]] = []
@@ -140,7 +140,8 @@ async def download_page(url: str, settings: Settings, *, robots: bool, route: st
 async def open_way(settings: Settings, url: str, name: str | None, clock: Clock) -> AsyncIterator[Way]:
     """The way to one page that a person wants to see. Raises Misconfigured, AllExitsRest."""
     routing = routing_of(settings)
-    route = wished(routing.ladder, routing.routes, fetcher=name, pool=None)[0] if name is not None else DIRECT
+    ladder = routing.terms_for(site_of(url)).ladder
+    route = ladder[0] if name is None else wished(ladder, routing.routes, fetcher=name, pool=None)[0]
     async with AsyncExitStack() as stack:
         transports = await stack.enter_async_context(transports_of(settings, clock))
         exit: Exit | None = None

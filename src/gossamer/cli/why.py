@@ -14,7 +14,7 @@ from ..errors import FetchFailed, WayFailed
 from ..frontier.contract import UrlStory
 from ..model.job import Job, JobState
 from ..model.record import Attempt, PageFacts, StoredRecord
-from ..model.task import DropReason, UrlState
+from ..model.task import LANE_ONLY, DropReason, UrlState
 from ..model.url import site_of
 from ..store.contract import RecordQuery
 from ..store.export import iso_time
@@ -167,7 +167,7 @@ def _queued(story: UrlStory, job: Job | None, now: float) -> str:
         order = f"{many(ahead, 'task')} of {story.site} {'goes' if ahead == 1 else 'go'} first"
     if story.site_next_at is not None and story.site_next_at > now:
         return f"{order}; the site's rate allows the next request {distance(story.site_next_at, now)}"
-    serving = f" and serves {story.lane}" if story.lane else ""
+    serving = f" and serves {story.lane.removeprefix(LANE_ONLY)}" if story.lane else ""
     return f"{order}; the site may be asked at any time, so it waits for a worker that is free{serving}"
 
 

@@ -35,7 +35,7 @@ from ..frontier.retry import GiveUp, RetryTerms, decide, failure_of
 from ..model import events
 from ..model.page import Snapshot
 from ..model.record import PageFacts
-from ..model.task import Request, UrlState
+from ..model.task import LANE_ONLY, Request, UrlState
 from ..parse.callbacks import Parsed, run_callback
 from ..parse.page import Page
 from ..parse.spider import Spider
@@ -193,7 +193,7 @@ class Journey:
             url=outcome.to,
             kind=task.kind,
             data=task.user_data(),
-            fetcher=task.fetcher,
+            fetcher=None if (task.fetcher or "").startswith(LANE_ONLY) else task.fetcher,
             proxy_pool=task.proxy_pool,
             country=task.country,
             session=wishes.session,
@@ -277,7 +277,7 @@ class Journey:
                 return
         else:
             self._emit(events.Trouble, stage=failure.reason, message=str(failure))
-        await self._release(failure.wait, failure.reason)
+        await self._release(failure.wait, failure.reason, failure.lane)
 
     async def _release(self, delay: timedelta, reason: str, lane: str | None = None) -> None:
         await self._crew.frontier.release(

@@ -22,7 +22,7 @@ from ..errors import (
     GossamerError,
     Misconfigured,
     NoWay,
-    RobotsUnreachable,
+    ProxyFailed,
     Walled,
     WayFailed,
 )
@@ -38,6 +38,8 @@ from .hold import Hold
 from .logbook import Logbook
 from .pacer import Pacer
 
+BANNING = ("forbidden", "challenge", "captcha")  # blocks that are about who comes, not about the page
+ABOUT = 0.2  # sizes that differ by this share are the same
 BY_STATUS = ("forbidden", "rate")  # blocks that the rules for retries know what to do with
 SLOWING = (429, 503)  # statuses that ask for less, whatever else the page says
 FOR_GOOD = ("shell", "login")  # blocks that the same route will give again and again
@@ -77,6 +79,7 @@ class Passage:
         self._ease = ease
         self._ignored = ignored  # statuses whose pages the spider wants to see
         self._detects = detects
+        self._small: int | None = None  # bytes of an answer that seemed to be too small
 
     async def make(self, visit: Visit) -> Arrival:
         """Fetch the page."""
@@ -96,17 +99,17 @@ class Passage:
             except WayFailed as failure:
                 await self._way_failed(trip, failure)
                 continue
-            except RobotsUnreachable as failure:
-                if not await trip.climb(failure.reason):
-                    raise
-                await self._note("blocked", failure)
-                continue
             response = None if isinstance(outcome, Disallowed) else outcome.response
             if response is None:
                 return Arrival(outcome=outcome)
+            if self._may_be_the_proxys(response, trip) and trip.another_exit():
+                words = f"status {response.status}, by the proxy or by the site"
+                await self._log.keep(outcome="released", reason=ProxyFailed.reason, error=words)
+                self._log.depart()
+                continue
             block = self._judged(outcome, response, trip)
             if block is None:
-                await trip.passed(response)
+                await trip.passed(response, teaches=self._small is None)
                 return Arrival(outcome=outcome)
             self._emit(events.Blocked, kind=block.kind, route=self._log.route, message=block.words)
             if block.kind == "rate" or not await trip.climb(block.kind):
@@ -156,18 +159,24 @@ class Passage:
 
     async def _way_failed(self, trip: Trip, failure: WayFailed) -> None:
         """Go on through another exit, or raise: the failure itself, or what it means when others get through."""
+        failure.lane = trip.lane
         if isinstance(failure, AllExitsRest | BudgetSpent):
             raise failure
         route = trip.route
-        again = trip.another_exit(failure)
-        if not again and self._router.is_the_page(self._task.fingerprint, route):
+        if isinstance(failure, ProxyFailed):
+            trip.failed(str(failure))
+        if self._router.is_the_page(self._task.fingerprint, route):
             raise ConnectFailed(
                 f"{self._task.url} cannot be had by route {route.name}, which works for others: {failure}",
                 status=failure.status,
             ) from failure
         await self._note("released", failure)
-        if not again:
+        if not isinstance(failure, ProxyFailed) or not trip.another_exit():
             raise failure
+
+    def _may_be_the_proxys(self, response: Response, trip: Trip) -> bool:
+        """Without a tunnel a proxy answers in the site's place when it cannot reach it."""
+        return response.status in (502, 504) and trip.exit is not None and response.url.startswith("http:")
 
     async def _note(self, outcome: str, failure: GossamerError) -> None:
         await self._log.keep(outcome=outcome, reason=failure.reason, error=str(failure))
@@ -182,12 +191,21 @@ class Passage:
         if block is None or (block.kind in BY_STATUS and response.status in self._ignored):
             self._router.note_size(site, kind, len(response.body))
             return None
-        if block.kind == "shrunk" and self._task.attempt > 0 and trip.is_top:
-            # It came twice: the page is small, and that is all there is to it.
+        if block.kind == "shrunk" and self._came_before(len(response.body), trip):
+            # It came twice: the page is small, and that is all there is to it. So it teaches nothing about routes.
             self._router.note_size(site, kind, len(response.body))
             return None
-        trip.banned(block.words, response)
+        if block.kind in BANNING or response.status == 429:
+            trip.banned(block.words, response)
+        else:
+            trip.served(response)  # whoever had come would have got the same
         return block
+
+    def _came_before(self, size: int, trip: Trip) -> bool:
+        before, self._small = self._small, size
+        if before is None:
+            return self._task.attempt > 0 and trip.is_top
+        return abs(size - before) <= ABOUT * max(size, before)
 
 
 def failure_of_block(block: Block, url: str, status: int) -> Blocked | Walled | None:

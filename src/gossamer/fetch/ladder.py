@@ -9,6 +9,7 @@ is, the site has come down; when it is not, the next such try waits twice as lon
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import isfinite
 
 import msgspec
 
@@ -83,7 +84,7 @@ def _check_table(name: str, table: RouteTable, pools: Mapping[str, ProxyPool], v
         raise refuse('profile is for transport = "profile".')
     if table.transport == PROFILE and not table.profile:
         raise refuse('say which: profile = "chrome".')
-    if table.price < 0 or table.price_per_gb < 0:
+    if not (isfinite(table.price) and isfinite(table.price_per_gb) and table.price >= 0 and table.price_per_gb >= 0):
         raise refuse("prices are 0 or more.")
 
 
@@ -117,8 +118,8 @@ def chosen_by_hand(
     if rule == EASY:
         return ladder[:1]
     if rule == HARD:
-        hard = tuple(rung for rung in ladder if _is_hard(rung, pools))
-        return hard or ladder[-1:]
+        first = next((place for place, rung in enumerate(ladder) if _is_hard(rung, pools)), len(ladder) - 1)
+        return ladder[first:]
     if rule not in routes:
         raise Misconfigured(f"route = {rule!r} is neither easy nor hard nor a route. There is {', '.join(routes)}.")
     return (routes[rule],)
@@ -136,14 +137,15 @@ def wished(
     Raises Misconfigured when there is no such thing."""
     rungs = ladder
     if fetcher is not None:
-        if fetcher in routes:
+        rungs = tuple(rung for rung in ladder if rung.transport == fetcher)
+        if not rungs and fetcher not in routes:
+            raise Misconfigured(f"There is no route {fetcher!r}. There is {', '.join(routes)}.")
+        if not rungs or fetcher not in TRANSPORTS:
             rungs = (routes[fetcher],)
-        else:
-            rungs = tuple(rung for rung in ladder if rung.transport == fetcher)
-            if not rungs:
-                raise Misconfigured(
-                    f"fetcher = {fetcher!r} is no route, and none of the site's ladder. There is {', '.join(routes)}."
-                )
+            if rungs[0] in BUILT_IN and all(rung.pool is not None for rung in ladder if rung.transport != MANAGED):
+                # Where every rung leaves through a pool, nothing leaves directly because a page is to be rendered.
+                pooled = next((rung.pool for rung in ladder if rung.pool is not None), None)
+                rungs = rungs if pooled is None else (_through(rungs[0], pooled),)
     if pool is not None:
         own = tuple(rung for rung in rungs if rung.pool == pool)
         rungs = own or tuple(_through(rung, pool) for rung in rungs if rung.transport != MANAGED)[:1]
@@ -181,6 +183,14 @@ def claim(terms: Terms, standing: Standing, now: float) -> Standing:
     as long before the next such try."""
     patience = min(max(standing.patience, terms.recheck) * 2, terms.max_recheck)
     return msgspec.structs.replace(standing, recheck_at=now + patience, patience=patience)
+
+
+def handed_over(terms: Terms, chosen: Plan, route: str) -> Plan:
+    """The plan of a page that had climbed to `route` when it was handed over, or had to wait: it goes on there."""
+    place = terms.place_of(route)
+    if place is None or terms.ladder[place] not in chosen.rungs:
+        return chosen  # the ladder has changed, or the site is known to need more by now
+    return Plan(rungs=terms.ladder[place:])
 
 
 def next_rung(rungs: Sequence[Route], blocked: int, reason: str) -> int | None:

@@ -94,7 +94,6 @@ class _Held(msgspec.Struct, frozen=True):
     until: float
     rules: RobotsRules | None
     failure: FetchFailed | FetchRefused | None = None
-    route: str = ""  # by which it failed: others may fare better
 
 
 class Robots:
@@ -145,10 +144,14 @@ class Robots:
         return rules
 
     def _known(self, origin: str, route: str) -> RobotsRules | None:
-        held = self._held.get(origin)
-        if held is None or held.until <= self._clock.now() or (held.failure is not None and held.route != route):
+        """What is in memory: rules, or how the question failed by that same route."""
+        for key in (origin, f"{origin} {route}"):
+            held = self._held.get(key)
+            if held is not None and held.until > self._clock.now():
+                break
+        else:
             return None
-        self._held.move_to_end(origin)
+        self._held.move_to_end(key)
         if held.failure is not None:
             again = type(held.failure)(str(held.failure), status=held.failure.status)
             if isinstance(again, FetchFailed):
@@ -169,7 +172,7 @@ class Robots:
             soon = self._clock.now() + pause.total_seconds()
             if entry is not None:
                 return self._hold(origin, entry, soon)
-            self._remember(origin, _Held(soon, None, failure, route))
+            self._remember(f"{origin} {route}", _Held(soon, None, failure))
             raise
         await self._shelf.put(fresh)
         return self._hold(origin, fresh, fresh.expires_at)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from typing import Protocol
@@ -19,11 +19,11 @@ import msgspec
 
 from ..clock import Clock
 from ..errors import BackendUnavailable
-from ..model.route import DIRECT, Exit, ExitOutcome, Route
-from ..model.task import Task
+from ..model.route import Exit, ExitOutcome, Route
+from ..model.task import LANE_ONLY, Task
 from .book import RouteBook, Standing
 from .cookies import CookieJar
-from .ladder import Plan, Terms, claim, plan, wants_probe, wished
+from .ladder import Plan, Terms, claim, handed_over, plan, wants_probe, wished
 from .tolls import Tolls
 from .transports import Transports
 from .trip import Trip
@@ -92,7 +92,7 @@ class Router:
         self._book = book
         self._serves = serves
         self._standings: OrderedDict[str, tuple[float, Standing | None]] = OrderedDict()
-        self._jars: OrderedDict[tuple[str, str], CookieJar] = OrderedDict()
+        self._jars: OrderedDict[tuple[str, str, str], CookieJar] = OrderedDict()
         self._through: OrderedDict[tuple[str, str], int] = OrderedDict()  # (site, route) -> climbs past it since a pass
         self._scouts: dict[str, tuple[Trip, asyncio.Event]] = {}  # site -> the page that climbs, and its return
         self._passed_at: dict[str, float] = {}  # route -> when a page last got through
@@ -102,9 +102,12 @@ class Router:
     async def begin(self, task: Task) -> Trip:
         """Plan the trip of a task. Raises Misconfigured for a wish that cannot be fulfilled, BackendUnavailable."""
         terms = self.terms_for(task.site)
-        if task.fetcher is not None or task.proxy_pool is not None:
-            rungs = wished(terms.ladder, self.routes, fetcher=task.fetcher, pool=task.proxy_pool)
-            return Trip(self, task, msgspec.structs.replace(terms, learns=False), Plan(rungs=rungs), None)
+        handed = task.fetcher is not None and task.fetcher.startswith(LANE_ONLY)
+        fetcher = None if handed else task.fetcher
+        if fetcher is not None or task.proxy_pool is not None:
+            rungs = wished(terms.ladder, self.routes, fetcher=fetcher, pool=task.proxy_pool)
+            unlearned = msgspec.structs.replace(terms, learns=False)
+            return Trip(self, task, unlearned, Plan(rungs=rungs), None, wished=True)
         if len(terms.ladder) == 1:
             return Trip(self, task, terms, Plan(rungs=terms.ladder), None)
         if terms.learns:
@@ -117,17 +120,21 @@ class Router:
             probes = await self.learn(claimed, instead_of=standing)
             standing = claimed if probes else await self.standing(task.site)
         chosen = plan(terms, standing, may_probe=probes)
+        if handed and task.fetcher is not None:
+            chosen = handed_over(terms, chosen, task.fetcher.removeprefix(LANE_ONLY))
         trip = Trip(self, task, terms, chosen, standing)
+        if handed:
+            trip.climbed_before()
         if task.attempt >= LATE_TRIES and not chosen.probes:
-            await trip.climb("failed-tries")
+            trip.begin_higher()
         return trip
 
     def serves(self, route: Route) -> bool:
         return self._serves is None or route.transport in self._serves or route.name in self._serves
 
-    def jar_for(self, route: Route, exit: Exit | None) -> CookieJar:
+    def jar_for(self, route: Route, exit: Exit | None, session: str | None) -> CookieJar:
         """The cookies of one identity: whoever comes from elsewhere, or looks different, is somebody else."""
-        key = (route.name, exit.identity if exit is not None else "")
+        key = (route.name, exit.identity if exit is not None else "", session or "")
         jar = self._jars.get(key)
         if jar is None:
             jar = CookieJar(clock=self.clock)
@@ -219,15 +226,17 @@ def _put(memory: OrderedDict, key: object, value: object) -> None:  # type: igno
         memory.popitem(last=False)
 
 
-def lanes_of(serves: frozenset[str] | None, routes: Mapping[str, Route]) -> frozenset[str] | None:
+def lanes_of(
+    serves: frozenset[str] | None, routes: Mapping[str, Route], ladder: Sequence[Route]
+) -> frozenset[str] | None:
     """The lanes from which a worker takes tasks that serves those routes or kinds of transport; None: from all.
 
-    Tasks that leave the way to the router wait in the lane "": whoever serves plain HTTP begins with them.
+    Tasks that leave the way to the router wait in the lane "": whoever serves the first rung begins with them.
     """
     if serves is None:
         return None
     lanes = {route.name for route in routes.values() if route.name in serves or route.transport in serves}
     lanes |= serves
-    if DIRECT.name in lanes or DIRECT.transport in serves:
-        lanes.add("")
-    return frozenset(lanes)
+    first = ladder[0]
+    plain = first.name in serves or first.transport in serves
+    return frozenset({*lanes, *(LANE_ONLY + lane for lane in lanes), *([""] if plain else [])})

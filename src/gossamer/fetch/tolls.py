@@ -17,6 +17,8 @@ from .book import Bound, Purse
 
 LONGEST_WAIT = timedelta(minutes=30)  # of a page whose budget is spent, before it looks again
 JOB_WAIT = timedelta(minutes=10)
+FOR_CHANGE = timedelta(seconds=5)  # for so long a page waits for what others give back
+ASK_AGAIN = timedelta(milliseconds=200)
 
 
 class Budgets(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,9 +60,12 @@ class Tolls:
         most = route.cost(self._max_body)
         if not bounds or most == 0:
             return Receipt(route, most, ())
-        empty = await self._purse.take(most, bounds)
-        if empty is not None:
-            raise self._spent(empty, next(bound.limit for bound in bounds if bound.purse == empty), route)
+        deadline = self._clock.monotonic() + FOR_CHANGE.total_seconds()
+        while (empty := await self._purse.take(most, bounds)) is not None:
+            # Where bytes are paid for, much more is taken than most pages cost, and comes back in a moment.
+            if route.price_per_gb == 0 or self._clock.monotonic() >= deadline:
+                raise self._spent(empty, next(bound.limit for bound in bounds if bound.purse == empty), route)
+            await self._clock.sleep(ASK_AGAIN.total_seconds())
         return Receipt(route, most, tuple(bound.purse for bound in bounds))
 
     async def settle(self, receipt: Receipt, received: int | None, told: float | None = None) -> float:
@@ -97,12 +102,11 @@ class Tolls:
     def _spent(self, purse: str, limit: float, route: Route) -> BudgetSpent:
         kind = purse.partition("/")[0]
         words = {
-            "job": f"The budget of this job ({limit:g} tokens, router.budget_job) is spent",
+            "job": f"The budget of this job ({limit:g} tokens, router.budget_job) is spent; with more it goes on",
             "day": f"The budget of this day ({limit:g} tokens, router.budget_day) is spent",
             "domain": f"The budget of this domain for the day ({limit:g} tokens, router.budget_domain) is spent",
         }[kind]
         tomorrow = self._today() + timedelta(days=1)
         wait = JOB_WAIT if kind == "job" else tomorrow - datetime.fromtimestamp(self._clock.now(), UTC)
-        return BudgetSpent(
-            f"{words}: route {route.name} costs {route.price:g}.", wait=min(wait, LONGEST_WAIT), purse=purse
-        )
+        message = f"{words}. A page by route {route.name} may cost {route.cost(self._max_body):g}."
+        return BudgetSpent(message, wait=min(wait, LONGEST_WAIT), purse=purse)

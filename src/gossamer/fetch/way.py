@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import msgspec
 
 from ..model.route import DIRECT, Exit, Render, Route
@@ -10,7 +12,10 @@ from .cookies import CookieJar
 
 
 class Through:
-    """A transport that sends every exchange through the same exit, with the same profile and wishes."""
+    """A transport that sends every exchange through the same exit, with the same profile and wishes.
+
+    `meter` is told how many bytes each answer had on the wire.
+    """
 
     def __init__(
         self,
@@ -20,19 +25,24 @@ class Through:
         profile: str | None = None,
         render: Render | None = None,
         country: str | None = None,
+        meter: Callable[[int], None] | None = None,
     ) -> None:
         self._transport = transport
+        self._meter = meter
         self._exit = exit
         self._profile = profile
         self._render = render
         self._country = country
 
     async def fetch(self, exchange: Exchange) -> Response:
-        return await self._transport.fetch(
+        response = await self._transport.fetch(
             msgspec.structs.replace(
                 exchange, exit=self._exit, profile=self._profile, render=self._render, country=self._country
             )
         )
+        if self._meter is not None:
+            self._meter(response.wire_bytes)
+        return response
 
 
 class Way(msgspec.Struct, frozen=True, kw_only=True):

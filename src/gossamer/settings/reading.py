@@ -7,6 +7,7 @@ import os
 import re
 import tomllib
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any, get_type_hints
 from urllib.parse import unquote
@@ -148,6 +149,7 @@ def _flatten(table: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]
     return pairs
 
 
+@cache
 def known_keys() -> dict[str, Any]:
     """Every dotted setting with its type; `domains.<domain>.x` stands for that setting of every domain."""
     keys: dict[str, Any] = {}

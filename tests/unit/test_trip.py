@@ -1,0 +1,184 @@
+"""One page on its way: what it may try, when a failure is its own, and who shares whose cookies."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from gossamer.backends.sqlite.state import open_sqlite_state
+from gossamer.clock import VirtualClock
+from gossamer.errors import BackendUnavailable
+from gossamer.fetch.contract import Response
+from gossamer.fetch.ladder import Terms, ladder_of, routes_of
+from gossamer.fetch.router import Router, lanes_of
+from gossamer.fetch.tolls import Budgets, Tolls
+from gossamer.fetch.transports import Transports
+from gossamer.fetch.trip import Elsewhere
+from gossamer.frontier.politeness import SiteTerms
+from gossamer.measures import Secret
+from gossamer.model.page import Headers
+from gossamer.model.route import DIRECT
+from gossamer.model.task import Task
+from gossamer.proxy.pools import Pools
+from gossamer.settings import ProxyPool, RouteTable
+
+POOLS = {"dc": ProxyPool(urls=(Secret("http://127.0.0.1:9"),))}
+TABLES = {"dc": RouteTable(pool="dc", price=2), "browser": RouteTable(transport="browser", price=5)}
+ROUTES = routes_of(TABLES, POOLS, ())
+UNBOUND = Budgets()
+LADDER = ladder_of((), ROUTES, tuple(TABLES), "here")
+
+
+def task(**fields: Any) -> Task:
+    usual: dict[str, Any] = {
+        "id": 1, "job": "j", "url": "http://a.test/1", "fingerprint": b"0" * 16, "site": "a.test", "kind": "parse",
+        "priority": 0, "depth": 0, "attempt": 0, "max_attempts": 4, "created_at": 0.0,
+    }  # fmt: skip
+    return Task(**{**usual, **fields})
+
+
+def answer(status: int = 200, size: int = 100) -> Response:
+    return Response(url="http://a.test/1", status=status, headers=Headers(), body=b"x" * size, wire_bytes=size)
+
+
+@pytest.fixture
+async def state(tmp_path):
+    async with open_sqlite_state(
+        tmp_path / "state.db",
+        VirtualClock(),
+        lease_duration=timedelta(minutes=1),
+        terms_for=lambda site: SiteTerms(),
+    ) as opened:
+        yield opened
+
+
+def router_on(state, *, serves=None, purse=None, budgets=UNBOUND):
+    clock = VirtualClock()
+    nothing: Any = None
+    return Router(
+        terms_for=lambda site: Terms(ladder=LADDER),
+        routes=ROUTES,
+        transports=Transports({kind: lambda: nullcontext(nothing) for kind in ("http", "browser")}),
+        exits=Pools(POOLS, state.exits, clock, project="", root=Path()),
+        book=state.routes,
+        tolls=Tolls(purse or state.purse, "j", lambda site: budgets, clock, max_body=1000),
+        clock=clock,
+        serves=serves,
+    )
+
+
+async def test_a_pool_of_one_exit_is_not_tried_for_ever(state):
+    trip = await router_on(state).begin(task(proxy_pool="dc"))
+    tries = 0
+    for _ in range(20):
+        await trip.embark()
+        tries += 1
+        if not trip.another_exit():
+            break
+    assert tries == 3
+
+
+async def test_a_failure_of_the_way_is_the_pages_own_when_others_get_through(state):
+    router = router_on(state)
+    route = ROUTES["dc"]
+    assert [router.is_the_page(b"p" * 16, route) for _ in range(5)] == [False] * 5
+    router.note_pass("b.test", route)
+    assert router.is_the_page(b"p" * 16, route)
+    assert not router.is_the_page(b"q" * 16, route)
+
+
+async def test_cookies_belong_to_a_route_an_exit_and_a_session(state):
+    router = router_on(state)
+    ann = router.jar_for(DIRECT, None, "ann")
+    assert router.jar_for(DIRECT, None, "ann") is ann
+    assert router.jar_for(DIRECT, None, "bob") is not ann
+    assert router.jar_for(ROUTES["browser"], None, "ann") is not ann
+
+
+async def test_a_page_that_was_handed_over_goes_on_where_it_was_and_learns(state):
+    router = router_on(state, serves=frozenset({"http"}))
+    trip = await router.begin(task())
+    await trip.climb("shell")
+    with pytest.raises(Elsewhere) as elsewhere:
+        await trip.embark()
+    trip.over()
+    assert elsewhere.value.lane == "@browser"
+
+    # when the worker with the browser takes it from that lane
+    other = router_on(state, serves=frozenset({"browser"}))
+    trip = await other.begin(task(fetcher=elsewhere.value.lane))
+    assert trip.route.name == "browser"
+    assert not router.serves(trip.route)
+
+
+async def test_a_page_that_gets_through_where_it_was_handed_to_teaches_that(state):
+    router = router_on(state)
+    trip = await router.begin(task(fetcher="@dc"))
+    await trip.embark()
+    await trip.passed(answer())
+    assert [one.route for one in await state.routes.standings()] == ["dc"]
+
+
+@pytest.mark.parametrize(
+    ("serves", "has", "has_not"),
+    [
+        ({"http"}, {"", "http", "direct", "dc", "@dc", "@direct"}, {"browser", "@browser"}),
+        ({"browser"}, {"browser", "@browser"}, {"", "@dc"}),
+        ({"dc"}, {"dc", "@dc"}, {"", "direct", "@direct"}),
+    ],
+)
+def test_a_worker_takes_from_the_lanes_of_its_routes(serves, has, has_not):
+    lanes = lanes_of(frozenset(serves), ROUTES, LADDER)
+    assert lanes is not None
+    assert has <= lanes
+    assert not has_not & lanes
+
+
+def test_whoever_serves_the_first_rung_begins_with_the_pages():
+    lanes = lanes_of(frozenset({"dc"}), ROUTES, LADDER[1:])
+    assert lanes is not None
+    assert "" in lanes
+
+
+async def test_only_a_page_teaches_where_its_site_begins(state):
+    for status, learned in ((500, []), (404, []), (200, ["dc"])):
+        trip = await router_on(state).begin(task())
+        await trip.climb("forbidden")
+        await trip.embark()
+        await trip.passed(answer(status))
+        trip.over()
+        assert [one.route for one in await state.routes.standings()] == learned
+
+
+class FailingPurse:
+    """The real purse, behind a line that breaks when tokens are given back."""
+
+    def __init__(self, purse: Any) -> None:
+        self._purse = purse
+
+    async def give_back(self, tokens: float, purses: Any) -> None:
+        raise BackendUnavailable("The state is away.")
+
+    def __getattr__(self, verb: str) -> Any:
+        return getattr(self._purse, verb)
+
+
+async def test_a_purse_that_is_away_does_not_cost_the_page(state):
+    router = router_on(state, purse=FailingPurse(state.purse), budgets=Budgets(job=100.0))
+    dear = msgspec.structs.replace(ROUTES["dc"], price_per_gb=1e6)
+    trip = await router.begin(task(proxy_pool="dc"))
+    trip._plan = msgspec.structs.replace(trip._plan, rungs=(dear,))
+    await trip.embark()
+
+    async def pace(asked):
+        return None
+
+    await trip.gate(pace)(None)
+    await trip.settle_up(answer())
+    assert trip.cost == 2.0  # of a page whose bytes nobody metered here
+    assert await state.purse.spent() == {"job/j": 3.0}
