@@ -5,13 +5,24 @@ from __future__ import annotations
 import asyncio
 import base64
 import socket
+import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
-from gossamer.errors import AddressRefused, BadResponse, ConnectFailed, ConnectionDropped, DnsFailed, ProxyFailed
+from gossamer.errors import (
+    AddressRefused,
+    BadResponse,
+    ConnectFailed,
+    ConnectionDropped,
+    DnsFailed,
+    ProxyFailed,
+    TimedOut,
+)
+from gossamer.fetch import addresses
 from gossamer.fetch.addresses import AddressGuard
 from gossamer.fetch.gatehouse import MARK, Gatehouse, Pass
 from gossamer.model.route import Exit
@@ -258,7 +269,7 @@ async def test_a_wrong_password_for_a_plain_request_is_the_proxys_failure() -> N
 @pytest.mark.parametrize("path", ["/close-before-headers", "/reset-before-headers"])
 async def test_a_proxy_that_hangs_up_on_a_plain_request_is_told_of(path: str) -> None:
     """In peace or by a reset: it depends on the moment, and the word for it must not."""
-    async with a_gate() as (gate, site):
+    async with a_gate(AddressGuard(allow_hosts=frozenset({"shop.invalid"}))) as (gate, site):
         holder = gate.admit(
             Exit(pool="test", name="one", scheme="http", host="127.0.0.1", port=site.port, allow_private=True)
         )
@@ -287,14 +298,65 @@ async def test_an_exit_in_a_private_network_must_be_allowed() -> None:
             assert (proxy.connections, site.connections) == (0, 0)
 
 
-async def test_a_name_that_only_the_proxy_knows_is_left_to_it() -> None:
-    async with a_gate() as (gate, site):
-        for start in (http_proxy, socks_proxy):
+@pytest.mark.parametrize("start", [http_proxy, socks_proxy])
+async def test_a_name_that_only_the_proxy_knows_is_left_to_it(start: type[ProxyServer]) -> None:
+    """To a proxy of the open net (its own name is allowed here), and to a private one where the name is allowed."""
+    for allowed, private in ((HOST, False), ("shop.invalid", True)):
+        async with a_gate(AddressGuard(allow_hosts=frozenset({allowed}))) as (gate, site):
             with start(leads_to=site.port) as proxy:
-                holder = gate.admit(proxy.exit())
+                holder = gate.admit(proxy.exit(allow_private=private, host=None if private else HOST))
                 url = "http://shop.invalid/plain"
                 assert (await say(gate, plain(url, token(holder)))).endswith(PAGE)
                 assert proxy.seen("shop.invalid")
+
+
+@pytest.mark.parametrize("start", [http_proxy, socks_proxy])
+async def test_a_private_proxy_is_not_asked_for_a_name_that_nobody_here_knows(start: type[ProxyServer]) -> None:
+    async with a_gate() as (gate, site):
+        with start(leads_to=site.port) as proxy:
+            holder = gate.admit(proxy.exit())
+            assert b" 403 " in await say(gate, plain("http://intranet.invalid/plain", token(holder)))
+            assert b" 403 " in await tunnel(gate, holder, "intranet.invalid:80", "")
+            assert isinstance(holder.trouble("intranet.invalid:80"), AddressRefused)
+            assert (proxy.connections, site.connections) == (0, 0)
+
+
+@pytest.mark.parametrize("private", [True, False])
+async def test_one_private_record_is_enough_to_refuse_a_name(monkeypatch: pytest.MonkeyPatch, private: bool) -> None:
+    """Nobody here knows which of them the proxy would take."""
+    monkeypatch.setattr(addresses, "_look_up", lambda name: ("8.8.8.8", "127.0.0.1"))
+    async with a_gate() as (gate, site):
+        with http_proxy(leads_to=site.port) as proxy:
+            holder = gate.admit(proxy.exit(allow_private=private, host=None if private else HOST))
+            assert b" 403 " in await tunnel(gate, holder, "mixed.example:80", "")
+            assert isinstance(holder.trouble("mixed.example:80"), AddressRefused)
+            assert (proxy.connections, site.connections) == (0, 0)
+
+
+async def test_a_slow_name_server_is_no_failure_of_the_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    over = threading.Event()
+
+    def slow(name: str) -> tuple[str, ...]:
+        over.wait(10)
+        return ()
+
+    monkeypatch.setattr(addresses, "_look_up", slow)
+    async with a_gate() as (gate, site):
+        with http_proxy(leads_to=site.port) as proxy:
+            holder = gate.admit(proxy.exit(), connect=timedelta(seconds=0.2))
+            assert b" 502 " in await tunnel(gate, holder, "slow.example:80", "")
+            assert isinstance(holder.trouble("slow.example:80"), TimedOut)
+            assert proxy.connections == 0
+            over.set()
+
+
+async def test_a_dot_at_the_end_of_a_name_makes_no_other_place_of_it() -> None:
+    async with a_gate() as (gate, site):
+        holder = gate.admit()
+        assert b" 403 " in await say(gate, plain(site.url("/plain", f"{CANARY}."), token(holder)))
+        assert isinstance(holder.trouble(f"{CANARY}.:{site.port}"), AddressRefused)
+        assert isinstance(holder.trouble(f"{CANARY}:{site.port}"), AddressRefused)
+        assert site.connections == 0
 
 
 @contextmanager

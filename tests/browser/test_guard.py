@@ -41,7 +41,7 @@ async def test_a_redirect_to_the_canary_is_returned_and_not_followed(show: Show)
 
 
 async def test_the_canary_itself_is_refused_by_name_and_by_number(show: Show) -> None:
-    for host in (CANARY, "127.0.0.1", "[::1]", "2130706433", "localhost"):
+    for host in (CANARY, f"{CANARY}.", "127.0.0.1", "[::1]", "2130706433", "localhost"):
         with pytest.raises(AddressRefused):
             await show.get(show.canary.url("/", host))
     assert show.canary.connections == 0

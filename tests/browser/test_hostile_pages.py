@@ -6,16 +6,17 @@ import asyncio
 from datetime import timedelta
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from gossamer.errors import PageCrashed, TimedOut
+from gossamer.errors import BadResponse, PageCrashed, TimedOut
 from gossamer.fetch.browser import cell as cell_module
 from gossamer.fetch.browser.page_work import MAX_REQUESTS
 from gossamer.fetch.contract import Limits
 from gossamer.measures import Size
 from tests.sites.hostile import Call, whole
 
-from .showing import Show, a_show, born_at, renderers, still_alive, until
+from .showing import LIMITS, Show, a_show, born_at, renderers, still_alive, until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 HASTY = Limits(total=timedelta(seconds=2))
@@ -91,6 +92,43 @@ async def test_a_greedy_page_gets_so_much_and_no_more(show: Show) -> None:
     assert b'id="here"' in response.body
     assert f"more than {MAX_REQUESTS} requests" in response.note
     assert 1 < len(show.site.log) <= MAX_REQUESTS
+
+
+async def test_a_page_that_never_stops_asking_is_stopped(show: Show) -> None:
+    """And read as it is then: nobody waits for it to become quiet."""
+    ask = "for (let i = 0; i < 200; i++) fetch('/data.json?' + i).catch(() => 0)"
+    again = f"(async () => {{ for (;;) {{ {ask}; await new Promise(done => setTimeout(done)) }} }})()"
+    url = show.page(f"<p id=here>here</p><script>{again}</script>")
+    response = await show.get(url)
+    assert b'id="here"' in response.body
+    assert response.note == f"more than {MAX_REQUESTS} requests"
+    with pytest.raises(PageCrashed, match=f"{MAX_REQUESTS} requests"):
+        await show.get(url, wait_for="#never")
+    assert b"Grace" in (await show.get(show.url("/rendered"))).body
+
+
+async def test_headers_have_the_same_bounds_as_without_a_browser(show: Show) -> None:
+    short = msgspec.structs.replace(LIMITS, max_header=1024)
+    fields = (
+        ("X-Long: " + "x" * 2000,),
+        ("Set-Cookie: a=" + "x" * 2000,),
+        tuple(f"X-{number}: 1" for number in range(200)),
+    )
+    for number, given in enumerate(fields):
+        url = show.page("<p>long</p>", *given, path=f"/headers/{number}")
+        limits = LIMITS if len(given) > 1 else short
+        with pytest.raises(BadResponse):
+            await show.get(url, limits=limits)
+    assert (await show.get(show.page("<p>short</p>", "X-Long: " + "x" * 500), limits=short)).status == 200
+
+
+async def test_a_picture_that_is_too_long_is_left_out(show: Show) -> None:
+    limits = msgspec.structs.replace(LIMITS, max_body=1000)
+    url = show.page("<p style='font-size: 99px'>picture</p>")
+    response = await show.get(url, limits=limits, screenshot=True)
+    assert (response.status, response.screenshot) == (200, b"")
+    assert "more than 1000" in response.note
+    assert (await show.get(url, screenshot=True)).screenshot.startswith(b"\x89PNG")
 
 
 def _busier(watchdog: int, before: dict[int, int]) -> set[int]:

@@ -211,11 +211,30 @@ async def test_a_small_limit_on_headers_holds(opened: Opener, site: HostileSite)
         assert (await get(transport, site.url("/plain"), limits=tight)).body == PAGE
 
 
-@pytest.mark.parametrize("path", ["/silence", "/drip", "/drip-headers", "/endless-informational"])
+@pytest.mark.parametrize("path", ["/silence", "/drip", "/drip-headers"])
 async def test_what_takes_too_long_is_a_timeout(opened: Opener, site: HostileSite, path: str) -> None:
     async with opened() as transport:
         with pytest.raises(TimedOut, match=r"_timeout"):
             await get(transport, site.url(path), limits=HASTY)
+
+
+async def test_a_server_that_only_announces_an_answer_is_given_up(opened: Opener) -> None:
+    early = b"HTTP/1.1 103 Early Hints\r\n\r\n"
+    final = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+    async with listener(early * 16 + final) as patient, opened() as transport:
+        assert (await get(transport, patient.url())).body == b"ok"
+    async with listener(early * 17) as endless, opened() as transport:
+        # wreq does not tell of interim answers; there the time runs out.
+        with pytest.raises(BadResponse if opened.kind == "aiohttp" else TimedOut):
+            await get(transport, endless.url(), limits=LIMITS if opened.kind == "aiohttp" else HASTY)
+        assert await ended(await endless.line())
+
+
+async def test_announcements_without_end_are_given_up(opened: Opener, site: HostileSite) -> None:
+    async with opened() as transport:
+        with pytest.raises((BadResponse, TimedOut), match=r"interim answers|_timeout"):
+            await get(transport, site.url("/endless-informational"), limits=HASTY)
+        assert (await get(transport, site.url("/plain"))).body == PAGE
 
 
 async def test_silence_in_the_middle_of_a_body_is_a_timeout(opened: Opener) -> None:

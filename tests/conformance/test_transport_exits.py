@@ -26,6 +26,7 @@ from .transports import target as target
 from .transports import vouched as vouched
 
 HASTY = Limits(connect=timedelta(milliseconds=300), read=timedelta(milliseconds=300), total=timedelta(seconds=3))
+SHOP = AddressGuard(allow_hosts=frozenset({"shop.example"}))
 Conduct = Callable[[ProxyServer], None]
 
 
@@ -49,7 +50,7 @@ async def test_a_page_is_fetched_through_the_proxy(
 async def test_a_name_that_only_the_proxy_knows_is_fetched(opened: Opener, site: HostileSite, vouched: Vouched) -> None:
     for scheme in ("http", "https", "socks5"):
         with a_proxy(scheme, vouched, leads_to={"shop.example": site.port}) as proxy:
-            async with opened(trust=vouched.client) as transport:
+            async with opened(SHOP, trust=vouched.client) as transport:
                 response = await get(transport, "http://shop.example/plain", exit=proxy.exit())
         assert response.body == PAGE
         assert site.log[-1].headers["host"] == "shop.example"
@@ -61,7 +62,7 @@ async def test_a_safe_site_by_a_name_that_only_the_proxy_knows(
 ) -> None:
     for scheme in ("http", "https", "socks5"):
         with a_proxy(scheme, vouched, leads_to={"shop.example": safe_site.port}) as proxy:
-            async with opened(trust=vouched.client) as transport:
+            async with opened(SHOP, trust=vouched.client) as transport:
                 assert (await get(transport, "https://shop.example/plain", exit=proxy.exit())).body == PAGE
 
 
@@ -178,7 +179,9 @@ async def test_a_wrong_password_is_said_to_be_one(
             await get(transport, target.url("/plain"), exit=proxy.exit(password=wrong))
     assert caught.value.status == 407
     assert target.connections == 0
-    assert proxy.refused == ["ann"]
+    # A plain request might have got its 407 from the site: there the proxy is asked a second time.
+    plain = target.url("/").startswith("http:") and proxy.scheme != "socks5"
+    assert proxy.refused == ["ann"] * (2 if plain else 1)
     said = everything_said(caught.value)
     assert wrong not in said
     assert base64.b64encode(f"ann:{wrong}".encode()).decode() not in said
@@ -186,14 +189,16 @@ async def test_a_wrong_password_is_said_to_be_one(
 
 @pytest.mark.parametrize("status", [403, 502, 503, 504])
 async def test_a_tunnel_that_is_not_made_is_the_proxys_failure(
-    opened: Opener, proxy: ProxyServer, safe_site: HostileSite, vouched: Vouched, status: int
+    opened: Opener, safe_site: HostileSite, vouched: Vouched, status: int
 ) -> None:
-    proxy.answer(status)
-    async with opened(trust=vouched.client) as transport:
-        with pytest.raises(ProxyFailed) as caught:
-            await get(transport, safe_site.url("/plain"), exit=proxy.exit())
+    for scheme in ("http", "https"):
+        with a_proxy(scheme, vouched) as proxy:
+            proxy.answer(status)
+            async with opened(trust=vouched.client) as transport:
+                with pytest.raises(ProxyFailed) as caught:
+                    await get(transport, safe_site.url("/plain"), exit=proxy.exit())
+        assert_no_secret(everything_said(caught.value))
     assert safe_site.connections == 0
-    assert_no_secret(everything_said(caught.value))
 
 
 @pytest.mark.parametrize("size", [0, 40, 5000])
@@ -336,7 +341,7 @@ async def test_a_private_proxy_is_dialled_only_when_its_pool_may_be_private(
 
 
 async def test_a_proxy_whose_name_does_not_resolve_has_failed(opened: Opener, proxy: ProxyServer) -> None:
-    async with opened() as transport:
+    async with opened(SHOP) as transport:
         with pytest.raises(ProxyFailed, match="does not resolve"):
             await get(transport, "http://shop.example/", exit=proxy.exit(host="no-such-name.invalid"))
 

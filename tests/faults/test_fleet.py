@@ -21,7 +21,7 @@ CONCURRENCY = 8
 IN_FLIGHT = 2 * CONCURRENCY  # of one worker at most: journeys that wait for long step aside for others
 PAGES = 3000
 SITE = {"hosts": 20, "pages": PAGES // 20, "latency_ms": 5, "body_bytes": 1500, "links": 5}
-JITTER = 0.03  # seconds between leaving the worker and the line in the log: the site waits for a core too
+JITTER = 0.06  # seconds between leaving the worker and the line in the log: the site waits for a core too
 POINTS = ("mid-fetch", "mid-parse", "mid-store", "before-settle", "after-settle")
 
 

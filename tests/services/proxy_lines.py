@@ -244,7 +244,8 @@ async def serve_socks(
         await _reply(writer, _UNKNOWN_VERB)
         return
     if proxy.conduct.status is not None:
-        await _reply(writer, _UNREACHABLE)
+        # What is no status of HTTP is a word of SOCKS5.
+        await _reply(writer, proxy.conduct.status if proxy.conduct.status < 100 else _UNREACHABLE)
         return
     passage = Passage(number, username, f"{host}:{port}", "socks5")
     proxy.passages.append(passage)

@@ -156,6 +156,19 @@ def test_a_zstd_window_of_a_gigabyte_is_refused() -> None:
         decode(packed, "zstd")
 
 
+@pytest.mark.parametrize("names", [(), ("gzip",)], ids=["plain", "a label that lies"])
+def test_a_body_in_tiny_pieces_takes_little_more_than_its_length(names: tuple[str, ...]) -> None:
+    page = b"plain text " * 40_000
+    tracemalloc.start()
+    try:
+        body = decode(page, *names, piece=2)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert body.data == page
+    assert peak < 4 * len(page)
+
+
 def test_an_empty_body_needs_no_end_mark() -> None:
     assert decode(b"", "gzip") == Body(data=b"")
 

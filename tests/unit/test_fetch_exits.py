@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from gossamer.errors import FetchFailed, FetchRefused, ProxyFailed
-from gossamer.fetch.exits import authorization, proxy_failed
+from gossamer.errors import ConnectFailed, FetchFailed, FetchRefused, ProxyFailed, TimedOut
+from gossamer.fetch.exits import authorization, proxy_failed, shown, without_login
 from gossamer.fetch.http import translated_on_exit
 from gossamer.fetch.socks import ask_for_line
 from gossamer.model.route import Exit
@@ -75,7 +75,7 @@ async def test_the_reply_is_read_to_its_end_and_no_further(bound: bytes) -> None
         (b"\x05\x01", "user name or the password"),  # a way to say who one is that was never offered
         (b"\x05\x02\x01\x01", "user name or the password"),
         (b"\x05\x00\x05\x02\x00\x01", "rules do not allow"),
-        (b"\x05\x00\x05\x04\x00\x01", "unreachable"),
+        (b"\x05\x00\x05\x01\x00\x01", "could not do it"),
         (b"\x05\x00\x05\x63\x00\x01", "answered with 99"),
         (b"\x05\x00\x04\x00\x00\x01", "does not speak SOCKS5"),
         (b"\x05\x00\x05\x00\x00\x01\x7f", "hung up"),
@@ -87,9 +87,44 @@ async def test_a_proxy_that_does_not_do_it_has_failed(replies: bytes, words: str
     assert "s3cret" not in str(caught.value) + repr(caught.value)
 
 
-async def test_a_name_that_is_too_long_for_socks_is_not_cut() -> None:
-    with pytest.raises(ProxyFailed, match="255 bytes"):
+@pytest.mark.parametrize(
+    ("word", "kind", "words"),
+    [
+        (3, ConnectFailed, "network is unreachable"),
+        (4, ConnectFailed, "is unreachable"),
+        (5, ConnectFailed, "refused the connection"),
+        (6, TimedOut, "took too long"),
+    ],
+)
+async def test_what_the_proxy_says_of_the_target_is_the_targets_failure(
+    word: int, kind: type[Exception], words: str
+) -> None:
+    with pytest.raises(kind, match=f"^shop.example:443: .*{words}") as caught:
+        await asked(b"\x05\x00\x05" + bytes([word]) + b"\x00\x01")
+    assert "s3cret" not in str(caught.value) + repr(caught.value)
+
+
+async def test_a_name_that_is_too_long_for_socks_is_neither_cut_nor_the_proxys_failure() -> None:
+    with pytest.raises(FetchRefused, match="255 bytes"):
         await asked(b"\x05\x00", host="a" * 256)
+
+
+async def test_a_password_that_is_too_long_for_socks_is_not_cut() -> None:
+    with pytest.raises(ProxyFailed, match="255 bytes"):
+        await asked(b"\x05\x02", msgspec.structs.replace(EXIT, password="p" * 256))
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        ("http://ann:s3cret@h/a@b", "http://h/a@b"),
+        ("http://a@b:s3cret@h", "http://h"),
+        ("Url: http://ann:s3cret@h?q, //x@y/", "Url: http://h?q, //y/"),
+        ("http://h/?mail=a@b", "http://h/?mail=a@b"),
+    ],
+)
+def test_an_address_is_shown_without_its_login(text: str, left: str) -> None:
+    assert without_login(text) == shown(text) == left
 
 
 @pytest.mark.parametrize("error", list(_every_error()), ids=lambda error: type(error).__name__)

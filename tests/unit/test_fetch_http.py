@@ -134,11 +134,18 @@ async def test_a_header_of_100_megabytes_is_not_read() -> None:
         assert bench.site.sent < 20_000_000  # what fits into the buffers of the sockets
 
 
-@pytest.mark.parametrize("path", ["/silence", "/drip", "/drip-headers", "/endless-informational"])
+@pytest.mark.parametrize("path", ["/silence", "/drip", "/drip-headers"])
 async def test_what_takes_too_long_is_a_timeout(path: str) -> None:
     async with a_bench() as bench:
         with pytest.raises(TimedOut, match=r"_timeout"):
             await bench.get(path, HASTY)
+
+
+async def test_interim_answers_without_end_do_not_hold_the_loop() -> None:
+    async with a_bench() as bench:
+        with pytest.raises(BadResponse, match="more than 16 interim answers"):
+            await bench.get("/endless-informational")
+        assert (await bench.get("/plain")).body == PAGE
 
 
 async def test_a_deadline_is_no_cancellation_for_the_caller() -> None:

@@ -6,6 +6,7 @@ import asyncio
 import re
 import socket
 import sys
+import tracemalloc
 from datetime import timedelta
 
 import pytest
@@ -317,3 +318,20 @@ async def test_without_wreq_it_says_what_to_install(monkeypatch: pytest.MonkeyPa
     monkeypatch.setitem(sys.modules, "wreq", None)
     with pytest.raises(MissingExtra, match=r"pip install 'gossamer\[profiles\]'"):
         await WreqTransport(LOOPBACK).__aenter__()
+
+
+# --- bodies -----------------------------------------------------------------------------------------------------
+
+
+async def test_a_body_in_tiny_chunks_takes_little_more_than_its_length() -> None:
+    page = b"ab" * 50_000
+    says = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + b"2\r\nab\r\n" * 50_000 + b"0\r\n\r\n"
+    async with listener(says) as server, WreqTransport(LOOPBACK) as transport:
+        tracemalloc.start()
+        try:
+            response = await transport.fetch(Exchange(url=server.url(), limits=LIMITS))
+            peak = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+    assert (response.body, response.cut) == (page, False)
+    assert peak < 12 * len(page)  # the server's own buffers among it

@@ -8,6 +8,7 @@ import pytest
 
 from gossamer.errors import Misconfigured
 from gossamer.fetch.managed import PRESETS, Vendor, describe
+from gossamer.measures import Secret
 from gossamer.settings import load
 from gossamer.settings.managed import Managed
 from tests.services.vendors import KEY
@@ -100,7 +101,7 @@ def test_the_key_does_not_print(tmp_path: Path) -> None:
         ({"url_param": ""}, r"url_param: is missing"),
         ({"url_param": "a&b"}, r"url_param: must be the name"),
         ({"render_param": "=x"}, r"render_param: must be 'name' or 'name=value'"),
-        ({"extra": ("lonely",)}, r"extra: must hold texts like 'name=value'"),
+        ({"extra": (Secret("lonely"),)}, r"extra: must hold texts like 'name=value'"),
         ({"body_at": ""}, r"body_at: is missing.*'http:body'.*'data\.html'"),
         ({"body_at": "a..b"}, r"body_at: 'a\.\.b' is not understood"),
         ({"body_at": "header:x"}, r"body_at: 'header:x' is not understood here"),
@@ -138,8 +139,6 @@ def test_the_key_does_not_print(tmp_path: Path) -> None:
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_told_with_what_is_allowed(change: dict[str, object], words: str) -> None:
-    from gossamer.measures import Secret
-
     fields: dict[str, object] = {
         "url": "https://acme.example", "key": "abcdefgh", "key_at": "query:key", "method": "POST", "send": "json",
         "path": "/", "url_param": "url", "body_at": "html", **change,
