@@ -30,6 +30,7 @@ from ..settings import Settings
 from ..store.contract import RecordQuery
 from ..store.export import export, try_place
 from .app import app, err, fail, run_async, settings_with
+from .layout import many
 
 REPLACED = "replaced"
 
@@ -170,6 +171,9 @@ def summarise(report: CrawlReport, tally: Tally, settings: Settings, output: Pat
     table.add_row("pages", f"[bold]{counts.done:,}[/] done{unchanged}  [dim]{spent}, {speed}[/]")
     table.add_row("records", f"[bold]{report.records:,}[/]  [dim]{tally.changed:,} new or changed[/]")
     table.add_row("retries", f"{counts.retries:,}")
+    if settings.routes or tally.blocked:
+        blocked = f"  [dim]{many(tally.blocked, 'block')} met[/]" if tally.blocked else ""
+        table.add_row("cost", f"{tally.tokens:,.10g} tokens{blocked}")
     reasons = ", ".join(f"{count} {reason}" for reason, count in tally.reasons.most_common(4))
     style = "red" if counts.dead else ""
     table.add_row("dead letters", f"[{style}]{counts.dead:,}[/]  [dim]{reasons}[/]" if style else "0")
