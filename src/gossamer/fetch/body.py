@@ -209,8 +209,9 @@ class BodyDecoder:
         self._sizes = [0] * len(names)
         self._limit = limit
         self._note = note
-        self._out: list[bytes] = []
-        self._raw: list[bytes] | None = []  # what came, until a piece of it has been decoded well
+        # One run of bytes each: a list of little pieces takes many times the memory of what is in them.
+        self._out = bytearray()
+        self._raw: bytearray | None = bytearray()  # what came, until a piece of it has been decoded well
         self._raw_size = 0
         self._cut = False
         self._lost = ""  # the name of the layer that could not go on
@@ -218,11 +219,11 @@ class BodyDecoder:
     def feed(self, data: bytes) -> bool:
         """Decode more. False when there is no use in reading on."""
         if self._raw is not None:
-            self._raw.append(data)
+            self._raw += data
             self._raw_size += len(data)
         try:
             for piece in self._through(0, data):
-                self._out.append(piece)  # one by one: what came before the damage stays
+                self._out += piece  # one by one: what came before the damage stays
         except _Damaged:
             # Damage right at the beginning: the label may be a lie, and then all of the body is wanted.
             return self._raw is not None and self._raw_size <= self._limit
@@ -258,7 +259,7 @@ class BodyDecoder:
         notes = [self._note] if self._note else []
         cut = self._cut
         if self._raw and not all(layer.complete for layer in self._layers):
-            raw = b"".join(self._raw)
+            raw = bytes(self._raw)
             name = self._lost or self._layers[0].name
             if _is_text(raw):
                 notes.append(f"not {name}")
@@ -275,8 +276,7 @@ class BodyDecoder:
                         notes.append(f"truncated {layer.name}")
                         cut = True
                         break
-        data = self._out[0] if len(self._out) == 1 else b"".join(self._out)
-        return Body(data=data, cut=cut, note=", ".join(notes))
+        return Body(data=bytes(self._out), cut=cut, note=", ".join(notes))
 
 
 def _layer(name: str) -> _Layer:

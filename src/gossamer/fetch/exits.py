@@ -2,20 +2,38 @@
 
 The target is judged here although the proxy dials it: pages must not lead us into private networks through a proxy
 that stands inside one. The proxy's own address is judged too, unless its pool may be private.
+
+How a 407 is judged (a plain http request goes to the proxy itself, so the answer may be the proxy's or the site's):
+the transports knock at the proxy once more (knock.py). One that does not let us in has refused the password; when it
+does let us in, the 407 is the site's own answer.
 """
 
 from __future__ import annotations
 
 import asyncio
+import re
 from base64 import b64encode
 from datetime import timedelta
 from ipaddress import ip_address
 
-from ..errors import AddressRefused, DnsFailed, ProxyFailed
+from ..errors import AddressRefused, DnsFailed, FetchRefused, ProxyFailed, TimedOut
 from ..model.route import Exit
 from .addresses import AddressGuard, GuardedResolver
 
 ANY_ADDRESS = AddressGuard(allow_private=True)
+_NOWHERE = "0.0.0.0"  # noqa: S104  # never public: only a name that may lead anywhere is permitted to lead there
+LONGEST_SOCKS_NAME = 255  # bytes: SOCKS5 counts them in one
+_LOGIN = re.compile(r"(//)[^/?#\s]*@")
+
+
+def without_login(text: str) -> str:
+    """`text`, and no user name or password of any address in it."""
+    return _LOGIN.sub(r"\1", text)
+
+
+def shown(href: str) -> str:
+    """An address as messages show it: without user name and password, and not endless."""
+    return without_login(href)[:200]
 
 
 def is_literal(host: str) -> bool:
@@ -27,17 +45,46 @@ def is_literal(host: str) -> bool:
     return True
 
 
-async def check_target(host: str, guard: AddressGuard, resolver: GuardedResolver, within: timedelta) -> None:
-    """Raises AddressRefused for a private address, and for a name that leads to nothing else."""
+async def check_target(
+    exit: Exit, host: str, guard: AddressGuard, resolver: GuardedResolver, within: timedelta
+) -> None:
+    """Raises AddressRefused for a private address, and for a name that has one among its addresses: the proxy looks
+    the name up again and takes whichever it likes. A name that is unknown here is left to a proxy out in the world;
+    one in our own network might know it as a neighbour, so there it must be allowed by name. TimedOut when the
+    look-up takes too long; FetchRefused for a name that cannot be put into words of SOCKS5."""
+    if exit.scheme == "socks5":
+        check_socks_name(host)
     if is_literal(host):
         guard.check(host, host)
         return
+    if guard.permits(host, _NOWHERE):
+        return  # wherever it leads
     try:
         async with asyncio.timeout(within.total_seconds()):
-            await resolver.resolve(host)
-    except (DnsFailed, TimeoutError):
-        # The proxy looks names up itself, and may know some that are unknown here.
-        return
+            found = await resolver.resolve(host, guard=ANY_ADDRESS)
+    except TimeoutError:
+        raise TimedOut(f"{host}: no address within {within.total_seconds():g} s.") from None
+    except DnsFailed as error:
+        if not exit.allow_private:
+            return
+        advice = (
+            f"The proxy {exit.address} stands in our own network and may know {host} as a neighbour. "
+            f"If that is meant, add {host!r} to fetch.allow_hosts, or set fetch.allow_private = true."
+        )
+        if error.__cause__ is not None:  # the name server is in trouble, which may pass
+            raise DnsFailed(f"{error} {advice}") from error.__cause__
+        raise AddressRefused(f"{host} does not resolve here, so where it leads cannot be checked. {advice}") from None
+    for one in found:
+        guard.check(host, one["host"])
+
+
+def check_socks_name(host: str) -> None:
+    """Raises FetchRefused."""
+    if len(host.encode()) > LONGEST_SOCKS_NAME:
+        raise FetchRefused(
+            f"{host[:40]}... cannot be requested: the name is longer than the {LONGEST_SOCKS_NAME} bytes that SOCKS5 "
+            "can carry."
+        )
 
 
 def guard_for(exit: Exit, guard: AddressGuard) -> AddressGuard:

@@ -33,9 +33,10 @@ from ..model.route import Exit
 from .addresses import AddressGuard, GuardedResolver
 from .body import BodyDecoder, layers_of
 from .contract import Exchange, Limits, Response
-from .exits import addresses_of, authorization, check_target, guard_for, refused_credentials
+from .exits import addresses_of, authorization, check_target, guard_for, shown
 from .http_connector import Connector, Leaving, PeerResponse, Request, leaving
 from .http_faults import translated, translated_on_exit
+from .knock import knock
 
 _MAX_HEADERS = 128
 _WIRE_SLACK = 64 * 1024  # headers and checksums of a packed body that is just as long as the limit
@@ -100,7 +101,7 @@ class AiohttpTransport:
             raise RuntimeError("The transport is not open; use it inside `async with`.")
         href, limits = exchange.url, exchange.limits
         if _UNSAFE_URL.search(href):
-            raise FetchRefused(f"{href[:200]!a} holds characters that no request may carry.")
+            raise FetchRefused(f"{shown(href)!a} holds characters that no request may carry.")
         started = time.perf_counter()
         answer: aiohttp.ClientResponse | None = None
         options: dict[str, Any] = {  # of session.request
@@ -127,7 +128,7 @@ class AiohttpTransport:
                     raise
                 answer = await session.request(exchange.method, url, **options)
             if answer.status == 407 and exit is not None and "proxy" in options and url.scheme == "http":
-                raise refused_credentials(exit)
+                await self._knock(exit, limits)  # raises, unless the 407 is the site's own
             pairs = _header_pairs(answer, limits.max_header)
             if hdrs.TRANSFER_ENCODING in answer.headers and not answer.content.is_eof():
                 with self._told_of_bad_chunks(answer):
@@ -157,12 +158,16 @@ class AiohttpTransport:
         # Raised here, and so without the cause: aiohttp's own errors print the headers for the proxy.
         raise lost
 
+    async def _knock(self, exit: Exit, limits: Limits) -> None:
+        assert self._resolver is not None
+        await knock(exit, self._guard, self._resolver, limits.connect, self._ssl)
+
     async def _prepare(self, exit: Exit, url: URL, limits: Limits, options: dict[str, Any]) -> None:
         """Judge both ends, and add what aiohttp must know of the proxy. SOCKS5 it does not know: see Connector."""
         assert self._resolver is not None
         if url.scheme not in ("http", "https") or not url.raw_host:
-            raise FetchRefused(f"{str(url)[:200]!a} cannot be requested.")
-        await check_target(url.raw_host, self._guard, self._resolver, limits.connect)
+            raise FetchRefused(f"{shown(str(url))!a} cannot be requested.")
+        await check_target(exit, url.raw_host, self._guard, self._resolver, limits.connect)
         await addresses_of(exit, self._guard, self._resolver, limits.connect)
         if exit.scheme == "socks5":
             return

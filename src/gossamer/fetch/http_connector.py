@@ -6,6 +6,7 @@ made by the task that asked for it, never handed to a waiting one of another exi
 
 from __future__ import annotations
 
+import functools
 import socket
 from collections.abc import Callable, Coroutine
 from contextvars import ContextVar
@@ -17,6 +18,7 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 from aiohttp.client_proto import ResponseHandler
 from aiohttp.client_reqrep import ConnectionKey
 
+from ..errors import BadResponse
 from ..model.route import Exit
 from .addresses import AddressGuard, GuardedResolver
 from .exits import addresses_of
@@ -39,6 +41,8 @@ class Leaving:
         self.made_anew = False
 
 
+MAX_INTERIM = 16  # 100 and 103, once or twice, are all that honest servers send
+
 leaving: ContextVar[Leaving] = ContextVar("gossamer_leaving")
 _plain_key: Callable[[aiohttp.ClientRequest], ConnectionKey] = aiohttp.ClientRequest.connection_key.fget  # type: ignore[attr-defined]
 
@@ -60,6 +64,26 @@ class PeerResponse(aiohttp.ClientResponse):
             if name:
                 self.peer = name[0]
         return super().start(connection)
+
+
+class Handler(ResponseHandler):
+    """Reads answers off a connection, and loses patience with a server that only ever announces one.
+
+    aiohttp skips interim answers (1xx) without end, and without letting anybody else run.
+    """
+
+    _interim = 0
+
+    async def read(self) -> Any:  # (head, body), of classes that are not public
+        read = await super().read()
+        status = read[0].code
+        if 100 <= status < 200 and status != 101:
+            self._interim += 1
+            if self._interim > MAX_INTERIM:
+                raise BadResponse(f"The server sent more than {MAX_INTERIM} interim answers (1xx), and no final one.")
+        else:
+            self._interim = 0
+        return read
 
 
 class Request(aiohttp.ClientRequest):
@@ -92,6 +116,7 @@ class Connector(aiohttp.TCPConnector):
 
     def __init__(self, resolver: GuardedResolver, guard: AddressGuard, **options: Any) -> None:  # aiohttp's own
         super().__init__(resolver=_Resolver(resolver), socket_factory=self._checked_socket, **options)
+        self._factory = functools.partial(Handler, loop=self._loop)  # type: ignore[assignment]  # partial is invariant
         self._names = resolver
         self._guard = guard
 

@@ -24,13 +24,13 @@ from ..errors import (
 )
 from ..model.route import Exit
 from .contract import Limits
-from .exits import proxy_failed, refused_credentials
+from .exits import proxy_failed, refused_credentials, shown, without_login
 
 
 def translated(error: Exception, href: str, limits: Limits) -> FetchFailed | FetchRefused:
     """Our word for what aiohttp, the socket or TLS raised. The order matters: the special before the general."""
-    where = href[:200]
-    said = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+    where = shown(href)
+    said = " ".join(without_login(f"{type(error).__name__}: {error}").split())[:300]
     match error:
         case TimeoutError() if isinstance(error, aiohttp.ConnectionTimeoutError):
             return TimedOut(f"{where}: no connection within {limits.connect.total_seconds():g} s.")

@@ -34,12 +34,14 @@ from ..model.page import Headers
 from .addresses import AddressGuard
 from .body import BodyDecoder, layers_of
 from .contract import Exchange, Limits, Response
-from .exits import is_literal, refused_credentials
+from .exits import is_literal, shown
 from .profile_clients import MAX_HEADERS, Client, Clients, library
 from .profile_faults import translated, was_hung_up
 from .profiles import OWN_HEADERS, Profile, profile_named
 
 _WIRE_SLACK = 64 * 1024  # as in http.py
+_GATHERED = 64 * 1024  # so much of a body is handed to the decoder at once
+_SOON = 0.01  # seconds in which a second sign of life does not count
 _UNSAFE_URL = re.compile(r"[^\x21-\x7e]")
 _PLAIN_URL = re.compile(
     r"(https?)://"
@@ -113,7 +115,7 @@ class WreqTransport:
         started = time.perf_counter()
         client = await self._clients.client_for(target.host, profile, exit, exchange.limits)
         try:
-            return await _made(exchange, target, request, client, started)
+            return await _made(exchange, target, request, client, self._clients, started)
         except BaseException as error:
             if isinstance(error, GossamerError | asyncio.CancelledError):
                 raise
@@ -128,7 +130,9 @@ class WreqTransport:
         raise lost
 
 
-async def _made(exchange: Exchange, target: _Target, request: _Request, client: Client, started: float) -> Response:
+async def _made(
+    exchange: Exchange, target: _Target, request: _Request, client: Client, clients: Clients, started: float
+) -> Response:
     """Raises what wreq raises, besides our own errors."""
     limits, exit, tell = exchange.limits, exchange.exit, exchange.on_sent
     loop = asyncio.get_running_loop()
@@ -150,23 +154,37 @@ async def _made(exchange: Exchange, target: _Target, request: _Request, client: 
                     tell()
             status = answer.status.as_int()
             if status == 407 and exit is not None and exit.scheme != "socks5" and target.origin[0] == "http":
-                raise refused_credentials(exit)
+                await clients.knock(exit, limits)  # raises, unless the 407 is the site's own
             pairs = _pairs(answer.headers, limits.max_header)
             names, note = layers_of(value for name, value in pairs if name == "content-encoding")
             decoder = BodyDecoder(names, limits.max_body, note)
             most = limits.max_body + (_WIRE_SLACK if names else 0)  # packed, it may be no longer than unpacked
             size = 0
+            # wreq hands on every chunk by itself, and a server may send millions of two bytes each.
+            gathered = bytearray()
             async with answer.stream() as stream:
-                deadline.reschedule(min(end, loop.time() + silence))
+                heard = loop.time()
+                deadline.reschedule(min(end, heard + silence))
                 async for piece in stream:
                     if not isinstance(piece, memoryview):
                         continue  # trailers
                     size += len(piece)
-                    if not decoder.feed(bytes(piece)) or size > most:
+                    gathered += piece
+                    if len(gathered) >= _GATHERED:
+                        wanted = decoder.feed(bytes(gathered))
+                        gathered.clear()
+                        if not wanted:
+                            break
+                    if size > most:
                         break
-                    deadline.reschedule(min(end, loop.time() + silence))
+                    now = loop.time()
+                    if now - heard > _SOON:
+                        heard = now
+                        deadline.reschedule(min(end, now + silence))
+            if gathered:
+                decoder.feed(bytes(gathered))
     except TimeoutError as error:
-        raise _too_late(exchange.url[:200], limits, loop.time() >= end) from error
+        raise _too_late(shown(exchange.url), limits, loop.time() >= end) from error
     body = decoder.finish()
     data = body.data[: limits.max_body]
     cut = body.cut or size > most
@@ -207,14 +225,14 @@ def _target(href: str) -> _Target:
     """Raises FetchRefused for what wreq might read differently from us."""
     found = None if _UNSAFE_URL.search(href) else _PLAIN_URL.match(href)
     if found is None:
-        raise FetchRefused(f"{href[:200]!a} cannot be requested: it is no http address in its plain form.")
+        raise FetchRefused(f"{shown(href)!a} cannot be requested: it is no http address in its plain form.")
     scheme, login, host, port = found.groups()
     number = int(port) if port else (443 if scheme == "https" else 80)
     if not 0 < number < 65536:
-        raise FetchRefused(f"{href[:200]!a} cannot be requested: there is no port {number}.")
+        raise FetchRefused(f"{shown(href)!a} cannot be requested: there is no port {number}.")
     host = host.lower()
     if _NUMBER_AT_THE_END.search(host) and not is_literal(host):
-        raise FetchRefused(f"{href[:200]!a} cannot be requested: {host!a} is an odd spelling of an address.")
+        raise FetchRefused(f"{shown(href)!a} cannot be requested: {host!a} is an odd spelling of an address.")
     place = host if port is None else f"{host}:{number}"
     path, mark, query = href[found.end() :].partition("#")[0].partition("?")
     url = f"{scheme}://{place}{path.translate(_IN_PATHS)}{mark}{query.translate(_IN_QUERIES)}"
@@ -226,13 +244,13 @@ def _request(exchange: Exchange, target: _Target, profile: Profile | None) -> _R
     wreq = library()
     method = getattr(wreq.Method, exchange.method.upper(), None)
     if method is None:
-        raise FetchRefused(f"{exchange.url[:200]} cannot be requested with {exchange.method[:20]!a}.")
+        raise FetchRefused(f"{shown(exchange.url)} cannot be requested with {exchange.method[:20]!a}.")
     headers = wreq.HeaderMap()
     names = []
     for name, value in exchange.headers:
         # wreq would leave out what it cannot send, and say nothing.
         if not (_HEADER_NAME.fullmatch(name) and _HEADER_VALUE.fullmatch(value)):
-            raise FetchRefused(f"{exchange.url[:200]} cannot be requested: no request may carry the header {name!a}.")
+            raise FetchRefused(f"{shown(exchange.url)} cannot be requested: no request may carry the header {name!a}.")
         if profile is None or name.lower() not in OWN_HEADERS:
             headers.append(name, value)
             names.append(name)

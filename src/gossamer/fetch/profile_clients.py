@@ -27,6 +27,7 @@ from ..model.route import Exit
 from .addresses import AddressGuard, GuardedResolver
 from .contract import Limits
 from .exits import addresses_of, check_target, is_literal
+from .knock import knock
 from .profiles import Profile
 
 if TYPE_CHECKING:
@@ -119,7 +120,7 @@ class Clients:
             addresses = await self._addresses(host, limits)
             name = host
         else:
-            await check_target(host, self._guard, self._resolver, limits.connect)
+            await check_target(exit, host, self._guard, self._resolver, limits.connect)
             addresses = await addresses_of(exit, self._guard, self._resolver, limits.connect)
             name = ""
         key = (profile.name if profile else "", name, exit, limits.connect, limits.max_header)
@@ -132,6 +133,11 @@ class Clients:
                 self._clients.popitem(last=False)  # not closed: somebody may be in the middle of an exchange
         self._clients.move_to_end(key)
         return client
+
+    async def knock(self, exit: Exit, limits: Limits) -> None:
+        """Return when the proxy lets us in. Raises ProxyFailed."""
+        assert self._resolver is not None
+        await knock(exit, self._guard, self._resolver, limits.connect, self._ssl)
 
     def forget(self, client: Client) -> None:
         if self._clients.get(client.key) is client:

@@ -20,11 +20,20 @@ from ..errors import (
 )
 from ..model.route import Exit
 from .contract import Limits
-from .exits import proxy_failed, refused_credentials
+from .exits import proxy_failed, refused_credentials, shown
+from .socks import CONNECTION_REFUSED, HOST_UNREACHABLE, NETWORK_UNREACHABLE, TTL_EXPIRED, target_failed
 
 _OS_WORDS = re.compile(r'code: \d+, kind: \w+, message: "([^"]{1,100})"')
 _TLS_WORDS = re.compile(r'reason: "([^"]{1,100})"')
 _HTTP2_WORDS = re.compile(r"[A-Z_]+, Library\)")  # found by wreq, not by the server
+# No address holds a space, so a page cannot put this into the text by its name.
+_SOCKS_WORDS = re.compile(r"source: Some\(Socks\((\w+)\)\)")
+_SOCKS_ON_THE_TARGET = {
+    "NetworkUnreachable": NETWORK_UNREACHABLE,
+    "HostUnreachable": HOST_UNREACHABLE,
+    "ConnectionRefused": CONNECTION_REFUSED,
+    "TtlExpired": TTL_EXPIRED,
+}
 _PARSE_WORDS = re.compile(r"Parse\((\w{1,40})")
 
 
@@ -32,13 +41,16 @@ def translated(
     error: BaseException, href: str, limits: Limits, exit: Exit | None = None
 ) -> FetchFailed | FetchRefused | None:
     """Our word for it; None for what is no failure of the exchange (an interrupt, say)."""
-    ours = _site_failure(error, href[:200], limits) if _is_known(error) else None
+    ours = _site_failure(error, shown(href), limits) if _is_known(error) else None
     if exit is None or ours is None:
         return ours
     said = str(error)
     if type(error).__name__ == "ProxyConnectionError":
         if "ProxyAuthRequired" in said or "PasswordAuthFailure" in said or "AuthMethodUnacceptable" in said:
             return refused_credentials(exit)
+        socks = _SOCKS_WORDS.search(said)
+        if socks is not None and socks[1] in _SOCKS_ON_THE_TARGET:
+            return target_failed(exit, shown(href), _SOCKS_ON_THE_TARGET[socks[1]])
         return proxy_failed(exit, _proxy_words(said))
     if type(error).__name__ == "ConnectionError" and isinstance(ours, TimedOut):
         return proxy_failed(exit, f"no connection through it within {limits.connect.total_seconds():g} s")

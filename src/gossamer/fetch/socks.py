@@ -1,7 +1,8 @@
 """SOCKS5, the client's side (RFC 1928, passwords by RFC 1929): ask a proxy for a line to a host.
 
 Lives here: what is said, over any pair of `send` and `read`, and the socket that the HTTP transport says it on.
-The proxy gets the name and looks it up itself. How it fails: ProxyFailed; the socket is closed.
+The proxy gets the name and looks it up itself. How it fails: ProxyFailed; ConnectFailed or TimedOut where the proxy
+says that it did its part and the target did not; FetchRefused for a name that is too long. The socket is closed.
 """
 
 from __future__ import annotations
@@ -11,8 +12,9 @@ import socket
 from collections.abc import Awaitable, Callable, Sequence
 from ipaddress import IPv4Address, ip_address
 
+from ..errors import ConnectFailed, FetchFailed, TimedOut
 from ..model.route import Exit
-from .exits import proxy_failed, refused_credentials
+from .exits import check_socks_name, proxy_failed, refused_credentials
 
 Send = Callable[[bytes], Awaitable[object]]
 Read = Callable[[int], Awaitable[bytes]]  # so many bytes, no fewer; raises OSError or EOFError
@@ -23,29 +25,41 @@ _IPV4, _NAME, _IPV6 = 1, 3, 4
 _REFUSALS = {
     1: "it could not do it",
     2: "its rules do not allow this target",
-    3: "the target's network is unreachable from it",
-    4: "the target is unreachable from it",
-    5: "the target refused its connection",
-    6: "its connection took too long",
     7: "it does not know CONNECT",
     8: "it does not know this kind of address",
+}
+NETWORK_UNREACHABLE, HOST_UNREACHABLE, CONNECTION_REFUSED, TTL_EXPIRED = 3, 4, 5, 6
+_OF_THE_TARGET = {
+    NETWORK_UNREACHABLE: "its network is unreachable",
+    HOST_UNREACHABLE: "it is unreachable",
+    CONNECTION_REFUSED: "it refused the connection",
+    TTL_EXPIRED: "the connection took too long",
 }
 
 
 async def ask_for_line(send: Send, read: Read, exit: Exit, host: str, port: int) -> None:
-    """Return when what is sent next goes to `host`. Raises ProxyFailed."""
+    """Return when what is sent next goes to `host`. Raises ProxyFailed, ConnectFailed, TimedOut, FetchRefused."""
+    check_socks_name(host)
     try:
         await _introduce(send, read, exit)
         await send(bytes([_VERSION, _CONNECT, 0]) + _packed(exit, host) + port.to_bytes(2, "big"))
         version, word, _, kind = await read(4)
         if version != _VERSION:
             raise proxy_failed(exit, "it does not speak SOCKS5")
+        if word in _OF_THE_TARGET:
+            raise target_failed(exit, f"{host}:{port}", word)
         if word != 0:
             raise proxy_failed(exit, _REFUSALS.get(word, f"it answered with {word}"))
         length = {_IPV4: 4, _IPV6: 16}.get(kind)
         await read((length if length is not None else (await read(1))[0]) + 2)  # where it dialled from; of no use
     except (OSError, EOFError) as error:
         raise proxy_failed(exit, f"it hung up ({type(error).__name__})") from None
+
+
+def target_failed(exit: Exit, target: str, word: int) -> FetchFailed:
+    """What the proxy says of the target. The page has used up a try; the exit is not to blame."""
+    said = f"{target}: no connection: {_OF_THE_TARGET[word]}, says the proxy {exit.address} (pool {exit.pool})."
+    return TimedOut(said) if word == TTL_EXPIRED else ConnectFailed(said)
 
 
 async def _introduce(send: Send, read: Read, exit: Exit) -> None:
@@ -84,7 +98,7 @@ async def line_through(
     port: int,
     make_socket: Callable[[tuple[object, ...]], socket.socket],
 ) -> socket.socket:
-    """A socket that ends at `host`. `make_socket` judges the address that is dialled. Raises ProxyFailed."""
+    """A socket that ends at `host`. `make_socket` judges the address that is dialled. Raises as `ask_for_line`."""
     loop = asyncio.get_running_loop()
     line = await _dialled(loop, exit, addresses, make_socket)
 
