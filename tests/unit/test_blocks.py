@@ -259,3 +259,18 @@ def test_any_bytes_get_the_same_answer_twice(
     first = judge(response, usual_size=usual, rendered=rendered)
     assert first == judge(response, usual_size=usual, rendered=rendered)
     assert first is None or (first.kind in signatures.KINDS and first.cure in signatures.CURES and first.words)
+
+
+_runs = st.builds(
+    lambda begin, one, times: b"<html><script></script>" + begin + one * times,
+    st.sampled_from([b"&#", b"<p>&#", b"<noscript>", b"captcha <"]),
+    st.sampled_from([b"9", b"0", b" ", b"&amp;", b"&#x9"]),
+    st.sampled_from([40, 5000]),
+)  # nobody writes thousands of digits, except to see what happens
+
+
+@given(st.sampled_from([200, 403, 500]), _runs, st.booleans())
+def test_long_runs_of_one_thing_get_an_answer_too(status: int, body: bytes, rendered: bool) -> None:
+    first = judge(answer(body, status), rendered=rendered)
+    assert first == judge(answer(body, status), rendered=rendered)
+    assert status != 403 or first is not None

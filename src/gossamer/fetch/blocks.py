@@ -5,7 +5,8 @@ that its scripts have yet to make, or a page that lost most of its size. It solv
 How it fails: it does not; whatever the bytes are, an answer comes. Where it is unsure it says None, because a block
 that goes unseen gives a page without data, which the spider notices, and a page taken for a block costs money.
 How fast: every page passes here. An ordinary page is told by a calm title and a handful of links, and is never read
-as a whole; only what looks odd is read, and reading stops as soon as there is enough text for a real page.
+as a whole; only what looks odd is read, and reading stops as soon as there is enough text for a real page. No body
+takes long, whoever wrote it: what is read has an end, and no pattern walks over the same bytes again and again.
 
 Only HTML is read. Of anything else, JSON and images say, the status alone counts.
 """
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 import html
 import re
+from bisect import bisect_right
 from urllib.parse import urlsplit
 
 import msgspec
@@ -34,6 +36,7 @@ BAREST_SHELL = 40  # without an empty root and without a word about scripts
 LONGEST_STUB = 2048  # bytes
 MOST_PIECES = 2000  # scripts, styles and comments; who has more is taken for a page
 MOST_READ = 256 * 1024  # bytes between them; the same
+MOST_ASIDE = 2 * LONGEST_WALL  # bytes of all <noscript> together
 MARKUP_ENDS = 32 * 1024  # bytes of markup that are searched from the beginning, and as many from the end
 SHRUNK_TO = 8  # a page of less than an eighth of its usual size is suspicious ...
 SHRUNK_FROM = 8 * 1024  # ... where it usually has at least so many bytes
@@ -52,13 +55,14 @@ for _sign in table.HEADERS:
 _UNREAD = re.compile(rb"<(?:!--|(script|style|noscript|template|svg|title|textarea|select|iframe)\b)")
 _TAG = re.compile(rb"(<[^<>]*>?)")
 _FIELD = re.compile(
-    rb"""<textarea\b|<input\b(?![^>]{0,500}\btype\s*=\s*["']?(?:hidden|submit|button|image|checkbox))"""
+    rb"""<textarea\b|<input\b(?![^<>]{0,500}\btype\s{0,20}=\s{0,20}["']?(?:hidden|submit|button|image|checkbox))"""
 )
 _THINGS = re.compile(rb"<(?:img|form|frame|frameset|video|audio|table|object|embed|canvas|article|picture)\b")
-_REFRESH = re.compile(rb"""<meta\b[^>]{0,200}http-equiv\s*=\s*["']?refresh""")
-_LEAVING = re.compile(rb"""location(?:\.href)?\s*=|location\.(?:replace|assign)\s*\(""")
+_REFRESH = re.compile(rb"""<meta\b[^<>]{0,200}http-equiv\s{0,20}=\s{0,20}["']?refresh""")
+_LEAVING = re.compile(rb"""location(?:\.href)?\s{0,20}=|location\.(?:replace|assign)\s{0,20}\(""")
 _TITLE = re.compile(rb"<title[^>]{0,300}>([^<]{0,500})")
 _MACHINERY = re.compile(rb"<(?:script|form|input|i?frame)\b")
+_NUMBERED = re.compile(rb"&#0*(\d{1,8})\d*")  # a character by its number; the last one has seven digits
 
 
 class Block(msgspec.Struct, frozen=True):
@@ -159,7 +163,7 @@ def _has_links(body: bytes) -> bool:
 
 
 class _Reading(msgspec.Struct, frozen=True, kw_only=True):
-    """A page as a person sees it without scripts. `whole` is False when there was more than a wall ever says."""
+    """A page as a person sees it without scripts."""
 
     title: bytes
     text: bytes
@@ -167,7 +171,6 @@ class _Reading(msgspec.Struct, frozen=True, kw_only=True):
     markup: bytes  # tags and scripts; of very long ones both ends
     scripts: int
     things: bool  # something to look at: pictures, frames, forms, tables
-    whole: bool
 
     @property
     def is_short(self) -> bool:
@@ -180,10 +183,10 @@ def _read(response: Response, *, rendered: bool, told: Signature | None) -> Bloc
     fine = status < 300
     body = response.body.lower()
     title = _title_of(body)
-    if fine and title and _is_calm(title) and not _MACHINERY.search(body):
+    if fine and title and _is_calm(title) and len(body) <= MOST_READ and not _MACHINERY.search(body):
         return None  # a small page of words: walls and shells have scripts or forms, or a title that tells
     page = _reading_of(body)
-    if not page.whole:
+    if page is None:
         return None
     found = _signs_in(page)
     for sign in found:
@@ -201,26 +204,32 @@ def _read(response: Response, *, rendered: bool, told: Signature | None) -> Bloc
     return None
 
 
-def _reading_of(body: bytes) -> _Reading:
-    """Walk from script to script until the end, or until there is enough to read. Linear, whatever is not closed."""
+def _reading_of(body: bytes) -> _Reading | None:
+    """Walk from script to script to the end; None when there is more on the way than a wall ever says.
+
+    Linear, whatever is not closed.
+    """
     words: list[bytes] = []
     asides: list[bytes] = []
     markup: list[bytes] = []
-    at = size = read = scripts = 0
-    things = whole = False
+    at = size = read = aside = scripts = 0
+    things = False
     for _ in range(MOST_PIECES):
-        skipped = _UNREAD.search(body, at)
-        until = skipped.start() if skipped else len(body)
-        parts = _TAG.split(body[at : min(until, at + MOST_READ)])
+        bound = at + MOST_READ - read + 1
+        skipped = _UNREAD.search(body, at, bound)
+        until = skipped.start() if skipped else min(len(body), bound)
+        read += until - at
+        if read > MOST_READ:
+            return None
+        stretch = body[at:until]
+        parts = _TAG.split(stretch)
         markup += parts[1::2]
-        things = things or any(_THINGS.match(tag) for tag in parts[1::2])
+        things = things or _THINGS.search(stretch) is not None
         words.append(b" ".join(b" ".join(parts[::2]).split()))
         size += len(words[-1])
-        read += until - at
-        if size > LONGEST_WALL or read > MOST_READ:
-            break
+        if size > LONGEST_WALL:
+            return None
         if not skipped:
-            whole = True
             break
         name = skipped[1]
         end = body.find(b"-->", until) + 3 if name is None else body.find(b"</" + name, until)
@@ -230,11 +239,14 @@ def _reading_of(body: bytes) -> _Reading:
             scripts += name == b"script"
             things = things or name == b"iframe"
             if name == b"noscript":
-                asides += _TAG.split(inside[:LONGEST_WALL])[::2]
+                said = inside[: min(LONGEST_WALL, MOST_ASIDE - aside)]
+                aside += len(said)
+                asides += _TAG.split(said)[::2]
         if end < until:  # never closed: the rest belongs to it
-            whole = True
             break
         at = end
+    else:
+        return None
     title = _TITLE.search(body[:MARKUP_ENDS])
     return _Reading(
         title=_plain(title[1]) if title else b"",
@@ -243,7 +255,6 @@ def _reading_of(body: bytes) -> _Reading:
         markup=_ends_of(b"".join(markup)),
         scripts=scripts,
         things=things,
-        whole=whole,
     )
 
 
@@ -253,6 +264,7 @@ def _ends_of(markup: bytes) -> bytes:
 
 def _plain(text: bytes) -> bytes:
     if b"&" in text:
+        text = _NUMBERED.sub(rb"&#\1", text)  # Python refuses to read thousands of digits
         text = html.unescape(text.decode(errors="replace")).lower().encode(errors="replace")
     return b" ".join(text.replace(b"\xe2\x80\x99", b"'").replace(b"\xc2\xa0", b" ").split())
 
@@ -300,18 +312,23 @@ def _has_empty_root(page: _Reading, body: bytes) -> bool:
         page.scripts > 0
         and len(page.text) <= LONGEST_SHELL
         and table.EMPTY_ROOT.search(_ends_of(body)) is not None
-        and not table.FILLED_IN.search(page.markup)
+        and not _brings_data(page.markup)
     )
+
+
+def _brings_data(markup: bytes) -> bool:
+    """Does a thing that people look for stand soon after the beginning of data for machines?"""
+    begun = [found.end() for found in table.DATA_BEGINS.finditer(markup)]
+    for thing in table.DATA_OF_A_THING.finditer(markup) if begun else ():
+        before = bisect_right(begun, thing.start())
+        if before and thing.start() - begun[before - 1] <= table.DATA_WITHIN:
+            return True
+    return False
 
 
 def _is_bare(page: _Reading) -> bool:
     """Scripts, nothing to read, and nothing to look at either."""
-    if (
-        not page.scripts
-        or len(page.text) > LONGEST_SHELL
-        or _is_stub(page.markup)
-        or table.FILLED_IN.search(page.markup)
-    ):
+    if not page.scripts or len(page.text) > LONGEST_SHELL or _is_stub(page.markup) or _brings_data(page.markup):
         return False
     if table.NEEDS_SCRIPTS.search(page.aside):
         return len(page.text) <= LONGEST_SHELL // 2

@@ -1,7 +1,7 @@
 """How anti-bot systems, walls and shells look: a table, no judgement (that is blocks.py).
 
 To teach Gossamer a new one, add a line here and a page to the tests. Patterns are lower case, because they are held
-against lower-case bytes. What is looked at:
+against lower-case bytes. Every repetition in them has an upper bound: the bytes are a stranger's. What is looked at:
 
     header   "name: pattern" - the pattern is searched in that header's value
     title    what stands in <title>
@@ -107,7 +107,7 @@ PAGES = (
     _hint("HUMAN (PerimeterX)", CAPTCHA, "text", rb"press & hold", rb"press and hold"),
     _hint("HUMAN (PerimeterX)", CAPTCHA, "title", rb"^access to this page has been denied", rb"^robot or human\?"),
     _hint("Imperva (Incapsula)", CHALLENGE, "text", rb"incapsula incident id"),
-    _sure("Imperva (Incapsula)", CHALLENGE, "markup", rb"<iframe[^>]{1,200}_incapsula_resource\?"),
+    _sure("Imperva (Incapsula)", CHALLENGE, "markup", rb"<iframe[^<>]{1,200}_incapsula_resource\?"),
     _hint("Imperva (Incapsula)", CHALLENGE, "markup", rb"/_incapsula_resource\?"),
     _hint("Imperva (Distil)", CHALLENGE, "title", rb"^pardon our interruption"),
     _hint("Imperva (Distil)", CHALLENGE, "text", rb"something about your browser made us think you"),
@@ -161,9 +161,10 @@ PAGES = (
     _hint("a check of the browser", CHALLENGE, "text", rb"enable javascript and cookies", rb"javascript and reload",
           rb"javascript and refresh", rb"enable cookies and javascript", rb"enable js and disable any ad blocker",
           rb"verifying your browser", rb"checking your browser"),
-    _hint("a rate limit", RATE, "title", rb"^(?:error )?(?:429\b[ -]*)?too many requests", rb"^rate limit exceeded"),
+    _hint("a rate limit", RATE, "title", rb"^(?:error )?(?:429\b[ -]{0,9})?too many requests",
+          rb"^rate limit exceeded"),
     _hint("a rate limit", RATE, "text", rb"too many requests", rb"you are being rate limited", rb"rate limit exceeded"),
-    _hint(REFUSAL, FORBIDDEN, "title", rb"^(?:403\b[ -]*)?(?:access (?:is )?denied|forbidden)\b",
+    _hint(REFUSAL, FORBIDDEN, "title", rb"^(?:403\b[ -]{0,9})?(?:access (?:is )?denied|forbidden)\b",
           rb"^request (?:blocked|rejected)", rb"^(?:you have been )?blocked$", rb"^sorry, you have been blocked"),
     _hint(REFUSAL, FORBIDDEN, "text", rb"you have been blocked", rb"your ip address (?:has been|is) b",
           rb"your ip (?:has been|is) b(?:locked|anned)", rb"automated (?:access|traffic|requests) ",
@@ -189,9 +190,10 @@ LOGIN_TEXT = re.compile(
     rb"|(?:log|sign) ?in to (?:continue|view|see|access)|members only"
     rb"|bitte (?:melden sie sich an|anmelden|einloggen)|veuillez vous connecter"
 )
-LOGIN_FIELD = re.compile(rb"""<input\b[^>]{0,500}\btype\s*=\s*["']?password\b""")
+LOGIN_FIELD = re.compile(rb"""<input\b[^<>]{0,500}\btype\s{0,20}=\s{0,20}["']?password\b""")
 NAME_FIELD = re.compile(
-    rb"""<input\b[^>]{0,500}\b(?:type\s*=\s*["']?email\b|name\s*=\s*["']?(?:user\w*|login|e-?mail|session_key)\b)"""
+    rb"""<input\b[^<>]{0,500}\b(?:type\s{0,20}=\s{0,20}["']?email\b"""
+    rb"""|name\s{0,20}=\s{0,20}["']?(?:user\w{0,60}|login|e-?mail|session_key)\b)"""
 )
 LOGIN_PATH = re.compile(
     r"(?i)(?:^|[/._-])(?:log[-_]?in|sign[-_]?in|sign[-_]?up|log[-_]?on|auth|authorize|authenticate|oauth2?|sso|register|"
@@ -200,8 +202,9 @@ LOGIN_PATH = re.compile(
 
 # Shells: an element that scripts fill, with nothing in it.
 EMPTY_ROOT = re.compile(
-    rb"""<(div|main|section|span)\b[^>]{0,200}\bid\s*=\s*["']?(?:root|app|__next|__nuxt|___gatsby|react-root|reactroot|vue-app|"""
-    rb"""app-root|approot|app-container|react-app|react_app|main-app|application|q-app|svelte|spa|mount|content-root)"""
+    rb"""<(div|main|section|span)\b[^<>]{0,200}\bid\s{0,20}=\s{0,20}["']?"""
+    rb"""(?:root|app|__next|__nuxt|___gatsby|react-root|reactroot|vue-app|app-root|approot"""
+    rb"""|app-container|react-app|react_app|main-app|application|q-app|svelte|spa|mount|content-root)"""
     rb"""["']?(?:\s[^>]{0,200})?>(?:\s|&nbsp;|<!--[^>]{0,200}-->){0,50}</\1>"""
     rb"""|<(app-root|my-app|ion-app|app|flt-glass-pane)\b[^>]{0,200}>(?:\s|<!--[^>]{0,200}-->){0,50}</\2>"""
 )
@@ -210,9 +213,11 @@ NEEDS_SCRIPTS = re.compile(
     rb"|javascript (?:is |must be )?(?:required|enabled|disabled)"
     rb"|(?:requires|without|needs) javascript|bitte aktivieren sie javascript"
 )
-# A shell that brings its data along for machines to read is a page after all.
-FILLED_IN = re.compile(
-    rb"""application/ld\+json[^{]{0,80}\{.{0,1500}?"@type"\s*:\s*\[?\s*"[^"]{0,40}"""
-    rb"""(?:product|article|recipe|event|jobposting|offer|book|movie|posting)\"""",
-    re.S,
+# A shell that brings its data along for machines to read is a page after all. Both are searched on their own, because
+# a pattern that holds the whole way from one to the other walks it anew for every beginning.
+DATA_BEGINS = re.compile(rb"application/ld\+json[^{]{0,80}\{")
+DATA_WITHIN = 1500  # bytes from there to what it is about
+DATA_OF_A_THING = re.compile(
+    rb""""@type"\s{0,20}:\s{0,20}(?:\[\s{0,20})?"[^"]{0,40}"""
+    rb"""(?:product|article|recipe|event|jobposting|offer|book|movie|posting)\""""
 )
