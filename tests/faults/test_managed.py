@@ -139,6 +139,13 @@ async def test_a_huge_answer_is_read_up_to_the_limit_and_not_asked_for_again() -
             await transport.fetch(exchange(f"{SITE}/"))
 
 
+@pytest.mark.parametrize(("count", "size"), [(100, 1000), (1000, 1)])
+async def test_endless_headers_are_the_vendors_fault(count: int, size: int) -> None:
+    async with get_vendor() as server, transport_to(server) as transport:
+        server.always = lambda: web.Response(headers={f"X-{number}": "x" * size for number in range(count)})
+        assert isinstance(await failure(transport), ApiFailed)
+
+
 async def test_a_vendor_that_wants_to_be_left_alone_is() -> None:
     clock = VirtualClock()
     async with get_vendor() as server, transport_to(server, clock=clock) as transport:

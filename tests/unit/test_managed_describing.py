@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from gossamer.cli.project import lines_of, setting_text
 from gossamer.errors import Misconfigured
 from gossamer.fetch.managed import PRESETS, Vendor, describe
 from gossamer.measures import Secret
@@ -71,6 +72,16 @@ def test_the_key_may_come_from_a_variable_or_a_file(tmp_path: Path) -> None:
 def test_the_key_does_not_print(tmp_path: Path) -> None:
     vendor = described(tmp_path, f'[managed.acme]\npreset = "scraperapi"\nkey = "{KEY}"')
     assert KEY not in repr(vendor) + str(vendor) + repr(load(start=tmp_path, environ={}).managed)
+
+
+def test_fixed_parameters_do_not_print_for_a_token_may_be_among_them(tmp_path: Path) -> None:
+    text = f'[managed.acme]\npreset = "scraperapi"\nkey = "{KEY}"\nextra = ["token=t0ken-2", "premium=true"]'
+    vendor = described(tmp_path, text)
+    settings = load(start=tmp_path, environ={})
+    shown = {line.key: setting_text(line.value) for line in lines_of(settings)}
+    assert vendor.extra == (("token", "t0ken-2"), ("premium", "true"))
+    assert "managed.acme.extra" in shown
+    assert "t0ken-2" not in repr(vendor) + repr(settings.managed) + repr(shown)
 
 
 @pytest.mark.parametrize(

@@ -50,7 +50,7 @@ class Managed(msgspec.Struct, frozen=True, kw_only=True):
     wait_for_param: str = ""  # the name for a CSS selector to wait for
     residential_param: str = ""
     country_param: str = ""
-    extra: tuple[str, ...] = ()  # name=value, sent with every page
+    extra: tuple[Secret, ...] = ()  # name=value, sent with every page; secret, for a second token may be among them
 
     # Where things are in the answer
     body_at: str = ""

@@ -2,6 +2,8 @@
 
     describing.py  the table, made whole and checked
     vendor.py      what comes of it: a value
+    hiding.py      the key, taken out of all that is said or kept (pure)
+    trees.py       the JSON of an answer, read without holding up others
     answers.py     what an answer says: the page, or whose fault it is that there is none (pure)
     api.py         one call of the API: the key, the address guard, the limits
     asking.py      what is asked (pure)

@@ -16,10 +16,8 @@ from __future__ import annotations
 
 import base64
 import binascii
-import json
 import math
 from datetime import timedelta
-from typing import Any
 
 import msgspec
 
@@ -28,6 +26,8 @@ from ...model.page import Headers
 from ...model.url import origin_of, parse_url
 from ..contract import Exchange, Response
 from ..retry_after import parse_retry_after
+from .hiding import without_user
+from .trees import Tree, at, read, read_in_parts
 from .vendor import BODY, HEADER, HEADERS, JSON, STATUS, Vendor, Where
 
 KEY_WAIT = timedelta(minutes=10)  # a person has to mend something
@@ -39,6 +39,8 @@ LONGEST_WAIT = timedelta(days=1)
 _ACCOUNT = frozenset({401, 402, 403, 407, 429})
 _REFUSED_PAGE = frozenset({400, 413, 414, 422})
 _WORDS = 200  # characters of what a vendor says
+_LISTENED_TO = 64 * 1024  # characters, of which those are taken
+_LONG = 1024 * 1024  # bytes; an answer that long is no complaint
 
 # They belong to the connection, or to a body that is decoded by now. Cookies stay with the vendor: it was the visitor.
 _NOT_THE_PAGES = frozenset(
@@ -47,8 +49,6 @@ _NOT_THE_PAGES = frozenset(
         "content-encoding", "content-length", "set-cookie", "set-cookie2", "alt-svc", "strict-transport-security",
     }
 )  # fmt: skip
-
-Tree = Any  # what JSON can hold
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
@@ -105,7 +105,7 @@ def _is_own_redirect(vendor: Vendor, answer: Answer, by_json: bool) -> bool:
     if by_json:
         return True
     location = answer.headers.get("location")
-    if not location or vendor.hide(location) != location:
+    if not location or vendor.betrayed_by(location):
         return True
     scheme = vendor.base.partition("//")[0]
     try:
@@ -121,21 +121,30 @@ def _clamped(asked: timedelta | None, otherwise: timedelta) -> timedelta:
 
 def tree_of(vendor: Vendor, answer: Answer) -> Tree:
     """The answer's JSON. Raises ApiFailed for garbage, BadResponse for one that is too long."""
+    return decoded(vendor, whole(vendor, answer))
+
+
+def whole(vendor: Vendor, answer: Answer) -> bytes:
+    """The answer's body. Raises BadResponse when its end is missing."""
     if answer.cut:
         # The same page would be too long again, so it must not come back for ever.
         raise BadResponse(f"{_who(vendor)}: the answer is longer than the limit (fetch.max_body, managed max_answer).")
-    return decoded(vendor, answer.body)
+    return answer.body
 
 
 def decoded(vendor: Vendor, body: bytes) -> Tree:
     try:
-        return msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeError, RecursionError):
-        pass
+        return read(body)
+    except ValueError as error:
+        raise garbage(vendor, str(error)) from None
+
+
+async def decoded_batch(vendor: Vendor, body: bytes) -> Tree:
+    """As `decoded`; a long list of results does not hold up everybody else."""
     try:
-        return json.loads(body)  # more lenient: pages that were decoded wrongly hold halves of characters
-    except (ValueError, RecursionError):
-        raise garbage(vendor, "it is not JSON") from None
+        return await read_in_parts(body, vendor.results.path if vendor.results is not None else ())
+    except ValueError as error:
+        raise garbage(vendor, str(error)) from None
 
 
 def garbage(vendor: Vendor, why: str) -> ApiFailed:
@@ -196,17 +205,19 @@ def page_of(
         if words:
             raise FetchFailed(f"{_who(vendor)}: the vendor could not get the page{_quoted(vendor, words)}.")
         raise garbage(vendor, f"there is no page at {vendor.table.body_at!r}")
-    whole = answer is not None and vendor.body.kind == BODY
+    as_it_came = answer is not None and vendor.body.kind == BODY
     limit = exchange.limits.max_body
+    cut = len(body) > limit or (as_it_came and answer is not None and answer.cut)
     return Response(
         url=_final_url(vendor, answer, tree, exchange.url),
         status=_status_of(vendor, answer, tree),
         headers=_headers_of(vendor, answer, tree),
-        body=_without_key(vendor, body[:limit]),
-        cut=len(body) > limit or (whole and answer is not None and answer.cut),
+        # A vendor that shows the key in its page must not carry it into our archive.
+        body=vendor.hide_in_body(body[:limit], cut=cut),
+        cut=cut,
         wire_bytes=answer.wire if answer is not None else len(body),
         seconds=seconds,
-        note=answer.note if answer is not None and whole else "",
+        note=vendor.hide(answer.note) if answer is not None and as_it_came else "",
         cost=_cost_of(vendor, answer, tree, around),
     )
 
@@ -231,15 +242,15 @@ def _status_of(vendor: Vendor, answer: Answer | None, tree: Tree) -> int:
         return 200  # the vendor does not tell, and it has a page
     if found.isascii() and found.isdigit() and len(found) == 3 and 100 <= int(found) <= 599:
         return int(found)
-    raise garbage(vendor, f"the page's status at {vendor.table.status_at!r} is {found[:20]!a}")
+    raise garbage(vendor, f"the page's status at {vendor.table.status_at!r} is {vendor.hide(found)[:20]!a}")
 
 
 def _final_url(vendor: Vendor, answer: Answer | None, tree: Tree, asked: str) -> str:
     found = text_at(vendor.final_url, answer, tree)
-    if not found or len(found) > 8192 or vendor.hide(found) != found:
+    if not found or len(found) > 8192 or vendor.betrayed_by(found):
         return asked
     try:
-        return parse_url(found).partition("#")[0]
+        return without_user(parse_url(found).partition("#")[0])
     except InvalidUrl:
         return asked
 
@@ -256,7 +267,7 @@ def _headers_of(vendor: Vendor, answer: Answer | None, tree: Tree) -> Headers:
     pairs = [
         (name, value)
         for name, value in pairs
-        if name.lower() not in _NOT_THE_PAGES and vendor.hide(value) == value and len(value) <= 65536
+        if name.lower() not in _NOT_THE_PAGES and len(value) <= 65536 and not vendor.betrayed_by(f"{name}: {value}")
     ]
     if vendor.body.kind != BODY and vendor.table.body_encoding != "base64":
         return Headers(_as_utf8(pairs))
@@ -292,12 +303,6 @@ def _cost_of(vendor: Vendor, answer: Answer | None, tree: Tree, around: Tree) ->
     return cost if math.isfinite(cost) and cost >= 0 else None
 
 
-def _without_key(vendor: Vendor, body: bytes) -> bytes:
-    """A vendor that shows the key in its page must not carry it into our archive."""
-    key = vendor.key.reveal().encode()
-    return body.replace(key, b"***") if len(key) >= 8 and key in body else body
-
-
 def _at(where: Where | None, answer: Answer | None, tree: Tree) -> Tree:
     if where is None:
         return None
@@ -305,15 +310,7 @@ def _at(where: Where | None, answer: Answer | None, tree: Tree) -> Tree:
         return answer.status if answer is not None else None
     if where.kind == HEADER:
         return answer.headers.get(where.path[0]) or None if answer is not None else None
-    found = tree
-    for step in where.path:
-        if isinstance(found, dict):
-            found = found.get(step)
-        elif isinstance(found, list) and step.isascii() and step.isdigit() and int(step) < len(found):
-            found = found[int(step)]
-        else:
-            return None
-    return found
+    return at(where.path, tree)
 
 
 def _who(vendor: Vendor) -> str:
@@ -322,16 +319,17 @@ def _who(vendor: Vendor) -> str:
 
 def _said(vendor: Vendor, answer: Answer, words: str) -> str:
     said = ""
-    if vendor.error is not None:
+    if vendor.error is not None and len(answer.body) <= _LONG:
         try:
             said = text_at(vendor.error, answer, decoded(vendor, answer.body)) or ""
         except ApiFailed:
             said = ""
     if not said and "html" not in answer.headers.get("content-type").lower():
-        said = answer.body[:_WORDS].decode("utf-8", "replace")
+        said = answer.body[:_LISTENED_TO].decode("utf-8", "replace")
     return f"{_who(vendor)}: {words}{_quoted(vendor, said)}."
 
 
 def _quoted(vendor: Vendor, said: str) -> str:
-    plain = " ".join("".join(char if char.isprintable() else " " for char in vendor.hide(said[:4000])).split())
-    return f": {plain[:_WORDS].rstrip('.')}" if plain else ""
+    # Hidden before it is cut: half of a key would not be known for one.
+    plain = " ".join("".join(char if char.isprintable() else " " for char in said[:_LISTENED_TO]).split())
+    return f": {vendor.hide(plain)[:_WORDS].rstrip('.')}" if plain else ""

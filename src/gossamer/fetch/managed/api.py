@@ -35,6 +35,7 @@ from .vendor import Parameter, Vendor
 
 _RESTING = frozenset({401, 402, 403, 407, 429})
 _HEADER_LIMIT = 64 * 1024
+_MAX_HEADERS = 128
 
 
 class Call(msgspec.Struct, frozen=True, kw_only=True):
@@ -152,10 +153,14 @@ class Api:
             ),
             max_line_size=_HEADER_LIMIT,
             max_field_size=_HEADER_LIMIT,
+            max_headers=_MAX_HEADERS,
             trace_request_ctx=call.on_sent,
         ) as answer:
+            pairs = [(_clean(str(name)), _clean(value)) for name, value in answer.headers.items()]
+            if sum(len(name) + len(value) for name, value in pairs) > _HEADER_LIMIT:
+                answer.close()
+                raise BadResponse(f"the headers of the answer are longer than {_HEADER_LIMIT} bytes")
             body, cut, wire, note = await _read(answer, call.limit)
-            pairs = [(str(name), _clean(value)) for name, value in answer.headers.items()]
             return Answer(status=answer.status, headers=Headers(pairs), body=body, cut=cut, wire=wire, note=note)
 
     def _checked_socket(self, info: tuple[Any, ...]) -> socket.socket:  # aiohttp's AddrInfoType, not public

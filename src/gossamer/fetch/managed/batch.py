@@ -22,9 +22,21 @@ from typing import Any, Self
 from ...clock import Clock
 from ...errors import ApiFailed, FetchFailed, FetchRefused, GossamerError
 from ..contract import Exchange, Limits, Response
-from .answers import Tree, decoded, garbage, job_failed, list_at, page_of, part_at, state_of, text_at, tree_of
+from .answers import (
+    decoded_batch,
+    garbage,
+    job_failed,
+    list_at,
+    page_of,
+    part_at,
+    state_of,
+    text_at,
+    tree_of,
+    whole,
+)
 from .api import Api, Call
 from .asking import job_id_of, look_at, never_finished, patience
+from .trees import Tree
 from .vendor import Parameter, Vendor
 
 _ID_BYTES = 24
@@ -189,13 +201,13 @@ class BatchDesk:
                         within=left,
                     )
                 )
-                tree = tree_of(vendor, answer)
+                tree = await decoded_batch(vendor, whole(vendor, answer))
             except ApiFailed as failure:
                 wait = patience(failure, step)
                 continue
             except FetchFailed as failure:
                 raise ApiFailed(str(failure), wait=timedelta(minutes=1)) from None
-            self._hand_out(batch, tree)
+            await self._hand_out(batch, tree)
             if state_of(vendor, answer, tree) is not None and batch.open():
                 raise garbage(vendor, f"the batch ended without {len(batch.open())} of its pages")
 
@@ -242,7 +254,7 @@ class BatchDesk:
         expected = batch.secret if batch is not None else secrets.token_urlsafe(_ID_BYTES)
         return hmac.compare_digest(expected.encode(), secret.encode("utf-8", "replace")) and batch is not None
 
-    def receive(self, name: str, secret: str, body: bytes | None) -> bool:
+    async def receive(self, name: str, secret: str, body: bytes | None) -> bool:
         """Take what a callback brought. False, and nothing has changed, when it is not for us or makes no sense.
 
         Without a body only the address is judged.
@@ -253,11 +265,11 @@ class BatchDesk:
             return True
         batch = self._batches[name]
         try:
-            return self._hand_out(batch, decoded(self._vendor, body)) > 0
+            return await self._hand_out(batch, await decoded_batch(self._vendor, body)) > 0
         except GossamerError:
             return False
 
-    def _hand_out(self, batch: _Batch, tree: Tree) -> int:
+    async def _hand_out(self, batch: _Batch, tree: Tree) -> int:
         """Give each result to whom it is for; return how many were for somebody of this batch, now or before."""
         results = list_at(self._vendor.results, tree)
         known = 0
@@ -269,6 +281,7 @@ class BatchDesk:
             known += 1
             if not ticket.page.done():
                 self._settle(ticket, result)
+                await asyncio.sleep(0)  # pages may be long, and there may be a hundred
         batch.look()
         return known
 

@@ -90,7 +90,7 @@ class _Reader:
             key_name=key_name,
             render=self._parameter("render_param", table.render_param, bare=True),
             residential=self._parameter("residential_param", table.residential_param, bare=True),
-            extra=tuple(filter(None, (self._parameter("extra", one, bare=False) for one in table.extra))),
+            extra=tuple(filter(None, (self._parameter("extra", one.reveal(), bare=False) for one in table.extra))),
             body=self._demanded("body_at", BODY, JSON),
             status=self._where("status_at", STATUS, HEADER, JSON),
             final_url=self._where("final_url_at", HEADER, JSON),

@@ -27,11 +27,13 @@ from ...errors import AddressRefused, ApiFailed, DnsFailed, FetchRefused, Invali
 from ...model.url import host_of, parse_url
 from ..addresses import AddressGuard, GuardedResolver
 from ..contract import Exchange, Response
-from .answers import Answer, Tree, job_failed, page_of, part_at, state_of, text_at, tree_of
+from .answers import Answer, job_failed, page_of, part_at, state_of, text_at, tree_of
 from .api import Api
 from .asking import answer_limit, item_of, job_id_of, look_at, never_finished, patience, question
 from .batch import BatchDesk
 from .callback import CallbackReceiver
+from .hiding import without_user
+from .trees import Tree
 from .vendor import ASYNC, BATCH, BODY, Vendor
 
 
@@ -131,8 +133,11 @@ class ManagedTransport:
         if exchange.method != "GET":
             raise FetchRefused(f"A managed API can only be asked to GET, not to {exchange.method[:20]!a}.")
         try:
-            url = parse_url(exchange.url).partition("#")[0]
+            # Who we are on that site is nothing that the vendor, or a reader of our words, should know.
+            url = without_user(parse_url(exchange.url).partition("#")[0])
         except InvalidUrl as error:
+            if "@" in exchange.url:  # the error repeats the address
+                raise FetchRefused("The page's address is not one of http or https, and so is not asked for.") from None
             raise FetchRefused(str(error)) from error
         host = host_of(url)
         try:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from urllib.parse import quote, quote_plus
+import re
 
 import msgspec
 
 from ...measures import Secret
 from ...settings.managed import Managed
+from .hiding import Hiding, hiding_of
 
 SYNC, ASYNC, BATCH = MODES = ("sync", "async", "batch")
 STATUS, BODY, HEADERS, HEADER, JSON = "http:status", "http:body", "http:headers", "header", "json"
 
 Parameter = tuple[str, object]
+
+_TOKEN = re.compile(r"(?=[^0-9]*[0-9])[A-Za-z0-9_+/=.~-]{16,}")
 
 
 class Where(msgspec.Struct, frozen=True):
@@ -23,7 +26,7 @@ class Where(msgspec.Struct, frozen=True):
 
 
 class Vendor(msgspec.Struct, frozen=True, kw_only=True):
-    """A vendor's table after all checks. Only `key` is secret, and it does not print."""
+    """A vendor's table after all checks. `key` is secret, and so may `extra` be: neither prints."""
 
     name: str
     table: Managed
@@ -52,9 +55,25 @@ class Vendor(msgspec.Struct, frozen=True, kw_only=True):
         """How a user spells one of its settings."""
         return f"managed.{self.name}.{field}"
 
+    def __repr__(self) -> str:
+        return f"Vendor({self.name!r}, {self.base!r}, key=***)"
+
     def hide(self, text: str) -> str:
-        """The text without the key, however it is written there."""
-        key = self.key.reveal()
-        for form in (key, quote(key, safe=""), quote_plus(key), quote(key)):
-            text = text.replace(form, "***")
+        """The text without the key, however it is written there, and without tokens of `extra`."""
+        for secret in self._secrets():
+            text = secret.hide(text)
         return text
+
+    def hide_in_body(self, body: bytes, *, cut: bool) -> bytes:
+        """The same for a page. `cut`: its end is missing."""
+        for secret in self._secrets():
+            body = secret.hide_in_body(body, cut=cut)
+        return body
+
+    def betrayed_by(self, text: str) -> bool:
+        """Does the text hold the key, or a token of `extra`?"""
+        return any(secret.holds(text) for secret in self._secrets())
+
+    def _secrets(self) -> list[Hiding]:
+        tokens = [value for _, value in self.extra if isinstance(value, str) and _TOKEN.fullmatch(value)]
+        return [hiding_of(secret) for secret in (self.key.reveal(), *tokens)]
