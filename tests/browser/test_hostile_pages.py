@@ -16,7 +16,7 @@ from gossamer.fetch.contract import Limits
 from gossamer.measures import Size
 from tests.sites.hostile import Call, whole
 
-from .showing import LIMITS, Show, a_show, born_at, renderers, still_alive, until
+from .showing import LIMITS, Show, a_show, born_at, family, renderers, still_alive, until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 HASTY = Limits(total=timedelta(seconds=2))
@@ -67,6 +67,27 @@ async def test_pages_that_eat_memory_crash_alone(monkeypatch: pytest.MonkeyPatch
         over.set()
         assert b'class="over"' in (await neighbour).body
         assert len(show.transport.pool.cells) == 1
+
+
+@pytest.mark.usefixtures("chromium")
+async def test_a_browser_that_eats_memory_is_ended_and_so_is_the_page_that_did_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What a page keeps in the browser's own process belongs to no page that could be ended alone."""
+    monkeypatch.setattr(cell_module, "_LOOK_EVERY", 0.1)
+    async with a_show(recycle_memory=Size(400 << 20)) as show:
+        blob = "new Blob([new Uint8Array(1e7).fill(i)])"
+        eat = f"for (let i = 0; i < 150; i++) {{ k.push({blob}); await new Promise(done => setTimeout(done, 20)) }}"
+        url = show.page(f"<script>const k = []; (async () => {{ {eat} }})()</script>")
+        page = asyncio.create_task(show.get(url, wait=60.0))
+        await until(lambda: bool(show.site.seen("/page")), "the page is in hand")
+        (cell,) = show.transport.pool.cells
+        known = family(cell.watchdog)
+        with pytest.raises(PageCrashed, match="recycle_memory"):
+            await page
+        await until(lambda: not still_alive(known), "nothing is left of that browser")
+        assert len(show.site.seen("/page")) == 1  # it is not given another to eat
+        assert b"Grace" in (await show.get(show.url("/rendered"))).body
 
 
 async def test_dialogs_windows_and_prompts_hold_nobody_up(show: Show) -> None:

@@ -100,6 +100,41 @@ async def test_a_watchdog_that_is_killed_takes_all_with_it(show: Show) -> None:
     assert (await show.get(show.url("/rendered"))).status == 200
 
 
+async def test_a_browser_that_stands_still_does_not_outlive_its_watchdog(show: Show) -> None:
+    """It cannot see that its driver is gone. Nobody asks for a page meanwhile."""
+    await show.get(show.url("/rendered"))
+    (cell,) = show.transport.pool.cells
+    known = family(cell.watchdog)
+    os.kill(driver_and_browser(cell.watchdog)[1], signal.SIGSTOP)
+    os.kill(cell.watchdog, signal.SIGKILL)
+    await until(lambda: not still_alive(known), "driver and browser are gone")
+
+
+@pytest.mark.parametrize("stand_still", [False, True], ids=["running", "standing still"])
+async def test_the_next_worker_clears_what_a_killed_worker_and_its_watchdogs_left(
+    short_folder: Path, monkeypatch: pytest.MonkeyPatch, stand_still: bool
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(short_folder))
+    async with a_worker(short_folder) as (process, _):
+        known = family(process.pid)
+        left = sorted(short_folder.glob("gossamer-browser-*"))
+        watchdogs = [int((folder / "watchdog.pid").read_text()) for folder in left]
+        async with BrowserTransport(GUARD, Browser()):  # somebody starts while the worker is at work
+            assert sorted(short_folder.glob("gossamer-browser-*")) == left
+            assert still_alive(known) == list(known)
+        process.send_signal(signal.SIGSTOP)  # else it would end its browsers itself
+        for watchdog in watchdogs:
+            if stand_still:
+                os.kill(driver_and_browser(watchdog)[1], signal.SIGSTOP)
+            os.kill(watchdog, signal.SIGKILL)
+        process.kill()
+        await process.wait()
+    assert sorted(short_folder.glob("gossamer-browser-*")) == left
+    async with BrowserTransport(GUARD, Browser()):
+        assert not list(short_folder.glob("gossamer-browser-*"))
+        await until(lambda: not still_alive(known), "all of its processes are gone")
+
+
 @pytest.mark.parametrize("victim", ["driver", "browser"])
 async def test_a_page_whose_browser_is_killed_is_shown_by_another(show: Show, victim: str) -> None:
     page = asyncio.create_task(show.get(ready_the_second_time(show), wait_for="#ready"))

@@ -10,10 +10,8 @@ from __future__ import annotations
 import asyncio
 import os
 import shlex
-import shutil
 import signal
 import sys
-import tempfile
 import threading
 from contextlib import suppress
 from datetime import timedelta
@@ -22,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from ...errors import BrowserFailed, GossamerError, Misconfigured
 from ...settings.browser import Browser as BrowserSettings
-from . import chromium
+from . import chromium, remains
 
 if TYPE_CHECKING:
     from playwright.async_api import Browser, CDPSession, Playwright
@@ -33,6 +31,7 @@ _KILL_PATIENCE = 10.0
 _LOOK_EVERY = 1.0
 _ASK_EVERY = 5  # looks
 _ANSWER_PATIENCE = 15.0
+_LEAST_BOUND = 512 * 1024 * 1024  # bytes; no browser can be asked to do with less
 _NO_NEW_START = timedelta(seconds=10)  # after a start that failed
 # The driver's program is named in a variable of the process, which starts of two browsers must not share.
 _variable = threading.Lock()
@@ -50,10 +49,12 @@ class Cell:
         self._session: CDPSession | None = None
         self._watch: asyncio.Task[None] | None = None
         self._pidfd: int | None = None
-        self.folder = Path(tempfile.mkdtemp(prefix="gossamer-browser-"))
+        self._family: remains.Family = {}  # at the last look
+        self.folder = remains.new_folder()
         self.watchdog = 0  # its process id
         self.gone: asyncio.Event = asyncio.Event()
         self.why_gone = ""
+        self.overfull = 0  # pages that were in hand when it was ended for its memory
         self.worn = False  # takes no more pages
         self.pages = 0  # that it has shown
         self.in_hand = 0
@@ -67,6 +68,11 @@ class Cell:
     @property
     def usable(self) -> bool:
         return not (self.worn or self.gone.is_set())
+
+    @property
+    def _most_memory(self) -> int:
+        """Pages in hand may finish in a worn browser; beyond this there is no more patience."""
+        return max(self._settings.recycle_memory.bytes * 3 // 2, _LEAST_BOUND)
 
     @classmethod
     async def start(cls, settings: BrowserSettings, proxy: str, flags: tuple[str, ...] = ()) -> Cell:
@@ -111,6 +117,7 @@ class Cell:
             handle_sighup=False,
             timeout=_START_PATIENCE * 1000,
         )
+        self._family = await asyncio.to_thread(remains.family_of, self.watchdog)
         self._browser.on("disconnected", lambda _: self._went("the browser died"))
         self._session = await self._browser.new_browser_cdp_session()
         self._watch = asyncio.create_task(self._look_after(), name="gossamer-browser-watch")
@@ -136,7 +143,12 @@ class Cell:
         except (OSError, ValueError):
             self._went("the driver did not start")
             return
-        asyncio.get_running_loop().add_reader(self._pidfd, self._went, "its driver died")
+        asyncio.get_running_loop().add_reader(self._pidfd, self._lost_watchdog)
+
+    def _lost_watchdog(self) -> None:
+        """Then nobody else ends a browser that stands still."""
+        self._went("its driver died")
+        remains.kill(self._family)
 
     def _went(self, why: str) -> None:
         if not self.gone.is_set():
@@ -151,13 +163,20 @@ class Cell:
         while not self.gone.is_set():
             await asyncio.sleep(_LOOK_EVERY)
             looks += 1
-            self.memory, renderers = await asyncio.to_thread(chromium.family_memory, self.watchdog)
+            family = await asyncio.to_thread(remains.family_of, self.watchdog)
+            self._family = family or self._family
+            self.memory, renderers = await asyncio.to_thread(chromium.family_memory, family)
             for pid, held in renderers.items():
                 if held > self._settings.page_memory.bytes:
                     with suppress(ProcessLookupError):
                         os.kill(pid, signal.SIGKILL)  # its page hears of a crash; the others of nothing
             if self.memory > self._settings.recycle_memory.bytes:
                 self.worn = True
+            if self.memory > self._most_memory:
+                self.overfull = self.in_hand
+                self._went(f"its processes held {self.memory >> 20} MB")
+                remains.kill(self._family)  # at once: what goes on eating takes the machine with it
+                return
             if looks % _ASK_EVERY == 0 and not await self._answers():
                 self._went(f"the browser did not answer for {_ANSWER_PATIENCE:g} s")
 
@@ -207,7 +226,7 @@ class Cell:
             with suppress(Exception):  # it has nobody left to talk to
                 async with asyncio.timeout(_STOP_PATIENCE):
                     await playwright.stop()
-        await asyncio.to_thread(shutil.rmtree, self.folder, ignore_errors=True)
+        await asyncio.to_thread(remains.clear, self.folder, self._family)
 
 
 async def _end_process(pidfd: int) -> None:

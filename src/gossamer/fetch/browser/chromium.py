@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Iterable
 from pathlib import Path
 
 from ...errors import Misconfigured, MissingExtra
-from .watchdog import descendants
 
 _NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 _PAGE_SIZE = os.sysconf("SC_PAGE_SIZE")
@@ -102,11 +102,11 @@ def memory_of(pid: int) -> int:
     return max(0, int(fields[1]) - int(fields[2])) * _PAGE_SIZE if len(fields) > 2 else 0
 
 
-def family_memory(root: int) -> tuple[int, dict[int, int]]:
-    """Bytes held by all descendants of a process, and by each renderer among them."""
+def family_memory(family: Iterable[int]) -> tuple[int, dict[int, int]]:
+    """Bytes held by these processes together, and by each renderer among them."""
     total = 0
     renderers: dict[int, int] = {}
-    for pid in descendants(root):
+    for pid in family:
         held = memory_of(pid)
         total += held
         try:

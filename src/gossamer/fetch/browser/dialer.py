@@ -10,16 +10,17 @@ import asyncio
 import base64
 import os
 import ssl
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from datetime import timedelta
-from ipaddress import ip_address
 
 import msgspec
 
 from ...errors import AddressRefused, ConnectFailed, DnsFailed, GossamerError, ProxyFailed, TimedOut
 from ...model.route import Exit
 from ..addresses import AddressGuard, GuardedResolver
+from ..exits import ANY_ADDRESS, check_target
+from ..socks import ask_for_line
 
 BUFFER = 256 * 1024  # of one direction of one line
 _MAX_ADDRESSES = 4  # of one name that are tried in turn
@@ -41,36 +42,32 @@ class Dialer:
     def __init__(self, guard: AddressGuard, resolver: GuardedResolver, tls: ssl.SSLContext | None = None) -> None:
         self._guard = guard
         self._resolver = resolver
-        self._proxy_guard = AddressGuard(allow_private=True)
         self._tls = tls
 
     async def dial(self, host: str, port: int, exit: Exit | None, *, tunnel: bool, within: timedelta) -> Line:
         """A line to `host`. Through an HTTP exit that is a tunnel, or for plain requests the proxy itself."""
         seconds = within.total_seconds()
+        if exit is not None:
+            # With time of its own: a slow name server is no failure of the proxy.
+            await check_target(exit, host, self._guard, self._resolver, within)
         try:
             async with asyncio.timeout(seconds):
                 if exit is None:
                     found = await self._resolver.resolve(host, port)
                     addresses = [str(one["host"]) for one in found]
                     return await self._open(self._guard, host, addresses, port)
-                await self._check_target(host, port)
                 return await self._through(exit, host, port, tunnel)
         except TimeoutError as error:
             if exit is not None:
                 raise ProxyFailed(f"Proxy {exit.address}: no way to {host} within {seconds:g} s.") from error
             raise TimedOut(f"{host}:{port}: no connection within {seconds:g} s.") from error
 
-    async def _check_target(self, host: str, port: int) -> None:
-        """What leads into a private network from here is not asked of a proxy either."""
-        with suppress(DnsFailed):  # only the proxy may know the name
-            await self._resolver.resolve(host, port)
-
     async def _through(self, exit: Exit, host: str, port: int, tunnel: bool) -> Line:
         line = await self._proxy(exit)
         try:
             async with _told_of(exit):
                 if exit.scheme == "socks5":
-                    await _ask_socks(exit, line, host, port)
+                    await ask_for_line(_sender(line), line.reader.readexactly, exit, host, port)
                 elif tunnel:
                     await _ask_connect(exit, line, host, port)
                 else:
@@ -81,7 +78,7 @@ class Dialer:
         return line
 
     async def _proxy(self, exit: Exit) -> Line:
-        guard = self._proxy_guard if exit.allow_private else self._guard
+        guard = ANY_ADDRESS if exit.allow_private else self._guard
         async with _told_of(exit):
             addresses = await self._addresses_of(exit)
             tls = None
@@ -170,38 +167,9 @@ def refused_by(exit: Exit, status: int) -> ProxyFailed:
     return ProxyFailed(f"Proxy {exit.address} does not let us through (status {status}).", status=status)
 
 
-_SOCKS_SAYS = {
-    1: "it failed", 2: "its rules forbid it", 3: "the network is unreachable", 4: "the host is unreachable",
-    5: "the connection was refused", 6: "it took too long", 7: "it cannot do that", 8: "it cannot do that address",
-}  # fmt: skip
+def _sender(line: Line) -> Callable[[bytes], Awaitable[None]]:
+    async def send(data: bytes) -> None:
+        line.writer.write(data)
+        await line.writer.drain()
 
-
-async def _ask_socks(exit: Exit, line: Line, host: str, port: int) -> None:
-    """SOCKS5 (RFC 1928) with a name for the proxy to look up, and user name and password (RFC 1929)."""
-    known = bool(exit.username or exit.password)
-    line.writer.write(b"\x05\x01\x02" if known else b"\x05\x01\x00")
-    version, method = await line.reader.readexactly(2)
-    if version != 5 or method != (2 if known else 0):
-        raise ProxyFailed(f"Proxy {exit.address} wants another way of saying who we are, or is no SOCKS5 proxy.")
-    if known:
-        name, secret = exit.username.encode(), exit.password.encode()
-        if max(len(name), len(secret)) > 255:
-            raise ProxyFailed(f"Proxy {exit.address}: SOCKS5 takes user names and passwords of 255 bytes at most.")
-        line.writer.write(bytes((1, len(name))) + name + bytes((len(secret),)) + secret)
-        if (await line.reader.readexactly(2))[1] != 0:
-            raise ProxyFailed(f"Proxy {exit.address} refuses our user name or password.", status=407)
-    line.writer.write(b"\x05\x01\x00" + _socks_address(host) + port.to_bytes(2, "big"))
-    _, said, _, kind = await line.reader.readexactly(4)
-    if said != 0:
-        raise ProxyFailed(f"Proxy {exit.address} did not reach {host}: {_SOCKS_SAYS.get(said, 'it does not say why')}.")
-    length = {1: 4, 4: 16}.get(kind) or (await line.reader.readexactly(1))[0]
-    await line.reader.readexactly(length + 2)
-
-
-def _socks_address(host: str) -> bytes:
-    try:
-        literal = ip_address(host)
-    except ValueError:
-        name = host.encode("ascii")
-        return b"\x03" + bytes((len(name),)) + name
-    return (b"\x01" if literal.version == 4 else b"\x04") + literal.packed
+    return send

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ...errors import ConnectFailed, FetchRefused
+from ...errors import BadResponse, ConnectFailed, FetchRefused
 from ...model.url import authority_of
 from ..gatehouse import MARK, Pass
 
@@ -37,6 +37,9 @@ _SHOWN = ("text/", "image/", "audio/", "video/")
 _SHOWN_TYPES = ("application/json", "application/xml", "application/pdf", "application/javascript")
 _NO_BODY = frozenset({204, 205, 304})
 _MOVED = frozenset({301, 302, 303, 307, 308})
+_MAX_HEADERS = 128
+_MAX_QUESTIONS = 2000  # for a password
+_MAX_DOCUMENTS = 32  # of the main frame, whose raw headers are waited for
 _STREAM_PIECE = 256 * 1024
 _COOKIE_PATIENCE = 1.0  # seconds; raw headers come by another way, and may be late
 
@@ -56,13 +59,21 @@ class Documents:
     """Watches one page. `open` before the first request; `close` when the page is done."""
 
     def __init__(
-        self, session: CDPSession, gate_pass: Pass, *, headers: Pairs, block: tuple[str, ...], max_body: int
+        self,
+        session: CDPSession,
+        gate_pass: Pass,
+        *,
+        headers: Pairs,
+        block: tuple[str, ...],
+        max_body: int,
+        max_header: int,
     ) -> None:
         self._session = session
         self._pass = gate_pass
         self._headers = headers
         self._block = block
         self._max_body = max_body
+        self._max_header = max_header
         self._main = ""
         self._first: str | None = None  # the request of the first document, while it is under way
         self._arrived = False  # the first document is there
@@ -97,7 +108,7 @@ class Documents:
             self.caught.exception()  # looked at, or asyncio would complain in the log
 
     async def headers_of(self, answer: Answer) -> Pairs:
-        """With the cookies that it set, which the browser keeps from us elsewhere."""
+        """With the cookies that it set, which the browser keeps from us elsewhere. Raises BadResponse."""
         raw = self._raw.get(answer.request)
         if raw is None:
             return answer.headers
@@ -107,7 +118,17 @@ class Documents:
         except TimeoutError:
             return answer.headers
         known = {name.lower() for name, _ in answer.headers}
-        return (*answer.headers, *((name, value) for name, value in found if name.lower() not in known))
+        return self._bounded((*answer.headers, *((name, value) for name, value in found if name.lower() not in known)))
+
+    def _bounded(self, headers: Pairs) -> Pairs:
+        """Raises BadResponse when they are longer, or more, than any transport takes."""
+        if sum(len(name) + len(value) for name, value in headers) > self._max_header:
+            raise BadResponse(
+                f"The response headers are longer than the limit of {self._max_header} bytes (fetch.max_header)."
+            )
+        if len(headers) > _MAX_HEADERS:
+            raise BadResponse(f"The response has more than {_MAX_HEADERS} headers.")
+        return headers
 
     async def idle(self) -> None:
         """Wait until every event that has come is dealt with."""
@@ -143,7 +164,10 @@ class Documents:
         """The gatehouse asks who we are. A site that asks gets no answer, and neither does anybody who asks twice."""
         request = event["requestId"]
         ours = event["authChallenge"].get("source") == "Proxy" and request not in self._asked_for_password
-        self._asked_for_password.add(request)
+        if len(self._asked_for_password) < _MAX_QUESTIONS:
+            self._asked_for_password.add(request)
+        else:
+            ours = False  # the gate is closed to it by now
         reply = {"response": "CancelAuth"}
         if ours:
             reply = {
@@ -166,6 +190,9 @@ class Documents:
         order: dict[str, Any] = {"requestId": request}
         if event["frameId"] == self._main:
             self._raw[event.get("networkId", "")] = asyncio.get_running_loop().create_future()
+            if len(self._raw) > _MAX_DOCUMENTS:
+                shown = self.latest.request if self.latest is not None else None
+                del self._raw[next(name for name in self._raw if name != shown)]
             if self._first is None:
                 self._first = request
                 if self._headers:
@@ -192,6 +219,11 @@ class Documents:
         if named.get(MARK.lower()) == self._pass.mark:
             await self._stop(request)
             raise self._pass.trouble(authority) or ConnectFailed(f"{authority}: no connection.")
+        try:
+            self._bounded(answer.headers)
+        except BadResponse:
+            await self._stop(request)
+            raise
         if answer.status in _MOVED and "location" in named:
             if not self._arrived:
                 await self._catch(request, answer, b"")

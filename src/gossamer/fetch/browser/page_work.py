@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ...model.route import Action, Render
@@ -32,10 +33,15 @@ _TEXT_OF_PAGE = """(limit => {
 
 
 class Traffic:
-    """How many requests a page has under way, and how many it made. Beyond MAX_REQUESTS it gets no more."""
+    """How many requests a page has under way, and how many it made. Beyond MAX_REQUESTS it gets no more.
 
-    def __init__(self, gate_pass: Pass, page: Page) -> None:
+    `on_too_many` is called once then: the page must be stopped, and nobody listens to its requests any more.
+    """
+
+    def __init__(self, gate_pass: Pass, page: Page, on_too_many: Callable[[], None]) -> None:
         self._pass = gate_pass
+        self._page = page
+        self._on_too_many = on_too_many
         self._under_way: set[int] = set()
         self._kept: dict[int, Request] = {}  # holding a request keeps its id its own
         self._last_change = time.monotonic()
@@ -49,9 +55,18 @@ class Traffic:
         return self.requests > MAX_REQUESTS
 
     def _began(self, request: Request) -> None:
+        if self.too_many:
+            return  # told before the driver heard that nobody listens
         self.requests += 1
-        if self.requests == MAX_REQUESTS + 1:
+        if self.too_many:
             self._pass.cut()
+            self._page.remove_listener("request", self._began)
+            self._page.remove_listener("requestfinished", self._ended)
+            self._page.remove_listener("requestfailed", self._ended)
+            self._under_way.clear()
+            self._kept.clear()
+            self._on_too_many()
+            return
         if request.resource_type not in _NEVER_DONE:
             self._under_way.add(id(request))
             self._kept[id(request)] = request
@@ -67,6 +82,22 @@ class Traffic:
         """Wait until nothing was under way for `settle` seconds."""
         while self._under_way or time.monotonic() - self._last_change < settle:  # noqa: ASYNC110  # time is asked for
             await asyncio.sleep(_LOOK)
+
+
+async def stop_page(session: CDPSession) -> None:
+    """No script of the page runs any more, not even one that is in a loop, and nothing is loaded. It can be read.
+
+    Raises Playwright's Error.
+    """
+    # Sent all at once: each takes its time while the page is busy.
+    orders: tuple[tuple[str, dict[str, Any]], ...] = (
+        ("Emulation.setScriptExecutionDisabled", {"value": True}),
+        ("Runtime.terminateExecution", {}),
+        ("Page.stopLoading", {}),
+        ("Network.disable", {}),
+        ("Fetch.disable", {}),
+    )
+    await asyncio.gather(*(session.send(name, order) for name, order in orders))
 
 
 async def make_ready(page: Page, traffic: Traffic, render: Render, settle: float) -> str:

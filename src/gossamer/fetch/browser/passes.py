@@ -44,7 +44,7 @@ class Pass:
 
     def trouble(self, authority: str) -> GossamerError | None:
         """What went wrong last on the way to `host:port`."""
-        return self._troubles.get(authority.lower())
+        return self._troubles.get(_key(authority))
 
     @property
     def refused(self) -> list[str]:
@@ -53,10 +53,10 @@ class Pass:
 
     def note(self, authority: str, error: GossamerError) -> None:
         if len(self._troubles) < _MAX_TROUBLES:
-            self._troubles[authority.lower()] = error
+            self._troubles[_key(authority)] = error
 
     def forgive(self, authority: str) -> None:
-        self._troubles.pop(authority.lower(), None)
+        self._troubles.pop(_key(authority), None)
 
     def asking(self) -> None:
         """Another request. Raises SpentError when there are no more."""
@@ -92,6 +92,12 @@ class Pass:
 
     def __repr__(self) -> str:
         return f"Pass({self.username!r}, exit={self.exit!r}, received={self.received})"
+
+
+def _key(authority: str) -> str:
+    """One word for one place: `Shop.example.:80` is shop.example:80."""
+    host, colon, port = authority.lower().rpartition(":")
+    return f"{host.rstrip('.')}{colon}{port}"
 
 
 class SpentError(Exception):

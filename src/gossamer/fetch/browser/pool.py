@@ -3,7 +3,8 @@
 What it does: gives a page a seat in a browser, replaces browsers that are worn (so many pages, so much memory) when
 their last page is done, and browsers that died or hang at once.
 How it fails: BrowserFailed when no browser starts, or when no seat becomes free for minutes.
-How it recovers: a seat that is asked for after a failure gets a new browser.
+How it recovers: a seat that is asked for after a failure gets a new browser. What killed workers left behind is swept
+away at the start.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Self
 
 from ...errors import BrowserFailed
 from ...settings.browser import Browser as BrowserSettings
-from . import chromium
+from . import chromium, remains
 from .cell import Cell
 
 _SEAT_PATIENCE = 300.0  # seconds
@@ -37,6 +38,7 @@ class BrowserPool:
     async def __aenter__(self) -> Self:
         chromium.check_playwright()
         chromium.find_executable(self._settings.executable)
+        await asyncio.to_thread(remains.sweep)
         return self
 
     async def __aexit__(

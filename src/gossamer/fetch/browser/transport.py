@@ -4,7 +4,8 @@ What it does: takes a seat in a browser and a pass at the gatehouse, has the pag
 How it fails: FetchFailed or FetchRefused as every transport; TimedOut and PageCrashed use up a try of the page,
 BrowserFailed and ProxyFailed do not.
 How it recovers: a page whose browser dies is shown once more in a fresh one; a context that does not close in time
-takes its browser with it, so that no script goes on using the processor.
+takes its browser with it, so that no script goes on using the processor. A page that makes its browser hold far too
+much memory loses it, and is not shown again.
 
 Only the main document is paced by the worker. What the page loads besides goes freely, up to MAX_REQUESTS, and the
 kinds in `browser.block` are not loaded at all.
@@ -23,7 +24,7 @@ from typing import Self
 
 import msgspec
 
-from ...errors import BrowserFailed, FetchRefused, GossamerError, Misconfigured, TimedOut
+from ...errors import BrowserFailed, FetchRefused, GossamerError, Misconfigured, PageCrashed, TimedOut
 from ...settings.browser import Browser as BrowserSettings
 from ..addresses import AddressGuard
 from ..contract import Exchange, Response
@@ -99,6 +100,12 @@ class BrowserTransport:
                 try:
                     return await self._visit(cell, told)
                 except _BrowserGoneError as error:
+                    # Alone in it, the page did that. Twice in such company, it may have, and must not do it for ever.
+                    if cell.overfull and (cell.overfull == 1 or not tries_left):
+                        raise PageCrashed(
+                            f"{exchange.url[:200]}: the browser ate too much memory ({cell.why_gone}; its bound is "
+                            "half as much again as browser.recycle_memory)."
+                        ) from error
                     if not tries_left:
                         raise BrowserFailed(
                             f"{exchange.url[:200]}: the browser was lost twice ({cell.why_gone or error})."

@@ -20,7 +20,7 @@ from ..contract import Exchange, Response
 from ..gatehouse import Gatehouse, Pass
 from .document import KINDS, Answer, Documents, Pairs, with_port
 from .leavings import set_cookie_lines
-from .page_work import MAX_REQUESTS, SCREEN, Traffic, make_ready, read_text, take_picture
+from .page_work import MAX_REQUESTS, SCREEN, Traffic, make_ready, read_text, stop_page, take_picture
 from .troubles import translated
 
 if TYPE_CHECKING:
@@ -59,6 +59,7 @@ class Visit:
         self._traffic: Traffic | None = None
         self._crashed = asyncio.Event()
         self._broken = asyncio.Event()
+        self._stopped = asyncio.Event()  # it asked for too much
         self._how_broken = ""  # in the browser's words
         self._notes: list[str] = []
         self._given: list[tuple[str, str]] = []  # cookies, name and value
@@ -111,8 +112,8 @@ class Visit:
         page.on("requestfailed", self._failed)
         page.on("dialog", lambda dialog: self._later(dialog.dismiss()))
         page.on("download", lambda download: self._later(download.cancel()))
-        self._traffic = Traffic(self._pass, page)
         session = await context.new_cdp_session(page)
+        self._traffic = Traffic(self._pass, page, lambda: self._too_many(page, session))
         self._documents = Documents(
             session,
             self._pass,
@@ -123,6 +124,7 @@ class Visit:
             ),
             block=self._block,
             max_body=self._exchange.limits.max_body,
+            max_header=self._exchange.limits.max_header,
         )
         await self._documents.open()
         return page, session
@@ -146,6 +148,17 @@ class Visit:
         if request.frame.parent_frame is None and "ERR_ABORTED" not in said:
             self._how_broken = said
             self._broken.set()
+
+    def _too_many(self, page: Page, session: CDPSession) -> None:
+        """A page that goes on asking would keep the whole worker busy with news of it."""
+        page.remove_listener("requestfailed", self._failed)
+        self._later(self._stop(session))
+
+    async def _stop(self, session: CDPSession) -> None:
+        try:
+            await stop_page(session)
+        finally:
+            self._stopped.set()
 
     def _dismiss(self, other: Page) -> None:
         """Windows that the page opens are closed."""
@@ -207,6 +220,9 @@ class Visit:
         limit = self._exchange.limits.max_body
         text = await read_text(session, limit)
         picture = await take_picture(page) if self._render.screenshot else b""
+        if len(picture) > limit:
+            self._notes.append(f"the picture has {len(picture)} bytes, more than {limit}, and is left out")
+            picture = b""
         body = text.encode("utf-8", "replace")
         latest = self._documents.latest
         url = page.url
@@ -230,16 +246,22 @@ class Visit:
         assert self._traffic is not None
         ready = asyncio.create_task(make_ready(page, self._traffic, self._render, self._settle))
         broken = asyncio.create_task(self._broken.wait())
+        stopped = asyncio.create_task(self._stopped.wait())
         try:
-            await asyncio.wait((ready, broken), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((ready, broken, stopped), return_when=asyncio.FIRST_COMPLETED)
             if ready.done():
                 self._notes.append(ready.result())
+            elif self._stopped.is_set() and (self._render.wait_for or self._render.actions):
+                raise PageCrashed(
+                    f"{self._exchange.url[:200]}: the page made more than {MAX_REQUESTS} requests before it was ready, "
+                    "and was stopped."
+                )
             if self._broken.is_set() and not self._pass.spent:  # else it was us who broke it off
                 raise translated(self._how_broken, self._exchange.url, self._pass)
         finally:
-            for task in (ready, broken):
+            for task in (ready, broken, stopped):
                 task.cancel()
-            await asyncio.gather(ready, broken, return_exceptions=True)
+            await asyncio.gather(ready, broken, stopped, return_exceptions=True)
 
     async def _headers_of(self, answer: Answer) -> Pairs:
         """With a line for every cookie that the page left, as if the address that was asked for had set them all."""

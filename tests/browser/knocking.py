@@ -1,0 +1,54 @@
+"""Saying to a gatehouse over plain sockets what a browser would, and what no browser would."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from gossamer.fetch.addresses import AddressGuard
+from gossamer.fetch.gatehouse import Gatehouse, Pass
+from tests.sites.hostile import HostileSite, hostile_site
+
+from .showing import GUARD
+
+
+@asynccontextmanager
+async def a_gate(guard: AddressGuard = GUARD) -> AsyncIterator[tuple[Gatehouse, HostileSite]]:
+    async with hostile_site() as site, Gatehouse(guard) as gate:
+        yield gate, site
+
+
+def token(holder: Pass) -> str:
+    packed = base64.b64encode(f"{holder.username}:{holder.password}".encode()).decode()
+    return f"Proxy-Authorization: Basic {packed}\r\n"
+
+
+async def say(gate: Gatehouse, text: str) -> bytes:
+    """Everything that the gatehouse answers until it hangs up."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", gate.port)
+    try:
+        writer.write(text.encode("latin-1"))
+        return await asyncio.wait_for(reader.read(), 10)
+    finally:
+        writer.close()
+
+
+def plain(url: str, *lines: str) -> str:
+    host = url.split("/")[2]
+    return f"GET {url} HTTP/1.1\r\nHost: {host}\r\n{''.join(lines)}\r\n"
+
+
+async def tunnel(gate: Gatehouse, holder: Pass, authority: str, inside: str) -> bytes:
+    """What comes back through a tunnel, or what the gatehouse says instead of opening it."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", gate.port)
+    try:
+        writer.write(f"CONNECT {authority} HTTP/1.1\r\nHost: {authority}\r\n{token(holder)}\r\n".encode())
+        answer = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 10)
+        if b" 200 " not in answer:
+            return answer
+        writer.write(inside.encode())
+        return await asyncio.wait_for(reader.readuntil(b"</html>"), 10)
+    finally:
+        writer.close()
