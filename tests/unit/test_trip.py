@@ -155,6 +155,27 @@ async def test_only_a_page_teaches_where_its_site_begins(state):
         assert [one.route for one in await state.routes.standings()] == learned
 
 
+async def test_an_exit_rests_for_a_site_that_let_it_pass_before_or_that_has_no_other_way(state):
+    router = router_on(state)
+    exits = router.exits
+    assert isinstance(exits, Pools)
+
+    async def bans() -> int:
+        await exits.flush()
+        return sum(one.bans for one in await state.exits.health("dc"))
+
+    # given a page of a site that nobody was let through to by this pool: a dearer route is left
+    trip = await router.begin(task(fetcher="@dc"))
+    await trip.embark()
+    trip.banned("a captcha", answer(403))
+    assert await bans() == 0
+
+    # when pages got through before, the same answer is a ban
+    await trip.passed(answer())
+    trip.banned("a captcha", answer(403))
+    assert await bans() == 1
+
+
 class FailingPurse:
     """The real purse, behind a line that breaks when tokens are given back."""
 

@@ -192,6 +192,10 @@ class Router:
         self._passed_at[route.name] = self.clock.monotonic()
         _put(self._through, (site, route.name), 0)
 
+    def was_let_through(self, site: str, route: Route) -> bool:
+        """Did a page of the site get through by that route, as far as this process remembers?"""
+        return (site, route.name) in self._through
+
     def is_proven(self, site: str, route: Route) -> bool:
         """A page climbed past `route`: is that enough to say that the site needs a dearer one? Where pages got through
         there before, it takes two: a single page may be an exception."""

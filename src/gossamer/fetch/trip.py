@@ -182,8 +182,13 @@ class Trip:
         self._report(ExitOutcome.OK, response)
 
     def banned(self, words: str, response: Response) -> None:
-        """The site does not serve this visitor: his exit, if he has one, should rest."""
-        self._report(ExitOutcome.BANNED, response, words)
+        """The site does not serve this visitor: his exit, if he has one, should rest.
+
+        Where no page of the site ever got through by this route, and a dearer one is left, it is the kind of exit that
+        the site does not like. Other sites may like it well: it is not held against this one.
+        """
+        disliked = not self.is_top and not self._router.was_let_through(self._task.site, self.route)
+        self._report(ExitOutcome.OK if disliked else ExitOutcome.BANNED, response, words)
 
     def climbed_before(self) -> None:
         """Another worker, or an earlier trip, was blocked below the rung on which this one begins."""
