@@ -29,8 +29,14 @@ else
 	@.venv/bin/gossamer crawl "$$URL"
 endif
 
+# Crashes, signals and whole crawls are watched one after the other; what is left shares the cores.
 test: $(STAMP) ## run the tests (ARGS="-k frontier" to choose)
+ifeq ($(strip $(ARGS)),)
+	@$(PYTHON) -m pytest -n 2 --dist loadfile --ignore=tests/faults --ignore=tests/journey
+	@$(PYTHON) -m pytest tests/faults tests/journey
+else
 	@$(PYTHON) -m pytest $(ARGS)
+endif
 
 lint: $(STAMP) ## style, types and the direction of imports
 	@.venv/bin/ruff check .

@@ -80,6 +80,11 @@ class VirtualClock:
         self._sleepers.append((self._now + seconds, waiter))
         await waiter
 
+    @property
+    def sleepers(self) -> int:
+        """How many wait for this clock just now."""
+        return len(self._sleepers)
+
     def advance(self, seconds: float) -> None:
         """Move time forward and wake every sleeper whose time has come."""
         self._now += seconds
