@@ -49,7 +49,7 @@ class Sample:
 
 def look(transport: BrowserTransport) -> Sample:
     cells = transport.pool.cells
-    own = sum(family_memory(cell.watchdog)[0] for cell in cells)
+    own = sum(family_memory(descendants(cell.watchdog))[0] for cell in cells)
     rss = sum(_rss(pid) for cell in cells for pid in descendants(cell.watchdog))
     return Sample(
         own_mb=own / 2**20,
