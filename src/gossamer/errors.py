@@ -127,10 +127,8 @@ class Blocked(FetchFailed):
 
     reason = "blocked"
 
-    def __init__(
-        self, message: str, *, kind: str, status: int | None = None, retry_after: timedelta | None = None
-    ) -> None:
-        super().__init__(message, status=status, retry_after=retry_after)
+    def __init__(self, message: str, *, kind: str, status: int | None = None) -> None:
+        super().__init__(message, status=status)
         self.kind = kind
         self.reason = f"blocked-{kind}"
 

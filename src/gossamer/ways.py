@@ -50,7 +50,7 @@ def routing_of(settings: Settings) -> Routing:
 
     def terms(site: str) -> Terms:
         domain = settings.domain(site)
-        rungs, learns = ladder, router.learn
+        rungs = ladder
         if domain.ladder is not None:
             rungs = ladder_of(domain.ladder, routes, written, f"Domain {site}: ladder")
         if domain.route is not None:
@@ -60,7 +60,7 @@ def routing_of(settings: Settings) -> Routing:
                 raise Misconfigured(f"Domain {site}: {error}") from error
         return Terms(
             ladder=rungs,
-            learns=learns,
+            learns=router.learn,
             recheck=router.recheck.total_seconds(),
             max_recheck=router.max_recheck.total_seconds(),
         )

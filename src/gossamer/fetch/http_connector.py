@@ -66,7 +66,7 @@ class PeerResponse(aiohttp.ClientResponse):
         return super().start(connection)
 
 
-class Handler(ResponseHandler):
+class AnswerReader(ResponseHandler):
     """Reads answers off a connection, and loses patience with a server that only ever announces one.
 
     aiohttp skips interim answers (1xx) without end, and without letting anybody else run.
@@ -116,7 +116,7 @@ class Connector(aiohttp.TCPConnector):
 
     def __init__(self, resolver: GuardedResolver, guard: AddressGuard, **options: Any) -> None:  # aiohttp's own
         super().__init__(resolver=_Resolver(resolver), socket_factory=self._checked_socket, **options)
-        self._factory = functools.partial(Handler, loop=self._loop)  # type: ignore[assignment]  # partial is invariant
+        self._factory = functools.partial(AnswerReader, loop=self._loop)  # type: ignore[assignment]  # partial is invariant
         self._names = resolver
         self._guard = guard
 

@@ -50,7 +50,7 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     site: str
     worker: str
     attempt: int
-    outcome: str  # done, unchanged, redirected, dropped, retry, dead, released
+    outcome: str  # done, unchanged, redirected, dropped, blocked, retry, dead, released
     route: str = "http"
     proxy: str | None = None
     status: int | None = None
