@@ -29,6 +29,23 @@ def test_sniffing_agrees_with_the_html5lib_cases(name: str, count: int) -> None:
     assert wrong == []
 
 
+def test_the_one_html5lib_case_that_needs_a_script_is_read_as_without_it() -> None:
+    """A script of the page writes its <meta>. Bytes alone cannot tell; a browser, asked with `render`, can."""
+    if not CORPUS.is_dir():
+        pytest.skip(f"{CORPUS} is not there")
+    ((data, label),) = _cases("scripted/tests1.dat")
+    assert label == "iso-8859-2"
+    assert decode(data)[1] == "windows-1252"
+
+
+def test_chinese_text_without_a_label_is_known_by_its_look() -> None:
+    if not CORPUS.is_dir():
+        pytest.skip(f"{CORPUS} is not there")
+    text, name = decode((CORPUS / "chardet/test_big5.txt").read_bytes())
+    assert name == "Big5"
+    assert text.startswith("老子《道德經》")
+
+
 def test_label_of_the_header_beats_meta() -> None:
     body = b"<meta charset=iso-8859-2><p>\xe9"
     assert decode(body, "text/html; charset=windows-1251") == ("<meta charset=iso-8859-2><p>й", "windows-1251")

@@ -1,0 +1,128 @@
+"""What a sitemap lists, and the draft of an entry while it is read. Pure; sitemaps.py does the reading."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+
+import msgspec
+
+from .xml_stream import Event, attributes_of, resolve_entities
+
+LONGEST_FIELD = 20_000  # characters
+_MOST_ALTERNATES = 500  # of one entry
+_FIELDS = {
+    "url": frozenset(["loc", "lastmod", "changefreq", "priority"]),
+    "sitemap": frozenset(["loc", "lastmod"]),
+    "item": frozenset(["link", "guid", "pubdate", "date"]),
+    "entry": frozenset(["updated", "published", "modified", "issued"]),
+}
+
+# Nearly all entries of nearly all sitemaps look like this, and one look at the whole is much cheaper than twenty at
+# its parts. What is written in any other way, however slightly, goes the long way.
+PLAIN_ENTRY = re.compile(
+    r"\s*<url>\s*<loc>([^<>]{1,4000})</loc>"
+    r"((?:\s*<(?:lastmod|changefreq|priority)>[^<>]{0,100}</(?:lastmod|changefreq|priority)>)*)\s*</url>"
+)
+_PLAIN_FIELD = re.compile(r"<(\w+)>([^<>]*)</\1>")
+
+
+class SitemapEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """A page that a sitemap lists. `loc` is absolute; `lastmod_text` is the date as it was written."""
+
+    loc: str
+    lastmod: datetime | None = None
+    lastmod_text: str = ""
+    changefreq: str | None = None
+    priority: float | None = None
+    alternates: tuple[tuple[str, str], ...] = ()  # language and address
+
+
+class ChildSitemap(msgspec.Struct, frozen=True, kw_only=True):
+    """A sitemap that an index lists."""
+
+    loc: str
+    lastmod: datetime | None = None
+    lastmod_text: str = ""
+
+
+class Sitemap(msgspec.Struct, frozen=True, kw_only=True):
+    """A whole sitemap. `kind` is urlset, index, rss, atom or text; `trouble` says what is missing, if anything."""
+
+    kind: str
+    urls: tuple[SitemapEntry, ...]
+    children: tuple[ChildSitemap, ...]
+    skipped: int = 0
+    trouble: str | None = None
+
+
+class Draft:
+    """An entry while it is read."""
+
+    __slots__ = ("_bare", "_parts", "_size", "alternates", "field", "fields", "kind", "links", "prefix")
+
+    def __init__(self, kind: str, prefix: str) -> None:
+        self.kind = kind
+        self.prefix = prefix
+        self.field = ""  # the one that is open
+        self.fields: dict[str, str] = {}
+        self.links: list[str] = []  # of an Atom entry
+        self.alternates: list[tuple[str, str]] = []
+        self._parts: list[str] = []
+        self._bare: list[str] = []  # text outside of all fields: some write the address there
+        self._size = 0
+
+    @classmethod
+    def of_plain(cls, plain: re.Match[str]) -> Draft:
+        draft = cls("url", "")
+        draft.fields["loc"] = resolve_entities(plain[1]).strip()
+        for name, text in _PLAIN_FIELD.findall(plain[2]):
+            draft.fields.setdefault(name, resolve_entities(text).strip())
+        return draft
+
+    def start(self, local: str, prefix: str, event: Event) -> None:
+        if local == "link" and self.kind != "item":
+            self._link(attributes_of(event))
+        elif local in _FIELDS[self.kind] and (prefix == self.prefix or (self.kind == "item" and local == "date")):
+            self.close_field()
+            self.field = local
+            self._parts = []
+
+    def _link(self, link: dict[str, str]) -> None:
+        href, relation = link.get("href", ""), link.get("rel", "alternate")
+        if not href or relation != "alternate" or len(self.links) + len(self.alternates) >= _MOST_ALTERNATES:
+            return
+        if self.kind == "entry":
+            self.links.append(href)
+        else:
+            self.alternates.append((link.get("hreflang", ""), href))
+
+    def write(self, text: str) -> None:
+        self._size += len(text)
+        if self._size <= LONGEST_FIELD:
+            (self._parts if self.field else self._bare).append(text)
+
+    def close_field(self, *, whole: bool = True) -> None:
+        if self.field and whole:
+            self.fields.setdefault(self.field, "".join(self._parts).strip())
+        self.field = ""
+
+    def address(self) -> str:
+        fields = self.fields
+        if self.kind == "entry":
+            return self.links[0] if self.links else ""
+        if self.kind == "item":
+            guid = fields.get("guid", "")
+            return fields.get("link") or (guid if guid[:4].lower() == "http" else "")
+        return fields.get("loc") or "".join(self._bare).strip()
+
+    def date_text(self) -> str:
+        names = ("lastmod", "pubdate", "date", "updated", "modified", "published", "issued")
+        return next((text for name in names if (text := self.fields.get(name))), "")[:100]
+
+    def priority(self) -> float | None:
+        try:
+            number = float(self.fields.get("priority", ""))
+        except ValueError:
+            return None
+        return number if 0.0 <= number <= 1.0 else None

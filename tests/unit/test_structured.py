@@ -1,0 +1,281 @@
+"""Structured data: what is mended, what is left out, what RDFa means, and what a hostile page may cost."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from gossamer.model.page import Headers, Snapshot
+from gossamer.parse.encoding import parse_html
+from gossamer.parse.page import Page
+from gossamer.parse.structured import (
+    extracted,
+    json_ld_blocks,
+    json_ld_items,
+    microdata_items,
+    rdfa_statements,
+    structured_data,
+)
+
+PAGE = "https://shop.example/dir/page"
+SCHEMA = "http://schema.org/"
+XSD = "http://www.w3.org/2001/XMLSchema#"
+
+
+def blocks(*scripts: str) -> list[Any]:
+    html = "".join(f'<script type="application/ld+json">{script}</script>' for script in scripts)
+    return json_ld_blocks(parse_html(html.encode()))
+
+
+def statements(html: str) -> list[dict[str, Any]]:
+    return rdfa_statements(parse_html(html.encode()), PAGE)
+
+
+def data(html: str) -> dict[str, Any]:
+    return structured_data(parse_html(html.encode()), PAGE)
+
+
+# --- JSON-LD ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        '{"name": "a", "n": [1, 2]}',
+        '{"name": "a", "n": [1, 2,],}',
+        '// a note\n{"name": "a", /* one */ "n": [1, 2] // two\n}',
+        '<!-- a note -->{"name": "a", "n": [1, 2]}',
+        '<!--\n{"name": "a", "n": [1, 2]}\n-->',
+        '//<![CDATA[\n{"name": "a", "n": [1, 2]}\n//]]>',
+        '/*<![CDATA[*/{"name": "a", "n": [1, 2]}/*]]>*/',
+        '{"name": "a", "n": [1, 2]};',
+        '{"name": "a", "n": [1, 2]}}',
+        'var data = {"name": "a", "n": [1, 2]} and words',
+        "{&quot;name&quot;: &quot;a&quot;, &quot;n&quot;: [1, 2]}",
+        '{"name": "a",, "n": [1, 2]}',
+    ],
+)
+def test_broken_block_is_mended(script: str) -> None:
+    assert blocks(script) == [{"name": "a", "n": [1, 2]}]
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        (r"Bob\'s", "Bob's"),
+        (r"Bob\x27s", "Bob's"),
+        (r"c:\videos", r"c:\videos"),
+        (r"\u00e9 \\ \" \/", 'é \\ " /'),
+        ("two\nlines\tand a tab", "two\nlines\tand a tab"),
+        ("http://a.example/ // no comment <!-- none --> /* none */", None),
+    ],
+)
+def test_strings_keep_their_meaning_when_a_block_is_mended(text: str, meant: str | None) -> None:
+    assert blocks(f'{{"t": "{text}",}}') == [{"t": text if meant is None else meant}]
+
+
+def test_values_one_after_the_other_are_all_kept() -> None:
+    assert blocks('{"a": 1}{"b": 2}\n[{"c": 3}]') == [{"a": 1}, {"b": 2}, [{"c": 3}]]
+
+
+def test_lists_at_the_top_are_opened_for_items_and_kept_for_blocks() -> None:
+    document = parse_html(b'<script type="Application/LD+JSON; charset=utf-8">[{"a": 1}, null, {"b": 2}]</script>')
+    assert json_ld_blocks(document) == [[{"a": 1}, None, {"b": 2}]]
+    assert json_ld_items(document) == [{"a": 1}, {"b": 2}]
+
+
+def test_numbers_stay_numbers_and_what_is_no_number_is_none() -> None:
+    assert blocks('{"a": 1, "b": 1.50, "c": "1.50", "d": NaN, "e": -Infinity}') == [
+        {"a": 1, "b": 1.5, "c": "1.50", "d": None, "e": None}
+    ]
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        *("", "null", "{}", "[]", "12", '"text"', "hello world", '{"a": ', '{"a" 1}'),
+        '{"a": ' + "9" * 5000 + "}",
+        "[" * 20_000,
+        '{"a":' * 3000 + "1" + "}" * 3000,
+    ],
+)
+def test_block_without_meaning_is_left_out_and_others_stay(script: str) -> None:
+    assert blocks(script, '{"sound": true}') == [{"sound": True}]
+
+
+# --- microdata -------------------------------------------------------------------------------------------------------
+
+
+def test_microdata_of_a_page_has_lists_of_values_and_absolute_addresses() -> None:
+    found = data(
+        """<div itemscope itemtype="http://schema.org/Product http://schema.org/Thing" itemid="urn:x">
+        <img itemprop=image src=/a.png><img itemprop=image content=/b.png><a itemprop=url>nowhere</a>
+        <span itemprop=price content=19.90>EUR 19,90</span><time itemprop=at>today</time>
+        <p itemprop=text>One<script>hidden()</script><b>bold</b>, <i>two</i></p>
+        <form itemprop=find itemscope><input itemprop=query-input name=q required></form></div>"""
+    )
+    assert found["microdata"] == [
+        {
+            "type": "http://schema.org/Product http://schema.org/Thing",
+            "id": "urn:x",
+            "properties": {
+                "image": ["https://shop.example/a.png", "https://shop.example/b.png"],
+                "url": [""],
+                "price": ["19.90"],
+                "at": ["today"],
+                "text": ["One bold, two"],
+                "find": [{"type": None, "properties": {"query-input": [{"valueRequired": True, "valueName": "q"}]}}],
+            },
+        }
+    ]
+
+
+def test_item_that_refers_to_itself_ends() -> None:
+    document = parse_html(b"<div itemscope id=a itemref='a b'><b itemprop=n>x</b></div><i id=b itemprop=m>y</i>")
+    assert microdata_items(document) == [{"properties": {"n": ["x", "x"], "m": "y"}}]
+
+
+# --- Open Graph and <meta> -------------------------------------------------------------------------------------------
+
+
+def test_first_meta_that_says_something_counts() -> None:
+    found = data(
+        """<meta property="og:title" content=""><meta property="og:title" content="T"><meta name="og:title" content="U">
+        <meta name="Description" property="og:description" content="d"><meta http-equiv="Refresh" content="5">
+        <meta property="og:image" content="/i.png"><meta property="product:price:amount" content="9">"""
+    )
+    assert found["opengraph"] == {"og:title": "T", "og:description": "d", "og:image": "https://shop.example/i.png"}
+    assert found["meta"] == {"description": "d", "refresh": "5", "product:price:amount": "9"}
+
+
+# --- RDFa ------------------------------------------------------------------------------------------------------------
+
+
+def test_rdfa_lite_speaks_of_a_thing_without_a_name() -> None:
+    assert statements(
+        '<div vocab="http://schema.org/" typeof="Product"><b property="name">Lamp</b>'
+        '<div property="offers" typeof="Offer"><meta property="price" content="9.50"></div></div>'
+    ) == [
+        {"@id": PAGE, "http://www.w3.org/ns/rdfa#usesVocabulary": [{"@id": SCHEMA}]},
+        {
+            "@id": "_:000001",
+            "@type": [SCHEMA + "Product"],
+            SCHEMA + "name": [{"@value": "Lamp"}],
+            SCHEMA + "offers": [{"@id": "_:000002"}],
+        },
+        {"@id": "_:000002", "@type": [SCHEMA + "Offer"], SCHEMA + "price": [{"@value": "9.50"}]},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("attributes", "value"),
+    [
+        ('property="dc:title" content="c"', {"@value": "c"}),
+        ('property="dc:title" xml:lang="DE"', {"@language": "de", "@value": "text"}),
+        (
+            'property="dc:date" datatype="xsd:integer" content="5"',
+            {"@type": f"{XSD}integer", "@value": "5"},
+        ),
+        (
+            'property="dc:date" datetime="2020-01-02"',
+            {"@type": f"{XSD}date", "@value": "2020-01-02"},
+        ),
+        ('property="dc:source" resource="[dc:x]"', {"@id": "http://purl.org/dc/terms/x"}),
+        ('property="dc:source" href="../other"', {"@id": "https://shop.example/other"}),
+        ('property="dc:source" src="#here"', {"@id": f"{PAGE}#here"}),
+        ('rel="dc:source" href="http://[bad"', {"@id": "http://[bad"}),
+        ('prefix="my: http://my.example/#" property="my:p" resource="my:thing"', {"@id": "http://my.example/#thing"}),
+        ('xmlns:my="http://my.example/#" rel="my:p" href="/y"', {"@id": "https://shop.example/y"}),
+        ('rel="license" href="/l"', {"@id": "https://shop.example/l"}),
+    ],
+)
+def test_value_of_a_statement_about_the_page(attributes: str, value: dict[str, str]) -> None:
+    (thing,) = statements(f"<p {attributes}>text</p>")
+    assert thing.pop("@id") == PAGE
+    assert list(thing.values()) == [[value]]
+
+
+def test_relations_turn_around_and_wait_for_their_object() -> None:
+    assert statements(
+        '<div about="#me"><a rev="foaf:knows" href="#you"></a>'
+        '<ul rel="foaf:made"><li about="#one"></li><li><b about="#two" property="dc:title">2</b></li></ul></div>'
+    ) == [
+        {"@id": f"{PAGE}#you", "http://xmlns.com/foaf/0.1/knows": [{"@id": f"{PAGE}#me"}]},
+        {"@id": f"{PAGE}#me", "http://xmlns.com/foaf/0.1/made": [{"@id": f"{PAGE}#two"}]},
+        {"@id": f"{PAGE}#two", "http://purl.org/dc/terms/title": [{"@value": "2"}]},
+    ]
+
+
+def test_named_blank_nodes_are_the_same_thing_wherever_they_are_named() -> None:
+    things = statements('<p about="_:a" property="dc:title">t</p><p about="[_:a]" property="dc:creator">c</p>')
+    assert [thing["@id"] for thing in things] == ["_:000001"]
+    assert len(things[0]) == 3
+
+
+def test_markup_is_kept_where_the_page_asks_for_it() -> None:
+    (thing,) = statements('<p property="dc:description" datatype="rdf:XMLLiteral">a &amp; <b class="x">c<br></b></p>')
+    assert thing["http://purl.org/dc/terms/description"] == [
+        {
+            "@type": "http://www.w3.org/1999/02/22-rdf-syntax-ns#XMLLiteral",
+            "@value": 'a &amp; <b class="x">c<br/></b>',
+        }
+    ]
+
+
+@pytest.mark.parametrize(
+    "html",
+    [
+        '<a rel="nofollow stylesheet" href="/x">',
+        '<p property="unknown">x</p>',
+        '<p property="_:blank">x</p>',
+        '<p rel="dc:source">never completed</p>',
+        '<p typeof="">x</p>',
+        '<link rel="shortcut icon" href="/i">',
+        "<p>nothing</p>",
+        "",
+    ],
+)
+def test_what_states_nothing_gives_nothing(html: str) -> None:
+    assert statements(html) == []
+
+
+# --- all together ----------------------------------------------------------------------------------------------------
+
+
+def test_page_knows_where_its_addresses_start() -> None:
+    html = '<base href="/base/"><div itemscope itemtype="http://schema.org/A"><a itemprop=url href=x>x</a></div>'
+    headers = Headers([("Content-Type", "text/html")])
+    snapshot = Snapshot(url=PAGE, requested_url=PAGE, status=200, headers=headers, body=html.encode(), fetched_at=0.0)
+
+    found = extracted(Page(snapshot), uniform=True)
+
+    item = {"@type": "A", "@context": "http://schema.org", "url": "https://shop.example/base/x"}
+    assert found["microdata"] == [item]
+    assert extracted(None) == {name: [] for name in found}
+
+
+HOSTILE = {
+    "properties inside properties, microdata": "<div itemscope>" + "<b itemprop=x>" * 500 + "y" * 200_000,
+    "properties inside properties, RDFa": '<div vocab="http://s.example/">' + "<b property=x>" * 500 + "y" * 200_000,
+    "markup inside markup, RDFa": '<b property="dc:x" datatype="rdf:XMLLiteral">' * 500 + "<i>y</i>" * 20_000,
+    "references to the same again and again": "<div id=a>"
+    + "<b itemprop=x>t</b>" * 1_000
+    + "</div>"
+    + "<p itemscope itemref='a a a a'></p>" * 2_000,
+    "items inside items": "<div itemscope itemprop=q>" * 2_000,
+    "prefixes without end": f'<html prefix="{"a" * 200_000}"><head prefix="{"a: " * 50_000}">'
+    '<meta property="og:x" content=y>',
+    "a comment that never ends": '<script type="application/ld+json">{' + "/*" * 20_000 + "</script>",
+    "quotes that never match": '<script type="application/ld+json">{"a":1,,' + '"\\"' * 20_000 + "</script>",
+}
+
+
+@pytest.mark.parametrize("name", sorted(HOSTILE))
+def test_hostile_page_gives_no_more_than_a_page_may(name: str) -> None:
+    document = parse_html(HOSTILE[name].encode())
+
+    found = json.dumps([structured_data(document, PAGE), extracted(document, PAGE)])
+
+    assert len(found) < 30_000_000

@@ -1,0 +1,202 @@
+"""The pages that come with the extruct library give the dictionaries that are expected beside them."""
+
+from __future__ import annotations
+
+import functools
+import json
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from xml.etree.ElementTree import canonicalize
+
+import pytest
+from turbohtml import Document, Element
+
+from gossamer.parse.encoding import parse_html
+from gossamer.parse.structured import (
+    dublin_core,
+    extracted,
+    json_ld_blocks,
+    json_ld_items,
+    microdata_items,
+    open_graph,
+    rdfa_statements,
+)
+from gossamer.parse.structured.uniform import uniform_microdata
+
+SAMPLES = Path(__file__).resolve().parents[3] / "shared/corpora/extruct/samples.tar.gz"
+EXAMPLE = "http://www.example.com/index.html"
+SONGKICK = "https://www.songkick.com/concerts/30166884-tove-styrke-at-hoxton-square-bar-and-kitchen"
+ELYSIAN = "http://www.songkick.com/artists/236156-elysian-fields"
+
+Reader = Callable[[Document], Any]
+
+# Expected files that are not compared, or not as a whole, each with the reason.
+EXCEPTIONS = {
+    "misc/microformat_test.json": "microformats are not read",
+    "misc/microformat_flat_test.json": "microformats are not read",
+    "songkick/elysianfields_1.json": "its Open Graph uses prefixes of xmlns, which misc/opengraph_test.json forbids;"
+    " all other parts are compared",
+}
+
+
+def _everything(*, base: str = "", uniform: bool = False, without: tuple[str, ...] = ()) -> Reader:
+    """A file that holds all syntaxes. What it says of microformats is that there are none."""
+
+    def read(document: Document) -> Any:
+        found = extracted(document, base, uniform=uniform)
+        return {name: value for name, value in found.items() if name not in without}
+
+    return read
+
+
+def _microdata(base: str = "", **form: bool) -> Reader:
+    return lambda document: microdata_items(document, base, **form)
+
+
+def _rdfa(base: str = EXAMPLE) -> Reader:
+    return lambda document: rdfa_statements(document, base)
+
+
+def _pages(folder: str, names: str, ending: str, reader: Reader) -> dict[str, tuple[str, Reader]]:
+    return {f"{folder}/{name}{ending}": (f"{folder}/{name}.html", reader) for name in names.split()}
+
+
+CASES: dict[str, tuple[str, Reader]] = {
+    **_pages("custom.invalid", "AllocateAction.001 JoinAction.001", ".jsonld", json_ld_items),
+    **_pages("custom.invalid", "JSONLD_with_JS_comment JSONLD_with_control_characters", ".jsonld", json_ld_items),
+    **_pages("custom.invalid", "JSONLD_with_control_characters_comment", ".jsonld", json_ld_items),
+    **_pages("schema.org.invalid", "AllocateAction.001 JoinAction.001", ".jsonld", json_ld_items),
+    **_pages("schema.org", "CreativeWork.001", ".jsonld", json_ld_items),
+    **_pages("misc", "null_ld_mock", ".jsonld", json_ld_items),
+    **_pages("songkick", "jsonld_empty_item_test", ".jsonld", json_ld_items),
+    **_pages("schema.org", "CreativeWork.001 Event.001 Event.002 Event.003 Event.004", ".json", _microdata()),
+    **_pages("schema.org", "Event.008 LocalBusiness.002 LocalBusiness.003", ".json", _microdata()),
+    **_pages("schema.org", "MusicRecording.001 SearchAction.001 product product-ref", ".json", _microdata()),
+    **_pages("w3c", "microdata.4.2.data microdata.4.2.meter microdata.5.2", ".json", _microdata(strict=True)),
+    **_pages("w3c", "microdata.4.2.strings microdata.4.2.strings.unclean", ".json", _microdata(strict=True)),
+    **_pages("w3c", "microdata.5.3 microdata.5.5", ".json", _microdata(strict=True)),
+    **_pages("w3c", "microdata.7.1", ".json", _microdata("http://blog.example.com/progress-report", strict=True)),
+    **_pages("w3c", "microdata.object", ".json", _microdata("http://www.example.com/microdata/test", strict=True)),
+    **_pages("websites", "microdata-with-description", ".json", _microdata()),
+    **_pages("misc", "opengraph_test opengraph_ns_product_test", ".json", open_graph),
+    **_pages("misc", "dublincore_test", ".json", dublin_core),
+    **_pages("w3crdfa", "w3c.rdf11primer.example014 w3c.rdfalite.example003", ".expanded.json", _rdfa()),
+    **_pages("w3crdfa", "w3c.rdfalite.example004 w3c.rdfalite.example005", ".expanded.json", _rdfa()),
+    **_pages(
+        "w3crdfa",
+        " ".join(f"w3c.rdfaprimer.example{n:03}" for n in (5, 6, 7, 8, 9, 10, 11, 15)),
+        ".expanded.json",
+        _rdfa(),
+    ),
+    **_pages("wikipedia", "xhtml+rdfa", ".expanded.json", _rdfa()),
+    **_pages("misc", "expanded_OG_support_test", ".json", _rdfa()),
+    **_pages("misc", "Portfolio_Niels_Lubberman", ".json", _rdfa("http://nielslubberman.nl/drupal/")),
+    **_pages("songkick", "elysianfields", ".json", _everything(base=ELYSIAN)),
+    **_pages("songkick", "elysianfields_1", ".json", _everything(base=ELYSIAN, without=("opengraph",))),
+    **_pages("songkick", "tovestyrke", ".json", _everything(base=SONGKICK)),
+    "schema.org/CreativeWork_flat.001.json": ("schema.org/CreativeWork.001.html", _everything(uniform=True)),
+    "schema.org/CreativeWork_flat_with_node_id.001.json": (
+        "schema.org/CreativeWork.001.html",
+        lambda document: {"microdata": uniform_microdata(microdata_items(document, with_nodes=True))},
+    ),
+    "schema.org/product_custom_url.json": ("schema.org/product.html", _microdata("http://some-example.com")),
+    "schema.org/product_custom_url_and_node_id.json": (
+        "schema.org/product.html",
+        _microdata("http://some-example.com", with_nodes=True),
+    ),
+    "w3c/microdata.5.2.flat.json": ("w3c/microdata.5.2.html", _microdata(nested=False, strict=True)),
+    "w3c/microdata.7.1.flat.json": (
+        "w3c/microdata.7.1.html",
+        _microdata("http://blog.example.com/progress-report", nested=False, strict=True),
+    ),
+    "w3c/microdata.5.2.withtext.json": ("w3c/microdata.5.2.html", _microdata(with_text=True)),
+    "misc/opengraph_flat_test.json": (
+        "misc/opengraph_test.html",
+        lambda document: extracted(document, uniform=True)["opengraph"],
+    ),
+    # These three have blanks in their names. The last two keep the list that every block is.
+    "songkick/Elysian Fields Brooklyn Tickets, The Owl Music Parlor, 31 Oct 2015.jsonld": (
+        "songkick/Elysian Fields Brooklyn Tickets, The Owl Music Parlor, 31 Oct 2015.html",
+        json_ld_items,
+    ),
+    "songkick/Maxïmo Park Gigography, Tour History & Past Concerts.jsonld": (
+        "songkick/Maxïmo Park Gigography, Tour History & Past Concerts.html",
+        lambda document: {"items": json_ld_blocks(document)},
+    ),
+    "songkick/Years & Years Tickets, Tour Dates 2015 & Concerts.jsonld": (
+        "songkick/Years & Years Tickets, Tour Dates 2015 & Concerts.html",
+        lambda document: {"items": json_ld_blocks(document)},
+    ),
+}
+
+
+@functools.cache
+def _samples() -> dict[str, bytes]:
+    if not SAMPLES.is_file():
+        pytest.skip(f"the samples are not on this machine: {SAMPLES}")
+    with tarfile.open(SAMPLES) as archive:
+        found = ((member.name, archive.extractfile(member)) for member in archive if member.isfile())
+        return {name.removeprefix("tests/samples/"): file.read() for name, file in found if file is not None}
+
+
+def _plain(value: Any) -> Any:
+    """As JSON would carry it; an element of the page is known by its id."""
+
+    def known(element: object) -> str | None:
+        assert isinstance(element, Element)
+        return element.attr("id")
+
+    text = json.dumps(value, default=known)
+    return json.loads(text.replace('"htmlNode"', '"_nodeId_"'))
+
+
+def _in_order(things: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """RDFa states facts, which have no order; markup in them is the same however it is written."""
+    for thing in things:
+        for name, values in thing.items():
+            if isinstance(values, list):
+                for value in values:
+                    if isinstance(value, dict) and str(value.get("@type")).endswith("#XMLLiteral"):
+                        value["@value"] = canonicalize(f"<r>{value['@value'].strip()}</r>")
+                thing[name] = sorted(values, key=json.dumps)
+    return sorted(things, key=lambda thing: str(thing["@id"]))
+
+
+def _comparable(value: Any, *, names: frozenset[str] | None = None) -> Any:
+    value = _plain(value)
+    if isinstance(value, list) and value and "@id" in value[0]:
+        return _in_order(value)
+    if isinstance(value, dict) and names is not None:
+        return {name: _in_order(part) if name == "rdfa" else part for name, part in value.items() if name in names}
+    return value
+
+
+@pytest.mark.parametrize("expected", sorted(CASES))
+def test_page_gives_what_is_expected(expected: str) -> None:
+    page, read = CASES[expected]
+    wanted = json.loads(_samples()[expected])
+
+    found = read(parse_html(_samples()[page]))
+
+    common = frozenset(found) & frozenset(wanted) if isinstance(found, dict) else None
+    assert common is None or common
+    assert _comparable(found, names=common) == _comparable(wanted, names=common)
+
+
+def test_every_expected_file_is_compared_or_explained() -> None:
+    expected = {name for name in _samples() if name.endswith((".json", ".jsonld"))}
+
+    assert expected - set(CASES) - set(EXCEPTIONS) == set()
+    assert len(expected) == 66
+
+
+def test_no_page_of_the_set_breaks_anything() -> None:
+    pages = {name: body for name, body in _samples().items() if name.endswith(".html")}
+    assert len(pages) == 57
+
+    for name, body in pages.items():
+        found = extracted(parse_html(body), "http://www.example.com/")
+        assert set(found) == {"json-ld", "microdata", "opengraph", "rdfa", "dublincore"}, name
+        json.dumps(found)
