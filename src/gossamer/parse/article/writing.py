@@ -1,0 +1,141 @@
+"""The text that was found, written out: as plain text, and as Markdown with absolute links.
+
+Pages are read, never changed: Markdown is made from a copy of the one element that holds the text. Text is cut at
+LONGEST characters. Nothing here raises.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from copy import deepcopy
+
+from turbohtml import Document, Element, Markdown, Text
+
+from .outline import GONE, UNREAD, Outline, Paragraph
+
+LONGEST = 5_000_000  # characters of text, of Markdown
+_UNWRITTEN = ", ".join(sorted(UNREAD - {"head", "source"}))
+_CELLS = frozenset(("td", "th"))
+_STYLED = 300_000  # characters of a page up to which emphasis is written in our way
+_HARD_SPACE = "\N{NO-BREAK SPACE}"
+_EMPTY_LINE = re.compile(r"  \n((?:> )*)(?:\\\n(?:> )*)+")  # two <br>: people mean a new paragraph
+_LATE_SOURCES = ("data-src", "data-lazy-src", "data-original", "data-lazy", "data-srcset", "srcset")
+
+
+def _emphasis(mark: str) -> Callable[[Element, str], str]:
+    """Signs around the words, spaces outside of the signs. The converter's own way is raw HTML in many sentences."""
+
+    def convert(element: Element, inside: str) -> str:
+        words = inside.strip()
+        if not words or "\n\n" in words or words.startswith(mark):
+            return inside
+        before, after = inside[: len(inside) - len(inside.lstrip())], inside[len(inside.rstrip()) :]
+        return f"{before}{mark}{words}{mark}{after}"
+
+    return convert
+
+
+_STYLE = Markdown(
+    converters={"em": _emphasis("*"), "i": _emphasis("*"), "strong": _emphasis("**"), "b": _emphasis("**")}
+)
+
+
+def text_of(outline: Outline, struck: bytearray, top: int) -> str:
+    """Paragraphs with an empty line between them; the cells of a row of a table are one paragraph."""
+    written: list[str] = []
+    room, row_before = LONGEST, -1
+    for paragraph in outline.paragraphs:
+        if not outline.within(paragraph.block, top) or struck[paragraph.block]:
+            continue
+        text = paragraph.text(struck)
+        if not text:
+            continue
+        row = _row_of(outline, paragraph)
+        if row >= 0 and row == row_before:
+            written[-1] = f"{written[-1]} | {text}"
+        else:
+            written.append(text)
+        row_before = row
+        room -= len(text)
+        if room < 0:
+            break
+    return "\n\n".join(written)[:LONGEST].rstrip()
+
+
+def _row_of(outline: Outline, paragraph: Paragraph) -> int:
+    """The row of a table that the paragraph is a cell of; -1 for none."""
+    block = paragraph.block
+    for _ in range(2):  # the cell itself, or the one block in it
+        if block >= 0 and outline.tags[block] in _CELLS:
+            return outline.parents[block]
+        block = outline.parents[block] if block >= 0 else -1
+    return -1
+
+
+def markdown_of(outline: Outline, struck: bytearray, top: int, base: str) -> str:
+    """The text as Markdown, with its pictures; of a page that was too large to be read to its end, the text alone."""
+    if outline.cut:
+        return text_of(outline, struck, top)
+    root = outline.elements[top]
+    gone = set()
+    element, end = top + 1, outline.ends[top]
+    while element < end:
+        if struck[element] == GONE:
+            gone.add(outline.elements[element])
+            element = outline.ends[element]
+        else:
+            element += 1
+    copy = deepcopy(root)
+    if gone:
+        twins = zip(root.iter_elements(), copy.iter_elements(), strict=True)
+        for twin in [twin for one, twin in twins if one in gone]:
+            twin.decompose()
+    return _written(copy, base)
+
+
+def whole_markdown(tree: Document, base: str) -> str:
+    """The whole page as Markdown, for pages in which no part stands out."""
+    body = tree.select_one("body") or tree.root
+    return _written(deepcopy(body), base) if body is not None else ""
+
+
+def _written(copy: Element, base: str) -> str:
+    copy.remove(_UNWRITTEN)
+    for picture in copy.select("img"):
+        _settle(picture)
+    for link in copy.select("a"):
+        if link.select_one("img") is None and not link.text.strip():
+            link.decompose()
+    size = 0
+    for node in list(copy.descendants):
+        if isinstance(node, Text):
+            text = node.data
+            size += len(text)
+            if _HARD_SPACE in text:  # Markdown cannot emphasise beside one
+                node.data = text.replace(_HARD_SPACE, " ")
+    copy.resolve_links(base)
+    # Emphasis inside emphasis is written again and again; on a huge page that would take seconds.
+    written = (copy.to_markdown(_STYLE) if size < _STYLED else copy.to_markdown())[:LONGEST]
+    if "```" not in written:
+        written = _EMPTY_LINE.sub(r"\n\1\n\1", written).replace("****", "")  # bold that ends and begins again
+    return _without_last_rules(written.strip())
+
+
+def _without_last_rules(written: str) -> str:
+    """Markdown without rules that nothing follows."""
+    text = written.rstrip("- \n")
+    return written[: len(text) + max(written[len(text) :].find("\n"), 0)] if written.endswith("\n---") else written
+
+
+def _settle(picture: Element) -> None:
+    """Give a picture that is loaded late its address; take out one that has none."""
+    source = picture.attr("src") or ""
+    if source and not source.startswith(("data:", "about:", "blob:")):
+        return
+    for name in _LATE_SOURCES:
+        late = (picture.attr(name) or "").split()
+        if late and not late[0].startswith("data:"):
+            picture.attrs["src"] = late[0].rstrip(",")
+            return
+    picture.decompose()

@@ -1,0 +1,137 @@
+"""What a page says about itself, from all the places where pages say it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta, timezone
+
+import pytest
+
+from gossamer.parse.metadata import Metadata, metadata_of
+from gossamer.parse.metadata.dates import read_date
+
+from .test_article import page_of
+
+
+def facts(head: str, body: str = "", lang: str = "") -> Metadata:
+    return metadata_of(page_of(f"<html {lang}><head>{head}</head><body>{body}</body></html>"))
+
+
+def ld(text: str) -> str:
+    return f'<script type="application/ld+json">{text}</script>'
+
+
+def test_a_page_that_says_nothing_has_empty_facts() -> None:
+    assert metadata_of(page_of("<p>x")) == Metadata()
+    assert metadata_of(page_of("{}", content_type="application/json")) == Metadata()
+
+
+def test_the_head_of_a_page_is_read() -> None:
+    found = facts(
+        """<title> The  harbour | News </title><meta property="og:title" content="The harbour">
+        <meta name=Description content="Of boats."><meta property="og:site_name" content=News>
+        <link rel="Canonical" href="/harbour#top"><link rel="shortcut icon" href=/f.ico>
+        <meta name=keywords content="boats, fish,, boats"><meta name=robots content="NOINDEX, follow">
+        <link rel=next href="?page=2"><link rel=prev href="?page=0">
+        <meta property="og:image" content="//cdn.example/a.jpg">
+        """,
+        lang="lang=en-GB",
+    )
+
+    assert (found.title, found.headline) == ("The harbour | News", "The harbour")
+    assert (found.description, found.site_name, found.language) == ("Of boats.", "News", "en-GB")
+    assert found.canonical == "https://news.example/harbour#top"
+    assert (found.favicon, found.image) == ("https://news.example/f.ico", "https://cdn.example/a.jpg")
+    assert (found.keywords, found.robots) == (("boats", "fish"), ("noindex", "follow"))
+    assert found.next == "https://news.example/2024/harbour?page=2"
+    assert found.prev == "https://news.example/2024/harbour?page=0"
+
+
+def test_feeds_and_languages_are_absolute_addresses() -> None:
+    found = facts(
+        """<base href="https://other.example/"><link rel=alternate type="application/rss+xml" href="/rss">
+        <link rel=alternate type="application/atom+xml; charset=utf-8" href="atom.xml">
+        <link rel=alternate hreflang=de href="/de/"><link rel=alternate hreflang=x-default href="/">
+        <link rel=alternate type="application/rss+xml" href="javascript:x"><link rel=alternate media=print href="/p">"""
+    )
+
+    assert found.feeds == ("https://other.example/rss", "https://other.example/atom.xml")
+    assert found.alternates == {"de": "https://other.example/de/", "x-default": "https://other.example/"}
+
+
+@pytest.mark.parametrize(
+    ("head", "body", "authors"),
+    [
+        (ld('{"@type": "Article", "author": "Ann Author"}'), "", ("Ann Author",)),
+        (ld('{"@type": ["Thing", "BlogPosting"], "author": {"name": ["Ann", "Bo"]}}'), "", ("Ann", "Bo")),
+        (
+            ld('{"@graph": [{"@type": "Article", "author": {"@id": "#a"}}, {"@id": "#a", "name": "Ann Author"}]}'),
+            "",
+            ("Ann Author",),
+        ),
+        ('<meta name=author content="By Ann Author">', "", ("Ann Author",)),
+        ('<meta property="article:author" content="https://social.example/ann">', "", ()),
+        ("", "<p class=byline>by <a>Ann Author</a><br>Monday</p>", ("Ann Author",)),
+        ("", "<div itemprop=author itemscope><span itemprop=name>Ann Author</span>, editor</div>", ("Ann Author",)),
+        (
+            ld('{"@type": "Article", "author": "Ann Author"}'),
+            "<p class=author>Somebody Else</p>",
+            ("Ann Author",),
+        ),
+        (ld('{"@type": "Article", "author": 7}') + '<meta name=author content="Ann Author">', "", ("Ann Author",)),
+    ],
+)
+def test_authors_are_found_where_pages_name_them(head: str, body: str, authors: tuple[str, ...]) -> None:
+    assert facts(head, body).authors == authors
+
+
+@pytest.mark.parametrize(
+    ("head", "body"),
+    [
+        (ld('{"@type": "NewsArticle", "datePublished": "2024-05-06T07:08:09Z"}'), ""),
+        ('<meta property="article:published_time" content="2024-05-06T09:08:09+02:00">', ""),
+        ("", '<time itemprop=datePublished datetime="2024-05-06 07:08:09 UTC">today</time>'),
+        ("", '<time datetime="2024-05-06T07:08:09Z">today</time>'),
+        (ld('{"@type": "Article", "datePublished": "soon"}') + "<meta name=date content=1714979289>", ""),
+    ],
+)
+def test_the_time_of_publication_is_found_where_pages_give_it(head: str, body: str) -> None:
+    assert facts(head, body).published == datetime(2024, 5, 6, 7, 8, 9, tzinfo=UTC)
+
+
+def test_of_several_times_in_a_page_none_is_taken_for_its_own() -> None:
+    assert facts("", "<time datetime=2024-05-06>a</time><time datetime=2024-05-07>b</time>").published is None
+
+
+@pytest.mark.parametrize(
+    ("text", "time"),
+    [
+        ("2024-05-06", datetime(2024, 5, 6)),
+        ("20240506", datetime(2024, 5, 6)),
+        ("2024/05/06 7:08", datetime(2024, 5, 6, 7, 8)),
+        ("2024-05-06T07:08:09.123456789+0530", datetime(2024, 5, 6, 7, 8, 9, 123456, timezone(timedelta(minutes=330)))),
+        ("Mon, 06 May 2024 07:08:09 +0000", datetime(2024, 5, 6, 7, 8, 9, tzinfo=UTC)),
+        (1714979289000, datetime(2024, 5, 6, 7, 8, 9, tzinfo=UTC)),
+        ("2024-13-06", None),
+        ("0001-01-01T00:00:00Z", None),
+        ("9" * 400, None),
+        ("yesterday", None),
+        ("", None),
+        (None, None),
+        (True, None),
+        ({"a": 1}, None),
+    ],
+)
+def test_dates_of_machines_are_read_and_others_are_not_guessed(text: object, time: datetime | None) -> None:
+    assert read_date(text) == time
+
+
+def test_the_article_is_believed_before_the_page_around_it() -> None:
+    found = facts(
+        ld(
+            '[{"@type": "WebPage", "datePublished": "2020-01-01", "description": "The page"},'
+            ' {"@type": "Article", "datePublished": "2024-05-06", "headline": "The harbour"}]'
+        )
+    )
+
+    assert (found.published, found.headline) == (datetime(2024, 5, 6), "The harbour")
+    assert found.description == "The page"
