@@ -1,7 +1,7 @@
 # Gossamer's outer door. `make` alone prints this list; everything lives in .venv, nothing is installed elsewhere.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test lint bench soak clean
+.PHONY: help setup run test lint bench quality soak clean
 MAKEFLAGS += --no-print-directory
 
 PYTHON := .venv/bin/python
@@ -47,9 +47,12 @@ lint: $(STAMP) ## style, types and the direction of imports
 bench: $(STAMP) ## Gossamer beside its peers; queue, fairness and fleet
 	@$(PYTHON) -m bench $(ARGS)
 
+quality: $(STAMP) ## how well products, articles and prices are read, beside published systems
+	@$(PYTHON) -m quality $(ARGS)
+
 soak: $(STAMP) ## a 15-minute crawl on the fleet's backends: is memory flat?
 	@$(PYTHON) -m bench.soak $(ARGS)
 
 clean: ## remove .venv, caches and builds; crawled data stays
 	@rm -rf .venv .venv-bench build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
-	@find src tests bench -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+	@find src tests bench quality -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

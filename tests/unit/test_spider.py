@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
+from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
@@ -311,7 +312,7 @@ async def test_site_spider_describes_a_page_and_stays_on_the_site() -> None:
     [page] = parsed.items
     assert isinstance(page, WebPage)
     assert (page.title, page.description, page.language) == ("Tea", "About tea", "en")
-    assert (page.author, page.published, page.status, page.links) == ("A. Leaf", "2026-01-02", 200, 3)
+    assert (page.author, page.published, page.status, page.links) == ("A. Leaf", datetime(2026, 1, 2), 200, 3)
     assert page.text is not None
     assert "steeps best" in page.text
     assert page.structured is not None

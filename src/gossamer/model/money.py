@@ -1,44 +1,40 @@
-"""Amounts of money, and how they are read from text as shops write it."""
+"""Amounts of money, and how they are read from text as shops write it.
+
+What it does: `Money.parse` reads the price in a text and names its currency by the ISO code. `written_price` gives
+the amount and the currency sign exactly as written, for those who map signs themselves.
+How it fails: text without a number is None; nothing here raises for any text. How it recovers: only the first 300
+characters are looked at, and every rule reads them once, so a hostile text costs no more than a long price.
+"""
 
 from __future__ import annotations
 
 import re
 from decimal import Decimal
+from functools import lru_cache
 
 import msgspec
 
-_CODES = frozenset(
-    """
-    AED AFN ALL AMD AOA ARS AUD AWG AZN BAM BBD BDT BGN BHD BIF BMD BND BOB BRL BSD BTN BWP BYN BZD CAD
-    CDF CHF CLP CNY COP CRC CUP CVE CZK DJF DKK DOP DZD EGP ERN ETB EUR FJD FKP GBP GEL GHS GIP GMD GNF
-    GTQ GYD HKD HNL HTG HUF IDR ILS INR IQD IRR ISK JMD JOD JPY KES KGS KHR KMF KPW KRW KWD KYD KZT LAK
-    LBP LKR LRD LSL LYD MAD MDL MGA MKD MMK MNT MOP MRU MUR MVR MWK MXN MYR MZN NAD NGN NIO NOK NPR NZD
-    OMR PAB PEN PGK PHP PKR PLN PYG QAR RON RSD RUB RWF SAR SBD SCR SDG SEK SGD SHP SLE SOS SRD SSP STN
-    SVC SYP SZL THB TJS TMT TND TOP TRY TTD TWD TZS UAH UGX USD UYU UZS VES VND VUV WST XAF XCD XOF XPF
-    YER ZAR ZMW ZWL
-    """.split()  # noqa: SIM905 - one code per word reads better
-)  # fmt: skip
-
-_SYMBOLS = {
-    "US$": "USD", "A$": "AUD", "AU$": "AUD", "C$": "CAD", "CA$": "CAD", "NZ$": "NZD", "HK$": "HKD", "S$": "SGD",
-    "NT$": "TWD", "MX$": "MXN", "R$": "BRL", "€": "EUR", "£": "GBP", "$": "USD", "¥": "JPY", "￥": "JPY",
-    "円": "JPY", "元": "CNY", "₹": "INR", "Rs.": "INR", "Rs": "INR", "₽": "RUB", "руб": "RUB", "₩": "KRW",
-    "원": "KRW",
-    "₺": "TRY", "TL": "TRY", "₴": "UAH", "грн": "UAH", "₪": "ILS", "₫": "VND", "฿": "THB", "₱": "PHP", "₦": "NGN",
-    "₸": "KZT", "zł": "PLN", "Kč": "CZK", "Ft": "HUF", "lei": "RON", "лв": "BGN", "Fr.": "CHF", "SFr.": "CHF",
-    "kr.": "kr", "kr": "kr", "Kr": "kr", "KR": "kr", "Euro": "EUR", "euro": "EUR",
-}  # fmt: skip
-
-# Signs that several currencies share: there the caller's word counts more than ours.
-_SHARED = frozenset({"$", "¥", "￥", "£", "kr", "kr.", "Kr", "KR", "Rs", "Rs."})
-
-_SIGN = "|".join(re.escape(sign) for sign in sorted(_SYMBOLS, key=len, reverse=True))
-_BEFORE = re.compile(rf"(?<![^\W\d_])(?:({_SIGN})|([A-Z]{{3}}))\s*[-−]?\s*$")
-_AFTER = re.compile(rf"(?:[.,]?\s?[-–—]+)?\s*(?:({_SIGN})|([A-Z]{{3}}))(?![^\W\d_])")
+from .currencies import AFTER_ONLY, CODES, SHARED, SIGNS, SMALL_CODES, THREE_DECIMALS
 
 _GAP = " \u00a0\u2009\u202f'’"
-_NUMBER = re.compile(rf"\d{{1,3}}(?:[{_GAP}]\d{{3}})+(?!\d)(?:[.,]\d+)?|\d+(?:[.,]\d+)*|[.,]\d+")
+_NO_GAPS = str.maketrans("", "", _GAP)
 _LONGEST = 300  # characters that are looked at: a price is not hidden deeper in a text
+_LONGEST_SIGN = max(map(len, SIGNS))
+_FIRST_CHARS = frozenset(sign[0] for sign in (*SIGNS, *CODES, *SMALL_CODES))
+_LAST_CHARS = frozenset(sign[-1] for sign in (*SIGNS, *CODES, *SMALL_CODES))
+_BEFORE_ONLY = " \u00a0\u202f\t\n:-−"  # what may stand between a sign and the number after it
+_DASHES = re.compile(r"(?:[.,]?[-–—]+)?\s*")  # "12,- €"
+
+# A number, in this order: groups of three parted by spaces; digits with marks, perhaps with a stray space before
+# the last two ("118, 99"); the fraction alone. A sign between whole and fraction ("35€ 99") is looked for after it.
+_NUMBER = re.compile(
+    rf"\d{{1,3}}(?:[{_GAP}]\d{{3}})+(?!\d)(?:[.,]\d+)?"
+    r"|\d+(?:[.,]\d+)*(?:[.,]\x20\d\d(?![\d.,%]))?"
+    r"|[.,]\d+"
+)
+_CENTS_AFTER_SIGN = re.compile(r"\s?([€£])(?:\s?(\d\d)|(\d))(?!\d|[.,]\d|\s?[€£%])(?![^\W\d_])")
+_MINUS = re.compile(r"(?:(?:^|[\s(€$£¥])[-−]\s*|[-−][€$£¥]\s*)$")
+_DATE = re.compile(r"\d{1,2}\.\d{1,2}\.\d{4}|\d{4}\.\d{1,2}\.\d{1,2}")
 
 
 class Money(msgspec.Struct, frozen=True):
@@ -53,53 +49,149 @@ class Money(msgspec.Struct, frozen=True):
         """Read the first price in the text, or the first number where no currency stands beside one.
 
         `currency` is used when the text names none, or only a sign that several currencies share. A single
-        separator before exactly three digits groups thousands. None when there is no number.
+        separator before exactly three digits groups thousands, unless the currency has three decimals (dinars).
+        None when there is no number.
         """
-        if not text:
-            return None
-        text = text[:_LONGEST]
-        first: Money | None = None
-        for match in _NUMBER.finditer(text):
-            before, after = text[: match.start()], text[match.end() :]
-            if after.lstrip().startswith("%"):
-                continue
-            amount = _amount(match[0])
-            if re.search(r"(?:^|[\s(€$£¥])[-−]\s*$", before) or re.search(r"[-−][€$£¥]\s*$", before):
-                amount = -amount
-            found = _currency(before, after, currency)
-            if found:
-                return cls(amount, found)
-            first = first or cls(amount, currency or "")
-        return first
+        found = first_price(text, currency)
+        return None if found is None else cls(found[0], found[1])
 
     def __str__(self) -> str:
         return f"{self.amount} {self.currency}".strip()
 
 
-def _currency(before: str, after: str, wish: str | None) -> str:
-    """The currency that stands directly beside a number, or ""."""
-    for match in (_BEFORE.search(before), _AFTER.match(after)):
-        if match is None:
+class WrittenPrice(msgspec.Struct, frozen=True):
+    """An amount and the sign of its currency as the text writes it ("US$"); None for what is not there."""
+
+    amount: Decimal | None
+    sign: str | None
+
+
+def written_price(
+    text: str | None, currency_text: str | None = None, *, decimal_separator: str | None = None
+) -> WrittenPrice:
+    """The price in a text and its currency sign as written. `currency_text` is a second text that may hold the sign.
+
+    `decimal_separator` ("." or ",") settles texts such as "1.000". "Free" is an amount of zero here.
+    """
+    # Loaded when first used: the library costs 30 ms, and most commands never read a price.
+    from price_parser import Price
+
+    theirs = Price.fromstring(
+        text[:_LONGEST] if text else None,
+        currency_hint=currency_text[:_LONGEST] if currency_text else None,
+        decimal_separator=decimal_separator,
+    )
+    ours = None if decimal_separator else first_price(text)
+    if ours is None:
+        return WrittenPrice(theirs.amount, theirs.currency)
+    amount, _, written = ours
+    # The library knows signs that stand anywhere in the text; ours stand beside the number and may be longer.
+    sign = theirs.currency
+    if written and (sign is None or (len(written) > len(sign) and sign in written and written[:3] not in CODES)):
+        sign = written
+    return WrittenPrice(amount, sign)
+
+
+def currency_code(written: str | None) -> str:
+    """The ISO code of a sign, a word or a code ("us$", "€", "eur"); "" for what is none."""
+    text = (written or "").strip()[:20]
+    if text.upper() in CODES:
+        return text.upper()
+    return SIGNS.get(text, "")
+
+
+def may_mean(sign: str, code: str) -> bool:
+    """True when a written sign can stand for the currency: "$" for every dollar and peso, "€" for EUR only."""
+    own = currency_code(sign)
+    return own == code or (sign in SHARED and code in _sharers(sign))
+
+
+@lru_cache(maxsize=64)
+def _sharers(sign: str) -> frozenset[str]:
+    return frozenset(SHARED[sign].split())
+
+
+def first_price(text: str | None, wish: str | None = None) -> tuple[Decimal, str, str] | None:
+    """What `Money.parse` reads: amount and currency, and with them the sign as written ("" where there is none)."""
+    if not text:
+        return None
+    text = text[:_LONGEST]
+    first: tuple[Decimal, str, str] | None = None
+    for match in _NUMBER.finditer(text):
+        before, after = text[: match.start()], text[match.end() : match.end() + 40]
+        if after.lstrip().startswith("%") or _DATE.fullmatch(match[0]):
             continue
-        sign: str | None = match[1]
+        code, written = _currency(before, after, wish)
+        cents = _CENTS_AFTER_SIGN.match(after)
+        amount = _amount(match[0], code or wish or "", cents)
+        if ("-" in before[-4:] or "−" in before[-4:]) and _MINUS.search(before[-8:]):
+            amount = -amount
+        if code:
+            return amount, code, written
+        first = first or (amount, wish or "", "")
+    return first
+
+
+def _currency(before: str, after: str, wish: str | None) -> tuple[str, str]:
+    """The currency that stands directly beside a number, and how it is written; or two empty texts."""
+    for sign in (_sign_before(before[-30:]), _sign_after(after[:30])):
+        if sign in SIGNS:
+            return (wish if wish and sign in SHARED else SIGNS[sign]), sign
         if sign:
-            return wish if wish and sign in _SHARED else _SYMBOLS[sign]
-        code: str = match[2]
-        if code in _CODES:
-            return code
+            return sign.upper(), sign
+    return "", ""
+
+
+def _sign_before(text: str) -> str:
+    """The longest sign or code that ends the text and is no end of a word."""
+    text = text.rstrip(_BEFORE_ONLY)
+    if text.endswith("$") and text[:-1].rstrip()[-3:] in CODES:
+        text = text[:-1].rstrip()  # "CAD $5"
+    if text[-1:] not in _LAST_CHARS:
+        return ""
+    for size in range(min(_LONGEST_SIGN, len(text)), 0, -1):
+        sign = text[-size:]
+        known = (sign in SIGNS and sign not in AFTER_ONLY) or _is_code(sign)
+        if known and not (sign[0].isalpha() and text[-size - 1 : -size].isalpha()):
+            return sign
     return ""
 
 
-def _amount(number: str) -> Decimal:
-    for gap in _GAP:
-        number = number.replace(gap, "")
+def _sign_after(text: str) -> str:
+    """The longest sign or code that begins the text and is no beginning of a word."""
+    gap = _DASHES.match(text)
+    text = text[gap.end() :] if gap is not None else text
+    if text[:1] not in _FIRST_CHARS:
+        return ""
+    for size in range(min(_LONGEST_SIGN, len(text)), 0, -1):
+        sign = text[:size]
+        # Chinese and its like are written without spaces: there a sign may be followed by a word.
+        if (sign in SIGNS or _is_code(sign)) and (sign[-1] >= "\u2e80" or not text[size : size + 1].isalpha()):
+            return sign
+    return ""
+
+
+def _is_code(text: str) -> bool:
+    return text in CODES or text in SMALL_CODES
+
+
+def _amount(number: str, currency: str, cents: re.Match[str] | None) -> Decimal:
+    number = number.translate(_NO_GAPS)
     marks = [char for char in number if char in ".,"]
+    if cents is not None and (not marks or len(number) - number.rfind(marks[-1]) == 4):
+        return Decimal(f"{number.replace('.', '').replace(',', '')}.{cents[2] or cents[3]}")
     if not marks:
         return Decimal(number)
     last = marks[-1]
     whole, _, fraction = number.rpartition(last)
     only_groups = len(set(marks)) == 1 and (
-        len(marks) > 1 or (len(fraction) == 3 and 1 <= len(whole) <= 3 and whole.strip("0") != "")
+        len(marks) > 1
+        or (
+            len(fraction) == 3
+            and 1 <= len(whole) <= 3
+            and whole.strip("0") != ""
+            and not (last == "." and currency in THREE_DECIMALS)
+        )
     )
     if only_groups:
         return Decimal(number.replace(last, ""))

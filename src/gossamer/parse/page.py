@@ -7,8 +7,7 @@ InvalidUrl) with the next step. Content that is no markup has no elements; askin
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from copy import deepcopy
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 import turbohtml
@@ -18,6 +17,7 @@ from ..errors import InvalidUrl, ParseFailed
 from ..model.page import Headers, Snapshot
 from ..model.route import BROWSER, Render
 from ..model.task import Request
+from . import article, metadata, tables
 from .css import compile_css
 from .encoding import decode_as, parse_html
 from .links import LinkBase, base_of, hrefs
@@ -25,6 +25,11 @@ from .media import Media, media_of
 from .selectors import Selector, SelectorList, XPathVariable
 from .structured import structured_data
 from .xml import parse_xml
+
+if TYPE_CHECKING:
+    from .feeds import Feed
+    from .product import Product
+    from .sitemaps import Sitemap
 
 Link: TypeAlias = str | Selector
 Callback: TypeAlias = str | Callable[..., Any]  # a method of the spider takes a page and gives what it likes
@@ -296,23 +301,46 @@ class Page:
         return callback if isinstance(callback, str) else callback_name(callback, self.spider)
 
     def structured(self) -> dict[str, Any]:
-        """JSON-LD, microdata, Open Graph and <meta> of the page, as plain JSON values."""
+        """JSON-LD, microdata, Open Graph, <meta> and RDFa of the page, as plain JSON values."""
         return structured_data(self.tree, self._links_from.href)
+
+    def feed(self) -> Feed:
+        """The page as RSS, Atom or JSON Feed. Raises ParseFailed."""
+        from .feeds import parse_feed
+
+        return parse_feed(self)
+
+    def sitemap(self) -> Sitemap:
+        """The page as a sitemap or an index of sitemaps, also gzipped. Raises ParseFailed."""
+        from .sitemaps import sitemap_of
+
+        return sitemap_of(self)
 
     def main_text(self) -> str:
         """The text of the page's main content, without menus and margins; "" when there is none."""
-        tree = self.tree
-        return tree.main_text() if tree is not None else ""
+        return article.main_text(self)
 
     def markdown(self) -> str:
         """The main content as Markdown; the whole page where no part stands out."""
-        tree = self.tree
-        if tree is None:
-            return ""
-        # A copy: links become absolute in the text, not in the page.
-        content = deepcopy(tree.main_content() or tree)
-        content.resolve_links(self._links_from.href)
-        return content.to_markdown()
+        return article.markdown(self)
+
+    def product(self) -> Product | None:
+        """The product that the page offers, each value with its source and a confidence; None when it offers none."""
+        from .product import product_of  # here and not above: it reads pages itself, and few spiders need it
+
+        return product_of(self)
+
+    def article(self) -> article.Article | None:
+        """The article of the page: text, Markdown, authors, dates; None when there is hardly any text."""
+        return article.article_of(self)
+
+    def metadata(self) -> metadata.Metadata:
+        """What the page says about itself: title, canonical address, language, dates, feeds, other languages."""
+        return metadata.metadata_of(self)
+
+    def tables(self, selector: str = "table", *, layout: bool = False) -> list[tables.Table]:
+        """The tables of the page, spans unfolded. Tables that only place things are left out unless `layout`."""
+        return tables.tables_of(self, selector, layout=layout)
 
     def __repr__(self) -> str:
         return f"Page({self.url!r}, status={self.status}, {len(self.body)} bytes)"

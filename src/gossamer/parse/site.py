@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from datetime import datetime
 from typing import Any
 
 from ..errors import Misconfigured
@@ -12,6 +13,8 @@ from ..model.url import origin_of, site_of
 from .media import Media
 from .page import Page
 from .spider import Spider
+
+RDFA = "rdfa"  # mostly Open Graph once more, and long
 
 
 class WebPage(Item, key="url"):
@@ -23,7 +26,7 @@ class WebPage(Item, key="url"):
     description: str | None = None
     language: str | None = None
     author: str | None = None
-    published: str | None = None
+    published: datetime | None = None
     text: str | None = None
     structured: dict[str, Any] | None = None  # JSON-LD, microdata, Open Graph, meta: as the page has them
     links: int = 0
@@ -45,18 +48,18 @@ class SiteSpider(Spider):
             yield WebPage(url=page.url, status=page.status, content_type=page.content_type)
             return
         links = page.links()
-        article = page.tree.article()
+        article, about = page.article(), page.metadata()
         yield WebPage(
             url=page.url,
             status=page.status,
             content_type=page.content_type,
-            title=page.title or article.title,
-            description=article.description,
-            language=article.lang,
-            author=article.byline,
-            published=article.date,
-            text=article.text or None,
-            structured=page.structured(),
+            title=page.title or about.title,
+            description=about.description,
+            language=about.language,
+            author=about.author,
+            published=about.published,
+            text=article.text if article is not None else page.main_text() or None,
+            structured={name: found for name, found in page.structured().items() if name != RDFA},
             links=len(links),
         )
         here = f"{origin_of(page.url)}/"  # most links stay on the host; the rest are looked at closely

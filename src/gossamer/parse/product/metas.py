@@ -1,0 +1,80 @@
+"""The product as <meta> tells it: Open Graph, its product extension, and the names shops use beside them."""
+
+from __future__ import annotations
+
+from .claims import Claims
+from .offers import money_of
+from .schema import gtin_of
+from .stock import availability_of
+from .things import plain_text
+from .values import Source
+
+# The names for one field, the most telling first.
+_PRICE = ("product:sale_price:amount", "product:price:amount", "og:price:amount", "product:price", "og:price")
+_CURRENCY = ("product:sale_price:currency", "product:price:currency", "og:price:currency", "og:currency")
+_SKU = ("product:retailer_item_id", "product:sku", "og:sku", "product:id", "og:product_id", "product:item_id")
+_PLAIN_PRICE = ("price", "product:amount", "product-price", "productprice", "item_price", "cxenseparse:price")
+_PLAIN_SKU = ("sku", "productid", "product_id", "product-id", "product_code", "itemid", "item_id", "product-sku")
+_LABELLED = (("twitter:label1", "twitter:data1"), ("twitter:label2", "twitter:data2"))
+
+
+def claim_metas(claims: Claims, metas: dict[str, str]) -> bool:
+    """Note what the metas say. True when they say that the page is a product's."""
+    kind = metas.get("og:type", "").casefold()
+    is_product = kind.rsplit(":", 1)[-1].rsplit(".", 1)[-1] in ("product", "item", "product.item", "book") and bool(
+        kind
+    )
+    price = _first(metas, _PRICE)
+    currency = _first(metas, _CURRENCY)
+    og = Source.OPEN_GRAPH
+    money = money_of(price, currency) if price else None
+    if money is not None and money.amount > 0:
+        claims.add("price", money, og, 0.75)
+        claims.add("currency", money.currency, og, 0.75)
+        is_product = True
+    old = _first(metas, ("product:original_price:amount", "og:price:standard_amount", "product:price:standard_amount"))
+    regular = money_of(old, currency) if old else None
+    if regular is not None and money is not None and regular.amount > money.amount:
+        claims.add("regular_price", regular, og, 0.7)
+    stated = _first(metas, ("product:availability", "og:availability", "availability"))
+    claims.add("availability", availability_of(stated), og, 0.75)
+    number = _first(metas, _SKU)
+    claims.add("sku", number[:80], og, 0.6)
+    claims.add("brand", plain_text(_first(metas, ("product:brand", "og:brand")), 100), og, 0.75)
+    claims.add("mpn", _first(metas, ("product:mfr_part_no", "product:retailer_part_no"))[:80], og, 0.5)
+    claims.add(
+        "gtin",
+        gtin_of(_first(metas, ("product:ean", "product:upc", "og:upc", "product:gtin", "og:ean", "product:isbn"))),
+        og,
+        0.7,
+    )
+    claims.add("title", plain_text(metas.get("og:title", ""), 400), og, 0.5)
+    claims.add("description", plain_text(metas.get("og:description", ""), 1000), og, 0.5)
+    claims.add("images", tuple(metas[name] for name in ("og:image",) if metas.get(name)), og, 0.6)
+    claims.add("description", plain_text(metas.get("description", ""), 1000), Source.META, 0.4)
+    _claim_plain_names(claims, metas, currency)
+    return is_product or bool(number)
+
+
+def _claim_plain_names(claims: Claims, metas: dict[str, str], currency: str) -> None:
+    price = _first(metas, _PLAIN_PRICE)
+    money = money_of(price, currency or _first(metas, ("currency", "pricecurrency"))) if price else None
+    if money is not None and money.amount > 0:
+        claims.add("price", money, Source.META, 0.6)
+        claims.add("currency", money.currency, Source.META, 0.6)
+    claims.add("sku", _first(metas, _PLAIN_SKU)[:80], Source.META, 0.5)
+    claims.add("brand", plain_text(_first(metas, ("brand", "product-brand", "manufacturer")), 100), Source.META, 0.5)
+    for label, data in _LABELLED:
+        said, value = metas.get(label, "").casefold(), metas.get(data, "")
+        if any(word in said for word in ("price", "preis", "prix", "prezzo", "precio", "preço", "цена", "cena")):
+            money = money_of(value, currency)
+            if money is not None and money.amount > 0:
+                claims.add("price", money, Source.META, 0.5)
+        elif "availab" in said:
+            claims.add("availability", availability_of(value), Source.META, 0.5)
+        elif "brand" in said:
+            claims.add("brand", plain_text(value, 100), Source.META, 0.5)
+
+
+def _first(metas: dict[str, str], names: tuple[str, ...]) -> str:
+    return next((plain_text(metas[name]) for name in names if metas.get(name)), "")

@@ -1,0 +1,231 @@
+"""The price as a reader sees it: near the title, near the button, not struck through, not someone else's.
+
+Every number with a currency near the title is a candidate. Points are given for where it stands, what the page's
+author called it and what is written beside it; the candidate with the most points is the price.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import NamedTuple
+
+from turbohtml import Element
+
+from ...model.currencies import CODES, SIGNS, SMALL_CODES
+from ...model.money import Money, first_price
+from .claims import Claims
+from .outline import Outline, Place, names_of
+from .values import Source
+from .words import NOT_THE_PRICE, UNIT_PRICE
+
+_BEFORE, _AFTER = 40, 160  # runs before and after a title that are looked at
+_MOST = 150  # candidates
+_LONGEST = 120  # characters of a text that may be a price
+_PRICE = re.compile(r"pric|preis|prix|precio|prezzo|pre[cç]o|cena|hinta|pris(?![a-z])|amount|цена|fiyat", re.IGNORECASE)
+_GOOD = re.compile(
+    r"(?<![a-z])(?:our|sale|current|final|now|special|actual|buy|offer|main|big|large|new|today|deal|primary|selling)",
+    re.IGNORECASE,
+)
+_OLD = re.compile(
+    r"(?<![a-z])(?:old|was|before|rrp|msrp|uvp|stary)(?![a-z])|old-?price|was-?price|list-?price|price-?old|regular|strike"
+    r"|crossed|original|compare|previous|retail|line-?through|basis-?price|barre",
+    re.IGNORECASE,
+)
+_ASIDE = re.compile(
+    r"sav(?:e|ing)|discount(?!ed)|(?<![a-z])ship|deliver|instal|(?<![a-z])unit|per-|perunit|excl|no-?tax|without|points"
+    r"|coupon|swatch|twister|option|variant|bonus|credit|financ|month|badge|filter|price-tax|tax-",
+    re.IGNORECASE,
+)
+_LABEL = re.compile(
+    r"\W{0,3}(?:price|preis|prix|precio|prezzo|preço|prijs|pris|cena|ár|цена|ціна|fiyat|価格|售價|售价|價格|特價|優惠價|网价|網路價|現在價格|가격|hinta|preț|τιμή|السعر|מחיר)",
+    re.IGNORECASE,
+)
+# Signs and codes that are also letters of a model or words ("R5", "TOP 10"): alone they make no price.
+_WEAK_SIGNS = frozenset("R NT DA DT LE MT KD BD JD Bs Ar Dh ALL TOP TRY MAD PEN CUP GEL BAM SOS MOP".split())  # noqa: SIM905
+_SYMBOLS = re.compile(f"[{''.join(re.escape(sign) for sign in SIGNS if len(sign) == 1 and not sign.isalpha())}]")
+_WORDS = re.compile(r"[^\W\d_]+(?:\.[^\W\d_]+)*\.?")
+_WORD_SIGNS = frozenset(part for sign in (*SIGNS, *CODES, *SMALL_CODES) for part in _WORDS.findall(sign))
+_SINGLE = frozenset(sign for sign in SIGNS if (len(sign) == 1 and not sign.isascii()) or sign == "$")
+_DIGIT = re.compile(r"\d")
+_NUMBERS = re.compile(r"\d[\d.,' ]*")
+_SPLIT = re.compile(r"(?<![\d.,])(\d{1,6}) ([0-9]{2})(?!\d)(?=\D*$)")
+_MARK = re.compile(r"\s{0,3}([.,])\s{0,3}(?=\d)")
+
+
+class _Candidate(NamedTuple):
+    at: int
+    money: Money
+    points: float
+    struck: bool
+
+
+def claim_prices(claims: Claims, outline: Outline, buttons: list[int], currency: str | None) -> bool:
+    """Note the visible price and the struck one. True when a price stands near the title."""
+    candidates = _candidates(outline, buttons, currency)
+    prices = [each for each in candidates if not each.struck]
+    if not prices:
+        return False
+    said: dict[object, int] = {}
+    for each in prices:
+        if each.points < 1:
+            continue
+        said[each.money.amount] = said.get(each.money.amount, 0) + 1
+    best = max(prices, key=lambda each: (each.points + min(0.5 * (said.get(each.money.amount, 1) - 1), 1.0), -each.at))
+    if best.points < 1:
+        return False
+    sure = 0.75 if best.points >= 6 else 0.65 if best.points >= 4.5 else 0.5 if best.points >= 3 else 0.35
+    claims.add("price", best.money, Source.PAGE, sure)
+    claims.add("currency", best.money.currency, Source.PAGE, sure * 0.9)
+    old = [
+        each
+        for each in candidates
+        if each.struck and abs(each.at - best.at) <= 12 and each.money.amount > best.money.amount
+    ]
+    if old:
+        claims.add("regular_price", min(old, key=lambda each: abs(each.at - best.at)).money, Source.PAGE, sure * 0.8)
+    return best.points >= 2.5
+
+
+def _candidates(outline: Outline, buttons: list[int], currency: str | None) -> list[_Candidate]:
+    found: list[_Candidate] = []
+    seen: set[Element] = set()
+    for at, (text, element) in outline.near(_BEFORE, _AFTER):
+        if len(text) > _LONGEST or not _DIGIT.search(text):
+            continue
+        signed = _SYMBOLS.search(text) is not None or any(word in _WORD_SIGNS for word in _WORDS.findall(text))
+        if not signed and len(text) > 16:
+            continue
+        read = first_price(text, currency) if signed else None
+        whole, holder = text, element
+        if read is None or not read[2] or text[-1].isdecimal():
+            # The number alone: a price only where its neighbours or its names say so.
+            if (read is None or not read[2]) and not _hinted(outline, at):
+                continue
+            whole, holder = _whole_price(outline, at)
+            read = first_price(whole, currency)
+        if read is None or read[0] <= 0 or holder in seen:
+            continue
+        if holder is not element:
+            seen.add(holder)
+        points = _points(outline, buttons, at, whole, holder, signed=read[2] != "" and read[2] not in _WEAK_SIGNS)
+        if points is not None:
+            struck = bool(outline.place(element) & Place.STRUCK)
+            found.append(_Candidate(at, Money(read[0], read[1]), points, struck))
+        if len(found) >= _MOST:
+            break
+    return found
+
+
+def _hinted(outline: Outline, at: int) -> bool:
+    """True when a sign, a label or a name close by makes a bare number a price."""
+    runs = outline.runs
+    for neighbour in (*runs[max(0, at - 2) : at], *runs[at + 1 : at + 4]):
+        short = neighbour.text.strip(" .,-")
+        if (len(short) <= 4 and short in SIGNS) or short in CODES or short[-1:] in _SINGLE or short[:1] in _SINGLE:
+            return True
+    if at and len(runs[at - 1].text) <= 30 and _LABEL.match(runs[at - 1].text):
+        return True
+    return _points_for_names(_near_names(outline, runs[at].element))[0]
+
+
+def _whole_price(outline: Outline, at: int) -> tuple[str, Element]:
+    """The text of the smallest element that holds number and currency: the parts of a price may be apart."""
+    text, element = outline.runs[at]
+    best, holder = text, element
+    here = element
+    for _ in range(3):
+        parts: list[str] = []
+        size = 0
+        for part in here.strings:
+            size += len(part)
+            if size > 200:
+                break
+            if not part.isspace():
+                parts.append(" ".join(part.split()))
+        if size > 200 or sum(map(len, parts)) > 60:
+            break
+        if len(parts) > 1:
+            joined = _SPLIT.sub(r"\1.\2", _MARK.sub(r"\1", " ".join(parts)))
+            read = first_price(joined)
+            if read is not None and len(_NUMBERS.findall(joined)) == 1:
+                best, holder = joined, here
+                if read[2]:
+                    break
+        parent = here.parent
+        if not isinstance(parent, Element):
+            break
+        here = parent
+    if holder is element:
+        before = outline.runs[at - 1].text if at else ""
+        after = outline.runs[at + 1].text if at + 1 < len(outline.runs) else ""
+        for joined in (f"{before[-5:]}{text}", f"{text}{after[:5]}"):
+            read = first_price(joined)
+            if read is not None and read[2] and len(_NUMBERS.findall(joined)) == 1:
+                return joined, element
+    return best, holder
+
+
+def _points(
+    outline: Outline, buttons: list[int], at: int, text: str, element: Element, *, signed: bool
+) -> float | None:
+    """How much speaks for the candidate; None when it cannot be a price."""
+    priced, named = _points_for_names(_near_names(outline, element))
+    before = outline.runs[at - 1].text if at else ""
+    labelled = (len(before) <= 30 and _LABEL.match(before) is not None) or _LABEL.match(text) is not None
+    if not (signed or priced or labelled):
+        return None
+    points = 0.0
+    distance = outline.distance(at)
+    if distance is None:
+        points += 0.5
+    elif distance >= 0:
+        points += 3.0 * 40 / (40 + distance)
+    else:
+        points += 1.0 if distance > -25 else -0.5
+    points += named
+    points += 1 if labelled else 0
+    points += 1 if signed else -0.5
+    another = outline.of_another(element)
+    points += 1.5 if not another and any(-14 <= button - at <= 30 for button in buttons) else 0
+    place = outline.place(element)
+    points -= 3 if place & Place.OTHERS else 0
+    points -= 2 if place & Place.HIDDEN else 0
+    points -= 2 if place & Place.LINK else 0
+    points -= 0.7 if place & Place.LIST else 0
+    points -= 2 if place & Place.CHOICE else 0
+    points -= 3.5 if another else 0
+    around = text if len(text) > 12 or len(before) > 40 else f"{before} {text}"
+    after = outline.runs[at + 1].text if at + 1 < len(outline.runs) else ""
+    points -= (
+        3
+        if NOT_THE_PRICE.search(around) or (len(after) < 30 and after[-1:] not in ":：" and NOT_THE_PRICE.match(after))
+        else 0
+    )
+    points -= 2.5 if UNIT_PRICE.match(after[:30]) or re.search(r"/\s{0,2}(?:kg|l|100|m|g|ml|st)\b", text) else 0
+    points -= 1 if len(text) > 24 else 0
+    points -= 2 if text[:1] in "+-−(" and len(text) < 20 else 0
+    return points
+
+
+@lru_cache(maxsize=4096)
+def _points_for_names(names: str) -> tuple[bool, float]:
+    """Whether the names speak of a price, and how much they speak for this one."""
+    priced = _PRICE.search(names) is not None
+    points = 2.0 if priced else 0.0
+    points += 0.7 if _GOOD.search(names) else 0
+    points -= 3 if _OLD.search(names) else 0
+    points -= 2.5 if _ASIDE.search(names) else 0
+    return priced, points
+
+
+def _near_names(outline: Outline, element: Element) -> str:
+    """What the element and its nearest holders are called, up to what also holds the title."""
+    names: list[str] = []
+    for _ in range(3):
+        names.append(names_of(element))
+        parent = element.parent
+        if not isinstance(parent, Element) or outline.holds_title(parent):
+            break
+        element = parent
+    return " ".join(names)

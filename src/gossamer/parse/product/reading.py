@@ -1,0 +1,144 @@
+"""`product_of`: from a page to its product, or to None.
+
+What it does: asks every source what it says (JSON-LD, microdata, RDFa, Open Graph and other metas, data in scripts,
+the visible page, the address), lets `Claims` decide, and judges whether the page is a product's at all.
+How it fails: it does not. A source that cannot be read says nothing, and a page that is no markup has no product.
+How it recovers: every source is bounded in size and count, so a hostile page costs milliseconds, not minutes.
+
+How a page is judged. Signs are weighed: data that describes this page's product (3), metas that call it a product
+(2), a price near the title or one marked as such (1.5 each), a buy button (1), a labelled number (1), a script that
+describes it (1), words about stock (0.75), a number of the address that the page uses (0.5), a form for the cart
+(0.5). Data that lists several products, and metas that call the page an article, count against it. Two points make
+a product page. A category page has many prices, but they stand in tiles that lead elsewhere and not at its title:
+it is none.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from ...errors import InvalidUrl
+from ..page import Page
+from .address import claim_address
+from .buying import buy_buttons, claim_stock, has_buy_form
+from .claims import Claims
+from .identity import Identity
+from .labels import claim_labels, claim_named
+from .metas import claim_metas
+from .outline import Outline
+from .prices import claim_prices
+from .schema import claim_things, claim_trail
+from .scripts import claim_scripts
+from .surface import claim_loose_microdata, claim_surface
+from .things import things_of
+from .values import Found, Product, Source
+
+_FIELDS = tuple(name for name in Product.__struct_fields__ if name not in ("url", "found"))
+_NOTATIONS = (("json_ld", Source.JSON_LD, 0.9), ("microdata", Source.MICRODATA, 0.85), ("rdfa", Source.RDFA, 0.8))
+_ENOUGH = 2.0
+_MOST_BLOCKS = 500  # items of one notation that are looked at
+_LEAST_SURE = 0.2  # what is less sure than this is not told
+
+
+def product_of(page: Page) -> Product | None:
+    """The product the page offers; None when it is no product's page."""
+    tree = page.tree
+    if tree is None:
+        return None
+    data = page.structured()
+    metas: dict[str, str] = {**data.get("meta", {}), **data.get("opengraph", {})}
+    identity = Identity(tree, page.url, metas)
+    claims = Claims()
+    signs = _from_data(claims, page, data, identity)
+    signs += _from_metas(claims, metas)
+    signs += _from_page(claims, page, identity)
+    if signs < _ENOUGH:
+        return None
+    return _product(claims, page)
+
+
+def _from_data(claims: Claims, page: Page, data: dict[str, Any], identity: Identity) -> float:
+    verdicts: set[str] = set()
+    for name, source, sure in _NOTATIONS:
+        notation = data.get(name)
+        if notation:
+            things = things_of(notation[:_MOST_BLOCKS])
+            verdicts.add(claim_things(claims, things, source, sure, identity))
+            claim_trail(claims, things, source, sure)
+    loose = False
+    if page.tree is not None and not any(claim.source is Source.MICRODATA for claim in claims.of("price")):
+        loose = claim_loose_microdata(claims, page.tree)
+    if "product" in verdicts:
+        return 3.0
+    return -2.0 if "list" in verdicts else 1.5 if loose else 0.0
+
+
+def _from_metas(claims: Claims, metas: dict[str, str]) -> float:
+    signs = 2.0 if claim_metas(claims, metas) else 0.0
+    kind = metas.get("og:type", "").casefold()
+    return signs - 1.5 if kind.startswith(("article", "blog", "product.group", "profile", "video")) else signs
+
+
+def _from_page(claims: Claims, page: Page, identity: Identity) -> float:
+    tree = page.tree
+    if tree is None:
+        return 0.0
+    signs = 0.0
+    outline = Outline(tree, identity)
+    buttons = buy_buttons(outline)
+    form = has_buy_form(tree)
+    currency = claims.settle("currency")
+    priced = claim_prices(claims, outline, buttons, str(currency.value) if currency is not None else None)
+    numbers = claim_labels(claims, outline, identity) + claim_named(claims, outline, identity)
+    confirmed = claim_address(claims, identity, page.body)
+    claim_surface(claims, outline, identity)
+    if claims.surest("price") < 0.7:
+        signs += 1.0 if claim_scripts(claims, tree, identity) else 0.0
+    said = claim_stock(claims, outline, button=bool(buttons), form=form, has_price=bool(claims.of("price")))
+    signs += 1.5 if priced else 0.0
+    signs += 1.0 if buttons else 0.5 if form else 0.0
+    signs += 1.0 if numbers else 0.0
+    signs += 0.5 if confirmed else 0.0
+    signs += 0.75 if said else 0.0
+    return signs
+
+
+def _product(claims: Claims, page: Page) -> Product:
+    found: dict[str, Found] = {}
+    for field in _FIELDS:
+        settled = claims.settle(field)
+        if settled is not None and settled.confidence >= _LEAST_SURE:
+            found[field] = settled
+    _join_addresses(found, page)
+    _agree_on_currency(found)
+    return Product(url=page.url, found=found, **{field: each.value for field, each in found.items()})
+
+
+def _join_addresses(found: dict[str, Found], page: Page) -> None:
+    images = found.pop("images", None)
+    if images is None:
+        return
+    absolute: list[str] = []
+    for image in images.value:
+        try:
+            absolute.append(page.urljoin(image))
+        except InvalidUrl:
+            continue
+    if absolute:
+        found["images"] = Found(tuple(dict.fromkeys(absolute)), images.source, images.confidence)
+
+
+def _agree_on_currency(found: dict[str, Found]) -> None:
+    """The currency is the price's own where it has one; a price without one takes what the page says elsewhere."""
+    price, currency = found.get("price"), found.get("currency")
+    if price is None:
+        # A currency without a price says nothing about the product.
+        found.pop("currency", None)
+        return
+    if not price.value.currency and currency is not None:
+        money = msgspec.structs.replace(price.value, currency=currency.value)
+        found["price"] = Found(money, price.source, price.confidence)
+    elif price.value.currency and (currency is None or currency.value != price.value.currency):
+        found["currency"] = Found(price.value.currency, price.source, price.confidence)

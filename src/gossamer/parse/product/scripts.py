@@ -1,0 +1,242 @@
+"""The product in the data that scripts of the page carry: state of the shop's application, data for its analytics.
+
+An object in a script counts only when it is about this page's product: its name is like the title, its address is
+this page's, or its number stands in the address. Scripts that mention neither are not read at all.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from decimal import Decimal
+from typing import Any
+
+from turbohtml import Document
+
+from .claims import Claims
+from .identity import Identity
+from .mending import read_json, read_literal
+from .offers import money_of
+from .schema import gtin_of
+from .stock import availability_of
+from .things import plain_text
+from .values import Availability, Source
+
+_MOST_SCRIPTS = 150
+_LONGEST = 1_500_000  # characters of one script
+_MOST_TEXT = 3_000_000  # characters of all scripts that are read
+_MOST_NODES = 20_000  # values of one script that are walked through
+_MOST_STARTS = 12
+_START = re.compile(r"(?:=|\(|,|:)\s{0,5}(?=\{\s{0,5}[\"'\w])")
+_LITERAL = 30_000  # characters of an object in JavaScript that is worth mending
+
+_NAME = ("name", "title", "productname", "product_name", "item_name", "displayname", "producttitle", "prodname")
+_NUMBER = (
+    "sku",
+    "productid",
+    "product_id",
+    "id",
+    "item_id",
+    "itemid",
+    "productcode",
+    "code",
+    "articlenumber",
+    "partnumber",
+    "pid",
+    "asin",
+    "productsku",
+)
+_ADDRESS = ("url", "producturl", "canonicalurl", "link", "href", "@id", "canonical", "pdpurl")
+_PRICE = (
+    "price",
+    "saleprice",
+    "currentprice",
+    "finalprice",
+    "sale_price",
+    "sellingprice",
+    "productprice",
+    "product_price",
+    "unitprice",
+    "offerprice",
+    "now",
+    "pricevalue",
+    "item_price",
+)
+_INSIDE = (
+    "value",
+    "amount",
+    "current",
+    "now",
+    "price",
+    "min",
+    "raw",
+    "gross",
+    "sale",
+    "formatted",
+    "centamount",
+    "sellingprice",
+    "final",
+    "formattedvalue",
+)
+_CURRENCY = (
+    "currency",
+    "pricecurrency",
+    "currencycode",
+    "currencyiso",
+    "currency_code",
+    "currencyisocode",
+    "product_currency",
+)
+_BRAND = ("brand", "item_brand", "brandname", "product_brand", "manufacturer", "productbrand", "brand_name")
+_STOCK = (
+    "availability",
+    "stockstatus",
+    "stock_status",
+    "instock",
+    "in_stock",
+    "isinstock",
+    "available",
+    "isavailable",
+    "product_stock",
+    "availabilitystatus",
+    "stock",
+)
+_GTIN = ("gtin", "gtin13", "ean", "ean13", "upc", "barcode", "eancode")
+
+
+def claim_scripts(claims: Claims, tree: Document, identity: Identity) -> bool:
+    """Note what the scripts say about the page's product. True when one of them speaks of it."""
+    spoken = False
+    total = 0
+    marks = [*identity.numbers[:4], *(name[:24] for name in identity.headings[:1] if len(name) >= 8)]
+    for script in tree.select("script:not([src])")[:_MOST_SCRIPTS]:
+        kind = (script.attr("type") or "").lower()
+        if "ld+json" in kind or "html" in kind or "template" in kind:
+            continue
+        text = script.text
+        if not 30 < len(text) <= _LONGEST or total + len(text) > _MOST_TEXT:
+            continue
+        if not any(mark in text for mark in marks) or not ("rice" in text or "rand" in text or "sku" in text):
+            continue
+        total += len(text)
+        for value in _values(text, whole="json" in kind):
+            for node in _objects(value):
+                spoken = _claim(claims, node, identity) or spoken
+    return spoken
+
+
+def _values(text: str, *, whole: bool) -> Iterator[Any]:
+    """The objects of a script: all of it, or what is assigned or passed in it."""
+    if whole or text.lstrip()[:1] in ("{", "["):
+        yield from read_json(text)
+        return
+    at = 0
+    for _ in range(_MOST_STARTS):
+        start = _START.search(text, at)
+        if start is None:
+            return
+        end = _end_of(text, start.end())
+        if end is None:
+            return
+        piece = text[start.end() : end]
+        values = read_json(piece)
+        if not values and len(piece) <= _LITERAL:
+            values = read_literal(piece)
+        yield from values
+        at = end
+
+
+_BRACKETS = re.compile(r"\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\\n]|\\.)*'|[{}]", re.DOTALL)
+
+
+def _end_of(text: str, start: int) -> int | None:
+    """Where the object that starts here ends."""
+    depth = 0
+    for count, match in enumerate(_BRACKETS.finditer(text, start)):
+        if match[0] == "{":
+            depth += 1
+        elif match[0] == "}":
+            depth -= 1
+            if depth <= 0:
+                return match.end()
+        if count > 200_000:
+            return None
+    return None
+
+
+def _objects(value: Any) -> Iterator[dict[str, Any]]:
+    """All objects inside a value, the outer ones first; a bounded number of them."""
+    level = [value]
+    seen = 0
+    while level and seen < _MOST_NODES:
+        inner: list[Any] = []
+        for each in level:
+            seen += 1
+            if isinstance(each, dict):
+                yield each
+                inner += each.values()
+            elif isinstance(each, list):
+                inner += each[:500]
+        level = [each for each in inner[:_MOST_NODES] if isinstance(each, dict | list)]
+
+
+def _claim(claims: Claims, node: dict[str, Any], identity: Identity) -> bool:
+    """Note what an object says, when it is about the page's product."""
+    if not 2 <= len(node) <= 400:
+        return False
+    keys = {str(name).lower(): value for name, value in node.items()}
+    sure = _relevance(keys, identity)
+    if sure == 0:
+        return False
+    said = False
+    price = _first(keys, _PRICE)
+    currency = _text(keys, _CURRENCY)
+    if isinstance(price, dict):
+        inner = {str(name).lower(): value for name, value in price.items()}
+        currency = currency or _text(inner, _CURRENCY)
+        price = _first(inner, _INSIDE)
+    if isinstance(price, str | int | float | Decimal) and not isinstance(price, bool):
+        money = money_of(str(price).strip()[:40], currency)
+        if money is not None and 0 < money.amount < 10_000_000:
+            claims.add("price", money, Source.SCRIPT, 0.6 * sure)
+            claims.add("currency", money.currency, Source.SCRIPT, 0.5 * sure)
+            said = True
+    brand = _first(keys, _BRAND)
+    if isinstance(brand, dict):
+        brand = next((value for name, value in brand.items() if str(name).lower() in ("name", "label", "title")), None)
+    if isinstance(brand, str):
+        claims.add("brand", plain_text(brand, 60), Source.SCRIPT, 0.6 * sure)
+    number = _text(keys, _NUMBER)
+    if number and any(char.isdigit() for char in number) and len(number) <= 40:
+        claims.add("sku", number, Source.SCRIPT, (0.5 if identity.names_number(number) else 0.35) * sure)
+    claims.add("gtin", gtin_of(_text(keys, _GTIN)), Source.SCRIPT, 0.6 * sure)
+    stock = _first(keys, _STOCK)
+    if isinstance(stock, bool):
+        claims.add(
+            "availability", Availability.IN_STOCK if stock else Availability.OUT_OF_STOCK, Source.SCRIPT, 0.4 * sure
+        )
+    elif isinstance(stock, str):
+        claims.add("availability", availability_of(stock), Source.SCRIPT, 0.5 * sure)
+    return said
+
+
+def _relevance(keys: dict[str, Any], identity: Identity) -> float:
+    """0 when the object is about something else, up to 1 when name and number both say that it is this product."""
+    name = _text(keys, _NAME)
+    like = identity.likeness(name) if len(name) >= 4 else 0.0
+    numbered = any(identity.names_number(str(keys[key])[:60]) for key in _NUMBER if key in keys)
+    here = any(
+        identity.is_here(str(keys[key])[:500]) for key in _ADDRESS if key in keys and "/" in str(keys[key])[:500]
+    )
+    if like >= 0.8:
+        return 1.0 if numbered or here else 0.8
+    return (0.8 if not name else 0.3) if numbered or here else 0.0
+
+
+def _first(keys: dict[str, Any], names: tuple[str, ...]) -> Any:
+    return next((keys[name] for name in names if keys.get(name) not in (None, "", [], {})), None)
+
+
+def _text(keys: dict[str, Any], names: tuple[str, ...]) -> str:
+    value = _first(keys, names)
+    return plain_text(str(value), 400) if isinstance(value, str | int) and not isinstance(value, bool) else ""

@@ -1,0 +1,133 @@
+"""Things of schema.org in one shape, whatever notation the page uses.
+
+JSON-LD, microdata and RDFa become a `Thing`: its types in small letters and its properties as lists. What is deeper
+or more numerous than an honest page has is left out.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+_MOST = 3000  # things of one page and notation that are looked at
+_DEEPEST = 20
+_PREFIX = re.compile(
+    r"^(?:https?://)?(?:www\.)?(?:schema\.org|data-vocabulary\.org)/|^[a-z]{2,12}:(?!//)", re.IGNORECASE
+)
+_TAG = re.compile(r"<[^<>]{0,2000}>")
+
+# A thing under one of these is not the page's own.
+OTHERS = frozenset(
+    """isrelatedto issimilarto isaccessoryorsparepartfor isconsumablefor itemlistelement item mentions recommendations
+    relatedlink review reviews seller manufacturer itemoffered haspart ispartof breadcrumb about""".split()  # noqa: SIM905
+)
+
+
+class Thing:
+    """One thing: `types` in small letters, `values(name)` of its properties, `others` when it hangs under another."""
+
+    __slots__ = ("_properties", "others", "types")
+
+    def __init__(self, properties: dict[str, list[Any]], types: frozenset[str], *, others: bool) -> None:
+        self._properties = properties
+        self.types = types
+        self.others = others
+
+    def values(self, *names: str) -> list[Any]:
+        """All values of the properties, in the order of the names."""
+        return [value for name in names for value in self._properties.get(name.lower(), ())]
+
+    def things(self, *names: str) -> list[Thing]:
+        return [value for value in self.values(*names) if isinstance(value, Thing)]
+
+    def text(self, *names: str) -> str:
+        """The first value that is text, or the name of a thing; "" when there is none."""
+        for value in self.values(*names):
+            if isinstance(value, Thing):
+                # The name of a thing is a text; a thing in its place would be asked for its own name without end.
+                value = "" if "name" in names else value.text("name", "@id", "url")
+            if isinstance(value, bool) or value is None:
+                continue
+            plain = plain_text(str(value))
+            if plain:
+                return plain
+        return ""
+
+    def number(self, *names: str) -> float | None:
+        for value in self.values(*names):
+            match = re.search(r"\d{1,9}(?:[.,]\d{1,9})?", str(value)[:60]) if not isinstance(value, Thing) else None
+            if match is not None:
+                return float(match[0].replace(",", "."))
+        return None
+
+
+def plain_text(text: str, longest: int = 2000) -> str:
+    """One line without tags; texts that a template forgot to fill ("{{brand}}", "$brand", "null") are empty."""
+    text = text[: 4 * longest]
+    if "<" in text:
+        text = _TAG.sub(" ", text)
+    text = " ".join(text.split())[:longest]
+    if text.casefold() in ("null", "none", "undefined", "n/a", "nan", "-", "false", "no brand") or re.match(
+        r"\{\{|\$\{|\$[a-z]{3}|<%|\[\[|%%", text
+    ):
+        return ""
+    return text
+
+
+def things_of(notation: Any) -> list[Thing]:
+    """All things in a page's data of one notation, outer ones before inner ones."""
+    found: list[Thing] = []
+    if isinstance(notation, list):
+        by_id = {node["@id"]: node for node in _graph(notation) if isinstance(node.get("@id"), str) and len(node) > 1}
+        for node in notation:
+            _read(node, found, by_id, depth=0, others=False)
+    return found
+
+
+def _graph(nodes: list[Any]) -> Iterator[dict[str, Any]]:
+    for node in nodes[:_MOST]:
+        if isinstance(node, dict):
+            yield node
+            inner = node.get("@graph")
+            if isinstance(inner, list):
+                yield from (each for each in inner[:_MOST] if isinstance(each, dict))
+
+
+def _read(node: Any, found: list[Thing], by_id: dict[str, Any], *, depth: int, others: bool) -> Any:
+    """Add the thing and those inside it; give the thing, or the plain value."""
+    if isinstance(node, list):
+        if depth > _DEEPEST:
+            return []
+        return [_read(each, found, by_id, depth=depth + 1, others=others) for each in node[:_MOST]]
+    if not isinstance(node, dict):
+        return node
+    if "@value" in node:
+        return node["@value"]
+    if depth > _DEEPEST or len(found) >= _MOST:
+        return None
+    if len(node) == 1 and isinstance(node.get("@id"), str):
+        known = by_id.get(node["@id"])
+        if known is None or known is node:
+            return node["@id"]
+        return _read(known, found, {}, depth=depth + 1, others=others)
+    properties: dict[str, list[Any]] = {}
+    inside = node.get("properties") if isinstance(node.get("properties"), dict) else None
+    types = _types(node.get("type" if inside is not None else "@type"))
+    thing = Thing(properties, types, others=others)
+    found.append(thing)
+    for name, value in (inside if inside is not None else node).items():
+        short = _PREFIX.sub("", str(name)).lower()
+        if short == "@graph" and isinstance(value, list):
+            for each in value[:_MOST]:
+                _read(each, found, by_id, depth=depth + 1, others=others)
+            continue
+        away = others or short in OTHERS
+        read = _read(value, found, by_id, depth=depth + 1, others=away)
+        properties.setdefault(short, []).extend(read if isinstance(read, list) else [read])
+    return thing
+
+
+def _types(types: Any) -> frozenset[str]:
+    listed = types if isinstance(types, list) else str(types or "").split()
+    return frozenset(_PREFIX.sub("", str(each)).rsplit("/", 1)[-1].rsplit("#", 1)[-1].lower() for each in listed[:10])

@@ -1,0 +1,103 @@
+"""Prices in texts: amount, currency, sign as written."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from decimal import Decimal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from quality import prices as quality
+from quality.corpora import absent
+
+from gossamer.model.money import Money, WrittenPrice, currency_code, may_mean, written_price
+
+
+@pytest.mark.parametrize(
+    ("text", "amount", "currency"),
+    [
+        ("35€ 99", "35.99", "EUR"),
+        ("35€99", "35.99", "EUR"),
+        ("99 € 79 €", "99", "EUR"),
+        ("118, 99 TL", "118.99", "TRY"),
+        ("1.837, 32 €", "1837.32", "EUR"),
+        ("$ 8. 94", "8.94", "USD"),
+        ("CAD $5", "5", "CAD"),
+        ("NZ$ 12", "12", "NZD"),
+        ("131 990 тг.", "131990", "KZT"),
+        ("249 ₽", "249", "RUB"),
+        ("特價$99元起", "99", "USD"),
+        ("294元起", "294", "CNY"),
+        ("1.250 KWD", "1.250", "KWD"),
+        ("1,250 KWD", "1250", "KWD"),
+        ("3 Ausgaben für nur 14,85 EUR", "14.85", "EUR"),
+        ("50 - $2.00", "2.00", "USD"),
+        ("zł 12", "12", "PLN"),
+        ("Border 12", "12", ""),
+        ("Kruh 12", "12", ""),
+    ],
+)
+def test_money_is_read_where_number_and_sign_stand_together(text: str, amount: str, currency: str) -> None:
+    assert Money.parse(text) == Money(Decimal(amount), currency)
+
+
+@pytest.mark.parametrize("text", ["15.08.2017", "2017.08.15"])
+def test_date_is_no_money(text: str) -> None:
+    assert Money.parse(text) is None
+
+
+def test_sign_is_given_as_written() -> None:
+    assert written_price("US$:12.99") == WrittenPrice(Decimal("12.99"), "US$")
+    assert written_price("12,99", "EUR incl. VAT") == WrittenPrice(Decimal("12.99"), "EUR")
+    assert written_price("1.000", decimal_separator=".") == WrittenPrice(Decimal("1.000"), None)
+    assert written_price("Free!") == WrittenPrice(Decimal(0), None)
+    assert written_price(None) == WrittenPrice(None, None)
+
+
+def test_sign_can_mean_the_currencies_that_share_it() -> None:
+    assert may_mean("$", "ARS")
+    assert may_mean("kr", "SEK")
+    assert may_mean("€", "EUR")
+    assert may_mean("EUR", "EUR")
+    assert not may_mean("€", "USD")
+    assert not may_mean("$", "EUR")
+
+
+def test_code_of_a_currency_is_found_however_it_is_written() -> None:
+    assert [currency_code(text) for text in ("eur", " € ", "US$", "Rs.", "gold", "", None)] == [
+        "EUR", "EUR", "USD", "INR", "", "", "",
+    ]  # fmt: skip
+
+
+@given(st.text(), st.text() | st.none())
+def test_reading_a_written_price_never_raises(text: str, hint: str | None) -> None:
+    written_price(text, hint)
+
+
+@pytest.mark.parametrize("text", ["1," * 200, "9" * 400, "€" * 400, "1 000" * 100, "- " * 200, "." * 400, "1€" * 200])
+def test_texts_that_only_look_like_prices_are_read_to_the_end(text: str) -> None:
+    money = Money.parse(text)
+    assert money is None or money.amount >= 0
+
+
+def test_library_of_signs_is_loaded_only_when_it_is_needed() -> None:
+    code = "import sys, gossamer.model.money as m; m.Money.parse('5 €'); print('price_parser' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=30)
+    assert done.stdout.strip() == "False"
+
+
+def test_known_prices_are_read_at_least_as_well_as_by_the_library() -> None:
+    missing = absent(quality.SET)
+    if missing:
+        pytest.skip(missing[0])
+    cases = quality.cases()
+    assert len(cases) == 1185
+    assert sum(map(quality.is_exact, cases)) >= 1110
+    amounts = [Money.parse(case["price_raw"]) for case in cases]
+    right = sum(
+        (money.amount if money else None) == quality.true_amount(case)
+        for money, case in zip(amounts, cases, strict=True)
+    )
+    assert right >= 1155
