@@ -246,6 +246,16 @@ class FrontierMachine(RuleBasedStateMachine):
                 self.states[url] = UrlState.QUEUED
                 self.attempts[url] = self.deliveries[url] = 0
 
+    @precondition(lambda self: UrlState.DEAD in self.states.values())
+    @rule(data=st.data(), ids=st.lists(numbers, max_size=4), elsewhere=sites, fetcher=fetchers)
+    def resolve(self, data, ids, elsewhere, fetcher):
+        letter = data.draw(st.sampled_from(self.do(self.lab.desk.dead(DeadFilter()))))
+        found = [candidate(f"https://{site}/{n}", fetcher=fetcher) for n in ids for site in (letter.site, elsewhere)]
+        assert self.do(self.lab.desk.resolve(letter, found)) is not None
+        assert self.do(self.lab.desk.resolve(letter, found)) is None
+        self.states[letter.url] = UrlState.DONE
+        self.enter(found)
+
     @invariant()
     def the_states_are_what_the_model_says_and_add_up(self):
         seen = {url: state for url, state, _ in self.do(self.everything())}

@@ -223,10 +223,12 @@ class UrlStory(msgspec.Struct, frozen=True, kw_only=True):
     site_next_at: float | None = None  # when the site's rate allows the next request
     lane: str = ""  # which workers may have it: those that serve this lane
     ahead_of_it: int | None = None  # queued tasks of the same site and lane that go first
-    incidents: tuple[tuple[float, str], ...] = ()  # lapsed leases, replays, releases
+    incidents: tuple[tuple[float, str], ...] = ()  # lapsed leases, letters that were replayed or resolved
 
 
 class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
+    """A page that was given up, as it was when somebody looked. `id` is unique in its job, not among all jobs."""
+
     id: int
     job: str
     url: str
@@ -238,16 +240,20 @@ class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
     deliveries: int
     died_at: float
     found_on: str | None
+    fingerprint: bytes
+    depth: int
+    priority: int
 
 
 class DeadFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """Which dead letters are meant. Empty fields do not restrict."""
+    """Which dead letters are meant. Empty fields do not restrict; job, site and fingerprint need no search."""
 
     id: int | None = None
     job: str | None = None
     url: str | None = None
     reason: str | None = None
     site: str | None = None
+    fingerprint: bytes | None = None
 
 
 class SiteLoad(msgspec.Struct, frozen=True, kw_only=True):
@@ -258,14 +264,19 @@ class SiteLoad(msgspec.Struct, frozen=True, kw_only=True):
     next_at: float | None
 
 
-class FrontierDesk(Protocol):
-    """What people ask of the queue."""
+class DeadLetters(Protocol):
+    """Pages that were given up: which they are, and what becomes of them."""
 
-    async def story(self, site: str, fingerprint: bytes) -> list[UrlStory]:
-        """The URL's standing in every job that knows it, newest job first."""
+    async def dead(self, which: DeadFilter, limit: int = 100) -> list[DeadLetter]:
+        """The latest of them, the latest first."""
         ...
 
-    async def dead(self, which: DeadFilter, limit: int = 100) -> list[DeadLetter]: ...
+    def letters(self, which: DeadFilter) -> AsyncIterator[DeadLetter]:
+        """All of them, streamed in flat memory, job by job. One that stays as it is comes exactly once.
+
+        They may be resolved, replayed or purged meanwhile. Those that die meanwhile may be left out.
+        """
+        ...
 
     async def dead_reasons(self, which: DeadFilter) -> dict[str, int]:
         """How many dead letters there are for each reason, the most frequent first."""
@@ -275,8 +286,29 @@ class FrontierDesk(Protocol):
         """Put dead tasks back into their queues with fresh attempts; their jobs run again. Returns how many."""
         ...
 
+    async def resolve(
+        self, letter: DeadLetter, discovered: Sequence[Candidate] = (), *, duplicates: int = 0, reason: str = ""
+    ) -> Added | None:
+        """Settle a dead letter whose page was understood after all, without a request: it is DONE with `reason`.
+
+        What was found on the page enters the queue in the same step, under the rules of `Frontier.complete`: what
+        finds no room is dropped. A link from the page to itself is a duplicate. No attempt is counted.
+        A job that had ended runs again when it has got work by this, and its limit leaves room for it.
+        None when the letter is not as it was: resolved, replayed or purged, or it died again. Then none is settled.
+        Raises Permanent for an unknown job.
+        """
+        ...
+
     async def purge(self, which: DeadFilter) -> int:
         """Forget dead tasks for good (they become dropped). Returns how many."""
+        ...
+
+
+class FrontierDesk(DeadLetters, Protocol):
+    """What people ask of the queue."""
+
+    async def story(self, site: str, fingerprint: bytes) -> list[UrlStory]:
+        """The URL's standing in every job that knows it, newest job first."""
         ...
 
     async def sites(self, job: str, limit: int = 20) -> list[SiteLoad]:

@@ -33,7 +33,7 @@ OLDEST = (6, 2)
 CONNECT_SECONDS = 5.0
 ANSWER_SECONDS = 15.0
 MAX_CONNECTIONS = 16  # per process; further calls wait for one of these to end
-SHARED_PARTS = {"add": ("prelude", "admission"), "settle": ("prelude", "admission")}
+SHARED_PARTS = dict.fromkeys(("add", "settle", "resolve"), ("prelude", "admission"))
 BOOK_SCRIPTS = (
     "open_job", "change_job", "unlock", "routes_learn", "routes_forget", "routes_take", "routes_give_back",
     "exits_report", "exits_use", "exits_renew",

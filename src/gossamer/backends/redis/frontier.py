@@ -15,13 +15,13 @@ from typing import Any
 
 import msgspec
 
-from ...errors import BackendUnavailable, FrontierFull, LeaseLost, Misconfigured
-from ...frontier.contract import Added, JobTerms, LeaseBatch
+from ...errors import BackendUnavailable, LeaseLost, Misconfigured
+from ...frontier.contract import Added, LeaseBatch
 from ...frontier.politeness import TermsFor
-from ...model.task import Candidate, Lease, Task, UrlState
-from ...store.contract import RecordStore
+from ...model.task import Candidate, Lease, UrlState
 from . import rows
-from .connection import OutOfMemory, Server
+from .connection import Server
+from .entrance import ADD_AT_ONCE, Entrance, total
 from .gathering import Gathering
 from .jobs import RedisJobs
 from .keys import Keyspace
@@ -31,9 +31,6 @@ from .terms import KnownJob, admission_terms
 COMPLETE, RETRY, RELEASE, BURY, MOVE = 1, 2, 3, 4, 5
 REDIRECTED = "redirected"
 MESSAGE_LENGTH = 4000  # characters of an error that are kept
-ADD_AT_ONCE = 500  # candidates per script: a longer one would hold up everybody else
-DEPTH_TRUSTED = 1.0  # seconds that the depth of other shards is used without asking again
-JOB_TRUSTED = 5.0
 LONGEST_NAME = 255  # bytes of a worker's name, which stands in every row that it has in hand
 
 
@@ -45,22 +42,20 @@ class RedisFrontier:
         server: Server,
         keys: Keyspace,
         jobs: RedisJobs,
+        entrance: Entrance,
         *,
         lease_duration: timedelta,
         terms_for: TermsFor,
         is_gone: Callable[[str], bool],
-        records: RecordStore | None = None,
         time: Callable[[], float] | None = None,
     ) -> None:
         self._server = server
         self._keys = keys
-        self._jobs = jobs
         self._time = time
         self._lease_seconds = lease_duration.total_seconds()
-        self._known: dict[str, tuple[float, KnownJob]] = {}
-        self._depths: dict[str, tuple[float, list[int]]] = {}
+        self._entrance = entrance
+        self._job, self._packed = entrance.job, entrance.packed
         self._gatherings: dict[tuple[str, int], Gathering] = {}
-        self._records = records
         self._counter = Counter(
             server,
             keys,
@@ -74,7 +69,7 @@ class RedisFrontier:
 
     async def add(self, job: str, candidates: Sequence[Candidate]) -> Added:
         known = await self._job(job)
-        added, _ = await self._offer(known, candidates, parent=None, refuse_when_full=True)
+        added, _ = await self._entrance.offer(known, candidates, parent=None, refuse_when_full=True)
         return added
 
     async def lease(self, job: str, worker: str, n: int, lanes: frozenset[str] | None = None) -> LeaseBatch:
@@ -125,7 +120,9 @@ class RedisFrontier:
             if await self.renew([lease]):
                 raise _lost(lease)
             away = [one for one in discovered if self._keys.shard_of(one.site) != home]
-            before, lost = await self._offer(known, [*surplus, *away], parent=lease.task, refuse_when_full=False)
+            before, lost = await self._entrance.offer(
+                known, [*surplus, *away], parent=lease.task, refuse_when_full=False
+            )
         answer = await self._settle(
             known,
             lease,
@@ -142,8 +139,8 @@ class RedisFrontier:
             ),
             len(here),
         )
-        settled = await self._look_twice(known, here, answer, lease.task)
-        return _sum(settled, before)
+        settled = await self._entrance.look_twice(known, here, answer, lease.task)
+        return total(settled, before)
 
     async def retry(
         self, lease: Lease, delay: timedelta, reason: str, *, paced_ahead: timedelta = timedelta(0)
@@ -215,126 +212,20 @@ class RedisFrontier:
 
     async def _settle_together(self, job: str, shard: int, texts: Sequence[bytes]) -> list[Any]:
         known = await self._job(job)
-        bound = known.terms.max_queued
-        elsewhere = await self._depth_elsewhere(known, shard) if bound is not None else 0
+        bound = await self._entrance.bound(known, shard)
         answers: list[Any] = await self._server.run(
             "settle",
             self._keys.of_job(shard, known.number),
             self._now(),
-            -1 if bound is None else bound,
-            elsewhere,
+            *bound,
             *admission_terms(known.terms, self._keys.shards),
             *texts,
         )
-        self._note_depth(known, shard, sum(max(0, answer[0]) for answer in answers))
+        self._entrance.note_depth(known, shard, sum(max(0, answer[0]) for answer in answers))
         return answers
-
-    async def _offer(
-        self, known: KnownJob, candidates: Sequence[Candidate], *, parent: Task | None, refuse_when_full: bool
-    ) -> tuple[Added, int]:
-        """What became of them, and how many of the dropped are in no counter, because the memory was full.
-
-        Raises FrontierFull when it is to refuse; else what finds no room is dropped.
-        """
-        groups: dict[int, list[Candidate]] = {}
-        for candidate in candidates:
-            groups.setdefault(self._keys.shard_of(candidate.site), []).append(candidate)
-        added, lost = Added(), 0
-        left = len(candidates)
-        for shard, group in groups.items():
-            for start in range(0, len(group), ADD_AT_ONCE):
-                chunk = group[start : start + ADD_AT_ONCE]
-                try:
-                    added = _sum(
-                        added, await self._add(known, shard, chunk, left if refuse_when_full else None, parent)
-                    )
-                except OutOfMemory as error:
-                    if refuse_when_full:
-                        raise FrontierFull(f"{error} Nothing was added.") from error
-                    # What is in hand may end; its links are not remembered, and may enter when they are seen again.
-                    added, lost = _sum(added, Added(dropped=len(chunk))), lost + len(chunk)
-                left -= len(chunk)
-        return added, lost
-
-    async def _add(
-        self, known: KnownJob, shard: int, chunk: list[Candidate], whole: int | None, parent: Task | None
-    ) -> Added:
-        """`whole` is how many must find room for this chunk to enter; with None it enters as far as there is room."""
-        bound = known.terms.max_queued
-        elsewhere = await self._depth_elsewhere(known, shard, fresh=whole is not None) if bound is not None else 0
-        answer = await self._server.run(
-            "add",
-            self._keys.of_job(shard, known.number),
-            self._now(),
-            -1 if bound is None else bound,
-            elsewhere,
-            -1 if whole is None else whole,
-            *admission_terms(known.terms, self._keys.shards),
-            self._packed(known, chunk, parent),
-        )
-        if answer[0] == -1:
-            raise FrontierFull(
-                f"The queue of {known.id} holds {answer[1]} URLs; {whole} more would pass its bound of {bound} "
-                "(crawl.max_queued). Add fewer at once, or wait until some are done."
-            )
-        self._note_depth(known, shard, answer[0])
-        return await self._look_twice(known, chunk, answer, parent)
-
-    async def _look_twice(
-        self, known: KnownJob, offered: Sequence[Candidate], answer: Sequence[Any], parent: Task | None
-    ) -> Added:
-        """What a script says of what was offered. Some may be known to the filter only: where an exact check exists,
-        those that are not known there enter after all."""
-        queued, duplicates, dropped, doubtful = answer
-        added = Added(queued=queued, duplicates=duplicates, dropped=dropped)
-        if not doubtful or self._records is None or not known.terms.dedup_check:
-            return added
-        suspects = [offered[place - 1] for place in doubtful]
-        really = await self._records.facts([one.fingerprint for one in suspects])
-        wronged = [msgspec.structs.replace(one, force=True) for one in suspects if one.fingerprint not in really]
-        if not wronged:
-            return added
-        again, _ = await self._offer(known, wronged, parent=parent, refuse_when_full=False)
-        return _sum(added, again)
-
-    def _packed(self, known: KnownJob, candidates: Sequence[Candidate], parent: Task | None) -> bytes:
-        attempts = known.terms.max_attempts
-        return b"".join(rows.pack_candidate(one, max_attempts=attempts, parent=parent) for one in candidates)
-
-    async def _depth_elsewhere(self, known: KnownJob, shard: int, *, fresh: bool = False) -> int:
-        """How many URLs wait in the other shards; a second old at most."""
-        if self._keys.shards == 1:
-            return 0
-        at, depths = self._depths.get(known.id, (float("-inf"), []))
-        if fresh or monotonic() - at > DEPTH_TRUSTED:
-            depths = await self._jobs.depths(known.number)
-            self._depths[known.id] = (monotonic(), depths)
-        return sum(depth for other, depth in enumerate(depths) if other != shard)
-
-    def _note_depth(self, known: KnownJob, shard: int, queued: int) -> None:
-        """What we added ourselves counts at once, not only when the depths are asked for again."""
-        if known.id in self._depths:
-            self._depths[known.id][1][shard] += queued
-
-    async def _job(self, job: str) -> KnownJob:
-        """What must be known of a job, asked for again every few seconds. Raises Permanent for an unknown one."""
-        at, known = self._known.get(job, (float("-inf"), None))
-        if known is None or monotonic() - at > JOB_TRUSTED:
-            row = await self._jobs.row(job)
-            known = KnownJob(id=job, number=row.number, terms=msgspec.json.decode(row.terms, type=JobTerms))
-            self._known[job] = (monotonic(), known)
-        return known
 
     def _now(self) -> str:
         return "" if self._time is None else repr(self._time())
-
-
-def _sum(one: Added, other: Added) -> Added:
-    return Added(
-        queued=one.queued + other.queued,
-        duplicates=one.duplicates + other.duplicates,
-        dropped=one.dropped + other.dropped,
-    )
 
 
 def _lost(lease: Lease) -> LeaseLost:

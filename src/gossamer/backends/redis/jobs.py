@@ -107,6 +107,15 @@ class RedisJobs:
         await self._server.run("change_job", self._book, self._now(), job, "reopen", "")
         await self._tell_shards(row.number, "state", "running")
 
+    async def revive(self, job: str) -> None:
+        """Reopen a job that had ended, if something of it is open and its limit leaves room for that."""
+        row = await self.row(job)
+        if row.state == JobState.RUNNING or row.ending == LIMIT or not await self._open(row.number):
+            return
+        limit = row.admission().limit
+        if limit is None or await self._used(row.number) < limit:
+            await self.reopen(job)
+
     async def job(self, job: str) -> Job | None:
         found = await self._find(job)
         return found.job() if found else None
@@ -179,6 +188,11 @@ class RedisJobs:
         """How many URLs are queued, waiting or in hand."""
         shards = await self._of_all_shards(number, "counts", ("queued", "waiting", "leased"))
         return sum(int(count or 0) for counts in shards for count in counts)
+
+    async def _used(self, number: int) -> int:
+        """How many pages count for the job's limit."""
+        shards = await self._of_all_shards(number, "counts", ("redirected", "done", "unchanged", "dead", "leased"))
+        return sum(sum(int(count or 0) for count in pages) - int(redirected or 0) for redirected, *pages in shards)
 
     async def _find(self, job: str) -> JobRow | None:
         text = await self._server.call("HGET", self._keys.book("jobs"), job)

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from ...frontier.contract import DeadLetter
 from ...model.task import Candidate, DropReason, Lease, Pace, Task, UrlState
 
 STATES = (
@@ -29,6 +30,8 @@ _LANE_FOLLOWS = b"\xc1"  # no MessagePack begins with it
 _LONGEST_LANE = 1_000  # bytes
 SITES_OF_A_LANE = 2**32
 EVERY_LANE = b"*"
+
+Parent = Task | DeadLetter  # the page that a link was found on
 
 
 class Tail(msgspec.Struct, frozen=True, array_like=True):
@@ -84,7 +87,7 @@ _encode_tail = msgspec.msgpack.Encoder().encode
 _decode_tail = msgspec.msgpack.Decoder(Tail).decode
 
 
-def pack_candidate(candidate: Candidate, *, max_attempts: int, parent: Task | None) -> bytes:
+def pack_candidate(candidate: Candidate, *, max_attempts: int, parent: Parent | None) -> bytes:
     site = _text(candidate.site)
     shape = _text(candidate.shape)[:1024]
     tail = pack_tail(
@@ -160,13 +163,17 @@ def pack_settlement(
     message: str = "",
     candidates: bytes = b"",
 ) -> bytes:
-    why, what = _text(reason)[:60_000], _text(message)[:60_000]
+    why, what = pack_reason(reason), _text(message)[:60_000]
     head = struct.pack(
         ">B16sIBBddII",
         verb, lease.task.fingerprint, lease.token, STATE_NUMBERS[state], redirected, delay, paced_ahead, duplicates,
         dropped,
     )  # fmt: skip
     return b"".join((head, len(why).to_bytes(2, "big"), why, len(what).to_bytes(2, "big"), what, candidates))
+
+
+def pack_reason(reason: str) -> bytes:
+    return _text(reason)[:60_000]
 
 
 def pack_lease(lease: Lease) -> bytes:

@@ -15,6 +15,7 @@ from ...store.contract import RecordStore
 from ..processes import is_gone as process_is_gone
 from .connection import Server, open_server
 from .desk import RedisDesk
+from .entrance import Entrance
 from .exits import RedisExits
 from .frontier import RedisFrontier
 from .jobs import RedisJobs
@@ -71,17 +72,18 @@ async def open_redis_state(
     async with open_server(address) as (server, warnings):
         keys = Keyspace(project, await _agreed_shards(server, project, shards))
         jobs = RedisJobs(server, keys, time)
+        entrance = Entrance(server, keys, jobs, records=records, time=time)
         frontier = RedisFrontier(
             server,
             keys,
             jobs,
+            entrance,
             lease_duration=lease_duration,
             terms_for=terms_for,
             is_gone=is_gone,
-            records=records,
             time=time,
         )
-        desk = RedisDesk(server, keys, jobs, time=time)
+        desk = RedisDesk(server, keys, jobs, entrance, time=time)
         yield RedisState(
             server,
             frontier,

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import math
 import sqlite3
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
+
+import msgspec
 
 from ...clock import Clock
-from ...frontier.contract import DeadFilter, DeadLetter, SiteLoad, UrlStory
-from ...model.task import UrlState
+from ...frontier.contract import Added, DeadFilter, DeadLetter, SiteLoad, UrlStory
+from ...model.task import Candidate, UrlState
 from .connection import Database
 from .ledger import Ledger, Tally
 
 CHUNK = 2_000
+LETTERS_AT_ONCE = 500  # fewer: each may bring a long error
+
+Values = tuple[str | int | float | bytes, ...]  # what is bound in a query
 
 _STORY = """
 SELECT urls.number, jobs.id, urls.url, urls.state, urls.reason, urls.message, sites.name, urls.kind, urls.depth,
@@ -23,6 +29,23 @@ SELECT urls.number, jobs.id, urls.url, urls.state, urls.reason, urls.message, si
 FROM urls JOIN jobs ON jobs.number = urls.job JOIN sites ON sites.number = urls.site
 LEFT JOIN urls AS parent ON parent.number = urls.found_on
 WHERE urls.job = ? AND urls.site = ? AND urls.fingerprint = ?"""
+
+# Columns in the order of the fields of DeadLetter.
+_LETTERS = """
+SELECT urls.number, jobs.id, urls.url, sites.name, urls.kind, urls.reason, urls.message, urls.attempts,
+    urls.deliveries, urls.changed_at, parent.url, urls.fingerprint, urls.depth, urls.priority
+FROM urls JOIN jobs ON jobs.number = urls.job JOIN sites ON sites.number = urls.site
+LEFT JOIN urls AS parent ON parent.number = urls.found_on"""
+
+_RESOLVE = """
+UPDATE urls SET state = 'done', reason = ?, message = '', deliveries = 0, changed_at = ?
+WHERE number = ? AND job = ? AND fingerprint = ? AND state = 'dead' AND changed_at = ?"""
+
+# With the ending "limit" there was work before, and it was not to be done.
+_REVIVE = """
+UPDATE jobs SET state = 'running', ending = '', finished_at = NULL
+WHERE number = ? AND state <> 'running' AND ending <> 'limit'
+    AND (? IS NULL OR done + unchanged + dead + leased - redirected < ?)"""
 
 
 class SqliteDesk:
@@ -46,14 +69,31 @@ class SqliteDesk:
 
     async def dead(self, which: DeadFilter, limit: int = 100) -> list[DeadLetter]:
         where, values = _where(which)
+        order = "ORDER BY urls.changed_at DESC, urls.number DESC LIMIT ?"
+        return await self._letters(f"{_LETTERS} WHERE {where} {order}", (*values, limit))
+
+    async def letters(self, which: DeadFilter) -> AsyncIterator[DeadLetter]:
+        where, values = _where(which)
+        # From the latest back: what dies meanwhile is behind us, and what leaves moves none of the others.
         sql = (
-            "SELECT urls.number, jobs.id, urls.url, sites.name, urls.kind, urls.reason, urls.message, urls.attempts, "  # noqa: S608
-            "urls.deliveries, urls.changed_at, parent.url FROM urls JOIN jobs ON jobs.number = urls.job "
-            "JOIN sites ON sites.number = urls.site LEFT JOIN urls AS parent ON parent.number = urls.found_on "
-            f"WHERE {where} ORDER BY urls.changed_at DESC, urls.number DESC LIMIT ?"
+            f"{_LETTERS} WHERE {where} AND urls.job = ? AND (urls.changed_at, urls.number) < (?, ?) "
+            "ORDER BY urls.changed_at DESC, urls.number DESC LIMIT ?"
         )
-        rows = await self._database.read(lambda c: c.execute(sql, (*values, limit)).fetchall())
+        jobs = await self._database.read(
+            lambda c: c.execute(
+                "SELECT number FROM jobs WHERE ?1 IS NULL OR id = ?1 ORDER BY number DESC", (which.job,)
+            ).fetchall()
+        )
+        for (job,) in jobs:
+            before: tuple[float, int] = (math.inf, 0)
+            while page := await self._letters(sql, (*values, job, *before, LETTERS_AT_ONCE)):
+                for letter in page:
+                    yield letter
+                before = (page[-1].died_at, page[-1].id)
+
+    async def _letters(self, sql: str, values: Values) -> list[DeadLetter]:
         names = DeadLetter.__struct_fields__
+        rows = await self._database.read(lambda c: c.execute(sql, values).fetchall())
         return [DeadLetter(**dict(zip(names, row, strict=True))) for row in rows]
 
     async def dead_reasons(self, which: DeadFilter) -> dict[str, int]:
@@ -87,6 +127,32 @@ class SqliteDesk:
                     "UPDATE jobs SET state = 'running', ending = '', finished_at = NULL WHERE number = ?", (job,)
                 )
             return len(letters)
+
+        return await self._database.write(write)
+
+    async def resolve(
+        self, letter: DeadLetter, discovered: Sequence[Candidate] = (), *, duplicates: int = 0, reason: str = ""
+    ) -> Added | None:
+        links = [one for one in discovered if one.fingerprint != letter.fingerprint]
+        to_itself = len(discovered) - len(links)
+
+        def write(connection: sqlite3.Connection) -> Added | None:
+            now = self._clock.now()
+            ledger = Ledger()
+            job = ledger.job(connection, letter.job)
+            resolved = connection.execute(
+                _RESOLVE, (reason, now, letter.id, job.number, letter.fingerprint, letter.died_at)
+            ).rowcount
+            if not resolved:
+                return None
+            ledger.note(connection, letter.id, now, f"resolved from the dead letters ({letter.reason})")
+            tally = Tally(discovered=duplicates + to_itself, duplicates=duplicates + to_itself)
+            tally.move("dead", "done")
+            added = ledger.admit(connection, job, links, found_on=letter.id, now=now, tally=tally)
+            tally.write(connection, job.number)
+            if added.queued:
+                connection.execute(_REVIVE, (job.number, job.terms.limit, job.terms.limit))
+            return msgspec.structs.replace(added, duplicates=added.duplicates + to_itself)
 
         return await self._database.write(write)
 
@@ -154,16 +220,17 @@ def _story(connection: sqlite3.Connection, row: tuple[object, ...]) -> UrlStory:
     return UrlStory(**fields, incidents=tuple(incidents))  # type: ignore[arg-type]  # column order is field order
 
 
-def _where(which: DeadFilter) -> tuple[str, tuple[str | int, ...]]:
+def _where(which: DeadFilter) -> tuple[str, Values]:
     """Conditions are fixed texts; values are bound."""
     parts: list[str] = ["urls.state = 'dead'"]
-    values: list[str | int] = []
-    conditions: tuple[tuple[str, str | int | None], ...] = (
+    values: list[str | int | bytes] = []
+    conditions: tuple[tuple[str, str | int | bytes | None], ...] = (
         ("urls.number = ?", which.id),
         ("jobs.id = ?", which.job),
         ("urls.url = ?", which.url),
         ("(urls.reason = ? OR urls.reason LIKE ? || '-%')", which.reason),
         ("sites.name = ?", which.site),
+        ("urls.fingerprint = ?", which.fingerprint),
     )
     for condition, value in conditions:
         if value is not None:
@@ -172,9 +239,7 @@ def _where(which: DeadFilter) -> tuple[str, tuple[str | int, ...]]:
     return " AND ".join(parts), tuple(values)
 
 
-def _select(
-    connection: sqlite3.Connection, where: str, values: tuple[str | int, ...]
-) -> list[tuple[int, int, int, str | None, int]]:
+def _select(connection: sqlite3.Connection, where: str, values: Values) -> list[tuple[int, int, int, str | None, int]]:
     return connection.execute(
         "SELECT urls.number, urls.job, urls.site, urls.fetcher, urls.priority FROM urls "  # noqa: S608 - our own words
         f"JOIN jobs ON jobs.number = urls.job JOIN sites ON sites.number = urls.site WHERE {where}",

@@ -13,9 +13,8 @@ if bound >= 0 then
         return {-1, depth}
     end
 end
-local queued, duplicates, dropped, doubtful = admit(ARGV[10], {
-    room = room, per_site = tonumber(ARGV[5]), per_shape = tonumber(ARGV[6]), before = created_before(ARGV[7]),
-    bits = tonumber(ARGV[8]), hashes = tonumber(ARGV[9]),
-})
+local terms = terms_from(5)
+terms.room = room
+local queued, duplicates, dropped, doubtful = admit(ARGV[10], terms)
 flush()
 return {queued, duplicates, dropped, doubtful}

@@ -8,9 +8,20 @@ local FULL, TRAP = 6, 5
 
 local CANDIDATE = '>c16Bi4I4I4BHc0Hc0I4c0'
 
-local function created_before(window)
-    window = tonumber(window)
-    return window >= 0 and now - window or -1
+-- The job's terms of admission, five arguments from the given one on: per_site, per_shape (-1 for no budget), window
+-- (-1: for ever), bits and hashes of the Bloom filter (0 for none). What was created until `before` may enter again.
+local function terms_from(i)
+    local window = tonumber(ARGV[i + 2])
+    return {
+        per_site = tonumber(ARGV[i]), per_shape = tonumber(ARGV[i + 1]), before = window >= 0 and now - window or -1,
+        bits = tonumber(ARGV[i + 3]), hashes = tonumber(ARGV[i + 4]),
+    }
+end
+
+-- Whether the server refuses to grow. Asked before anything is written.
+local function is_starved()
+    local probe = redis.pcall('HINCRBY', COUNTS, 'discovered', 0)
+    return type(probe) == 'table' and probe.err ~= nil
 end
 
 local function count_offered(text)
@@ -65,8 +76,7 @@ local function fresh_row(candidate, number, state, reason)
     }
 end
 
--- `terms`: room (how many may be queued, -1 for any number), per_site, per_shape (-1 for no budget), before (what was
--- created until then may enter again), bits and hashes of the Bloom filter (0 for none).
+-- `terms` are those of terms_from, with room: how many may be queued, -1 for any number.
 -- Returns queued, duplicates, dropped, and the places of those that the filter alone calls known.
 local function admit(text, terms)
     local queued, duplicates, dropped, offered = 0, 0, 0, 0
@@ -117,4 +127,18 @@ local function admit(text, terms)
     count('queued', queued)
     count('dropped', dropped)
     return queued, duplicates, dropped, doubtful
+end
+
+-- The links of a page that is settled: what the bound has no room for is dropped. Returns what admit() returns.
+-- Out of memory: what is in hand may end, but its links are not remembered; seen again later, they may enter.
+local function admit_links(text, terms, bound, elsewhere, starved)
+    if text == '' then return 0, 0, 0, {} end
+    if starved then
+        local dropped = count_offered(text)
+        count('discovered', dropped)
+        count('dropped', dropped)
+        return 0, 0, dropped, {}
+    end
+    terms.room = bound < 0 and -1 or math.max(0, bound - elsewhere - counter('queued') - counter('waiting'))
+    return admit(text, terms)
 end

@@ -9,16 +9,10 @@
 
 local COMPLETE, RETRY, RELEASE, BURY, MOVE = 1, 2, 3, 4, 5
 
--- Out of memory: what is in hand may end, but its links are not remembered; seen again later, they may enter.
-local probe = redis.pcall('HINCRBY', COUNTS, 'discovered', 0)
-local starved = type(probe) == 'table' and probe.err ~= nil
+local starved = is_starved()
 insist()
 
-local bound, elsewhere = tonumber(ARGV[2]), tonumber(ARGV[3])
-local terms = {
-    per_site = tonumber(ARGV[4]), per_shape = tonumber(ARGV[5]), before = created_before(ARGV[6]),
-    bits = tonumber(ARGV[7]), hashes = tonumber(ARGV[8]),
-}
+local bound, elsewhere, terms = tonumber(ARGV[2]), tonumber(ARGV[3]), terms_from(4)
 local answers = {}
 
 local function settle(text)
@@ -39,7 +33,6 @@ local function settle(text)
         message = ''
     end
     row.worker, row.changed, row.reason, row.message, row.at = '', now, reason, message, 0
-    local queued, doubled, dropped, doubtful = 0, 0, 0, {}
 
     if verb == COMPLETE then
         row.state, row.attempts, row.deliveries = state, row.attempts + 1, 0
@@ -69,17 +62,8 @@ local function settle(text)
     else
         write_row(row)
     end
-    if place <= #text then
-        if starved then
-            dropped = count_offered(string.sub(text, place))
-            count('discovered', dropped)
-            count('dropped', dropped)
-        else
-            terms.room = bound < 0 and -1
-                or math.max(0, bound - elsewhere - counter('queued') - counter('waiting'))
-            queued, doubled, dropped, doubtful = admit(string.sub(text, place), terms)
-        end
-    end
+    local queued, doubled, dropped, doubtful =
+        admit_links(string.sub(text, place), terms, bound, elsewhere, starved)
     return {queued, doubled, dropped, doubtful}
 end
 

@@ -1,0 +1,282 @@
+"""Dead letters on Redis: found, brought back, settled after all, forgotten. Fulfils `DeadLetters`.
+
+A letter is settled together with the links of its page, in one script, where that can be: the links belong to the shard
+of their page, are not too many, and the job runs. Else the links enter first, then the job is reopened for them, and
+the letter is settled last: a crash in between repeats work and loses nothing, because adding is idempotent.
+
+How it fails: BackendUnavailable. How it recovers: call again, and the rest is done. Of two who settle a letter at the
+same time one does; when both had to add its links first, those of the second are duplicates.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any
+
+import msgspec
+
+from ...frontier.contract import Added, DeadFilter, DeadLetter
+from ...model.task import Candidate, UrlState
+from . import rows
+from .connection import Server
+from .entrance import ADD_AT_ONCE, Entrance, total
+from .jobs import JobRow, RedisJobs
+from .keys import Keyspace
+from .terms import KnownJob, admission_terms
+
+CHUNK = 500
+GONE, ENDED = -1, -2  # answers of lua/resolve.lua
+
+
+class Dead(msgspec.Struct, frozen=True, kw_only=True):
+    """A dead letter as it was found: where, and what is known without asking further."""
+
+    shard: int
+    job: JobRow
+    row: rows.Row
+    number: int
+
+
+class RedisLetters:
+    def __init__(
+        self,
+        server: Server,
+        keys: Keyspace,
+        jobs: RedisJobs,
+        entrance: Entrance,
+        *,
+        time: Callable[[], float] | None = None,
+    ) -> None:
+        self._server = server
+        self._keys = keys
+        self._jobs = jobs
+        self._entrance = entrance
+        self._time = time
+
+    async def dead(self, which: DeadFilter, limit: int = 100) -> list[DeadLetter]:
+        found = [one async for one in self._find_dead(which, limit)]
+        found.sort(key=lambda one: (one.row.changed, one.number), reverse=True)
+        newest = found[:limit]
+        chunks = [await self._written(newest[start : start + CHUNK]) for start in range(0, len(newest), CHUNK)]
+        return [letter for chunk in chunks for letter in chunk]
+
+    async def letters(self, which: DeadFilter) -> AsyncIterator[DeadLetter]:
+        found: list[Dead] = []
+        async for one in self._find_dead(which):
+            found.append(one)
+            if len(found) == CHUNK:
+                for letter in await self._written(found):
+                    yield letter
+                found = []
+        for letter in await self._written(found):
+            yield letter
+
+    async def dead_reasons(self, which: DeadFilter) -> dict[str, int]:
+        counted: Counter[str] = Counter()
+        async for one in self._find_dead(which):
+            counted[one.row.reason] += 1
+        return dict(sorted(counted.items(), key=lambda item: (-item[1], item[0])))
+
+    async def replay(self, which: DeadFilter) -> int:
+        return await self._revive(which, "replay")
+
+    async def purge(self, which: DeadFilter) -> int:
+        return await self._revive(which, "purge")
+
+    async def resolve(
+        self, letter: DeadLetter, discovered: Sequence[Candidate] = (), *, duplicates: int = 0, reason: str = ""
+    ) -> Added | None:
+        known = await self._entrance.job(letter.job)
+        home = self._keys.shard_of(letter.site)
+        links = [one for one in discovered if one.fingerprint != letter.fingerprint]
+        to_itself = len(discovered) - len(links)
+        row = await self._row(home, known.number, letter.fingerprint)
+        if row is None or row.state is not UrlState.DEAD or row.changed != letter.died_at:
+            return None
+        duplicates += to_itself
+        if len(links) <= ADD_AT_ONCE and all(self._keys.shard_of(one.site) == home for one in links):
+            answer = await self._settle(known, letter, row.token, duplicates, 0, reason, links)
+            if answer[0] == GONE:
+                return None
+            if answer[0] != ENDED:
+                added = await self._entrance.look_twice(known, links, answer, letter)
+                return total(added, Added(duplicates=to_itself))
+        added, lost = await self._entrance.offer(known, links, parent=letter, refuse_when_full=False)
+        await self._jobs.revive(letter.job)
+        answer = await self._settle(known, letter, row.token, duplicates, lost, reason, ())
+        return None if answer[0] == GONE else total(added, Added(duplicates=to_itself))
+
+    # -- how -------------------------------------------------------------------------------------------------
+
+    async def _settle(
+        self,
+        known: KnownJob,
+        letter: DeadLetter,
+        token: int,
+        duplicates: int,
+        lost: int,
+        reason: str,
+        links: Sequence[Candidate],
+    ) -> list[Any]:  # Any: three numbers, then a list of them
+        home = self._keys.shard_of(letter.site)
+        bound = await self._entrance.bound(known, home)
+        answer: list[Any] = await self._server.run(
+            "resolve",
+            self._keys.of_job(home, known.number),
+            self._now(),
+            *bound,
+            *admission_terms(known.terms, self._keys.shards),
+            letter.fingerprint,
+            token,
+            duplicates,
+            lost,
+            rows.pack_reason(reason),
+            self._entrance.packed(known, links, letter),
+        )
+        self._entrance.note_depth(known, home, max(0, answer[0]))
+        return answer
+
+    async def _revive(self, which: DeadFilter, how: str) -> int:
+        groups: dict[tuple[int, int], tuple[JobRow, list[bytes]]] = {}
+        async for one in self._find_dead(which):
+            groups.setdefault((one.job.number, one.shard), (one.job, []))[1].append(one.row.fingerprint)
+        changed = 0
+        for (number, shard), (job, fingerprints) in groups.items():
+            if how == "replay":
+                await self._jobs.reopen(job.id)
+            for start in range(0, len(fingerprints), CHUNK):
+                chunk = fingerprints[start : start + CHUNK]
+                changed += await self._server.run("revive", self._keys.of_job(shard, number), self._now(), how, *chunk)
+            if how == "replay":
+                # Once more: somebody may have found it empty and closed it before the letters were back.
+                await self._jobs.reopen(job.id)
+        return changed
+
+    async def _find_dead(self, which: DeadFilter, newest: int | None = None) -> AsyncIterator[Dead]:
+        """Those that fit, all or at least so many of the newest, shard by shard."""
+        for job in await self._jobs.rows():
+            if which.job is not None and job.id != which.job:
+                continue
+            for shard, site in await self._places(which):
+                times: list[float] = []
+                async for row in self._buried(shard, job.number, which.fingerprint):
+                    # Those that died at the same moment are put in order by whoever asks, so none is left out.
+                    if newest is not None and len(times) >= newest and (not newest or row.changed < times[newest - 1]):
+                        break
+                    number = row.id * self._keys.shards + shard
+                    if site in (None, row.site) and _fits(which, number, row):
+                        if newest is not None:
+                            times.append(row.changed)
+                        yield Dead(shard=shard, job=job, row=row, number=number)
+
+    async def _buried(self, shard: int, job: int, only: bytes | None) -> AsyncIterator[rows.Row]:
+        """Newest first. From a time back to the next: what dies meanwhile is behind us, what leaves moves nothing."""
+        if only is not None:
+            row = await self._row(shard, job, only)
+            if row is not None and row.state is UrlState.DEAD:
+                yield row
+            return
+        dead = self._keys.in_shard(shard, f"{job}:dead")
+        before = b"+inf"
+        while True:
+            answer = await self._server.call("ZREVRANGEBYSCORE", dead, before, "-inf", "WITHSCORES", "LIMIT", 0, CHUNK)
+            times = dict(zip(answer[::2], answer[1::2], strict=True))
+            if not times:
+                return
+            oldest = answer[-1]
+            # Of those that died at the same moment as the last one there may be more.
+            together = await self._server.call("ZREVRANGEBYSCORE", dead, oldest, oldest)
+            fingerprints = [one for one, time in times.items() if time != oldest] + together
+            for start in range(0, len(fingerprints), CHUNK):
+                for row in await self._rows(shard, job, fingerprints[start : start + CHUNK]):
+                    if row is not None and row.state is UrlState.DEAD:
+                        yield row
+            before = b"(" + oldest
+
+    async def _places(self, which: DeadFilter) -> list[tuple[int, int | None]]:
+        """Shards to look into, and the number that the site asked for has there; None: any site."""
+        if which.site is None:
+            return [(shard, None) for shard in range(self._keys.shards)]
+        shard = self._keys.shard_of(which.site)
+        number = await self._server.call("HGET", self._keys.in_shard(shard, "numbers"), which.site)
+        return [(shard, int(number))] if number else []
+
+    async def _written(self, found: Sequence[Dead]) -> list[DeadLetter]:
+        """The letters in full, with the names of their sites and of the pages that linked to them."""
+        sites = await self._sites_of(found)
+        parents = await self._parents_of(found, sites)
+        return [
+            DeadLetter(
+                id=one.number,
+                job=one.job.id,
+                url=url_of(one.row),
+                site=sites[one.shard, one.row.site],
+                kind=one.row.tail.kind if one.row.tail else "",
+                reason=one.row.reason,
+                message=one.row.message,
+                attempts=one.row.attempts,
+                deliveries=one.row.deliveries,
+                died_at=one.row.changed,
+                found_on=parent,
+                fingerprint=one.row.fingerprint,
+                depth=one.row.depth,
+                priority=one.row.priority,
+            )
+            for one, parent in zip(found, parents, strict=True)
+        ]
+
+    async def _sites_of(self, found: Sequence[Dead]) -> dict[tuple[int, int], str]:
+        """Names of sites, by shard and number."""
+        wanted: dict[int, set[int]] = {}
+        for one in found:
+            wanted.setdefault(one.shard, set()).add(one.row.site)
+        names: dict[tuple[int, int], str] = {}
+        for shard, numbers in wanted.items():
+            packed = await self._server.call("HMGET", self._keys.in_shard(shard, "sites"), *numbers)
+            for number, text in zip(numbers, packed, strict=True):
+                names[shard, number] = rows.read_site(text)[1]
+        return names
+
+    async def _parents_of(self, found: Sequence[Dead], sites: dict[tuple[int, int], str]) -> list[str | None]:
+        """URLs of the pages that they were found on, in their order."""
+        wanted: dict[tuple[int, int], dict[bytes, list[int]]] = {}  # by shard and job: fingerprint -> whose parent
+        for place, one in enumerate(found):
+            tail = one.row.tail
+            if tail is not None and tail.parent is not None:
+                shard = self._keys.shard_of(tail.parent_site or sites[one.shard, one.row.site])
+                wanted.setdefault((shard, one.job.number), {}).setdefault(tail.parent, []).append(place)
+        parents: list[str | None] = [None] * len(found)
+        for (shard, job), children in wanted.items():
+            for places, row in zip(children.values(), await self._rows(shard, job, list(children)), strict=True):
+                for place in places:
+                    parents[place] = url_of(row) if row is not None else None
+        return parents
+
+    async def _row(self, shard: int, job: int, fingerprint: bytes) -> rows.Row | None:
+        return (await self._rows(shard, job, [fingerprint]))[0]
+
+    async def _rows(self, shard: int, job: int, fingerprints: Sequence[bytes]) -> list[rows.Row | None]:
+        if not fingerprints:
+            return []
+        packed = await self._server.call("HMGET", self._keys.in_shard(shard, f"{job}:urls"), *fingerprints)
+        return [
+            rows.read_row(fingerprint, text) if text else None
+            for fingerprint, text in zip(fingerprints, packed, strict=True)
+        ]
+
+    def _now(self) -> str:
+        return "" if self._time is None else repr(self._time())
+
+
+def url_of(row: rows.Row) -> str:
+    return row.tail.url if row.tail is not None else f"(unreadable {row.fingerprint.hex()})"
+
+
+def _fits(which: DeadFilter, number: int, row: rows.Row) -> bool:
+    """Whether it is asked for, its site aside."""
+    return (
+        (which.id is None or number == which.id)
+        and (which.url is None or url_of(row) == which.url)
+        and (which.reason is None or row.reason == which.reason or row.reason.startswith(f"{which.reason}-"))
+    )
