@@ -23,13 +23,14 @@ from gossamer.frontier.politeness import SiteTerms
 from gossamer.model.carrying import Carrier, Mark, Standing
 from gossamer.model.job import JobCounts, JobState
 from gossamer.model.page import Headers, Snapshot
+from gossamer.model.record import ItemSchema, Tally
 from gossamer.model.task import DropReason, UrlState
-from gossamer.store.carrying import ArchiveCarrier, RecordCarrier
-from gossamer.store.contract import RecordQuery, RecordStore
+from gossamer.store.carrying import ArchiveCarrier
+from gossamer.store.contract import RecordQuery, Records, VisitQuery
 
 from ..services.seaweed import Seaweed
 from .frontiers import Backends, Lab, candidate
-from .stores import NOW, RECORD_STORES, book, page_of, result, tried
+from .stores import CARRIERS, NOW, RECORD_STORES, book, page_of, reparse, result, tried, visit
 
 SHOP, SLOW, OTHER = "https://shop.example", "https://slow.example", "https://other.example"
 STATES = ("sqlite", "valkey", "shards", "cluster")
@@ -338,17 +339,7 @@ async def test_a_job_that_only_a_filter_remembers_moves_when_it_has_ended(labs: 
 CLOCK = VirtualClock(NOW + 10_000)
 
 
-def carrier_of(name: str, store: RecordStore) -> RecordCarrier:
-    if name == "sqlite":
-        from gossamer.backends.sqlite.record_carrying import SqliteRecordCarrier
-
-        return SqliteRecordCarrier(store)  # type: ignore[arg-type]  # opened by that name
-    from gossamer.backends.postgres.carrying import PostgresRecordCarrier
-
-    return PostgresRecordCarrier(store)  # type: ignore[arg-type]
-
-
-async def written(store: RecordStore) -> None:
+async def written(store: Records) -> None:
     """Records with a past, a page that is unchanged, one that failed, and texts that are hard to store."""
     first = page_of(at=NOW, etag='"1"', archive_ref="2027-01-15/w-1.zst#0+10", links=b'[{"url":"x"}]', parser="v1")
     await store.save([result(book(price=1), page=first)])
@@ -361,10 +352,26 @@ async def written(store: RecordStore) -> None:
     await store.save([result(book(f"b{n}", title=f"Title \0 {n} ☂", at=NOW + n)) for n in range(2, 450)])
     odd = msgspec.structs.replace(book("nan"), data='{"price": NaN}', job="")
     await store.save([result(odd)])
+    await lived_through(store)
+
+
+async def lived_through(store: Records) -> None:
+    """What is gone and what came back, a reparse, pages that failed, shapes of items and what the checks counted."""
+    listing, lost = "https://shop.example/list", "https://shop.example/lost"
+    shape = ItemSchema(id="5f", type="Book", definition='{"fields":{}}')
+    shaped = [msgspec.structs.replace(book(key), schema="5f") for key in ("gone", "back", "kept", "unseen")]
+    tally = Tally(spider="books", day="2027-01-15", type="Book", field="tit\0le", checked=4, filled=3, faulty=1)
+    first = visit(listing, *shaped[:3], at=NOW, job="whole-1")
+    await store.save([msgspec.structs.replace(first, quality=(tally,), schemas=(shape,))])
+    await store.save([visit(lost, shaped[3], at=NOW, job="whole-1"), visit(lost + "/2", at=NOW, failure="parse")])
+    await store.save([visit(listing, book("kept"), at=NOW + 10, job="whole-2")])
+    await store.retire("whole-2", spider="books", at=NOW + 20, earlier=["whole-1"])
+    await store.save([visit(listing, book("back"), book("kept", price=1), at=NOW + 30, job="whole-3")])
+    await store.save([reparse(listing, book("kept", price=2), visit=NOW + 30, at=NOW + 40)])
 
 
 @pytest.fixture
-async def stores(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[tuple[RecordStore, RecordStore]]:
+async def stores(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[tuple[Records, Records]]:
     async with AsyncExitStack() as stack:
         source, target = [
             await stack.enter_async_context(RECORD_STORES[name](tmp_path / str(place), CLOCK, None))
@@ -378,24 +385,35 @@ RECORD_WAYS = [("sqlite", "postgres"), ("postgres", "sqlite")]
 
 @pytest.mark.parametrize("stores", RECORD_WAYS, indirect=True, ids="-to-".join)
 async def test_records_have_their_whole_history_on_the_other_side(
-    stores: tuple[RecordStore, RecordStore], request: pytest.FixtureRequest
+    stores: tuple[Records, Records], request: pytest.FixtureRequest
 ) -> None:
     source, target = stores
     here, there = request.node.callspec.params["stores"]
     await written(source)
-    poured, filled = carrier_of(here, source), carrier_of(there, target)
+    poured, filled = CARRIERS[here](source), CARRIERS[there](target)
 
     await carry(poured, filled)
 
     assert await filled.tally() == await poured.tally()
-    assert (await filled.tally())["earlier versions"] == 2
-    for query in (RecordQuery(), RecordQuery(job="books-2"), RecordQuery(job="books-3"), RecordQuery(job="")):
+    assert (await filled.tally())["earlier versions"] == 2 + 3 + 1 + 2  # b1, retired, back, kept
+    gone, back = RecordQuery(gone=True), RecordQuery(key="back")
+    jobs = [RecordQuery(job=job) for job in ("books-2", "books-3", "", "whole-3", "reparse-1")]
+    for query in (RecordQuery(), gone, back, *jobs):
         moved = [record async for record in target.records(query)]
         assert moved == [record async for record in source.records(query)]
         assert moved
-    identity = ("Book", "shop.example", "b1")
-    assert [version.version for version in await target.history(*identity)] == [1, 2, 3]
-    assert await target.history(*identity) == await source.history(*identity)
+    for key, versions in (("b1", 3), ("gone", 2), ("back", 3), ("kept", 3), ("unseen", 2)):
+        history = await target.history("Book", "shop.example", key)
+        assert [version.version for version in history] == list(range(1, versions + 1))
+        assert history == await source.history("Book", "shop.example", key)
+    for before, after in (("whole-1", "whole-2"), ("whole-2", "reparse-1"), ("books-1", "books-2")):
+        there_differ = [one async for one in target.differences(before, after)]
+        assert there_differ == [one async for one in source.differences(before, after)] != []
+    assert await target.schemas() == await source.schemas() != []
+    assert await target.scores() == await source.scores() != []
+    copies = [{one async for one in store.archived(VisitQuery())} for store in (target, source)]
+    assert copies[0] == copies[1]
+    assert {one.failure for one in copies[0]} == {"", "parse"}
     for url in ("https://shop.example/b1", "https://shop.example/down", "https://shop.example/b400"):
         key = tried(url).fingerprint
         assert await target.facts([key]) == await source.facts([key])
@@ -405,12 +423,12 @@ async def test_records_have_their_whole_history_on_the_other_side(
 
 @pytest.mark.parametrize("stores", RECORD_WAYS, indirect=True, ids="-to-".join)
 async def test_records_go_on_changing_where_they_are_now(
-    stores: tuple[RecordStore, RecordStore], request: pytest.FixtureRequest
+    stores: tuple[Records, Records], request: pytest.FixtureRequest
 ) -> None:
     source, target = stores
     here, there = request.node.callspec.params["stores"]
     await written(source)
-    await carry(carrier_of(here, source), carrier_of(there, target))
+    await carry(CARRIERS[here](source), CARRIERS[there](target))
 
     # A 304 confirms what its page gave, though it gave it elsewhere.
     await target.save([result(attempt=tried(at=NOW + 35, job="books-8", outcome="unchanged", status=304))])
@@ -423,12 +441,26 @@ async def test_records_go_on_changing_where_they_are_now(
     await target.save([result(attempt=tried(at=NOW + 50, job="books-9", outcome="unchanged", status=304))])
     (seen,) = [record async for record in target.records(RecordQuery(job="books-9"))]
     assert (seen.version, seen.first_seen, seen.last_checked) == (4, NOW, NOW + 50)
+    # What a full crawl did not reach comes back with its page, what its page had lost does not.
+    for url in ("https://shop.example/list", "https://shop.example/lost"):
+        await target.save([result(attempt=tried(url, at=NOW + 60, job="whole-4", outcome="unchanged", status=304))])
+    still_gone = [record.key async for record in target.records(RecordQuery(gone=True))]
+    assert still_gone == ["gone"]
+    # Marks of the other store are of no use here; its own are.
+    with pytest.raises(Misconfigured, match="another record store"):
+        await target.count(RecordQuery(after=await source.cursor()))
+    mark = await target.cursor()
+    assert await target.count(RecordQuery(upto=mark)) == await target.count(RecordQuery())
+    assert await target.count(RecordQuery(after=mark)) == 0
+    # What was counted counts on.
+    await target.save([result(attempt=tried(at=NOW + 70), quality=tuple(await source.scores()))])
+    assert [(one.checked, one.filled, one.faulty) for one in await target.scores()] == [(8, 6, 2)]
 
 
-@pytest.mark.parametrize("name", sorted(RECORD_STORES))
+@pytest.mark.parametrize("name", sorted(CARRIERS))
 async def test_a_cleared_record_store_is_empty_but_for_its_mark(name: str, tmp_path: Path) -> None:
     async with RECORD_STORES[name](tmp_path, CLOCK, None) as store:
-        carrier = carrier_of(name, store)
+        carrier = CARRIERS[name](store)
         assert await carrier.mark() is None
         await written(store)
         mark = Mark(standing=Standing.MOVED, place="elsewhere", at=NOW)
@@ -440,7 +472,9 @@ async def test_a_cleared_record_store_is_empty_but_for_its_mark(name: str, tmp_p
         assert await carrier.mark() == mark
         await carrier.set_mark(None)
         assert await carrier.mark() is None
-        assert await store.save([result(book())]) == [1]
+        shape = ItemSchema(id="5f", type="Book", definition='{"fields":{}}')
+        assert await store.save([result(book(), schemas=(shape,))]) == [1]
+        assert [found for found, _ in await store.schemas()] == [shape]
 
 
 # -- raw pages --------------------------------------------------------------------------------------------------

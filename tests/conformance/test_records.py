@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import tempfile
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -18,51 +16,30 @@ from hypothesis import strategies as st
 
 from gossamer.clock import VirtualClock
 from gossamer.model.record import PageResult, StoredRecord
-from gossamer.store.contract import RecordQuery, RecordStore
+from gossamer.store.contract import RecordQuery, Records
 
-from .stores import NOW, RECORD_STORES, book, fingerprint_of, page_of, result, tried
+from .stores import (
+    EVERYTHING,
+    HOUR,
+    NOW,
+    RECORD_STORES,
+    OpenRecords,
+    all_of,
+    book,
+    fingerprint_of,
+    page_of,
+    result,
+    tried,
+)
+from .stores import backend as backend
+from .stores import clock as clock
+from .stores import open_records as open_records
+from .stores import record_store as record_store
 
 CORPORA = Path(__file__).resolve().parents[2] / "../shared/corpora"
-HOUR = 3600.0
-EVERYTHING = RecordQuery()
-
-OpenRecords = Callable[..., AbstractAsyncContextManager[RecordStore]]
 
 
-@pytest.fixture
-def clock() -> VirtualClock:
-    return VirtualClock(NOW + 1000 * HOUR)
-
-
-@pytest.fixture(scope="module", params=RECORD_STORES)
-def backend(request: pytest.FixtureRequest) -> str:
-    name: str = request.param
-    if name != "sqlite":
-        request.getfixturevalue(name)  # the server of that name: tests/services
-    return name
-
-
-@pytest.fixture
-def open_records(backend: str, tmp_path: Path, clock: VirtualClock) -> OpenRecords:
-    """Opens the same place every time: one call is one process."""
-
-    def open_one(min_rewrite_age: timedelta | None = None) -> AbstractAsyncContextManager[RecordStore]:
-        return RECORD_STORES[backend](tmp_path, clock, min_rewrite_age)
-
-    return open_one
-
-
-@pytest.fixture
-async def record_store(open_records: OpenRecords) -> AsyncIterator[RecordStore]:
-    async with open_records() as store:
-        yield store
-
-
-async def all_of(store: RecordStore, query: RecordQuery = EVERYTHING) -> list[StoredRecord]:
-    return [record async for record in store.records(query)]
-
-
-async def test_a_new_record_is_read_back_as_it_was_saved(record_store: RecordStore) -> None:
+async def test_a_new_record_is_read_back_as_it_was_saved(record_store: Records) -> None:
     saved = book("b1", title="Émile", price=12.5, tags=["a", {"b": None}])
     counts = await record_store.save([result(saved)])
     assert counts == [1]
@@ -74,7 +51,7 @@ async def test_a_new_record_is_read_back_as_it_was_saved(record_store: RecordSto
     )  # fmt: skip
 
 
-async def test_an_unchanged_record_is_only_marked_as_checked(record_store: RecordStore) -> None:
+async def test_an_unchanged_record_is_only_marked_as_checked(record_store: Records) -> None:
     await record_store.save([result(book(price=1))])
     counts = await record_store.save([result(book(price=1, at=NOW + HOUR, job="books-2"))])
     assert counts == [0]
@@ -84,7 +61,7 @@ async def test_an_unchanged_record_is_only_marked_as_checked(record_store: Recor
     assert len(await record_store.history("Book", "shop.example", "b1")) == 1
 
 
-async def test_a_changed_record_keeps_its_history(record_store: RecordStore) -> None:
+async def test_a_changed_record_keeps_its_history(record_store: Records) -> None:
     for hour, price in enumerate([10, 10, 12, 10]):
         await record_store.save([result(book(price=price, at=NOW + hour * HOUR, job=f"books-{hour}"))])
     [read] = await all_of(record_store)
@@ -98,7 +75,7 @@ async def test_a_changed_record_keeps_its_history(record_store: RecordStore) -> 
     ]
 
 
-async def test_every_version_inside_one_batch_enters_the_history(record_store: RecordStore) -> None:
+async def test_every_version_inside_one_batch_enters_the_history(record_store: Records) -> None:
     counts = await record_store.save([result(book(price=n, at=NOW + n)) for n in (1, 2, 2, 3)])
     assert counts == [1, 1, 0, 1]
     history = await record_store.history("Book", "shop.example", "b1")
@@ -109,7 +86,7 @@ async def test_every_version_inside_one_batch_enters_the_history(record_store: R
     ]
 
 
-async def test_an_older_scrape_never_replaces_a_newer_one(record_store: RecordStore) -> None:
+async def test_an_older_scrape_never_replaces_a_newer_one(record_store: Records) -> None:
     await record_store.save([result(book(price=2, at=NOW))])
     counts = await record_store.save([result(book(price=1, at=NOW - HOUR))])
     assert counts == [0]
@@ -118,16 +95,14 @@ async def test_an_older_scrape_never_replaces_a_newer_one(record_store: RecordSt
     assert read.first_seen == NOW - HOUR
 
 
-async def test_a_scrape_older_than_the_last_check_does_not_count_either(record_store: RecordStore) -> None:
+async def test_a_scrape_older_than_the_last_check_does_not_count_either(record_store: Records) -> None:
     await record_store.save([result(book(price=1, at=NOW)), result(book(price=1, at=NOW + 2 * HOUR))])
     counts = await record_store.save([result(book(price=9, at=NOW + HOUR))])
     assert counts == [0]
     assert [record.data for record in await all_of(record_store)] == [{"price": 1}]
 
 
-async def test_a_worker_with_a_clock_ahead_does_not_freeze_a_record(
-    record_store: RecordStore, clock: VirtualClock
-) -> None:
+async def test_a_worker_with_a_clock_ahead_does_not_freeze_a_record(record_store: Records, clock: VirtualClock) -> None:
     await record_store.save([result(book(price=1, at=clock.now() + 9000 * HOUR))])
     clock.advance(HOUR)
     counts = await record_store.save([result(book(price=2, at=clock.now()))])
@@ -145,7 +120,7 @@ async def test_a_young_version_is_protected_for_the_minimum_age(open_records: Op
         assert [json.loads(version.data)["price"] for version in history] == [1, 3]
 
 
-async def test_a_page_that_gives_one_key_twice_means_the_last(record_store: RecordStore) -> None:
+async def test_a_page_that_gives_one_key_twice_means_the_last(record_store: Records) -> None:
     for hour in range(3):
         visit = result(book(price=1, at=NOW + hour * HOUR), book(price=2, at=NOW + hour * HOUR))
         assert await record_store.save([visit]) == [1 if hour == 0 else 0]
@@ -153,14 +128,14 @@ async def test_a_page_that_gives_one_key_twice_means_the_last(record_store: Reco
     assert (read.data, read.version) == ({"price": 2}, 1)
 
 
-async def test_identity_is_type_site_and_key(record_store: RecordStore) -> None:
+async def test_identity_is_type_site_and_key(record_store: Records) -> None:
     first = book("same")
     others = [msgspec.structs.replace(first, type="Film"), msgspec.structs.replace(first, site="other.example")]
     assert await record_store.save([result(first, *others)]) == [3]
     assert await record_store.count(EVERYTHING) == 3
 
 
-async def test_each_result_gets_its_own_count(record_store: RecordStore) -> None:
+async def test_each_result_gets_its_own_count(record_store: Records) -> None:
     await record_store.save([result(book("known"))])
     batch = [
         result(book("known", at=NOW + 1), book("a", at=NOW + 1)),
@@ -170,11 +145,11 @@ async def test_each_result_gets_its_own_count(record_store: RecordStore) -> None
     assert await record_store.save(batch) == [1, 0, 3]
 
 
-async def test_saving_nothing_is_fine(record_store: RecordStore) -> None:
+async def test_saving_nothing_is_fine(record_store: Records) -> None:
     assert await record_store.save([]) == []
 
 
-async def test_attempts_are_listed_oldest_first_and_whole(record_store: RecordStore) -> None:
+async def test_attempts_are_listed_oldest_first_and_whole(record_store: Records) -> None:
     later = tried(at=NOW + 5, attempt=1, outcome="done", proxy="gate:1", cost=2.5)
     earlier = tried(at=NOW, outcome="retry", status=None, reason="timeout", error="no answer in 30 s")
     elsewhere = tried("https://shop.example/other")
@@ -183,13 +158,13 @@ async def test_attempts_are_listed_oldest_first_and_whole(record_store: RecordSt
     assert await record_store.attempts(b"\0" * 16) == []
 
 
-async def test_two_workers_that_try_at_the_same_instant_are_two_attempts(record_store: RecordStore) -> None:
+async def test_two_workers_that_try_at_the_same_instant_are_two_attempts(record_store: Records) -> None:
     await record_store.save([result(attempt=tried(worker=worker)) for worker in ("one", "two", "one")])
     attempts = await record_store.attempts(fingerprint_of("https://shop.example/b1"))
     assert sorted(attempt.worker for attempt in attempts) == ["one", "two"]
 
 
-async def test_page_facts_are_the_newest_and_come_back_whole(record_store: RecordStore) -> None:
+async def test_page_facts_are_the_newest_and_come_back_whole(record_store: Records) -> None:
     full = page_of(
         at=NOW + 2, etag='"x"', last_modified="Sat, 01 Jan 2028 00:00:00 GMT", archive_ref="ref", body_hash=b"\1" * 16,
         parser="books:1", links=b'[{"url":"https://shop.example/"}]',
@@ -202,14 +177,14 @@ async def test_page_facts_are_the_newest_and_come_back_whole(record_store: Recor
     assert await record_store.facts([]) == {}
 
 
-async def test_newest_facts_win_inside_a_batch_too(record_store: RecordStore) -> None:
+async def test_newest_facts_win_inside_a_batch_too(record_store: Records) -> None:
     pages = [page_of(at=NOW + at, etag=f'"{at}"') for at in (1, 3, 2)]
     await record_store.save([result(page=page, attempt=tried(at=page.fetched_at)) for page in pages])
     facts = await record_store.facts([pages[0].fingerprint])
     assert facts[pages[0].fingerprint].etag == '"3"'
 
 
-async def test_a_url_that_was_only_tried_has_no_facts(record_store: RecordStore) -> None:
+async def test_a_url_that_was_only_tried_has_no_facts(record_store: Records) -> None:
     await record_store.save([result(attempt=tried(outcome="retry"))])
     page = page_of(at=NOW + 1)
     assert await record_store.facts([page.fingerprint]) == {}
@@ -217,13 +192,13 @@ async def test_a_url_that_was_only_tried_has_no_facts(record_store: RecordStore)
     assert await record_store.facts([page.fingerprint]) == {page.fingerprint: page}
 
 
-async def test_facts_may_belong_to_another_url_than_the_attempt(record_store: RecordStore) -> None:
+async def test_facts_may_belong_to_another_url_than_the_attempt(record_store: Records) -> None:
     page = page_of("https://shop.example/elsewhere")
     await record_store.save([result(page=page, attempt=tried())])
     assert await record_store.facts([page.fingerprint, tried().fingerprint]) == {page.fingerprint: page}
 
 
-async def test_every_archived_visit_is_listed_once(record_store: RecordStore) -> None:
+async def test_every_archived_visit_is_listed_once(record_store: Records) -> None:
     first = page_of(at=NOW, archive_ref="one", body_hash=b"1")
     failed = page_of(at=NOW + 1, archive_ref="", status=500)
     not_modified = page_of(at=NOW + 2, archive_ref="one", status=304)
@@ -237,7 +212,7 @@ async def test_every_archived_visit_is_listed_once(record_store: RecordStore) ->
     ]
 
 
-async def test_a_job_finds_every_record_it_saw(record_store: RecordStore) -> None:
+async def test_a_job_finds_every_record_it_saw(record_store: Records) -> None:
     await record_store.save([result(book(key, at=NOW)) for key in ("same", "changed", "gone")])
     second = [book("same", at=NOW + 1, job="books-2"), book("changed", price=9, at=NOW + 1, job="books-2")]
     await record_store.save([result(*second)])
@@ -263,7 +238,7 @@ async def test_a_job_finds_every_record_it_saw(record_store: RecordStore) -> Non
         (RecordQuery(type="Nothing"), []),
     ],
 )
-async def test_a_query_restricts_what_is_read(record_store: RecordStore, query: RecordQuery, keys: list[str]) -> None:
+async def test_a_query_restricts_what_is_read(record_store: Records, query: RecordQuery, keys: list[str]) -> None:
     await record_store.save(
         [
             result(book("a", at=NOW)),
@@ -276,7 +251,7 @@ async def test_a_query_restricts_what_is_read(record_store: RecordStore, query: 
 
 
 @pytest.mark.parametrize("query", [EVERYTHING, RecordQuery(job="books-1"), RecordQuery(type="Book")])
-async def test_streaming_goes_on_while_others_write(record_store: RecordStore, query: RecordQuery) -> None:
+async def test_streaming_goes_on_while_others_write(record_store: Records, query: RecordQuery) -> None:
     total = 700
     await record_store.save([result(book(f"{n}", n=n)) for n in range(total)])
     seen = []
@@ -310,7 +285,7 @@ async def test_two_processes_write_side_by_side(open_records: OpenRecords) -> No
 
 
 @pytest.mark.parametrize("text", ["\x00", "a\x00b", "\ud800", "x\udc80y", "\ud83d\ude00", "\ufffe", "é" * 5000])
-async def test_odd_characters_in_every_field_are_stored(record_store: RecordStore, text: str) -> None:
+async def test_odd_characters_in_every_field_are_stored(record_store: Records, text: str) -> None:
     mended = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     odd = msgspec.structs.replace(
         book(), type=text, site=text, key=text, url=text, job=text, spider=text, data=json.dumps({"title": text})
@@ -331,7 +306,7 @@ async def test_odd_characters_in_every_field_are_stored(record_store: RecordStor
     assert await record_store.count(RecordQuery(job=text)) == 1
 
 
-async def test_naughty_strings_come_back_unchanged(record_store: RecordStore) -> None:
+async def test_naughty_strings_come_back_unchanged(record_store: Records) -> None:
     file = CORPORA / "blns/blns.json"
     if not file.exists():
         pytest.skip(f"{file} is not there")
@@ -358,7 +333,7 @@ def visit(sight: Sight) -> PageResult:
     return result(book(key, value=value, at=at, job=job), page=page, attempt=tried(url, at=at, job=job))
 
 
-async def end_state(store: RecordStore, *, with_story: bool) -> dict[str, Any]:
+async def end_state(store: Records, *, with_story: bool) -> dict[str, Any]:
     state: dict[str, Any] = {}
     for record in await all_of(store):
         state[record.key] = (record.data, record.first_seen, record.last_checked)
@@ -398,7 +373,7 @@ def test_saving_again_changes_nothing(backend: str, seen: list[Sight], cut: int)
     assert once == again
 
 
-async def test_an_unchanged_page_confirms_the_records_it_gave(record_store: RecordStore) -> None:
+async def test_an_unchanged_page_confirms_the_records_it_gave(record_store: Records) -> None:
     given = [book("b1", price=1), book("b2", price=2)]
     await record_store.save([result(*given), result(book("other", url="https://shop.example/other"))])
     again = msgspec.structs.replace(
@@ -434,7 +409,7 @@ async def test_an_unchanged_page_confirms_the_records_it_gave(record_store: Reco
     ],
     ids=lambda text: text[:20],
 )
-async def test_the_text_of_a_record_comes_back_to_the_letter(record_store: RecordStore, text: str) -> None:
+async def test_the_text_of_a_record_comes_back_to_the_letter(record_store: Records, text: str) -> None:
     odd = msgspec.structs.replace(book("odd"), data=text, content_hash=b"odd")
     later = msgspec.structs.replace(book("odd", at=NOW + 1), data=text + " ", content_hash=b"newer")
     assert await record_store.save([result(odd), result(book("even"))]) == [1, 1]
@@ -444,7 +419,7 @@ async def test_the_text_of_a_record_comes_back_to_the_letter(record_store: Recor
     assert [record.key for record in await all_of(record_store)] == ["odd", "even"]
 
 
-async def test_a_key_may_be_as_long_as_it_likes(record_store: RecordStore) -> None:
+async def test_a_key_may_be_as_long_as_it_likes(record_store: Records) -> None:
     keys = ["".join(f"{n * n:x}-" for n in range(start, start + 3000)) for start in (0, 1)]
     assert await record_store.save([result(book(key)) for key in keys]) == [1, 1]
     assert await record_store.save([result(book(key)) for key in keys]) == [0, 0]
@@ -465,7 +440,7 @@ async def test_writers_that_meet_in_opposite_order_lose_nothing(open_records: Op
         page = page_of(url, at=at, archive_ref=f"r{instant}")
         return result(book(key, value=instant, at=at, job=f"j-{turn}"), page=page, attempt=tried(url, at=at))
 
-    async def write(store: RecordStore, turn: int) -> None:
+    async def write(store: Records, turn: int) -> None:
         order = keys if turn == 0 else keys[::-1]
         for number in range(rounds):
             await store.save([sight(key, 2 * number + turn) for key in order])
@@ -489,7 +464,7 @@ async def test_writers_that_meet_in_opposite_order_lose_nothing(open_records: Op
 
 
 async def test_pruning_forgets_old_attempts_and_replaced_visits_only(
-    record_store: RecordStore, clock: VirtualClock
+    record_store: Records, clock: VirtualClock
 ) -> None:
     now = clock.now()
     ages = {"old": 48 * HOUR, "middle": 25 * HOUR, "fresh": HOUR}
@@ -515,7 +490,7 @@ async def test_pruning_forgets_old_attempts_and_replaced_visits_only(
 
 
 async def test_a_copy_that_later_visits_found_unchanged_is_not_pruned(
-    record_store: RecordStore, clock: VirtualClock
+    record_store: Records, clock: VirtualClock
 ) -> None:
     now = clock.now()
     first = page_of(at=now - 48 * HOUR, archive_ref="copy")

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import asyncpg
 import msgspec
 import pytest
 
-from gossamer.backends.postgres.connection import PLAN_FOR_LOOKUPS, qualified
-from gossamer.backends.postgres.records import PostgresRecords, _selection, open_postgres_records
-from gossamer.backends.postgres.texts import read, stored
+from gossamer.backends.postgres.batch import save_results
+from gossamer.backends.postgres.connection import PLAN_FOR_LOOKUPS, Session, qualified
+from gossamer.backends.postgres.queries import selection
+from gossamer.backends.postgres.records import PostgresRecords, open_postgres_records
+from gossamer.backends.postgres.texts import queryable, read, stored
 from gossamer.clock import VirtualClock
-from gossamer.errors import Permanent
+from gossamer.errors import Misconfigured, Permanent
 from gossamer.store.contract import RecordQuery
 
-from ..conformance.stores import NOW, book, page_of, result
+from ..conformance.stores import NOW, book, page_of, result, visit
 from ..services.postgres import PostgresServer, schema_of
+from .test_postgres_faults import waiting_backend
 
 CLOCK = VirtualClock(NOW + 10_000)
 
@@ -96,19 +101,109 @@ async def test_a_number_that_no_column_holds_fails_that_save_alone(store: Postgr
     assert await store.count(RecordQuery()) == 1
 
 
+async def plan(tables, schema: str, sql: str, values: Sequence[object]) -> str:
+    async with tables.transaction():
+        await tables.execute(PLAN_FOR_LOOKUPS)
+        return "\n".join(row[0] for row in await tables.fetch(qualified(f"EXPLAIN {sql}", schema), *values))
+
+
 @pytest.mark.parametrize("query", [RecordQuery(), RecordQuery(type="Book", site="x"), RecordQuery(job="books-1")])
 async def test_a_chunk_is_found_without_sorting_what_lies_behind_it(
     store: PostgresRecords, tables, schema: str, query: RecordQuery
 ) -> None:
     await store.save([result(book(f"{n}")) for n in range(3000)])
     await tables.execute("ANALYZE records; ANALYZE sightings")
-    source, number, values = _selection(query)
-    sql = f"EXPLAIN SELECT source FROM {source} AND {number} > 5 ORDER BY {number} LIMIT 256"
-    async with tables.transaction():
-        await tables.execute(PLAN_FOR_LOOKUPS)
-        plan = "\n".join(row[0] for row in await tables.fetch(qualified(sql, schema), *values))
-    assert "Sort" not in plan
-    assert "Seq Scan" not in plan
+    wanted = selection(query, "s", 9)
+    steps = await plan(tables, schema, wanted.chunk("source"), (*wanted.values, 5))
+    assert "Sort" not in steps
+    assert "Seq Scan" not in steps
+
+
+@pytest.mark.parametrize(
+    ("query", "index"),
+    [
+        (RecordQuery(after="pg:s:5", upto="pg:s:9"), "records_revision"),
+        (RecordQuery(after="pg:s:5", job="books-1"), "records_revision"),
+        (RecordQuery(key="5"), "records_key"),
+        (RecordQuery(key="5", job="books-1"), "records_key"),
+    ],
+)
+@pytest.mark.parametrize("known", [True, False], ids=["with statistics", "without"])
+async def test_few_among_many_are_found_through_an_index(
+    store: PostgresRecords, tables, schema: str, query: RecordQuery, index: str, known: bool
+) -> None:
+    await store.save([result(book(f"{n}")) for n in range(500)])
+    if known:
+        await tables.execute("ANALYZE records; ANALYZE sightings")
+    wanted = selection(query, "s", 9)
+    assert f"using {index}" in await plan(tables, schema, wanted.some(), wanted.few_values)
+    for sql, values in ((wanted.count(), wanted.values), (wanted.picked("source"), (*wanted.values, [1, 2]))):
+        assert "Seq Scan" not in await plan(tables, schema, sql, values)
+
+
+async def test_what_an_older_transaction_commits_later_is_not_missed(
+    store: PostgresRecords, tables, schema: str
+) -> None:
+    await store.save([result(book("slow", price=1)), result(book("before"))])
+    start = await store.cursor()
+    transaction = tables.transaction()
+    await transaction.start()
+    slow = [result(book("slow", price=2, at=NOW + 1))]
+    await save_results(Session(tables, schema), slow, NOW + 10_000, 0.0, queryable)  # written, and not committed
+    await store.save([result(book("quick"))])
+
+    between = await store.cursor()
+    early = [record.key async for record in store.records(RecordQuery(after=start, upto=between))]
+    await transaction.commit()
+    late = [record.key async for record in store.records(RecordQuery(after=between, upto=await store.cursor()))]
+
+    assert "slow" in late
+    assert sorted([*early, *late]) == ["quick", "slow"]  # and each is told once
+
+
+async def test_tables_restored_on_another_server_are_told_again_and_old_marks_are_refused(
+    store: PostgresRecords, tables
+) -> None:
+    """There the numbers of transactions begin anew: those in the tables lie in the future."""
+    await store.save([result(book("a")), result(book("b"))])
+    old = await store.cursor()
+    name, newest = old.rsplit(":", 1)
+    await tables.execute("UPDATE records SET revision = (revision::text::bigint + 1000000)::text::xid8")
+    with pytest.raises(Misconfigured, match="newer state"):
+        await store.count(RecordQuery(after=f"{name}:{int(newest) + 1_000_000}"))
+
+    mark = await store.cursor()
+    assert await store.count(RecordQuery(upto=await store.cursor())) == 2
+    await store.save([result(book("c"))])
+    assert [record.key async for record in store.records(RecordQuery(after=mark))][-1] == "c"
+
+
+async def test_a_query_that_means_more_than_fits_in_memory_walks_along_all(
+    store: PostgresRecords, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gossamer.backends.postgres.records.MOST_FOUND", 10)
+    mark = await store.cursor()
+    await store.save([result(book(f"{n}")) for n in range(30)])
+    for query in (RecordQuery(after=mark), RecordQuery(after=mark, job="books-1")):
+        assert [record.key async for record in store.records(query)] == [f"{n}" for n in range(30)]
+
+
+async def test_a_record_that_is_being_seen_is_not_retired(store: PostgresRecords, tables, schema: str) -> None:
+    """Who retires waits for the save that is under way, and looks again."""
+    await store.save([visit("https://shop.example/list", book("a"), book("b"), at=NOW)])
+    await store.save([visit("https://shop.example/list", at=NOW + 1, job="books-2")])
+    transaction = tables.transaction()
+    await transaction.start()
+    seen = [visit("https://shop.example/other", book("a"), at=NOW + 2, job="books-2")]
+    await save_results(Session(tables, schema), seen, NOW + 10_000, 0.0, queryable)
+
+    retiring = asyncio.create_task(store.retire("books-2", spider="books", at=NOW + 5))
+    await waiting_backend(tables)
+    assert not retiring.done()
+    await transaction.commit()
+
+    assert await retiring == 1
+    assert [record.key async for record in store.records(RecordQuery(gone=True))] == ["b"]
 
 
 async def test_the_same_few_statements_store_a_small_and_a_large_batch(store: PostgresRecords, tables) -> None:

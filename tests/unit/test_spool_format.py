@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import msgspec
 import pytest
+import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gossamer.model.page import Headers, Snapshot
-from gossamer.model.record import Attempt, PageFacts, PageResult, Record
+from gossamer.model.record import Attempt, ItemSchema, PageFacts, PageResult, Record, Tally
 from gossamer.store.spool_format import Damage, Entry, Waiting, frame, head, other_version, pack, unpack, walk
 
 from .spooling import number_of, waiting
@@ -27,15 +28,23 @@ results = st.builds(
     page=st.none()
     | st.builds(
         PageFacts, fingerprint=st.binary(max_size=16), url=texts, job=texts, fetched_at=moments,
-        status=st.integers(100, 599), etag=texts, links=st.binary(max_size=9),
+        status=st.integers(100, 599), etag=texts, links=st.binary(max_size=9), spider=texts, failure=texts,
     ),
     records=st.lists(
         st.builds(
             Record, type=texts, site=texts, key=texts, url=texts, job=texts, spider=texts, data=texts,
-            content_hash=st.binary(max_size=16), scraped_at=moments,
+            content_hash=st.binary(max_size=16), scraped_at=moments, schema=texts, reparsed_at=st.none() | moments,
         ),
         max_size=2,
     ).map(tuple),
+    quality=st.lists(
+        st.builds(
+            Tally, spider=texts, day=texts, type=texts, field=texts, rule=texts, checked=st.integers(0, 9),
+            filled=st.integers(0, 9), faulty=st.integers(0, 9),
+        ),
+        max_size=2,
+    ).map(tuple),
+    schemas=st.lists(st.builds(ItemSchema, id=texts, type=texts, definition=texts), max_size=1).map(tuple),
 )  # fmt: skip
 snapshots = st.builds(
     Snapshot, url=texts, requested_url=texts, status=st.integers(100, 599), body=st.binary(max_size=99),
@@ -48,6 +57,13 @@ snapshots = st.builds(
 @given(one=st.builds(Waiting, result=results, snapshot=st.none() | snapshots))
 def test_any_result_comes_back_as_it_was(one: Waiting) -> None:
     assert unpack(pack(one)) == one
+
+
+def test_a_result_of_an_older_version_has_no_quality_and_no_shapes() -> None:
+    plain = msgspec.to_builtins(waiting(1), builtin_types=(bytes,), enc_hook=lambda headers: headers.pairs)
+    del plain[0]["quality"], plain[0]["schemas"]
+    payload = b"P" + zstandard.ZstdCompressor().compress(msgspec.msgpack.encode(plain))
+    assert unpack(payload).result == msgspec.structs.replace(waiting(1).result, quality=(), schemas=())
 
 
 def segment_of(*numbers: int) -> tuple[bytes, list[int]]:
@@ -116,8 +132,6 @@ def test_a_whole_segment_of_another_version_is_known_as_such() -> None:
 def test_what_a_later_version_adds_to_an_attempt_is_passed_over() -> None:
     plain = msgspec.to_builtins(waiting(1), builtin_types=(bytes,), enc_hook=lambda headers: headers.pairs)
     plain[0]["attempt"]["colour"] = "red"
-    import zstandard
-
     payload = b"P" + zstandard.ZstdCompressor().compress(msgspec.msgpack.encode(plain))
     assert unpack(payload) == waiting(1)
     del plain[0]["attempt"]["url"]

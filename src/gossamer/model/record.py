@@ -10,7 +10,9 @@ import msgspec
 class Record(msgspec.Struct, frozen=True, kw_only=True):
     """One item, ready to be stored. Identity is (type, site, key); `data` is a JSON object.
 
-    `content_hash` covers the data only: an unchanged record is not rewritten.
+    `content_hash` covers the data only: an unchanged record is not rewritten. `schema` names the declared fields of its
+    type as they were (model/schema.py). `reparsed_at` is set when it was read from the archive again: then it
+    replaces what an older parser made of the same visit.
     """
 
     type: str
@@ -22,6 +24,8 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     data: str
     content_hash: bytes
     scraped_at: float
+    schema: str = ""
+    reparsed_at: float | None = None
 
 
 class StoredRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,6 +42,34 @@ class StoredRecord(msgspec.Struct, frozen=True, kw_only=True):
     last_changed: float
     last_checked: float
     version: int
+    gone_since: float | None = None  # not found any more since then
+    schema: str = ""
+
+
+class ItemSchema(msgspec.Struct, frozen=True, kw_only=True):
+    """The declared fields of a type of item at one time: `id` is a hash of `definition`, a JSON object."""
+
+    id: str
+    type: str
+    definition: str
+
+
+class Tally(msgspec.Struct, frozen=True, kw_only=True):
+    """What the quality checks counted for one field of one type of item on one day (UTC, `2027-01-31`).
+
+    `field` "*" is the item as a whole, type "*" the pages of the spider. `rule` "" counts all: of `checked` ones,
+    `filled` said something and `faulty` broke a rule. Else it is the name of one rule, and `faulty` is how many broke
+    that one.
+    """
+
+    spider: str
+    day: str
+    type: str
+    field: str
+    rule: str = ""
+    checked: int = 0
+    filled: int = 0
+    faulty: int = 0
 
 
 class Attempt(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,7 +82,7 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     site: str
     worker: str
     attempt: int
-    outcome: str  # done, unchanged, redirected, dropped, blocked, retry, dead, released
+    outcome: str  # done, unchanged, redirected, dropped, blocked, retry, dead, released, reparsed, unparsed, imported
     route: str = "http"
     proxy: str | None = None
     status: int | None = None
@@ -66,6 +98,7 @@ class PageFacts(msgspec.Struct, frozen=True, kw_only=True):
 
     `links` is a JSON list of requests, kept only for pages with validators: when the server says 304, the page
     is not parsed again and its links are followed from here. `parser` is the version of the code that parsed it.
+    `failure` is why nothing came of the page ("parse", "quality", "http-404"), "" when all went well.
     """
 
     fingerprint: bytes
@@ -79,6 +112,8 @@ class PageFacts(msgspec.Struct, frozen=True, kw_only=True):
     body_hash: bytes = b""
     parser: str = ""
     links: bytes = b""
+    spider: str = ""
+    failure: str = ""
 
 
 class PageResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -87,3 +122,5 @@ class PageResult(msgspec.Struct, frozen=True, kw_only=True):
     attempt: Attempt
     page: PageFacts | None = None
     records: tuple[Record, ...] = ()
+    quality: tuple[Tally, ...] = ()
+    schemas: tuple[ItemSchema, ...] = ()

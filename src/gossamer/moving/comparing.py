@@ -14,9 +14,10 @@ import msgspec
 from ..errors import Permanent
 from ..frontier.carrying import CarriedUrl, StateItem
 from ..frontier.contract import FrontierDesk, UrlStory
+from ..model.record import StoredRecord
 from ..model.task import UrlState
 from ..store.carrying import ArchiveCarrier, CarriedPage, CarriedRecord, RecordItem, Segment
-from ..store.contract import Archive, RecordStore
+from ..store.contract import Archive, RecordQuery, Records
 
 T = TypeVar("T")
 
@@ -67,7 +68,7 @@ class StateSample:
 
 
 class RecordSample:
-    """Some of the pages and records that were carried."""
+    """Some of the pages and records that were carried. Shapes and quality are few, and compared as a whole."""
 
     def __init__(self) -> None:
         self._pages: Sample[CarriedPage] = Sample()
@@ -82,10 +83,10 @@ class RecordSample:
         for item in items:
             if isinstance(item, CarriedPage):
                 self._pages.offer(item)
-            else:
+            elif isinstance(item, CarriedRecord):
                 self._records.offer(item)
 
-    async def compare(self, source: RecordStore, target: RecordStore) -> tuple[int, list[str]]:
+    async def compare(self, source: Records, target: Records) -> tuple[int, list[str]]:
         """How many were compared, and what differs."""
         problems = []
         for page in self._pages.kept:
@@ -97,6 +98,12 @@ class RecordSample:
             identity = (record.type, record.site, record.key)
             if await source.history(*identity) != await target.history(*identity):
                 problems.append(f"records: the history of {record.type} {record.key!r} is not the same there")
+            elif await _record(source, record) != await _record(target, record):
+                problems.append(f"records: what is known of {record.type} {record.key!r} is not the same there")
+        if await source.schemas() != await target.schemas():
+            problems.append("records: the shapes of items are not the same there")
+        if await source.scores() != await target.scores():
+            problems.append("records: what the quality checks counted is not the same there")
         return len(self._pages.kept) + len(self._records.kept), problems
 
 
@@ -125,6 +132,14 @@ def differing_counts(role: str, here: dict[str, int], there: dict[str, int]) -> 
         for name in sorted({*here, *there})
         if here.get(name, 0) != there.get(name, 0)
     ]
+
+
+async def _record(store: Records, record: CarriedRecord) -> list[StoredRecord] | str:
+    try:
+        query = RecordQuery(type=record.type, site=record.site, key=record.key)
+        return [one async for one in store.records(query)]
+    except Permanent as failure:  # data that cannot be read is carried as it is
+        return str(failure)
 
 
 async def _page(archive: Archive, reference: str) -> Any:  # Any: a snapshot, or nothing

@@ -128,7 +128,8 @@ class _Move:
 
     async def _carry_records(self) -> None:
         source, target = self._source.record_carrier(), self._target.record_carrier()
-        total, done = sum(self._here["records"].get(name, 0) for name in ("pages", "records")), 0
+        counted = ("pages", "records", "shapes of items", "quality counts")
+        total, done = sum(self._here["records"].get(name, 0) for name in counted), 0
         await target.clear()
         async for batch in source.pour():
             await target.fill(batch)

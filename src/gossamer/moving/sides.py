@@ -27,7 +27,7 @@ from ..errors import BadState, Misconfigured
 from ..model.carrying import Carrier, Standing
 from ..settings import Settings
 from ..store.carrying import ArchiveCarrier, RecordCarrier, Segment
-from ..store.contract import RecordStore
+from ..store.contract import Records
 
 SIGN_OF_LIFE = 30.0  # seconds; a worker that was heard of since then is at work
 
@@ -48,7 +48,7 @@ class Side:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.state: OpenState | None = None
-        self.records: RecordStore | None = None
+        self.records: Records | None = None
         self.segments: ArchiveCarrier | None = None
 
     def carrier(self, role: str) -> Carrier[Any] | None:

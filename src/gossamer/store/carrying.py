@@ -12,7 +12,7 @@ from typing import Protocol
 import msgspec
 
 from ..model.carrying import Carrier
-from ..model.record import Attempt, PageFacts
+from ..model.record import Attempt, ItemSchema, PageFacts, Tally
 from .contract import Version
 
 
@@ -28,8 +28,8 @@ class CarriedPage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CarriedRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """A record with its past versions, oldest first, and the jobs that saw it. `page` is the fingerprint of the page
-    that gave it last."""
+    """A record with its past versions, oldest first, and the jobs that saw it, each with the version it saw last.
+    `page` is the fingerprint of the page that gave it last."""
 
     type: str
     site: str
@@ -43,12 +43,21 @@ class CarriedRecord(msgspec.Struct, frozen=True, kw_only=True):
     last_changed: float
     last_checked: float
     version: int
-    page: bytes
+    gone_since: float | None = None
+    schema: str = ""
+    page: bytes = b""
     past: tuple[Version, ...] = ()
-    seen_by: tuple[str, ...] = ()
+    seen_by: tuple[tuple[str, int], ...] = ()
 
 
-RecordItem = CarriedPage | CarriedRecord  # poured in this order
+class CarriedSchema(msgspec.Struct, frozen=True, kw_only=True):
+    """A shape of items, and when it was stored first."""
+
+    shape: ItemSchema
+    first_stored: float
+
+
+RecordItem = CarriedPage | CarriedRecord | CarriedSchema | Tally  # poured in this order
 RecordCarrier = Carrier[RecordItem]
 
 

@@ -1,4 +1,6 @@
-"""Contracts of storage: `RecordStore` (records, attempts, page facts) and `Archive` (raw pages).
+"""Contracts of storage: `Records` (records and their history, the log of pages, quality) and `Archive` (raw pages).
+
+A record store fulfils all of `Records`; those who use it ask for the part they need.
 
 How they fail: `BackendUnavailable`, and then nothing of the batch is stored. How they recover: every write is
 idempotent, so the caller repeats it. Writes are batched by the caller (store/batching.py).
@@ -8,66 +10,101 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from datetime import timedelta
-from typing import Protocol
+from typing import Literal, Protocol, TypeAlias
 
 import msgspec
 
+from ..errors import Permanent
 from ..model.page import Snapshot
-from ..model.record import Attempt, PageFacts, PageResult, StoredRecord
+from ..model.record import Attempt, ItemSchema, PageFacts, PageResult, StoredRecord, Tally
+
+Identity: TypeAlias = tuple[str, str, str]  # type, site, key
 
 
 class RecordQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """Which records are meant. None does not restrict. `since` is compared with last_changed."""
+    """Which records are meant. None does not restrict. `since` is compared with last_changed.
+
+    `gone` True means only those that were not found any more, False only those that are still there. `after` and
+    `upto` are cursors: what was stored between the two, whatever its times say.
+    """
 
     job: str | None = None
     spider: str | None = None
     type: str | None = None
     site: str | None = None
+    key: str | None = None
     url: str | None = None  # the page it was found on, after redirects
     since: float | None = None
     until: float | None = None
+    gone: bool | None = None
+    after: str | None = None
+    upto: str | None = None
+
+
+class VisitQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """Which archived visits are meant: of each page the newest one that fits. None does not restrict."""
+
+    spider: str | None = None
+    job: str | None = None
+    since: float | None = None
+    failures: tuple[str, ...] | None = ("", "parse", "quality")  # of PageFacts.failure
 
 
 class Version(msgspec.Struct, frozen=True, kw_only=True):
-    """One step in a record's history: what it looked like from `at` on."""
+    """One step in a record's history: what it looked like from `at` on, or that it was `gone` from then on."""
 
     at: float
     job: str
     version: int
     data: str
+    gone: bool = False
+    schema: str = ""
+
+
+class Difference(msgspec.Struct, frozen=True, kw_only=True):
+    """A record that two jobs saw differently; `before` and `after` are its data, as JSON."""
+
+    kind: Literal["added", "changed", "gone"]
+    type: str
+    site: str
+    key: str
+    url: str
+    before: str | None = None
+    after: str | None = None
 
 
 class RecordStore(Protocol):
+    """Records as they are now, and what is known of pages for their next visit."""
+
     async def save(self, results: Sequence[PageResult]) -> list[int]:
         """Store all of it in one commit; return, for each result, how many of its records were new or changed.
 
         A record is identified by (type, site, key). Same content hash: only `last_checked` moves. An older
-        `scraped_at` never replaces a newer one. A result whose outcome is "unchanged" confirms the records that
-        its page gave before: they were checked, and this job saw them. Saving the same result twice leaves what
-        saving it once left.
+        `scraped_at` never replaces a newer one; store/verdict.py decides. A result whose outcome is "unchanged"
+        confirms the records that its page gave before: they were checked, and this job saw them. A record that was
+        gone and is seen again is a new version. Quality tallies are added up. Saving the same result (known by its
+        attempt) twice leaves what saving it once left.
         """
+        ...
+
+    async def latest(self, identities: Sequence[Identity]) -> dict[Identity, str]:
+        """The present data of each record that is known, as JSON."""
         ...
 
     async def facts(self, fingerprints: Sequence[bytes]) -> dict[bytes, PageFacts]:
         """The newest facts of each known page."""
         ...
 
-    async def attempts(self, fingerprint: bytes) -> list[Attempt]:
-        """The audit log of a URL, oldest first."""
-        ...
-
-    async def visits(self, fingerprint: bytes) -> list[PageFacts]:
-        """Every archived visit of a URL, oldest first."""
-        ...
-
-    async def history(self, type: str, site: str, key: str) -> list[Version]:
-        """Every version of a record, oldest first."""
-        ...
-
     async def count(self, query: RecordQuery) -> int: ...
 
     def records(self, query: RecordQuery) -> AsyncIterator[StoredRecord]:
-        """Stream records in order of first storage, in flat memory."""
+        """Stream records in order of first storage, in flat memory. Raises Misconfigured for a cursor that is none of
+        this store."""
+        ...
+
+    async def cursor(self) -> str:
+        """A mark in the stream of changes: nothing is stored before it any more. Ask for records `upto` it, keep it,
+        and ask `after` it the next time: no change is missed, and none is told twice."""
         ...
 
     async def prune(self, older_than: timedelta) -> int:
@@ -78,6 +115,59 @@ class RecordStore(Protocol):
         ...
 
 
+class PageLog(Protocol):
+    """What was tried for each page, and where its raw copies are."""
+
+    async def attempts(self, fingerprint: bytes) -> list[Attempt]:
+        """The audit log of a URL, oldest first."""
+        ...
+
+    async def visits(self, fingerprint: bytes) -> list[PageFacts]:
+        """Every archived visit of a URL, oldest first."""
+        ...
+
+    def archived(self, query: VisitQuery) -> AsyncIterator[PageFacts]:
+        """Stream archived visits, of each page the newest that fits, in flat memory."""
+        ...
+
+
+class RecordHistory(Protocol):
+    """How records came to be what they are."""
+
+    async def history(self, type: str, site: str, key: str) -> list[Version]:
+        """Every version of a record, oldest first; that it was gone for a time is a version too."""
+        ...
+
+    def differences(self, before: str, after: str) -> AsyncIterator[Difference]:
+        """What the job `after` saw differently from the job `before`: each record in the version that the job saw last.
+        In flat memory."""
+        ...
+
+    async def retire(self, job: str, *, spider: str, at: float, earlier: Sequence[str] = ()) -> int:
+        """Mark records of the spider as gone that the job did not see though it looked; return how many.
+
+        It looked at a record when it visited the page that gave it last (done or reparsed), or learned that this page
+        does not exist (status 404, 410). With `earlier`, the job looked everywhere: all records that one of these jobs
+        saw count as well. What somebody has seen since is left alone. Being gone is a new version of the record;
+        calling this again changes nothing more.
+        """
+        ...
+
+    async def schemas(self, type: str | None = None) -> list[tuple[ItemSchema, float]]:
+        """Every known shape of items, with the time it was first stored, oldest first."""
+        ...
+
+
+class QualityBook(Protocol):
+    async def scores(self, *, spider: str | None = None, since: str = "") -> list[Tally]:
+        """What was counted, by day, spider, type, field and rule; `since` is a day."""
+        ...
+
+
+class Records(RecordStore, PageLog, RecordHistory, QualityBook, Protocol):
+    """All that a record store does."""
+
+
 class Archive(Protocol):
     async def put(self, snapshots: Sequence[Snapshot]) -> list[str]:
         """Write pages durably; return one reference each. A reference names its place and never changes."""
@@ -85,6 +175,10 @@ class Archive(Protocol):
 
     async def get(self, ref: str) -> Snapshot:
         """Read a page back. Raises Permanent when the reference names nothing."""
+        ...
+
+    async def get_many(self, refs: Sequence[str]) -> list[Snapshot | Permanent]:
+        """Read many pages at once, in the order of their references; in place of one that cannot be had, why."""
         ...
 
     async def prune(self, older_than: timedelta) -> int:

@@ -20,7 +20,7 @@ import msgspec
 import zstandard
 
 from ..model.page import Headers, Snapshot
-from ..model.record import Attempt, PageFacts, PageResult, Record
+from ..model.record import Attempt, ItemSchema, PageFacts, PageResult, Record, Tally
 
 MAGIC, VERSION = b"GOSPOOL", 1
 LEVEL = 1  # of compression: disk space is what limits how long the store may stay away
@@ -47,6 +47,8 @@ class _ReadResult(msgspec.Struct, frozen=True, gc=False):
     attempt: dict[str, Any]
     page: PageFacts | None
     records: tuple[Record, ...]
+    quality: tuple[Tally, ...] = ()
+    schemas: tuple[ItemSchema, ...] = ()
 
 
 class _Read(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -94,7 +96,10 @@ def unpack(payload: bytes) -> Waiting:
         attempt = Attempt(**known)
     except TypeError as error:
         raise ValueError(f"its attempt is not one of ours: {error}") from error
-    return Waiting(result=PageResult(attempt=attempt, page=found.page, records=found.records), snapshot=read.snapshot)
+    result = PageResult(
+        attempt=attempt, page=found.page, records=found.records, quality=found.quality, schemas=found.schemas
+    )
+    return Waiting(result=result, snapshot=read.snapshot)
 
 
 def head() -> bytes:

@@ -71,6 +71,11 @@ class Home:
         os.close(self._lock)
 
 
+def something_waits(folder: Path) -> bool:
+    """Do results of any process wait in this spool?"""
+    return any(True for _ in folder.glob("*/*.spool")) if folder.is_dir() else False
+
+
 class Segment:
     """A file with entries. `size` counts what was promised."""
 

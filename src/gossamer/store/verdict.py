@@ -1,15 +1,23 @@
-"""What a newly scraped record does to the one that is held: decided here, without I/O, for every record store alike."""
+"""What a newly scraped record does to the one that is held: decided here, without I/O, for every record store alike.
+
+Two ways lead to a record. A visit brings what a page says now; of several visits the newest one stays, in whatever
+order they arrive. A reparse reads an archived visit again with a newer parser; it replaces what was made of that visit,
+and never what a newer visit brought. Saving the same thing twice changes nothing, whatever happened in between.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from enum import Enum
 
 import msgspec
 
-from ..model.record import Record
+from ..model.record import PageFacts, PageResult, Record
 
 UNCHANGED = "unchanged"  # the outcome of an attempt that was answered with 304
+REPARSED = "reparsed"  # the outcome of an attempt that read an archived visit again
+UNPARSED = "unparsed"  # of one that tried to, and could not parse it
+NO_PAGE = 0  # `Held.page` of a record that its page does not give any more
 
 
 class Verdict(Enum):
@@ -22,7 +30,10 @@ class Verdict(Enum):
 
 
 class Held(msgspec.Struct):
-    """What the store knows of a record while a batch is being decided. Mutable: it follows the batch."""
+    """What the store knows of a record while a batch is being decided. Mutable: it follows the batch.
+
+    `page` is the store's number of the page that gave it last.
+    """
 
     number: int
     content_hash: bytes
@@ -31,25 +42,106 @@ class Held(msgspec.Struct):
     last_checked: float
     version: int
     page: int
+    gone: bool = False
+
+
+def receive(
+    held: Held | None, record: Record, page: int, *, now: float, min_age: float, stale: bool = False
+) -> tuple[Verdict, Held]:
+    """Decide about a record that `page` gave, and bring `held` up to date (a new one has the number 0).
+
+    `min_age` (seconds) protects a version that is younger than that. `stale`: it was read from an archived visit, and
+    the page has been visited with success since (`is_stale`).
+    """
+    # A worker whose clock runs ahead must not freeze the record until everybody else's has caught up.
+    scraped_at = at = min(record.scraped_at, now)
+    if record.reparsed_at is not None:
+        at = max(scraped_at, min(record.reparsed_at, now))
+    if held is None:
+        return Verdict.NEW, Held(0, record.content_hash, scraped_at, at, scraped_at, 1, page)
+    if record.reparsed_at is None:
+        verdict = judge(held, record.content_hash, scraped_at, min_age)
+    else:
+        verdict = judge_reparsed(held, record.content_hash, scraped_at, at, same_page=held.page == page, stale=stale)
+    if scraped_at < held.first_seen:
+        held.first_seen = scraped_at
+    if verdict is not Verdict.LATE:
+        held.page = page
+        if scraped_at > held.last_checked:
+            held.last_checked = scraped_at
+    if verdict is Verdict.CHANGED:
+        held.content_hash = record.content_hash
+        held.last_changed = max(at, held.last_changed)
+        held.version += 1
+        held.gone = False
+    return verdict, held
 
 
 def judge(held: Held | None, content_hash: bytes, scraped_at: float, min_age: float) -> Verdict:
-    """Decide what becomes of a scrape. Whatever the order of arrival, the newest scrape is the one that stays.
+    """Decide what becomes of a visit's record. Whatever the order of arrival, the newest visit is the one that stays.
 
     Two scrapes of the same instant that differ: the greater hash stays, so that two workers agree on the winner
-    and repeating a batch changes nothing. `min_age` (seconds) protects a version that is younger than that.
+    and repeating a batch changes nothing. A record that was gone and is seen by a newer visit has changed.
     """
     if held is None:
         return Verdict.NEW
     if scraped_at < held.last_checked:
         return Verdict.LATE
+    if held.gone:
+        # The very visit that gave it before it was gone is no news.
+        return Verdict.CHANGED if scraped_at > held.last_checked else Verdict.LATE
     if content_hash == held.content_hash:
         return Verdict.CHECKED
-    if scraped_at == held.last_checked and content_hash < held.content_hash:
-        return Verdict.LATE
-    if scraped_at - held.last_changed < min_age:
+    if scraped_at == held.last_checked and (content_hash < held.content_hash or held.last_changed > scraped_at):
+        return Verdict.LATE  # changed after it was scraped means: a reparse has replaced what this visit gave
+    if 0 <= scraped_at - held.last_changed < min_age:
         return Verdict.CHECKED
     return Verdict.CHANGED
+
+
+def judge_reparsed(
+    held: Held, content_hash: bytes, scraped_at: float, at: float, *, same_page: bool, stale: bool = False
+) -> Verdict:
+    """Decide what becomes of a record that a newer parser read at a time from an archived visit.
+
+    It wins over what was made of this visit before, also when the page was found unchanged since. It loses against a
+    newer visit of another page that gives the same record, and against one of this page (`stale`). What is gone stays
+    gone, unless the visit is newer than what is known of the record, or an earlier parser had overlooked it there.
+    """
+    if held.last_changed > at:
+        return Verdict.LATE  # by a newer reparse, or because it is gone since
+    if held.gone:
+        news = scraped_at > held.last_checked or held.page == NO_PAGE
+        return Verdict.CHANGED if news and not stale else Verdict.LATE
+    if scraped_at < held.last_checked and (stale or not same_page):
+        return Verdict.LATE
+    return Verdict.CHECKED if content_hash == held.content_hash else Verdict.CHANGED
+
+
+def version_seen(held: Held, content_hash: bytes) -> int:
+    """The version that a job saw when it scraped this content, after `receive`; 0 when it is none that is kept."""
+    return held.version if content_hash == held.content_hash and not held.gone else 0
+
+
+def is_stale(result: PageResult, newest: float | None) -> bool:
+    """Is this a reparse of an older visit than the page's `newest` that went well?
+
+    Then what the newer one gave stands, and the job counts as having seen it: it cannot tell that anything is missing.
+    """
+    if newest is None or result.attempt.outcome != REPARSED:
+        return False
+    if result.page is not None:
+        return result.page.fetched_at < newest
+    return bool(result.records) and result.records[0].scraped_at < newest
+
+
+def reread(results: Iterable[PageResult]) -> list[PageFacts]:
+    """The facts of archived visits that were read again: whose they are and what came of them is known better now."""
+    return [
+        one.page
+        for one in results
+        if one.attempt.outcome in (REPARSED, UNPARSED) and one.page is not None and one.page.archive_ref
+    ]
 
 
 def last_of_each(records: tuple[Record, ...]) -> Sequence[Record]:

@@ -82,6 +82,15 @@ class FolderArchive:
     async def get(self, ref: str) -> Snapshot:
         return await asyncio.to_thread(self._get, ref)
 
+    async def get_many(self, refs: Sequence[str]) -> list[Snapshot | Permanent]:
+        return await asyncio.to_thread(lambda: [self._get_or_why(ref) for ref in refs])
+
+    def _get_or_why(self, ref: str) -> Snapshot | Permanent:
+        try:
+            return self._get(ref)
+        except Permanent as error:
+            return error
+
     async def prune(self, older_than: timedelta) -> int:
         return await asyncio.to_thread(self._prune, self._clock.now() - older_than.total_seconds())
 

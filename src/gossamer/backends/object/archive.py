@@ -41,6 +41,7 @@ ANSWER_WITHIN = timedelta(seconds=30)
 # Short: what stays away longer is the caller's to sit out, who can do something useful meanwhile.
 RETRIES = 2
 RETRY_WITHIN = timedelta(seconds=10)
+READS_AT_ONCE = 16
 
 _REF = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2}/[A-Za-z0-9][A-Za-z0-9._-]*\.zst)#([0-9]{1,15})\+([0-9]{1,15})")
 _KEY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}/[A-Za-z0-9][A-Za-z0-9._-]*\.zst")
@@ -57,7 +58,7 @@ async def open_object_archive(
     """
     place = parse_address(address, os.environ)
     demand_keys(place, os.environ)
-    store = _connect(place)
+    store = connect(place)
     try:
         await anext(aiter(store.list(chunk_size=1)), None)  # the first page of names is answer enough
     except Exception as error:
@@ -118,6 +119,18 @@ class ObjectArchive:
                 f"The archived page {ref} is damaged ({error}). Fetch the page again to have a new copy."
             ) from error
 
+    async def get_many(self, refs: Sequence[str]) -> list[Snapshot | Permanent]:
+        room = asyncio.Semaphore(READS_AT_ONCE)
+
+        async def one(ref: str) -> Snapshot | Permanent:
+            async with room:
+                try:
+                    return await self.get(ref)
+                except Permanent as error:
+                    return error
+
+        return await asyncio.gather(*map(one, refs))
+
     async def _read(self, ref: str, key: str, offset: int, length: int) -> bytes:
         try:
             frame = bytes(await self._store.get_range_async(key, start=offset, length=length))
@@ -177,7 +190,7 @@ def _ended_before(day: str, cutoff: float) -> bool:
     return (start + timedelta(days=1)).timestamp() <= cutoff
 
 
-def _connect(place: BucketAddress) -> S3Store:
+def connect(place: BucketAddress) -> S3Store:
     """A client for that place. What the address leaves open (keys, token, role) it takes from AWS_* itself."""
     try:
         from obstore.exceptions import BaseError

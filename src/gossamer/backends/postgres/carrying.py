@@ -11,37 +11,38 @@ from typing import Any
 import msgspec
 
 from ...model.carrying import Mark
-from ...model.record import Attempt, PageFacts
-from ...store.carrying import CarriedPage, CarriedRecord, RecordItem
+from ...model.record import Attempt, PageFacts, Tally
+from ...store.carrying import CarriedPage, CarriedRecord, CarriedSchema, RecordItem
 from ...store.contract import Version
-from .batch import (
-    _ADD_ATTEMPTS,
-    _ADD_PAGES,
-    _ADD_RECORDS,
-    _ADD_SIGHTINGS,
-    _ADD_VISITS,
-    ATTEMPT_FIELDS,
-    PAGE_FIELDS,
-    VISIT_FIELDS,
-    Queryable,
-    _Unfetched,
-    new_rows,
-)
+from .batch import ADD_PAST, ADD_RECORDS, ADD_SIGHTINGS, Queryable
 from .changes import identity_of
 from .connection import Row, Session
 from .faults import Unstorable
 from .records import PostgresRecords
 from .texts import queryable, read, stored
+from .visits import (
+    ADD_ATTEMPTS,
+    ADD_PAGES,
+    ADD_SCHEMAS,
+    ADD_TALLIES,
+    ADD_VISITS,
+    ATTEMPT_FIELDS,
+    PAGE_FIELDS,
+    VISIT_FIELDS,
+    Unfetched,
+    new_rows,
+    tally_rows,
+)
 
 AT_ONCE = 200
-_TABLES = ("visits", "attempts", "sightings", "superseded", "records", "pages")
+_TABLES = ("quality", "schemas", "visits", "attempts", "sightings", "superseded", "records", "pages")
 _TALLIED = {
     "records": "records", "earlier versions": "superseded", "sightings": "sightings", "pages": "pages",
-    "attempts": "attempts", "archived visits": "visits",
+    "attempts": "attempts", "archived visits": "visits", "shapes of items": "schemas", "quality counts": "quality",
 }  # fmt: skip
 _RECORD = ("type", "site", "key", "url", "job", "spider", "source", "content_hash", "first_seen", "last_changed",
-           "last_checked", "version")  # fmt: skip
-_RECORD_FIELDS = CarriedRecord.__struct_fields__[:12]  # the same, as the struct has them
+           "last_checked", "version", "gone_since", "schema")  # fmt: skip
+_RECORD_FIELDS = CarriedRecord.__struct_fields__[:14]  # the same, as the struct has them
 
 _PAGES = f"SELECT number, {', '.join(PAGE_FIELDS)} FROM @pages WHERE number > $1 ORDER BY number LIMIT $2"  # noqa: S608
 _RECORDS = f"""
@@ -53,25 +54,24 @@ _VISITS = (
     f"SELECT page, {', '.join(VISIT_FIELDS)} FROM @visits WHERE page = ANY ($1::bigint[]) ORDER BY page, fetched_at"  # noqa: S608
 )
 _PAST = """
-SELECT record, version, at, job, source FROM @superseded WHERE record = ANY ($1::bigint[]) ORDER BY record, version"""
+SELECT record, version, at, job, source, gone, schema FROM @superseded WHERE record = ANY ($1::bigint[])
+ORDER BY record, version"""
 _SEEN = """
-SELECT seen.record, seen.job FROM unnest($1::text[]) AS wanted (job) CROSS JOIN LATERAL (
-    SELECT record, job FROM @sightings AS sightings
+SELECT seen.record, seen.job, seen.version FROM unnest($1::text[]) AS wanted (job) CROSS JOIN LATERAL (
+    SELECT record, job, version FROM @sightings AS sightings
     WHERE sightings.job = wanted.job AND record = ANY ($2::bigint[])
 ) AS seen"""
 
 _NUMBERS = "SELECT fingerprint, number FROM @pages WHERE fingerprint = ANY ($1::bytea[])"
 _RECORD_NUMBERS = "SELECT identity, number FROM @records WHERE identity = ANY ($1::bytea[])"
-_ADD_PAST = """
-INSERT INTO @superseded (record, version, at, job, source, data)
-SELECT record, version, at, job, source, data::jsonb
-FROM unnest($1::bigint[], $2::int[], $3::float8[], $4::text[], $5::text[], $6::text[])
-    AS new (record, version, at, job, source, data)
-ON CONFLICT (record, version) DO NOTHING"""
+_GONE_SINCE = """
+UPDATE @records AS records SET gone_since = new.at FROM unnest($1::bytea[], $2::float8[]) AS new (identity, at)
+WHERE records.identity = new.identity"""
 
 
 class PostgresRecordCarrier:
     def __init__(self, store: PostgresRecords) -> None:
+        self._store = store
         self._database = store._database
         self._accepted = store._accepted
 
@@ -112,14 +112,24 @@ class PostgresRecordCarrier:
             seen = _grouped(await self._looked_up(_SEEN, jobs, numbers))
             yield [_record(row, past.get(row[0], ()), seen.get(row[0], ())) for row in rows]
             last = numbers[-1]
+        shapes = await self._store.schemas()
+        if shapes:
+            yield [CarriedSchema(shape=shape, first_stored=at) for shape, at in shapes]
+        tallies = await self._store.scores()
+        for start in range(0, len(tallies), AT_ONCE):
+            yield tallies[start : start + AT_ONCE]
 
     async def fill(self, batch: Sequence[RecordItem]) -> None:
         pages = [item for item in batch if isinstance(item, CarriedPage)]
         records = [item for item in batch if isinstance(item, CarriedRecord)]
+        shapes = [item for item in batch if isinstance(item, CarriedSchema)]
+        tallies = [item for item in batch if isinstance(item, Tally)]
 
         async def write(session: Session, as_json: Queryable) -> None:
             await _add_pages(session, pages)
             await _add_records(session, records, as_json)
+            await _add_shapes(session, shapes)
+            await _add_tallies(session, tallies)
 
         try:
             await self._database.transact(lambda session: write(session, queryable))
@@ -139,6 +149,7 @@ class PostgresRecordCarrier:
             await session.run(f"TRUNCATE {', '.join(f'@{table}' for table in _TABLES)}")
 
         await self._database.transact(write)
+        self._store.forget_schemas()
 
     async def _looked_up(self, sql: str, *values: Any) -> list[Row]:
         return await self._database.transact(lambda session: session.rows(sql, *values))
@@ -188,8 +199,11 @@ def _record(row: Row, past: Sequence[Sequence[Any]], seen: Sequence[Sequence[Any
     return CarriedRecord(
         **dict(zip(_RECORD_FIELDS, values[:-1], strict=True)),
         page=values[-1] or b"",
-        past=tuple(Version(version=version, at=at, job=job, data=data) for version, at, job, data in past),
-        seen_by=tuple(sorted(job for (job,) in seen)),
+        past=tuple(
+            Version(version=version, at=at, job=job, data=data, gone=gone, schema=schema)
+            for version, at, job, data, gone, schema in past
+        ),
+        seen_by=tuple(sorted((job, version) for job, version in seen)),
     )
 
 
@@ -203,8 +217,8 @@ def _storable(values: Sequence[Any]) -> list[Any]:
 async def _add_pages(session: Session, pages: Sequence[CarriedPage]) -> None:
     if not pages:
         return
-    facts = [page.facts or _Unfetched(page.fingerprint, page.url, page.job) for page in pages]
-    await session.rows(_ADD_PAGES, *new_rows(_storable(msgspec.structs.astuple(one)) for one in facts))
+    facts = [page.facts or Unfetched(page.fingerprint, page.url, page.job) for page in pages]
+    await session.rows(ADD_PAGES, *new_rows(_storable(msgspec.structs.astuple(one)) for one in facts))
     found = await session.rows(_NUMBERS, [page.fingerprint for page in pages])
     number = dict(map(tuple, found))
     tried = [
@@ -218,9 +232,9 @@ async def _add_pages(session: Session, pages: Sequence[CarriedPage]) -> None:
         for one in page.visits
     ]
     if tried:
-        await session.run(_ADD_ATTEMPTS, *new_rows(tried))
+        await session.run(ADD_ATTEMPTS, *new_rows(tried))
     if seen:
-        await session.run(_ADD_VISITS, *new_rows(seen))
+        await session.run(ADD_VISITS, *new_rows(seen))
 
 
 async def _add_records(session: Session, records: Sequence[CarriedRecord], as_json: Queryable) -> None:
@@ -234,22 +248,47 @@ async def _add_records(session: Session, records: Sequence[CarriedRecord], as_js
         *texts, source = _storable([one.type, one.site, one.key, one.url, one.job, one.spider, one.data])
         rows.append(
             (identity, *texts, source, as_json(source), one.content_hash, one.first_seen, one.last_changed,
-             one.last_checked, one.version, page.get(one.page, 0))
+             one.last_checked, one.version, page.get(one.page, 0), stored(one.schema))
         )  # fmt: skip
-    await session.rows(_ADD_RECORDS, *new_rows(rows))
+    await session.rows(ADD_RECORDS, *new_rows(rows))
+    gone = [
+        (identity, one.gone_since)
+        for identity, one in zip(identities, records, strict=True)
+        if one.gone_since is not None
+    ]
+    if gone:
+        await session.run(_GONE_SINCE, *new_rows(gone))
     number = dict(map(tuple, await session.rows(_RECORD_NUMBERS, identities)))
     past = [
-        (number[identity], version.version, version.at, stored(version.job), source, as_json(source))
+        (number[identity], version.version, version.at, stored(version.job), source, as_json(source), version.gone,
+         stored(version.schema))
         for identity, one in zip(identities, records, strict=True)
         for version in one.past
         for source in [stored(version.data)]
-    ]
+    ]  # fmt: skip
     if past:
-        await session.run(_ADD_PAST, *new_rows(past))
+        await session.run(ADD_PAST + " ON CONFLICT (record, version) DO NOTHING", *new_rows(past))
     sightings = [
-        (stored(job), number[identity])
+        (stored(job), number[identity], version)
         for identity, one in zip(identities, records, strict=True)
-        for job in one.seen_by
+        for job, version in one.seen_by
     ]
     if sightings:
-        await session.run(_ADD_SIGHTINGS, *new_rows(sightings))
+        await session.run(ADD_SIGHTINGS, *new_rows(sightings))
+
+
+async def _add_shapes(session: Session, shapes: Sequence[CarriedSchema]) -> None:
+    if shapes:
+        rows = [
+            (identity_of(type_, id), type_, id, definition, one.first_stored)
+            for one in shapes
+            for type_, id, definition in [_storable([one.shape.type, one.shape.id, one.shape.definition])]
+        ]
+        await session.run(ADD_SCHEMAS, *new_rows(rows))
+
+
+async def _add_tallies(session: Session, tallies: Sequence[Tally]) -> None:
+    if tallies:
+        fields = [msgspec.structs.asdict(one) for one in tallies]
+        rows = [Tally(**dict(zip(one, _storable(list(one.values())), strict=True))) for one in fields]
+        await session.run(f"{ADD_TALLIES} DO NOTHING", *tally_rows(rows))

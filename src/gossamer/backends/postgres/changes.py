@@ -6,13 +6,13 @@ to `superseded` directly, so that every table is written with one statement per 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from hashlib import blake2b
 
 import msgspec
 
 from ...model.record import Record
-from ...store.verdict import Held, Verdict, judge
+from ...store.verdict import Held, Verdict, receive, version_seen
 
 
 class Draft(msgspec.Struct):
@@ -22,6 +22,7 @@ class Draft(msgspec.Struct):
     held: Held
     is_new: bool
     record: Record | None = None  # the newest version that this batch brings; None: the stored one stays
+    back_by: str | None = None  # the job that found it again, as it was before it was gone
     has_moved: bool = False  # its times or its page are other than stored
 
 
@@ -34,9 +35,10 @@ class Past(msgspec.Struct, frozen=True):
     record: Record
 
 
-def identity_of(type: str, site: str, key: str) -> bytes:
-    """The hash under which a record is found. The texts are as stored, so that NUL can stand between them."""
-    return blake2b(f"{type}\0{site}\0{key}".encode(), digest_size=16).digest()
+def identity_of(*texts: str) -> bytes:
+    """The hash under which a record is found: of type, site and key. The texts are as stored, so that NUL can stand
+    between them."""
+    return blake2b("\0".join(texts).encode(), digest_size=16).digest()
 
 
 class RecordChanges:
@@ -46,54 +48,75 @@ class RecordChanges:
         self._drafts = {identity: Draft(identity, one, is_new=False) for identity, one in held.items()}
         self._now = now
         self._min_age = min_age
-        self._seen: dict[tuple[str, bytes], Draft] = {}
+        self._seen: dict[tuple[str, bytes], int] = {}
         self.superseded: list[int] = []  # numbers of records whose stored version is replaced
         self.past: list[Past] = []
 
-    def take(self, record: Record, page: int) -> bool:
+    def take(self, record: Record, page: int, *, stale: bool = False) -> bool:
         """Decide about one record that `page` gave. True when it is new or changed."""
         identity = identity_of(record.type, record.site, record.key)
         draft = self._drafts.get(identity)
-        # A worker whose clock runs ahead must not freeze the record until everybody else's has caught up.
-        at = min(record.scraped_at, self._now)
-        verdict = judge(draft.held if draft is not None else None, record.content_hash, at, self._min_age)
         if draft is None:
-            held = Held(0, record.content_hash, at, at, at, 1, page)
+            verdict, held = receive(None, record, page, now=self._now, min_age=self._min_age, stale=stale)
             draft = self._drafts[identity] = Draft(identity, held, is_new=True, record=record)
-        elif verdict is Verdict.CHANGED:
-            self._change(draft, record, at, page)
-        elif verdict is Verdict.CHECKED or at < draft.held.first_seen:
-            held = draft.held
-            held.first_seen = min(held.first_seen, at)
-            held.last_checked = max(held.last_checked, at)
-            if verdict is Verdict.CHECKED:
-                held.page = page
-            draft.has_moved = True
-        self._seen[record.job, identity] = draft
+        else:
+            verdict = self._receive(draft, record, page, stale)
+        self._see(record.job, identity, version_seen(draft.held, record.content_hash))
         return verdict is Verdict.NEW or verdict is Verdict.CHANGED
 
-    def confirm(self, unchanged: Iterable[tuple[int, str, float]]) -> None:
-        """Pages that a job found unchanged at a time: what they gave was checked, and the job saw it."""
+    def _receive(self, draft: Draft, record: Record, page: int, stale: bool) -> Verdict:
+        held = draft.held
+        version, last_changed, first_seen = held.version, held.last_changed, held.first_seen
+        verdict, _ = receive(held, record, page, now=self._now, min_age=self._min_age, stale=stale)
+        if verdict is Verdict.CHANGED:
+            if draft.record is None:
+                self.superseded.append(held.number)
+            else:
+                self.past.append(Past(draft, version, last_changed, draft.record))
+            draft.record = record
+        elif verdict is Verdict.CHECKED or held.first_seen < first_seen:
+            draft.has_moved = True
+        return verdict
+
+    def confirm(self, unchanged: Sequence[tuple[int, str, float]]) -> None:
+        """Pages that a job found unchanged at a time: what they gave is there and was checked, and the job saw it."""
+        given = self._given()
+        found = [(draft, job, min(at, self._now)) for page, job, at in unchanged for draft in given.get(page, ())]
+        for draft, job, at in found:
+            if draft.held.gone and draft.held.last_checked < at:
+                self._bring_back(draft, job, at)
+        for draft, job, at in found:
+            known = draft.held.last_checked <= at and not draft.held.gone
+            self._see(job, draft.identity, draft.held.version if known else 0)
+        for draft, _, at in found:
+            draft.held.last_checked = max(draft.held.last_checked, at)
+            draft.has_moved = True
+
+    def pass_over(self, stale: Iterable[tuple[int, str]]) -> None:
+        """Pages of which a job has read an older copy than the newest: it cannot tell that anything is missing."""
+        given = self._given()
+        for page, job in stale:
+            for draft in given.get(page, ()):
+                self._see(job, draft.identity, 0)
+
+    def _given(self) -> dict[int, list[Draft]]:
+        """What each page gave last."""
         given: dict[int, list[Draft]] = {}
         for draft in self._drafts.values():
             given.setdefault(draft.held.page, []).append(draft)
-        for page, job, at in unchanged:
-            for draft in given.get(page, ()):
-                draft.held.last_checked = max(draft.held.last_checked, min(at, self._now))
-                draft.has_moved = True
-                self._seen[job, draft.identity] = draft
+        return given
 
-    def _change(self, draft: Draft, record: Record, at: float, page: int) -> None:
+    def _bring_back(self, draft: Draft, job: str, at: float) -> None:
         held = draft.held
-        if draft.record is None:
-            self.superseded.append(held.number)
-        else:
-            self.past.append(Past(draft, held.version, held.last_changed, draft.record))
-        draft.record = record
-        held.content_hash = record.content_hash
-        held.last_changed = held.last_checked = at
+        self.superseded.append(held.number)
+        held.gone = False
+        held.last_changed = max(held.last_changed, at)
         held.version += 1
-        held.page = page
+        draft.back_by = job
+
+    def _see(self, job: str, identity: bytes, version: int) -> None:
+        if version >= self._seen.get((job, identity), 0):
+            self._seen[job, identity] = version
 
     @property
     def new(self) -> list[Draft]:
@@ -106,11 +129,16 @@ class RecordChanges:
         return [draft for draft in self._drafts.values() if draft.record is not None and not draft.is_new]
 
     @property
-    def moved(self) -> list[Draft]:
-        """Records of which only the times and the page are to be written."""
-        return [draft for draft in self._drafts.values() if draft.record is None and draft.has_moved]
+    def back(self) -> list[Draft]:
+        """Records that are there again, with the content they had."""
+        return [draft for draft in self._drafts.values() if draft.back_by is not None]
 
     @property
-    def sightings(self) -> list[tuple[str, int]]:
-        """Which job saw which record, by number: to be asked when the new ones have theirs."""
-        return [(job, draft.held.number) for (job, _), draft in self._seen.items()]
+    def moved(self) -> list[Draft]:
+        """Records of which only the times and the page are to be written."""
+        return [d for d in self._drafts.values() if d.record is None and d.back_by is None and d.has_moved]
+
+    @property
+    def sightings(self) -> list[tuple[str, int, int]]:
+        """Which job saw which record in which version, by number: to be asked when the new ones have theirs."""
+        return [(job, self._drafts[identity].held.number, version) for (job, identity), version in self._seen.items()]

@@ -7,6 +7,7 @@ at a moment that the operator chooses: workers of the old version may still be r
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import timedelta
 from importlib import resources
 from typing import Any
 
@@ -17,6 +18,7 @@ from ...errors import BadState, Misconfigured
 from .address import quoted
 
 LOCK = 0x676F7373  # "goss": one migration at a time in a database
+MIGRATES_WITHIN = timedelta(hours=24)  # a script; an index on a large table takes its time
 
 _NOTE = "CREATE TABLE migrations (number integer PRIMARY KEY, name text NOT NULL, applied_at timestamptz NOT NULL)"
 _STANDING = """
@@ -61,7 +63,7 @@ async def require_schema(connection: Any, schema: str, place: str, known: Sequen
 async def migrate(connection: Any, schema: str, place: str, known: Sequence[Migration]) -> list[str]:
     """Apply what is missing, all of it or nothing; return the names. Others who try at the same time wait."""
     async with connection.transaction():
-        await connection.execute("SELECT pg_advisory_xact_lock($1)", LOCK)
+        await connection.execute("SELECT pg_advisory_xact_lock($1)", LOCK, timeout=MIGRATES_WITHIN.total_seconds())
         applied = await standing(connection, schema, place)
         _refuse_newer(applied or 0, schema, place, known)
         if applied is None and not await connection.fetchval(_EXISTS, schema):
@@ -71,7 +73,7 @@ async def migrate(connection: Any, schema: str, place: str, known: Sequence[Migr
             await connection.execute(_NOTE)
         missing = known[applied or 0 :]
         for migration in missing:
-            await connection.execute(migration.script)
+            await connection.execute(migration.script, timeout=MIGRATES_WITHIN.total_seconds())
             await connection.execute("INSERT INTO migrations VALUES ($1, $2, now())", migration.number, migration.name)
     return [migration.name for migration in missing]
 

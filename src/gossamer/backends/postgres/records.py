@@ -1,33 +1,36 @@
-"""Records, attempts and page facts in PostgreSQL; fulfils `RecordStore`. The tables are in schema/records-*.sql.
+"""Records, attempts and page facts in PostgreSQL; fulfils `Records`. The tables are in schema/records-*.sql.
 
 How it fails: `BackendUnavailable`, and then nothing of the batch is stored (or all of it, when the connection was lost
 during the commit). How it recovers: the same batch can be written again. Lives here: the contract's verbs and reading
-back. What a batch does to the tables: batch.py.
+back. What a batch does to the tables: batch.py. What a query means: queries.py. History: history.py.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
+from functools import partial
 from typing import Any, TypeVar
 
 import msgspec
 
 from ...clock import Clock
-from ...errors import Permanent
-from ...model.record import Attempt, PageFacts, PageResult, StoredRecord
-from ...store.contract import RecordQuery, Version
+from ...model.record import Attempt, ItemSchema, PageFacts, PageResult, StoredRecord, Tally
+from ...store.contract import Difference, Identity, RecordQuery, Version, VisitQuery
+from ...store.cursors import write_cursor
+from ...store.reading import stored_record
 from ...store.verdict import mend
-from .batch import ATTEMPT_FIELDS, PAGE_FIELDS, VISIT_FIELDS, save_results
+from .batch import Queryable, save_results
 from .changes import identity_of
 from .connection import CONNECT_WITHIN, PostgresDatabase, Row, Session, open_database
 from .faults import Unstorable
+from .history import COMPARED_AT_ONCE, HIGHEST, RETIRED, VERSIONS, differences, retire_some, seen_by_either, version_of
+from .queries import ADOPT, CHUNK, KIND, MOST_FOUND, STANDING, Selection, selection
 from .texts import queryable, read, stored, stored_results, strictly_queryable
+from .visits import ATTEMPT_FIELDS, PAGE_FIELDS, VISIT_FIELDS
 
 SCHEMA = "gossamer"
-CHUNK = 256  # rows in memory while streaming
 PRUNED_PAGES = 20_000  # pages per transaction while pruning: others can write in between
 
 S = TypeVar("S", bound=msgspec.Struct)
@@ -40,6 +43,7 @@ SELECT found.* FROM unnest($1::bytea[]) AS wanted (fingerprint) CROSS JOIN LATER
 
 _KNOWN_ATTEMPT = ("fingerprint", *ATTEMPT_FIELDS)
 _KNOWN_VISIT = ("fingerprint", *VISIT_FIELDS)
+_TALLY_FIELDS = ("day", "spider", "type", "field", "rule", "checked", "filled", "faulty")
 
 
 def _of_page(table: str, columns: Sequence[str], order: str) -> str:
@@ -53,15 +57,30 @@ def _of_page(table: str, columns: Sequence[str], order: str) -> str:
 _LIST_ATTEMPTS = _of_page("attempts", ATTEMPT_FIELDS, "at")
 _LIST_VISITS = _of_page("visits", VISIT_FIELDS, "fetched_at")
 
-_HISTORY = """
-SELECT past.version, past.at, past.job, past.source
-FROM @records AS records JOIN @superseded AS past ON past.record = records.number WHERE identity = $1
-UNION ALL
-SELECT version, last_changed, job, source FROM @records WHERE identity = $1
-ORDER BY 1"""
+_FITS = """{0}.archive_ref <> '' AND ($2::text IS NULL OR {0}.spider = $2) AND ($3::text IS NULL OR {0}.job = $3)
+    AND ($4::float8 IS NULL OR {0}.fetched_at >= $4) AND ($5::text[] IS NULL OR {0}.failure = ANY ($5::text[]))"""
 
-_STORED_COLUMNS = """records.type, records.site, records.key, records.url, records.job, records.spider,
-    records.source, records.first_seen, records.last_changed, records.last_checked, records.version"""
+# For each page the newest visit that fits, in the order of pages.
+_ARCHIVED = f"""
+SELECT visits.page, fingerprint, {", ".join(f"visits.{name}" for name in VISIT_FIELDS)}
+FROM @visits AS visits JOIN @pages AS pages ON pages.number = visits.page
+WHERE visits.page > $1 AND {_FITS.format("visits")} AND NOT EXISTS (
+    SELECT FROM @visits AS newer
+    WHERE newer.page = visits.page AND newer.fetched_at > visits.fetched_at AND {_FITS.format("newer")}
+)
+ORDER BY visits.page LIMIT {CHUNK}"""  # noqa: S608 - our own names
+
+_STORED_FIELDS = tuple(name for name in StoredRecord.__struct_fields__ if name != "data")
+_STORED_COLUMNS = ", ".join(f"records.{name}" for name in ("source", *_STORED_FIELDS))
+
+_LATEST = """
+SELECT found.* FROM unnest($1::bytea[]) AS wanted (identity) CROSS JOIN LATERAL (
+    SELECT identity, source FROM @records AS records WHERE records.identity = wanted.identity LIMIT 1
+) AS found"""
+
+_SCHEMAS = "SELECT id, type, definition, first_stored FROM @schemas"
+
+_SCORES = f"SELECT {', '.join(_TALLY_FIELDS)} FROM @quality WHERE ($1::text IS NULL OR spider = $1)"  # noqa: S608
 
 _HIGHEST_PAGE = "SELECT coalesce(max(number), 0) AS number FROM @pages"
 _PRUNE_ATTEMPTS = """
@@ -93,27 +112,35 @@ async def open_postgres_records(
 
 
 class PostgresRecords:
-    """Fulfils `RecordStore`. Many processes may write to the same tables."""
+    """Fulfils `Records`. Many processes may write to the same tables."""
 
     def __init__(self, database: PostgresDatabase, clock: Clock, *, min_rewrite_age: timedelta | None = None) -> None:
         self._database = database
         self._clock = clock
         self._min_age = min_rewrite_age.total_seconds() if min_rewrite_age is not None else 0.0
+        self._known_schemas: set[tuple[str, str]] = set()
 
     async def save(self, results: Sequence[PageResult]) -> list[int]:
         if not results:
             return []
-        now, min_age = self._clock.now(), self._min_age
         rows = stored_results(results)
         try:
-            return await self._database.transact(lambda session: save_results(session, rows, now, min_age, queryable))
+            return await self._save(rows, queryable)
         except Unstorable:
             # Some record is JSON for us and not for PostgreSQL. Each is shown to it alone; what it does not take has
             # its exact text only.
             known = {one.data: await self._accepted(one.data) for result in rows for one in result.records}
-            return await self._database.transact(
-                lambda session: save_results(session, rows, now, min_age, known.__getitem__)
-            )
+            return await self._save(rows, known.__getitem__)
+
+    async def _save(self, results: Sequence[PageResult], as_json: Queryable) -> list[int]:
+        now, min_age = self._clock.now(), self._min_age
+        shapes = {(one.type, one.id): one for result in results for one in result.schemas}
+        unknown = [one for key, one in shapes.items() if key not in self._known_schemas]
+        counts = await self._database.transact(
+            lambda session: save_results(session, results, now, min_age, as_json, unknown)
+        )
+        self._known_schemas.update(shapes)
+        return counts
 
     async def _accepted(self, source: str) -> str | None:
         """The JSON that PostgreSQL takes for a record's text; None when it takes none."""
@@ -125,6 +152,17 @@ class PostgresRecords:
             except Unstorable:
                 continue
         return None
+
+    def forget_schemas(self) -> None:
+        """The tables were emptied: shapes that were known are to be stored again."""
+        self._known_schemas.clear()
+
+    async def latest(self, identities: Sequence[Identity]) -> dict[Identity, str]:
+        wanted = {identity_of(*map(stored, identity)): identity for identity in identities}
+        if not wanted:
+            return {}
+        rows = await self._database.rows(_LATEST, list(wanted))
+        return {wanted[row["identity"]]: read(row["source"]) for row in rows}
 
     async def facts(self, fingerprints: Sequence[bytes]) -> dict[bytes, PageFacts]:
         if not fingerprints:
@@ -138,29 +176,96 @@ class PostgresRecords:
     async def visits(self, fingerprint: bytes) -> list[PageFacts]:
         return [_built(PageFacts, _KNOWN_VISIT, row) for row in await self._database.rows(_LIST_VISITS, fingerprint)]
 
+    async def archived(self, query: VisitQuery) -> AsyncIterator[PageFacts]:
+        spider, job = (stored(text) if text is not None else None for text in (query.spider, query.job))
+        failures = [stored(one) for one in query.failures] if query.failures is not None else None
+        wanted = (spider, job, query.since, failures)
+        last = -1
+        while rows := await self._chunk(_ARCHIVED, last, *wanted):
+            for row in rows:
+                yield _built(PageFacts, _KNOWN_VISIT, tuple(row)[1:])
+            last = rows[-1]["page"]
+
     async def history(self, type: str, site: str, key: str) -> list[Version]:
-        rows = await self._database.rows(_HISTORY, identity_of(stored(type), stored(site), stored(key)))
-        return [Version(version=version, at=at, job=read(job), data=read(data)) for version, at, job, data in rows]
+        rows = await self._database.rows(VERSIONS, identity_of(stored(type), stored(site), stored(key)))
+        return [version_of(row) for row in rows]
+
+    async def differences(self, before: str, after: str) -> AsyncIterator[Difference]:
+        last, transact = -1, self._database.transact
+        while seen := await transact(partial(seen_by_either, before=before, after=after, last=last)):
+            differing = [one for one in seen if one.may_differ]
+            for start in range(0, len(differing), COMPARED_AT_ONCE):
+                for one in await transact(partial(differences, seen=differing[start : start + COMPARED_AT_ONCE])):
+                    yield one
+            last = seen[-1].record
+
+    async def retire(self, job: str, *, spider: str, at: float, earlier: Sequence[str] = ()) -> int:
+        highest = (await self._database.rows(HIGHEST))[0]["number"]
+        gone = 0
+        for first in range(0, highest + 1, RETIRED):
+            gone += await self._database.transact(
+                partial(retire_some, first=first, job=job, spider=spider, at=at, earlier=earlier)
+            )
+        return gone
+
+    async def schemas(self, type: str | None = None) -> list[tuple[ItemSchema, float]]:
+        rows = [(*map(read, row[:3]), row[3]) for row in map(tuple, await self._database.rows(_SCHEMAS))]
+        found = [(ItemSchema(id=id, type=kind, definition=text), at) for id, kind, text, at in rows]
+        found.sort(key=lambda one: (one[1], one[0].type, one[0].id))
+        return [one for one in found if type is None or one[0].type == mend(type)]
+
+    async def scores(self, *, spider: str | None = None, since: str = "") -> list[Tally]:
+        rows = await self._database.rows(_SCORES, stored(spider) if spider is not None else None)
+        tallies = [_built(Tally, _TALLY_FIELDS, row) for row in rows]
+        # Compared and ordered here: what the database takes for the order of texts is a matter of its settings.
+        wanted = [one for one in tallies if one.day >= since]
+        return sorted(wanted, key=lambda one: (one.day, one.spider, one.type, one.field, one.rule))
+
+    async def cursor(self) -> str:
+        store, newest, is_ahead = await self._standing()
+        if is_ahead:
+            await self._database.transact(lambda session: session.run(ADOPT))
+            store, newest, _ = await self._standing()
+        return write_cursor(KIND, store, newest)
 
     async def count(self, query: RecordQuery) -> int:
-        source, _, values = _selection(query)
-        rows = await self._database.rows(f"SELECT count(*) FROM {source}", *values)  # noqa: S608 - our own words
-        total: int = rows[0][0]
+        wanted = await self._selection(query)
+        ask = self._database.rows if wanted.few is None else self._chunk
+        total: int = (await ask(wanted.count(), *wanted.values))[0][0]
         return total
 
     async def records(self, query: RecordQuery) -> AsyncIterator[StoredRecord]:
         # One short transaction per chunk, going on after the last number seen: nothing is locked, and no connection
         # is held, while the reader thinks.
-        source, number, values = _selection(query)
-        sql = (
-            f"SELECT {number}, {_STORED_COLUMNS} FROM {source} "  # noqa: S608 - our own words
-            f"AND {number} > ${len(values) + 1} ORDER BY {number} LIMIT {CHUNK}"
-        )
-        last = -1
-        while rows := await self._chunk(sql, *values, last):
+        wanted = await self._selection(query)
+        numbers = await self._few(wanted)
+        if numbers is not None:
+            picked = wanted.picked(_STORED_COLUMNS)
+            for start in range(0, len(numbers), CHUNK):
+                rows = await self._chunk(picked, *wanted.values, numbers[start : start + CHUNK])
+                for row in sorted(rows, key=lambda row: row[0]):
+                    yield _stored(row)
+            return
+        sql, last = wanted.chunk(_STORED_COLUMNS), -1
+        while rows := await self._chunk(sql, *wanted.values, last):
             for row in rows:
-                yield _stored(tuple(row)[1:])
+                yield _stored(row)
             last = rows[-1][0]
+
+    async def _selection(self, query: RecordQuery) -> Selection:
+        store, newest, _ = await self._standing() if query.after or query.upto else ("", 0, False)
+        return selection(query, store, newest)
+
+    async def _standing(self) -> tuple[str, int, bool]:
+        row = (await self._database.rows(STANDING))[0]
+        return row["id"], row["newest"], row["is_ahead"]
+
+    async def _few(self, wanted: Selection) -> list[int] | None:
+        """The numbers of the records that may be meant, in order; None when they are not looked for, or too many."""
+        if wanted.few is None:
+            return None
+        rows = await self._chunk(wanted.some(), *wanted.few_values)
+        return sorted(row[0] for row in rows) if len(rows) <= MOST_FOUND else None
 
     async def _chunk(self, sql: str, *values: Any) -> list[Row]:
         return await self._database.transact(lambda session: session.rows(sql, *values))
@@ -178,55 +283,11 @@ class PostgresRecords:
         return await self._database.transact(delete)
 
 
-def _selection(query: RecordQuery) -> tuple[str, str, list[Any]]:
-    """FROM and WHERE of a query, the column that numbers its rows, and its values.
-
-    Both ways walk in the order of that number, so that a chunk is found without sorting what lies behind it.
-    """
-    source, number = "@records AS records", "records.number"
-    conditions: list[str] = []
-    values: list[Any] = []
-
-    def demand(condition: str, value: Any) -> None:
-        values.append(value)
-        conditions.append(f"{condition} ${len(values)}")
-
-    if query.job is not None:
-        source = "@sightings AS sightings JOIN @records AS records ON records.number = sightings.record"
-        number = "sightings.record"
-        demand("sightings.job =", stored(query.job))
-    for column in ("spider", "type", "site", "url"):
-        wanted = getattr(query, column)
-        if wanted is not None:
-            demand(f"records.{column} =", stored(wanted))
-    if query.since is not None:
-        demand("records.last_changed >=", query.since)
-    if query.until is not None:
-        demand("records.last_changed <", query.until)
-    return f"{source} WHERE {' AND '.join(conditions) or 'true'}", number, values
-
-
 def _built(kind: type[S], fields: Sequence[str], row: Sequence[Any]) -> S:
     values = (read(value) if type(value) is str else value for value in row)
     return kind(**dict(zip(fields, values, strict=True)))
 
 
 def _stored(row: Sequence[Any]) -> StoredRecord:
-    *texts, first_seen, last_changed, last_checked, version = row
-    type_, site, key, url, job, spider, source = map(read, texts)
-    try:
-        data = msgspec.json.decode(source)
-    except msgspec.DecodeError:
-        data = _lenient_json(source, f"{type_} {key!r} of {site}")
-    return StoredRecord(
-        type=type_, site=site, key=key, url=url, job=job, spider=spider, data=data, first_seen=first_seen,
-        last_changed=last_changed, last_checked=last_checked, version=version,
-    )  # fmt: skip
-
-
-def _lenient_json(text: str, what: str) -> Any:
-    """Read what other writers call JSON: escaped lone surrogates, NaN."""
-    try:
-        return json.loads(mend(json.dumps(json.loads(text), ensure_ascii=False)))
-    except ValueError as error:
-        raise Permanent(f"The stored {what} is not JSON. Correct or delete its row in the table records.") from error
+    _, source, *rest = (read(value) if type(value) is str else value for value in tuple(row))
+    return stored_record(source, **dict(zip(_STORED_FIELDS, rest, strict=True)))

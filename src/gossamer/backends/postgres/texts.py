@@ -49,6 +49,8 @@ def stored_results(results: Sequence[PageResult]) -> Sequence[PageResult]:
             attempt=_stored_struct(result.attempt),
             page=None if result.page is None else _stored_struct(result.page),
             records=tuple(_stored_struct(record) for record in result.records),
+            quality=tuple(_stored_struct(tally) for tally in result.quality),
+            schemas=tuple(_stored_struct(schema) for schema in result.schemas),
         )
         for result in results
     ]
@@ -83,7 +85,7 @@ def _cleaned(value: Any) -> Any:  # whatever JSON holds
 
 def _texts(results: Sequence[PageResult]) -> Iterator[str]:
     for result in results:
-        for part in (result.attempt, result.page, *result.records):
+        for part in (result.attempt, result.page, *result.records, *result.quality, *result.schemas):
             if part is not None:
                 yield from (value for value in msgspec.structs.astuple(part) if type(value) is str)
 

@@ -9,21 +9,23 @@ from typing import Any
 import msgspec
 
 from ...model.carrying import Mark
-from ...model.record import Attempt, PageFacts
-from ...store.carrying import CarriedPage, CarriedRecord, RecordItem
+from ...model.record import Attempt, PageFacts, Tally
+from ...store.carrying import CarriedPage, CarriedRecord, CarriedSchema, RecordItem
 from ...store.contract import Version
 from .marks import Rows, read_mark, stream, write_mark
-from .record_batch import ATTEMPT_FIELDS, VISIT_FIELDS
 from .records import SqliteRecords
+from .visit_batch import ATTEMPT_FIELDS, VISIT_FIELDS
 
 AT_ONCE = 200
-_TABLES = ("visits", "attempts", "sightings", "superseded", "records", "pages")  # children first
+_TABLES = ("quality", "schemas", "visits", "attempts", "sightings", "superseded", "records", "pages")  # children first
 _TALLIED = {
     "records": "records", "earlier versions": "superseded", "sightings": "sightings", "pages": "pages",
-    "attempts": "attempts", "archived visits": "visits",
+    "attempts": "attempts", "archived visits": "visits", "shapes of items": "schemas", "quality counts": "quality",
 }  # fmt: skip
 _FACTS = PageFacts.__struct_fields__
-_RECORD = CarriedRecord.__struct_fields__[:12]  # from type to version, as the table has them
+_RECORD = CarriedRecord.__struct_fields__[:14]  # from type to schema, as the table has them
+_PAST_FIELDS = ("version", "at", "job", "data", "gone", "schema")
+_TALLY = ("day", "spider", "type", "field", "rule", "checked", "filled", "faulty")
 
 _PAGES = f"SELECT number, {', '.join(_FACTS)} FROM pages ORDER BY number"  # noqa: S608 - our own names
 _RECORDS = f"""
@@ -31,17 +33,18 @@ SELECT records.number, {", ".join(f"records.{name}" for name in _RECORD)}, pages
 FROM records LEFT JOIN pages ON pages.number = records.page ORDER BY records.number"""  # noqa: S608
 
 _OF_PAGES = "SELECT page, {columns} FROM {table} WHERE page IN (SELECT value FROM json_each(?)) ORDER BY page, {order}"
-_PAST = """
-SELECT record, version, at, job, data FROM superseded WHERE record IN (SELECT value FROM json_each(?))
-ORDER BY record, version"""
+_PAST = f"""
+SELECT record, {", ".join(_PAST_FIELDS)} FROM superseded WHERE record IN (SELECT value FROM json_each(?))
+ORDER BY record, version"""  # noqa: S608 - our own names
 # Sightings are filed under their job: for each job one look per record, in the order of the table.
 _SEEN = """
-SELECT sightings.record, sightings.job FROM json_each(?) AS job CROSS JOIN json_each(?) AS wanted
+SELECT sightings.record, sightings.job, sightings.version FROM json_each(?) AS job CROSS JOIN json_each(?) AS wanted
 CROSS JOIN sightings ON sightings.job = job.value AND sightings.record = wanted.value"""
 
 
 class SqliteRecordCarrier:
     def __init__(self, store: SqliteRecords) -> None:
+        self._store = store
         self._database = store._database
 
     async def mark(self) -> Mark | None:
@@ -69,6 +72,12 @@ class SqliteRecordCarrier:
             past = _grouped(await self._rows(_PAST, (numbers,)))
             seen = _grouped(await self._rows(_SEEN, (jobs, numbers)))
             yield [_record(row, past.get(row[0], ()), seen.get(row[0], ())) for row in rows]
+        shapes = await self._store.schemas()
+        if shapes:
+            yield [CarriedSchema(shape=shape, first_stored=at) for shape, at in shapes]
+        tallies = await self._store.scores()
+        for start in range(0, len(tallies), AT_ONCE):
+            yield tallies[start : start + AT_ONCE]
 
     async def fill(self, batch: Sequence[RecordItem]) -> None:
         await self._database.write(lambda connection: _fill(connection, batch))
@@ -80,8 +89,11 @@ class SqliteRecordCarrier:
         def write(connection: sqlite3.Connection) -> None:
             for table in _TABLES:
                 connection.execute(f"DELETE FROM {table}")  # noqa: S608 - our own names
+            # Marks in the stream of changes count from the beginning again: those of before are not good any more.
+            connection.execute("UPDATE store SET id = lower(hex(randomblob(6)))")
 
         await self._database.write(write)
+        self._store.forget_schemas()
 
     async def _rows(self, sql: str, values: Sequence[Any] = ()) -> Rows:
         return await self._database.read(lambda connection: connection.execute(sql, values).fetchall())
@@ -129,8 +141,11 @@ def _record(row: Sequence[Any], past: Sequence[Sequence[Any]], seen: Sequence[Se
     return CarriedRecord(
         **dict(zip(_RECORD, row[1:-1], strict=True)),
         page=row[-1] or b"",
-        past=tuple(Version(version=version, at=at, job=job, data=data) for version, at, job, data in past),
-        seen_by=tuple(job for (job,) in seen),
+        past=tuple(
+            Version(version=version, at=at, job=job, data=data, gone=bool(gone), schema=schema)
+            for version, at, job, data, gone, schema in past
+        ),
+        seen_by=tuple((job, version) for job, version in seen),
     )
 
 
@@ -146,8 +161,10 @@ _ADD_UNFETCHED = _insert("pages", ("fingerprint", "url", "job"))
 _ADD_ATTEMPT = _insert("attempts", ("page", *ATTEMPT_FIELDS))
 _ADD_VISIT = _insert("visits", ("page", *VISIT_FIELDS))
 _ADD_RECORD = _insert("records", (*_RECORD, "page"))
-_ADD_PAST = _insert("superseded", ("record", "version", "at", "job", "data"))
-_ADD_SIGHTING = _insert("sightings", ("record", "job"))
+_ADD_PAST = _insert("superseded", ("record", *_PAST_FIELDS))
+_ADD_SIGHTING = _insert("sightings", ("record", "job", "version"))
+_ADD_SCHEMA = _insert("schemas", ("type", "id", "definition", "first_stored"))
+_ADD_TALLY = _insert("quality", _TALLY)
 _FIND_PAGE = "SELECT number FROM pages WHERE fingerprint = ?"
 _FIND_RECORD = "SELECT number FROM records WHERE type = ? AND site = ? AND key = ?"
 
@@ -156,8 +173,13 @@ def _fill(connection: sqlite3.Connection, batch: Sequence[RecordItem]) -> None:
     for item in batch:
         if isinstance(item, CarriedPage):
             _add_page(connection, item)
-        else:
+        elif isinstance(item, CarriedRecord):
             _add_record(connection, item)
+        elif isinstance(item, Tally):
+            connection.execute(_ADD_TALLY, [getattr(item, name) for name in _TALLY])
+        else:
+            shape = item.shape
+            connection.execute(_ADD_SCHEMA, (shape.type, shape.id, shape.definition, item.first_stored))
 
 
 def _add_page(connection: sqlite3.Connection, page: CarriedPage) -> None:
@@ -179,5 +201,6 @@ def _add_record(connection: sqlite3.Connection, record: CarriedRecord) -> None:
     values = [getattr(record, name) for name in _RECORD]
     connection.execute(_ADD_RECORD, (*values, page[0] if page is not None else 0))
     number = connection.execute(_FIND_RECORD, (record.type, record.site, record.key)).fetchone()[0]
-    connection.executemany(_ADD_PAST, [(number, past.version, past.at, past.job, past.data) for past in record.past])
-    connection.executemany(_ADD_SIGHTING, [(number, job) for job in record.seen_by])
+    past = [(number, *(getattr(version, name) for name in _PAST_FIELDS)) for version in record.past]
+    connection.executemany(_ADD_PAST, past)
+    connection.executemany(_ADD_SIGHTING, [(number, job, version) for job, version in record.seen_by])

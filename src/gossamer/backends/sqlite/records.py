@@ -1,32 +1,36 @@
-"""Records, attempts and page facts in one SQLite file; fulfils `RecordStore`. The tables are in schema/records-*.sql.
+"""Records, attempts and page facts in one SQLite file; fulfils `Records`. The tables are in schema/records-*.sql.
 
 How it fails: `BackendUnavailable`, and then nothing of the batch is stored. How it recovers: the same batch can be
 written again. Lives here: the contract's verbs and reading back. What a batch does to the tables: record_batch.py.
+What a query means: record_queries.py. History: record_history.py.
 """
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
 
 from ...clock import Clock
-from ...errors import Permanent
-from ...model.record import Attempt, PageFacts, PageResult, StoredRecord
-from ...store.contract import RecordQuery, Version
+from ...model.record import Attempt, ItemSchema, PageFacts, PageResult, StoredRecord, Tally
+from ...store.contract import Difference, Identity, RecordQuery, Version, VisitQuery
+from ...store.cursors import write_cursor
+from ...store.reading import stored_record
 from ...store.verdict import mend
 from .connection import Database
-from .record_batch import ATTEMPT_FIELDS, VISIT_FIELDS, mend_result, save_results
+from .record_batch import save_results
+from .record_history import COMPARED_AT_ONCE, HIGHEST, RETIRED, differences, retire_some, seen_by_either, versions
+from .record_queries import CHUNK, KIND, MOST_FOUND, STANDING, Selection, selection
+from .visit_batch import ATTEMPT_FIELDS, VISIT_FIELDS, find, mend_result
 
 APPLICATION_ID = 0x676F7372
 LINGER = timedelta(milliseconds=3)
-CHUNK = 256  # rows in memory while streaming
 PRUNED_PAGES = 20_000  # pages per transaction while pruning: others can write in between
 
 S = TypeVar("S", bound=msgspec.Struct)
@@ -34,6 +38,7 @@ S = TypeVar("S", bound=msgspec.Struct)
 _PAGE_FIELDS = PageFacts.__struct_fields__
 _KNOWN_ATTEMPT = ("fingerprint", *ATTEMPT_FIELDS)
 _KNOWN_VISIT = ("fingerprint", *VISIT_FIELDS)
+_TALLY_FIELDS = ("day", "spider", "type", "field", "rule", "checked", "filled", "faulty")
 
 
 def _of_page(table: str, columns: Sequence[str], order: str) -> str:
@@ -48,16 +53,28 @@ _FIND_FACTS = f"SELECT {', '.join(_PAGE_FIELDS)} FROM pages WHERE fingerprint = 
 _LIST_ATTEMPTS = _of_page("attempts", ATTEMPT_FIELDS, "at")
 _LIST_VISITS = _of_page("visits", VISIT_FIELDS, "fetched_at")
 
-_HISTORY = """
-SELECT past.version, past.at, past.job, past.data
-FROM records JOIN superseded AS past ON past.record = records.number
-WHERE type = ? AND site = ? AND key = ?
-UNION ALL
-SELECT version, last_changed, job, data FROM records WHERE type = ? AND site = ? AND key = ?
-ORDER BY 1"""
+# For each page the newest visit that fits, in the order of pages.
+_ARCHIVED = f"""
+SELECT visits.page, fingerprint, {", ".join(f"visits.{name}" for name in VISIT_FIELDS)}
+FROM visits CROSS JOIN pages ON pages.number = visits.page
+WHERE visits.page > ? AND {{fits}} AND NOT EXISTS (
+    SELECT 1 FROM visits AS newer
+    WHERE newer.page = visits.page AND newer.fetched_at > visits.fetched_at AND {{newer_fits}}
+)
+ORDER BY visits.page LIMIT {CHUNK}"""  # noqa: S608 - our own names
 
-_STORED_COLUMNS = """records.type, records.site, records.key, records.url, records.job, records.spider,
-    records.data, records.first_seen, records.last_changed, records.last_checked, records.version"""
+_STORED_FIELDS = tuple(name for name in StoredRecord.__struct_fields__ if name != "data")
+_STORED_COLUMNS = ", ".join(f"records.{name}" for name in ("data", *_STORED_FIELDS))
+
+_LATEST = """
+WITH wanted (type, site, key) AS (VALUES {rows})
+SELECT records.type, records.site, records.key, data FROM wanted CROSS JOIN records USING (type, site, key)"""
+
+_SCHEMAS = "SELECT id, type, definition, first_stored FROM schemas ORDER BY first_stored, type, id"
+
+_SCORES = (
+    f"SELECT {', '.join(_TALLY_FIELDS)} FROM quality WHERE day >= :since AND (:spider IS NULL OR spider = :spider)"  # noqa: S608
+)
 
 _HIGHEST_PAGE = "SELECT coalesce(max(number), 0) FROM pages"
 _PRUNE_ATTEMPTS = "DELETE FROM attempts WHERE page BETWEEN ? AND ? AND at < ?"
@@ -91,18 +108,34 @@ class SqliteRecords:
         self._database = database
         self._clock = clock
         self._min_age = min_rewrite_age.total_seconds() if min_rewrite_age is not None else 0.0
+        self._known_schemas: set[tuple[str, str]] = set()
 
     async def save(self, results: Sequence[PageResult]) -> list[int]:
         if not results:
             return []
-        now, min_age = self._clock.now(), self._min_age
         try:
-            return await self._database.write(lambda connection: save_results(connection, results, now, min_age))
+            return await self._save(results)
         except UnicodeEncodeError:
             # Half a character (a lone surrogate) cannot be stored. The driver found it while binding, so the whole
             # transaction was rolled back; each save of that group comes here, mends its own texts and repeats.
-            mended = [mend_result(result) for result in results]
-            return await self._database.write(lambda connection: save_results(connection, mended, now, min_age))
+            return await self._save([mend_result(result) for result in results])
+
+    async def _save(self, results: Sequence[PageResult]) -> list[int]:
+        now, min_age = self._clock.now(), self._min_age
+        shapes = {(one.type, one.id): one for result in results for one in result.schemas}
+        unknown = [one for key, one in shapes.items() if key not in self._known_schemas]
+        counts = await self._database.write(lambda connection: save_results(connection, results, now, min_age, unknown))
+        self._known_schemas.update(shapes)
+        return counts
+
+    def forget_schemas(self) -> None:
+        """The tables were emptied: shapes that were known are to be stored again."""
+        self._known_schemas.clear()
+
+    async def latest(self, identities: Sequence[Identity]) -> dict[Identity, str]:
+        wanted = {(mend(type), mend(site), mend(key)): (type, site, key) for type, site, key in identities}
+        rows = await self._database.read(lambda connection: list(find(connection, _LATEST, list(wanted))))
+        return {wanted[type, site, key]: data for type, site, key, data in rows}
 
     async def facts(self, fingerprints: Sequence[bytes]) -> dict[bytes, PageFacts]:
         def read(connection: sqlite3.Connection) -> list[tuple[Any, ...]]:
@@ -120,33 +153,93 @@ class SqliteRecords:
         rows = await self._rows(_LIST_VISITS, (fingerprint,))
         return [_built(PageFacts, _KNOWN_VISIT, row) for row in rows]
 
+    async def archived(self, query: VisitQuery) -> AsyncIterator[PageFacts]:
+        conditions, values = _fitting(query)
+        sql = _ARCHIVED.format(
+            fits=" AND ".join(f"visits.{condition}" for condition in conditions),
+            newer_fits=" AND ".join(f"newer.{condition}" for condition in conditions),
+        )
+        last = -1
+        while rows := await self._rows(sql, (last, *values, *values)):
+            for row in rows:
+                yield _built(PageFacts, _KNOWN_VISIT, row[1:])
+            last = rows[-1][0]
+
     async def history(self, type: str, site: str, key: str) -> list[Version]:
-        identity = (mend(type), mend(site), mend(key))
-        rows = await self._rows(_HISTORY, identity * 2)
-        return [Version(version=version, at=at, job=job, data=data) for version, at, job, data in rows]
+        return await self._database.read(lambda connection: versions(connection, type, site, key))
+
+    async def differences(self, before: str, after: str) -> AsyncIterator[Difference]:
+        last = -1
+        while seen := await self._database.read(partial(seen_by_either, before=before, after=after, last=last)):
+            differing = [one for one in seen if one.may_differ]
+            for start in range(0, len(differing), COMPARED_AT_ONCE):
+                part = differing[start : start + COMPARED_AT_ONCE]
+                for one in await self._database.read(partial(differences, seen=part)):
+                    yield one
+            last = seen[-1].record
+
+    async def retire(self, job: str, *, spider: str, at: float, earlier: Sequence[str] = ()) -> int:
+        (highest,) = (await self._rows(HIGHEST))[0]
+        gone = 0
+        for first in range(0, highest + 1, RETIRED):
+            gone += await self._database.write(
+                partial(retire_some, first=first, job=job, spider=spider, at=at, earlier=earlier)
+            )
+        return gone
+
+    async def schemas(self, type: str | None = None) -> list[tuple[ItemSchema, float]]:
+        rows = await self._rows(_SCHEMAS)
+        found = [(ItemSchema(id=id, type=kind, definition=text), stored) for id, kind, text, stored in rows]
+        return [one for one in found if type is None or one[0].type == mend(type)]
+
+    async def scores(self, *, spider: str | None = None, since: str = "") -> list[Tally]:
+        rows = await self._rows(_SCORES, {"since": since, "spider": mend(spider) if spider is not None else None})
+        return [_built(Tally, _TALLY_FIELDS, row) for row in sorted(rows)]
+
+    async def cursor(self) -> str:
+        store, newest = await self._standing()
+        return write_cursor(KIND, store, newest)
 
     async def count(self, query: RecordQuery) -> int:
-        source, _, values = _selection(query)
-        rows = await self._rows(f"SELECT count(*) FROM {source}", values)  # noqa: S608 - `source` is our own words
+        rows = await self._rows(*(await self._selection(query)).count())
         total: int = rows[0][0]
         return total
 
     async def records(self, query: RecordQuery) -> AsyncIterator[StoredRecord]:
         # One short read per chunk, going on after the last number seen: no lock is held while the reader thinks.
-        source, number, values = _selection(query)
-        sql = (
-            f"SELECT {number}, {_STORED_COLUMNS} FROM {source} "  # noqa: S608 - as above
-            f"AND {number} > ? ORDER BY {number} LIMIT {CHUNK}"
-        )
-        last = -1
-        while rows := await self._rows(sql, (*values, last)):
+        wanted = await self._selection(query)
+        numbers = await self._few(wanted)
+        if numbers is not None:
+            picked = wanted.picked(_STORED_COLUMNS)
+            for start in range(0, len(numbers), CHUNK):
+                part = msgspec.json.encode(numbers[start : start + CHUNK]).decode()
+                for row in await self._rows(picked, (part, *wanted.values)):
+                    yield _stored(row)
+            return
+        sql, last = wanted.chunk(_STORED_COLUMNS), -1
+        while rows := await self._rows(sql, (*wanted.values, last)):
             for row in rows:
-                yield _stored(row[1:])
+                yield _stored(row)
             last = rows[-1][0]
+
+    async def _selection(self, query: RecordQuery) -> Selection:
+        store, newest = await self._standing() if query.after or query.upto else ("", 0)
+        return selection(query, store, newest)
+
+    async def _standing(self) -> tuple[str, int]:
+        store, newest = (await self._rows(STANDING))[0]
+        return store, newest
+
+    async def _few(self, wanted: Selection) -> list[int] | None:
+        """The numbers of the records that may be meant, in order; None when they are not looked for, or too many."""
+        if wanted.few is None:
+            return None
+        rows = await self._rows(f"{wanted.few} LIMIT {MOST_FOUND + 1}", wanted.few_values)
+        return sorted(number for (number,) in rows) if len(rows) <= MOST_FOUND else None
 
     async def prune(self, older_than: timedelta) -> int:
         cutoff = self._clock.now() - older_than.total_seconds()
-        highest = (await self._rows(_HIGHEST_PAGE, ()))[0][0]
+        highest = (await self._rows(_HIGHEST_PAGE))[0][0]
         return sum([await self._prune(first, cutoff) for first in range(0, highest + 1, PRUNED_PAGES)])
 
     async def _prune(self, first: int, cutoff: float) -> int:
@@ -155,33 +248,25 @@ class SqliteRecords:
             lambda connection: sum(connection.execute(sql, values).rowcount for sql in (_PRUNE_ATTEMPTS, _PRUNE_VISITS))
         )
 
-    async def _rows(self, sql: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
+    async def _rows(self, sql: str, values: Sequence[Any] | dict[str, Any] = ()) -> list[tuple[Any, ...]]:
         return await self._database.read(lambda connection: connection.execute(sql, values).fetchall())
 
 
-def _selection(query: RecordQuery) -> tuple[str, str, list[Any]]:
-    """FROM and WHERE of a query, the column that numbers its rows, and its values.
-
-    Both ways walk in the order of that number, so that a chunk is found without sorting what lies behind it.
-    """
-    source, number = "records NOT INDEXED", "records.number"
-    conditions: list[str] = []
+def _fitting(query: VisitQuery) -> tuple[list[str], list[Any]]:
+    """The conditions of a query for visits, each for one column, and their values."""
+    conditions: list[str] = ["archive_ref <> ''"]
     values: list[Any] = []
-    if query.job is not None:
-        # CROSS JOIN fixes the direction: along the job's sightings, which lie in the order of records.
-        source, number = "sightings CROSS JOIN records ON records.number = sightings.record", "sightings.record"
-        conditions.append("sightings.job = ?")
-        values.append(mend(query.job))
-    for column in ("spider", "type", "site", "url"):
-        wanted = getattr(query, column)
+    for column, wanted in (("spider", query.spider), ("job", query.job)):
         if wanted is not None:
-            conditions.append(f"records.{column} = ?")
+            conditions.append(f"{column} = ?")
             values.append(mend(wanted))
-    for bound, comparison in ((query.since, ">="), (query.until, "<")):
-        if bound is not None:
-            conditions.append(f"records.last_changed {comparison} ?")
-            values.append(bound)
-    return f"{source} WHERE {' AND '.join(conditions) or 'true'}", number, values
+    if query.since is not None:
+        conditions.append("fetched_at >= ?")
+        values.append(query.since)
+    if query.failures is not None:
+        conditions.append("failure IN (SELECT value FROM json_each(?))")
+        values.append(msgspec.json.encode([mend(one) for one in query.failures]).decode())
+    return conditions, values
 
 
 def _built(kind: type[S], fields: Sequence[str], row: Sequence[Any]) -> S:
@@ -189,20 +274,5 @@ def _built(kind: type[S], fields: Sequence[str], row: Sequence[Any]) -> S:
 
 
 def _stored(row: Sequence[Any]) -> StoredRecord:
-    type_, site, key, url, job, spider, text, first_seen, last_changed, last_checked, version = row
-    try:
-        data = msgspec.json.decode(text)
-    except msgspec.DecodeError:
-        data = _lenient_json(text, f"{type_} {key!r} of {site}")
-    return StoredRecord(
-        type=type_, site=site, key=key, url=url, job=job, spider=spider, data=data, first_seen=first_seen,
-        last_changed=last_changed, last_checked=last_checked, version=version,
-    )  # fmt: skip
-
-
-def _lenient_json(text: str, what: str) -> Any:
-    """Read what other writers call JSON: escaped lone surrogates, NaN."""
-    try:
-        return json.loads(mend(json.dumps(json.loads(text), ensure_ascii=False)))
-    except ValueError as error:
-        raise Permanent(f"The stored {what} is not JSON. Correct or delete its row in the table records.") from error
+    _, data, *rest = row
+    return stored_record(data, **dict(zip(_STORED_FIELDS, rest, strict=True)))

@@ -1,0 +1,126 @@
+"""How records came to be what they are: their versions, what two jobs saw differently, and what is gone.
+
+Records are gone in portions, a transaction each, so that others can write in between; whoever breaks off in the middle
+has marked some of them, and the next call marks the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...store.contract import Difference, Version
+from ...store.differing import Seen, difference
+from .batch import SUPERSEDE
+from .connection import Row, Session
+from .texts import read, stored
+
+COMPARED = 1000  # records whose versions are compared at a time
+COMPARED_AT_ONCE = 100  # of those that may differ: their data is read
+RETIRED = 20_000  # records that are looked at in one transaction
+
+VERSIONS = """
+SELECT past.version, past.at, past.job, past.source, past.gone, past.schema
+FROM @records AS records JOIN @superseded AS past ON past.record = records.number WHERE identity = $1
+UNION ALL
+SELECT version, last_changed, job, source, gone_since IS NOT NULL, schema FROM @records WHERE identity = $1
+ORDER BY 1"""
+
+# The first records after a number that one of two jobs saw. Each side is cut at as many, so that of those that remain
+# both sides are known.
+_SEEN = f"""
+SELECT record, max(before), max(after) FROM (
+    SELECT * FROM (
+        SELECT record, version AS before, NULL::int AS after FROM @sightings
+        WHERE job = $1 AND record > $3 ORDER BY record LIMIT {COMPARED}
+    ) AS one
+    UNION ALL
+    SELECT * FROM (
+        SELECT record, NULL::int, version FROM @sightings
+        WHERE job = $2 AND record > $3 ORDER BY record LIMIT {COMPARED}
+    ) AS other
+) AS seen GROUP BY record ORDER BY record LIMIT {COMPARED}"""  # noqa: S608 - our own words
+
+_WITH_DATA = """
+SELECT wanted.record, type, site, key, url,
+    CASE WHEN wanted.before = records.version THEN records.source
+        ELSE (SELECT past.source FROM @superseded AS past
+              WHERE past.record = wanted.record AND past.version = wanted.before) END,
+    CASE WHEN wanted.after = records.version THEN records.source
+        ELSE (SELECT past.source FROM @superseded AS past
+              WHERE past.record = wanted.record AND past.version = wanted.after) END
+FROM unnest($1::bigint[], $2::int[], $3::int[]) AS wanted (record, before, after)
+JOIN @records AS records ON records.number = wanted.record"""
+
+HIGHEST = "SELECT coalesce(max(number), 0) AS number FROM @records"
+
+# What the job found of the page that gave a record last: 2 its content, 1 that it does not exist, nothing when it did
+# not look. Who has seen the record since knows better.
+_UNSEEN = """
+SELECT identity, number, found FROM (
+    SELECT identity, number, (
+        SELECT max(CASE WHEN outcome IN ('done', 'reparsed') THEN 2 WHEN status IN (404, 410) THEN 1 ELSE 0 END)
+        FROM @attempts AS attempts
+        WHERE attempts.page = records.page AND attempts.at >= records.last_checked AND attempts.job = $1
+    ) AS found
+    FROM @records AS records
+    WHERE {which} AND spider = $2 AND gone_since IS NULL
+        AND NOT EXISTS (SELECT FROM @sightings AS s WHERE s.job = $1 AND s.record = records.number)
+) AS unseen WHERE found > 0 OR EXISTS (
+    SELECT FROM unnest($3::text[]) AS earlier (job)
+    JOIN @sightings AS s ON s.job = earlier.job AND s.record = unseen.number
+)"""
+_UNSEEN_BETWEEN = _UNSEEN.format(which="number BETWEEN $4 AND $5")
+_UNSEEN_AMONG = _UNSEEN.format(which="number = ANY ($4::bigint[])")
+
+# As in batch.py: one by one, in the order of the array.
+_LOCK = """
+SELECT found.number FROM unnest($1::bytea[]) AS wanted (identity) CROSS JOIN LATERAL (
+    SELECT number FROM @records AS records WHERE records.identity = wanted.identity FOR NO KEY UPDATE
+) AS found"""
+
+# A record that its page does not give any more has no page: should that page be unchanged the next time, then so is
+# that it does not give it.
+_RETIRE = """
+UPDATE @records AS records SET gone_since = $3, last_changed = $3, job = $4, version = version + 1,
+    revision = pg_current_xact_id(), page = CASE WHEN given.looked THEN 0 ELSE page END
+FROM unnest($1::bigint[], $2::boolean[]) AS given (number, looked) WHERE records.number = given.number"""
+
+
+def version_of(row: Row) -> Version:
+    version, at, job, source, gone, schema = row
+    return Version(version=version, at=at, job=read(job), data=read(source), gone=gone, schema=read(schema))
+
+
+async def seen_by_either(session: Session, before: str, after: str, last: int) -> list[Seen]:
+    """The next records after the number `last` that one of two jobs saw."""
+    return [Seen(*row) for row in map(tuple, await session.rows(_SEEN, stored(before), stored(after), last))]
+
+
+async def differences(session: Session, seen: Sequence[Seen]) -> list[Difference]:
+    """What differs of these, which should be few: the data of all of them is read."""
+    columns = [[one.record for one in seen], [one.before for one in seen], [one.after for one in seen]]
+    rows = {row[0]: tuple(row)[1:] for row in await session.rows(_WITH_DATA, *columns)}
+    found = []
+    for one in seen:
+        if one.record in rows:
+            type_, site, key, url, before, after = (
+                read(text) if text is not None else None for text in rows[one.record]
+            )
+            found.append(difference((type_ or "", site or "", key or ""), url or "", one, before, after))
+    return [one for one in found if one is not None]
+
+
+async def retire_some(session: Session, first: int, *, job: str, spider: str, at: float, earlier: Sequence[str]) -> int:
+    """Mark what is gone among the records from the number `first` on; return how many. In the caller's transaction."""
+    asked = (stored(job), stored(spider), [stored(one) for one in earlier])
+    likely = await session.rows(_UNSEEN_BETWEEN, *asked, first, first + RETIRED - 1)
+    if not likely:
+        return 0
+    # Somebody may see one of them just now: who is locked is not seen any more, and then they are asked for again.
+    locked = await session.rows(_LOCK, sorted(row["identity"] for row in likely))
+    gone = await session.rows(_UNSEEN_AMONG, *asked, [row["number"] for row in locked])
+    numbers = [row["number"] for row in gone]
+    if numbers:
+        await session.run(SUPERSEDE, numbers)
+        await session.run(_RETIRE, numbers, [row["found"] == 2 for row in gone], at, stored(job))
+    return len(numbers)

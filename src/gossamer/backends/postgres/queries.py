@@ -1,0 +1,128 @@
+"""Which records a query means, in SQL.
+
+Most queries walk along all records (or along those that a job saw) in the order of their numbers, some rows at a time.
+Those that mean few among many, by key or by what changed after a mark, find the numbers first through an index.
+
+A mark is the oldest transaction that was still open when it was given (its id, which never comes again). What is done
+by older ones is whole: it is before the mark. What an open one writes is after it, however late it is committed.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from ...store.contract import RecordQuery
+from ...store.cursors import read_cursor
+from .texts import stored
+
+KIND = "pg"  # of cursors
+CHUNK = 256  # rows in memory while streaming
+MOST_FOUND = 100_000  # numbers that are kept in memory; a query that means more walks along all records
+
+STANDING = """
+SELECT id, pg_snapshot_xmin(pg_current_snapshot())::text::bigint AS newest,
+    coalesce((SELECT revision FROM @records ORDER BY revision DESC LIMIT 1) >= pg_snapshot_xmax(pg_current_snapshot()),
+        false) AS is_ahead
+FROM @store"""
+
+# Revisions that are still to come are those of another server: the tables were restored from a copy. They count as
+# changed now; else no mark would ever reach them.
+ADOPT = """
+UPDATE @records SET revision = pg_current_xact_id() WHERE revision >= pg_snapshot_xmax(pg_current_snapshot())"""
+
+
+class Selection(msgspec.Struct, frozen=True, kw_only=True):
+    """The parts of a statement; `where` counts its values from $1. `few` finds the numbers of a superset of what is
+    meant, with values of its own; None: walk along `source`."""
+
+    source: str
+    number: str
+    where: str
+    values: tuple[Any, ...]
+    few: str | None = None
+    few_values: tuple[Any, ...] = ()
+
+    def chunk(self, columns: str) -> str:
+        """A chunk of the walk; it takes `values` and the number after which to go on."""
+        return (
+            f"SELECT {self.number}, {columns} FROM {self.source} WHERE {self.where} "  # noqa: S608 - our own words
+            f"AND {self.number} > ${len(self.values) + 1} ORDER BY {self.number} LIMIT {CHUNK}"
+        )
+
+    def picked(self, columns: str) -> str:
+        """Those among given numbers that are meant; it takes `values`, then the numbers."""
+        return (
+            f"SELECT records.number, {columns} FROM @records AS records "  # noqa: S608 - our own words
+            f"WHERE records.number = ANY (${len(self.values) + 1}::bigint[]) AND {self.where}"
+        )
+
+    def some(self) -> str:
+        """Numbers that may be meant, one more than can be kept at most; it takes `few_values`."""
+        return f"{self.few} LIMIT {MOST_FOUND + 1}"
+
+    def count(self) -> str:
+        """It takes `values`."""
+        source = self.source if self.few is None else "@records AS records"
+        return f"SELECT count(*) FROM {source} WHERE {self.where}"  # noqa: S608 - our own words
+
+
+def selection(query: RecordQuery, store: str, newest: int) -> Selection:
+    """`store` and `newest` are what STANDING says. Raises Misconfigured for a cursor that this store has not given."""
+    conditions: list[str] = []
+    values: list[Any] = []
+
+    def demand(condition: str, value: Any) -> None:
+        values.append(value)
+        conditions.append(condition.format(f"${len(values)}"))
+
+    if query.job is not None:
+        demand("sightings.job = {}", stored(query.job))
+    for column in ("spider", "type", "site", "key", "url"):
+        wanted = getattr(query, column)
+        if wanted is not None:
+            demand(f"records.{column} = {{}}", stored(wanted))
+    if query.since is not None:
+        demand("records.last_changed >= {}", query.since)
+    if query.until is not None:
+        demand("records.last_changed < {}", query.until)
+    if query.gone is not None:
+        conditions.append(f"records.gone_since IS {'NOT ' if query.gone else ''}NULL")
+    after = str(read_cursor(query.after, KIND, store, newest)) if query.after is not None else None
+    upto = str(read_cursor(query.upto, KIND, store, newest)) if query.upto is not None else None
+    if after is not None:
+        demand("records.revision >= {}::text::xid8", after)
+    if upto is not None:
+        demand("records.revision < {}::text::xid8", upto)
+    where = " AND ".join(conditions) or "true"
+    if query.key is None and after is None:
+        return _walk(query, where, values)
+    few, few_values = _few(query.key, after, upto)
+    return Selection(
+        source="@records AS records",
+        number="records.number",
+        where=where.replace("sightings.job = $1", _SEEN_BY),
+        values=tuple(values),
+        few=few,
+        few_values=few_values,
+    )
+
+
+_SEEN_BY = "EXISTS (SELECT FROM @sightings AS s WHERE s.job = $1 AND s.record = records.number)"
+
+
+def _few(key: str | None, after: str | None, upto: str | None) -> tuple[str, tuple[Any, ...]]:
+    if key is not None:
+        return "SELECT number FROM @records WHERE key = $1", (stored(key),)
+    if upto is None:
+        return "SELECT number FROM @records WHERE revision >= $1::text::xid8", (after,)
+    return "SELECT number FROM @records WHERE revision >= $1::text::xid8 AND revision < $2::text::xid8", (after, upto)
+
+
+def _walk(query: RecordQuery, where: str, values: list[Any]) -> Selection:
+    source, number = "@records AS records", "records.number"
+    if query.job is not None:
+        source = "@sightings AS sightings JOIN @records AS records ON records.number = sightings.record"
+        number = "sightings.record"
+    return Selection(source=source, number=number, where=where, values=tuple(values))

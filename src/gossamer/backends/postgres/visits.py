@@ -1,0 +1,219 @@
+"""What a batch of results does to the log of pages: pages, attempts, archived visits, and what the checks counted.
+
+Runs inside the transaction of batch.py, which says in which order rows are locked. The same try reported twice is one
+try, and is counted once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from ...model.record import Attempt, ItemSchema, PageFacts, PageResult, Tally
+from ...store.tallies import added_up
+from ...store.verdict import REPARSED, is_stale, reread
+from .changes import identity_of
+from .connection import Collision, Session
+
+ATTEMPT_FIELDS = ("at", "job", "worker", "url", "site", "attempt", "outcome", "route", "proxy", "status", "bytes",
+                  "latency", "cost", "reason", "error")  # fmt: skip
+VISIT_FIELDS = ("fetched_at", "url", "job", "status", "archive_ref", "body_hash", "spider", "failure")
+PAGE_FIELDS = PageFacts.__struct_fields__
+
+# FOR NO KEY UPDATE inside LATERAL locks the rows one by one, in the order of the array.
+_LOCK_PAGES = """
+SELECT found.* FROM unnest($1::bytea[]) AS wanted (fingerprint) CROSS JOIN LATERAL (
+    SELECT number, fingerprint, fetched_at, body_hash FROM @pages AS pages
+    WHERE pages.fingerprint = wanted.fingerprint FOR NO KEY UPDATE
+) AS found"""
+
+_PAGE_TYPES = ("bytea", "text", "text", "float8", "int", "text", "text", "text", "bytea", "text", "bytea", "text",
+               "text")  # fmt: skip
+_ATTEMPT_TYPES = ("float8", "text", "text", "text", "text", "int", "text", "text", "text", "int", "bigint", "float8",
+                  "float8", "text", "text")  # fmt: skip
+_VISIT_TYPES = ("float8", "text", "text", "int", "text", "bytea", "text", "text")
+
+
+def unnest(types: Iterable[str]) -> str:
+    return f"unnest({', '.join(f'${place}::{type}[]' for place, type in enumerate(types, 1))})"
+
+
+ADD_PAGES = f"""
+INSERT INTO @pages ({", ".join(PAGE_FIELDS)}) SELECT * FROM {unnest(_PAGE_TYPES)}
+ON CONFLICT (fingerprint) DO NOTHING RETURNING number, fingerprint"""  # noqa: S608 - our own names
+
+_KEEP_FACTS = f"""
+UPDATE @pages AS pages SET {", ".join(f"{name} = new.{name}" for name in PAGE_FIELDS[1:])}
+FROM {unnest(_PAGE_TYPES)} AS new ({", ".join(PAGE_FIELDS)}) WHERE pages.fingerprint = new.fingerprint"""  # noqa: S608
+
+ADD_ATTEMPTS = f"""
+INSERT INTO @attempts (page, {", ".join(ATTEMPT_FIELDS)}) SELECT * FROM {unnest(("bigint", *_ATTEMPT_TYPES))}
+ON CONFLICT (page, at, job, worker) DO NOTHING"""  # noqa: S608 - our own names
+
+ADD_VISITS = f"""
+INSERT INTO @visits (page, {", ".join(VISIT_FIELDS)}) SELECT * FROM {unnest(("bigint", *_VISIT_TYPES))}
+ON CONFLICT (page, fetched_at) DO NOTHING"""  # noqa: S608 - our own names
+
+_NEWEST_VISITS = """
+SELECT wanted.page, (SELECT max(fetched_at) FROM @visits AS visits WHERE visits.page = wanted.page AND failure = '')
+FROM unnest($1::bigint[]) AS wanted (page)"""
+
+# A visit that is read again: whose it is and what came of it is known better now.
+_REPARSE_VISITS = """
+UPDATE @visits AS visits SET spider = new.spider, failure = new.failure
+FROM unnest($1::bigint[], $2::float8[], $3::text[], $4::text[]) AS new (page, fetched_at, spider, failure)
+WHERE visits.page = new.page AND visits.fetched_at = new.fetched_at"""
+
+# The newest copy may be older than the newest visit, which found it unchanged.
+_REPARSE_FACTS = """
+UPDATE @pages AS pages SET parser = new.parser, links = new.links, spider = new.spider, failure = new.failure
+FROM unnest($1::bigint[], $2::text[], $3::text[], $4::bytea[], $5::text[], $6::text[])
+    AS new (number, archive_ref, parser, links, spider, failure)
+WHERE pages.number = new.number AND pages.archive_ref = new.archive_ref"""
+
+ADD_SCHEMAS = """
+INSERT INTO @schemas (identity, type, id, definition, first_stored)
+SELECT * FROM unnest($1::bytea[], $2::text[], $3::text[], $4::text[], $5::float8[])
+ON CONFLICT (identity) DO NOTHING"""
+
+_TALLY_TYPES = ("bytea", *["text"] * 5, *["bigint"] * 3)
+ADD_TALLIES = f"""
+INSERT INTO @quality AS quality (identity, day, spider, type, field, rule, checked, filled, faulty)
+SELECT * FROM {unnest(_TALLY_TYPES)} ON CONFLICT (identity)"""  # noqa: S608 - our own names
+_COUNT_ON = """ DO UPDATE SET checked = quality.checked + excluded.checked, filled = quality.filled + excluded.filled,
+    faulty = quality.faulty + excluded.faulty"""
+
+
+async def keep_pages(session: Session, results: Sequence[PageResult]) -> dict[bytes, int]:
+    """Lock every page of the batch, the missing ones added, and keep the newest facts; return their numbers.
+
+    A page has a number from its first attempt on.
+    """
+    tried: dict[bytes, Attempt] = {}
+    newest: dict[bytes, PageFacts] = {}
+    for result in results:
+        tried.setdefault(result.attempt.fingerprint, result.attempt)
+        page = result.page
+        if page is not None and (page.fingerprint not in newest or _age(page) > _age(newest[page.fingerprint])):
+            newest[page.fingerprint] = page
+    wanted = sorted({*tried, *newest})
+    known = {row["fingerprint"]: row for row in await session.rows(_LOCK_PAGES, wanted)}
+    number = {fingerprint: row["number"] for fingerprint, row in known.items()}
+    missing = [fingerprint for fingerprint in wanted if fingerprint not in known]
+    if missing:
+        new = [newest[one] if one in newest else _unfetched(tried[one]) for one in missing]
+        number.update(await added(session, ADD_PAGES, "fingerprint", new_rows(map(msgspec.structs.astuple, new))))
+        if len(number) < len(wanted):
+            raise Collision
+    # The same visit once more changes nothing: it may have been read again since, by a newer parser.
+    facts = [
+        page
+        for fingerprint, page in newest.items()
+        if fingerprint in known
+        and (known[fingerprint]["fetched_at"] is None
+             or _age(page) > (known[fingerprint]["fetched_at"], known[fingerprint]["body_hash"]))
+    ]  # fmt: skip
+    if facts:
+        await session.run(_KEEP_FACTS, *new_rows(map(msgspec.structs.astuple, facts)))
+    return number
+
+
+async def stale_ones(session: Session, results: Sequence[PageResult], number: dict[bytes, int]) -> frozenset[int]:
+    """The places of results that were read from a copy of a page that has a newer one."""
+    pages = {number[r.attempt.fingerprint] for r in results if r.attempt.outcome == REPARSED}
+    if not pages:
+        return frozenset()
+    newest = dict(map(tuple, await session.rows(_NEWEST_VISITS, sorted(pages))))
+    return frozenset(
+        place for place, one in enumerate(results) if is_stale(one, newest.get(number[one.attempt.fingerprint]))
+    )
+
+
+async def write_visits(session: Session, results: Sequence[PageResult], number: dict[bytes, int]) -> list[Tally]:
+    """Write attempts and visits; return what was counted in attempts that were not known yet."""
+    attempts = new_rows(
+        (number[a.fingerprint], a.at, a.job, a.worker, a.url, a.site, a.attempt, a.outcome, a.route, a.proxy, a.status,
+         a.bytes, a.latency, a.cost, a.reason, a.error)
+        for a in [result.attempt for result in results]
+    )  # fmt: skip
+    tallies: list[Tally] = []
+    if any(result.quality for result in results):
+        rows = await session.rows(ADD_ATTEMPTS + " RETURNING page, at, job, worker", *attempts)
+        new = set(map(tuple, rows))
+        for result, key in zip(results, zip(*attempts[:4], strict=True), strict=True):
+            if key in new:
+                new.remove(key)
+                tallies += result.quality
+    else:
+        await session.run(ADD_ATTEMPTS, *attempts)
+    # A 304 brought no body: its facts point to the copy of an earlier visit, which is listed already.
+    visits = [
+        (number[p.fingerprint], p.fetched_at, p.url, p.job, p.status, p.archive_ref, p.body_hash, p.spider, p.failure)
+        for p in (result.page for result in results)
+        if p is not None and p.archive_ref and p.status != 304
+    ]
+    if visits:
+        await session.run(ADD_VISITS, *new_rows(visits))
+    again = reread(results)
+    if again:
+        # One row each: of two that are given for the same place, an UPDATE would take either.
+        places = {(number[p.fingerprint], p.fetched_at): p for p in again}
+        copies = {(number[p.fingerprint], p.archive_ref): p for p in again}
+        await session.run(_REPARSE_VISITS, *new_rows((*at, p.spider, p.failure) for at, p in places.items()))
+        await session.run(
+            _REPARSE_FACTS, *new_rows((*at, p.parser, p.links, p.spider, p.failure) for at, p in copies.items())
+        )
+    return tallies
+
+
+async def keep_schemas(session: Session, schemas: Sequence[ItemSchema], now: float) -> None:
+    if schemas:
+        rows = sorted((identity_of(one.type, one.id), one.type, one.id, one.definition, now) for one in schemas)
+        await session.run(ADD_SCHEMAS, *new_rows(rows))
+
+
+async def count_quality(session: Session, tallies: Sequence[Tally]) -> None:
+    if tallies:
+        await session.run(ADD_TALLIES + _COUNT_ON, *tally_rows(tallies))
+
+
+def tally_rows(tallies: Sequence[Tally]) -> list[list[Any]]:
+    return new_rows((identity_of(*key), *key, *sums) for key, sums in added_up(tallies))
+
+
+async def added(session: Session, sql: str, key: str, values: Sequence[Any]) -> dict[bytes, int]:
+    return {row[key]: row["number"] for row in await session.rows(sql, *values)}
+
+
+def new_rows(rows: Iterable[Sequence[Any]]) -> list[list[Any]]:
+    """Rows as columns, for unnest."""
+    return [list(column) for column in zip(*rows, strict=True)]
+
+
+def _age(page: PageFacts) -> tuple[float, bytes]:
+    """Of two visits of the same instant the greater hash stays, so that the order of arrival does not matter."""
+    return page.fetched_at, page.body_hash
+
+
+def _unfetched(attempt: Attempt) -> Unfetched:
+    return Unfetched(attempt.fingerprint, attempt.url, attempt.job)
+
+
+class Unfetched(msgspec.Struct, frozen=True):
+    """The row of a page that was tried, but never fetched; the fields are those of PageFacts."""
+
+    fingerprint: bytes
+    url: str
+    job: str
+    fetched_at: None = None
+    status: None = None
+    etag: str = ""
+    last_modified: str = ""
+    archive_ref: str = ""
+    body_hash: bytes = b""
+    parser: str = ""
+    links: bytes = b""
+    spider: str = ""
+    failure: str = ""

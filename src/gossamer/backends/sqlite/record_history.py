@@ -1,0 +1,124 @@
+"""How records came to be what they are: their versions, what two jobs saw differently, and what is gone.
+
+Runs on a connection of the records file. Records are gone in portions, a transaction each, so that others can write in
+between; whoever breaks off in the middle has marked some of them, and the next call marks the rest.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from ...store.contract import Difference, Version
+from ...store.differing import Seen, difference
+from ...store.verdict import mend
+from .record_batch import NEXT_REVISION, SUPERSEDE
+
+COMPARED = 1000  # records whose versions are compared at a time
+COMPARED_AT_ONCE = 100  # of those that may differ: their data is read
+RETIRED = 20_000  # records that are looked at in one transaction
+
+_VERSIONS = """
+SELECT past.version, past.at, past.job, past.data, past.gone, past.schema
+FROM records JOIN superseded AS past ON past.record = records.number
+WHERE type = :type AND site = :site AND key = :key
+UNION ALL
+SELECT version, last_changed, job, data, gone_since IS NOT NULL, schema
+FROM records WHERE type = :type AND site = :site AND key = :key
+ORDER BY 1"""
+
+# The first records after a number that one of two jobs saw. Each side is cut at as many, so that of those that remain
+# both sides are known.
+_SEEN = f"""
+SELECT record, max(before), max(after) FROM (
+    SELECT record, version AS before, NULL AS after FROM (
+        SELECT record, version FROM sightings WHERE job = :before AND record > :last ORDER BY record LIMIT {COMPARED})
+    UNION ALL
+    SELECT record, NULL, version FROM (
+        SELECT record, version FROM sightings WHERE job = :after AND record > :last ORDER BY record LIMIT {COMPARED})
+) GROUP BY record ORDER BY record LIMIT {COMPARED}"""  # noqa: S608 - our own words
+
+_WITH_DATA = """
+SELECT wanted.record, type, site, key, url,
+    iif(wanted.before = records.version, records.data,
+        (SELECT data FROM superseded WHERE record = wanted.record AND version = wanted.before)),
+    iif(wanted.after = records.version, records.data,
+        (SELECT data FROM superseded WHERE record = wanted.record AND version = wanted.after))
+FROM (
+    SELECT json_extract(value, '$[0]') AS record, json_extract(value, '$[1]') AS before,
+        json_extract(value, '$[2]') AS after
+    FROM json_each(?)
+) AS wanted CROSS JOIN records ON records.number = wanted.record
+ORDER BY records.number"""
+
+HIGHEST = "SELECT coalesce(max(number), 0) FROM records"
+
+# What the job found of the page that gave a record last: 2 its content, 1 that it does not exist, nothing when it did
+# not look. Who has seen the record since knows better.
+_UNSEEN = """
+SELECT number, found FROM (
+    SELECT number, (
+        SELECT max(CASE WHEN outcome IN ('done', 'reparsed') THEN 2 WHEN status IN (404, 410) THEN 1 ELSE 0 END)
+        FROM attempts WHERE attempts.page = records.page AND at >= last_checked AND attempts.job = :job
+    ) AS found
+    FROM records NOT INDEXED
+    WHERE number BETWEEN :first AND :last AND spider = :spider AND gone_since IS NULL
+        AND NOT EXISTS (SELECT 1 FROM sightings WHERE sightings.job = :job AND record = number)
+) WHERE found > 0 OR EXISTS (
+    SELECT 1 FROM json_each(:earlier) AS earlier CROSS JOIN sightings
+    WHERE sightings.job = earlier.value AND record = number
+)"""
+
+# A record that its page does not give any more has no page: should that page be unchanged the next time, then so is
+# that it does not give it.
+_RETIRE = """
+UPDATE records SET gone_since = ?, last_changed = ?, job = ?, version = version + 1, revision = ?,
+    page = iif(?, 0, page)
+WHERE number = ?"""
+
+
+def versions(connection: sqlite3.Connection, type: str, site: str, key: str) -> list[Version]:
+    rows = connection.execute(_VERSIONS, {"type": mend(type), "site": mend(site), "key": mend(key)}).fetchall()
+    return [
+        Version(version=version, at=at, job=job, data=data, gone=bool(gone), schema=schema)
+        for version, at, job, data, gone, schema in rows
+    ]
+
+
+def seen_by_either(connection: sqlite3.Connection, before: str, after: str, last: int) -> list[Seen]:
+    """The next records after the number `last` that one of two jobs saw."""
+    values = {"before": mend(before), "after": mend(after), "last": last}
+    return [Seen(*row) for row in connection.execute(_SEEN, values)]
+
+
+def differences(connection: sqlite3.Connection, seen: Sequence[Seen]) -> list[Difference]:
+    """What differs of these, which should be few: the data of all of them is read."""
+    by_number = {one.record: one for one in seen}
+    wanted = msgspec.json.encode([(one.record, one.before, one.after) for one in seen]).decode()
+    found = [
+        difference((type_, site, key), url, by_number[number], before, after)
+        for number, type_, site, key, url, before, after in connection.execute(_WITH_DATA, (wanted,))
+    ]
+    return [one for one in found if one is not None]
+
+
+def retire_some(
+    connection: sqlite3.Connection, first: int, *, job: str, spider: str, at: float, earlier: Sequence[str]
+) -> int:
+    """Mark what is gone among the records from the number `first` on; return how many. In the caller's transaction."""
+    wanted: dict[str, Any] = {
+        "first": first,
+        "last": first + RETIRED - 1,
+        "job": mend(job),
+        "spider": mend(spider),
+        "earlier": msgspec.json.encode([mend(one) for one in earlier]).decode(),
+    }
+    gone = connection.execute(_UNSEEN, wanted).fetchall()
+    if gone:
+        (revision,) = connection.execute(NEXT_REVISION).fetchone()
+        connection.executemany(SUPERSEDE + "number = ?", [(number,) for number, _ in gone])
+        connection.executemany(_RETIRE, [(at, at, mend(job), revision, found == 2, number) for number, found in gone])
+    return len(gone)

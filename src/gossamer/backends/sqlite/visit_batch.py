@@ -1,0 +1,201 @@
+"""What a batch of results does to the log of pages: pages, attempts, archived visits, and what the checks counted.
+
+Runs inside the transaction of record_batch.py. The same try reported twice is one try, and is counted once.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+from typing import Any, TypeVar
+
+import msgspec
+
+from ...model.record import Attempt, ItemSchema, PageFacts, PageResult, Tally
+from ...store.tallies import added_up
+from ...store.verdict import REPARSED, is_stale, mend, reread
+
+S = TypeVar("S", bound=msgspec.Struct)
+
+ATTEMPT_FIELDS = ("at", "job", "worker", "url", "site", "attempt", "outcome", "route", "proxy", "status", "bytes",
+                  "latency", "cost", "reason", "error")  # fmt: skip
+VISIT_FIELDS = ("fetched_at", "url", "job", "status", "archive_ref", "body_hash", "spider", "failure")
+MAX_LOOKUP = 256  # identities per statement
+
+
+def insert(table: str, columns: Sequence[str]) -> str:
+    return f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})"  # noqa: S608 - our own names
+
+
+_NEXT_PAGE = "SELECT coalesce(max(number), 0) + 1 FROM pages"
+
+_FIND_PAGES = "SELECT fingerprint, number FROM pages WHERE fingerprint IN (VALUES {rows})"
+
+_ADD_PAGE = insert("pages", ("number", *PageFacts.__struct_fields__))
+
+_ADD_UNFETCHED_PAGE = "INSERT INTO pages (number, fingerprint, url, job) VALUES (?, ?, ?, ?)"
+
+# Of two visits of the same instant the greater hash stays, so that the order of arrival does not matter. The same visit
+# once more changes nothing: it may have been read again since, by a newer parser.
+_KEEP_FACTS = """
+UPDATE pages SET url = ?, job = ?, fetched_at = ?, status = ?, etag = ?, last_modified = ?, archive_ref = ?,
+    body_hash = ?, parser = ?, links = ?, spider = ?, failure = ?
+WHERE number = ? AND (fetched_at IS NULL OR (?, ?) > (fetched_at, body_hash))"""
+
+_ADD_ATTEMPT = insert("attempts", ("page", *ATTEMPT_FIELDS)) + " ON CONFLICT (page, at, job, worker) DO NOTHING"
+
+_ADD_VISIT = insert("visits", ("page", *VISIT_FIELDS)) + " ON CONFLICT (page, fetched_at) DO NOTHING"
+
+_NEWEST_VISITS = """
+SELECT page, max(fetched_at) FROM visits WHERE page IN (VALUES {rows}) AND failure = '' GROUP BY page"""
+
+# A visit that is read again: whose it is and what came of it is known better now.
+_REPARSE_VISIT = "UPDATE visits SET spider = ?, failure = ? WHERE page = ? AND fetched_at = ?"
+
+# The newest copy may be older than the newest visit, which found it unchanged.
+_REPARSE_FACTS = """
+UPDATE pages SET parser = ?, links = ?, spider = ?, failure = ? WHERE number = ? AND archive_ref = ?"""
+
+_ADD_SCHEMA = "INSERT INTO schemas (type, id, definition, first_stored) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING"
+
+_ADD_TALLY = (
+    insert("quality", ("day", "spider", "type", "field", "rule", "checked", "filled", "faulty"))
+    + """ ON CONFLICT DO UPDATE SET checked = checked + excluded.checked, filled = filled + excluded.filled,
+    faulty = faulty + excluded.faulty"""
+)
+
+
+def find(connection: sqlite3.Connection, sql: str, wanted: Sequence[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
+    """Look up many identities with few statements. Filled up to a power of two, so that few texts are prepared."""
+    for start in range(0, len(wanted), MAX_LOOKUP):
+        part = list(wanted[start : start + MAX_LOOKUP])
+        part += part[:1] * ((1 << (len(part) - 1).bit_length()) - len(part))
+        row = f"({', '.join('?' * len(part[0]))})"
+        values = [value for identity in part for value in identity]
+        yield from connection.execute(sql.format(rows=", ".join([row] * len(part))), values).fetchall()
+
+
+def stale_ones(
+    connection: sqlite3.Connection, results: Sequence[PageResult], number: dict[bytes, int]
+) -> frozenset[int]:
+    """The places of results that were read from a copy of a page that has a newer one."""
+    pages = {number[r.attempt.fingerprint] for r in results if r.attempt.outcome == REPARSED}
+    if not pages:
+        return frozenset()
+    newest: dict[int, float] = dict(find(connection, _NEWEST_VISITS, [(page,) for page in pages]))
+    return frozenset(
+        place for place, one in enumerate(results) if is_stale(one, newest.get(number[one.attempt.fingerprint]))
+    )
+
+
+def save_visits(
+    connection: sqlite3.Connection, results: Sequence[PageResult], number: dict[bytes, int], facts: list[PageFacts]
+) -> list[Tally]:
+    """Write attempts, page facts and visits; return what was counted in attempts that were not known yet."""
+    if facts:
+        connection.executemany(
+            _KEEP_FACTS,
+            [
+                (p.url, p.job, p.fetched_at, p.status, p.etag, p.last_modified, p.archive_ref, p.body_hash, p.parser,
+                 p.links, p.spider, p.failure, number[p.fingerprint], p.fetched_at, p.body_hash)
+                for p in facts
+            ],
+        )  # fmt: skip
+    tallies = _add_attempts(connection, results, number)
+    # A 304 brought no body: its facts point to the copy of an earlier visit, which is listed already.
+    visits = [
+        (number[p.fingerprint], p.fetched_at, p.url, p.job, p.status, p.archive_ref, p.body_hash, p.spider, p.failure)
+        for p in (result.page for result in results)
+        if p is not None and p.archive_ref and p.status != 304
+    ]
+    if visits:
+        connection.executemany(_ADD_VISIT, visits)
+    for p in reread(results):
+        page = number[p.fingerprint]
+        connection.execute(_REPARSE_VISIT, (p.spider, p.failure, page, p.fetched_at))
+        connection.execute(_REPARSE_FACTS, (p.parser, p.links, p.spider, p.failure, page, p.archive_ref))
+    return tallies
+
+
+def _add_attempts(
+    connection: sqlite3.Connection, results: Sequence[PageResult], number: dict[bytes, int]
+) -> list[Tally]:
+    """Write attempts; return what was counted in those that were not known yet."""
+    rows = [
+        (number[a.fingerprint], a.at, a.job, a.worker, a.url, a.site, a.attempt, a.outcome, a.route, a.proxy, a.status,
+         a.bytes, a.latency, a.cost, a.reason, a.error)
+        for a in [result.attempt for result in results]
+    ]  # fmt: skip
+    if not any(result.quality for result in results):
+        connection.executemany(_ADD_ATTEMPT, rows)
+        return []
+    connection.execute("SAVEPOINT attempts")
+    added = connection.executemany(_ADD_ATTEMPT, rows).rowcount
+    if added == len(rows):
+        new = results
+    else:  # some are known: which ones, the driver tells one by one only
+        connection.execute("ROLLBACK TO attempts")
+        new = [one for one, row in zip(results, rows, strict=True) if connection.execute(_ADD_ATTEMPT, row).rowcount]
+    connection.execute("RELEASE attempts")
+    return [tally for result in new for tally in result.quality]
+
+
+def number_pages(
+    connection: sqlite3.Connection, results: Sequence[PageResult]
+) -> tuple[dict[bytes, int], list[PageFacts]]:
+    """Give every page of the batch its number, new ones with their row; return also the facts left to be kept.
+
+    A page has a number from its first attempt on.
+    """
+    seen: dict[bytes, Attempt | PageFacts] = {}
+    facts: list[PageFacts] = []
+    for result in results:
+        seen.setdefault(result.attempt.fingerprint, result.attempt)
+        if result.page is not None:
+            facts.append(result.page)
+            if type(seen.get(result.page.fingerprint)) is not PageFacts:
+                seen[result.page.fingerprint] = result.page
+    numbers: dict[bytes, int] = dict(find(connection, _FIND_PAGES, [(fingerprint,) for fingerprint in seen]))
+    if len(numbers) == len(seen):
+        return numbers, facts
+    number: int = connection.execute(_NEXT_PAGE).fetchone()[0]
+    fetched: list[tuple[Any, ...]] = []
+    unfetched: list[tuple[Any, ...]] = []
+    written: set[int] = set()
+    for fingerprint, what in seen.items():
+        if fingerprint in numbers:
+            continue
+        if isinstance(what, PageFacts):
+            fetched.append((number, *msgspec.structs.astuple(what)))
+            written.add(id(what))
+        else:
+            unfetched.append((number, fingerprint, what.url, what.job))
+        numbers[fingerprint] = number
+        number += 1
+    connection.executemany(_ADD_PAGE, fetched)
+    connection.executemany(_ADD_UNFETCHED_PAGE, unfetched)
+    return numbers, [page for page in facts if id(page) not in written]
+
+
+def keep_schemas(connection: sqlite3.Connection, schemas: Sequence[ItemSchema], now: float) -> None:
+    connection.executemany(_ADD_SCHEMA, [(one.type, one.id, one.definition, now) for one in schemas])
+
+
+def count_quality(connection: sqlite3.Connection, tallies: Sequence[Tally]) -> None:
+    connection.executemany(_ADD_TALLY, [(*key, *sums) for key, sums in added_up(tallies)])
+
+
+def mend_result(result: PageResult) -> PageResult:
+    """The result with all its texts mended, so that every one of them can be stored."""
+    return PageResult(
+        attempt=_mend_struct(result.attempt),
+        page=None if result.page is None else _mend_struct(result.page),
+        records=tuple(_mend_struct(record) for record in result.records),
+        quality=tuple(_mend_struct(tally) for tally in result.quality),
+        schemas=tuple(_mend_struct(schema) for schema in result.schemas),
+    )
+
+
+def _mend_struct(value: S) -> S:
+    fields = msgspec.structs.asdict(value)
+    return msgspec.structs.replace(value, **{name: mend(x) for name, x in fields.items() if isinstance(x, str)})
