@@ -5,11 +5,17 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
+import time
+from hashlib import sha256
 
 import pytest
 
+from gossamer.assembly import System
+from gossamer.model.record import PageResult, Record
+from gossamer.store.export.parquet import rows_of
 from tests.unit.commandline import project as project
-from tests.unit.crawled import crawl_half
+from tests.unit.crawled import attempt, crawl_half
 
 
 @pytest.fixture
@@ -83,3 +89,105 @@ def test_export_where_nothing_was_crawled_says_so(project):
     assert said.code == 1
     assert "Nothing has been crawled" in said.err
     assert not (project.folder / "gossamer-data").exists()
+
+
+def book(key: str, **fields: object) -> Record:
+    data = json.dumps(fields)
+    return Record(
+        type="Book", site="shop.example", key=key, url=f"https://shop.example/{key}", job="books-1", spider="books",
+        data=data, content_hash=sha256(data.encode()).digest()[:16], scraped_at=time.time(),
+    )  # fmt: skip
+
+
+def store(crawled, *records: Record) -> None:
+    async def save(system: System) -> None:
+        for one in records:
+            tried = attempt("books-1", f"/{one.key}", one.scraped_at, "done")
+            await system.records.save([PageResult(attempt=tried, records=(one,))])
+
+    crawled.fill(save)
+
+
+def retire(crawled) -> None:
+    async def look(system: System) -> None:
+        now = system.clock.now()
+        await system.records.save([PageResult(attempt=attempt("books-2", "/done", now, "dead", status=404))])
+        assert await system.records.retire("books-2", spider="books", at=now) == 1
+
+    crawled.fill(look)
+
+
+def test_an_export_with_a_cursor_tells_everything_once_and_then_what_changed(crawled):
+    # Given a first export, which tells everything
+    first = crawled.run("export", "-o", "all.jsonl", "--since-cursor", "state/cursor.json")
+    assert "1 record written to all.jsonl" in first.err
+    # When nothing has changed, nothing is written, and that is no fault
+    second = crawled.run("export", "-o", "none.jsonl", "--since-cursor", "state/cursor.json")
+    assert (second.code, second.err) == (0, "Nothing has changed: no file is written.\n")
+    assert not (crawled.folder / "none.jsonl").exists()
+    # When one record is new and another one is gone, these two are told
+    store(crawled, book("2", title="Emma"))
+    retire(crawled)
+    third = crawled.run("export", "-o", "{date}-changes.jsonl", "--since-cursor", "state/cursor.json")
+    assert "2 records written to" in third.err
+    (file,) = crawled.folder.glob("*-changes.jsonl")
+    told = {line["title"]: line["_meta"] for line in map(json.loads, file.read_text().splitlines())}
+    assert list(told) == ["Dune", "Emma"]
+    assert "gone_since" in told["Dune"]
+    assert "gone_since" not in told["Emma"]
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d-changes\.jsonl", file.name)
+    assert crawled.run("export", "--since-cursor", "state/cursor.json").out == ""
+
+
+def test_records_that_are_gone_are_left_out_unless_they_are_wanted(crawled):
+    store(crawled, book("2", title="Emma"))
+    retire(crawled)
+    assert [json.loads(line)["title"] for line in crawled.run("export").lines] == ["Emma"]
+    assert [json.loads(line)["title"] for line in crawled.run("export", "--gone").lines] == ["Dune", "Emma"]
+
+
+def test_a_cursor_stays_where_it_was_when_the_export_fails(crawled):
+    crawled.run("export", "-o", "all.jsonl", "--since-cursor", "cursor.json")
+    before = (crawled.folder / "cursor.json").read_bytes()
+    store(crawled, book("2", title="Emma"))
+    (crawled.folder / "file").write_text("")
+    said = crawled.run("export", "-o", "file/x.jsonl", "--since-cursor", "cursor.json")
+    assert (said.code, "cannot be written" in said.err) == (1, True)
+    assert (crawled.folder / "cursor.json").read_bytes() == before
+    assert len(crawled.run("export", "--since-cursor", "cursor.json").lines) == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "answer"),
+    [
+        (["--since-cursor", "c.json", "--type", "Film"], "was made with --type Book"),
+        (["--since-cursor", "c.json"], "was made with --type Book"),
+        (["--since-cursor", "c.json", "--type", "Book", "--since", "1h"], "leave out --since"),
+        (["--since-cursor", "gossamer.toml"], "holds no cursor"),
+        (["--since-cursor", "."], "cannot be read"),
+        (["-o", "{tiem}.jsonl"], "{tiem} in '{tiem}.jsonl' stands for nothing"),
+        (["-o", "{job}.jsonl"], "no job is named"),
+        (["-o", "ftp://host/x.jsonl"], "only s3:// can be written to"),
+        (["-o", "s3://b/x.jsonl"], "is no bucket name"),
+        (["-o", "x.parquet.gz"], "Parquet is compressed inside"),
+    ],
+)
+def test_what_cannot_be_exported_is_told_and_changes_nothing(crawled, words, answer):
+    crawled.run("export", "-o", "all.jsonl", "--since-cursor", "c.json", "--type", "Book")
+    files = {path: path.read_bytes() for path in crawled.folder.iterdir() if path.is_file()}
+    said = crawled.run("export", *words)
+    assert (said.code, said.out) == (1, "")
+    assert answer in said.err
+    assert said.err.count("\n") == 1
+    assert {path: path.read_bytes() for path in crawled.folder.iterdir() if path.is_file()} == files
+
+
+def test_the_job_can_name_the_file(crawled):
+    assert crawled.run("export", "--job", "books", "-o", "{job}.csv").code == 0
+    assert (crawled.folder / "books-1.csv").exists()
+
+
+def test_a_table_of_typed_columns_can_be_made(crawled):
+    assert "1 record written to x.parquet" in crawled.run("export", "-o", "x.parquet").err
+    (row,) = rows_of(crawled.folder / "x.parquet")
+    assert (row["title"], row["price"]) == ("Dune", 9.5)

@@ -1,65 +1,113 @@
-"""`gossamer export`: records out of the store, as JSON Lines or CSV."""
+"""`gossamer export`: records out of the store, as JSON Lines, CSV or Parquet; all of them, or what changed."""
 
 from __future__ import annotations
 
+import sys
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Annotated
 
+import msgspec
 import typer
 
 from ..assembly import System
+from ..backends.opening import place_of
 from ..clock import SystemClock
 from ..errors import Misconfigured
+from ..settings import Settings
 from ..store.contract import RecordQuery
-from ..store.export import STDOUT, export, format_of
+from ..store.export import Exported, Place, StandardOutput, export, form_of, iso_time
+from ..store.export.progress import Progress, ProgressFile
 from .app import app, err, run_async, settings_with
 from .layout import many, visible
 from .look import open_crawled
+from .places import output_place
 from .typed import typed_job, typed_moment
+
+FORMS = ".jsonl, .csv or .parquet, the first two also with .gz or .zst"
 
 
 @app.command("export")
 def export_verb(
     output: Annotated[
-        Path, typer.Option("-o", "--output", help="The file: .jsonl or .csv; - is standard output.")
-    ] = STDOUT,
-    format: Annotated[str | None, typer.Option("--format", help="jsonl or csv; else by the file's extension.")] = None,
+        str, typer.Option("-o", "--output", help=f"The file: {FORMS}; s3://bucket/file; - is standard output.")
+    ] = "-",
+    format: Annotated[
+        str | None, typer.Option("--format", help="jsonl, csv or parquet; else by the file's extension.")
+    ] = None,
     job: Annotated[str | None, typer.Option(help="Seen by this job: its id, or the name of a spider.")] = None,
     spider: Annotated[str | None, typer.Option(help="Found by this spider.")] = None,
     type: Annotated[str | None, typer.Option("--type", help="Of this type of item: Book.")] = None,
     site: Annotated[str | None, typer.Option(help="Of this site: shop.example.")] = None,
     since: Annotated[str | None, typer.Option(help="Changed since: 7d, 12h ago, or 2027-01-31T12:00.")] = None,
     until: Annotated[str | None, typer.Option(help="Changed before: as --since.")] = None,
+    gone: Annotated[bool, typer.Option("--gone", help="Also those that were not found any more.")] = False,
+    since_cursor: Annotated[
+        Path | None,
+        typer.Option("--since-cursor", help="Only what changed since the last export with this file; kept up to date."),
+    ] = None,
 ) -> None:
     """Write the records that were collected, with their history's dates."""
     settings = settings_with()
-    format_of(output, format)
     now = SystemClock().now()
     since_at, until_at = typed_moment("--since", since, now), typed_moment("--until", until, now)
     if since_at is not None and until_at is not None and since_at >= until_at:
         raise Misconfigured(f"--since {since} is not before --until {until}: no record can match.")
+    if since_cursor is not None and (since is not None or until is not None):
+        raise Misconfigured("--since-cursor tells what changed since the last export; leave out --since and --until.")
+    query = RecordQuery(
+        spider=spider, type=type, site=site, since=since_at, until=until_at, gone=None if gone else False
+    )
+    # Said before the store is opened: what is wrong with the name is wrong whatever the store holds.
+    _check_form(output_place(output, now=now, job=job), format)
 
-    async def write() -> int:
+    async def write() -> tuple[Exported, Place]:
         async with open_crawled(settings) as system:
-            query = RecordQuery(
-                job=await _job_id(system, job) if job is not None else None,
-                spider=spider,
-                type=type,
-                site=site,
-                since=since_at,
-                until=until_at,
-            )
-            count = await export(system.records, query, output, format)
-            if not count:
-                err.print(f"[yellow]No record matches.[/] {await _what_there_is(system, query)}".rstrip())
-            return count
+            wanted = query if job is None else msgspec.structs.replace(query, job=await _job_id(system, job))
+            place = output_place(output, now=now, job=wanted.job)
+            if since_cursor is not None:
+                return await _export_changes(system, settings, wanted, place, format, ProgressFile(since_cursor)), place
+            done = await export(system.records, wanted, place, format)
+            if not done.records and done.whole:
+                err.print(f"[yellow]No record matches.[/] {await _what_there_is(system, wanted)}".rstrip())
+            return done, place
 
     with _busy(output):
-        count = run_async(write())
-    if count:
-        where = "" if output == STDOUT else f" written to {visible(str(output))}"
-        err.print(f"{many(count, 'record')}{where}", markup=False)
+        done, place = run_async(write())
+    if done.records:
+        where = "" if isinstance(place, StandardOutput) else f" written to {visible(str(place))}"
+        err.print(f"{many(done.records, 'record')}{where}", markup=False)
+
+
+def _check_form(place: Place, format: str | None) -> None:
+    form = form_of(place.name, format)
+    if form.format == "parquet" and isinstance(place, StandardOutput) and sys.stdout.isatty():
+        raise Misconfigured("Parquet is nothing for a terminal. Name a file: -o items.parquet.")
+
+
+async def _export_changes(
+    system: System, settings: Settings, query: RecordQuery, place: Place, format: str | None, file: ProgressFile
+) -> Exported:
+    """What was stored since the last time, records that are gone among it. Nothing new makes no file."""
+    kept = file.read()
+    filters = {name: value for name in ("job", "spider", "type", "site") if (value := getattr(query, name)) is not None}
+    cursor = await system.records.cursor()
+    now = Progress(
+        cursor=cursor, records=place_of(settings, "records"), filters=filters, told_at=iso_time(system.clock.now())
+    )
+    if kept is not None:
+        file.check(kept, now)
+    changed = msgspec.structs.replace(query, gone=None, after=kept.cursor if kept is not None else None, upto=cursor)
+    done = await export(system.records, changed, place, format, even_empty=False)
+    if not done.whole:
+        err.print(
+            "[yellow]The reader went away.[/] The cursor stays where it was: the next export tells all of it again."
+        )
+        return done
+    if not done.records:
+        err.print("Nothing has changed: no file is written.")
+    file.keep(now)
+    return done
 
 
 async def _job_id(system: System, wanted: str) -> str:
@@ -82,7 +130,7 @@ async def _what_there_is(system: System, query: RecordQuery) -> str:
     return f"The store holds {total:,}; leave out a filter to see more."
 
 
-def _busy(output: Path) -> AbstractContextManager[object]:
-    if output == STDOUT or not err.is_terminal:
+def _busy(output: str) -> AbstractContextManager[object]:
+    if output == "-" or not err.is_terminal:
         return nullcontext()
     return err.status("Writing ...")

@@ -1,0 +1,10 @@
+"""WARC files (ISO 28500): archived pages out of a project, and other people's crawls into one.
+
+    writing.py   pages as records of a file
+    reading.py   the records of any file, damaged ones too
+    pages.py     records understood as pages
+    taking.py    pages into the archive and the log of pages
+
+They are written and read here, not by a library: a file from elsewhere is hostile input, and every length in it needs a
+limit; and headers go out with the bytes they came with.
+"""
