@@ -7,6 +7,8 @@ A page is followed from top to bottom in an empty folder, as a reader would:
     pycon                       the answers must be those printed; `page` is a product page of the shop
     sh                          every command must succeed; a `cd` holds for the rest of the page
     toml                        must be settings that Gossamer takes; with a title the file is written
+    toml recipe, yaml recipe    must be a recipe; with a title the file is written
+    toml fields                 must be fields of a recipe
     sql records, sql state      must find something in that file
     text, or none               not run
 
@@ -37,6 +39,7 @@ from gossamer.cli.web import download_page
 from gossamer.demo.catalogue import CATEGORIES, PER_CATEGORY
 from gossamer.demo.shop import SHOP_HOST, USUAL_PORT
 from gossamer.parse.page import Page
+from gossamer.parse.recipe.reading import read_recipe
 from gossamer.settings import load
 
 from .manual import PAGES, ROOT, Block, blocks_of
@@ -48,7 +51,8 @@ IMPATIENCE = {  # waiting would show nothing
     "GOSSAMER_POLITENESS__MAX_CRAWL_DELAY": "100ms",
 }
 PRODUCT = "product/slate-opal-glass-lantern-lit-033"
-KNOWN = {"python", "pycon", "sh", "toml", "sql", "text", ""}
+KNOWN = {"python", "pycon", "sh", "toml", "yaml", "sql", "text", ""}
+FIELDS = 'start = "https://shop.example/"\n[pages.thing.fields]\n'
 WITH_CODE = [page for page in PAGES if any(block.run and block.language != "text" for block in blocks_of(page))]
 
 
@@ -109,6 +113,10 @@ class Reader:
                 self._converse(code, block.line)
             case "sh":
                 self._type(code)
+            case "toml" | "yaml" if block.words.startswith("recipe"):
+                read_recipe(code.encode(), f"shop.{block.language}")  # raises for a fault
+            case "toml" if block.words == "fields":
+                read_recipe(FIELDS.encode() + code.encode(), "shop.toml")
             case "toml":
                 self._set(code)
             case "sql":

@@ -40,10 +40,24 @@ def version_verb() -> None:
 
 @app.command("new")
 def new_verb(
-    name: Annotated[str, typer.Argument(help="The project, its folder and its first spider: books.")],
+    name: Annotated[
+        str | None, typer.Argument(help="The project, its folder and its first spider: books. Or the recipe's name.")
+    ] = None,
     url: Annotated[str | None, typer.Option(help="Where the spider starts.")] = None,
+    recipe: Annotated[
+        str | None, typer.Option(help="Draft a recipe from the page at this URL, for the project that you are in.")
+    ] = None,
 ) -> None:
-    """Make a folder with settings and a first spider that runs."""
+    """Make a folder with settings and a first spider that runs; or draft a recipe from a page."""
+    if recipe is not None:
+        if url is not None:
+            raise Misconfigured("--recipe names the page already; leave --url out.")
+        from .drafts import draft_recipe
+
+        draft_recipe(typed_url(recipe), name)
+        return
+    if name is None:
+        raise Misconfigured("Give the project a name: gossamer new books. A recipe is drafted with --recipe URL.")
     names = check_name(name)
     start = typed_url(url) if url is not None else None
     folder = Path.cwd() / names.folder
@@ -72,7 +86,7 @@ def new_verb(
 
 @app.command("spiders")
 def spiders_verb(as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False) -> None:
-    """List the project's spiders, and the files that do not load. Exit code 1 when there are such."""
+    """List the project's spiders and recipes, and the files that do not load. Exit code 1 when there are such."""
     settings = settings_with()
     found = list_spiders(settings.root, settings.spiders)
     if as_json:

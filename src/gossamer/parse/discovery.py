@@ -1,4 +1,5 @@
-"""Finding spiders in files: by name in the project's folder, or by path. Bad files give one line, no traceback."""
+"""Finding spiders in files, Python or recipes: by name in the project's folder, or by path. Bad files give one line,
+no traceback."""
 
 from __future__ import annotations
 
@@ -13,10 +14,12 @@ from types import ModuleType
 
 import msgspec
 
-from ..errors import SpiderNotFound
+from ..errors import MissingExtra, SpiderNotFound
+from .recipe.names import is_recipe_name
 from .spider import Spider
 
 _HOST = re.compile(r"[\w-]+(\.[\w-]+)+(:\d+)?(/\S*)?|localhost(:\d+)?(/\S*)?")
+_LOOK = 256 * 1024  # bytes of a file that are looked at
 
 
 class SpiderSpec(msgspec.Struct, frozen=True):
@@ -52,12 +55,10 @@ class _DoesNotLoad(Exception):
 
 
 def list_spiders(root: Path, folder: str) -> Catalogue:
-    """Every spider in `<root>/<folder>/*.py`, by name, and the files that do not load."""
+    """Every spider and recipe in `<root>/<folder>`, by name, and the files that do not load."""
     spiders: list[SpiderSpec] = []
     broken: list[BrokenFile] = []
-    for path in sorted((root / folder).glob("*.py")):
-        if path.name.startswith("_"):
-            continue
+    for path in _spider_files(root, folder):
         try:
             spiders += _spiders_in(path, root)
         except _DoesNotLoad as error:
@@ -65,8 +66,37 @@ def list_spiders(root: Path, folder: str) -> Catalogue:
     return Catalogue(tuple(sorted(spiders, key=lambda spec: spec.name)), tuple(broken))
 
 
+def _spider_files(root: Path, folder: str) -> list[Path]:
+    """What may hold spiders. Where they live in the project's own folder, other TOML and YAML files do, too: there a
+    recipe is a file that speaks of pages."""
+    place = root / folder
+    files = [*place.glob("*.py"), *(path for path in place.glob("*.*") if is_recipe_name(path.name))]
+    crowded = place.resolve() == root.resolve()
+    return sorted(
+        path
+        for path in files
+        if not path.name.startswith("_") and not (crowded and path.suffix != ".py" and not _speaks_of_pages(path))
+    )
+
+
+def _speaks_of_pages(path: Path) -> bool:
+    try:
+        with path.open("rb") as stream:
+            return path.name != "gossamer.toml" and b"pages" in stream.read(_LOOK)
+    except OSError:
+        return False
+
+
+def is_file_ref(ref: str) -> bool:
+    """Does `ref` name a file, and not a spider?"""
+    return ref.endswith(".py") or ".py:" in ref or is_recipe_name(ref)
+
+
 def load_spider(ref: str, root: Path, folder: str) -> type[Spider]:
-    """The spider that `ref` names: `books`, `path/file.py` or `path/file.py:Books`. Raises SpiderNotFound."""
+    """The spider that `ref` names: `books`, `path/file.py`, `path/file.py:Books` or `path/recipe.toml`. Raises
+    SpiderNotFound, BadRecipe."""
+    if is_recipe_name(ref):
+        return _from_recipe(root / ref, ref)
     file, colon, class_name = ref.partition(".py:")
     if colon or ref.endswith(".py"):
         return _from_file(root / (f"{file}.py" if colon else ref), class_name, root)
@@ -123,7 +153,34 @@ def _from_file(path: Path, class_name: str, root: Path) -> type[Spider]:
     raise SpiderNotFound(f"{path} holds several spiders: {names}. Say which: {path.name}:{specs[0].spider.__name__}.")
 
 
+def _from_recipe(path: Path, shown: str) -> type[Spider]:
+    from .recipe.files import load_recipe
+
+    if not path.is_file():
+        names = [file.name for file in path.parent.glob("*.*") if is_recipe_name(file.name)]
+        near = difflib.get_close_matches(path.name, names, n=1)
+        hint = f" Did you mean {path.parent / near[0]}?" if near else ""
+        raise SpiderNotFound(f"There is no file {path}.{hint}")
+    return load_recipe(path, shown)
+
+
+def _recipes_in(path: Path, root: Path) -> list[SpiderSpec]:
+    from .recipe.faults import BadRecipe
+    from .recipe.files import load_recipe
+
+    shown = str(path.relative_to(root)) if path.is_relative_to(root) else str(path)
+    try:
+        spider = load_recipe(path, shown)
+    except BadRecipe as error:
+        raise _DoesNotLoad(BrokenFile(path, error.faults[0].line, error.faults[0].message)) from error
+    except MissingExtra as error:
+        raise _DoesNotLoad(BrokenFile(path, None, str(error))) from error
+    return [SpiderSpec(spider.name, path, spider, spider.recipe.summary)]
+
+
 def _spiders_in(path: Path, root: Path) -> list[SpiderSpec]:
+    if is_recipe_name(path.name):
+        return _recipes_in(path, root)
     module = _load(path, root)
     return [
         SpiderSpec(value.name, path, value, _summary(value))

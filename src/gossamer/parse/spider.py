@@ -40,6 +40,9 @@ class Spider:
     start_urls: Sequence[str] = ()
     allowed_domains: Sequence[str] | str | None = None  # None: the sites of the seeds; "*": every site
     pipeline: Sequence[ItemStep] = ()  # steps of its own, after cleaning and validating
+    clean: bool = True  # False: texts are stored exactly as they were given
+    quality_rules: Sequence[ItemStep] = ()  # rule(item, page) -> None, a text or a Fault
+    min_quality: float | None = None  # share of faultless items below which nothing is stored any more
 
     rate: str | None = None  # requests per site: "5/s", "unlimited"
     burst: int | None = None
@@ -143,7 +146,7 @@ def _callback_names(cls: type[Spider]) -> tuple[str, ...]:
 
 
 def spider_version(cls: type[Spider]) -> str:
-    """A short hash of the source of the spider's modules; it changes when the code does."""
+    """A short hash of the source of the spider's modules, or of a recipe's text; it changes when they do."""
     digest = blake2b(digest_size=6)
     for base in cls.__mro__:
         if issubclass(base, Spider) and (base is not Spider or cls is Spider):
@@ -152,6 +155,9 @@ def spider_version(cls: type[Spider]) -> str:
 
 
 def _source(cls: type) -> bytes:
+    text = vars(cls).get("_source_text")  # a recipe's: its class is written nowhere else
+    if isinstance(text, str):
+        return text.encode("utf-8", "replace")
     try:
         file = inspect.getsourcefile(cls)
         if file is not None:

@@ -1,0 +1,58 @@
+"""What is wrong with a recipe: the line, and one sentence that says what is allowed there."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from ...errors import Misconfigured
+
+Path = tuple[str | int, ...]  # where a value stands: ("pages", "listing", "follow", 0, "css")
+_MOST_SHOWN = 40  # names listed in a message
+
+
+class Fault(msgspec.Struct, frozen=True):
+    """One thing that is wrong. `line` counts from 1; None where no line can be named."""
+
+    line: int | None
+    message: str
+
+
+class BadRecipe(Misconfigured):
+    """A recipe that cannot be used. `faults` are all of them; the text is the first one, with its place."""
+
+    def __init__(self, file: str, faults: Sequence[Fault]) -> None:
+        self.file = file
+        self.faults = tuple(faults)
+        rest = len(self.faults) - 1
+        more = (
+            f" (There {'is' if rest == 1 else 'are'} {rest} more; `gossamer check {file}` lists them.)" if rest else ""
+        )
+        super().__init__(f"{self.lines()[0]}{more}")
+
+    def lines(self) -> list[str]:
+        """Every fault with its place, in order of appearance."""
+        return [f"{place(self.file, fault.line)}: {fault.message}" for fault in self.faults]
+
+
+def place(file: str, line: int | None) -> str:
+    return f"{file}, line {line}" if line is not None else file
+
+
+def spell(path: Path) -> str:
+    """`pages.listing.follow[0].css`"""
+    text = ""
+    for step in path:
+        text += f"[{step}]" if isinstance(step, int) else f".{step}" if text else step
+    return text
+
+
+def suggestion(word: str, allowed: Iterable[str]) -> str:
+    """` Did you mean "money"? Allowed: ...`: the end of a message about a word that is none of those."""
+    names = list(allowed)
+    near = difflib.get_close_matches(word, names, n=1)
+    hint = f' Did you mean "{near[0]}"?' if near else ""
+    listed = ", ".join(names[:_MOST_SHOWN])
+    return f"{hint} Allowed: {listed}." if listed else hint

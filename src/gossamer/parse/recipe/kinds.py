@@ -1,0 +1,249 @@
+"""Reading the page kinds of a recipe: what a page gives, and where it leads."""
+
+from __future__ import annotations
+
+import keyword
+import re
+from typing import Any
+
+from ...model.task import MAX_PRIORITY
+from ..spider import Spider
+from .faults import suggestion
+from .model import Field, FieldType, Follow, Numbering, PageKind, Paths, Reading, Source
+from .ready import READY, auto_fields
+from .rules import read_field, read_fields, read_place, read_source
+from .table import Table
+
+_KIND = ("follow", "next", "item", "key", "auto", "each", "within", "allow_empty", "fields")
+_LINK = ("css", "xpath", "json", "regex", "structured", "after")
+_FOLLOW = (*_LINK, "to", "priority", "include", "exclude", "route", "data")
+_NEXT = (*_LINK, "to", "priority", "route")
+_NUMBERING = ("parameter", "first", "step", "pages", "total", "per_page", "max", "priority")
+_KIND_NAME = re.compile(r"[a-z][a-z0-9_]{0,59}")
+_TYPE_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,59}")
+_MOST_STARS = 8  # in a path pattern; more make no sense and cost time
+_DETECT = "detect"
+
+
+def read_kinds(top: Table) -> dict[str, PageKind]:
+    """Every page kind, in order."""
+    pages = top.inner("pages")
+    if not pages.values:
+        top.fault("There is no page kind. Write at least one table [pages.NAME] with `fields` or `follow`.", "pages")
+    names = list(pages.values)
+    kinds = {}
+    for name, value in pages.values.items():
+        if not _KIND_NAME.fullmatch(name) or keyword.iskeyword(name) or (hasattr(Spider, name) and name != "parse"):
+            pages.fault(
+                f'{pages.spelled(name)}: "{name[:60]}" cannot be a page kind. Use a word in lower case that is no'
+                f" setting of spiders, as in listing or product.",
+                name,
+            )
+        elif isinstance(value, dict):
+            kinds[name] = _read_kind(pages.inner(name), name, names)
+        else:
+            pages.wrong("a table", name)
+    return kinds
+
+
+def _read_kind(table: Table, name: str, kinds: list[str]) -> PageKind:
+    table.only(_KIND)
+    follow = []
+    for rule in table.entries("follow"):
+        if rule is None:
+            table.wrong('a list of rules like { css = "h3 a", to = "product" }', "follow")
+            break
+        rule.only(_FOLLOW)
+        follow.append(_read_follow(rule, name, kinds))
+    next_link, numbering = _read_next(table, name, kinds)
+    each, within = read_place(table, "each"), read_place(table, "within")
+    if each is not None and within is not None:
+        table.fault(f"{table.spelled()} has `each` and `within`; choose one.", "within")
+    inside = each or within
+    fields = _with_auto(
+        table, read_fields(table.inner("fields"), in_json=inside is not None and inside.json is not None)
+    )
+    if not fields:
+        for needless in ("item", "key", "each", "within", "allow_empty"):
+            if needless in table:
+                table.fault(f"{table.spelled(needless)} needs `fields` or `auto` beside it.", needless)
+        if not any(key in table for key in ("fields", "auto", "follow", "next")) and all(
+            key in _KIND for key in table.values
+        ):
+            table.fault(f"{table.spelled()} does nothing. Give it `fields`, `auto`, `follow` or `next`.")
+    key = _read_key(table, fields, several=each is not None)
+    return PageKind(
+        name=name,
+        follow=tuple(rule for rule in follow if rule is not None),
+        next=next_link,
+        numbering=numbering,
+        item=_read_item(table, name) if fields else "",
+        key=key,
+        each=each,
+        within=within,
+        allow_empty=table.flag("allow_empty") or False,
+        fields=tuple(_required(field) if field.name in key else field for field in fields),
+    )
+
+
+def _with_auto(table: Table, own: tuple[Field, ...]) -> tuple[Field, ...]:
+    """The fields of a ready parser, with the recipe's own in their places or after them."""
+    parser = table.choice("auto", READY, "ready parser")
+    if parser is None:
+        return own
+    if "each" in table:
+        table.fault(f"{table.spelled('auto')} reads the page as one item, and `each` wants several.", "auto")
+    mine = {field.name: field for field in own}
+    ready = [mine.pop(field.name, field) for field in auto_fields(parser)]
+    return (*ready, *mine.values())
+
+
+def _required(field: Field) -> Field:
+    return Field(
+        **{name: getattr(field, name) for name in Field.__struct_fields__} | {"required": True, "default": None}
+    )
+
+
+def _read_item(table: Table, kind: str) -> str:
+    name = table.text("item")
+    if name is None:
+        return "".join(word[:1].upper() + word[1:] for word in kind.split("_"))
+    if not _TYPE_NAME.fullmatch(name):
+        table.fault(
+            f'{table.spelled("item")} = "{name[:60]}" cannot be the name of a type. Write it like Product.', "item"
+        )
+    return name
+
+
+def _read_key(table: Table, fields: tuple[Field, ...], *, several: bool) -> tuple[str, ...]:
+    key = table.texts("key")
+    names = [*(field.name for field in fields), *([] if several else ["url"])]
+    for name in key:
+        if name not in names:
+            table.fault(
+                f'{table.spelled("key")} = "{name[:60]}" is no field.{suggestion(name, dict.fromkeys(names))}', "key"
+            )
+    if several and not key and "key" not in table:
+        table.fault(
+            f"{table.spelled()} gives several items per page, so it needs a `key`: the field that tells them apart.",
+            "each",
+        )
+    for field in fields:
+        if field.name in key and (field.fields or field.many):
+            table.fault(
+                f'{table.spelled("key")} = "{field.name}" is a list or an object; a key is a single value.', "key"
+            )
+        if field.name == "url" and field.reading.type not in (FieldType.TEXT, FieldType.URL):
+            table.fault(
+                f"{table.spelled('fields', 'url')} is the item's address; its type is url or text.", "fields", "url"
+            )
+    return key
+
+
+def _read_follow(rule: Table, kind: str, kinds: list[str]) -> Follow | None:
+    source = _read_link(rule)
+    to = rule.choice("to", kinds, "page kind of this recipe") or kind
+    data = rule.inner("data")
+    carried = tuple(field for name in data.values if (field := read_field(data, name)) is not None)
+    for field in carried:
+        if field.fields or field.reading.type not in (FieldType.TEXT, FieldType.INT, FieldType.URL):
+            data.fault(f"{data.spelled(field.name)}: only text, int and url can be carried along.", field.name)
+    if source is None:
+        return None
+    return Follow(
+        source=source,
+        to=to,
+        priority=rule.number("priority", -MAX_PRIORITY, MAX_PRIORITY),
+        paths=read_paths(rule),
+        route=rule.text("route"),
+        data=carried,
+    )
+
+
+def _read_link(rule: Table) -> Source | None:
+    if not any(key in rule for key in _LINK):
+        rule.fault(f"{rule.spelled()} does not say which links.{suggestion('', _LINK)}")
+        return None
+    # Alone: `data` beside it is what is carried along, not where the links are.
+    return read_source(rule.seen_as({key: rule.values[key] for key in _LINK if key in rule}))
+
+
+def _read_next(table: Table, kind: str, kinds: list[str]) -> tuple[Follow | None, Numbering | None]:
+    value = table.values.get("next")
+    if value is None:
+        return None, None
+    if isinstance(value, str):
+        source = read_source(table.seen_as({"css": value}), steps=("next",))
+        return (Follow(source=source, to=kind) if source is not None else None), None
+    if not isinstance(value, dict):
+        table.wrong('a CSS selector of the next link, or a table like { parameter = "page" }', "next")
+        return None, None
+    rule = table.inner("next")
+    if "parameter" in rule:
+        rule.only(_NUMBERING)
+        return None, _read_numbering(rule)
+    rule.only((*_NEXT, "parameter"))
+    return _read_follow(rule, kind, kinds), None
+
+
+def _read_numbering(rule: Table) -> Numbering | None:
+    counts: dict[str, Field | None] = {}
+    for name in ("pages", "total"):
+        value: Any = rule.values.get(name)
+        counts[name] = None
+        if value is not None and not (name == "pages" and value == _DETECT):
+            field = read_field(rule.seen_as(rule.values), name)
+            if field is not None and field.reading.type not in (FieldType.TEXT, FieldType.INT):
+                rule.fault(f"{rule.spelled(name)} is a whole number; leave its type out.", name)
+            elif field is not None:
+                decimal = field.reading.decimal
+                counts[name] = _as_count(field, decimal)
+    if counts["pages"] is not None and counts["total"] is not None:
+        rule.fault(f"{rule.spelled()} has `pages` and `total`; choose one.", "total")
+    if "total" in rule and "per_page" not in rule:
+        rule.fault(f"{rule.spelled('total')} counts things, so `per_page` must say how many stand on a page.", "total")
+    parameter = rule.text("parameter")
+    if parameter is None:
+        return None
+    return Numbering(
+        parameter=parameter,
+        first=_or(rule.number("first", 0), 1),
+        step=_or(rule.number("step", 1), 1),
+        pages=counts["pages"],
+        total=counts["total"],
+        per_page=_or(rule.number("per_page", 1), 1),
+        max=_or(rule.number("max", 1, 1_000_000), 10_000),
+        priority=rule.number("priority", -MAX_PRIORITY, MAX_PRIORITY),
+    )
+
+
+def _as_count(field: Field, decimal: str) -> Field:
+    return Field(
+        name=field.name,
+        sources=field.sources,
+        reading=Reading(type=FieldType.INT, decimal=decimal),
+        transforms=field.transforms,
+    )
+
+
+def _or(value: int | None, default: int) -> int:
+    return default if value is None else value
+
+
+def read_paths(table: Table) -> Paths:
+    """The patterns that let addresses in and keep them out."""
+    patterns = {}
+    for name in ("include", "exclude"):
+        compiled = []
+        for text in table.texts(name):
+            if text.count("*") > _MOST_STARS or not text.startswith(("/", "*")):
+                table.fault(
+                    f'{table.spelled(name)}: "{text[:80]}" is no path pattern. It begins with / or *, as in /product/*'
+                    f" or *.pdf$, and has {_MOST_STARS} stars at most.",
+                    name,
+                )
+                continue
+            body = re.escape(text.removesuffix("$")).replace(r"\*", ".*?")
+            compiled.append(re.compile(body + ("$" if text.endswith("$") else "")))
+        patterns[name] = tuple(compiled)
+    return Paths(include=patterns["include"], exclude=patterns["exclude"])

@@ -1,0 +1,277 @@
+"""Reading the rules of a recipe: sources, transforms, fields. Every selector, regex and path is compiled here, once."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+from importlib import import_module
+from typing import Any
+
+from ...errors import MissingExtra
+from ..css import BadSelector, compile_css
+from ..selectors import Selector
+from .faults import suggestion
+from .model import Field, Source, SourceKind
+from .options import READING_KEYS, read_default, read_reading, read_transforms
+from .ready import ARTICLE, PRODUCT
+from .table import Table
+
+_SOURCE_KEYS = tuple(kind.value for kind in SourceKind)
+_EXTRA_SOURCE_KEYS = ("after",)
+_NOT_TOGETHER = ("css", "xpath", "structured", "product", "article", "constant", "url", "data")
+_FIELD_KEYS = ("sources", "required", "default", "transforms", "fields", "each", "within", *READING_KEYS)
+_PLACE_KINDS = (SourceKind.CSS, SourceKind.XPATH, SourceKind.JSON)
+_FIELD_NAME = re.compile(r"[^\W\d_]\w*")
+_URL_WORDS = ("page", "requested")
+_DEEPEST = 5  # objects in objects
+
+
+def read_fields(table: Table, *, in_json: bool = False, depth: int = 0) -> tuple[Field, ...]:
+    """The fields of a table, in order."""
+    fields = [read_field(table, name, in_json=in_json, depth=depth) for name in table.values]
+    return tuple(field for field in fields if field is not None)
+
+
+def read_field(owner: Table, name: str, *, in_json: bool = False, depth: int = 0) -> Field | None:
+    """One field: a table, a text (a CSS selector), or a list of sources."""
+    if not _FIELD_NAME.fullmatch(name):
+        owner.fault(
+            f"{owner.spelled(name)} cannot be a field's name. Use letters, digits and _, as in list_price.", name
+        )
+        return None
+    value = owner.values[name]
+    if isinstance(value, str):
+        short = owner.seen_as({"css": value})
+        source = read_source(short, in_json=in_json, steps=(name,))
+        return Field(name=name, sources=(source,)) if source is not None else None
+    if isinstance(value, list):
+        sources = _read_sources(owner, name, in_json=in_json)
+        return Field(name=name, sources=sources) if sources else None
+    if not isinstance(value, dict):
+        owner.wrong("a table like { css = 'h1', type = 'text' }, or a CSS selector", name)
+        return None
+    table = owner.inner(name)
+    table.only((*_SOURCE_KEYS, *_EXTRA_SOURCE_KEYS, *_FIELD_KEYS))
+    if "fields" in table:
+        return _read_object(table, name, in_json=in_json, depth=depth)
+    for misplaced in ("each", "within"):
+        if misplaced in table:
+            table.fault(
+                f"{table.spelled(misplaced)} needs `fields` beside it: what each of them consists of.", misplaced
+            )
+    reading = read_reading(table)
+    return Field(
+        name=name,
+        sources=_field_sources(table, in_json=in_json),
+        reading=reading,
+        required=table.flag("required") or False,
+        default=read_default(table, reading),
+        transforms=read_transforms(table),
+    )
+
+
+def _read_object(table: Table, name: str, *, in_json: bool, depth: int) -> Field | None:
+    for key in table.values:
+        if key not in ("fields", "each", "within", "required"):
+            table.fault(
+                f"{table.spelled(key)} does not go with `fields`: an object has each, within and required.", key
+            )
+    if depth >= _DEEPEST:
+        table.fault(f"{table.spelled()} is nested deeper than {_DEEPEST} objects.", "fields")
+        return None
+    each, within = read_place(table, "each", in_json=in_json), read_place(table, "within", in_json=in_json)
+    if each is not None and within is not None:
+        table.fault(f"{table.spelled()} has `each` and `within`; choose one.", "within")
+    inside = each or within
+    into_json = in_json if inside is None else inside.json is not None
+    fields = read_fields(table.inner("fields"), in_json=into_json, depth=depth + 1)
+    if not fields and not table.inner("fields").values:
+        table.fault(f"{table.spelled('fields')} is empty.", "fields")
+    return Field(name=name, fields=fields, each=each, within=within, required=table.flag("required") or False)
+
+
+def read_place(table: Table, key: str, *, in_json: bool = False) -> Source | None:
+    """Where to look: a CSS selector, or a table with css, xpath or json."""
+    value = table.values.get(key)
+    if value is None:
+        return None
+    if isinstance(value, str):
+        source = read_source(table.seen_as({"css": value}), in_json=in_json, steps=(key,))
+    elif isinstance(value, dict):
+        inner = table.inner(key)
+        inner.only(("css", "xpath", "json", "after"))
+        source = read_source(inner, in_json=in_json)
+    else:
+        table.wrong("a CSS selector, or a table with css, xpath or json", key)
+        return None
+    if source is not None and source.kind not in _PLACE_KINDS:
+        table.fault(f"{table.spelled(key)} needs css, xpath or json.", key)
+        return None
+    return source
+
+
+def _field_sources(table: Table, *, in_json: bool) -> tuple[Source, ...]:
+    given = [key for key in _SOURCE_KEYS if key in table]
+    if "sources" in table:
+        if given:
+            table.fault(f"{table.spelled(given[0])} stands beside `sources`; put it into that list.", given[0])
+        return _read_sources(table, "sources", in_json=in_json)
+    if not given:
+        table.fault(f"{table.spelled()} has no source.{suggestion('', _SOURCE_KEYS)}")
+        return ()
+    # `css = ["a", "b"]` is two sources.
+    first = given[0]
+    values = table.values[first]
+    if isinstance(values, list) and first != SourceKind.CONSTANT:
+        others = {key: table.values[key] for key in (*given[1:], *_EXTRA_SOURCE_KEYS) if key in table}
+        found = [
+            read_source(table.seen_as({first: entry, **others}), in_json=in_json, steps=(first, index))
+            for index, entry in enumerate(values)
+        ]
+        if not values:
+            table.wrong("a text or a list of texts", first)
+        return tuple(source for source in found if source is not None)
+    source = read_source(table, in_json=in_json)
+    return (source,) if source is not None else ()
+
+
+def _read_sources(owner: Table, name: str, *, in_json: bool) -> tuple[Source, ...]:
+    entries = owner.values[name]
+    if not isinstance(entries, list) or not entries:
+        owner.wrong("a list of sources, each like { css = 'h1' }", name)
+        return ()
+    sources = []
+    for index, entry in enumerate(entries):
+        if isinstance(entry, str):
+            sources.append(read_source(owner.seen_as({"css": entry}), in_json=in_json, steps=(name, index)))
+        elif isinstance(entry, dict):
+            table = owner.at(name, index)
+            table.only((*_SOURCE_KEYS, *_EXTRA_SOURCE_KEYS))
+            sources.append(read_source(table, in_json=in_json))
+        else:
+            owner.fault(
+                f"{owner.spelled(name, index)} should be a CSS selector or a table like {{ css = 'h1' }}.", name
+            )
+    return tuple(source for source in sources if source is not None)
+
+
+def read_source(table: Table, *, in_json: bool = False, steps: Sequence[str | int] = ()) -> Source | None:
+    """The one source that a table names. `steps` is where a short form stands."""
+    named = [key for key in _SOURCE_KEYS if key in table]
+    rivals = [key for key in named if key in _NOT_TOGETHER]
+
+    def place(key: str) -> tuple[str | int, ...]:
+        return tuple(steps) or (key,)
+
+    if not named:
+        table.fault(f"{table.spelled(*steps)} has no source.{suggestion('', _SOURCE_KEYS)}", *steps)
+        return None
+    if len(rivals) > 1 or (rivals and rivals[0] not in ("css", "xpath") and "json" in named):
+        others = f"{named[0]} and {named[1]}"
+        table.fault(
+            f"{table.spelled()} has {others}; write sources = [{{ ... }}, {{ ... }}] for one or the other.", named[1]
+        )
+        return None
+    kind = SourceKind(rivals[0] if rivals else "json" if "json" in named else "regex")
+    if in_json and kind in (SourceKind.CSS, SourceKind.XPATH):
+        table.fault(f"{table.spelled(*place(kind))}: there are no elements inside JSON; use json.", *place(kind))
+        return None
+    if "after" in table and kind is not SourceKind.JSON:
+        table.fault(f"{table.spelled('after')} goes with json alone: the JSON that begins after this text.", "after")
+        return None
+    if kind is SourceKind.CONSTANT:
+        return _constant(table)
+    texts = {key: _given_text(table, key, place(key)) for key in (*named, *(["after"] if "after" in table else []))}
+    if any(text is None for text in texts.values()):
+        return None
+    try:
+        return Source(
+            kind=kind,
+            css=compile_css(texts["css"] or "") if "css" in texts else None,
+            xpath=_checked_xpath(texts["xpath"] or "") if "xpath" in texts else None,
+            json=_json_path(texts["json"] or "") if "json" in texts else None,
+            json_text=texts.get("json") or "",
+            after=texts.get("after") or "",
+            regex=_regex(texts["regex"] or "") if "regex" in texts else None,
+            name=_checked_name(kind, texts.get(kind.value) or ""),
+        )
+    except BadSelector as error:
+        table.fault(f"{table.spelled(*place(kind))}: {error}", *place(kind))
+    except _BadRule as error:
+        table.fault(f"{table.spelled(*place(error.key))}: {error}", *place(error.key))
+    return None
+
+
+class _BadRule(Exception):
+    def __init__(self, key: str, message: str) -> None:
+        super().__init__(message)
+        self.key = key
+
+
+def _given_text(table: Table, key: str, steps: tuple[str | int, ...]) -> str | None:
+    value = table.values[key]
+    if isinstance(value, str) and value.strip():
+        return value
+    shown = "an empty text" if value == "" else f"{value!r:.60}"
+    table.fault(f"{table.spelled(*steps)} should be a text in quotes, and is {shown}.", *steps)
+    return None
+
+
+def _constant(table: Table) -> Source | None:
+    value = table.values["constant"]
+    entries = value if isinstance(value, list) else [value]
+    if not all(isinstance(entry, str | int | float | bool) for entry in entries):
+        table.wrong("a text, a number, true, false, or a list of them", "constant")
+        return None
+    return Source(kind=SourceKind.CONSTANT, constant=value)
+
+
+def _checked_xpath(expression: str) -> str:
+    Selector.of("<p></p>").xpath(expression)  # compiles it, and finds functions and variables that do not exist
+    return expression
+
+
+@lru_cache(maxsize=1)
+def _json_environment() -> Any:
+    try:
+        jsonpath: Any = import_module("jsonpath")  # Any: imported only where a recipe has a JSON path
+    except ImportError as error:
+        raise MissingExtra("json in recipes needs the package python-jsonpath: pip install python-jsonpath.") from error
+    return jsonpath.JSONPathEnvironment(strict=True)
+
+
+def _json_path(text: str) -> Any:
+    environment = _json_environment()
+    try:
+        return environment.compile(text)
+    except (ValueError, RecursionError) as error:
+        raise _BadRule("json", _no_path(text, error)) from error
+    except Exception as error:  # the library's errors share no class with Python's
+        raise _BadRule("json", _no_path(text, error)) from error
+
+
+def _no_path(text: str, error: Exception) -> str:
+    reason = str(error).partition("\n")[0][:150]
+    hint = "" if text.startswith("$") else " It begins with $."
+    return f'"{text[:80]}" is no JSON path ({reason}).{hint} Write it like $.offers[0].price.'
+
+
+def _regex(pattern: str) -> re.Pattern[str]:
+    try:
+        return re.compile(pattern)
+    except (re.error, RecursionError, OverflowError) as error:
+        raise _BadRule("regex", f'"{pattern[:80]}" is no regular expression ({error}).') from error
+
+
+def _checked_name(kind: SourceKind, name: str) -> str:
+    allowed: dict[SourceKind, tuple[str, ...]] = {
+        SourceKind.PRODUCT: tuple(PRODUCT),
+        SourceKind.ARTICLE: tuple(ARTICLE),
+        SourceKind.URL: _URL_WORDS,
+    }
+    if kind in allowed and name not in allowed[kind]:
+        raise _BadRule(kind.value, f'"{name[:60]}" is no {kind} value.{suggestion(name, allowed[kind])}')
+    if kind is SourceKind.STRUCTURED and name.strip(".") != name:
+        raise _BadRule(kind.value, f'"{name[:60]}" is no path; write it like Product.offers.price or meta.description.')
+    return name if kind.value not in ("css", "xpath", "json", "regex") else ""

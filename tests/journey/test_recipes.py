@@ -1,0 +1,96 @@
+"""A recipe crawls the demo shop as the shop's own spider in Python does; so does one that was drafted from a page."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gossamer.demo.shop import BROKEN, SHOP_HOST, open_shop
+from gossamer.demo.spider import DemoShop
+from gossamer.parse.discovery import load_spider
+from gossamer.parse.spider import Spider
+from tests.journey.commands import IMPATIENT, gossamer
+from tests.journey.crawling import Aftermath, crawled, settings_for
+
+RECIPE = """\
+start = "{url}"
+
+[pages.listing]
+follow = [{{ css = ".shelf a, .gone a", to = "product", priority = 8 }}]
+next = "a.next"
+
+[pages.product]
+key = "sku"
+within = ".product .facts"
+
+[pages.product.fields]
+sku = ".sku"
+title = {{ css = "h1", required = true }}
+brand = {{ css = ".brand", required = true }}
+availability = {{ css = ".stock", required = true }}
+price = {{ css = ".price", type = "money" }}
+rating = {{ css = ".score", type = "float" }}
+reviews = {{ css = ".reviews", type = "int", default = 0 }}
+"""
+
+
+class Shelf(DemoShop):
+    """The shop's spider, for one category."""
+
+    name = "shelf"
+    parse = DemoShop.listing
+
+
+async def crawl(spider: Spider, folder) -> Aftermath:
+    return await crawled(spider, settings_for(folder, fetch__allow_hosts=[SHOP_HOST], retry__max_attempts=4))
+
+
+def stored(left: Aftermath) -> dict[str, dict[str, Any]]:
+    return {record.key: record.data for record in left.records}
+
+
+async def test_a_recipe_stores_what_the_spider_in_python_stores(tmp_path):
+    for name in ("python", "recipe"):
+        (tmp_path / name / "spiders").mkdir(parents=True)
+    async with open_shop() as shop:
+        # Given a spider in Python and a recipe for the same shelf
+        start = f"{shop.url}category/garden"
+        own = Shelf()
+        own.start_urls = [start]
+        (tmp_path / "recipe" / "spiders" / "shelf.toml").write_text(RECIPE.format(url=start))
+        recipe = load_spider("shelf", tmp_path / "recipe", "spiders")()
+
+        # When both have crawled it
+        by_spider, by_recipe = await crawl(own, tmp_path / "python"), await crawl(recipe, tmp_path / "recipe")
+
+    # Then they have stored the same, and failed on the same pages
+    assert len(by_spider.records) == 49
+    assert stored(by_recipe) == stored(by_spider)
+    assert {record.type for record in by_recipe.records} == {"Product"}
+    reasons = {url: letter.reason for url, letter in by_recipe.letters.items()}
+    assert reasons == {url: letter.reason for url, letter in by_spider.letters.items()}
+    # And the failure names the fields and the rules
+    (lost,) = [letter for url, letter in by_recipe.letters.items() if url.lower().endswith(BROKEN.lower())]
+    assert "spiders/shelf.toml, pages.product: 4 required fields are missing" in lost.message
+    assert "title: css h1 found nothing" in lost.message
+
+
+async def test_a_drafted_recipe_crawls_the_shelf_that_it_was_drafted_from(tmp_path):
+    (tmp_path / "gossamer.toml").write_text(IMPATIENT.replace("max_attempts = 2", "max_attempts = 4"))
+    async with open_shop() as shop:
+        # Given a draft from the first page of a shelf
+        start = f"{shop.url}category/garden"
+        drafted = await gossamer(tmp_path, "new", "garden", "--recipe", start)
+        assert (drafted.code, drafted.out.splitlines()[0]) == (
+            0,
+            "Wrote spiders/garden.toml: listing -> product. Next:",
+        )
+
+        # Then it passes its check on that page, and the crawl brings home every ware that can be read
+        checked = await gossamer(tmp_path, "check", "garden", start)
+        crawling = await gossamer(tmp_path, "crawl", "garden", "--quiet", "-o", "garden.jsonl")
+
+    assert (checked.code, crawling.code) == (0, 0), (checked, crawling)
+    assert "20 links to product" in checked.out
+    lines = (tmp_path / "garden.jsonl").read_text().splitlines()
+    assert len(lines) == 49
+    assert all('"currency":"EUR"' in line or '"price":null' in line for line in lines)

@@ -1,0 +1,133 @@
+"""Drafting: which links of a page are its list, selectors that will fit tomorrow, and a draft that works at once."""
+
+from __future__ import annotations
+
+import pytest
+from turbohtml import Element
+
+from gossamer.parse.page import Page
+from gossamer.parse.recipe.drafting import Drafting
+from gossamer.parse.recipe.drafting.groups import best_group, next_selector, page_parameter
+from gossamer.parse.recipe.drafting.pointing import selector_for, stable_classes
+from gossamer.parse.recipe.inspecting import see
+from tests.unit.recipes import page_of, recipe
+
+MENU = "<nav class='menu'>" + "".join(f"<a href='/c/{n}'>Shelf {n}</a>" for n in range(12)) + "</nav>"
+
+
+def cards(count: int, *, extra: str = "") -> str:
+    return "".join(
+        f"<li class='card css-1x{n}'><h3><a href='/item/{n}'>A fine thing, number {n}</a></h3><b>€{n},50</b>"
+        f"<a href='/cart?add={n}'>Buy</a>{extra}</li>"
+        for n in range(count)
+    )
+
+
+def listing(count: int = 9, end: str = "") -> Page:
+    return page_of(
+        f"<body>{MENU}<ol class='shelf'>{cards(count)}</ol>{end}<footer><a href='/imprint'>Imprint</a></footer>"
+    )
+
+
+def test_the_list_of_a_page_is_found_beside_menus_and_buttons():
+    group = best_group(listing())
+
+    assert group is not None
+    assert group.urls == tuple(f"https://shop.example/item/{n}" for n in range(9))
+    assert group.selector == "h3 a"
+    assert [link.attrib["href"] for link in listing().css(group.selector)] == [f"/item/{n}" for n in range(9)]
+
+
+@pytest.mark.parametrize(
+    "body", ["", MENU, "<p>text</p>", "<a href='/a'>a</a><a href='/b'>b</a>", "<a href='https://x.test/'>" * 9]
+)
+def test_a_page_without_a_list_has_none(body):
+    assert best_group(page_of(body)) is None
+
+
+@pytest.mark.parametrize(
+    ("end", "selector"),
+    [
+        ("<a rel='next' href='?page=2'>x</a>", 'a[rel~="next"]'),
+        ("<li class='next'><a href='?page=2'>x</a></li>", "li.next a"),
+        ("<a href='?page=2'>Nächste Seite</a>", 'a:contains("Nächste")'),
+        ("<a rel='next' href='https://other.test/'>x</a>", None),
+        ("", None),
+    ],
+)  # fmt: skip
+def test_the_link_to_the_next_page_is_found(end, selector):
+    assert next_selector(listing(end=end)) == selector
+
+
+def test_the_parameter_that_counts_pages_is_found():
+    page = listing(end="<a href='?page=2'>2</a><a href='?page=3'>3</a><a href='?page=9'>9</a>")
+
+    assert page_parameter(page) == "page"
+
+
+def test_a_selector_is_made_of_what_people_named():
+    page = page_of("<div class='css-8x1 facts'><b class='price sc-aB9 active'>5</b></div><i class='price'>6</i>")
+    element = page.css("b")[0].root
+    assert isinstance(element, Element)
+
+    assert stable_classes(element) == ["price"]
+    assert selector_for(page, element) == "b"
+    twice = page_of("<div class='facts'><b class='price'>5</b></div><div class='more'><b class='price'>6</b></div>")
+    assert isinstance(twice.css("b")[0].root, Element)
+    assert selector_for(twice, twice.css("b")[0].root) == ".facts .price"
+
+
+PRODUCT = """<html><body><article class="product"><h1>Opal Lamp</h1><span class="price">€25.95</span>
+<p class="sku">LIT-033</p></article><script type="application/ld+json">{"@context": "https://schema.org",
+"@type": "Product", "name": "Opal Lamp", "sku": "LIT-033", "brand": {"name": "Orb"},
+"offers": {"price": "25.95", "priceCurrency": "EUR", "availability": "https://schema.org/InStock"}}</script></body></html>"""
+
+
+def test_a_draft_leads_from_the_list_to_the_thing_and_every_rule_of_it_finds_something():
+    # Given a list, and a product behind its first link
+    start = listing(end="<a class='next' href='?page=2'>next</a>")
+    drafting = Drafting(start)
+    assert drafting.wanted[0] == "https://shop.example/item/0"
+    thing = page_of(PRODUCT, url=drafting.wanted[0])
+
+    # When both were looked at
+    drafting.look(thing)
+    draft = drafting.draft("shop.toml")
+
+    # Then the draft is a recipe
+    assert (drafting.wanted, draft.summary) == ([], "listing -> product")
+    spider = recipe(draft.text)
+    assert (spider.recipe.start_kind, spider.recipe.kinds["product"].key) == ("listing", ("sku",))
+    # whose rules all find something
+    listed, seen = see(spider, "listing", start), see(spider, "product", thing)
+    assert [len(links.urls) for links in listed.links] == [9, 1]
+    assert {note.field for note in seen.notes if note.value is None} == set()
+    (item,) = seen.items
+    assert (item.sku, item.title, item.brand, str(item.price), item.availability) == (
+        "LIT-033", "Opal Lamp", "Orb", "25.95 EUR", "InStock",
+    )  # fmt: skip
+
+
+def test_where_no_link_of_the_list_can_be_had_the_draft_is_general():
+    drafting = Drafting(listing())
+    while drafting.wanted:
+        drafting.look(None)
+
+    assert recipe(drafting.draft("x").text).recipe.kinds["page"].item == "Page"
+
+
+def test_a_page_of_which_nothing_can_be_made_gets_title_and_text():
+    draft = Drafting(page_of("<title>Hello</title><h1>World</h1><p>words</p>")).draft("x.toml")
+
+    seen = see(recipe(draft.text), "page", page_of("<title>Hello</title><h1>World</h1><p>words</p>"))
+    assert {note.field: note.value for note in seen.notes} == {
+        "title": "Hello",
+        "headline": "World",
+        "text": "# World\n\nwords",
+    }
+
+
+def test_a_page_of_ten_thousand_links_is_drafted_within_bounds():
+    draft = Drafting(page_of(f"<body>{'<div>' * 400}{cards(10_000)}")).draft("x.toml")
+
+    assert recipe(draft.text).recipe.start_kind == "listing"

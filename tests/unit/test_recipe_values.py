@@ -1,0 +1,91 @@
+"""Texts as values: numbers without guessing, moments with zones, yes and no."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime, timedelta, timezone
+from decimal import Decimal
+
+import pytest
+
+from gossamer.parse.recipe.model import FieldType, Reading
+from gossamer.parse.recipe.numbers import first_number
+from gossamer.parse.recipe.values import Unreadable, read
+from tests.unit.recipes import page_of
+
+PAGE = page_of("")  # fetched on 14 November 2023, 22:13:20 UTC
+
+
+@pytest.mark.parametrize(
+    ("text", "decimal", "number"),
+    [
+        ("1,234.5 kg", ".", "1234.5"),
+        ("1.234,5 kg", ",", "1234.5"),
+        ("12 345 678", ".", "12345678"),
+        ("10'000", ".", "10000"),
+        ("(−4)", ".", "-4"),
+        ("A5", ".", "5"),
+        (".5", ".", "0.5"),
+        ("20%", ".", "20"),
+        ("none", ".", None),
+        ("x" * 400 + "5", ".", None),
+    ],
+)  # fmt: skip
+def test_a_number_is_found_in_words(text, decimal, number):
+    assert first_number(text, decimal) == number
+
+
+@pytest.mark.parametrize(
+    ("text", "decimal"), [("1.299,00", "."), ("1,299.00", ","), ("12.05.2024", "."), ("1,29", ".")]
+)
+def test_a_number_that_could_mean_two_things_is_not_guessed(text, decimal):
+    with pytest.raises(ValueError, match="decimal ="):
+        first_number(text, decimal)
+
+
+@pytest.mark.parametrize(
+    ("text", "reading", "value"),
+    [
+        ("7 of 9", Reading(type=FieldType.INT), 7),
+        ("7.00", Reading(type=FieldType.INT), 7),
+        ("0.10", Reading(type=FieldType.DECIMAL), Decimal("0.10")),
+        ("Yes", Reading(type=FieldType.BOOL), True),
+        ("Sold out!", Reading(type=FieldType.BOOL, false=("sold out",)), False),
+        ("2024-03-01", Reading(type=FieldType.DATE), datetime(2024, 3, 1, tzinfo=UTC)),
+        ("2024-03-01T10:00Z", Reading(type=FieldType.DATE, zone="Europe/Berlin"), datetime(2024, 3, 1, 10, tzinfo=UTC)),
+        ("2024-07-01 10:00", Reading(type=FieldType.DATE, zone="Europe/Berlin"), datetime(2024, 7, 1, 8, tzinfo=UTC)),
+        ("Fri, 01 Mar 2024 10:00:00 +0200", Reading(type=FieldType.DATE), datetime(2024, 3, 1, 8, tzinfo=UTC)),
+        ("1709287200", Reading(type=FieldType.DATE), datetime(2024, 3, 1, 10, tzinfo=UTC)),
+        ("1709287200000", Reading(type=FieldType.DATE), datetime(2024, 3, 1, 10, tzinfo=UTC)),
+        ("1. März 2024", Reading(type=FieldType.DAY, languages=("de",)), date(2024, 3, 1)),
+        ("yesterday", Reading(type=FieldType.DAY, languages=("en",)), date(2023, 11, 13)),
+        ("01/03/24", Reading(type=FieldType.DAY, formats=("%Y", "%d/%m/%y")), date(2024, 3, 1)),
+    ],
+)  # fmt: skip
+def test_a_text_is_read_as_its_type(text, reading, value):
+    assert read(text, reading, PAGE) == value
+
+
+def test_a_moment_keeps_the_zone_that_is_written():
+    found = read("2024-03-01T10:00:00+02:00", Reading(type=FieldType.DATE, zone="Asia/Tokyo"), PAGE)
+
+    assert found.tzinfo == timezone(timedelta(hours=2))
+
+
+@pytest.mark.parametrize(
+    ("text", "reading", "why"),
+    [
+        ("many", Reading(type=FieldType.INT), "there is no int"),
+        ("4.5", Reading(type=FieldType.INT), "no whole number"),
+        ("9" * 30, Reading(type=FieldType.INT), "more than 18 digits"),
+        ("free", Reading(type=FieldType.MONEY), "there is no price"),
+        ("perhaps", Reading(type=FieldType.BOOL), "neither yes nor no"),
+        ("b", Reading(type=FieldType.BOOL, true=("x",), false=("y",)), "none of the words"),
+        ("soon", Reading(type=FieldType.DATE, languages=("en",)), "no date"),
+        ("1.3.24", Reading(type=FieldType.DATE, formats=("%Y-%m-%d",)), "not written like %Y-%m-%d"),
+        ("99999999999", Reading(type=FieldType.DATE), "no plausible moment"),
+        ("javascript:void(0)", Reading(type=FieldType.URL), "no web address"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_read_says_why(text, reading, why):
+    with pytest.raises(Unreadable, match=why):
+        read(text, reading, PAGE)
