@@ -15,6 +15,7 @@ ALL = (
     ("bench.fleet",),
     ("bench.routes",),
     ("bench.browser",),
+    ("bench.reparse",),
 )
 
 

@@ -10,12 +10,28 @@ from .model.route import Action, Render
 from .model.task import Request
 from .parse.page import Page
 from .parse.spider import Results, Spider
+from .pipeline.near import NearDuplicates
+from .pipeline.quality import Fault
 from .pipeline.steps import Drop
 
 if TYPE_CHECKING:
     from .launch import CrawlReport
 
-__all__ = ["Action", "Drop", "Item", "Money", "Page", "Render", "Request", "Results", "Spider", "__version__", "run"]
+__all__ = [
+    "Action",
+    "Drop",
+    "Fault",
+    "Item",
+    "Money",
+    "NearDuplicates",
+    "Page",
+    "Render",
+    "Request",
+    "Results",
+    "Spider",
+    "__version__",
+    "run",
+]
 
 __version__ = "0.1.0"
 

@@ -120,7 +120,8 @@ def test_replay_puts_the_letters_back_and_says_how_to_go_on(crawled):
 def test_replay_of_one_letter_by_id_leaves_the_others(crawled):
     number = crawled.run("dead", "list", "--reason", "parse", "--json").json["letters"][0]["id"]
 
-    crawled.run("dead", "replay", str(number))
+    assert "no spider 'books' is in the project" in crawled.run("dead", "replay", str(number)).err
+    crawled.run("dead", "replay", str(number), "--fetch")
 
     assert dead_urls(crawled) == [f"{SHOP}/gone"]
 
@@ -131,7 +132,7 @@ def test_replay_of_all_opens_a_finished_job_again(crawled):
 
     crawled.fill(end)
 
-    assert "2 URLs are back" in crawled.run("dead", "replay", "--all").out
+    assert "2 URLs are back" in crawled.run("dead", "replay", "--all", "--fetch").out
     assert crawled.run("status", "--json").json[0]["state"] == "running"
 
 

@@ -13,10 +13,11 @@ from rich.text import Text
 from ..assembly import System
 from ..errors import InvalidUrl, Misconfigured
 from ..frontier.contract import DeadFilter, DeadLetter
-from ..model.job import Job
 from ..model.record import Attempt, PageFacts
 from ..model.task import UrlState
 from ..model.url import site_of
+from ..reparsing.letters import Revival, revive
+from ..reparsing.run import FAILED
 from .app import app, err, out, run_async, settings_with
 from .layout import (
     Column,
@@ -35,6 +36,7 @@ from .layout import (
     write_bytes,
 )
 from .look import crawl_command, is_crawled, open_crawled
+from .reparse import tell_failures
 from .typed import typed_job, typed_url
 from .why import print_attempts, tries
 
@@ -146,25 +148,71 @@ def replay_verb(
     domain: DomainOption = None,
     job: JobOption = None,
     everything: Annotated[bool, typer.Option("--all", help="All of them.")] = False,
+    spider: Annotated[
+        str | None, typer.Option("--spider", help="The file of the spider, where it is not in the project's folder.")
+    ] = None,
+    fetch: Annotated[
+        bool, typer.Option("--fetch", help="Fetch also those again whose raw page only has to be parsed again.")
+    ] = False,
 ) -> None:
-    """Put dead letters back into their queues, with fresh attempts."""
+    """Try dead letters again. Pages that could not be parsed are parsed from the archive, the others are queued."""
     _demand_choice("replay", target, reason, domain, job, everything)
     settings = settings_with()
 
-    async def replay() -> tuple[int, dict[str, int], list[Job]]:
+    async def replay() -> Replayed:
         async with open_crawled(settings) as system:
             which = await _filter(system, target, job, reason, domain)
-            per_job = await _per_job(system, which)
-            count = await system.desk.replay(which)
-            return count, per_job, [one for one in await system.jobs.jobs() if one.id in per_job]
+            found = await system.desk.dead_reasons(which)
+            here = [] if fetch else [reason for reason in found if reason in FAILED]
+            revivals = [await revive(system, msgspec.structs.replace(which, reason=one), spider=spider) for one in here]
+            queued: dict[str, int] = {}
+            for one in found:
+                if one not in here:
+                    alike = msgspec.structs.replace(which, reason=one)
+                    for name, share in (await _per_job(system, alike)).items():
+                        queued[name] = queued.get(name, 0) + share
+                    await system.desk.replay(alike)
+            names = [one.name for one in await system.jobs.jobs() if one.id in queued]
+            return Replayed(revivals, queued, names)
 
-    count, per_job, jobs = run_async(replay())
-    if not count:
+    replayed = run_async(replay())
+    if not replayed.revivals and not replayed.queued:
         _nothing_matches()
-    shares = [f"{name} ({share:,})" if len(per_job) > 1 else name for name, share in per_job.items()]
-    spread = ", ".join(shares)
-    out.print(f"{many(count, 'URL is', 'URLs are')} back in the queue of {visible(spread)}. Go on with:")
-    for name in dict.fromkeys(job.name for job in jobs):
+    _tell_replayed(replayed)
+    if not replayed.queued and not any(one.resolved or one.requeued for one in replayed.revivals):
+        raise typer.Exit(1)
+
+
+class Replayed(msgspec.Struct, frozen=True):
+    """What became of the letters: those that were parsed again, and how many went to the queue of each job."""
+
+    revivals: list[Revival]
+    queued: dict[str, int]
+    names: list[str]  # of jobs that have letters back in their queues
+
+
+def _tell_replayed(replayed: Replayed) -> None:
+    names = list(replayed.names)
+    for one in replayed.revivals:
+        names += sorted(one.jobs)
+        if one.resolved:
+            links = f", {many(one.links, 'link')} queued" if one.links else ""
+            out.print(
+                f"{many(one.resolved, 'page')} parsed again from the archive, without a request: "
+                f"{many(one.records, 'record')}, {one.changed:,} new or changed{links}."
+            )
+        if one.requeued:
+            out.print(f"{many(one.requeued, 'page')} without a raw copy: back in the queue, to be fetched.")
+        if one.failed:
+            out.print(Text(f"{many(one.failed, 'page')} failed again:", style="red"))
+            tell_failures(one.failures)
+    if replayed.queued:
+        shares = [f"{name} ({n:,})" if len(replayed.queued) > 1 else name for name, n in replayed.queued.items()]
+        count = sum(replayed.queued.values())
+        out.print(f"{many(count, 'URL is', 'URLs are')} back in the queue of {visible(', '.join(shares))}.")
+    if names:
+        out.print("Go on with:")
+    for name in dict.fromkeys(names):
         out.print(Text(f"  {crawl_command(name)}", style="cyan"))
 
 
@@ -229,7 +277,7 @@ async def _filter(
     return DeadFilter(
         id=letter.id if letter is not None and by_id else None,
         url=letter.url if letter is not None else None,
-        job=(await typed_job(system.jobs, job)).id if job is not None else None,
+        job=(await typed_job(system.jobs, job)).id if job is not None else letter.job if letter and by_id else None,
         reason=reason,
         site=site,
     )

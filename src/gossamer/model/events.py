@@ -83,6 +83,30 @@ class ItemDropped(Event, frozen=True, kw_only=True, gc=False):
     reason: str
 
 
+class Flawed(Event, frozen=True, kw_only=True, gc=False):
+    """Quality rules found faults in items of this page. `message` tells the first of them."""
+
+    faults: int
+    message: str
+
+
+class QualityChanged(Event, frozen=True, kw_only=True, gc=False):
+    """The share of faultless items fell below the minimum that the spider demands, and nothing is stored any more; or
+    it is back (`closed` is False)."""
+
+    spider: str
+    score: float
+    minimum: float
+    closed: bool
+    message: str
+
+
+class Gone(Event, frozen=True, kw_only=True, gc=False):
+    """A crawl has ended, and so many records that were known before are not to be found any more."""
+
+    records: int
+
+
 class Released(Event, frozen=True, kw_only=True, gc=False):
     """A task was given back without using up a try."""
 

@@ -25,6 +25,8 @@ class Tally:
         self.tokens = 0.0
         self.reasons: Counter[str] = Counter()  # why pages were buried
         self.item_drops: Counter[str] = Counter()
+        self.faults = 0
+        self.gone = 0
         self.seconds: Counter[str] = Counter()  # per stage, for items per second
         self.last_trouble = ""
         self._marks: list[tuple[float, int]] = [(self.began, 0)]
@@ -52,6 +54,10 @@ class Tally:
                 self.reasons[event.reason] += 1
             case events.ItemDropped():
                 self.item_drops[f"{event.step}: {event.reason}"] += 1
+            case events.Flawed():
+                self.faults += event.faults
+            case events.Gone():
+                self.gone += event.records
             case events.Trouble():
                 self.last_trouble = event.message
 

@@ -28,6 +28,8 @@ class Worries:
             case events.Trouble():
                 matter = event.stage if event.stage in WAYS else event.message
                 self._tell(matter, f"Trouble: {event.message}")
+            case events.QualityChanged():
+                self._console.print(Text(f"{self._before}{event.message}", style="red" if event.closed else "green"))
             case events.BudgetReached():
                 self._tell(event.purse, event.message)
             case events.Spooled():

@@ -1,5 +1,5 @@
 """The pipeline: from what a spider gave to what is stored. Steps in order: clean, validate, the user's own,
-validate again if there were any, deduplicate.
+validate again if there were any, deduplicate, inspect (inspection.py).
 
 How it fails: an item that lacks required fields, or a step that raises, is a ParseFailed for the whole page. A step
 may also drop an item, with a reason; the rest of the page goes on. How it recovers: nothing is stored before all
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import inspect
 import traceback
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol, TypeAlias
 
@@ -18,9 +19,13 @@ import msgspec
 from ..cancelling import is_cancellation
 from ..errors import ParseFailed
 from ..model.item import AnyItem, Item, content_hash, item_data, item_key, safe_text, type_name, validate
-from ..model.record import Record
+from ..model.record import ItemSchema, Record, Tally
+from ..model.schema import schema_of
 from ..model.url import site_of
 from .clean import clean
+from .inspection import Identity, Inspection, Inspector
+
+MOST_REMARKS = 5  # kinds of drops, and of faults, that are told for one page
 
 
 class PageLike(Protocol):
@@ -50,25 +55,88 @@ class Piped(msgspec.Struct, frozen=True):
 
     records: list[Record]
     dropped: list[Dropped]
+    inspection: Inspection = Inspection()
+    schemas: tuple[ItemSchema, ...] = ()
+
+    def remarks(self) -> str:
+        """One line on what was left out or found faulty; empty when nothing was."""
+        told = [
+            f"{_counted(count, 'item')} dropped by {what}"
+            for what, count in _tally(f"{one.step} ({one.reason})" for one in self.dropped)
+        ]
+        told += [
+            f"{_counted(count, 'fault')} {rule}"
+            for rule, count in _tally(f"{one.rule} ({one.message})" for one in self.inspection.faults)
+        ]
+        return "; ".join(told)
+
+
+def _tally(entries: Iterable[str]) -> list[tuple[str, int]]:
+    return Counter(entries).most_common(MOST_REMARKS)
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 class Pipeline:
-    """The steps of one spider. Immutable; shared by all pages."""
+    """The steps of one spider. Shared by all pages. `cleans` False leaves texts as the spider gave them."""
 
-    def __init__(self, steps: Sequence[Step] = ()) -> None:
+    def __init__(self, steps: Sequence[Step] = (), *, inspector: Inspector | None = None, cleans: bool = True) -> None:
         self._steps = tuple((_name_of(step), step) for step in steps)
+        self._inspector = inspector
+        self._cleans = cleans
 
-    async def run(self, items: Iterable[AnyItem], page: PageLike, *, spider: str, job: str, now: float) -> Piped:
-        """Pass the items of one page through all steps. `now` is when they were scraped. Raises ParseFailed."""
+    async def run(
+        self,
+        items: Iterable[AnyItem],
+        page: PageLike,
+        *,
+        spider: str,
+        job: str,
+        now: float,
+        counted_at: float | None = None,
+    ) -> Piped:
+        """Pass the items of one page through all steps. `now` is when they were scraped, `counted_at` the day whose
+        score they count for, where that is another.
+
+        Raises ParseFailed, and BackendUnavailable where the inspector asks the store.
+        """
         dropped: list[Dropped] = []
         kept: list[AnyItem] = []
         for item in items:
-            checked = _checked(item)
+            checked = _checked(item, self._cleans)
             passed = await self._own_steps(checked, page, dropped) if self._steps else checked
             if passed is not None:
                 kept.append(passed)
         site = site_of(page.url)
-        return Piped(_records(kept, dropped, url=page.url, site=site, job=job, spider=spider, now=now), dropped)
+        winners = _winners(kept, dropped, site)
+        inspection = Inspection()
+        if self._inspector is not None:
+            found = [(identity, item) for identity, (item, _) in winners.items()]
+            inspection = await self._inspector.inspect(found, page, now if counted_at is None else counted_at)
+        schemas = {id(item): schema_of(item) for item, _ in winners.values()}
+        records = [
+            Record(
+                type=type_,
+                site=site,
+                key=key,
+                url=page.url,
+                job=job,
+                spider=spider,
+                data=data,
+                content_hash=content_hash(data),
+                scraped_at=now,
+                schema=schema.id if (schema := schemas[id(item)]) is not None else "",
+            )
+            for (type_, _, key), (item, data) in winners.items()
+        ]
+        known = {schema.id: schema for schema in schemas.values() if schema is not None}
+        return Piped(records, dropped, inspection, tuple(known.values()))
+
+    def refused(self, failure: ParseFailed, at: float) -> tuple[Tally, ...]:
+        """What is counted for a page that could not be parsed."""
+        return self._inspector.refused(failure, at) if self._inspector is not None else ()
 
     async def _own_steps(self, item: AnyItem, page: PageLike, dropped: list[Dropped]) -> AnyItem | None:
         for name, step in self._steps:
@@ -96,48 +164,41 @@ class Pipeline:
                     f" It may give the item, Drop(reason) or None."
                 )
             item = result
-        return validate(item)
+        return _validated(item)
 
 
-def _checked(item: AnyItem) -> AnyItem:
+def _checked(item: AnyItem, cleans: bool) -> AnyItem:
     try:
-        return validate(clean(item))
+        return _validated(clean(item) if cleans else item)
     except RecursionError as error:
         raise ParseFailed(f"A {type_name(item)} is nested too deeply to be stored. Flatten it.") from error
+
+
+def _validated(item: AnyItem) -> AnyItem:
+    try:
+        return validate(item)
+    except ParseFailed as refused:
+        fields = [line.partition(" ")[0].partition(".")[0].partition("[")[0] for line in refused.detail.splitlines()]
+        raise ParseFailed(str(refused), detail=refused.detail, type=type_name(item), fields=fields) from None
 
 
 def _name_of(step: Step) -> str:
     return str(getattr(step, "__name__", type(step).__name__))
 
 
-def _records(
-    items: list[AnyItem], dropped: list[Dropped], *, url: str, site: str, job: str, spider: str, now: float
-) -> list[Record]:
-    """One record per key, in order of first appearance. Of several the last wins, unless it says less."""
-    winners: dict[tuple[str, str], tuple[AnyItem, str]] = {}
+def _winners(items: list[AnyItem], dropped: list[Dropped], site: str) -> dict[Identity, tuple[AnyItem, str]]:
+    """One item per key with its JSON, in order of first appearance. Of several the last wins, unless it says less."""
+    winners: dict[Identity, tuple[AnyItem, str]] = {}
     for item in items:
         data = item_data(item)
-        identity = (type_name(item), item_key(item))
+        identity = (type_name(item), site, item_key(item))
         rival = winners.get(identity)
         if rival is not None:
-            dropped.append(Dropped("deduplicate", f"another item of the page has the key {identity[1]}", identity[0]))
+            dropped.append(Dropped("deduplicate", f"another item of the page has the key {identity[2]}", identity[0]))
             if _filled(item) < _filled(rival[0]):
                 continue
         winners[identity] = (item, data)
-    return [
-        Record(
-            type=type_,
-            site=site,
-            key=key,
-            url=url,
-            job=job,
-            spider=spider,
-            data=data,
-            content_hash=content_hash(data),
-            scraped_at=now,
-        )
-        for (type_, key), (_, data) in winners.items()
-    ]
+    return winners
 
 
 def _filled(item: AnyItem) -> int:

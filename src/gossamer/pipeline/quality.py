@@ -1,0 +1,174 @@
+"""Quality rules: what is wrong with an item that is complete and well typed, and still cannot be right.
+
+Built in: a title that is missing, a price that is not positive, beyond a ceiling, or far from the one that the record
+had before, a rating out of range, a currency without a price, debris of a wrong encoding or of a template, and a field
+that was nearly always filled and suddenly is empty most of the time. Rules of the user's own are plain functions.
+
+A fault does not stop an item: it is counted, told by `gossamer why`, and makes up the score (guard.py decides when a
+score is too low). Everything here is pure; what a record looked like before is handed in.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from decimal import Decimal, InvalidOperation
+from typing import Any, TypeAlias
+
+import msgspec
+
+from ..errors import ParseFailed
+from ..model.item import AnyItem, type_name
+from ..model.money import Money
+from ..settings.tables import Quality
+
+TITLES = frozenset({"title", "name", "headline"})
+PRICES = frozenset({"price", "sale_price", "regular_price", "list_price"})
+RATINGS = frozenset({"rating", "rating_value", "average_rating", "stars"})
+CURRENCIES = frozenset({"currency", "price_currency"})
+
+# Characters of UTF-8 that were read as Latin-1 or Windows-1252 show up in these pairs, hardly ever in real text.
+_DEBRIS = re.compile(
+    r"\ufffd|Ã[\u0080-\u00bf‚ƒ„…†‡ˆ‰Š‹ŒŽ‘’“”•–—˜™š›œžŸ]|â€[\u0080-\u00bf™œ\u009d¦“”˜]|Â[\u00a0-\u00bf]"
+    r"|&(?:amp;)+(?:[a-z]{2,8}|#\d{1,6});|&(?:nbsp|quot|lt|gt|#39);|\[object Object\]|\{\{[^{}\n]{0,80}\}\}"
+)
+_NOTHINGS = frozenset({"undefined", "null", "nan", "none", "(null)", "nil"})
+_LOOKED_AT = 20_000  # characters of a text
+
+
+class Fault(msgspec.Struct, frozen=True):
+    """One thing that is wrong. `field` "*" is the item as a whole."""
+
+    field: str
+    rule: str
+    message: str = ""
+
+
+Rule: TypeAlias = Callable[..., Any]  # rule(item, page) -> None, a text, a Fault, or several of these
+Broken: TypeAlias = Callable[[str, str], bool]  # (type, field): was it nearly always filled, and is not of late?
+
+
+def values_of(item: AnyItem) -> Mapping[str, Any]:
+    """The fields of an item with their values, those that were never set left out."""
+    if isinstance(item, dict):
+        return item
+    values = {name: getattr(item, name) for name in item.__struct_fields__}
+    return {name: value for name, value in values.items() if value is not msgspec.UNSET}
+
+
+def is_filled(value: object) -> bool:
+    return value is not None and value is not msgspec.UNSET and value not in ("", [], {}, ())
+
+
+def price_of(values: Mapping[str, Any]) -> Money | None:
+    """The price of an item, or of its stored data, where it has one that can be read."""
+    return _money(values.get("price"), values)
+
+
+def faults_of(
+    item: AnyItem,
+    terms: Quality,
+    *,
+    before: Mapping[str, Any] | None = None,
+    broken: Broken = lambda type, field: False,
+) -> list[Fault]:
+    """All that the built-in rules find. `before` is the stored data of the same record."""
+    values = values_of(item)
+    found = [*_title_faults(values), *_price_faults(values, terms, before), *_other_faults(values, terms)]
+    kind = type_name(item)
+    for field, value in values.items():
+        if isinstance(value, str):
+            debris = _debris_in(value)
+            if debris:
+                found.append(Fault(field, "debris", f"{field} holds {debris!r}"))
+        if not is_filled(value) and broken(kind, field) and not any(one.field == field for one in found):
+            found.append(Fault(field, "unusually-empty", f"{field} is empty, as in most items of late"))
+    return found
+
+
+def _title_faults(values: Mapping[str, Any]) -> Iterator[Fault]:
+    for field in TITLES & values.keys():
+        if not is_filled(values[field]):
+            yield Fault(field, "missing-title", f"{field} is empty")
+
+
+def _price_faults(values: Mapping[str, Any], terms: Quality, before: Mapping[str, Any] | None) -> Iterator[Fault]:
+    for field in PRICES & values.keys():
+        money = _money(values[field], values)
+        if money is None:
+            if isinstance(values[field], str) and values[field]:
+                yield Fault(field, "price-unreadable", f"{field} is {values[field]!r:.60}, which holds no amount")
+        elif not money.amount.is_finite() or money.amount <= 0:
+            yield Fault(field, "price-not-positive", f"{field} is {money}")
+        elif terms.price_ceiling is not None and money.amount > Decimal(str(terms.price_ceiling)):
+            yield Fault(field, "price-too-high", f"{field} is {money}, beyond {terms.price_ceiling:,.0f}")
+        elif field == "price" and before is not None and terms.price_jump is not None:
+            yield from _jump(money, price_of(before), terms.price_jump)
+
+
+def _jump(now: Money, before: Money | None, factor: float) -> Iterator[Fault]:
+    if before is None or before.amount <= 0 or not before.amount.is_finite() or now.currency != before.currency:
+        return
+    ratio = float(now.amount / before.amount)
+    if ratio >= factor or ratio <= 1 / factor:
+        yield Fault("price", "price-jump", f"price is {now}, and was {before} before")
+
+
+def _other_faults(values: Mapping[str, Any], terms: Quality) -> Iterator[Fault]:
+    for field in RATINGS & values.keys():
+        rating = _number(values[field])
+        if rating is not None and not 0 <= rating <= Decimal(str(terms.rating_max)):
+            yield Fault(field, "rating-range", f"{field} is {rating}, outside 0 to {terms.rating_max:g}")
+    for field in CURRENCIES & values.keys():
+        prices = PRICES & values.keys()
+        if is_filled(values[field]) and prices and not any(is_filled(values[price]) for price in prices):
+            yield Fault(field, "currency-without-price", f"{field} is {values[field]!r:.20}, but there is no price")
+
+
+def _debris_in(text: str) -> str:
+    if text.lower() in _NOTHINGS:
+        return text
+    if text.isascii() and "&" not in text and "{" not in text and "[" not in text:
+        return ""
+    match = _DEBRIS.search(text, 0, _LOOKED_AT)
+    return match[0] if match is not None else ""
+
+
+def _number(value: object) -> Decimal | None:
+    if isinstance(value, bool) or not isinstance(value, int | float | Decimal | str):
+        return None
+    try:
+        return Decimal(str(value).strip())
+    except InvalidOperation:
+        return None
+
+
+def _money(value: object, values: Mapping[str, Any]) -> Money | None:
+    """A price as items hold it (Money, a number, a text), or as stored data does (a dict)."""
+    if value is None or isinstance(value, Money):
+        return value
+    currency = next((str(values[name]) for name in CURRENCIES if isinstance(values.get(name), str)), "")
+    if isinstance(value, dict) and "amount" in value:
+        amount = _number(value["amount"])
+        return Money(amount, str(value.get("currency") or currency)) if amount is not None else None
+    amount = _number(value)
+    if amount is not None:
+        return Money(amount, currency)
+    return Money.parse(value, currency or None) if isinstance(value, str) else None
+
+
+def own_faults(rules: Iterable[tuple[str, Rule]], item: AnyItem, page: object) -> Iterator[Fault]:
+    """What the user's rules say. A rule that raises, or gives something else, raises ParseFailed."""
+    for name, rule in rules:
+        given = rule(item, page)
+        if given is None or given is True or given == "":
+            continue
+        for entry in [given] if isinstance(given, str | Fault) else given if isinstance(given, Iterable) else [given]:
+            if isinstance(entry, Fault):
+                yield entry
+            elif isinstance(entry, str):
+                yield Fault("*", name, entry)
+            else:
+                raise ParseFailed(
+                    f"The quality rule {name} gave a {type(entry).__name__}. It may give None, a text or a Fault."
+                )

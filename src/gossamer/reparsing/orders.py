@@ -1,0 +1,88 @@
+"""What passes between the run and its children: frames of MessagePack, each with its length in front."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any, TypeVar
+
+import msgspec
+
+from ..model.record import ItemSchema, PageFacts, Record, Tally
+from ..model.task import Request
+
+HEAD = struct.Struct("<I")
+T = TypeVar("T")
+
+
+class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+    """One archived page that is to be parsed again. `job` is the one that fetched it."""
+
+    ref: str
+    fingerprint: bytes
+    body_hash: bytes
+    url: str
+    job: str
+    spider: str  # its name
+    start: str = ""  # the address that a crawl without a spider of its own began with
+    number: int = 0  # of the dead letter, where it is one
+
+
+class Order(msgspec.Struct, frozen=True, kw_only=True):
+    """Work for a child. `run` is the id under which what comes of it is stored."""
+
+    run: str
+    reparsed_at: float
+    pages: tuple[Wanted, ...]
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of one page. `failure` is a reason ("parse", "quality", "lost"), "" when all went well."""
+
+    wanted: Wanted
+    facts: PageFacts | None = None
+    records: tuple[Record, ...] = ()
+    schemas: tuple[ItemSchema, ...] = ()
+    quality: tuple[Tally, ...] = ()
+    requests: tuple[Request, ...] = ()
+    page_url: str = ""
+    remarks: str = ""
+    failure: str = ""
+    message: str = ""
+    detail: str = ""
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
+    outcomes: tuple[Outcome, ...] = ()
+    refusal: str = ""  # the child cannot work at all: a message for the user
+
+
+_order = msgspec.msgpack.Decoder(Order)
+_answer = msgspec.msgpack.Decoder(Answer)
+_encoder = msgspec.msgpack.Encoder()
+
+
+def frame(value: msgspec.Struct) -> bytes:
+    """A value as it is sent."""
+    try:
+        content = _encoder.encode(value)
+    except UnicodeEncodeError:  # half a character in an address or a message
+        content = _encoder.encode(_mended(msgspec.to_builtins(value, builtin_types=(bytes,))))
+    return HEAD.pack(len(content)) + content
+
+
+def read_order(content: bytes) -> Order:
+    return _order.decode(content)
+
+
+def read_answer(content: bytes) -> Answer:
+    return _answer.decode(content)
+
+
+def _mended(value: Any) -> Any:  # Any: plain values of any kind
+    if isinstance(value, str):
+        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if isinstance(value, dict):
+        return {_mended(key): _mended(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [_mended(entry) for entry in value]
+    return value

@@ -1,0 +1,75 @@
+"""A shop whose layout can change while it is open. It writes down every request; what it sells does not change."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+FRONT = "<html><title>Shop</title><body><h1>Shop</h1><ul>{links}</ul></body></html>"
+OLD = "<html><title>{n}</title><h1>Thing {n}</h1><p class=price>€ {n}.50</p><p class=made>by hand</p></html>"
+NEW = "<html><title>{n}</title><h2>Thing {n}</h2><b id=cost>€ {n}.50</b><p class=made>by hand</p></html>"
+
+
+class MovingShop:
+    """`change_after` products in the old layout, the rest in the new one; None: never."""
+
+    def __init__(self, products: int, change_after: int | None) -> None:
+        self.products = products
+        self.change_after = change_after
+        self.sold_out: set[int] = set()  # not listed any more
+        self.missing: set[int] = set()  # listed, and 404
+        self.hits: list[str] = []
+        self._shown = 0
+        self._lock = threading.Lock()
+        self.url = ""
+
+    def answer(self, path: str) -> tuple[int, str]:
+        with self._lock:
+            self.hits.append(path)
+            if path == "/robots.txt":
+                return 404, "none"
+            if path == "/":
+                links = "".join(
+                    f'<li><a href="/p/{n}">{n}</a>' for n in range(1, self.products + 1) if n not in self.sold_out
+                )
+                return 200, FRONT.format(links=links)
+            number = int(path.removeprefix("/p/"))
+            if number in self.missing:
+                return 404, "<html><title>Not here</title></html>"
+            self._shown += 1
+            new = self.change_after is not None and self._shown > self.change_after
+            return 200, (NEW if new else OLD).format(n=number)
+
+
+@contextmanager
+def moving_shop(products: int, change_after: int | None = None) -> Iterator[MovingShop]:
+    shop = MovingShop(products, change_after)
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self) -> None:
+            status, text = shop.answer(self.path)
+            body = text.encode()
+            self.send_response(status)
+            self.send_header("Content-Type", "text/html; charset=utf-8")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: object) -> None:
+            return None
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    shop.url = f"http://127.0.0.1:{server.server_address[1]}/"
+    thread = threading.Thread(target=server.serve_forever, name="moving shop", daemon=True)
+    thread.start()
+    try:
+        yield shop
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
