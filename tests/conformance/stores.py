@@ -1,8 +1,12 @@
-"""The record stores that must behave alike. A new backend joins by adding a line here."""
+"""The record stores that must behave alike, and what their suites share: fixtures, and things to store.
+
+A new backend joins by a line in RECORD_STORES (and in CARRIERS, when projects can be moved to it); a server that it
+needs is a fixture of the same name. The suites speak to the contract alone: no SQL.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
 from datetime import timedelta
 from hashlib import blake2b
@@ -10,29 +14,101 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pytest
 
 from gossamer.backends.sqlite.records import open_sqlite_records
-from gossamer.clock import Clock
-from gossamer.model.record import Attempt, PageFacts, PageResult, Record
-from gossamer.store.contract import RecordStore
+from gossamer.clock import Clock, VirtualClock
+from gossamer.model.record import Attempt, ItemSchema, PageFacts, PageResult, Record, StoredRecord, Tally
+from gossamer.store.carrying import RecordCarrier
+from gossamer.store.contract import RecordQuery, Records
 
+from ..services.mongo import prefix_of, shared_mongo
 from ..services.postgres import schema_of, shared_postgres
 
-RecordOpener = Callable[[Path, Clock, timedelta | None], AbstractAsyncContextManager[RecordStore]]
+RecordOpener = Callable[[Path, Clock, timedelta | None], AbstractAsyncContextManager[Records]]
 
 
-def _open_postgres(folder: Path, clock: Clock, age: timedelta | None) -> AbstractAsyncContextManager[RecordStore]:
+def _open_postgres(folder: Path, clock: Clock, age: timedelta | None) -> AbstractAsyncContextManager[Records]:
     from gossamer.backends.postgres.records import open_postgres_records  # its driver is an extra
 
     return open_postgres_records(shared_postgres().address(), clock, min_rewrite_age=age, schema=schema_of(folder))
 
 
+def _open_mongo(folder: Path, clock: Clock, age: timedelta | None) -> AbstractAsyncContextManager[Records]:
+    from gossamer.backends.mongo.records import open_mongo_records  # its driver is an extra
+
+    return open_mongo_records(shared_mongo().address(), clock, min_rewrite_age=age, prefix=prefix_of(folder))
+
+
 RECORD_STORES: dict[str, RecordOpener] = {
     "sqlite": lambda folder, clock, age: open_sqlite_records(folder / "records.db", clock, min_rewrite_age=age),
     "postgres": _open_postgres,
+    "mongo": _open_mongo,  # a stand-in answers: tests/services/mongo.py
+}
+
+
+def _carrier_of_sqlite(store: Records) -> RecordCarrier:
+    from gossamer.backends.sqlite.record_carrying import SqliteRecordCarrier
+
+    return SqliteRecordCarrier(store)  # type: ignore[arg-type]  # opened by that name
+
+
+def _carrier_of_postgres(store: Records) -> RecordCarrier:
+    from gossamer.backends.postgres.carrying import PostgresRecordCarrier
+
+    return PostgresRecordCarrier(store)  # type: ignore[arg-type]  # as above
+
+
+def _carrier_of_mongo(store: Records) -> RecordCarrier:
+    from gossamer.backends.mongo.carrying import MongoRecordCarrier
+
+    return MongoRecordCarrier(store)  # type: ignore[arg-type]  # as above
+
+
+CARRIERS: dict[str, Callable[[Records], RecordCarrier]] = {
+    "sqlite": _carrier_of_sqlite,
+    "postgres": _carrier_of_postgres,
+    "mongo": _carrier_of_mongo,
 }
 
 NOW = 1_800_000_000.0
+HOUR = 3600.0
+EVERYTHING = RecordQuery()
+
+OpenRecords = Callable[..., AbstractAsyncContextManager[Records]]
+
+
+@pytest.fixture
+def clock() -> VirtualClock:
+    return VirtualClock(NOW + 1000 * HOUR)
+
+
+@pytest.fixture(scope="module", params=RECORD_STORES)
+def backend(request: pytest.FixtureRequest) -> str:
+    name: str = request.param
+    if name != "sqlite":
+        request.getfixturevalue(name)  # the server of that name: tests/services
+    return name
+
+
+@pytest.fixture
+def open_records(backend: str, tmp_path: Path, clock: VirtualClock) -> OpenRecords:
+    """Opens the same place every time: one call is one process."""
+
+    def open_one(min_rewrite_age: timedelta | None = None) -> AbstractAsyncContextManager[Records]:
+        return RECORD_STORES[backend](tmp_path, clock, min_rewrite_age)
+
+    return open_one
+
+
+@pytest.fixture
+async def record_store(open_records: OpenRecords) -> AsyncIterator[Records]:
+    async with open_records() as store:
+        yield store
+
+
+async def all_of(store: Records, query: RecordQuery = EVERYTHING) -> list[StoredRecord]:
+    return [record async for record in store.records(query)]
 
 
 def fingerprint_of(url: str) -> bytes:
@@ -60,8 +136,34 @@ def page_of(url: str = "https://shop.example/b1", *, at: float = NOW, **changes:
     return msgspec.structs.replace(page, **changes)
 
 
-def result(*records: Record, page: PageFacts | None = None, attempt: Attempt | None = None) -> PageResult:
+def result(
+    *records: Record,
+    page: PageFacts | None = None,
+    attempt: Attempt | None = None,
+    quality: tuple[Tally, ...] = (),
+    schemas: tuple[ItemSchema, ...] = (),
+) -> PageResult:
     """What a visit leaves behind; the attempt is made to fit the first record when none is given."""
     if attempt is None:
         attempt = tried(records[0].url, at=records[0].scraped_at, job=records[0].job) if records else tried()
-    return PageResult(attempt=attempt, page=page, records=records)
+    return PageResult(attempt=attempt, page=page, records=records, quality=quality, schemas=schemas)
+
+
+def reparse(
+    url: str, *records: Record, visit: float, at: float, job: str = "reparse-1", failure: str = "", **changes: Any
+) -> PageResult:
+    """What is left behind when the visit of a page is read again from the archive, at a later time."""
+    again = tuple(msgspec.structs.replace(one, scraped_at=visit, reparsed_at=at, job=job) for one in records)
+    attempt = tried(url, at=at, job=job, outcome="reparsed", route="archive")
+    facts = page_of(url, at=visit, archive_ref=f"copy of {visit}", spider="books", failure=failure, **changes)
+    return PageResult(attempt=attempt, page=facts, records=again)
+
+
+def visit(
+    url: str, *records: Record, at: float, job: str = "books-1", outcome: str = "done", failure: str = ""
+) -> PageResult:
+    """A visit whose raw page is archived. The records are made to fit it."""
+    given = tuple(msgspec.structs.replace(one, scraped_at=at, job=job) for one in records)
+    attempt = tried(url, at=at, job=job, outcome=outcome)
+    facts = page_of(url, at=at, job=job, archive_ref=f"copy of {at}", spider="books", failure=failure)
+    return PageResult(attempt=attempt, page=facts, records=given)

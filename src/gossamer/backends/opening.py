@@ -1,7 +1,7 @@
 """From three addresses to open backends: the only place that knows which scheme belongs to which backend.
 
     state    sqlite:///path         redis://host:6379/0   rediss://   valkey://   valkeys://   redis+unix:///socket
-    records  sqlite:///path         postgresql://user@host/database
+    records  sqlite:///path         postgresql://user@host/database   mongodb://user@host/database   mongodb+srv://
     archive  folder:///path         s3://bucket/prefix?endpoint=...
 
 Three slashes and a path are meant from the project's folder, four are absolute. The fleet's backends are imported
@@ -21,7 +21,7 @@ from urllib.parse import unquote
 import msgspec
 
 from ..clock import Clock, ServerClock
-from ..errors import BadState, Misconfigured
+from ..errors import BadState, Misconfigured, Permanent
 from ..fetch.book import Purse, RouteBook
 from ..fetch.robots import RobotsShelf
 from ..frontier.carrying import StateCarrier
@@ -32,18 +32,19 @@ from ..model.page import Snapshot
 from ..proxy.contract import ExitBook
 from ..settings import Settings
 from ..store.carrying import ArchiveCarrier, RecordCarrier
-from ..store.contract import Archive, RecordStore
+from ..store.contract import Archive, Records, RecordStore
 
 REDIS = ("redis", "rediss", "valkey", "valkeys", "redis+unix")
 POSTGRES = ("postgresql", "postgres")
+MONGO = ("mongodb", "mongodb+srv")
 KNOWN = {
     "state": ("sqlite", *REDIS),
-    "records": ("sqlite", *POSTGRES),
+    "records": ("sqlite", *POSTGRES, *MONGO),
     "archive": ("folder", "s3"),
 }
 EXAMPLES = {
     "state": "'sqlite:///gossamer-data/state.db' or 'redis://localhost:6379/0'",
-    "records": "'sqlite:///gossamer-data/records.db' or 'postgresql://localhost/gossamer'",
+    "records": "'sqlite:///gossamer-data/records.db' or 'postgresql://localhost/gossamer' or 'mongodb://localhost/crawls'",
     "archive": "'folder:///gossamer-data/archive' or 's3://bucket/prefix'",
 }
 
@@ -136,7 +137,7 @@ async def open_state(
 
 
 @asynccontextmanager
-async def open_records(settings: Settings, clock: Clock, *, to_move: bool = False) -> AsyncIterator[RecordStore]:
+async def open_records(settings: Settings, clock: Clock, *, to_move: bool = False) -> AsyncIterator[Records]:
     """Raises as `open_state`."""
     async with _open_records(settings, clock) as store:
         if not to_move:
@@ -145,13 +146,21 @@ async def open_records(settings: Settings, clock: Clock, *, to_move: bool = Fals
 
 
 @asynccontextmanager
-async def _open_records(settings: Settings, clock: Clock) -> AsyncIterator[RecordStore]:
+async def _open_records(settings: Settings, clock: Clock) -> AsyncIterator[Records]:
     age: timedelta | None = settings.store.min_rewrite_age
     if scheme_of(settings, "records") == "sqlite":
         from .sqlite.records import open_sqlite_records
 
         async with open_sqlite_records(local_path(settings, "records"), clock, min_rewrite_age=age) as embedded:
             yield embedded
+        return
+    if scheme_of(settings, "records") in MONGO:
+        from .mongo.records import open_mongo_records
+
+        async with open_mongo_records(
+            settings.records, clock, min_rewrite_age=age, prefix=postgres_schema(settings)
+        ) as documents:
+            yield documents
         return
     from .postgres.records import open_postgres_records
 
@@ -191,6 +200,9 @@ class ArchiveOnDemand:
     async def get(self, ref: str) -> Snapshot:
         return await (await self._opened()).get(ref)
 
+    async def get_many(self, refs: Sequence[str]) -> list[Snapshot | Permanent]:
+        return await (await self._opened()).get_many(refs)
+
     async def prune(self, older_than: timedelta) -> int:
         return await (await self._opened()).prune(older_than)
 
@@ -200,7 +212,7 @@ class ArchiveOnDemand:
         return self._archive
 
 
-def record_carrier(settings: Settings, store: RecordStore) -> RecordCarrier:
+def record_carrier(settings: Settings, store: Records) -> RecordCarrier:
     """The open record store as one side of a move."""
     if scheme_of(settings, "records") == "sqlite":
         from .sqlite.record_carrying import SqliteRecordCarrier
@@ -208,6 +220,12 @@ def record_carrier(settings: Settings, store: RecordStore) -> RecordCarrier:
 
         assert isinstance(store, SqliteRecords)
         return SqliteRecordCarrier(store)
+    if scheme_of(settings, "records") in MONGO:
+        from .mongo.carrying import MongoRecordCarrier
+        from .mongo.records import MongoRecords
+
+        assert isinstance(store, MongoRecords)
+        return MongoRecordCarrier(store)
     from .postgres.carrying import PostgresRecordCarrier
     from .postgres.records import PostgresRecords
 
@@ -274,7 +292,7 @@ def place_of(settings: Settings, role: str) -> str:
 
 
 def postgres_schema(settings: Settings) -> str:
-    """Projects that share a database have a schema each."""
+    """Projects that share a database have a schema each; in MongoDB, collections whose names begin so."""
     return re.sub(r"[^a-z0-9]+", "_", f"gossamer_{settings.project}".lower()).strip("_")
 
 

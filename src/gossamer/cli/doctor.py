@@ -15,6 +15,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import AsyncExitStack
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from pathlib import Path
@@ -24,9 +25,9 @@ import msgspec
 import typer
 from rich.text import Text
 
-from ..assembly import open_system
-from ..backends.opening import is_local, local_path, place_of
-from ..clock import SystemClock
+from ..assembly import open_system, site_terms
+from ..backends.opening import is_local, local_path, open_archive, open_records, open_state, place_of
+from ..clock import ServerClock, SystemClock
 from ..errors import GossamerError
 from ..fetch.browser.chromium import is_there
 from ..parse.discovery import list_spiders
@@ -132,6 +133,10 @@ def examine(*, offline: bool) -> Iterator[Finding]:
             yield _ok(role, place_of(settings, role))
     if all(path.exists() for role, path in places.items() if role != "archive"):
         yield from _opens(settings)
+    else:  # nothing was crawled here yet, and looking makes no files; what is elsewhere is looked at all the same
+        for role in ROLES:
+            if role not in places:
+                yield from _reaches(settings, role)
     yield from _ways(settings)
     yield from _spiders(settings)
 
@@ -306,6 +311,26 @@ def _opens(settings: Settings) -> Iterator[Finding]:
         )
     else:
         yield _ok("project", f"opens, {many(jobs, 'job')}")
+
+
+def _reaches(settings: Settings, role: str) -> Iterator[Finding]:
+    """Does a server answer, and is what it holds ours?"""
+
+    async def look() -> None:
+        clock = ServerClock(SystemClock())
+        async with AsyncExitStack() as stack:
+            if role == "records":
+                await stack.enter_async_context(open_records(settings, clock))
+            elif role == "state":
+                terms = site_terms(settings, None)
+                await stack.enter_async_context(open_state(settings, clock, terms_for=terms))
+            else:
+                await stack.enter_async_context(open_archive(settings, "doctor"))
+
+    try:
+        run_async(look())
+    except GossamerError as error:
+        yield Finding(Level.FAIL, role, str(error))
 
 
 def _ways(settings: Settings) -> Iterator[Finding]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..backends.opening import POSTGRES, postgres_schema, scheme_of
+from ..backends.opening import MONGO, POSTGRES, postgres_schema, scheme_of
 from ..settings import Settings
 from .app import app, out, run_async, settings_with
 from .layout import visible
@@ -14,6 +14,8 @@ def migrate_verb() -> None:
     settings = settings_with()
     if scheme_of(settings, "records") in POSTGRES:
         run_async(_migrate_postgres(settings))
+    elif scheme_of(settings, "records") in MONGO:
+        out.print("records  nothing to do: collections in MongoDB are made whenever the store is opened")
     else:
         out.print("records  nothing to do: a SQLite file is brought up to date whenever it is opened")
 

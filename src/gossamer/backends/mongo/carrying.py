@@ -1,0 +1,271 @@
+"""The record store in MongoDB as one side of a move. Fulfils `RecordCarrier`."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+
+import msgspec
+from pymongo import InsertOne
+
+from ...model.carrying import Mark
+from ...model.record import Tally
+from ...store.carrying import CarriedPage, CarriedRecord, CarriedSchema, RecordItem
+from ...store.contract import Version
+from ...store.verdict import NO_PAGE
+from .connection import Document
+from .history import NAMES_AT_ONCE, version_of
+from .layout import (
+    JOB_BYTES,
+    MOST,
+    attempts_from,
+    digest,
+    identity_of,
+    key_hash,
+    number_in,
+    sighting_name,
+    version_name,
+    visits_from,
+)
+from .record_batch import portions, see
+from .records import PRUNED, MongoRecords, attempt_of, facts_of
+from .texts import queryable
+from .visit_batch import FACT_FIELDS, VISIT_FIELDS, attempt_document, find_numbers, visit_document
+
+AT_ONCE = 200
+_EMPTIED = ("quality", "schemas", "visits", "attempts", "sightings", "superseded", "records", "pages")
+_TALLIED = {
+    "records": "records", "sightings": "sightings", "pages": "pages", "attempts": "attempts",
+    "archived visits": "visits", "shapes of items": "schemas",
+}  # fmt: skip
+_RECORD = CarriedRecord.__struct_fields__[:14]  # from type to schema
+
+
+class MongoRecordCarrier:
+    def __init__(self, store: MongoRecords) -> None:
+        self._store = store
+        self._database = store.database
+
+    async def mark(self) -> Mark | None:
+        found = await self._database.one("store", {"_id": "move"})
+        return msgspec.json.decode(found["mark"], type=Mark) if found is not None else None
+
+    async def set_mark(self, mark: Mark | None) -> None:
+        if mark is None:
+            await self._database.delete("store", {"_id": "move"})
+        else:
+            await self._database.put("store", {"_id": "move", "mark": msgspec.json.encode(mark).decode()})
+
+    async def tally(self) -> dict[str, int]:
+        counts = {name: await self._database.count(collection, {}) for name, collection in _TALLIED.items()}
+        counts["earlier versions"] = await self._count_past()
+        counts["quality counts"] = len(await self._store.scores())
+        return {name: count for name, count in counts.items() if count}
+
+    async def _count_past(self) -> int:
+        """Versions that were replaced. A copy of the present one, left behind by a crash, is none."""
+        total, last = await self._database.count("superseded", {}), 0
+        while found := await self._records_after(last, ["number", "version"], PRUNED):
+            names = [version_name(one["number"], one["version"]) for one in found]
+            total -= await self._database.count("superseded", {"_id": {"$in": names}})
+            last = found[-1]["number"]
+        return total
+
+    # -- pouring out -----------------------------------------------------------------------------------------------
+
+    async def pour(self) -> AsyncIterator[Sequence[RecordItem]]:
+        last = 0
+        while pages := await self._database.find(
+            "pages", {"number": {"$gt": last}}, order=[("number", 1)], limit=AT_ONCE, hint="page_number"
+        ):
+            yield await self._carried_pages(pages)
+            last = pages[-1]["number"]
+        jobs = await self._jobs()
+        last = 0
+        while records := await self._records_after(last, ["number", "source", "page", *_RECORD], AT_ONCE):
+            yield await self._carried_records(records, jobs)
+            last = records[-1]["number"]
+        shapes = await self._store.schemas()
+        if shapes:
+            yield [CarriedSchema(shape=shape, first_stored=at) for shape, at in shapes]
+        for part in portions(await self._store.scores(), AT_ONCE):
+            yield part
+
+    async def _carried_pages(self, pages: Sequence[Document]) -> list[CarriedPage]:
+        first, last = pages[0]["number"], pages[-1]["number"]
+        attempts = await self._between("attempts", attempts_from(first), attempts_from(last + 1))
+        visits = await self._between("visits", visits_from(first), visits_from(last + 1))
+        return [
+            CarriedPage(
+                fingerprint=page["_id"],
+                url=page["url"],
+                job=page["job"],
+                facts=facts_of(page["_id"], page, FACT_FIELDS) if page["fetched_at"] is not None else None,
+                attempts=tuple(attempt_of(page["_id"], one) for one in attempts.get(page["number"], ())),
+                visits=tuple(
+                    facts_of(page["_id"], one, VISIT_FIELDS) for one in reversed(visits.get(page["number"], ()))
+                ),
+            )
+            for page in pages
+        ]
+
+    async def _carried_records(
+        self, records: Sequence[Document], jobs: Sequence[tuple[bytes, str]]
+    ) -> list[CarriedRecord]:
+        first, last = records[0]["number"], records[-1]["number"]
+        past = await self._between("superseded", version_name(first, 0), version_name(last + 1, 0))
+        numbers = [record["number"] for record in records]
+        seen: dict[int, list[tuple[str, int]]] = {}
+        names = [sighting_name(job, number) for job, _ in jobs for number in numbers]
+        called = dict(jobs)
+        for part in portions(names, NAMES_AT_ONCE):
+            for one in await self._database.find("sightings", {"_id": {"$in": part}}, ["version"]):
+                number = number_in(one["_id"], JOB_BYTES)
+                seen.setdefault(number, []).append((called[one["_id"][:JOB_BYTES]], one["version"]))
+        wanted = {"number": {"$in": list({record["page"] for record in records})}}
+        pages = {one["number"]: one["_id"] for one in await self._database.find("pages", wanted, ["number"])}
+        return [
+            CarriedRecord(
+                **{name: record["source" if name == "data" else name] for name in _RECORD},
+                page=pages.get(record["page"], b""),
+                past=tuple(map(version_of, _before(record, past.get(record["number"], ())))),
+                seen_by=tuple(seen.get(record["number"], ())),
+            )
+            for record in records
+        ]
+
+    async def _records_after(self, last: int, fields: Sequence[str], limit: int) -> list[Document]:
+        return await self._database.find(
+            "records", {"number": {"$gt": last}}, fields, order=[("number", 1)], limit=limit, hint="number"
+        )
+
+    async def _between(self, name: str, first: bytes, end: bytes) -> dict[int, list[Document]]:
+        """Documents by the number that their names begin with, in order."""
+        groups: dict[int, list[Document]] = {}
+        for one in await self._database.find(name, {"_id": {"$gte": first, "$lt": end}}, order=[("_id", 1)]):
+            groups.setdefault(number_in(one["_id"]), []).append(one)
+        return groups
+
+    async def _jobs(self) -> list[tuple[bytes, str]]:
+        """Every job that saw something, and its hash; found by leaps, not by reading all sightings."""
+        found: list[tuple[bytes, str]] = []
+        last = bytes(JOB_BYTES + 8)
+        while first := await self._database.find(
+            "sightings", {"_id": {"$gt": last}}, ["job"], order=[("_id", 1)], limit=1
+        ):
+            job = first[0]["_id"][:JOB_BYTES]
+            found.append((job, first[0]["job"]))
+            last = sighting_name(job, MOST)
+        return found
+
+    # -- taking in -------------------------------------------------------------------------------------------------
+
+    async def fill(self, batch: Sequence[RecordItem]) -> None:
+        await self._fill_pages([item for item in batch if isinstance(item, CarriedPage)])
+        await self._fill_records([item for item in batch if isinstance(item, CarriedRecord)])
+        shapes = [item for item in batch if isinstance(item, CarriedSchema)]
+        await self._database.write("schemas", [InsertOne(_schema(one)) for one in shapes])
+        await self._fill_quality([item for item in batch if isinstance(item, Tally)])
+
+    async def _fill_pages(self, pages: Sequence[CarriedPage]) -> None:
+        if not pages:
+            return
+        numbers = await find_numbers(self._database, [page.fingerprint for page in pages])
+        missing = [page for page in pages if page.fingerprint not in numbers]
+        if missing:
+            first = await self._store.marks.number_pages(len(missing))
+            new = {page.fingerprint: number for number, page in enumerate(missing, first)}
+            await self._database.write("pages", [InsertOne(_page(page, new[page.fingerprint])) for page in missing])
+            numbers.update(new)
+        attempts = [attempt_document(one, numbers[page.fingerprint]) for page in pages for one in page.attempts]
+        visits = [visit_document(one, numbers[page.fingerprint]) for page in pages for one in page.visits]
+        await self._database.write("attempts", [InsertOne(one) for one in attempts])
+        await self._database.write("visits", [InsertOne(one) for one in visits])
+
+    async def _fill_records(self, records: Sequence[CarriedRecord]) -> None:
+        if not records:
+            return
+        pages = await find_numbers(self._database, list({record.page for record in records if record.page}))
+        names = [identity_of(record.type, record.site, record.key) for record in records]
+        found = await self._database.find("records", {"_id": {"$in": names}}, ["number"])
+        numbers = {one["_id"]: one["number"] for one in found}
+        missing = [name for name in names if name not in numbers]
+        ticket = await self._store.marks.open(len(missing))
+        numbers.update((name, number) for number, name in enumerate(missing, ticket.first))
+        documents = {
+            name: {
+                **{field: getattr(record, field) for field in _RECORD if field != "data"},
+                "_id": name, "number": numbers[name], "key_hash": key_hash(record.key), "source": record.data,
+                "data": queryable(record.data), "page": pages.get(record.page, NO_PAGE), "revision": ticket.revision,
+                "checked_by": None,
+            }
+            for name, record in zip(names, records, strict=True)
+        }  # fmt: skip
+        past = [
+            InsertOne({"_id": version_name(numbers[name], one.version), **_past(one)})
+            for name, record in zip(names, records, strict=True)
+            for one in record.past
+        ]
+        # The past first, as always: a record is not there before its history.
+        await self._database.write("superseded", past)
+        await self._database.write("records", [InsertOne(documents[name]) for name in missing])
+        await self._store.marks.close(ticket, missing)
+        seen = {
+            (job, numbers[name]): version
+            for name, record in zip(names, records, strict=True)
+            for job, version in record.seen_by
+        }
+        await see(self._database, seen)
+
+    async def _fill_quality(self, tallies: Sequence[Tally]) -> None:
+        """As sheets of their own, which are named after the first row: the same batch again finds them there."""
+        sheets: dict[tuple[str, str], list[Tally]] = {}
+        for one in tallies:
+            sheets.setdefault((one.day, one.spider), []).append(one)
+        documents = [
+            {
+                "_id": digest("carried", day, spider, rows[0].type, rows[0].field, rows[0].rule),
+                "fold": 1,
+                "last": [],
+                "newest": day,
+                "rows": [msgspec.structs.asdict(row) for row in rows],
+            }
+            for (day, spider), rows in sheets.items()
+        ]
+        await self._database.write("quality", [InsertOne(one) for one in documents])
+
+    async def settle(self) -> None:
+        """Nothing depends on all of it: pages come before the records they gave."""
+
+    async def clear(self) -> None:
+        for name in _EMPTIED:
+            while found := await self._database.find(name, {}, ["_id"], limit=PRUNED):
+                await self._database.delete(name, {"_id": {"$in": [one["_id"] for one in found]}})
+        self._store.forget_schemas()
+
+
+def _page(page: CarriedPage, number: int) -> Document:
+    document = {"_id": page.fingerprint, "number": number, "url": page.url, "job": page.job, "fetched_at": None}
+    if page.facts is not None:
+        document.update({name: getattr(page.facts, name) for name in FACT_FIELDS})
+    return document
+
+
+def _before(record: Document, past: Sequence[Document]) -> list[Document]:
+    """Those that were replaced. A copy of the present version may lie among them."""
+    present = version_name(record["number"], record["version"])
+    return [one for one in past if one["_id"] < present]
+
+
+def _past(version: Version) -> Document:
+    return {
+        "at": version.at,
+        "job": version.job,
+        "source": version.data,
+        "gone": version.gone,
+        "schema": version.schema,
+    }
+
+
+def _schema(one: CarriedSchema) -> Document:
+    shape = one.shape
+    return {"_id": digest(shape.type, shape.id), **msgspec.structs.asdict(shape), "first_stored": one.first_stored}

@@ -1,0 +1,236 @@
+"""How records came to be what they are: their versions, what two jobs saw differently, and what is gone.
+
+Records are gone in portions; whoever breaks off in the middle has marked some of them, and the next call marks the
+rest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+
+from pymongo import UpdateOne
+
+from ...errors import BackendUnavailable
+from ...store.contract import Difference, Version
+from ...store.differing import Seen, difference
+from ...store.verdict import NO_PAGE, mend
+from .connection import Document, MongoDatabase
+from .layout import JOB_BYTES, MOST, attempts_from, identity_of, job_hash, number_in, sighting_name, version_name
+from .marks import Marks
+from .record_batch import HELD_FIELDS, MAX_TRIES, held_of, keep_versions, portions, unchanged
+
+COMPARED = 1000  # records whose versions are compared at a time
+COMPARED_AT_ONCE = 100  # of those that may differ: their texts are read
+RETIRED = 1000  # records that are looked at at a time
+NAMES_AT_ONCE = 10_000  # of sightings that are looked up
+PAGES_AT_ONCE = 100  # whose attempts are looked up
+
+_CURRENT = ("number", "version", "last_changed", "job", "source", "gone_since", "schema")
+_LOOKED = ("done", "reparsed")
+_NOT_THERE = (404, 410)
+
+
+async def versions(database: MongoDatabase, type: str, site: str, key: str) -> list[Version]:
+    record = await database.one("records", {"_id": identity_of(mend(type), mend(site), mend(key))}, _CURRENT)
+    if record is None:
+        return []
+    number, version = record["number"], record["version"]
+    # The present version may have been copied already by somebody who was about to replace it.
+    past = await database.find(
+        "superseded",
+        {"_id": {"$gte": version_name(number, 0), "$lt": version_name(number, version)}},
+        order=[("_id", 1)],
+    )
+    return [
+        *map(version_of, past),
+        Version(
+            version=version, at=record["last_changed"], job=record["job"], data=record["source"],
+            gone=record["gone_since"] is not None, schema=record["schema"],
+        ),
+    ]  # fmt: skip
+
+
+def version_of(past: Document) -> Version:
+    return Version(
+        version=int.from_bytes(past["_id"][-4:], "big"), at=past["at"], job=past["job"], data=past["source"],
+        gone=past["gone"], schema=past["schema"],
+    )  # fmt: skip
+
+
+# -- differences ---------------------------------------------------------------------------------------------------
+
+
+async def differences(database: MongoDatabase, before: str, after: str) -> AsyncIterator[Difference]:
+    jobs = (job_hash(mend(before)), job_hash(mend(after)))
+    last = 0
+    while seen := await _seen_by_either(database, jobs, last):
+        for part in portions([one for one in seen if one.may_differ], COMPARED_AT_ONCE):
+            for one in await _compared(database, part):
+                yield one
+        last = seen[-1].record
+
+
+async def _seen_by_either(database: MongoDatabase, jobs: tuple[bytes, bytes], last: int) -> list[Seen]:
+    """The first records after a number that one of two jobs saw. Each side is cut at as many, so that of those that
+    remain both sides are known."""
+    first, second = await asyncio.gather(*(sightings_after(database, job, last, COMPARED) for job in jobs))
+    numbers = sorted({*first, *second})[:COMPARED]
+    return [Seen(number, first.get(number), second.get(number)) for number in numbers]
+
+
+async def sightings_after(database: MongoDatabase, job: bytes, last: int, limit: int) -> dict[int, int]:
+    """The next records after the number `last` that a job saw, in order, and in which versions."""
+    found = await database.find(
+        "sightings",
+        {"_id": {"$gt": sighting_name(job, last), "$lte": sighting_name(job, MOST)}},
+        ["version"],
+        order=[("_id", 1)],
+        limit=limit,
+    )
+    return {number_in(one["_id"], JOB_BYTES): one["version"] for one in found}
+
+
+async def _compared(database: MongoDatabase, seen: Sequence[Seen]) -> list[Difference]:
+    """What differs of these, which should be few: the texts of all of them are read."""
+    numbers = [one.record for one in seen]
+    fields = ("number", "type", "site", "key", "url", "version", "source")
+    records = {one["number"]: one for one in await database.find("records", {"number": {"$in": numbers}}, fields)}
+    names = [version_name(one.record, version) for one in seen for version in (one.before, one.after) if version]
+    past = {one["_id"]: one["source"] for one in await database.find("superseded", {"_id": {"$in": names}}, ["source"])}
+
+    def text(record: Document, version: int | None) -> str | None:
+        if version == record["version"]:
+            found: str = record["source"]
+            return found
+        return past.get(version_name(record["number"], version)) if version else None
+
+    found = []
+    for one in seen:
+        record = records.get(one.record)
+        if record is not None:
+            identity = (record["type"], record["site"], record["key"])
+            found.append(difference(identity, record["url"], one, text(record, one.before), text(record, one.after)))
+    return [one for one in found if one is not None]
+
+
+# -- what is gone --------------------------------------------------------------------------------------------------
+
+
+class Retirement:
+    """Marks records of a spider as gone that a job did not see though it looked."""
+
+    def __init__(
+        self, database: MongoDatabase, marks: Marks, *, job: str, spider: str, at: float, earlier: Sequence[str]
+    ) -> None:
+        self._database = database
+        self._marks = marks
+        self._job = mend(job)
+        self._spider = mend(spider)
+        self._at = at
+        self._earlier = [job_hash(mend(one)) for one in earlier]
+
+    async def run(self) -> int:
+        gone, last = 0, 0
+        while found := await self._candidates({"$gt": last}):
+            part, last = await self._retire({one["number"] for one in found}, found), found[-1]["number"]
+            gone += part
+        return gone
+
+    async def _candidates(self, numbers: Document) -> list[Document]:
+        return await self._database.find(
+            "records",
+            {"number": numbers, "spider": self._spider, "gone_since": None},
+            (*HELD_FIELDS, "checked_by"),
+            order=[("number", 1)],
+            limit=RETIRED,
+            hint="number",
+        )
+
+    async def _retire(self, numbers: set[int], found: list[Document]) -> int:
+        """Mark what is gone among the records that were found; where others change them meanwhile, look again."""
+        gone = 0
+        for _ in range(MAX_TRIES):
+            unseen = await self._unseen(found)
+            if not unseen:
+                return gone
+            marked = await self._mark(unseen)
+            gone += marked
+            if marked == len(unseen):
+                return gone
+            found = await self._candidates({"$in": sorted(numbers)})
+        raise BackendUnavailable(
+            f"{self._database.address.place}: {MAX_TRIES} tries collided with other writers. Try again later."
+        )
+
+    async def _unseen(self, found: Sequence[Document]) -> list[tuple[Document, int]]:
+        """Those that the job would have seen, and what it found of the page that gave each: 2 its content, 1 that it
+        does not exist, 0 nothing (but it looked everywhere)."""
+        # Who has checked it last may have been cut short before it could write down that it saw it.
+        unchecked = [one for one in found if one["checked_by"] != self._job]
+        seen = await self._seen([job_hash(self._job)], [one["number"] for one in unchecked])
+        unseen = [one for one in unchecked if one["number"] not in seen]
+        looks = await self._looks(unseen)
+        known = await self._seen(self._earlier, [one["number"] for one in unseen if not looks[one["number"]]])
+        return [(one, looks[one["number"]]) for one in unseen if looks[one["number"]] or one["number"] in known]
+
+    async def _seen(self, jobs: Sequence[bytes], numbers: Sequence[int]) -> set[int]:
+        """Those among the numbers of records that one of the jobs saw."""
+        names = (sighting_name(job, number) for job in jobs for number in numbers)
+        found: set[int] = set()
+        for part in portions(list(names), NAMES_AT_ONCE):
+            rows = await self._database.find("sightings", {"_id": {"$in": part}}, ["_id"])
+            found.update(number_in(one["_id"], JOB_BYTES) for one in rows)
+        return found
+
+    async def _looks(self, records: Sequence[Document]) -> dict[int, int]:
+        """What the job found of the pages that gave these records last. Who has seen a record since knows better."""
+        attempts: dict[int, list[Document]] = {}
+        pages = sorted({one["page"] for one in records if one["page"] != NO_PAGE})
+        for part in portions(pages, PAGES_AT_ONCE):
+            ranges = [{"_id": {"$gte": attempts_from(page), "$lt": attempts_from(page + 1)}} for page in part]
+            for one in await self._database.find(
+                "attempts", {"job": self._job, "$or": ranges}, ["at", "outcome", "status"]
+            ):
+                attempts.setdefault(number_in(one["_id"]), []).append(one)
+        return {
+            one["number"]: max(
+                (_found(look) for look in attempts.get(one["page"], ()) if look["at"] >= one["last_checked"]), default=0
+            )
+            for one in records
+        }
+
+    async def _mark(self, unseen: Sequence[tuple[Document, int]]) -> int:
+        """Being gone is a new version. Returns how many were still as they had been found."""
+        kept = await keep_versions(self._database, {one["_id"]: one["version"] for one, _ in unseen})
+        going = [(one["_id"], held_of(one), look) for one, look in unseen if one["_id"] in kept]
+        if not going:
+            return 0
+        ticket = await self._marks.open(0)
+        writes = [
+            UpdateOne(
+                unchanged(identity, held),
+                {
+                    "$set": {
+                        "gone_since": self._at,
+                        "last_changed": self._at,
+                        "job": self._job,
+                        "version": held.version + 1,
+                        "revision": ticket.revision,
+                        # A record that its page does not give any more has no page: should that page be unchanged the
+                        # next time, then so is that it does not give it.
+                        "page": NO_PAGE if look == 2 else held.page,
+                    }
+                },
+            )
+            for identity, held, look in going
+        ]
+        written = await self._database.write("records", writes)
+        await self._marks.close(ticket, [identity for identity, _, _ in going])
+        return written.matched
+
+
+def _found(attempt: Document) -> int:
+    if attempt["outcome"] in _LOOKED:
+        return 2
+    return 1 if attempt["status"] in _NOT_THERE else 0

@@ -1,0 +1,117 @@
+"""The collections of a record store in MongoDB, how their documents are called, and how a batch can be cut short.
+
+    <prefix>.store       "store": the name of this store and the version of this layout
+                         "marks": counters, and the tickets of those who are writing (marks.py)
+                         "move": the mark that a move leaves
+    <prefix>.pages       a URL that was tried, with the newest facts      _id: its fingerprint
+    <prefix>.visits      every archived visit                             _id: page, time (newest first)
+    <prefix>.attempts    the audit log, and what was counted              _id: page, time, hash of job and worker
+    <prefix>.records     every record as it is now                        _id: hash of type, site and key
+    <prefix>.superseded  earlier versions of records                      _id: record, version
+    <prefix>.sightings   which job saw which record in which version      _id: hash of the job, record
+    <prefix>.schemas     every shape that items have had                  _id: hash of type and id
+    <prefix>.quality     sums of what was counted (quality.py)            _id: hash of day and spider
+
+Pages and records have numbers, in the order of first storage. Names are bytes of fixed length, numbers and times
+written so that the order of bytes is the order of things: most collections need no other index.
+
+A single mongod has no transactions, so that none are used. What keeps the documents right instead:
+
+1. Every document has a name that follows from what it says. Writing it again finds it there.
+2. A record is replaced only if it is still what the decision was made from (its version, times and page): else it is
+   read and decided again. So writers that meet end in the same state, whoever comes first.
+3. The version that is replaced is written to `superseded` before. After a crash in between it is there twice: who reads
+   a history takes only versions that are older than the record's.
+4. Records come first, then who saw them, visits and attempts; the facts of a page (with its ETag) come last. A crash
+   anywhere repeats the visit in full; there is no moment in which a page counts as known and its records are missing.
+5. A record names the job that checked it last, so that a crash before the sighting is written does not make it gone.
+6. What was counted is part of the attempt's own document, which exists once.
+
+`source` is the exact text of a record; `data` is the same for your queries, as far as MongoDB can hold it (texts.py).
+"""
+
+from __future__ import annotations
+
+import struct
+from hashlib import blake2b
+
+import msgspec
+
+LAYOUT = 1  # the version of all this
+COLLECTIONS = ("store", "pages", "visits", "attempts", "records", "superseded", "sightings", "schemas", "quality")
+
+# Name -> collection, fields, whether documents without the field are left out.
+INDEXES: dict[str, tuple[str, tuple[str, ...], bool]] = {
+    "number": ("records", ("number",), False),
+    "key": ("records", ("key_hash", "number"), False),
+    "revision": ("records", ("revision", "number"), False),
+    "page": ("records", ("page",), False),
+    "page_number": ("pages", ("number",), False),
+    "uncounted": ("attempts", ("sheet",), True),
+}
+
+NUMBER_BYTES = 8
+JOB_BYTES = 12
+MOST = (1 << 63) - 1  # the greatest number that MongoDB holds
+
+_SIGN = 1 << 63
+_ALL = (1 << 64) - 1
+
+
+def digest(*texts: str, size: int = 16) -> bytes:
+    """A hash of several texts; texts that are cut differently give another one."""
+    return blake2b(msgspec.json.encode(texts), digest_size=size).digest()
+
+
+def identity_of(type: str, site: str, key: str) -> bytes:
+    return digest(type, site, key)
+
+
+def key_hash(key: str) -> bytes:
+    """What a key is found by: keys may be longer than an index should hold."""
+    return digest(key, size=8)
+
+
+def number_bytes(number: int) -> bytes:
+    return number.to_bytes(NUMBER_BYTES, "big")
+
+
+def number_in(name: bytes, start: int = 0) -> int:
+    return int.from_bytes(name[start : start + NUMBER_BYTES], "big")
+
+
+def time_bytes(at: float) -> bytes:
+    """Times in the order of bytes."""
+    (bits,) = struct.unpack(">Q", struct.pack(">d", at + 0.0))  # + 0.0: there is but one zero
+    return int.to_bytes(bits ^ (_ALL if bits & _SIGN else _SIGN), 8, "big")
+
+
+def attempt_name(page: int, at: float, job: str, worker: str) -> bytes:
+    return number_bytes(page) + time_bytes(at) + digest(job, worker, size=8)
+
+
+def attempts_from(page: int, at: float | None = None) -> bytes:
+    """The place before all attempts of a page, or before those of a time and later."""
+    return number_bytes(page) + (bytes(8) if at is None else time_bytes(at)) + bytes(8)
+
+
+def visit_name(page: int, at: float) -> bytes:
+    return number_bytes(page) + bytes(255 - byte for byte in time_bytes(at))
+
+
+def visits_from(page: int) -> bytes:
+    """The place before all visits of a page."""
+    return number_bytes(page) + bytes(8)
+
+
+def version_name(record: int, version: int) -> bytes:
+    return number_bytes(record) + version.to_bytes(4, "big")
+
+
+def job_hash(job: str) -> bytes:
+    return digest(job, size=JOB_BYTES)
+
+
+def sighting_name(job: bytes, record: int) -> bytes:
+    """`job` is a job's hash."""
+    return job + number_bytes(record)

@@ -1,0 +1,124 @@
+"""Counters that all writers share, and marks in the stream of changes that are sound while they write.
+
+Every change of a record bears the revision that was current when its writer took a ticket. Asking for a mark begins a
+new revision; the mark is the oldest one in which a ticket is still open, or the new one when none is. So nothing is
+stored before a mark any more: new tickets are for later revisions.
+
+    {"_id": "marks", "revision": 7, "records": 5200, "pages": 910,
+     "open": {"5f3c0a9be2115f3c": {"revision": 6, "at": <the server's time>}}}
+
+How it fails: a writer that dies leaves its ticket open, and marks stand still until it has expired by the server's
+clock. How it recovers: whoever asks for a mark, or opens the store, takes expired tickets away. A writer that was only
+held up finds its ticket gone at the end, and gives what it changed a new revision: a follower is told twice rather
+than never. What is left: a writer that sleeps longer than a ticket lasts in the midst of a batch, wakes up, writes,
+and then dies before it has looked at its ticket. What it wrote in that moment is told to followers only with its next
+change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from secrets import token_hex
+
+import msgspec
+
+from ...errors import BackendUnavailable
+from .connection import Document, MongoDatabase
+
+TICKET_LASTS = timedelta(minutes=15)  # it is held during four calls; each ends within three minutes
+MANY_OPEN = 64  # tickets; then those who write look for expired ones, too
+MAX_TRIES = 50
+
+_MARKS = {"_id": "marks"}
+
+
+class Ticket(msgspec.Struct, frozen=True):
+    """The right to change records under a revision. `first` is the first of the numbers that came with it."""
+
+    token: str
+    revision: int
+    first: int
+
+
+class Marks:
+    def __init__(self, database: MongoDatabase) -> None:
+        self._database = database
+        self._revision = 1  # as far as is known here
+
+    async def open(self, records: int) -> Ticket:
+        """A ticket, and as many numbers for new records."""
+        token = token_hex(8)
+        for _ in range(MAX_TRIES):
+            revision = self._revision
+            marks = await self._database.change(
+                "store",
+                {**_MARKS, "revision": revision},
+                {
+                    "$set": {f"open.{token}.revision": revision},
+                    "$currentDate": {f"open.{token}.at": True},
+                    "$inc": {"records": records},
+                },
+            )
+            if marks is not None:
+                if len(marks["open"]) > MANY_OPEN:
+                    await self._sweep(marks, marks["open"][token]["at"])
+                return Ticket(token, revision, marks["records"] - records + 1)
+            self._revision = await self.newest()
+        raise BackendUnavailable(f"{self._database.address.place}: {MAX_TRIES} tries to begin a batch were overtaken.")
+
+    async def close(self, ticket: Ticket, changed: Sequence[bytes]) -> None:
+        """All is written: give the ticket back. `changed` are the names of the records that bear its revision."""
+        for _ in range(MAX_TRIES):
+            given_back = await self._database.change(
+                "store", {**_MARKS, f"open.{ticket.token}": {"$exists": True}}, {"$unset": {f"open.{ticket.token}": ""}}
+            )
+            if given_back is not None:
+                return
+            late, ticket = ticket, await self.open(0)
+            await self._database.change_all(
+                "records",
+                {"_id": {"$in": list(changed)}, "revision": late.revision},
+                {"$set": {"revision": ticket.revision}},
+            )
+        raise BackendUnavailable(
+            f"{self._database.address.place}: {MAX_TRIES} tickets expired while records were written."
+        )
+
+    async def cursor(self) -> int:
+        """A mark; what changes from now on lies behind it."""
+        marks = await self._database.change(
+            "store", _MARKS, {"$inc": {"revision": 1}, "$currentDate": {"asked_at": True}}
+        )
+        assert marks is not None  # made at opening, never deleted
+        self._revision = marks["revision"]
+        lasting = await self._sweep(marks, marks["asked_at"])
+        return min([self._revision, *lasting])
+
+    async def tidy(self) -> None:
+        """Take expired tickets away, and learn how far things are. Done at opening."""
+        marks = await self._database.change("store", _MARKS, {"$currentDate": {"asked_at": True}})
+        assert marks is not None  # as above
+        self._revision = marks["revision"]
+        await self._sweep(marks, marks["asked_at"])
+
+    async def newest(self) -> int:
+        """The revision that is current; marks of this store are not above it."""
+        marks = await self._database.one("store", _MARKS, ["revision"])
+        assert marks is not None  # as above
+        revision: int = marks["revision"]
+        return revision
+
+    async def number_pages(self, count: int) -> int:
+        """The first of as many new numbers for pages."""
+        marks = await self._database.change("store", _MARKS, {"$inc": {"pages": count}})
+        assert marks is not None  # as above
+        first: int = marks["pages"] - count + 1
+        return first
+
+    async def _sweep(self, marks: Document, now: datetime) -> list[int]:
+        """Take expired tickets away; return the revisions of the others."""
+        expired = [token for token, one in marks["open"].items() if now - one["at"] > TICKET_LASTS]
+        if expired:
+            await self._database.change("store", _MARKS, {"$unset": {f"open.{token}": "" for token in expired}})
+        return [one["revision"] for token, one in marks["open"].items() if token not in set(expired)]

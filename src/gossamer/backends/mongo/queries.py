@@ -1,0 +1,138 @@
+"""Which records a query means, and reading them in the order of their numbers, some at a time.
+
+Most queries walk along all records, or along those that a job saw. Those that mean few among many, by what changed
+after a mark, find the numbers first. No cursor is held open while the reader thinks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+
+from ...model.record import StoredRecord
+from ...store.contract import RecordQuery
+from ...store.cursors import read_cursor
+from ...store.reading import stored_record
+from ...store.verdict import mend
+from .connection import Document, MongoDatabase
+from .history import sightings_after
+from .layout import JOB_BYTES, MOST, job_hash, key_hash, number_in, sighting_name
+from .record_batch import AT_ONCE, portions
+
+KIND = "mongo"  # of cursors
+CHUNK = 256  # records in memory while streaming
+MOST_FOUND = 100_000  # numbers that are kept in memory; a query that means more walks along all records
+
+_STORED_FIELDS = tuple(name for name in StoredRecord.__struct_fields__ if name != "data")
+
+
+def conditions(query: RecordQuery, store: str, newest: int) -> Document:
+    """What a record's document must be like; the job is not among it. Raises Misconfigured for a cursor that this store
+    has not given: `store` is its name, `newest` the revision that is current."""
+    wanted: Document = {}
+    for field in ("spider", "type", "site", "key", "url"):
+        value = getattr(query, field)
+        if value is not None:
+            wanted[field] = mend(value)
+    if query.key is not None:
+        wanted["key_hash"] = key_hash(mend(query.key))
+    for field, least, below in (
+        ("last_changed", query.since, query.until),
+        (
+            "revision",
+            None if query.after is None else read_cursor(query.after, KIND, store, newest),
+            None if query.upto is None else read_cursor(query.upto, KIND, store, newest),
+        ),
+    ):
+        if least is not None or below is not None:
+            bounds = {"$gte": least, "$lt": below}
+            wanted[field] = {name: bound for name, bound in bounds.items() if bound is not None}
+    if query.gone is not None:
+        wanted["gone_since"] = {"$ne": None} if query.gone else None
+    return wanted
+
+
+async def count(database: MongoDatabase, query: RecordQuery, wanted: Document) -> int:
+    if query.job is None:
+        return await database.count("records", wanted)
+    job = job_hash(mend(query.job))
+    if not wanted:
+        every = {"$gt": sighting_name(job, 0), "$lte": sighting_name(job, MOST)}
+        return await database.count("sightings", {"_id": every})
+    total = 0
+    async for numbers in _seen_by(database, job, AT_ONCE):
+        total += await database.count("records", {**wanted, "number": {"$in": numbers}})
+    return total
+
+
+async def read(database: MongoDatabase, query: RecordQuery, wanted: Document) -> AsyncIterator[StoredRecord]:
+    """The records, in the order of first storage."""
+    few = await _few(database, query, wanted)
+    if few is not None:
+        for part in portions(few, CHUNK):
+            for record in await _picked(database, part, wanted):
+                yield record
+    elif query.job is not None:
+        async for numbers in _seen_by(database, job_hash(mend(query.job)), CHUNK):
+            for record in await _picked(database, numbers, wanted):
+                yield record
+    else:
+        last = 0
+        hint = "key" if query.key is not None else "number"
+        while found := await database.find(
+            "records",
+            {**wanted, "number": {"$gt": last}},
+            ("number", "source", *_STORED_FIELDS),
+            order=[("number", 1)],
+            limit=CHUNK,
+            hint=hint,
+        ):
+            for one in found:
+                yield _stored(one)
+            last = found[-1]["number"]
+
+
+async def _few(database: MongoDatabase, query: RecordQuery, wanted: Document) -> list[int] | None:
+    """The numbers of the records that may be meant, in order; None when they are not looked for, or too many."""
+    if query.after is None and (query.key is None or query.job is None):
+        return None
+    by = ("key_hash", "key") if query.key is not None else ("revision",)
+    hint = "key" if query.key is not None else "revision"
+    found = await database.find(
+        "records", {name: wanted[name] for name in by}, ["number"], limit=MOST_FOUND + 1, hint=hint
+    )
+    if len(found) > MOST_FOUND:
+        return None
+    numbers = sorted(one["number"] for one in found)
+    if query.job is None:
+        return numbers
+    job = job_hash(mend(query.job))
+    seen: list[int] = []
+    for part in portions(numbers, AT_ONCE):
+        names = [sighting_name(job, number) for number in part]
+        rows = await database.find("sightings", {"_id": {"$in": names}}, ["_id"])
+        seen += sorted(number_in(one["_id"], JOB_BYTES) for one in rows)
+    return seen
+
+
+async def _seen_by(database: MongoDatabase, job: bytes, size: int) -> AsyncIterator[list[int]]:
+    """The numbers of the records that a job saw, in order, so many at a time."""
+    last = 0
+    while found := await sightings_after(database, job, last, size):
+        yield list(found)
+        last = max(found)
+
+
+async def _picked(database: MongoDatabase, numbers: Sequence[int], wanted: Document) -> list[StoredRecord]:
+    """Those among given numbers that are meant."""
+    found = await database.find(
+        "records",
+        {**wanted, "number": {"$in": list(numbers)}},
+        ("number", "source", *_STORED_FIELDS),
+        order=[("number", 1)],
+        hint="number",
+    )
+    return [_stored(one) for one in found]
+
+
+def _stored(document: Document) -> StoredRecord:
+    return stored_record(document["source"], **{name: document[name] for name in _STORED_FIELDS})

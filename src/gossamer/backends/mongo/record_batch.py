@@ -1,0 +1,286 @@
+"""What a batch of results does to records, their history and who saw them.
+
+What a record becomes is decided in Python (store/verdict.py) from what is held, and written only where that is still
+held. Where somebody else was faster, it is read and decided again: in the next wave, with all that have to wait. A
+record takes at most one new version in a wave, so that the version that it replaces is always one that was in the
+store.
+
+How it fails: a batch that breaks off has stored some of its records. How it recovers: it is written again; what is
+there already is found to be no news.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from itertools import islice
+from typing import TypeVar
+
+import msgspec
+from pymongo import InsertOne, ReplaceOne, UpdateOne
+
+from ...errors import BackendUnavailable
+from ...model.record import PageResult, Record
+from ...store.verdict import Held, Verdict, last_of_each, receive, version_seen
+from .connection import Document, MongoDatabase, Write
+from .layout import identity_of, job_hash, key_hash, sighting_name, version_name
+from .marks import Marks
+from .texts import queryable
+
+T = TypeVar("T")
+
+AT_ONCE = 1000  # names in one look-up
+KEPT_AT_ONCE = 100  # versions that are copied at a time: their texts are read
+MAX_TRIES = 50  # of a record that others change at the same time; each collision means that another one succeeded
+
+HELD_FIELDS = ("number", "content_hash", "first_seen", "last_changed", "last_checked", "version", "page", "gone_since")
+VERSION_FIELDS = ("number", "version", "last_changed", "job", "source", "gone_since", "schema")
+
+Sightings = dict[tuple[str, int], int]  # job and record -> the version it saw; 0: not known, or not kept
+
+
+class _Wish(msgspec.Struct, frozen=True):
+    """A record that a result brings."""
+
+    position: int
+    record: Record
+    page: int
+    stale: bool
+
+
+class _Plan(msgspec.Struct):
+    """What a wave does to one record. Mutable: it follows the wishes that it takes."""
+
+    identity: bytes
+    before: Held | None
+    held: Held | None = None
+    record: Record | None = None  # the version that is written; None: the stored one stays
+    checked_by: str | None = None
+    taken: int = 0
+    news: list[int] = []  # the results to which it was new or changed
+    seen: dict[str, int] = {}  # job -> version
+
+    @property
+    def moved(self) -> bool:
+        return self.record is None and self.held != self.before
+
+
+class RecordBatch:
+    """Stores the records of one batch."""
+
+    def __init__(self, database: MongoDatabase, marks: Marks, *, now: float, min_age: float) -> None:
+        self._database = database
+        self._marks = marks
+        self._now = now
+        self._min_age = min_age
+
+    async def store(self, results: Sequence[PageResult], number: dict[bytes, int], stale: frozenset[int]) -> list[int]:
+        """Store all records; return how many of each result were new or changed. `number` is that of each page."""
+        counts = [0] * len(results)
+        waiting: dict[bytes, deque[_Wish]] = {}
+        for position, result in enumerate(results):
+            for record in last_of_each(result.records):
+                wish = _Wish(position, record, number[result.attempt.fingerprint], position in stale)
+                waiting.setdefault(identity_of(record.type, record.site, record.key), deque()).append(wish)
+        waves = MAX_TRIES + max(map(len, waiting.values()), default=0)
+        for _ in range(waves):
+            if not waiting:
+                return counts
+            held = await self._look_up(list(waiting))
+            plans = [self._plan(identity, held.get(identity), wishes) for identity, wishes in waiting.items()]
+            for plan in await self._carry_out(plans):
+                for position in plan.news:
+                    counts[position] += 1
+                wishes = waiting[plan.identity]
+                for _ in range(plan.taken):
+                    wishes.popleft()
+                if not wishes:
+                    del waiting[plan.identity]
+        if waiting:
+            raise BackendUnavailable(
+                f"{self._database.address.place}: {waves} tries collided with other writers. Try again later."
+            )
+        return counts
+
+    async def _look_up(self, identities: Sequence[bytes]) -> dict[bytes, Held]:
+        found: dict[bytes, Held] = {}
+        for part in portions(identities, AT_ONCE):
+            for one in await self._database.find("records", {"_id": {"$in": part}}, HELD_FIELDS):
+                found[one["_id"]] = held_of(one)
+        return found
+
+    def _plan(self, identity: bytes, before: Held | None, wishes: Iterable[_Wish]) -> _Plan:
+        plan = _Plan(identity, before, copy_of(before))
+        for wish in wishes:
+            record = wish.record
+            verdict, held = receive(
+                copy_of(plan.held), record, wish.page, now=self._now, min_age=self._min_age, stale=wish.stale
+            )
+            news = verdict is Verdict.NEW or verdict is Verdict.CHANGED
+            if news and plan.record is not None:
+                break  # the next wave's
+            if news:
+                plan.record = record
+                plan.news.append(wish.position)
+            if verdict is not Verdict.LATE:
+                plan.checked_by = record.job
+            plan.held = held
+            plan.seen[record.job] = max(version_seen(held, record.content_hash), plan.seen.get(record.job, 0))
+            plan.taken += 1
+        return plan
+
+    async def _carry_out(self, plans: list[_Plan]) -> list[_Plan]:
+        """Write what was planned; return the plans that came true."""
+        writing = [plan for plan in plans if plan.record is not None]
+        moving = [plan for plan in plans if plan.moved]
+        done = [plan for plan in plans if plan.record is None and not plan.moved]
+        if writing:
+            kept = await keep_versions(self._database, {p.identity: p.before.version for p in writing if p.before})
+            done += await self._write([p for p in writing if p.before is None or p.identity in kept])
+        if moving:
+            written = await self._database.write("records", [_move(plan) for plan in moving])
+            if written.matched == len(moving):
+                done += moving
+        # Somebody was faster with some that should have moved, and nobody says with which. They are looked at again;
+        # that the job saw the version that was held is true in any case.
+        sightings: Sightings = {}
+        for plan in {id(plan): plan for plan in [*done, *moving]}.values():
+            assert plan.held is not None
+            for job, version in plan.seen.items():
+                sightings[job, plan.held.number] = version
+        await see(self._database, sightings)
+        return done
+
+    async def _write(self, plans: list[_Plan]) -> list[_Plan]:
+        """Write new and changed records; return those where nobody else was faster."""
+        if not plans:
+            return []
+        ticket = await self._marks.open(sum(plan.before is None for plan in plans))
+        number = ticket.first
+        writes: list[Write] = []
+        for plan in plans:
+            assert plan.held is not None
+            if plan.before is None:
+                plan.held.number = number
+                number += 1
+            document = _document(plan, ticket.revision)
+            if plan.before is None:
+                writes.append(InsertOne(document))
+            else:
+                # When it is not as it was any more, this becomes an insertion, which is refused: the name is taken.
+                writes.append(ReplaceOne(unchanged(plan.identity, plan.before), document, upsert=True))
+        written = await self._database.write("records", writes)
+        done = [plan for place, plan in enumerate(plans) if place not in written.refused]
+        await self._marks.close(ticket, [plan.identity for plan in done])
+        return done
+
+
+def _move(plan: _Plan) -> UpdateOne:
+    assert plan.before is not None
+    assert plan.held is not None
+    held = plan.held
+    changes: Document = {"first_seen": held.first_seen, "last_checked": held.last_checked, "page": held.page}
+    if plan.checked_by is not None:
+        changes["checked_by"] = plan.checked_by
+    return UpdateOne(unchanged(plan.identity, plan.before), {"$set": changes})
+
+
+def _document(plan: _Plan, revision: int) -> Document:
+    record, held = plan.record, plan.held
+    assert record is not None
+    assert held is not None
+    return {
+        "_id": plan.identity,
+        "number": held.number,
+        "type": record.type,
+        "site": record.site,
+        "key": record.key,
+        "key_hash": key_hash(record.key),
+        "url": record.url,
+        "job": record.job,
+        "spider": record.spider,
+        "data": queryable(record.data),
+        "source": record.data,
+        "content_hash": record.content_hash,
+        "first_seen": held.first_seen,
+        "last_changed": held.last_changed,
+        "last_checked": held.last_checked,
+        "version": held.version,
+        "page": held.page,
+        "gone_since": None,
+        "schema": record.schema,
+        "revision": revision,
+        "checked_by": plan.checked_by,
+    }
+
+
+async def keep_versions(database: MongoDatabase, versions: dict[bytes, int]) -> set[bytes]:
+    """Copy the present versions of records, known by their names, into the history; return the names of those that
+    still are of that version. To be done before they are replaced."""
+    kept: set[bytes] = set()
+    for part in portions(list(versions), KEPT_AT_ONCE):
+        found = await database.find("records", {"_id": {"$in": part}}, VERSION_FIELDS)
+        present = [one for one in found if one["version"] == versions[one["_id"]]]
+        await database.write("superseded", [InsertOne(past_version(one)) for one in present])
+        kept.update(one["_id"] for one in present)
+    return kept
+
+
+def past_version(one: Document) -> Document:
+    """A record's present version, as it is kept when it has been replaced."""
+    return {
+        "_id": version_name(one["number"], one["version"]),
+        "at": one["last_changed"],
+        "job": one["job"],
+        "source": one["source"],
+        "gone": one["gone_since"] is not None,
+        "schema": one["schema"],
+    }
+
+
+async def see(database: MongoDatabase, sightings: Sightings) -> None:
+    """Write down which job saw which record; of two versions the newer one stays."""
+    hashes = {job: job_hash(job) for job, _ in sightings}
+    writes = [
+        UpdateOne(
+            {"_id": sighting_name(hashes[job], record)},
+            {"$max": {"version": version}, "$setOnInsert": {"job": job}},
+            upsert=True,
+        )
+        for (job, record), version in sightings.items()
+    ]
+    for _ in range(MAX_TRIES):
+        written = await database.write("sightings", writes)
+        if not written.refused:
+            return
+        writes = [writes[place] for place in sorted(written.refused)]  # two were the first at the same time
+    raise BackendUnavailable(f"{database.address.place}: {MAX_TRIES} tries collided with other writers.")
+
+
+def held_of(document: Document) -> Held:
+    *values, gone_since = [document[name] for name in HELD_FIELDS]
+    number, content_hash, first_seen, last_changed, last_checked, version, page = values
+    return Held(
+        number, content_hash, first_seen, last_changed, last_checked, version, page, gone=gone_since is not None
+    )
+
+
+def copy_of(held: Held | None) -> Held | None:
+    return None if held is None else msgspec.structs.replace(held)
+
+
+def unchanged(identity: bytes, held: Held) -> Document:
+    """The record, if it still is what was decided about. A version is never another one later."""
+    return {
+        "_id": identity,
+        "version": held.version,
+        "first_seen": held.first_seen,
+        "last_checked": held.last_checked,
+        "page": held.page,
+    }
+
+
+def portions(things: Sequence[T], size: int) -> Iterable[list[T]]:
+    rest = iter(things)
+    while part := list(islice(rest, size)):
+        yield part

@@ -1,0 +1,248 @@
+"""Records, attempts and page facts in MongoDB; fulfils `Records`. The documents are described in layout.py.
+
+How it fails: `BackendUnavailable`, and then some of the batch may be stored. How it recovers: the same batch is written
+again; what is there already stays as it is. Lives here: the contract's verbs. What a batch does to records:
+record_batch.py; to the log of pages: visit_batch.py. What a query means: queries.py. History: history.py.
+
+What was never done: none of this has been run against a server of MongoDB. The tests run the driver against a stand-in
+that speaks its protocol and answers from mongomock (tests/services/mongo.py). How a real server plans queries, how it
+replicates, elects a new primary and repeats writes has not been seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from datetime import timedelta
+
+from ...clock import Clock
+from ...model.record import Attempt, ItemSchema, PageFacts, PageResult, StoredRecord, Tally
+from ...store.contract import Difference, Identity, RecordQuery, Version, VisitQuery
+from ...store.cursors import write_cursor
+from ...store.verdict import mend
+from . import history, queries
+from .connection import CONNECT_WITHIN, Document, MongoDatabase, open_database
+from .layout import attempts_from, identity_of, number_in, visits_from
+from .marks import Marks
+from .quality import QualityLedger
+from .record_batch import AT_ONCE, RecordBatch, portions
+from .texts import stored_results
+from .visit_batch import (
+    ATTEMPT_FIELDS,
+    FACT_FIELDS,
+    VISIT_FIELDS,
+    confirm,
+    keep_schemas,
+    log_visits,
+    number_pages,
+    see_stale,
+    stale_ones,
+    visits_of,
+)
+
+PREFIX = "gossamer"
+CHUNK = 256  # documents in memory while streaming
+PRUNED = 5000  # documents that are deleted at a time: others can write in between
+
+
+@asynccontextmanager
+async def open_mongo_records(
+    address: str,
+    clock: Clock,
+    *,
+    min_rewrite_age: timedelta | None = None,
+    prefix: str = PREFIX,
+    connect_within: timedelta = CONNECT_WITHIN,
+) -> AsyncIterator[MongoRecords]:
+    """Open the record store at `address`; its collections, named `prefix` and so on, are made when there are none.
+
+    Raises Misconfigured, BadState, BackendUnavailable.
+    """
+    async with open_database(address, prefix=prefix, connect_within=connect_within) as database:
+        marks = Marks(database)
+        await marks.tidy()
+        yield MongoRecords(database, marks, clock, min_rewrite_age=min_rewrite_age)
+
+
+class MongoRecords:
+    """Fulfils `Records`. Many processes may write to the same collections."""
+
+    def __init__(
+        self, database: MongoDatabase, marks: Marks, clock: Clock, *, min_rewrite_age: timedelta | None = None
+    ) -> None:
+        self.database = database
+        self.marks = marks
+        self._ledger = QualityLedger(database)
+        self._clock = clock
+        self._min_age = min_rewrite_age.total_seconds() if min_rewrite_age is not None else 0.0
+        self._known_schemas: set[tuple[str, str]] = set()
+
+    async def save(self, results: Sequence[PageResult]) -> list[int]:
+        if not results:
+            return []
+        rows, now = stored_results(results), self._clock.now()
+        number = await number_pages(self.database, self.marks, rows)
+        await self._save_schemas(rows, now)
+        # In this order: layout.py says why.
+        stale = await stale_ones(self.database, rows, number)
+        batch = RecordBatch(self.database, self.marks, now=now, min_age=self._min_age)
+        counts = await batch.store(rows, number, stale)
+        looks = [(number[rows[place].attempt.fingerprint], rows[place].attempt.job) for place in sorted(stale)]
+        await see_stale(self.database, looks)
+        await confirm(self.database, self.marks, rows, number, now)
+        await self._ledger.note(await log_visits(self.database, rows, number))
+        return counts
+
+    async def _save_schemas(self, results: Sequence[PageResult], now: float) -> None:
+        shapes = {(one.type, one.id): one for result in results for one in result.schemas}
+        unknown = [one for key, one in shapes.items() if key not in self._known_schemas]
+        if unknown:
+            await keep_schemas(self.database, unknown, now)
+            self._known_schemas.update(shapes)
+
+    def forget_schemas(self) -> None:
+        """What is known here about shapes is not in the store any more."""
+        self._known_schemas.clear()
+
+    async def latest(self, identities: Sequence[Identity]) -> dict[Identity, str]:
+        wanted = {identity_of(*map(mend, identity)): identity for identity in identities}
+        found: dict[Identity, str] = {}
+        for part in portions(list(wanted), AT_ONCE):
+            for one in await self.database.find("records", {"_id": {"$in": part}}, ["source"]):
+                found[wanted[one["_id"]]] = one["source"]
+        return found
+
+    async def facts(self, fingerprints: Sequence[bytes]) -> dict[bytes, PageFacts]:
+        found: dict[bytes, PageFacts] = {}
+        for part in portions(list(fingerprints), AT_ONCE):
+            wanted = {"_id": {"$in": part}, "fetched_at": {"$ne": None}}
+            for one in await self.database.find("pages", wanted, FACT_FIELDS):
+                found[one["_id"]] = facts_of(one["_id"], one, FACT_FIELDS)
+        return found
+
+    async def attempts(self, fingerprint: bytes) -> list[Attempt]:
+        page = await self._number(fingerprint)
+        wanted = {"_id": {"$gte": attempts_from(page), "$lt": attempts_from(page + 1)}}
+        found = await self.database.find("attempts", wanted, ATTEMPT_FIELDS, order=[("_id", 1)])
+        return [attempt_of(fingerprint, one) for one in found]
+
+    async def visits(self, fingerprint: bytes) -> list[PageFacts]:
+        page = await self._number(fingerprint)
+        found = await self.database.find("visits", visits_of(page), VISIT_FIELDS, order=[("_id", -1)])
+        return [facts_of(fingerprint, one, VISIT_FIELDS) for one in found]
+
+    async def archived(self, query: VisitQuery) -> AsyncIterator[PageFacts]:
+        fits = _fitting(query)
+        last = 0
+        # Of each page the newest visit comes first.
+        while found := await self.database.find(
+            "visits",
+            {**fits, "_id": {"$gte": visits_from(last + 1)}},
+            ("page", *VISIT_FIELDS),
+            order=[("_id", 1)],
+            limit=CHUNK,
+        ):
+            for one in found:
+                number = number_in(one["_id"])
+                if number != last:
+                    last = number
+                    yield facts_of(one["page"], one, VISIT_FIELDS)
+
+    async def history(self, type: str, site: str, key: str) -> list[Version]:
+        return await history.versions(self.database, type, site, key)
+
+    async def differences(self, before: str, after: str) -> AsyncIterator[Difference]:
+        async for one in history.differences(self.database, before, after):
+            yield one
+
+    async def retire(self, job: str, *, spider: str, at: float, earlier: Sequence[str] = ()) -> int:
+        return await history.Retirement(self.database, self.marks, job=job, spider=spider, at=at, earlier=earlier).run()
+
+    async def schemas(self, type: str | None = None) -> list[tuple[ItemSchema, float]]:
+        wanted = {} if type is None else {"type": mend(type)}
+        rows = await self.database.find("schemas", wanted, ["id", "type", "definition", "first_stored"])
+        rows.sort(key=lambda one: (one["first_stored"], one["type"], one["id"]))
+        return [
+            (ItemSchema(id=one["id"], type=one["type"], definition=one["definition"]), one["first_stored"])
+            for one in rows
+        ]
+
+    async def scores(self, *, spider: str | None = None, since: str = "") -> list[Tally]:
+        return await self._ledger.scores(mend(spider) if spider is not None else None, since)
+
+    async def cursor(self) -> str:
+        return write_cursor(queries.KIND, self.database.store, await self.marks.cursor())
+
+    async def count(self, query: RecordQuery) -> int:
+        return await queries.count(self.database, query, await self._conditions(query))
+
+    async def records(self, query: RecordQuery) -> AsyncIterator[StoredRecord]:
+        async for record in queries.read(self.database, query, await self._conditions(query)):
+            yield record
+
+    async def prune(self, older_than: timedelta) -> int:
+        cutoff = self._clock.now() - older_than.total_seconds()
+        await self._ledger.fold_all()  # what an attempt counted is kept
+        return await self._prune_attempts(cutoff) + await self._prune_visits(cutoff)
+
+    async def _prune_attempts(self, cutoff: float) -> int:
+        gone, last = 0, bytes(24)
+        while found := await self.database.find(
+            "attempts",
+            {"_id": {"$gt": last}, "at": {"$lt": cutoff}, "sheet": {"$exists": False}},
+            ["_id"],
+            order=[("_id", 1)],
+            limit=PRUNED,
+        ):
+            gone += await self.database.delete("attempts", {"_id": {"$in": [one["_id"] for one in found]}})
+            last = found[-1]["_id"]
+        return gone
+
+    async def _prune_visits(self, cutoff: float) -> int:
+        gone, last = 0, bytes(16)
+        while found := await self.database.find(
+            "visits",
+            {"_id": {"$gt": last}, "fetched_at": {"$lt": cutoff}},
+            ["page", "archive_ref"],
+            order=[("_id", 1)],
+            limit=PRUNED,
+        ):
+            wanted = {"_id": {"$in": list({one["page"] for one in found})}}
+            pages = await self.database.find("pages", wanted, ["archive_ref"])
+            newest = {one["_id"]: one.get("archive_ref", "") for one in pages}
+            replaced = [one["_id"] for one in found if one["archive_ref"] != newest.get(one["page"])]
+            if replaced:
+                gone += await self.database.delete("visits", {"_id": {"$in": replaced}})
+            last = found[-1]["_id"]
+        return gone
+
+    async def _number(self, fingerprint: bytes) -> int:
+        """The number of a page; 0, which none has, when it is not known."""
+        page = await self.database.one("pages", {"_id": fingerprint}, ["number"])
+        return page["number"] if page is not None else 0
+
+    async def _conditions(self, query: RecordQuery) -> Document:
+        has_mark = query.after is not None or query.upto is not None
+        return queries.conditions(query, self.database.store, await self.marks.newest() if has_mark else 0)
+
+
+def facts_of(fingerprint: bytes, document: Document, fields: Sequence[str]) -> PageFacts:
+    return PageFacts(fingerprint=fingerprint, **{name: document[name] for name in fields})
+
+
+def attempt_of(fingerprint: bytes, document: Document) -> Attempt:
+    return Attempt(fingerprint=fingerprint, **{name: document[name] for name in ATTEMPT_FIELDS})
+
+
+def _fitting(query: VisitQuery) -> Document:
+    """What a visit's document must be like."""
+    wanted: Document = {"archive_ref": {"$ne": ""}}
+    if query.failures is not None:
+        wanted["failure"] = {"$in": [mend(one) for one in query.failures]}
+    if query.spider is not None:
+        wanted["spider"] = mend(query.spider)
+    if query.job is not None:
+        wanted["job"] = mend(query.job)
+    if query.since is not None:
+        wanted["fetched_at"] = {"$gte": query.since}
+    return wanted

@@ -1,0 +1,133 @@
+"""Texts and records as MongoDB can hold them.
+
+Half a character (a lone surrogate) means nothing and becomes U+FFFD, as in every record store; any other text is kept
+as it is. A record's text is kept exactly, as `source`. Beside it stands `data`, the same as a document that can be
+queried:
+
+- a dot or a leading dollar sign in the name of a field is written wide (U+FF0E, U+FF04), a NUL there as U+FFFD;
+- whole numbers of more than 64 bits are floating point numbers;
+- it is left out (null) when the record is nested deeper than MongoDB allows, or has more than a million bytes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any, TypeVar
+
+import msgspec
+
+from ...model.item import safe_text
+from ...model.record import PageResult
+from ...store.verdict import mend
+from .faults import Unstorable
+
+S = TypeVar("S", bound=msgspec.Struct)
+
+MOST_QUERYABLE = 1_000_000  # bytes of a record; as a document with names for every entry it can be eight times as long
+MOST_STORED = 15_500_000  # bytes; a document may have 16 MB with everything
+DEEPEST = 60  # levels; MongoDB allows 100 with everything around it
+_LEAST, _MOST = -(1 << 63), (1 << 63) - 1
+
+
+def stored_results(results: Sequence[PageResult]) -> Sequence[PageResult]:
+    """The results with all their texts mended; the same objects when none needs it, which is the usual case.
+
+    Raises Unstorable for one that is too large.
+    """
+    for result in results:
+        _demand_room(result)
+    if _is_utf8("".join(text for result in results for part in _parts(result) for text in _texts(part))):
+        return results
+    return [
+        PageResult(
+            attempt=_mended(result.attempt),
+            page=None if result.page is None else _mended(result.page),
+            records=tuple(map(_mended, result.records)),
+            quality=tuple(map(_mended, result.quality)),
+            schemas=tuple(map(_mended, result.schemas)),
+        )
+        for result in results
+    ]
+
+
+def queryable(source: str) -> Any:  # whatever JSON holds
+    """The record as a document; None when it cannot be one."""
+    if len(source) > MOST_QUERYABLE or len(source.encode()) > MOST_QUERYABLE:
+        return None
+    try:
+        return _cleaned(_decoded(source), 1)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _decoded(source: str) -> Any:
+    try:
+        return msgspec.json.decode(source)
+    except msgspec.DecodeError:
+        return json.loads(source)  # what other writers call JSON: escaped lone surrogates, NaN
+
+
+def _cleaned(value: Any, level: int) -> Any:
+    if isinstance(value, str):
+        return value if value.isascii() else mend(value)
+    if isinstance(value, int):  # truth values are among them, and stay what they are
+        return value if _LEAST <= value <= _MOST else _floating(value)
+    if not isinstance(value, (list, dict)):
+        return value
+    if level > DEEPEST:
+        raise ValueError("nested too deeply")
+    if isinstance(value, list):
+        return [_cleaned(entry, level + 1) for entry in value]
+    return {_field_name(name): _cleaned(entry, level + 1) for name, entry in value.items()}
+
+
+def _floating(number: int) -> float:
+    try:
+        return float(number)
+    except OverflowError:
+        return float("inf") if number > 0 else float("-inf")
+
+
+def _field_name(name: str) -> str:
+    name = safe_text(name).replace(".", "\uff0e")
+    return f"\uff04{name[1:]}" if name.startswith("$") else name
+
+
+def _parts(result: PageResult) -> Iterator[msgspec.Struct]:
+    yield result.attempt
+    if result.page is not None:
+        yield result.page
+    yield from result.records
+    yield from result.quality
+    yield from result.schemas
+
+
+def _texts(part: msgspec.Struct) -> list[str]:
+    return [value for value in msgspec.structs.astuple(part) if isinstance(value, str)]
+
+
+def _demand_room(result: PageResult) -> None:
+    for part in _parts(result):
+        values = [value for value in msgspec.structs.astuple(part) if isinstance(value, (str, bytes))]
+        if sum(map(len, values)) * 4 <= MOST_STORED:  # no character has more than four bytes
+            continue
+        size = sum(len(one) if isinstance(one, bytes) else len(one.encode("utf-8", "surrogatepass")) for one in values)
+        if size > MOST_STORED:
+            what = f"{type(part).__name__} of {result.attempt.url[:200]}"
+            raise Unstorable(f"The {what} has {size:,} bytes. A document of MongoDB holds 16 MB: make it smaller.")
+
+
+def _is_utf8(text: str) -> bool:
+    if text.isascii():
+        return True
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _mended(value: S) -> S:
+    fields = msgspec.structs.asdict(value)
+    return msgspec.structs.replace(value, **{name: mend(x) for name, x in fields.items() if isinstance(x, str)})
