@@ -101,12 +101,9 @@ ALL: tuple[Crawler, ...] = (Gossamer(), Scrapy(), Crawlee())
 
 
 def gossamer(folder: Path, *arguments: str, variables: dict[str, str] | None = None) -> Command:
-    """A `gossamer` command line in the project `folder`: the installed script, else the source tree."""
-    script = Path(sys.executable).with_name("gossamer")
-    if script.exists():
-        return Command([str(script), *arguments], folder, variables or {})
+    """A `gossamer` command line in the project `folder`, in one process: its keeper would hide what it costs."""
     source = {"PYTHONPATH": str(ROOT / "src"), **(variables or {})}
-    return Command([sys.executable, "-c", "from gossamer.cli import main; main()", *arguments], folder, source)
+    return Command([sys.executable, "-c", "from gossamer.cli.app import run; run()", *arguments], folder, source)
 
 
 def install_peers() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import timedelta
 from functools import lru_cache
 
 import msgspec
@@ -13,6 +14,7 @@ from .backends.processes import worker_name
 from .clock import Clock, ServerClock, SystemClock
 from .crawl.journey import Crew
 from .crawl.pacer import Pacer
+from .crawl.quarantine import Quarantine
 from .crawl.steady import SteadyFrontier
 from .crawl.worker import Worker
 from .errors import Misconfigured
@@ -28,20 +30,26 @@ from .frontier.admission import Admission, Scope
 from .frontier.contract import Frontier, FrontierDesk, JobBook, JobTerms, WorkerBook
 from .frontier.politeness import SiteTerms
 from .frontier.retry import RetryTerms
+from .lifeline import TIES, BlackBox
 from .measures import Rate, parse_rate
 from .model.events import EventSink, Silence
 from .model.job import Job
 from .model.route import DIRECT
 from .model.url import UrlRules, host_of
 from .parse.spider import Spider, spider_version
-from .pipeline.steps import Pipeline
+from .parse.timelimit import TimeLimit
+from .pipeline.guard import Guard
+from .pipeline.inspection import day_of
 from .proxy.contract import ExitBook
 from .proxy.pools import Pools
+from .refining import latest_of, minimum_of, pipeline_of
 from .settings import COMMAND_LINE, Settings
 from .store.batching import Sink
-from .store.contract import Archive, RecordStore
+from .store.contract import Archive, Records
 from .store.spool import Spool
 from .ways import check_installed, guard_of, routing_of, transports_of
+
+HABITS_OF = timedelta(days=30)  # what was usual for so long is expected
 
 
 class System(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,9 +66,11 @@ class System(msgspec.Struct, frozen=True, kw_only=True):
     routes: RouteBook
     purse: Purse
     exits: ExitBook
-    records: RecordStore
+    records: Records
     archive: Archive
     worker: str
+    quarantine: Quarantine  # of the whole process
+    box: BlackBox | None = None
     warnings: tuple[str, ...] = ()  # what the user should know about the backends
     old_copies: tuple[str, ...] = ()  # those of them that say that the project was moved away
 
@@ -104,6 +114,8 @@ async def open_system(
             records=records,
             archive=archive,
             worker=worker,
+            quarantine=Quarantine(),
+            box=TIES.box,
             warnings=(*state.warnings, *old_copies),
             old_copies=old_copies,
         )
@@ -214,6 +226,8 @@ async def open_worker(
             max_redirects=settings.fetch.max_redirects,
             clock=clock,
         )
+        since = day_of(clock.now() - HABITS_OF.total_seconds())
+        counted = await system.records.scores(spider=spider.name, since=since)
         crew = Crew(
             job=job,
             worker=system.worker,
@@ -222,7 +236,8 @@ async def open_worker(
             fetcher=fetcher,
             router=router,
             pacer=Pacer(clock),
-            pipeline=Pipeline(spider.pipeline),
+            pipeline=pipeline_of(settings, spider, counted=counted, latest=latest_of(system.records, sink)),
+            guard=Guard(spider.name, minimum_of(settings, spider), settings.quality.window),
             admission=Admission(
                 scope,
                 system.rules,
@@ -235,6 +250,7 @@ async def open_worker(
             retry_terms_for=retry_terms(settings),
             clock=clock,
             events=listener,
+            time_limit=TimeLimit(settings.crawl.parse_timeout, system.box),
             buries_unpaid=settings.router.when_spent == "bury",
             detects_blocks=routing.detects_blocks,
         )
@@ -247,6 +263,8 @@ async def open_worker(
             drain_within=settings.crawl.drain,
             conditional=settings.fetch.conditional,
             lanes=lanes_of(serves, routing.routes, routing.ladder),
+            quarantine=system.quarantine,
+            max_deliveries=settings.lease.max_deliveries,
         )
 
 

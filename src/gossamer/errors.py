@@ -9,6 +9,7 @@
     ├── Transient              the same call may succeed later
     │   ├── BackendUnavailable the state, record store or archive does not answer (or its disk is full)
     │   ├── FrontierFull       the queue has reached its bound; slow down
+    │   ├── SourceFailed       the URLs of a schedule could not be had: no such file, a sitemap that is away
     │   └── FetchFailed        the network or the server failed; may be tried again
     │       ├── ConnectFailed, ConnectionDropped, DnsFailed, TimedOut
     │       ├── ServerFailed   5xx
@@ -38,6 +39,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import timedelta
 
 
@@ -77,6 +79,10 @@ class BackendUnavailable(Transient):
 
 class FrontierFull(Transient):
     reason = "frontier-full"
+
+
+class SourceFailed(Transient):
+    reason = "source"
 
 
 class FetchFailed(Transient):
@@ -231,10 +237,13 @@ class ClientError(FetchRefused):
 
 
 class ParseFailed(Permanent):
-    """The page could not be turned into data. `detail` is the traceback or the list of what is missing."""
+    """The page could not be turned into data. `detail` is the traceback or the list of what is missing; where an item
+    was refused, `type` is its type and `fields` are those at fault."""
 
     reason = "parse"
 
-    def __init__(self, message: str, *, detail: str = "") -> None:
+    def __init__(self, message: str, *, detail: str = "", type: str = "", fields: Sequence[str] = ()) -> None:
         super().__init__(message)
         self.detail = detail
+        self.type = type
+        self.fields = tuple(fields)

@@ -11,13 +11,14 @@ from typing import Any
 
 import msgspec
 
-from .assembly import System, job_terms, open_system, open_worker, scope_of
+from .assembly import System, is_flagged, job_terms, open_system, open_worker, scope_of
 from .crawl.heart import Heart, Vitals
 from .crawl.worker import Worker
-from .errors import FrontierFull, Misconfigured
+from .errors import FrontierFull, Misconfigured, Transient
 from .frontier.admission import Admission, Scope
 from .frontier.contract import DeadFilter
-from .model.events import EventSink, JobEnded
+from .lifeline import TIES
+from .model.events import EventSink, Gone, JobEnded, Trouble
 from .model.job import Job, JobCounts
 from .model.task import DropReason, Request, UrlState
 from .model.url import site_of
@@ -25,11 +26,14 @@ from .monitor.hub import EventHub
 from .parse.spider import Spider, listed_seeds, seeds
 from .settings import Settings
 from .store.contract import RecordQuery
+from .store.spool_home import something_waits
 
 SEEDS_AT_ONCE = 500
 FULL_PAUSE = timedelta(milliseconds=500)
 ECHO = timedelta(seconds=1)  # a signal this soon after the first is the same one
 REDIRECTED = "redirected to "  # how the reason of a page begins that is elsewhere
+NOT_FOUND = {"http-404", "http-410"}
+EARLIER_JOBS = 100  # of the same name, the newest first, whose records a crawl speaks for
 FEW = 50  # pages; more than these are not all redirects, and the list of a big job is long
 
 
@@ -84,7 +88,7 @@ async def crawl(
         heart = Heart(system.workers, clock, name=system.worker, vitals=lambda: vitals_of(job, worker), troubles=events)
         listeners = EventHub(heart) if events is None else EventHub(heart, events)
         async with open_worker(system, spider, job.id, scope, listeners) as worker, heart:
-            with stopping(worker.drain):
+            with stopping(worker.drain), TIES.at_work(settings.crawl.parse_timeout):
                 running = Running(system=system, job=job, resumed=resumed, worker=worker)
                 watching = asyncio.create_task(attend(running), name="attend") if attend else None
                 try:
@@ -92,7 +96,7 @@ async def crawl(
                 finally:
                     await _end(watching)
         if drained:
-            await close_drained(system, job, listeners)
+            await close_drained(system, spider, job, listeners)
         if after is not None:
             await after(system, job)
         return CrawlReport(
@@ -149,12 +153,43 @@ async def work_off(system: System, spider: Spider, job: Job, worker: Worker, sco
         await _end(sowing, drained)
 
 
-async def close_drained(system: System, job: Job, events: EventSink) -> None:
+async def close_drained(system: System, spider: Spider, job: Job, events: EventSink) -> None:
     """End a job of which nothing is left; told by the one worker that ended it."""
     counts = await system.jobs.counts(job.id)
     ending = "limit" if counts.queued or counts.waiting else "done"
+    if ending == "done" and system.settings.store.mark_gone:
+        # Before the job is closed: a crash in between repeats it.
+        try:
+            gone = await mark_gone(system, spider, job, counts)
+        except Transient as error:  # the next crawl will see to it
+            events.emit(Trouble(at=system.clock.now(), job=job.id, stage="gone", message=str(error)))
+        else:
+            if gone:
+                events.emit(Gone(at=system.clock.now(), job=job.id, records=gone))
     if await system.jobs.close_job(job.id, ending):
         events.emit(JobEnded(at=system.clock.now(), job=job.id, ending=ending))
+
+
+async def mark_gone(system: System, spider: Spider, job: Job, counts: JobCounts) -> int:
+    """Mark records that the crawl should have seen and did not; return how many.
+
+    A crawl that got everywhere speaks for all that earlier crawls of its name had seen. One that left pages out (dead
+    letters other than "not found", a depth from the command line) speaks only for the pages that it visited itself.
+    While results wait in the spool, what was seen is not known.
+    """
+    settings = system.settings
+    if not counts.done + counts.unchanged or something_waits(settings.root / settings.store.spool):
+        return 0
+    reasons = await system.desk.dead_reasons(DeadFilter(job=job.id))
+    usual_depth = not is_flagged(settings, "crawl.depth") and job.depth == job_terms(settings, spider).depth
+    everywhere = usual_depth and set(reasons) <= NOT_FOUND
+    earlier = [one.id for one in await system.jobs.jobs() if one.name == job.name and one.id != job.id]
+    return await system.records.retire(
+        job.id,
+        spider=spider.name,
+        at=system.clock.now(),
+        earlier=earlier[:EARLIER_JOBS] if everywhere else (),
+    )
 
 
 def vitals_of(job: Job, worker: Worker) -> Vitals:

@@ -157,7 +157,7 @@ class Station:
                         idling.cancel()
                         self._dismiss(job)
                 if over:
-                    await close_drained(system, job, self._events)
+                    await close_drained(system, spider, job, self._events)
         except Exception as error:  # of the backends, of the spider's start, of ours: other jobs go on
             self._leave_alone(job, error)
 

@@ -22,6 +22,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from .launch import stopping
+from .lifeline import BOX_VARIABLE, MARGIN, PULSE_VARIABLE, TIES, BlackBox
 
 PULSE = timedelta(seconds=1)
 SILENCE = timedelta(seconds=30)  # a child that is silent for so long hangs
@@ -31,8 +32,12 @@ LONGEST_PAUSE = timedelta(seconds=60)
 HEALTHY = timedelta(seconds=60)  # a child that lived so long did not die of how it starts
 
 MISCONFIGURED = 2  # exit code of a child that would fail in the same way again
-VARIABLE = "_GOSSAMER_PULSE"  # not GOSSAMER_..., which are settings
 PR_SET_PDEATHSIG = 1
+
+
+def silence_under(parse_timeout: timedelta) -> timedelta:
+    """How long a child may be silent whose pages may take so long."""
+    return max(SILENCE, parse_timeout + MARGIN)
 
 
 class Backoff:
@@ -41,8 +46,9 @@ class Backoff:
     def __init__(self) -> None:
         self._pause = FIRST_PAUSE
 
-    def after(self, lived: timedelta) -> timedelta:
-        pause = FIRST_PAUSE if lived >= HEALTHY else self._pause
+    def after(self, lived: timedelta, *, at_work: bool = False) -> timedelta:
+        """`at_work`: it died in the code for a page. That page is handed out a few times only."""
+        pause = FIRST_PAUSE if at_work or lived >= HEALTHY else self._pause
         self._pause = min(pause * 2, LONGEST_PAUSE)
         return pause
 
@@ -50,9 +56,11 @@ class Backoff:
 class Child:
     """A process under way, and the end of its pipe that is ours."""
 
-    def __init__(self, process: asyncio.subprocess.Process, pulse: int, started_at: float) -> None:
+    def __init__(self, process: asyncio.subprocess.Process, pulse: int, box: BlackBox, started_at: float) -> None:
         self.process = process
         self.started_at = started_at
+        self.page = ""  # whose code ran when it died
+        self._box = box
         self.hung = False
         self._pulse = pulse
 
@@ -71,6 +79,8 @@ class Child:
         if self.process.returncode is None:
             self.signal(signal.SIGKILL)
             await self.process.wait()
+        self.page = self._box.page
+        self._box.close()
         os.close(self._pulse)
 
 
@@ -148,9 +158,12 @@ class Supervisor:
                 self._code = 1  # the child has said why
                 self.stop(signal.SIGTERM)
                 return
-            pause = backoff.after(timedelta(seconds=loop.time() - child.started_at))
+            pause = backoff.after(timedelta(seconds=loop.time() - child.started_at), at_work=bool(child.page))
             fate = _fate(child, code)
-            self._tell(f"Worker {child.process.pid} {fate}. Another one starts in {pause.total_seconds():.0f} s.")
+            doing = f" It was in the code for {child.page}." if child.page else ""
+            self._tell(
+                f"Worker {child.process.pid} {fate}. Another one starts in {pause.total_seconds():.0f} s.{doing}"
+            )
             await self._rest(pause)
 
     async def _rest(self, pause: timedelta) -> None:
@@ -166,7 +179,12 @@ class Supervisor:
             self._tell(f"A worker could not be started: {words}. It is tried again, with growing pauses.")
 
     async def _start(self) -> Child:
-        ours, theirs = os.pipe()  # neither is inherited by accident
+        box = BlackBox.new()
+        try:
+            ours, theirs = os.pipe()  # neither is inherited by accident
+        except BaseException:
+            box.close()
+            raise
         os.set_blocking(ours, False)
         os.set_blocking(theirs, False)
         try:
@@ -174,15 +192,16 @@ class Supervisor:
                 *self._command,
                 stdin=asyncio.subprocess.DEVNULL,
                 cwd=self._folder,
-                env={**self._environ, VARIABLE: str(theirs)},
-                pass_fds=(theirs,),
+                env={**self._environ, PULSE_VARIABLE: str(theirs), BOX_VARIABLE: str(box.file)},
+                pass_fds=(theirs, box.file),
             )
         except BaseException:
+            box.close()
             os.close(ours)
             raise
         finally:
             os.close(theirs)
-        child = Child(process, ours, asyncio.get_running_loop().time())
+        child = Child(process, ours, box, asyncio.get_running_loop().time())
         self._children.add(child)
         if self._stopping.is_set():  # it came too late to be told with the others
             child.signal(signal.SIGTERM)
@@ -220,17 +239,27 @@ def _fate(child: Child, code: int) -> str:
 
 
 class Pulse:
-    """The child's side: a sign of life every second, and the knowledge whether anybody listens."""
+    """The child's side: a sign of life every second, and the knowledge whether anybody listens.
 
-    def __init__(self, pipe: int) -> None:
+    One that `may_hang` is watched for it by somebody who does not go before it; others end themselves.
+    """
+
+    def __init__(self, pipe: int, *, may_hang: bool = False) -> None:
         self._pipe = pipe
+        self._may_hang = may_hang
+
+    @classmethod
+    def for_keeper(cls) -> Pulse | None:
+        """None in a process that has no keeper. A keeper takes its child with it."""
+        return None if TIES.pulse is None else cls(TIES.pulse, may_hang=True)
 
     @classmethod
     def inherited(cls) -> Pulse | None:
         """None in a process that has no supervisor. To be called once: children of this process have none either."""
-        text = os.environ.pop(VARIABLE, "")
+        text = os.environ.pop(PULSE_VARIABLE, "")
         if not text:
             return None
+        TIES.inherit_box()
         os.set_inheritable(int(text), False)
         if sys.platform == "linux":
             # The pipe says the same within a second; this also holds while the loop does not turn.
@@ -238,21 +267,28 @@ class Pulse:
         return cls(int(text))
 
     @asynccontextmanager
-    async def beating(self, orphaned: Callable[[], None]) -> AsyncIterator[None]:
-        """Beat for the time of the block. `orphaned` is called, every second, once the supervisor is gone."""
-        task = asyncio.create_task(self._beat(orphaned), name="pulse")
+    async def beating(
+        self, orphaned: Callable[[], None] = lambda: None, *, silence: timedelta | None = None
+    ) -> AsyncIterator[None]:
+        """Beat for the time of the block. `orphaned` is called, every second, once the supervisor is gone.
+
+        `silence` is how long the supervisor bears none.
+        """
+        task = asyncio.create_task(self._beat(orphaned, 2 * (silence or SILENCE)), name="pulse")
         try:
             yield
         finally:
             task.cancel()
             with suppress(asyncio.CancelledError):
                 await task
-            faulthandler.cancel_dump_traceback_later()
+            if not self._may_hang:
+                faulthandler.cancel_dump_traceback_later()
 
-    async def _beat(self, orphaned: Callable[[], None]) -> None:
+    async def _beat(self, orphaned: Callable[[], None], silence: timedelta) -> None:
         while True:
-            # Should the loop stop turning and nobody be left to notice, the process says where it hangs, and ends.
-            faulthandler.dump_traceback_later(2 * SILENCE.total_seconds(), exit=True)
+            if not self._may_hang:
+                # Should the loop stop turning and nobody be left to notice, the process says where it hangs, and ends.
+                faulthandler.dump_traceback_later(silence.total_seconds(), exit=True)
             try:
                 os.write(self._pipe, b".")
             except BlockingIOError:

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from typing import Any
 
 from gossamer.backends.redis.frontier import RedisFrontier
-from gossamer.cli import main
+from gossamer.cli.app import run
 from gossamer.crawl import journey
 from gossamer.fetch.http import AiohttpTransport
 from gossamer.store import batching
@@ -120,4 +120,4 @@ def install(fault: str) -> None:
 if __name__ == "__main__":
     if os.environ.get("FAULT"):
         install(os.environ["FAULT"])
-    main()
+    run()

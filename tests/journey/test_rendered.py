@@ -93,14 +93,15 @@ def test_workers_with_and_without_browsers_share_one_queue(tmp_path):
             http = project.run("worker", "--routes", "http")
             browser = project.run("worker", "--routes", "browser", "--json-logs")
             until(lambda: len(project.records()) == 12, http, browser)
-            family = children_of(browser.pid)
+            [http_pid], [browser_pid] = http.children(), browser.children()
+            family = children_of(browser_pid)
             for worker in (http, browser):
                 worker.signal(signal.SIGTERM)
                 assert worker.ended() == 0, worker.said()
 
             # then each did its part: no browser was ever started by the one that has none to offer
             tries = project.sql("records.db", "SELECT route, worker, outcome FROM attempts")
-            pid_of = {"direct": http.pid, "browser": browser.pid}
+            pid_of = {"direct": http_pid, "browser": browser_pid}
             assert all(f"/{pid_of[route]}/" in worker for route, worker, _ in tries)
             assert Counter(route for route, _, outcome in tries if outcome == "done") == {"direct": 6, "browser": 6}
             assert set(project.records()) == set(world.truth())

@@ -19,7 +19,7 @@ import pytest
 
 from gossamer import settings as settings_module
 from gossamer.assembly import System, open_system
-from gossamer.cli import main
+from gossamer.cli.app import run
 from gossamer.model.task import Candidate
 from gossamer.model.url import fingerprint, shape_of, site_of
 
@@ -77,7 +77,7 @@ class Project:
         self._patch.setattr(sys, "stdin", io.StringIO(stdin))
         self._capsys.readouterr()
         try:
-            main()
+            run()
             code: int | str | None = 0
         except SystemExit as end:
             code = end.code

@@ -36,6 +36,7 @@ from gossamer.model.record import PageResult
 from gossamer.model.route import How, Render
 from gossamer.model.task import Lease, Request
 from gossamer.model.url import UrlRules
+from gossamer.pipeline.guard import Guard
 from gossamer.pipeline.steps import Pipeline
 from gossamer.proxy.pools import Pools
 from gossamer.settings import ProxyPool
@@ -145,6 +146,7 @@ class Bench:
             router=self._router(),
             pacer=Pacer(self.lab.clock),
             pipeline=Pipeline(()),
+            guard=Guard("spider", None, 50),
             admission=Admission(Scope(), UrlRules()),
             sink=self.sink,
             frontier=line,

@@ -1,8 +1,9 @@
-"""`gossamer crawl`: a spider by name or file, or just a URL. Also behind `gossamer.run`."""
+"""`gossamer crawl`: a spider by name or file, a recipe, or just a URL. Also behind `gossamer.run`."""
 
 from __future__ import annotations
 
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,7 +16,8 @@ from ..backends.opening import is_local, local_path, place_of
 from ..clock import SystemClock
 from ..errors import InvalidUrl, Misconfigured
 from ..launch import CrawlReport, Running, crawl, why_nothing_came
-from ..model.events import EventSink
+from ..lifeline import TIES
+from ..model.events import EventSink, Trouble
 from ..model.job import Job
 from ..model.url import parse_url
 from ..monitor.hub import EventHub
@@ -23,23 +25,28 @@ from ..monitor.logs import JsonLog
 from ..monitor.progress import ProgressLine, spell
 from ..monitor.tally import Tally
 from ..monitor.worries import Worries
-from ..parse.discovery import load_spider
+from ..parse.discovery import is_file_ref, load_spider
 from ..parse.site import SiteSpider
 from ..parse.spider import Spider
 from ..settings import Settings
 from ..store.contract import RecordQuery
-from ..store.export import export, try_place
+from ..store.export import export
+from ..supervisor import Pulse
 from .app import app, err, fail, run_async, settings_with
 from .layout import many
+from .places import output_place, try_output
 
 REPLACED = "replaced"
 
 
 @app.command("crawl")
 def crawl_verb(
-    target: Annotated[str, typer.Argument(help="A spider's name, a file (spider.py or spider.py:Class), or a URL.")],
+    target: Annotated[
+        str, typer.Argument(help="A spider's name, a file (spider.py, spider.py:Class, recipe.toml), or a URL.")
+    ],
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="Write the records here: .jsonl or .csv.")
+        str | None,
+        typer.Option("-o", "--output", help="Write the records here: .jsonl, .csv or .parquet; also s3://bucket/file."),
     ] = None,
     depth: Annotated[int | None, typer.Option(min=0, help="Follow links this many steps from the start.")] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Stop after this many pages.")] = None,
@@ -82,7 +89,9 @@ def resolve(target: str, settings: Settings, flags: dict[str, Any]) -> tuple[Spi
     try:
         url = parse_url(target)
     except InvalidUrl as error:
-        raise Misconfigured(f"{error} A spider's name, a .py file or an http(s) URL can be crawled.") from error
+        raise Misconfigured(
+            f"{error} A spider's name, a .py file, a recipe or an http(s) URL can be crawled."
+        ) from error
     if "@" in authority_with_user(url):
         raise Misconfigured("The address holds a user name or password, and would be shown and stored. Leave it out.")
     return SiteSpider([url]), url, allow_local(settings, [url], flags)
@@ -98,7 +107,7 @@ def looks_like_url(target: str) -> bool:
 
 def _folder_for(target: str, settings: Settings) -> Path:
     """A path is meant from the working directory, a name from the project."""
-    return Path.cwd() if ".py" in target else settings.root
+    return Path.cwd() if is_file_ref(target) else settings.root
 
 
 def allow_local(settings: Settings, urls: list[str], flags: dict[str, Any]) -> Settings:
@@ -117,7 +126,7 @@ def run_crawl(
     settings: Settings,
     *,
     name: str | None = None,
-    output: Path | None = None,
+    output: str | None = None,
     fresh: bool = False,
     quiet: bool = False,
     json_logs: bool = False,
@@ -125,7 +134,7 @@ def run_crawl(
 ) -> CrawlReport:
     """Crawl in this process, with what a person expects to see. Raises Misconfigured and Transient."""
     if output is not None:
-        try_place(output)  # what is wrong with it is better known before the crawl than after it
+        try_output(output)  # what is wrong with it is better known before the crawl than after it
     clock = SystemClock()
     tally = Tally(clock)
     log = JsonLog(sys.stderr, clock) if json_logs else None
@@ -147,11 +156,19 @@ def run_crawl(
     async def after(system: System, job: Job) -> None:
         # A crawl that had nothing leaves the file of the last one alone.
         if output is not None and not await why_nothing_came(system, job.id):
-            await export(system.records, RecordQuery(job=job.id), output)
+            place = output_place(output, now=system.clock.now(), job=job.id)
+            await export(system.records, RecordQuery(job=job.id, gone=False), place)
 
-    report = run_async(
-        crawl(spider, settings, name=name, fresh=fresh, events=EventHub(*listeners), attend=attend, after=after)
-    )
+    async def work(events: EventHub, fresh: bool) -> CrawlReport:
+        fate = TIES.box.fate if TIES.box is not None else ""
+        if fate:  # this process follows one that died: it goes on, even with a crawl that was begun as a fresh one
+            events.emit(Trouble(at=clock.now(), stage="keeper", message=fate))
+            fresh = False
+        pulse = Pulse.for_keeper()
+        async with pulse.beating() if pulse is not None else nullcontext():
+            return await crawl(spider, settings, name=name, fresh=fresh, events=events, attend=attend, after=after)
+
+    report = run_async(work(EventHub(*listeners), fresh))
     if log is not None:
         log.summary()
     if show and not report.failure:
@@ -159,7 +176,7 @@ def run_crawl(
     return report
 
 
-def summarise(report: CrawlReport, tally: Tally, settings: Settings, output: Path | None, command: str) -> None:
+def summarise(report: CrawlReport, tally: Tally, settings: Settings, output: str | None, command: str) -> None:
     """The small table at the end, and what to try next."""
     counts = report.counts
     table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
@@ -170,6 +187,11 @@ def summarise(report: CrawlReport, tally: Tally, settings: Settings, output: Pat
     spent = f"{report.seconds:.1f} s" if report.seconds < 60 else spell_seconds(report.seconds)
     table.add_row("pages", f"[bold]{counts.done:,}[/] done{unchanged}  [dim]{spent}, {speed}[/]")
     table.add_row("records", f"[bold]{report.records:,}[/]  [dim]{tally.changed:,} new or changed[/]")
+    if tally.faults:
+        table.add_row("quality", f"{many(tally.faults, 'fault')} found  [dim]gossamer quality {report.job.name}[/]")
+    if tally.gone:
+        be = "is" if tally.gone == 1 else "are"
+        table.add_row("gone", f"{tally.gone:,} {be} gone  [dim]known before, not found now[/]")
     table.add_row("retries", f"{counts.retries:,}")
     if settings.routes or tally.blocked:
         blocked = f"  [dim]{many(tally.blocked, 'block')} met[/]" if tally.blocked else ""
@@ -201,7 +223,7 @@ def _headline(report: CrawlReport) -> str:
     return "[green]Done.[/]"
 
 
-def _advise(report: CrawlReport, output: Path | None, command: str) -> None:
+def _advise(report: CrawlReport, output: str | None, command: str) -> None:
     tips: list[tuple[str, str]] = []
     if not report.ended and command:
         tips.append((command, "go on"))
@@ -252,4 +274,4 @@ def run_from_script(
     instance = spider() if isinstance(spider, type) else spider
     read = settings_with(**dotted)
     read = allow_local(read, list(instance.start_urls), dotted) if instance.start_urls else read
-    return run_crawl(instance, read, output=Path(output) if output is not None else None, fresh=fresh, quiet=quiet)
+    return run_crawl(instance, read, output=str(output) if output is not None else None, fresh=fresh, quiet=quiet)

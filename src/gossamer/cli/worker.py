@@ -18,13 +18,14 @@ from ..crawl.heart import MISSING_AFTER
 from ..errors import BackendUnavailable, Misconfigured
 from ..frontier.contract import WorkerCard
 from ..launch import stopping
+from ..lifeline import TIES
 from ..model import events
 from ..monitor.hub import EventHub
 from ..monitor.logs import JsonLog
 from ..monitor.worries import Worries
 from ..settings import Settings
 from ..station import Station
-from ..supervisor import MISCONFIGURED, Pulse, Supervisor
+from ..supervisor import MISCONFIGURED, Pulse, Supervisor, silence_under
 from ..ways import routing_of, served
 from .app import app, err, fail, out, run_async, settings_with
 from .layout import Column, distance, jsonable, many, number, print_json, print_table, size
@@ -113,6 +114,11 @@ class Voice:
         elif self._shows:
             err.print(Text(words, style="yellow"))
 
+    def tell_fate(self) -> None:
+        """What became of the process that this one follows, if there was one."""
+        if TIES.box is not None and TIES.box.fate:
+            self.tell(TIES.box.fate)
+
     def close(self) -> None:
         if self._log is not None:
             self._log.summary()
@@ -127,14 +133,17 @@ async def _serve(
         for station in stations:
             station.drain()
 
+    pulse = pulse or Pulse.for_keeper()
+    voice.tell_fate()
     async with AsyncExitStack() as stack:
         if pulse is not None:
-            await stack.enter_async_context(pulse.beating(orphaned))
+            silence = silence_under(settings.crawl.parse_timeout)
+            await stack.enter_async_context(pulse.beating(orphaned, silence=silence))
         system = await _open_patiently(stack, settings, voice)
         station = Station(system, voice.listeners(), until_idle=until_idle, serves=serves)
         stations.append(station)
         voice.welcome(system, f"Worker {os.getpid()} serves")
-        with stopping(station.drain):
+        with stopping(station.drain), TIES.at_work(settings.crawl.parse_timeout):
             await station.run()
 
 
@@ -157,7 +166,12 @@ async def _supervise(settings: Settings, voice: Voice, command: list[str], proce
         system = await _open_patiently(stack, settings, voice)
         voice.welcome(system, f"{processes} workers serve")
     supervisor = Supervisor(
-        command, processes=processes, drain_within=settings.crawl.drain, tell=voice.tell, until_idle=until_idle
+        command,
+        processes=processes,
+        drain_within=settings.crawl.drain,
+        tell=voice.tell,
+        until_idle=until_idle,
+        silence=silence_under(settings.crawl.parse_timeout),
     )
     return await supervisor.run()
 

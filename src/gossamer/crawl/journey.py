@@ -3,7 +3,7 @@
     1. fetch     choose a way, ask robots.txt, wait for the site's pace, make the request (passage.py)
     2. judge     a redirect goes back to the queue, a failure is retried or buried, a 304 ends here
     3. parse     the spider's callback turns the page into items and links
-    4. pipeline  clean, validate, deduplicate: items become records
+    4. pipeline  clean, validate, deduplicate, inspect: items become records, or are held back
     5. admit     links become candidates: scope, depth, traps
     6. store     raw page, records, the line in the audit log: in one commit, repeatable
     7. settle    the task is done and its links are queued: in one step
@@ -39,6 +39,8 @@ from ..model.task import LANE_ONLY, Request, UrlState
 from ..parse.callbacks import Parsed, run_callback
 from ..parse.page import Page
 from ..parse.spider import Spider
+from ..parse.timelimit import TimeLimit
+from ..pipeline.guard import Guard
 from ..pipeline.steps import Piped, Pipeline
 from ..store.batching import Sink
 from .hold import Hold
@@ -47,6 +49,8 @@ from .pacer import Pacer, TooEarly
 from .passage import Arrival, Passage, failure_of_block
 
 SHORT_REST = timedelta(seconds=2)  # one that a journey waits out where it is
+
+MOST_FAULTS = 50  # that are told of a page that is held back
 
 RetryTermsFor = Callable[[str], RetryTerms]
 
@@ -62,12 +66,14 @@ class Crew(msgspec.Struct, frozen=True, kw_only=True):
     router: Router
     pacer: Pacer
     pipeline: Pipeline
+    guard: Guard
     admission: Admission
     sink: Sink
     frontier: Frontier  # one that sits out short absences
     retry_terms_for: RetryTermsFor
     clock: Clock
     events: events.EventSink
+    time_limit: TimeLimit = TimeLimit()  # for the code of one page
     buries_unpaid: bool = False  # a page whose budget is spent is given up; else it waits
     detects_blocks: Callable[[str], bool] = lambda site: True
 
@@ -82,7 +88,7 @@ class Journey:
         self._task = hold.lease.task
         self._known = known
         self._began = crew.clock.monotonic()
-        self._log = Logbook(self._task, crew.worker, crew.parser_version, crew.sink, crew.clock)
+        self._log = Logbook(self._task, crew.worker, crew.spider.name, crew.parser_version, crew.sink, crew.clock)
 
     async def run(self) -> None:
         """Make the journey. Raises BackendUnavailable (and other Transient ones of ours); everything else settles.
@@ -296,19 +302,31 @@ class Journey:
         began = crew.clock.monotonic()
         harvest = await self._harvest(snapshot)
         if isinstance(harvest, ParseFailed):
-            await self._fail(harvest, harvest.detail)
+            self._log.quality = crew.pipeline.refused(harvest, snapshot.fetched_at)
+            self._guard(0, 1)
+            await self._fail(harvest, self._with_version(harvest.detail))
             return
         parsed, piped = harvest
+        self._log.quality = piped.inspection.tallies
+        self._guard(piped.inspection.fine, piped.inspection.faulty)
+        if piped.records and crew.guard.closed:
+            await self._hold_back(piped)
+            return
         judged = self._judge(parsed.requests)
         now = crew.clock.monotonic()
         self._emit(events.Parsed, items=len(piped.records), links=len(parsed.requests), seconds=now - began)
         for drop in piped.dropped:
             self._emit(events.ItemDropped, step=drop.step, reason=drop.reason)
+        faults = piped.inspection.faults
+        if faults:
+            self._emit(events.Flawed, faults=len(faults), message=faults[0].message)
 
         changed = await self._log.keep(
             outcome="done",
+            error=piped.remarks(),
             page=self._log.facts(snapshot, parsed.requests),
             records=tuple(piped.records),
+            schemas=piped.schemas,
             with_raw_page=True,
         )
         if piped.records:
@@ -317,16 +335,31 @@ class Journey:
         crew.admission.confirm(judged, added)
         self._ended("done", added)
 
+    def _guard(self, fine: int, faulty: int) -> None:
+        """Count these items; tell it when the guard has closed or opened over them."""
+        turn = self._crew.guard.note(fine, faulty)
+        if turn is not None:
+            self._emit(events.QualityChanged, **msgspec.structs.asdict(turn))
+
+    async def _hold_back(self, piped: Piped) -> None:
+        """Too much of late was faulty: the raw page waits until the spider is mended, the records are not stored."""
+        detail = "\n".join(fault.message for fault in piped.inspection.faults[:MOST_FAULTS])
+        await self._give_up("quality", self._crew.guard.refusal(self._task.url), self._with_version(detail))
+
+    def _with_version(self, detail: str) -> str:
+        return f"{detail}\n\nParser version {self._crew.parser_version}".strip()
+
     async def _harvest(self, snapshot: Snapshot) -> tuple[Parsed, Piped] | ParseFailed:
         """What the page gives. Its tree, many times the size of its body, ends here: storing may have to wait, and
         the trees of all pages that wait would fill the memory. So would a failure that holds on to its frames."""
         crew, task = self._crew, self._task
         try:
             page = Page(snapshot, depth=task.depth, spider=crew.spider)
-            parsed = await run_callback(crew.spider, task.kind, page)
-            return parsed, await crew.pipeline.run(
+            parsed = await crew.time_limit.run(run_callback(crew.spider, task.kind, page), task.url)
+            piping = crew.pipeline.run(
                 parsed.items, page, spider=crew.spider.name, job=task.job, now=snapshot.fetched_at
             )
+            return parsed, await crew.time_limit.run(piping, task.url, waits=False)
         except ParseFailed as failure:
             failure.__cause__ = failure.__context__ = None  # what they had to say is in the detail
             return failure.with_traceback(None)

@@ -10,7 +10,7 @@ import msgspec
 from ..clock import Clock
 from ..fetch.contract import Response
 from ..model.page import Snapshot
-from ..model.record import Attempt, PageFacts, PageResult, Record
+from ..model.record import Attempt, ItemSchema, PageFacts, PageResult, Record, Tally
 from ..model.route import DIRECT, Exit, Route
 from ..model.task import Request, Task
 from ..store.batching import Sink
@@ -19,15 +19,17 @@ LONGEST_ERROR = 2000
 
 
 class Logbook:
-    """Of one task in one worker's hands. `snapshot` is the raw page, once there is one."""
+    """Of one task in one worker's hands. `snapshot` is the raw page, once there is one; `quality` what was counted."""
 
-    def __init__(self, task: Task, worker: str, parser_version: str, sink: Sink, clock: Clock) -> None:
+    def __init__(self, task: Task, worker: str, spider: str, parser_version: str, sink: Sink, clock: Clock) -> None:
         self._task = task
+        self._spider = spider
         self._worker = worker
         self._parser_version = parser_version
         self._sink = sink
         self._clock = clock
         self.snapshot: Snapshot | None = None
+        self.quality: tuple[Tally, ...] = ()
         self.status: int | None = None
         self._route: Route = DIRECT
         self._exit: Exit | None = None
@@ -72,6 +74,7 @@ class Logbook:
             body_hash=sha256(snapshot.body).digest()[:16],
             parser=self._parser_version,
             links=msgspec.json.encode(requests) if (etag or last_modified) and requests else b"",
+            spider=self._spider,
         )
 
     async def keep(
@@ -82,6 +85,7 @@ class Logbook:
         error: str = "",
         page: PageFacts | None = None,
         records: tuple[Record, ...] = (),
+        schemas: tuple[ItemSchema, ...] = (),
         with_raw_page: bool = False,
     ) -> int:
         """Store what this try leaves behind; return how many records were new or changed."""
@@ -89,7 +93,7 @@ class Logbook:
         snapshot = self.snapshot if with_raw_page else None
         if snapshot is not None and page is None:
             # Nothing came of it: the next visit asks for the page in full, so that it is parsed again.
-            page = msgspec.structs.replace(self.facts(snapshot), parser="")
+            page = msgspec.structs.replace(self.facts(snapshot), parser="", failure=reason)
         attempt = Attempt(
             at=self._at,
             job=task.job,
@@ -108,4 +112,5 @@ class Logbook:
             reason=reason,
             error=error[:LONGEST_ERROR],
         )
-        return await self._sink.keep(PageResult(attempt=attempt, page=page, records=records), snapshot)
+        result = PageResult(attempt=attempt, page=page, records=records, quality=self.quality, schemas=schemas)
+        return await self._sink.keep(result, snapshot)

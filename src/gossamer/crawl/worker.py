@@ -4,6 +4,7 @@ What it does: leases as many tasks as it has free slots, starts a journey for ea
 How it fails: a backend that fails for a minute without one good answer ends it with that error; journeys never do.
 How it recovers: what it had in hand is given back when it can say so, and comes back by itself when it cannot.
 A lease that was lost meanwhile ends its journey before the next request: the page is somebody else's.
+A page that was in the hands of a worker when it died is a suspect, and is tried apart from others (quarantine.py).
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from ..model.task import Lease
 from ..store.contract import RecordStore
 from .hold import Hold
 from .journey import Crew, Journey
+from .quarantine import FEW, Quarantine, chosen
 from .slots import Slot, Slots
 
 T = TypeVar("T")
@@ -34,6 +36,7 @@ PATIENCE = timedelta(seconds=60)  # how long a backend may fail without one good
 FIRST_PAUSE = timedelta(milliseconds=250)
 LONGEST_PAUSE = timedelta(seconds=10)
 RENEWALS = 3  # per lease duration
+SUSPECT = "was in the hands of a worker that died, and waits to be tried apart from others"
 OURS = (Transient, Misconfigured)  # failures of a backend, or of our standing with it; never the page's
 
 
@@ -46,7 +49,10 @@ class Failing(msgspec.Struct, frozen=True):
 
 
 class Worker:
-    """Runs until its job is drained or `drain` is called. Works on tasks of `lanes` only; None: on all."""
+    """Runs until its job is drained or `drain` is called. Works on tasks of `lanes` only; None: on all.
+
+    `quarantine` is that of the process; workers that share a process share it. `max_deliveries` is the job's.
+    """
 
     def __init__(
         self,
@@ -59,6 +65,8 @@ class Worker:
         drain_within: timedelta,
         conditional: bool,
         lanes: frozenset[str] | None = None,
+        quarantine: Quarantine | None = None,
+        max_deliveries: int = 5,
     ) -> None:
         self._crew = crew
         self._frontier = frontier
@@ -68,6 +76,9 @@ class Worker:
         self._drain_within = drain_within
         self._conditional = conditional
         self._lanes = lanes
+        self._quarantine = quarantine or Quarantine()
+        self._max_deliveries = max_deliveries
+        self._careful = False  # suspects were met: only a few tasks are asked for the next time
         self._in_hand: set[Hold] = set()
         self._journeys: set[asyncio.Task[None]] = set()
         self._draining = asyncio.Event()
@@ -112,12 +123,17 @@ class Worker:
                 await slots.changed.wait()
                 continue
             await self._sit_out_trouble()
-            asked_at = self._crew.clock.monotonic()
-            batch = await self._sheltered("lease", self._lease, Transient)
-            if batch is None:
+            if not self._quarantine.free.is_set():
+                await self._until(self._quarantine.free)
                 continue
-            if batch.leases:
-                await self._start(batch.leases, asked_at)
+            with self._quarantine.entered():  # what is being handed out counts as in hand
+                asked_at = self._crew.clock.monotonic()
+                batch = await self._sheltered("lease", self._lease, Transient)
+                suspects = await self._start(batch.leases, asked_at) if batch is not None and batch.leases else []
+            if suspects:
+                await self._try_apart(suspects)
+            elif batch is None or batch.leases:
+                continue
             elif batch.drained:
                 return True
             else:
@@ -125,26 +141,78 @@ class Worker:
         return False
 
     async def _lease(self) -> LeaseBatch:
-        crew = self._crew
-        return await self._frontier.lease(crew.job, crew.worker, self._slots.free, self._lanes)
+        crew, wanted = self._crew, min(FEW, self._slots.free) if self._careful else self._slots.free
+        return await self._frontier.lease(crew.job, crew.worker, wanted, self._lanes)
 
-    async def _start(self, leases: tuple[Lease, ...], asked_at: float) -> None:
-        crew = self._crew
-        holds = [Hold(lease, crew.clock, self._lease_duration, asked_at) for lease in leases]
+    async def _start(self, leases: tuple[Lease, ...], asked_at: float) -> list[Hold]:
+        """Begin the journeys. Return the suspects that are to be tried now, apart from all others, if there are any."""
+        holds = [Hold(lease, self._crew.clock, self._lease_duration, asked_at) for lease in leases]
         self._in_hand.update(holds)
-        known = await self._known(leases)
-        for hold in holds:
-            task = hold.lease.task
-            journey = Journey(crew, hold, known.get(task.fingerprint))
-            # Before the journey has its first turn: the next lease is asked for with what is free now.
-            slot = self._slots.take(task.site)
-            crew.pacer.enter(hold.lease)
-            making = asyncio.create_task(self._accompany(journey, hold), name=task.url)
-            self._journeys.add(making)
-            making.add_done_callback(partial(self._part, hold, slot))
+        suspects = [hold for hold in holds if hold.lease.delivery > 1]
+        self._careful = bool(suspects)
+        now = chosen(suspects, self._max_deliveries) if suspects and self._quarantine.take() else []
+        try:
+            known = await self._known(tuple(hold.lease for hold in holds if hold.lease.delivery == 1))
+            for hold in holds:
+                if hold.lease.delivery == 1:
+                    self._quarantine.enter()
+                    self._set_out(hold, known).add_done_callback(lambda _: self._quarantine.leave())
+            await asyncio.gather(*(self._put_off(hold) for hold in suspects if hold not in now))
+        except BaseException:
+            if now:
+                self._quarantine.give_back()
+            raise
+        return now
+
+    def _set_out(self, hold: Hold, known: dict[bytes, PageFacts]) -> asyncio.Task[None]:
+        crew, task = self._crew, hold.lease.task
+        journey = Journey(crew, hold, known.get(task.fingerprint))
+        # Before the journey has its first turn: the next lease is asked for with what is free now.
+        slot = self._slots.take(task.site)
+        crew.pacer.enter(hold.lease)
+        making = asyncio.create_task(self._accompany(journey, hold), name=task.url)
+        self._journeys.add(making)
+        making.add_done_callback(partial(self._part, hold, slot))
+        return making
+
+    async def _try_apart(self, suspects: list[Hold]) -> None:
+        """Work on these when nothing else is in hand in this process, and take nothing more until they are over."""
+        try:
+            await self._until(self._quarantine.empty)
+            known = await self._known(tuple(suspect.lease for suspect in suspects))
+        except BaseException:
+            self._quarantine.give_back()
+            raise
+        if self._draining.is_set():
+            self._quarantine.give_back()
+            await asyncio.gather(*map(self._put_off, suspects))
+            return
+        trying = asyncio.gather(*(self._set_out(one, known) for one in suspects), return_exceptions=True)
+        trying.add_done_callback(lambda _: self._quarantine.give_back())
+        await self._until(self._quarantine.free)
+
+    async def _put_off(self, suspect: Hold) -> None:
+        """Give a suspect back. It uses up no delivery, and is a suspect still."""
+        self._crew.pacer.enter(suspect.lease)
+        try:
+            await self._give_back(suspect, timedelta(0), SUSPECT)
+        finally:
+            self._crew.pacer.leave(suspect.lease)
+            self._in_hand.discard(suspect)
+
+    async def _until(self, event: asyncio.Event) -> None:
+        """Until it is set, or the worker is to drain."""
+        waiting = [asyncio.ensure_future(one.wait()) for one in (event, self._draining)]
+        try:
+            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for one in waiting:
+                one.cancel()
 
     async def _known(self, leases: tuple[Lease, ...]) -> dict[bytes, PageFacts]:
         """What is remembered of the pages. Nothing while the store is away: it would hold up every lease."""
+        if not leases:
+            return {}
         if not self._conditional or self._crew.sink.away:
             self._went_well("records")  # what is not asked does not fail
             return {}

@@ -1,7 +1,8 @@
 """Running a spider's callback on a page. A bug in a spider fails the page, never the crawl.
 
 How it fails: always as ParseFailed, `detail` holding the traceback of the user's own frames. Only a real Ctrl-C
-and the cancellation of the worker pass through; a CancelledError of the spider's own making does not.
+and the cancellation of the worker pass through; a CancelledError of the spider's own making does not. How long it may
+take is not decided here but by whoever calls it (timelimit.py).
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from ..model.item import AnyItem, Item, safe_text
 from ..model.task import Request, fault_of
 from .page import Page
 from .spider import Spider, callback_names
+from .timelimit import TookTooLong
 
 MAX_YIELDS = 100_000
 _OURS = str(Path(__file__).resolve().parents[1])
@@ -63,6 +65,8 @@ async def run_callback(spider: Spider, kind: str, page: Page, *, max_yields: int
     except BaseException as error:  # SystemExit in a spider must not end the worker
         if is_cancellation(error):
             raise
+        if isinstance(error, ParseFailed) and error.detail:
+            raise  # it says all there is to say
         raise _failure(basket.callback, page, error) from error
     return Parsed(basket.items, basket.requests)
 
@@ -139,11 +143,9 @@ class _Basket:
 
 
 def _failure(callback: str, page: Page, error: BaseException) -> ParseFailed:
-    if isinstance(error, ParseFailed) and error.detail:
-        return ParseFailed(str(error), detail=error.detail)
     told = "".join(traceback.format_exception_only(error)).strip()
     last_line = told.rpartition("\n")[2]
-    message = str(error) if isinstance(error, ParseFailed) else last_line[:500]
+    message = str(error) if isinstance(error, ParseFailed | TookTooLong) else last_line[:500]
     return ParseFailed(
         safe_text(f"{callback} failed on {page.url}: {message}"), detail=safe_text(_user_frames(error, told))
     )

@@ -23,6 +23,7 @@ from ..model.record import PageFacts, Record
 from ..parse.callbacks import run_callback
 from ..parse.page import Page
 from ..parse.spider import Spider, spider_version
+from ..parse.timelimit import TimeLimit
 from ..pipeline.steps import Pipeline
 from ..refining import pipeline_of
 from ..settings import Settings
@@ -46,6 +47,7 @@ class Child:
     def __init__(self, settings: Settings, archive: Archive) -> None:
         self._settings = settings
         self._archive = archive
+        self._limit = TimeLimit(settings.crawl.parse_timeout)
         self._desks: dict[tuple[str, str], Desk] = {}
 
     async def work(self, order: Order) -> Answer:
@@ -71,8 +73,8 @@ class Child:
         facts = _facts(wanted, snapshot, desk)
         try:
             page = Page(snapshot, spider=desk.spider)
-            parsed = await run_callback(desk.spider, snapshot.kind, page)
-            piped = await desk.pipeline.run(
+            parsed = await self._limit.run(run_callback(desk.spider, snapshot.kind, page), snapshot.url)
+            piping = desk.pipeline.run(
                 parsed.items,
                 page,
                 spider=desk.spider.name,
@@ -80,6 +82,7 @@ class Child:
                 now=snapshot.fetched_at,
                 counted_at=order.reparsed_at,
             )
+            piped = await self._limit.run(piping, snapshot.url)
         except ParseFailed as failure:
             return Outcome(
                 wanted=wanted,

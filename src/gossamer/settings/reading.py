@@ -110,6 +110,7 @@ def _check(settings: Settings) -> None:
         address = unquote(getattr(settings, role))
         demand("\0" not in address and address.isprintable(), role, "cannot be the name of a file or a server.")
     demand(settings.crawl.concurrency >= 1, "crawl.concurrency", "must be 1 or more.")
+    demand(settings.crawl.parse_timeout.total_seconds() > 0, "crawl.parse_timeout", "must be more than 0.")
     demand((settings.crawl.depth or 0) >= 0, "crawl.depth", "must be 0 or more; none means no limit.")
     for name in ("limit", "max_queued", "max_urls_per_site", "max_urls_per_pattern"):
         bound = getattr(settings.crawl, name)
@@ -124,6 +125,13 @@ def _check(settings: Settings) -> None:
         demand(getattr(settings.browser, name) >= 1, f"browser.{name}", "must be 1 or more.")
     demand(settings.fetch.max_body.bytes >= 1, "fetch.max_body", "must be 1 byte or more.")
     demand(1 <= settings.store.compression <= 19, "store.compression", "must be between 1 and 19.")
+    quality = settings.quality
+    for name in ("minimum", "usual"):
+        share = getattr(quality, name)
+        demand(share is None or 0 < share <= 1, f"quality.{name}", "must be a share between 0 and 1: 0.8.")
+    demand(quality.window >= 20, "quality.window", "must be 20 or more.")
+    demand(quality.price_jump is None or quality.price_jump > 1, "quality.price_jump", "must be more than 1.")
+    demand(quality.rating_max > 0, "quality.rating_max", "must be more than 0.")
     demand(settings.crawl.dedup in ("exact", "bloom"), "crawl.dedup", "must be 'exact' or 'bloom'.")
     demand(0 < settings.crawl.dedup_error < 0.5, "crawl.dedup_error", "must be between 0 and 0.5.")
     demand(settings.crawl.dedup_expected >= 1, "crawl.dedup_expected", "must be 1 or more.")

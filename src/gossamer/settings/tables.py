@@ -36,6 +36,7 @@ class Crawl(msgspec.Struct, frozen=True, kw_only=True):
     dedup_error: float = 0.001
     dedup_check: bool = False
     drain: timedelta = timedelta(seconds=10)
+    parse_timeout: timedelta = timedelta(seconds=30)
 
 
 class Politeness(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,8 +84,20 @@ class Store(msgspec.Struct, frozen=True, kw_only=True):
     keep_pages: bool = True
     compression: int = 1
     min_rewrite_age: timedelta | None = None
+    mark_gone: bool = True
     spool: str = "gossamer-data/spool"
     spool_limit: Size = Size(1024 * 1024 * 1024)
+
+
+class Quality(msgspec.Struct, frozen=True, kw_only=True):
+    """Checks of what is stored. A spider's own `min_quality` goes before `minimum`."""
+
+    minimum: float | None = None  # share of faultless items below which nothing is stored any more
+    window: int = 50  # of the last so many items
+    usual: float | None = 0.95  # a field that is filled this often must not be empty
+    price_jump: float | None = 5.0  # times the price before, or a part of it
+    price_ceiling: float | None = 10_000_000.0
+    rating_max: float = 5.0
 
 
 class Fleet(msgspec.Struct, frozen=True, kw_only=True):
@@ -123,6 +136,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     lease: Lease = Lease()
     urls: Urls = Urls()
     store: Store = Store()
+    quality: Quality = Quality()
     fleet: Fleet = Fleet()
     router: Router = Router()
     browser: Browser = Browser()

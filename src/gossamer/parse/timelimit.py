@@ -1,0 +1,229 @@
+"""A time limit for code that is not ours: the callbacks of spiders and the steps of pipelines.
+
+What it does: while such code runs, the process' timer is set. When it goes off, TookTooLong is raised in the running
+code, wherever it is: in a loop without end, or in a regular expression that backtracks. Time that a callback awaits is
+counted too, but not time in which others kept the loop from turning. Outside of such code the timer is off.
+How it fails: code that swallows TookTooLong meets it again every second, and after STUBBORN times the process ends with
+exit code STUBBORN_CODE, so that its pages come back. C code that asks for no signals is not reached: whoever watches
+the process notices its silence. There is no timer outside of the main thread (signals are handled nowhere else).
+How it recovers: the page has failed like any page whose callback raises; the next one is not touched by it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import threading
+import traceback
+from collections.abc import Callable, Coroutine, Generator
+from datetime import timedelta
+from math import ceil
+from time import monotonic
+from types import FrameType
+from typing import Any, Generic, TypeVar
+
+from ..errors import ParseFailed
+from ..lifeline import BlackBox
+
+T = TypeVar("T")
+
+AGAIN = 1.0  # seconds until code is told once more
+STUBBORN = 5  # times that code may swallow it
+STUBBORN_CODE = 87  # exit code of a process whose code did not stop
+TICK, TICKS = 1.0, 10  # awaited time is counted in seconds, or in ten parts where it is short
+SHORTEST = 0.001  # seconds; a timer of zero would be none
+_LONGEST_DETAIL = 20_000  # characters
+_FRAMES_TOLD = 5
+DEBUGGERS = frozenset(("bdb", "pdb", "pydevd"))
+
+
+class TookTooLong(BaseException):
+    """Raised in code that runs for too long. No Exception, so that `except Exception` does not swallow it."""
+
+
+class _Alarm:
+    """The process' timer. It has only one, and so there is one of these; it rings only between `set` and `clear`."""
+
+    def __init__(self) -> None:
+        self._armed = False
+        self._checked_at = float("-inf")
+        self._rung = 0
+        self._told = ""
+        self._debugged: Callable[[], None] = lambda: None
+        self._before: Any = None  # Any: what stood there may be a function or a constant
+        self._ring_as = self._ring  # one object, so that it is recognised
+
+    def set(self, now: float, seconds: float, told: str, debugged: Callable[[], None]) -> None:
+        """Ring so many seconds after `now`, and then every second. Main thread only."""
+        if now - self._checked_at > AGAIN:  # not each time: it costs more than the timer
+            self._checked_at = now
+            if signal.getsignal(signal.SIGALRM) is not self._ring_as:
+                self._before = signal.signal(signal.SIGALRM, self._ring_as)
+        self._rung, self._told, self._debugged = 0, told, debugged
+        self._armed = True
+        signal.setitimer(signal.ITIMER_REAL, max(seconds, SHORTEST), AGAIN)
+
+    def clear(self) -> None:
+        self._armed = False  # first: a signal on its way is nobody's any more
+        signal.setitimer(signal.ITIMER_REAL, 0)
+
+    def _ring(self, number: int, frame: FrameType | None) -> None:
+        if not self._armed:
+            if callable(self._before):
+                self._before(number, frame)
+            return
+        if _is_debugged(frame):
+            self._debugged()
+            return
+        self._rung += 1
+        if self._rung > STUBBORN:
+            where = "".join(traceback.format_stack(frame, limit=_FRAMES_TOLD))
+            told = f"gossamer: A page's code does not let itself be stopped: {self._told}. The process ends.\n{where}"
+            os.write(2, told.encode(errors="replace"))
+            os._exit(STUBBORN_CODE)
+        raise TookTooLong(self._told)
+
+
+_ALARM = _Alarm()
+
+
+def _is_debugged(frame: FrameType | None) -> bool:
+    """Somebody sits at a breakpoint in that code, and thinks."""
+    while frame is not None:
+        if frame.f_globals.get("__name__") in DEBUGGERS:
+            return True
+        frame = frame.f_back
+    return False
+
+
+class TimeLimit:
+    """How long the code of one page may take. What runs is noted in the `box`, if there is one."""
+
+    def __init__(self, limit: timedelta = timedelta(seconds=30), box: BlackBox | None = None) -> None:
+        self.seconds = limit.total_seconds()
+        self._box = box
+
+    async def run(self, work: Coroutine[Any, Any, T], page: str, *, waits: bool = True) -> T:
+        """The result of `work`, the code of that page. Raises what it raises, and ParseFailed when it took too long.
+
+        Its synchronous stretches together may take the limit. The time that it awaits is counted, too; not so with
+        `waits` False, for work that waits for backends of ours.
+        """
+        try:
+            return await _Stretches(work, self.seconds, page, self._box, waits)
+        except TookTooLong as late:
+            detail = "".join(traceback.format_exception(late.__cause__ or late))
+            raise ParseFailed(f"The code for {page} failed: {late}", detail=detail[-_LONGEST_DETAIL:]) from late
+
+
+class _Stretches(Generic[T]):
+    """Runs a coroutine stretch by stretch, from one wait to the next: the timer is set for the stretches only, since
+    between two of them the loop runs other journeys."""
+
+    def __init__(
+        self, work: Coroutine[Any, Any, T], seconds: float, page: str, box: BlackBox | None, waits: bool
+    ) -> None:
+        self._work = work
+        self._left = seconds
+        self._told = f"it took longer than {seconds:g} s (crawl.parse_timeout)"
+        self._page = page.encode(errors="replace")
+        self._box = box
+        self._waits = waits
+        self._has_timer = threading.get_ident() == threading.main_thread().ident
+
+    def __await__(self) -> Generator[Any, Any, T]:
+        steps = self._work.__await__()
+        step: Callable[[Any], Any] = steps.send
+        given: Any = None
+        wait: _Wait | None = None
+        try:
+            while True:
+                try:
+                    awaited = self._stretch(step, given)
+                except StopIteration as end:
+                    result: T = end.value
+                    return result
+                if wait is None and self._waits:
+                    wait = _Wait(self._left)
+                try:
+                    given = yield awaited
+                    step = steps.send
+                except asyncio.CancelledError as error:
+                    if wait is not None and wait.is_hopeless:
+                        raise TookTooLong(self._told) from error
+                    step, given = steps.throw, error
+                except BaseException as error:
+                    step, given = steps.throw, error
+        except asyncio.CancelledError as cancelled:
+            if wait is not None and wait.ended_it():
+                raise TookTooLong(self._told) from cancelled
+            raise
+        finally:
+            if wait is not None:
+                wait.over()
+
+    def _stretch(self, step: Callable[[Any], Any], given: Any) -> Any:  # Any: a loop and its tasks say what they like
+        if not self._has_timer:
+            return step(given)
+        began = monotonic()
+        try:
+            try:
+                if self._box is not None:
+                    self._box.enter(self._page)
+                _ALARM.set(began, self._left, self._told, self._rest)
+                return step(given)
+            finally:
+                _ALARM.clear()
+        except TookTooLong:
+            _ALARM.clear()  # it may have come just before the line above; the next one comes a second later
+            raise
+        finally:
+            self._left -= monotonic() - began
+            if self._box is not None:
+                self._box.leave()
+
+    def _rest(self) -> None:
+        if self._box is not None:
+            self._box.rest()
+
+
+class _Wait:
+    """Counts the time that a callback awaits, in ticks of the loop: while others keep it from turning, none passes.
+
+    When the time is over the task is cancelled where it waits; if that is swallowed, once more with each tick.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._task = asyncio.current_task()
+        self._cancelling = self._task.cancelling() if self._task is not None else 0
+        self._tick = max(min(TICK, seconds / TICKS), SHORTEST)
+        self._ticks = ceil(seconds / self._tick)
+        self._asked = 0
+        self._timer = self._loop.call_later(self._tick, self._count)
+
+    def _count(self) -> None:
+        self._ticks -= 1
+        if self._ticks <= 0 and self._task is not None:
+            self._asked += 1
+            self._task.cancel()
+        self._timer = self._loop.call_later(self._tick, self._count)
+
+    @property
+    def is_hopeless(self) -> bool:
+        """It was cancelled again and again, and awaits something else each time."""
+        return self._asked > STUBBORN
+
+    def ended_it(self) -> bool:
+        """Was the cancellation ours alone?"""
+        if not self._asked or self._task is None:
+            return False
+        return self._task.cancelling() - self._asked <= self._cancelling
+
+    def over(self) -> None:
+        """Take back what we have asked for."""
+        self._timer.cancel()
+        if self._task is not None:
+            for _ in range(self._asked):
+                self._task.uncancel()

@@ -1,0 +1,82 @@
+"""The keeper: a child that a page has killed is followed by another; one that has ended is not."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from tests.faults.stations import children_of, is_alive, until
+
+KEPT = """
+import ctypes, datetime, os, signal, sys, time
+from gossamer.keeper import keep
+from gossamer.lifeline import MARGIN, TIES
+def command():
+    box = TIES.box
+    print("first" if not box.fate else box.fate, os.getpid(), flush=True)
+    {body}
+keep(command)
+"""
+
+
+def test_a_process_that_hangs_in_c_code_is_killed_and_followed_by_another():
+    ended = run(
+        KEPT.format(
+            body="""
+    if not box.fate:
+        box.begin(datetime.timedelta(seconds=1) - MARGIN)
+        box.enter(b"http://a.example/1")
+        ctypes.PyDLL(None).sleep(1000)  # and nobody else in this process may run
+    sys.exit(7)
+"""
+        )
+    )
+    assert ended.returncode == 7, ended.stderr
+    first, second = ended.stdout.splitlines()
+    assert first.startswith("first ")
+    assert second.startswith("The process did not respond and was killed in the code for http://a.example/1.")
+
+
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        ("sys.exit(0)", 0),
+        ("sys.exit(130)", 130),
+        ("raise KeyError(1)", 1),
+        ("os._exit(9)", 9),  # before any work was begun
+        ("os.kill(os.getpid(), signal.SIGSEGV)", -signal.SIGSEGV),
+        ("box.begin(MARGIN); os.kill(os.getpid(), signal.SIGTERM)", -signal.SIGTERM),
+        ("box.begin(MARGIN); box.rest(); sys.exit(4)", 4),
+    ],
+)
+def test_a_process_that_ends_or_never_began_is_not_followed(body, code):
+    ended = run(KEPT.format(body=body))
+    assert ended.returncode == code
+    assert len(ended.stdout.splitlines()) == 1
+
+
+def test_deaths_that_no_page_explains_come_to_an_end():
+    ended = run(KEPT.format(body="box.begin(MARGIN); os._exit(3)"))
+    assert ended.returncode == 3
+    assert len(ended.stdout.splitlines()) == 4
+    assert "died with exit code 3, 4 times in a row. That is no page's doing." in ended.stderr
+
+
+def test_a_child_dies_with_its_keeper_and_hears_what_the_keeper_hears():
+    body = "signal.signal(signal.SIGTERM, lambda *_: sys.exit(5)); print('ready', flush=True); time.sleep(60)"
+    for number, code in ((signal.SIGTERM, 5), (signal.SIGKILL, -signal.SIGKILL)):
+        with subprocess.Popen([sys.executable, "-c", KEPT.format(body=body)], stdout=subprocess.PIPE) as keeper:
+            assert keeper.stdout is not None
+            keeper.stdout.readline()
+            assert keeper.stdout.readline() == b"ready\n"
+            [child] = children_of(keeper.pid)
+            keeper.send_signal(number)
+            assert keeper.wait(30) == code
+            until(lambda child=child: not is_alive(child))
+
+
+def run(program: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
