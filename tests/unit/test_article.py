@@ -157,6 +157,17 @@ def test_a_page_that_scripts_would_fill_gives_the_body_that_its_json_ld_has() ->
 
 
 @pytest.mark.parametrize(
+    "body", [f"{FIRST} Tom &amp; Jerry&#39;s.", f"&lt;p&gt;{FIRST} Tom &amp;amp; Jerry's.&lt;/p&gt;"]
+)
+def test_entities_in_the_body_of_json_ld_are_undone(body: str) -> None:
+    page = page_of(
+        f'<script type="application/ld+json">{{"@type": "Article", "articleBody": "{body}"}}</script><div id=app></div>'
+    )
+
+    assert found(page).text == f"{FIRST} Tom & Jerry's."
+
+
+@pytest.mark.parametrize(
     ("body", "content_type"),
     [
         ("<ul><li><a href=/1>One of the links to elsewhere</a><li><a href=/2>And one of more</a></ul>", "text/html"),

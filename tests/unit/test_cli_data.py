@@ -5,15 +5,21 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 import re
+import signal
+import subprocess
 import time
 from hashlib import sha256
 
+import msgspec
 import pytest
 
 from gossamer.assembly import System
+from gossamer.frontier.contract import JobTerms
 from gossamer.model.record import PageResult, Record
 from gossamer.store.export.parquet import rows_of
+from tests.unit.commandline import COMMAND
 from tests.unit.commandline import project as project
 from tests.unit.crawled import attempt, crawl_half
 
@@ -155,6 +161,57 @@ def test_a_cursor_stays_where_it_was_when_the_export_fails(crawled):
     assert (said.code, "cannot be written" in said.err) == (1, True)
     assert (crawled.folder / "cursor.json").read_bytes() == before
     assert len(crawled.run("export", "--since-cursor", "cursor.json").lines) == 1
+
+
+@pytest.mark.parametrize("link", [None, os.symlink, os.link])
+def test_the_export_and_its_cursor_are_two_files(crawled, link):
+    (crawled.folder / "a.jsonl").write_text("mine")
+    if link is not None:
+        link("a.jsonl", "b.jsonl")
+    said = crawled.run("export", "-o", "b.jsonl" if link else "a.jsonl", "--since-cursor", "./a.jsonl")
+    assert (said.code, "another one for the cursor" in said.err) == (1, True)
+    assert (crawled.folder / "a.jsonl").read_text() == "mine"
+
+
+def test_a_cursor_goes_on_with_the_newest_job_of_a_spider(crawled):
+    # Given an export of what the newest job of a spider has seen
+    words = ("export", "--job", "books", "--since-cursor", "cursor.json")
+    assert len(crawled.run(*words).lines) == 1
+
+    # When there is a newer job of it
+    async def again(system: System) -> None:
+        job, _ = await system.jobs.open_job("books", JobTerms(), fresh=True)
+        assert job.id == "books-2"
+
+    crawled.fill(again)
+    store(crawled, msgspec.structs.replace(book("2", title="Emma"), job="books-2"))
+    # Then the next one tells what that one has found, and the same job under its own name is another choice
+    assert [json.loads(line)["title"] for line in crawled.run(*words).lines] == ["Emma"]
+    said = crawled.run("export", "--job", "books-2", "--since-cursor", "cursor.json")
+    assert (said.code, "was made with --job books." in said.err) == (1, True)
+
+
+@pytest.mark.parametrize("first", [True, False], ids=["the first export", "a later one"])
+def test_an_export_that_is_killed_half_way_loses_nothing(crawled, first):
+    # Given more to tell than a pipe holds
+    if not first:
+        crawled.run("export", "-o", "before.jsonl", "--since-cursor", "cursor.json")
+    store(crawled, *(book(str(number), title="x" * 300_000) for number in range(2, 5)))
+    before = {path.name: path.read_bytes() for path in crawled.folder.iterdir() if path.is_file()}
+    # When the export is killed while its reader has had a part of it
+    with subprocess.Popen(
+        [COMMAND, "export", "--since-cursor", "cursor.json"], cwd=crawled.folder, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.read(1000).startswith(b"{")
+        process.kill()
+        assert process.wait() == -signal.SIGKILL
+    # Then the cursor is where it was, and the next one tells all of it
+    assert {path.name: path.read_bytes() for path in crawled.folder.iterdir() if path.is_file()} == before
+    said = crawled.run("export", "--since-cursor", "cursor.json")
+    told = {json.loads(line)["_meta"]["key"] for line in said.lines}
+    assert told == ({"1", "2", "3", "4"} if first else {"2", "3", "4"})
+    assert crawled.run("export", "--since-cursor", "cursor.json").out == ""
 
 
 @pytest.mark.parametrize(

@@ -139,6 +139,20 @@ async def test_a_spreadsheet_finds_no_formula(store: SqliteRecords, folder: Path
     assert rows[0]["'=name"] == "x"
 
 
+@pytest.mark.parametrize("separator", [";", "\t", "|"])
+async def test_a_cell_stays_one_cell_for_a_spreadsheet_that_separates_otherwise(
+    store: SqliteRecords, folder: Path, separator: str
+) -> None:
+    text = f"Lamp{separator}=1+1"
+    await fill(store, {"title": text, f"a{separator}b": "x"})
+    await export(store, ALL, folder / "x.csv")
+    head, row, *_ = (folder / "x.csv").read_text(encoding="utf-8").split("\n")
+    assert row.startswith(f'"{text}",x,')
+    assert f'"a{separator}b"' in head
+    assert next(csv.reader([row], delimiter=separator))[0].startswith(text)
+    assert table_of(folder / "x.csv")[0]["title"] == text
+
+
 @settings(max_examples=200, deadline=None)
 @given(text=st.text(st.sampled_from("'=+-@\t\r\n＝＋－＠ 1.5e,a\""), max_size=6))
 def test_every_text_can_be_read_back_from_its_cell(text: str) -> None:

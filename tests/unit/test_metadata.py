@@ -135,3 +135,19 @@ def test_the_article_is_believed_before_the_page_around_it() -> None:
 
     assert (found.published, found.headline) == (datetime(2024, 5, 6), "The harbour")
     assert found.description == "The page"
+
+
+def test_entities_in_json_ld_are_undone_once() -> None:
+    found = facts(
+        ld(
+            '{"@type": "Article", "headline": "Tom &amp; Jerry&#39;s &amp;amp; more",'
+            ' "author": {"name": "Zo&euml; B."}, "image": "/i?a=1&amp;b=2", "publisher": {"name": "Food &amp; Co"}}'
+        )
+    )
+
+    assert (found.headline, found.authors) == ("Tom & Jerry's &amp; more", ("Zoë B.",))
+    assert (found.image, found.site_name) == ("https://news.example/i?a=1&b=2", "Food & Co")
+
+
+def test_entities_that_markup_has_undone_are_left_alone() -> None:
+    assert facts('<meta name=description content="a &amp;amp; b">').description == "a &amp; b"

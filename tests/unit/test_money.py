@@ -35,6 +35,18 @@ from gossamer.model.money import Money, WrittenPrice, currency_code, may_mean, w
         ("3 Ausgaben für nur 14,85 EUR", "14.85", "EUR"),
         ("50 - $2.00", "2.00", "USD"),
         ("zł 12", "12", "PLN"),
+        ("Rs.500", "500", "INR"),
+        ("Rs. 500", "500", "INR"),
+        ("Rs.1,29,999", "129999", "INR"),
+        ("S/.50", "50", "PEN"),
+        ("kr.50", "50", "kr"),
+        ("Kr.1.299,00", "1299.00", "kr"),
+        ("Rp.50.000", "50000", "IDR"),
+        ("Bs.50", "50", "BOB"),
+        ("₹.500", "500", "INR"),
+        ("approx.50 €", "50", "EUR"),
+        ("$.99", "0.99", "USD"),
+        (".99 €", "0.99", "EUR"),
         ("Border 12", "12", ""),
         ("Kruh 12", "12", ""),
     ],
@@ -46,6 +58,23 @@ def test_money_is_read_where_number_and_sign_stand_together(text: str, amount: s
 @pytest.mark.parametrize("text", ["15.08.2017", "2017.08.15"])
 def test_date_is_no_money(text: str) -> None:
     assert Money.parse(text) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "wish", "home", "currency"),
+    [
+        ("$5", None, ("AUD",), "AUD"),
+        ("$5", "CAD", ("AUD",), "CAD"),
+        ("¥5", None, ("HKD", "CNY"), "CNY"),
+        ("$5", None, ("EUR",), "USD"),
+        ("US$5", None, ("AUD",), "USD"),
+        ("5", None, ("AUD",), ""),
+    ],
+)
+def test_shared_sign_means_the_currency_at_home(
+    text: str, wish: str | None, home: tuple[str, ...], currency: str
+) -> None:
+    assert Money.parse(text, wish, home=home) == Money(Decimal(5), currency)
 
 
 def test_sign_is_given_as_written() -> None:

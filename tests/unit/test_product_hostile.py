@@ -28,6 +28,8 @@ from .productpages import json_ld, kettle, offer, page_of, read, shop
         '<div class="breadcrumb"><a href="x">a</a>' * 5_000,
         '<a href="/x"><img alt="Blue Kettle" src="a">' * 10_000,
         "9 €" * 300_000,
+        '<i class="rating" aria-label="4.6 out of 5 kg" title="x5">' * 20_000,
+        '<p class="price">Was ' + "9 € now 8 € " * 9 + "</p>",
         '<p class="' + "price " * 100_000 + '">9 €</p>',
         "<script>48213 price x = {" + "'" * 200_000 + "</script>",
         '<script>48213 price x = {"a' + "\\" * 200_000 + "</script>",

@@ -37,7 +37,10 @@ PAGES = [
     ),
     page("/strange?q=%C3%A9&x=y", bytes(range(256)) * 20, status=599, cut=True, fetched_at=NOW + 0.123456),
     page("/moved", b"WARC/1.0\r\nContent-Length: 5\r\n\r\nhello", requested_url=f"{SHOP}/asked"),
-    page("/rendered", b"<p>Drawn</p>", kind="book", data='{"shelf":"é"}', screenshot=b"\x89PNG\r\n\x1a\n" + b"\0" * 99),
+    page(
+        "/rendered", b"<p>Drawn</p>", kind="book", depth=3, data='{"shelf":"é"}',
+        screenshot=b"\x89PNG\r\n\x1a\n" + b"\0" * 99,
+    ),
 ]  # fmt: skip
 
 
@@ -142,7 +145,16 @@ def foreign_file(path: Path, *pages: tuple[str, str, bytes]) -> None:
 
 
 @pytest.mark.parametrize(
-    "lie", [b'"fetched_at": NaN', b'"status": 7', b'"url": "javascript:0"', b'"headers": 5', b"[" * 100_000]
+    "lie",
+    [
+        b'"fetched_at": NaN',
+        b'"status": 7',
+        b'"fetched_at": 1900000000',
+        b'"depth": -1',
+        b'"url": "javascript:0"',
+        b'"headers": 5',
+        b"[" * 100_000,
+    ],
 )
 async def test_a_page_that_only_says_to_be_ours_is_like_any_other(project: Project, tmp_path: Path, lie: bytes) -> None:
     # Given a file of ours into whose metadata somebody wrote

@@ -122,7 +122,7 @@ async def test_resources_are_pages_and_the_rest_is_counted(project: Project, fil
         )
     )
     state = await project.take(file)
-    assert (state.pages, state.foreign, state.unreadable, state.other) == (1, 2, 3, 3)
+    assert (state.pages, state.foreign, state.unreadable, state.undated, state.other) == (1, 2, 2, 1, 3)
     ((url, one),) = (await project.pages()).items()
     assert (url, one.status, one.headers.get("content-type"), one.body) == (
         f"{SHOP}/list.csv", 200, "text/csv", b"a,b\n1,2\n",

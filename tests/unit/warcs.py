@@ -23,7 +23,7 @@ from gossamer.store.warc.taking import Imported, WarcImport
 NOW = 1_800_000_000.0
 SHOP = "https://shop.example"
 LIMIT = 1_000_000
-ANY = ("", "parse", "quality", "http-404")
+ANY = ("", "parse", "quality", "http-302", "http-404")
 
 
 def page(path: str = "/", body: bytes = b"<h1>Shop</h1>", **changes: Any) -> Snapshot:
@@ -43,8 +43,9 @@ class Project(msgspec.Struct, frozen=True):
     async def take(self, *files: Path, **options: Any) -> Imported:
         options.setdefault("spider", "shop")
         task = WarcImport(
-            self.records, self.archive, UrlRules(), decode=decoded, max_body=LIMIT, worker="host/1/1", **options
-        )
+            self.records, self.archive, UrlRules(), decode=decoded, max_body=LIMIT, worker="host/1/1",
+            clock=VirtualClock(NOW), **options,
+        )  # fmt: skip
         state = Imported()
         try:
             for file in files:

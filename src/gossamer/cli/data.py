@@ -55,6 +55,8 @@ def export_verb(
         raise Misconfigured(f"--since {since} is not before --until {until}: no record can match.")
     if since_cursor is not None and (since is not None or until is not None):
         raise Misconfigured("--since-cursor tells what changed since the last export; leave out --since and --until.")
+    typed = {"job": job, "spider": spider, "type": type, "site": site}
+    filters = {name: value for name, value in typed.items() if value is not None}
     query = RecordQuery(
         spider=spider, type=type, site=site, since=since_at, until=until_at, gone=None if gone else False
     )
@@ -66,7 +68,9 @@ def export_verb(
             wanted = query if job is None else msgspec.structs.replace(query, job=await _job_id(system, job))
             place = output_place(output, now=now, job=wanted.job)
             if since_cursor is not None:
-                return await _export_changes(system, settings, wanted, place, format, ProgressFile(since_cursor)), place
+                file = ProgressFile(since_cursor)
+                file.check_place(place)
+                return await _export_changes(system, settings, wanted, filters, place, format, file), place
             done = await export(system.records, wanted, place, format)
             if not done.records and done.whole:
                 err.print(f"[yellow]No record matches.[/] {await _what_there_is(system, wanted)}".rstrip())
@@ -86,11 +90,18 @@ def _check_form(place: Place, format: str | None) -> None:
 
 
 async def _export_changes(
-    system: System, settings: Settings, query: RecordQuery, place: Place, format: str | None, file: ProgressFile
+    system: System,
+    settings: Settings,
+    query: RecordQuery,
+    filters: dict[str, str],
+    place: Place,
+    format: str | None,
+    file: ProgressFile,
 ) -> Exported:
-    """What was stored since the last time, records that are gone among it. Nothing new makes no file."""
+    """What was stored since the last time, records that are gone among it. Nothing new makes no file.
+
+    `filters` are kept as the user typed them: the newest job of a spider is another one each time."""
     kept = file.read()
-    filters = {name: value for name in ("job", "spider", "type", "site") if (value := getattr(query, name)) is not None}
     cursor = await system.records.cursor()
     now = Progress(
         cursor=cursor, records=place_of(settings, "records"), filters=filters, told_at=iso_time(system.clock.now())

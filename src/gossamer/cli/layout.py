@@ -18,7 +18,7 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from ..store.export import iso_time
+from ..store.export import iso_time, within_calendar
 from .app import out
 
 GAP = "  "
@@ -189,10 +189,11 @@ def jsonable(struct: msgspec.Struct, times: Sequence[str] = ()) -> dict[str, Any
 
 
 def moment(at: float | None, now: float | None = None) -> str:
-    """Local time, `2027-01-31 12:00:05`; with `now`, also how far off it is: `(3 min ago)`."""
+    """Local time, `2027-01-31 12:00:05`; with `now`, also how far off it is: `(3 min ago)`. What lies outside of the
+    calendar is shown as its last or first day."""
     if at is None:
         return ""
-    shown = datetime.fromtimestamp(at).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+    shown = datetime.fromtimestamp(within_calendar(at)).astimezone().strftime("%Y-%m-%d %H:%M:%S")
     return shown if now is None else f"{shown} ({distance(at, now)})"
 
 

@@ -12,12 +12,17 @@ import typer
 from .. import __version__
 from ..assembly import open_system
 from ..clock import SystemClock
+from ..errors import Misconfigured
 from ..fetch.body import BodyDecoder, layers_of
+from ..parse.discovery import is_file_ref
+from ..parse.spider import callback_names
+from ..reparsing.spiders import Finder, load
+from ..settings import Settings
 from ..store.contract import VisitQuery
 from ..store.warc.taking import Imported, WarcImport
 from ..store.warc.writing import Kept, export_warc, is_compressed
 from .app import app, err, run_async, settings_with
-from .layout import advise, many, visible
+from .layout import many, visible
 from .look import open_crawled
 from .places import output_place
 from .typed import typed_job, typed_moment
@@ -71,10 +76,16 @@ def import_verb(
     spider: Annotated[
         str | None, typer.Option(help="Whose pages they are: this spider parses them. Our own files say it.")
     ] = None,
+    kind: Annotated[
+        str | None, typer.Option(help="Parse them by this callback, or as this kind of page; else the likely one.")
+    ] = None,
     job: Annotated[str | None, typer.Option(help="File them under this job; else SPIDER-warc, or as they say.")] = None,
 ) -> None:
     """Take pages that were archived elsewhere into the archive; `gossamer reparse` makes records of them."""
     settings = settings_with()
+    name = _name_of(spider, settings)
+    if kind is not None:
+        _check_kind(kind, spider, settings)
 
     async def take() -> Imported:
         async with open_system(settings, to_look=True) as system:
@@ -86,7 +97,9 @@ def import_verb(
                     decode=decoded,
                     max_body=settings.fetch.max_body.bytes,
                     worker=system.worker,
-                    spider=spider,
+                    clock=system.clock,
+                    spider=name,
+                    kind=kind,
                     job=job,
                     tell=lambda state: tell(_spelled(state)),
                 )
@@ -101,11 +114,27 @@ def import_verb(
     state = run_async(take())
     for damage in state.damages[:DAMAGES_SHOWN]:
         err.print(f"Warning: damaged: {visible(damage)}", style="yellow", markup=False)
-    if len(state.damages) > DAMAGES_SHOWN:
-        err.print(f"Warning: {len(state.damages) - DAMAGES_SHOWN:,} more damages", style="yellow", markup=False)
+    if state.damaged > DAMAGES_SHOWN:
+        err.print(f"Warning: {state.damaged - DAMAGES_SHOWN:,} more damages", style="yellow", markup=False)
     err.print(_spelled(state), markup=False)
-    if state.pages:
-        advise((f"gossamer reparse --spider {spider or 'NAME'}", "make records of them"), console=err)
+    if state.pages > state.barren:
+        chosen = f" --spider {visible(spider)}" if spider is not None else ""
+        err.print(f"To make records of them: gossamer reparse{chosen}", markup=False)
+
+
+def _name_of(spider: str | None, settings: Settings) -> str | None:
+    """The name under which pages are filed; a file is asked how its spider is called. Raises SpiderNotFound."""
+    return Finder(settings, spider).named if spider is not None and is_file_ref(spider) else spider
+
+
+def _check_kind(kind: str, spider: str | None, settings: Settings) -> None:
+    """A wrong one would stay with the pages. Raises Misconfigured, SpiderNotFound."""
+    if spider is None:
+        raise Misconfigured("--kind is a callback of a spider. Say of which one: --spider NAME.")
+    found = Finder(settings, spider)
+    names = callback_names(load(found.ref(found.named) or spider, settings))
+    if kind not in names:
+        raise Misconfigured(f"Spider {found.named} has no callback {visible(kind)!r}; it has {', '.join(names)}.")
 
 
 def decoded(encodings: Sequence[str], pieces: Iterable[bytes], limit: int) -> tuple[bytes, bool]:
@@ -127,8 +156,11 @@ def _spelled(state: Imported) -> str:
     for count, words in (
         (state.known, "known already"),
         (state.cut, "of them cut short"),
+        (state.barren, "of them redirects or errors"),
+        (state.stripped, "of them without the password in their address"),
         (state.foreign, "not of the web"),
         (state.unresolved, "without the body they refer to"),
+        (state.undated, "with no possible date"),
         (state.unreadable, "unreadable"),
         (state.other, "other records"),
     ):

@@ -20,6 +20,9 @@ SMALL_CODES = frozenset("usd eur gbp chf nzd sek nok dkk pln czk huf jpy cny inr
 # These count in thousandths: "1.250" is one and a quarter there.
 THREE_DECIMALS = frozenset({"BHD", "IQD", "JOD", "KWD", "LYD", "OMR", "TND"})
 
+# These have no part that anybody pays with: in "250.000" the point parts thousands.
+NO_DECIMALS = frozenset("CLP COP HUF IDR ISK JPY KRW LAK PYG UGX VND XAF XOF XPF".split())  # noqa: SIM905
+
 SIGNS = {
     # Dollars and pesos
     "US$": "USD", "US $": "USD", "U$S": "USD", "A$": "AUD", "AU$": "AUD", "AU $": "AUD", "C$": "CAD", "CA$": "CAD",

@@ -9,8 +9,10 @@ characters are looked at, and every rule reads them once, so a hostile text cost
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from decimal import Decimal
 from functools import lru_cache
+from typing import NamedTuple
 
 import msgspec
 
@@ -22,15 +24,17 @@ _LONGEST = 300  # characters that are looked at: a price is not hidden deeper in
 _LONGEST_SIGN = max(map(len, SIGNS))
 _FIRST_CHARS = frozenset(sign[0] for sign in (*SIGNS, *CODES, *SMALL_CODES))
 _LAST_CHARS = frozenset(sign[-1] for sign in (*SIGNS, *CODES, *SMALL_CODES))
+_WITH_POINT = tuple(sign for sign in SIGNS if sign.endswith("."))
 _BEFORE_ONLY = " \u00a0\u202f\t\n:-−"  # what may stand between a sign and the number after it
 _DASHES = re.compile(r"(?:[.,]?[-–—]+)?\s*")  # "12,- €"
 
 # A number, in this order: groups of three parted by spaces; digits with marks, perhaps with a stray space before
 # the last two ("118, 99"); the fraction alone. A sign between whole and fraction ("35€ 99") is looked for after it.
+# The point of an abbreviation is no decimal mark ("Rs.500", "S/.50", "₹.500"); that of "$.99" is.
 _NUMBER = re.compile(
     rf"\d{{1,3}}(?:[{_GAP}]\d{{3}})+(?!\d)(?:[.,]\d+)?"
     r"|\d+(?:[.,]\d+)*(?:[.,]\x20\d\d(?![\d.,%]))?"
-    r"|[.,]\d+"
+    r"|[.,](?<![^\W\d_].)(?<!/.)(?:\d\d?(?!\d)|(?<![₹₨₱₦৳].)\d+)"
 )
 _CENTS_AFTER_SIGN = re.compile(r"\s?([€£])(?:\s?(\d\d)|(\d))(?!\d|[.,]\d|\s?[€£%])(?![^\W\d_])")
 _MINUS = re.compile(r"(?:(?:^|[\s(€$£¥])[-−]\s*|[-−][€$£¥]\s*)$")
@@ -45,14 +49,15 @@ class Money(msgspec.Struct, frozen=True):
     currency: str
 
     @classmethod
-    def parse(cls, text: str | None, currency: str | None = None) -> Money | None:
+    def parse(cls, text: str | None, currency: str | None = None, *, home: tuple[str, ...] = ()) -> Money | None:
         """Read the first price in the text, or the first number where no currency stands beside one.
 
-        `currency` is used when the text names none, or only a sign that several currencies share. A single
-        separator before exactly three digits groups thousands, unless the currency has three decimals (dinars).
-        None when there is no number.
+        `currency` is used when the text names none, or only a sign that several currencies share. `home` are the
+        currencies of the place where the text was written: without a `currency` the first of them that bears the
+        shared sign is meant. A single separator before exactly three digits groups thousands, unless the currency
+        has three decimals (dinars). None when there is no number.
         """
-        found = first_price(text, currency)
+        found = first_price(text, currency, home)
         return None if found is None else cls(found[0], found[1])
 
     def __str__(self) -> str:
@@ -92,12 +97,19 @@ def written_price(
     return WrittenPrice(amount, sign)
 
 
-def currency_code(written: str | None) -> str:
-    """The ISO code of a sign, a word or a code ("us$", "€", "eur"); "" for what is none."""
+def currency_code(written: str | None, home: tuple[str, ...] = ()) -> str:
+    """The ISO code of a sign, a word or a code ("us$", "€", "eur"); "" for what is none. `home`: see `Money.parse`."""
     text = (written or "").strip()[:20]
     if text.upper() in CODES:
         return text.upper()
-    return SIGNS.get(text, "")
+    return _at_home(text, home) if text in SIGNS else ""
+
+
+def _at_home(sign: str, home: tuple[str, ...]) -> str:
+    """The currency of a known sign: of those that share it the one that is paid with here."""
+    if home and sign in SHARED:
+        return next((code for code in home if code in _sharers(sign)), SIGNS[sign])
+    return SIGNS[sign]
 
 
 def may_mean(sign: str, code: str) -> bool:
@@ -111,32 +123,50 @@ def _sharers(sign: str) -> frozenset[str]:
     return frozenset(SHARED[sign].split())
 
 
-def first_price(text: str | None, wish: str | None = None) -> tuple[Decimal, str, str] | None:
-    """What `Money.parse` reads: amount and currency, and with them the sign as written ("" where there is none)."""
-    if not text:
-        return None
+class PriceInText(NamedTuple):
+    """A number in a text, the currency beside it and the sign as written; both "" where none stands there."""
+
+    start: int
+    end: int
+    amount: Decimal
+    currency: str
+    sign: str
+
+
+def prices_in(text: str, wish: str | None = None, home: tuple[str, ...] = ()) -> Iterator[PriceInText]:
+    """The numbers of a text that may be prices, in order. Percentages and dates are none."""
     text = text[:_LONGEST]
-    first: tuple[Decimal, str, str] | None = None
     for match in _NUMBER.finditer(text):
         before, after = text[: match.start()], text[match.end() : match.end() + 40]
         if after.lstrip().startswith("%") or _DATE.fullmatch(match[0]):
             continue
-        code, written = _currency(before, after, wish)
+        code, written = _currency(before, after, wish, home)
         cents = _CENTS_AFTER_SIGN.match(after)
         amount = _amount(match[0], code or wish or "", cents)
         if ("-" in before[-4:] or "−" in before[-4:]) and _MINUS.search(before[-8:]):
             amount = -amount
-        if code:
-            return amount, code, written
-        first = first or (amount, wish or "", "")
+        yield PriceInText(match.start(), match.end(), amount, code, written)
+
+
+def first_price(
+    text: str | None, wish: str | None = None, home: tuple[str, ...] = ()
+) -> tuple[Decimal, str, str] | None:
+    """What `Money.parse` reads: amount and currency, and with them the sign as written ("" where there is none)."""
+    if not text:
+        return None
+    first: tuple[Decimal, str, str] | None = None
+    for found in prices_in(text, wish, home):
+        if found.currency:
+            return found.amount, found.currency, found.sign
+        first = first or (found.amount, wish or "", "")
     return first
 
 
-def _currency(before: str, after: str, wish: str | None) -> tuple[str, str]:
+def _currency(before: str, after: str, wish: str | None, home: tuple[str, ...]) -> tuple[str, str]:
     """The currency that stands directly beside a number, and how it is written; or two empty texts."""
     for sign in (_sign_before(before[-30:]), _sign_after(after[:30])):
         if sign in SIGNS:
-            return (wish if wish and sign in SHARED else SIGNS[sign]), sign
+            return (wish if wish and sign in SHARED else _at_home(sign, home)), sign
         if sign:
             return sign.upper(), sign
     return "", ""
@@ -147,11 +177,16 @@ def _sign_before(text: str) -> str:
     text = text.rstrip(_BEFORE_ONLY)
     if text.endswith("$") and text[:-1].rstrip()[-3:] in CODES:
         text = text[:-1].rstrip()  # "CAD $5"
+    pointed = text[-1:] == "." and not text.endswith(_WITH_POINT)
+    if pointed:
+        text = text[:-1]  # "Rp.", "Bs.", "₹."; but a code, or one letter, is the end of a sentence
     if text[-1:] not in _LAST_CHARS:
         return ""
     for size in range(min(_LONGEST_SIGN, len(text)), 0, -1):
         sign = text[-size:]
         known = (sign in SIGNS and sign not in AFTER_ONLY) or _is_code(sign)
+        if pointed and (sign not in SIGNS or (size == 1 and sign.isalpha())):
+            continue
         if known and not (sign[0].isalpha() and text[-size - 1 : -size].isalpha()):
             return sign
     return ""

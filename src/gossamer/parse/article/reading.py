@@ -9,6 +9,7 @@ How it fails: a page without prose has no article; nothing raises. Size and dept
 
 from __future__ import annotations
 
+import html
 import re
 from datetime import datetime
 from itertools import islice
@@ -30,6 +31,7 @@ _LEAST = 100  # characters of an article; less is a notice
 _SHORT = 300  # characters below which the body that JSON-LD has is preferred
 _MOST_HEADINGS = 20
 _WIDE = r"\u2e80-\ua4cf\uf900-\ufaff"  # Chinese and Japanese: every character counts as a word
+_MARKUP = re.compile(r"</?(?:p|br|div|h\d)\b", re.IGNORECASE)
 _WORDS = re.compile(rf"(?=\w)[{_WIDE}]|[^\W{_WIDE}]+(?:['’-][^\W{_WIDE}]+)*")
 
 
@@ -160,9 +162,11 @@ def _heading(outline: Outline, titles: frozenset[str]) -> str | None:
 
 
 def _from_json_ld(body: str) -> tuple[str, str]:
-    """Text and Markdown of a body that JSON-LD has; some write HTML there."""
+    """Text and Markdown of a body that JSON-LD has; some write HTML there, some plain text with entities."""
     body = body[:LONGEST]
-    if re.search(r"</?(?:p|br|div|h\d)\b", body[:10_000], re.IGNORECASE):
+    if not _MARKUP.search(body[:10_000]) and "&" in body:
+        body = html.unescape(body)
+    if _MARKUP.search(body[:10_000]):
         part = turbohtml.parse_fragment(body)
         outline = outline_of(part)
         struck = bytearray(len(outline.elements))

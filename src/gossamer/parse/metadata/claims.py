@@ -6,6 +6,7 @@ How it fails: what is missing, empty or of the wrong shape is not there. Numbers
 
 from __future__ import annotations
 
+import html
 from collections.abc import Iterator
 from typing import Any
 
@@ -28,6 +29,11 @@ def tidy(value: object) -> str | None:
     if not isinstance(value, str):
         return None
     return " ".join(value[:_LONGEST].split()) or None
+
+
+def told(value: object) -> str | None:
+    """A text of JSON-LD on one line. Its authors write entities there, as in markup; they are undone once."""
+    return tidy(html.unescape(value[:_LONGEST])) if isinstance(value, str) and "&" in value else tidy(value)
 
 
 class HeadTags:
@@ -104,7 +110,7 @@ class Story:
         for node in self._nodes_of_worth:
             for name in names:
                 for value in _listed(node.get(name)):
-                    text = tidy(value)
+                    text = told(value)
                     if text is not None:
                         yield text
 
@@ -116,9 +122,9 @@ class Story:
         """The names of persons and organisations: each a text, an object with a name, or a pointer to one."""
         for value in self.values(name):
             value = self._resolved(value)
-            text = tidy(value.get("name")) if isinstance(value, dict) else tidy(value)
+            text = told(value.get("name")) if isinstance(value, dict) else told(value)
             for inner in _listed(value.get("name")) if isinstance(value, dict) and text is None else ():
-                if (one := tidy(inner)) is not None:
+                if (one := told(inner)) is not None:
                     yield one
             if text is not None:
                 yield text
@@ -129,7 +135,7 @@ class Story:
             value = self._resolved(value)
             address = value.get("url") or value.get("contentUrl") if isinstance(value, dict) else value
             for one in _listed(address):
-                if (text := tidy(one)) is not None:
+                if (text := told(one)) is not None:
                     yield text
 
     def _resolved(self, value: Any) -> Any:

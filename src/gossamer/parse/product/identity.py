@@ -13,6 +13,8 @@ from urllib.parse import unquote, urlsplit
 
 from turbohtml import Document, Element
 
+from .home import currencies_at
+
 _WORD = re.compile(r"\w+")
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_./-]*")
 _TRACKING = re.compile(r"^(utm_|gclid|fbclid|ref$|mc_|spm$)", re.IGNORECASE)
@@ -34,11 +36,18 @@ class Identity:
         headings = [_beginning(heading) for heading in tree.select("h1")[:5]]
         self.headings = [heading for heading in headings if heading]
         self._title = tree.select_one("title")
+        root = tree.root
+        self._languages = (root.attr("lang") or "" if root is not None else "", metas.get("og:locale") or "")
         self.social = _plain(metas.get("og:title") or metas.get("twitter:title") or "")
 
     @cached_property
     def page_title(self) -> str:
         return _beginning(self._title) if self._title is not None else ""
+
+    @cached_property
+    def home(self) -> tuple[str, ...]:
+        """The currencies of the country that the address, or else the language, speaks of."""
+        return currencies_at(self.url, self._languages)
 
     @cached_property
     def names(self) -> list[str]:

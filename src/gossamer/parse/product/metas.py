@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from ...model.money import Money, currency_code
 from .claims import Claims
-from .offers import money_of
+from .offers import claim_price, money_of
 from .schema import gtin_of
 from .stock import availability_of
 from .things import plain_text
@@ -18,8 +19,8 @@ _PLAIN_SKU = ("sku", "productid", "product_id", "product-id", "product_code", "i
 _LABELLED = (("twitter:label1", "twitter:data1"), ("twitter:label2", "twitter:data2"))
 
 
-def claim_metas(claims: Claims, metas: dict[str, str]) -> bool:
-    """Note what the metas say. True when they say that the page is a product's."""
+def claim_metas(claims: Claims, metas: dict[str, str], home: tuple[str, ...]) -> bool:
+    """Note what the metas say. True when they say that the page is a product's. `home`: the site's currencies."""
     kind = metas.get("og:type", "").casefold()
     is_product = kind.rsplit(":", 1)[-1].rsplit(".", 1)[-1] in ("product", "item", "product.item", "book") and bool(
         kind
@@ -27,13 +28,12 @@ def claim_metas(claims: Claims, metas: dict[str, str]) -> bool:
     price = _first(metas, _PRICE)
     currency = _first(metas, _CURRENCY)
     og = Source.OPEN_GRAPH
-    money = money_of(price, currency) if price else None
+    money = money_of(price, currency, home) if price else None
     if money is not None and money.amount > 0:
-        claims.add("price", money, og, 0.75)
-        claims.add("currency", money.currency, og, 0.75)
+        claim_price(claims, money, og, 0.75)
         is_product = True
     old = _first(metas, ("product:original_price:amount", "og:price:standard_amount", "product:price:standard_amount"))
-    regular = money_of(old, currency) if old else None
+    regular = money_of(old, currency, home) if old else None
     if regular is not None and money is not None and regular.amount > money.amount:
         claims.add("regular_price", regular, og, 0.7)
     stated = _first(metas, ("product:availability", "og:availability", "availability"))
@@ -52,22 +52,22 @@ def claim_metas(claims: Claims, metas: dict[str, str]) -> bool:
     claims.add("description", plain_text(metas.get("og:description", ""), 1000), og, 0.5)
     claims.add("images", tuple(metas[name] for name in ("og:image",) if metas.get(name)), og, 0.6)
     claims.add("description", plain_text(metas.get("description", ""), 1000), Source.META, 0.4)
-    _claim_plain_names(claims, metas, currency)
+    _claim_plain_names(claims, metas, currency, home)
     return is_product or bool(number)
 
 
-def _claim_plain_names(claims: Claims, metas: dict[str, str], currency: str) -> None:
+def _claim_plain_names(claims: Claims, metas: dict[str, str], currency: str, home: tuple[str, ...]) -> None:
     price = _first(metas, _PLAIN_PRICE)
-    money = money_of(price, currency or _first(metas, ("currency", "pricecurrency"))) if price else None
+    money = money_of(price, currency or _first(metas, ("currency", "pricecurrency")), home) if price else None
     if money is not None and money.amount > 0:
-        claims.add("price", money, Source.META, 0.6)
-        claims.add("currency", money.currency, Source.META, 0.6)
+        claim_price(claims, money, Source.META, 0.6)
     claims.add("sku", _first(metas, _PLAIN_SKU)[:80], Source.META, 0.5)
     claims.add("brand", plain_text(_first(metas, ("brand", "product-brand", "manufacturer")), 100), Source.META, 0.5)
     for label, data in _LABELLED:
         said, value = metas.get(label, "").casefold(), metas.get(data, "")
         if any(word in said for word in ("price", "preis", "prix", "prezzo", "precio", "preço", "цена", "cena")):
-            money = money_of(value, currency)
+            # Made for readers: "1.299" is a thousand here.
+            money = Money.parse(value, currency_code(currency, home) or None, home=home)
             if money is not None and money.amount > 0:
                 claims.add("price", money, Source.META, 0.5)
         elif "availab" in said:

@@ -30,9 +30,10 @@ _OTHERS = re.compile(
     r"related|recommend|similar|carousel|slider|swiper|(?<![a-z])also|upsell|up-sell|cross-?sell|recently|sponsor|teaser"
     r"|accessor(?:y|ies)|bundle|mini-?cart|mini-?basket|cart-?summary|suggest|alternativ|best-?sell|viewed|advert|comparison"
     r"|compare-|popular|together|(?<![a-z])recs?(?![a-z])|(?<![a-z])footer|mega-?menu|main-?menu|navigation|wishlist"
-    r"|newsletter|cookie|(?<!p)review|comment|question",
+    r"|newsletter|cookie|question",
     re.IGNORECASE,
 )
+_REVIEWS = re.compile(r"(?<!p)review|comment", re.IGNORECASE)
 # A class of its own, not a part of one: "md:hidden" and "overflow-hidden" hide nothing.
 _HIDDEN = re.compile(
     r"(?<![\w:-])(?:hidden|hide|d-none|aok-hidden|invisible|is-hidden|visually-hidden)(?![\w:-])"
@@ -53,12 +54,14 @@ class Place:
     """What holds a text, as far as that is not also what holds the title. Bits of an int, for speed."""
 
     PLAIN = 0
-    OTHERS = 1  # a part about other products, or about none: carousels, reviews, footers
+    ELSEWHERE = 1  # a part about other products, or about none: carousels, footers
     HIDDEN = 2
     STRUCK = 4
     LINK = 8  # leads to another page
     LIST = 16
     CHOICE = 32  # a button or a label: what can be chosen, and what it would cost
+    REVIEWS = 64  # what others say about the product, or the sum of it
+    OTHERS = ELSEWHERE | REVIEWS  # all that is not the shop's word about this product
 
 
 class Run(NamedTuple):
@@ -230,7 +233,7 @@ def _own_place(element: Element, identity: Identity) -> int:
         if not href.startswith(("#", "javascript:")) and not identity.is_here(href):
             place |= Place.LINK
     elif tag in ("footer", "nav"):
-        place |= Place.OTHERS
+        place |= Place.ELSEWHERE
     elif tag == "li":
         place |= Place.LIST
     elif tag in ("button", "label"):
@@ -251,5 +254,6 @@ def _own_place(element: Element, identity: Identity) -> int:
 
 @lru_cache(maxsize=4096)
 def _named_place(names: str) -> int:
-    place = Place.OTHERS if _OTHERS.search(names) else Place.PLAIN
+    place = Place.ELSEWHERE if _OTHERS.search(names) else Place.PLAIN
+    place |= Place.REVIEWS if _REVIEWS.search(names) else Place.PLAIN
     return place | Place.HIDDEN if _HIDDEN.search(names) else place

@@ -7,17 +7,19 @@ author called it and what is written beside it; the candidate with the most poin
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from functools import lru_cache
+from itertools import islice
 from typing import NamedTuple
 
 from turbohtml import Element
 
 from ...model.currencies import CODES, SIGNS, SMALL_CODES
-from ...model.money import Money, first_price
+from ...model.money import Money, PriceInText, first_price, prices_in
 from .claims import Claims
 from .outline import Outline, Place, names_of
 from .values import Source
-from .words import NOT_THE_PRICE, UNIT_PRICE
+from .words import NEW_PRICE, NOT_THE_PRICE, OLD_PRICE, UNIT_PRICE
 
 _BEFORE, _AFTER = 40, 160  # runs before and after a title that are looked at
 _MOST = 150  # candidates
@@ -49,8 +51,14 @@ _WORD_SIGNS = frozenset(part for sign in (*SIGNS, *CODES, *SMALL_CODES) for part
 _SINGLE = frozenset(sign for sign in SIGNS if (len(sign) == 1 and not sign.isascii()) or sign == "$")
 _DIGIT = re.compile(r"\d")
 _NUMBERS = re.compile(r"\d[\d.,' ]*")
+# After a price: it is what is taken off, or what is paid every month.
+_NO_WHOLE = re.compile(
+    r"\W{0,3}(?:[^\W\d_]{1,3}\W{0,2})?"
+    r"(?:off|less|saved?|weniger|gespart|per|a month|monthly|mo|mtl|pro|par|al|por|im monat|/)(?!\w)",
+    re.IGNORECASE,
+)
 _SPLIT = re.compile(r"(?<![\d.,])(\d{1,6}) ([0-9]{2})(?!\d)(?=\D*$)")
-_MARK = re.compile(r"\s{0,3}([.,])\s{0,3}(?=\d)")
+_MARK = re.compile(r"(?<=\d)\s{0,3}([.,])\s{0,3}(?=\d)")
 
 
 class _Candidate(NamedTuple):
@@ -58,11 +66,17 @@ class _Candidate(NamedTuple):
     money: Money
     points: float
     struck: bool
+    old: bool  # said to be the old price, by a word or by its name; struck ones are that anyway
 
 
-def claim_prices(claims: Claims, outline: Outline, buttons: list[int], currency: str | None) -> bool:
-    """Note the visible price and the struck one. True when a price stands near the title."""
-    candidates = _candidates(outline, buttons, currency)
+def claim_prices(
+    claims: Claims, outline: Outline, buttons: list[int], currency: str | None, home: tuple[str, ...]
+) -> bool:
+    """Note the visible price and the old one. True when a price stands near the title.
+
+    `currency` is what the page's data says, `home` what one pays with where the shop is.
+    """
+    candidates = _candidates(outline, buttons, currency, home)
     prices = [each for each in candidates if not each.struck]
     if not prices:
         return False
@@ -80,14 +94,14 @@ def claim_prices(claims: Claims, outline: Outline, buttons: list[int], currency:
     old = [
         each
         for each in candidates
-        if each.struck and abs(each.at - best.at) <= 12 and each.money.amount > best.money.amount
+        if (each.struck or each.old) and abs(each.at - best.at) <= 12 and each.money.amount > best.money.amount
     ]
     if old:
         claims.add("regular_price", min(old, key=lambda each: abs(each.at - best.at)).money, Source.PAGE, sure * 0.8)
     return best.points >= 2.5
 
 
-def _candidates(outline: Outline, buttons: list[int], currency: str | None) -> list[_Candidate]:
+def _candidates(outline: Outline, buttons: list[int], currency: str | None, home: tuple[str, ...]) -> list[_Candidate]:
     found: list[_Candidate] = []
     seen: set[Element] = set()
     for at, (text, element) in outline.near(_BEFORE, _AFTER):
@@ -96,14 +110,22 @@ def _candidates(outline: Outline, buttons: list[int], currency: str | None) -> l
         signed = _SYMBOLS.search(text) is not None or any(word in _WORD_SIGNS for word in _WORDS.findall(text))
         if not signed and len(text) > 16:
             continue
-        read = first_price(text, currency) if signed else None
+        read = first_price(text, currency, home) if signed else None
         whole, holder = text, element
-        if read is None or not read[2] or text[-1].isdecimal():
+        old = _old_beside(text, currency, home) if read is not None and read[2] else None
+        if old is not None:
+            whole, read = old.new_text, (old.new.amount, old.new.currency, old.new.sign)
+        elif read is None or not read[2]:
             # The number alone: a price only where its neighbours or its names say so.
-            if (read is None or not read[2]) and not _hinted(outline, at):
+            if not _hinted(outline, at):
                 continue
             whole, holder = _whole_price(outline, at)
-            read = first_price(whole, currency)
+            if holder is element:
+                whole = _with_neighbour(outline, at) or whole
+            read = first_price(whole, currency, home)
+        elif text[-1].isdecimal():
+            whole, holder = _with_cents(outline, at)
+            read = first_price(whole, currency, home)
         if read is None or read[0] <= 0 or holder in seen:
             continue
         if holder is not element:
@@ -111,10 +133,49 @@ def _candidates(outline: Outline, buttons: list[int], currency: str | None) -> l
         points = _points(outline, buttons, at, whole, holder, signed=read[2] != "" and read[2] not in _WEAK_SIGNS)
         if points is not None:
             struck = bool(outline.place(element) & Place.STRUCK)
-            found.append(_Candidate(at, Money(read[0], read[1]), points, struck))
+            found.append(_Candidate(at, Money(read[0], read[1]), points, struck, _is_old(outline, at, whole)))
+            if old is not None:
+                money = Money(old.old.amount, old.old.currency)
+                found.append(_Candidate(at, money, points, struck=True, old=True))
         if len(found) >= _MOST:
             break
     return found
+
+
+class _Pair(NamedTuple):
+    """The old and the new price in one text, and the part of it that is about the new one."""
+
+    old: PriceInText
+    new: PriceInText
+    new_text: str
+
+
+def _old_beside(text: str, currency: str | None, home: tuple[str, ...]) -> _Pair | None:
+    """The two prices of "Was £49.99 Now £39.99", or of "79 € statt 99 €"; None where no word tells them apart."""
+    if len(_NUMBERS.findall(text)) < 2:
+        return None
+    signed = list(islice((each for each in prices_in(text, currency, home) if each.sign), 2))
+    if len(signed) < 2 or signed[0].currency != signed[1].currency:
+        return None
+    first, second = signed
+    lead, between, tail = text[: first.start], text[first.end : second.start], text[second.end :]
+    if second.amount < first.amount and (OLD_PRICE.search(lead) or NEW_PRICE.search(between)):
+        partial = NOT_THE_PRICE.search(between) or _NO_WHOLE.match(tail)
+        return None if partial else _Pair(first, second, text[first.end : second.end])
+    if second.amount > first.amount and OLD_PRICE.search(between):
+        partial = NOT_THE_PRICE.search(lead) or _NO_WHOLE.match(between)
+        return None if partial else _Pair(second, first, text[: first.end])
+    return None
+
+
+def _is_old(outline: Outline, at: int, text: str) -> bool:
+    """True when the price is said to be the old one: by the word before it, or by its name."""
+    before = outline.runs[at - 1].text if at else ""
+    lead = _DIGIT.split(text, maxsplit=1)[0]
+    label = f"{before} {lead}" if len(before) <= 30 and not _DIGIT.search(before) else lead
+    if OLD_PRICE.search(label) and not NEW_PRICE.search(label):
+        return True
+    return _OLD.search(names_of(outline.runs[at].element)) is not None
 
 
 def _hinted(outline: Outline, at: int) -> bool:
@@ -133,37 +194,64 @@ def _whole_price(outline: Outline, at: int) -> tuple[str, Element]:
     """The text of the smallest element that holds number and currency: the parts of a price may be apart."""
     text, element = outline.runs[at]
     best, holder = text, element
-    here = element
+    own = first_price(text)
+    for here, joined in _around(outline, element):
+        read = first_price(joined)
+        if read is None or len(_NUMBERS.findall(joined)) != 1:
+            continue
+        if read[2]:
+            return joined, here
+        if own is None or read[0] != own[0]:  # more of the number, if not its sign
+            best, holder = joined, here
+    return best, holder
+
+
+def _with_cents(outline: Outline, at: int) -> tuple[str, Element]:
+    """A price that bears its sign, with the cents that an element beside it holds: "$12" and "50"."""
+    text, element = outline.runs[at]
+    own = first_price(text)
+    for here, joined in _around(outline, element):
+        read = first_price(joined)
+        if read is None or own is None or read[2] != own[2] or len(_NUMBERS.findall(joined)) != 1:
+            break
+        if own[0] < read[0] < own[0] + 1:
+            return joined, here
+    return text, element
+
+
+def _around(outline: Outline, element: Element) -> Iterator[tuple[Element, str]]:
+    """The element and the two that hold it, but not the title: each that is short and holds several texts, as one."""
     for _ in range(3):
+        if outline.holds_title(element):
+            return
         parts: list[str] = []
         size = 0
-        for part in here.strings:
+        for part in element.strings:
             size += len(part)
             if size > 200:
                 break
             if not part.isspace():
                 parts.append(" ".join(part.split()))
         if size > 200 or sum(map(len, parts)) > 60:
-            break
+            return
         if len(parts) > 1:
-            joined = _SPLIT.sub(r"\1.\2", _MARK.sub(r"\1", " ".join(parts)))
-            read = first_price(joined)
-            if read is not None and len(_NUMBERS.findall(joined)) == 1:
-                best, holder = joined, here
-                if read[2]:
-                    break
-        parent = here.parent
+            yield element, _SPLIT.sub(r"\1.\2", _MARK.sub(r"\1", " ".join(parts)))
+        parent = element.parent
         if not isinstance(parent, Element):
-            break
-        here = parent
-    if holder is element:
-        before = outline.runs[at - 1].text if at else ""
-        after = outline.runs[at + 1].text if at + 1 < len(outline.runs) else ""
-        for joined in (f"{before[-5:]}{text}", f"{text}{after[:5]}"):
-            read = first_price(joined)
-            if read is not None and read[2] and len(_NUMBERS.findall(joined)) == 1:
-                return joined, element
-    return best, holder
+            return
+        element = parent
+
+
+def _with_neighbour(outline: Outline, at: int) -> str | None:
+    """A bare number with the sign that ends the text before it, or begins the one after it."""
+    runs = outline.runs
+    before = " ".join(runs[at - 1].text.split()[-2:]) if at else ""
+    after = " ".join(runs[at + 1].text.split()[:2]) if at + 1 < len(runs) else ""
+    for joined in (f"{before} {runs[at].text}", f"{runs[at].text} {after}"):
+        read = first_price(joined) if len(joined) <= _LONGEST else None
+        if read is not None and read[2] and len(_NUMBERS.findall(joined)) == 1:
+            return joined
+    return None
 
 
 def _points(

@@ -29,7 +29,7 @@ from .labels import claim_labels, claim_named
 from .metas import claim_metas
 from .outline import Outline
 from .prices import claim_prices
-from .schema import claim_things, claim_trail
+from .schema import claim_loose_rating, claim_things, claim_trail
 from .scripts import claim_scripts
 from .surface import claim_loose_microdata, claim_surface
 from .things import things_of
@@ -52,7 +52,7 @@ def product_of(page: Page) -> Product | None:
     identity = Identity(tree, page.url, metas)
     claims = Claims()
     signs = _from_data(claims, page, data, identity)
-    signs += _from_metas(claims, metas)
+    signs += _from_metas(claims, metas, identity)
     signs += _from_page(claims, page, identity)
     if signs < _ENOUGH:
         return None
@@ -64,19 +64,21 @@ def _from_data(claims: Claims, page: Page, data: dict[str, Any], identity: Ident
     for name, source, sure in _NOTATIONS:
         notation = data.get(name)
         if notation:
-            things = things_of(notation[:_MOST_BLOCKS])
+            things = things_of(notation[:_MOST_BLOCKS], entities=source is Source.JSON_LD)
             verdicts.add(claim_things(claims, things, source, sure, identity))
             claim_trail(claims, things, source, sure)
+            if not claims.of("rating"):
+                claim_loose_rating(claims, things, source, sure * 0.8, identity)
     loose = False
     if page.tree is not None and not any(claim.source is Source.MICRODATA for claim in claims.of("price")):
-        loose = claim_loose_microdata(claims, page.tree)
+        loose = claim_loose_microdata(claims, page.tree, identity)
     if "product" in verdicts:
         return 3.0
     return -2.0 if "list" in verdicts else 1.5 if loose else 0.0
 
 
-def _from_metas(claims: Claims, metas: dict[str, str]) -> float:
-    signs = 2.0 if claim_metas(claims, metas) else 0.0
+def _from_metas(claims: Claims, metas: dict[str, str], identity: Identity) -> float:
+    signs = 2.0 if claim_metas(claims, metas, identity.home) else 0.0
     kind = metas.get("og:type", "").casefold()
     return signs - 1.5 if kind.startswith(("article", "blog", "product.group", "profile", "video")) else signs
 
@@ -90,7 +92,8 @@ def _from_page(claims: Claims, page: Page, identity: Identity) -> float:
     buttons = buy_buttons(outline)
     form = has_buy_form(tree)
     currency = claims.settle("currency")
-    priced = claim_prices(claims, outline, buttons, str(currency.value) if currency is not None else None)
+    known = str(currency.value) if currency is not None else None
+    priced = claim_prices(claims, outline, buttons, known, identity.home)
     numbers = claim_labels(claims, outline, identity) + claim_named(claims, outline, identity)
     confirmed = claim_address(claims, identity, page.body)
     claim_surface(claims, outline, identity)

@@ -42,13 +42,13 @@ def claim_things(claims: Claims, things: list[Thing], source: Source, sure: floa
     _claim_plain(claims, first, source, sure, identity, number_sure=1 if len(own) == 1 else 0.6)
     offers = [offer for thing in own for offer in thing.things("offers", "offerdetails", "offer")]
     chosen = choose_offer(first.things("offers", "offerdetails", "offer") or offers, identity)
-    claim_offers(claims, chosen, offers, source, sure)
+    claim_offers(claims, chosen, offers, source, sure, identity.home)
     if chosen is not None and not claims.of("sku"):
         claims.add("sku", _number(chosen.text("sku")), source, sure * 0.7)
         claims.add("gtin", gtin_of(chosen.text(*_GTINS)), source, sure * 0.7)
         claims.add("mpn", chosen.text("mpn"), source, sure * 0.6)
     if not offers:
-        claim_offers(claims, first, [first], source, sure * 0.8)
+        claim_offers(claims, first, [first], source, sure * 0.8, identity.home)
     return "product"
 
 
@@ -67,6 +67,27 @@ def claim_trail(claims: Claims, things: list[Thing], source: Source, sure: float
         if len(steps) > len(best):
             best = tuple(name for _, name in sorted(steps, key=lambda step: step[0]))
     claims.add("breadcrumbs", best, source, sure)
+
+
+def claim_loose_rating(claims: Claims, things: list[Thing], source: Source, sure: float, identity: Identity) -> None:
+    """Note the stars that hang under nothing, or under the product by its name. Several that differ say nothing."""
+    held = {id(rating) for thing in things for rating in thing.things("aggregaterating")}
+    loose = [
+        thing
+        for thing in things
+        if "aggregaterating" in thing.types and not thing.others and id(thing) not in held and _of_here(thing, identity)
+    ]
+    if len({(rating.number("ratingvalue"), rating.count("reviewcount", "ratingcount")) for rating in loose}) == 1:
+        claim_rating(claims, loose[0], source, sure)
+
+
+def _of_here(rating: Thing, identity: Identity) -> bool:
+    """False when the rating says that it is about something else than the page's product."""
+    rated = rating.things("itemreviewed")
+    named = rated[0].text("name") if rated else rating.text("itemreviewed", "itemname")
+    if rated and rated[0].types and not rated[0].types & (_PRODUCTS | _SALEABLE | {"thing"}):
+        return False
+    return not named or identity.likeness(named) >= 0.6
 
 
 def _is_product(thing: Thing) -> bool:
@@ -157,9 +178,7 @@ def claim_rating(claims: Claims, rating: Thing, source: Source, sure: float) -> 
             value = value * 5 / best
         if 0 < value <= 5:
             claims.add("rating", round(value, 2), source, sure)
-    count = rating.number("reviewcount", "ratingcount")
-    if count is not None:
-        claims.add("review_count", int(count), source, sure)
+    claims.add("review_count", rating.count("reviewcount", "ratingcount"), source, sure)
 
 
 def _number(text: str) -> str:

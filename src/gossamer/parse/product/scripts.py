@@ -16,7 +16,7 @@ from turbohtml import Document
 from .claims import Claims
 from .identity import Identity
 from .mending import read_json, read_literal
-from .offers import money_of
+from .offers import claim_price, money_of
 from .schema import gtin_of
 from .stock import availability_of
 from .things import plain_text
@@ -196,10 +196,9 @@ def _claim(claims: Claims, node: dict[str, Any], identity: Identity) -> bool:
         currency = currency or _text(inner, _CURRENCY)
         price = _first(inner, _INSIDE)
     if isinstance(price, str | int | float | Decimal) and not isinstance(price, bool):
-        money = money_of(str(price).strip()[:40], currency)
+        money = money_of(price.strip()[:40] if isinstance(price, str) else price, currency, identity.home)
         if money is not None and 0 < money.amount < 10_000_000:
-            claims.add("price", money, Source.SCRIPT, 0.6 * sure)
-            claims.add("currency", money.currency, Source.SCRIPT, 0.5 * sure)
+            claim_price(claims, money, Source.SCRIPT, 0.6 * sure)
             said = True
     brand = _first(keys, _BRAND)
     if isinstance(brand, dict):

@@ -2,31 +2,21 @@
 
 from __future__ import annotations
 
-import re
-
 from turbohtml import Document, Element
 
+from ...model.money import Money, currency_code
 from .claims import Claims
 from .identity import Identity
-from .offers import money_of
+from .offers import claim_price, money_of
 from .outline import Outline, text_of
 from .schema import gtin_of
+from .stars import claim_stars
 from .stock import availability_of
 from .things import plain_text
 from .values import Source
 
 _TRAIL = '[aria-label*="breadcrumb" i], [class*="breadcrumb" i], [id*="breadcrumb" i], [class*="crumbs" i]'
 _MARKS = " \t\n/›»>|→·•\u00a0\\-–"
-_STARS = re.compile(
-    r"(\d(?:[.,]\d{1,2})?) ?(?:out of|von|sur|su|de|van|av|af|z|/|из|από|üzerinden|von maximal) ?(?:5|five)(?![\d.,])",
-    re.IGNORECASE,
-)
-_COUNT = re.compile(
-    r"\(?(\d{1,3}(?:[.,  ]\d{3})*|\d{1,7})\)? ?(?:\w{1,12} )?(?:reviews?|ratings?|bewertung|avis|évaluations?|"
-    r"rezension|sternebewertung|recension|valutazion|voti|opinion|reseñ|valoracion|calificacion|avaliaç|opini|hodnocen|hodnoten|recenz|отзыв|оцен|"
-    r"beoordeling|omdömen|anmeldelse|arvostelu|レビュー|則評價|评价|評價|리뷰)",
-    re.IGNORECASE,
-)
 _LOOSE = {
     "price": ("price", 40),
     "priceCurrency": ("currency", 3),
@@ -38,7 +28,6 @@ _LOOSE = {
     "mpn": ("mpn", 40),
 }
 _MOST_LOOSE = 500
-_BEFORE, _AFTER = 40, 120
 _LONGEST = 80
 
 
@@ -55,28 +44,32 @@ def claim_surface(claims: Claims, outline: Outline, identity: Identity) -> None:
     if not claims.of("breadcrumbs"):
         claims.add("breadcrumbs", _trail(outline.tree, claims), Source.PAGE, 0.6)
     if not claims.of("rating"):
-        _claim_stars(claims, outline)
+        claim_stars(claims, outline)
     if not claims.of("images"):
         claims.add("images", _pictures(outline.tree, identity), Source.PAGE, 0.4)
 
 
-def claim_loose_microdata(claims: Claims, tree: Document) -> bool:
+def claim_loose_microdata(claims: Claims, tree: Document, identity: Identity) -> bool:
     """Note properties that stand in no scope, where the page has just one such; shops forget the scope.
 
     True when the price is among them.
     """
-    loose: dict[str, set[str]] = {}
+    loose: dict[str, set[tuple[str, bool]]] = {}
     for element in tree.select("[itemprop]")[:_MOST_LOOSE]:
         name = element.attr("itemprop") or ""
         if name in _LOOSE and element.closest("[itemscope]") is None:
             loose.setdefault(name, set()).add(_value(element))
     stated = {name: values.pop() for name, values in loose.items() if len(values) == 1}
-    for name, text in stated.items():
+    for name, (text, for_machines) in stated.items():
         field, longest = _LOOSE[name]
         value: object = text if len(text) <= longest else None
         if field == "price":
-            value = money_of(text, stated.get("priceCurrency", ""))
-        elif field == "availability":
+            currency = stated["priceCurrency"][0] if "priceCurrency" in stated else ""
+            price = money_of(text, currency, identity.home) if for_machines else _shown(text, currency, identity.home)
+            if price is not None:
+                claim_price(claims, price, Source.MICRODATA, 0.6)
+            continue
+        if field == "availability":
             value = availability_of(text)
         elif field == "gtin":
             value = gtin_of(text)
@@ -84,9 +77,14 @@ def claim_loose_microdata(claims: Claims, tree: Document) -> bool:
     return "price" in stated
 
 
-def _value(element: Element) -> str:
+def _shown(text: str, currency: str, home: tuple[str, ...]) -> Money | None:
+    return Money.parse(text, currency_code(currency, home) or None, home=home)
+
+
+def _value(element: Element) -> tuple[str, bool]:
+    """What a property says, and whether an attribute says it, which is for machines and not for readers."""
     stated = element.attr("content") or element.attr("href") or element.attr("value")
-    return plain_text(stated if stated else text_of(element, 200), 200)
+    return plain_text(stated if stated else text_of(element, 200), 200), bool(stated)
 
 
 def _trail(tree: Document, claims: Claims) -> tuple[str, ...]:
@@ -106,25 +104,6 @@ def _trail(tree: Document, claims: Claims) -> tuple[str, ...]:
                 steps.pop()
             return tuple(steps[:15])
     return ()
-
-
-def _claim_stars(claims: Claims, outline: Outline) -> None:
-    """The first stars near the title, and the count that stands beside them."""
-    runs = outline.runs
-    for at, run in outline.near(_BEFORE, _AFTER):
-        match = _STARS.search(run.text) if len(run.text) <= 60 else None
-        if match is None or outline.of_another(run.element):
-            continue
-        value = float(match[1].replace(",", "."))
-        if not 0 < value <= 5:
-            continue
-        claims.add("rating", value, Source.PAGE, 0.6)
-        for near in runs[at : at + 6]:
-            count = _COUNT.search(near.text) if len(near.text) <= 60 else None
-            if count is not None:
-                claims.add("review_count", int(re.sub(r"\D", "", count[1])), Source.PAGE, 0.55)
-                return
-        return
 
 
 def _pictures(tree: Document, identity: Identity) -> tuple[str, ...]:

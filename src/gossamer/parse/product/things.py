@@ -1,21 +1,26 @@
 """Things of schema.org in one shape, whatever notation the page uses.
 
 JSON-LD, microdata and RDFa become a `Thing`: its types in small letters and its properties as lists. What is deeper
-or more numerous than an honest page has is left out.
+or more numerous than an honest page has is left out. Markup has undone its entities already; many who write JSON-LD
+put entities there too, and those are undone once.
 """
 
 from __future__ import annotations
 
+import html
 import re
 from collections.abc import Iterator
 from typing import Any
+
+from .figures import count_of, number_of
 
 _MOST = 3000  # things of one page and notation that are looked at
 _DEEPEST = 20
 _PREFIX = re.compile(
     r"^(?:https?://)?(?:www\.)?(?:schema\.org|data-vocabulary\.org)/|^[a-z]{2,12}:(?!//)", re.IGNORECASE
 )
-_TAG = re.compile(r"<[^<>]{0,2000}>")
+_TAG = re.compile(r"</?[A-Za-z!][^<>]{0,2000}>")
+_LONGEST = 20_000  # characters of one text in which entities are undone; nobody asks for more of it
 
 # A thing under one of these is not the page's own.
 OTHERS = frozenset(
@@ -54,12 +59,22 @@ class Thing:
                 return plain
         return ""
 
-    def number(self, *names: str) -> float | None:
+    def plain(self, *names: str) -> object:
+        """The first value that is a number, as a number; or the first that is text. "" when there is none."""
         for value in self.values(*names):
-            match = re.search(r"\d{1,9}(?:[.,]\d{1,9})?", str(value)[:60]) if not isinstance(value, Thing) else None
-            if match is not None:
-                return float(match[0].replace(",", "."))
-        return None
+            if isinstance(value, int | float) and not isinstance(value, bool):
+                return value
+            if isinstance(value, str) and plain_text(value):
+                return plain_text(value)
+        return ""
+
+    def number(self, *names: str) -> float | None:
+        """The first value that is a number, or a text with one in it. Never less than nothing."""
+        return next((found for found in map(number_of, self.values(*names)) if found is not None), None)
+
+    def count(self, *names: str) -> int | None:
+        """The first value that is a whole number, however its thousands are parted."""
+        return next((found for found in map(count_of, self.values(*names)) if found is not None), None)
 
 
 def plain_text(text: str, longest: int = 2000) -> str:
@@ -75,14 +90,16 @@ def plain_text(text: str, longest: int = 2000) -> str:
     return text
 
 
-def things_of(notation: Any) -> list[Thing]:
-    """All things in a page's data of one notation, outer ones before inner ones."""
-    found: list[Thing] = []
+def things_of(notation: Any, *, entities: bool = False) -> list[Thing]:
+    """All things in a page's data of one notation, outer ones before inner ones. `entities` in texts are undone."""
+    reading = _Reading(entities)
     if isinstance(notation, list):
-        by_id = {node["@id"]: node for node in _graph(notation) if isinstance(node.get("@id"), str) and len(node) > 1}
+        reading.by_id = {
+            node["@id"]: node for node in _graph(notation) if isinstance(node.get("@id"), str) and len(node) > 1
+        }
         for node in notation:
-            _read(node, found, by_id, depth=0, others=False)
-    return found
+            reading.read(node, reading.by_id, depth=0, others=False)
+    return reading.found
 
 
 def _graph(nodes: list[Any]) -> Iterator[dict[str, Any]]:
@@ -94,38 +111,51 @@ def _graph(nodes: list[Any]) -> Iterator[dict[str, Any]]:
                 yield from (each for each in inner[:_MOST] if isinstance(each, dict))
 
 
-def _read(node: Any, found: list[Thing], by_id: dict[str, Any], *, depth: int, others: bool) -> Any:
-    """Add the thing and those inside it; give the thing, or the plain value."""
-    if isinstance(node, list):
-        if depth > _DEEPEST:
-            return []
-        return [_read(each, found, by_id, depth=depth + 1, others=others) for each in node[:_MOST]]
-    if not isinstance(node, dict):
-        return node
-    if "@value" in node:
-        return node["@value"]
-    if depth > _DEEPEST or len(found) >= _MOST:
-        return None
-    if len(node) == 1 and isinstance(node.get("@id"), str):
-        known = by_id.get(node["@id"])
-        if known is None or known is node:
-            return node["@id"]
-        return _read(known, found, {}, depth=depth + 1, others=others)
-    properties: dict[str, list[Any]] = {}
-    inside = node.get("properties") if isinstance(node.get("properties"), dict) else None
-    types = _types(node.get("type" if inside is not None else "@type"))
-    thing = Thing(properties, types, others=others)
-    found.append(thing)
-    for name, value in (inside if inside is not None else node).items():
-        short = _PREFIX.sub("", str(name)).lower()
-        if short == "@graph" and isinstance(value, list):
-            for each in value[:_MOST]:
-                _read(each, found, by_id, depth=depth + 1, others=others)
-            continue
-        away = others or short in OTHERS
-        read = _read(value, found, by_id, depth=depth + 1, others=away)
-        properties.setdefault(short, []).extend(read if isinstance(read, list) else [read])
-    return thing
+class _Reading:
+    """The things of one notation, as they are found."""
+
+    __slots__ = ("_entities", "by_id", "found")
+
+    def __init__(self, entities: bool) -> None:
+        self._entities = entities
+        self.by_id: dict[str, Any] = {}
+        self.found: list[Thing] = []
+
+    def read(self, node: Any, by_id: dict[str, Any], *, depth: int, others: bool) -> Any:
+        """Add the thing and those inside it; give the thing, or the plain value."""
+        if isinstance(node, list):
+            if depth > _DEEPEST:
+                return []
+            return [self.read(each, by_id, depth=depth + 1, others=others) for each in node[:_MOST]]
+        if isinstance(node, dict) and "@value" in node:
+            node = node["@value"]
+        if not isinstance(node, dict):
+            return self._undone(node)
+        if depth > _DEEPEST or len(self.found) >= _MOST:
+            return None
+        if len(node) == 1 and isinstance(node.get("@id"), str):
+            known = by_id.get(node["@id"])
+            if known is None or known is node:
+                return self._undone(node["@id"])
+            return self.read(known, {}, depth=depth + 1, others=others)
+        properties: dict[str, list[Any]] = {}
+        inside = node.get("properties") if isinstance(node.get("properties"), dict) else None
+        types = _types(node.get("type" if inside is not None else "@type"))
+        thing = Thing(properties, types, others=others)
+        self.found.append(thing)
+        for name, value in (inside if inside is not None else node).items():
+            short = _PREFIX.sub("", str(name)).lower()
+            if short == "@graph" and isinstance(value, list):
+                for each in value[:_MOST]:
+                    self.read(each, by_id, depth=depth + 1, others=others)
+                continue
+            away = others or short in OTHERS
+            read = self.read(value, by_id, depth=depth + 1, others=away)
+            properties.setdefault(short, []).extend(read if isinstance(read, list) else [read])
+        return thing
+
+    def _undone(self, value: Any) -> Any:
+        return html.unescape(value[:_LONGEST]) if self._entities and isinstance(value, str) and "&" in value else value
 
 
 def _types(types: Any) -> frozenset[str]:

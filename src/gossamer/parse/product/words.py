@@ -122,6 +122,29 @@ OUT_OF_STOCK_WORDS = (
     "εξαντλημένο", "μη διαθέσιμο", "tükendi", "stokta yok", "在庫切れ", "品切れ", "売り切れ", "現在在庫切れです",
     "缺貨", "已售完", "售完", "售罄", "缺货", "補貨中", "完売", "품절", "일시품절", "สินค้าหมด", "hết hàng",
     "stok habis", "غير متوفر", "نفذ", "אזל מהמלאי", "לא במלאי", "išparduota", "läbi müüdud", "nav noliktavā",
+    "not in stock", "no stock", "no longer in stock", "momentan nicht lieferbar", "zurzeit nicht lieferbar",
+    "derzeit nicht lieferbar", "nicht mehr lieferbar", "kein bestand", "plus en stock", "pas en stock",
+    "plus disponible", "hors stock", "en rupture de stock", "non in stock", "prodotto terminato", "sin existencias",
+    "sin inventario", "no hay stock", "no hay existencias", "agotada", "sem estoque", "não disponível", "esgotada",
+    "niet beschikbaar", "niet meer leverbaar", "niet in voorraad", "inte i lager", "ikke tilgjengelig",
+    "ikke tilgængelig", "tilfälligt slut", "ei saatavilla", "tilapäisesti loppu", "nie ma na składzie",
+    "nie ma w magazynie", "brak na składzie", "brak towaru", "chwilowo niedostępny", "niedostępna", "niedostępne",
+    "není na skladě", "nie je na sklade", "momentálně nedostupné", "momentálne nedostupné", "nedostupný",
+    "nem elérhető", "nincs készleten", "nu este in stoc", "nu este în stoc", "nema na lageru", "nije na stanju",
+    "nije na lageru", "nedostupno", "trenutno nedostupno", "нету в наличии", "товар отсутствует", "нет в продаже",
+    "временно отсутствует", "нема в наявності", "немає на складі", "нема на складі", "товар відсутній",
+    "товар закінчився", "розпродано", "няма в наличност", "не е в наличност", "εκτός αποθέματος", "μη διαθέσιμος",
+    "δεν είναι διαθέσιμο", "stokta bulunmuyor", "stokta bulunmamaktadır", "tükenmiştir", "在庫なし", "在庫がありません",
+    "在庫無し", "在庫はありません", "入荷待ち", "売切れ", "売切", "無貨", "无货", "没有库存", "沒有庫存",
+    "暫無庫存", "暂无库存", "暂时缺货", "暫時缺貨", "已售罄", "已售空", "재고 없음", "재고없음", "일시 품절",
+    "หมดสต็อก", "tạm hết hàng", "stok kosong", "غير متاح", "نفدت الكمية", "نفذت الكمية", "غير متوفر حاليا", "נגמר במלאי",
+    "נגמר המלאי", "אזל המלאי", "אזל במלאי", "אזל", "חסר במלאי", "אין במלאי", "לא זמין", "nėra sandėlyje", "pole laos",
+)  # fmt: skip
+
+BACK_ORDER_WORDS = (
+    "backordered", "back-ordered", "back ordered", "on backorder", "on back-order", "on back order", "backorder",
+    "back-order", "available on backorder", "nachbestellt", "in nachlieferung", "en réapprovisionnement",
+    "in riassortimento", "in nabestelling",
 )  # fmt: skip
 
 PRE_ORDER_WORDS = (
@@ -135,7 +158,9 @@ NOT_THE_PRICE = re.compile(
     r"shipping|delivery|postage|versand|liefer|livraison|spedizion|envío|envio|verzend|frakt|doprav|dostaw|доставк|kargo|運費|운송|"
     # parts of it, month by month
     r"per month|/month|/mo\b|monthly|monat|par mois|al mes|al mese|/ ?mes\b|měsíčně|mesačne|miesięcznie|в месяц|мес\.|"
-    r"installment|instalment|rate[n ]|mensualit|cuotas|splátk|рассрочк|кредит|分期|每期|期|"
+    r"installment|instalment|rate[n ]|mensualit|cuotas|splátk|рассрочк|кредит|分期|每期|期|juros|parcelas|"
+    r"(?<![\d.,])\d{1,2} ?[x×] ?(?:(?:de|of|à|a|von|di|за|po) )?(?=[^\W\d_]{0,3}[$€£¥]|\d+[.,]\d\d)|"
+    r"payments? of|pay in \d|interest.free|sans frais|senza interessi|sin intereses|"
     # what is saved
     r"save|you save|sparen|ersparnis|économi|risparmi|ahorra|poupa|oszczęd|ušetř|ušetrí|экономия|скидка|現省|"
     # what it was, or should be
@@ -145,6 +170,25 @@ NOT_THE_PRICE = re.compile(
     r"cashback|voucher|gift card|bonus|bonn?i|points|over |from orders|minimum|off\b|deposit|"
     # without tax
     r"ohne mwst|bez dph|brez ddv|bez pdv|bez vat|excl|ex\.? vat|without vat|netto|hors taxe|\bht\b|iva esclusa|без ндс",
+    re.IGNORECASE,
+)
+
+# What is written before a price that counts no more, and before the one that counts.
+OLD_PRICE = re.compile(
+    r"(?<!\w)(?:was|were|rrp|r\.r\.p|msrp|uvp|list price|regular price|old price|original price|retail price|before|"
+    r"instead of|statt|bisher|früher|vorher|war|ehemals|au lieu de|ancien prix|avant|prix conseillé|prezzo di listino|"
+    r"anziché|invece di|prima|era|antes|precio anterior|en lugar de|em vez de|van|normaal|ordinarie pris|"
+    r"ord\. pris|før|förr|tidigare|norm\. ?pris|cena regularna|zamiast|było|poprzednia cena|najniższa cena|"
+    r"původní cena|původně|pôvodná cena|pôvodne|místo|eredeti ár|helyett|preț vechi|în loc de|redna cena|stara cena|"
+    r"старая цена|было|вместо|стара ціна|замість|стара цена|αρχική τιμή|eski fiyat|yerine)(?!\w)"
+    r"|定価|通常価格|原價|原价|定價|市價|市价|建議售價|정가",
+    re.IGNORECASE,
+)
+NEW_PRICE = re.compile(
+    r"(?<!\w)(?:now|only|our price|sale price|special price|your price|today|nur|jetzt|nun|aktuell|unser preis|"
+    r"maintenant|désormais|seulement|ora|adesso|solo|oggi|ahora|hoy|sólo|agora|apenas|por|voor|nu|endast|kun|nyt|teraz|"
+    r"tylko|nyní|teď|teraz|jen|most|csak|acum|doar|sedaj|samo|sada|сейчас|теперь|только|зараз|тепер|лише|сега|само|"
+    r"τώρα|μόνο|şimdi|sadece)(?!\w)|特價|特价|優惠價|現在價格|セール価格|今なら|할인가",
     re.IGNORECASE,
 )
 

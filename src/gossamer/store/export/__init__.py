@@ -27,7 +27,7 @@ from .form import Form, form_of, named, packed
 from .lines import LinesWriter
 from .parquet import ParquetWriter, arrow
 from .places import STDOUT, ByteStream, FilePlace, Place, StandardOutput, place_at, trouble_with
-from .rows import META, iso_time
+from .rows import META, iso_time, within_calendar
 from .table import TableWriter, read_cell
 
 __all__ = [
@@ -45,6 +45,7 @@ __all__ = [
     "place_at",
     "read_cell",
     "try_place",
+    "within_calendar",
 ]
 
 CHUNK = 256  # records that are handled in one go, off the event loop

@@ -69,6 +69,13 @@ class FilePlace:
     def name(self) -> str:
         return self._path.name
 
+    def is_at(self, path: Path) -> bool:
+        """Is it that file, by whatever name or link? Raises Misconfigured."""
+        place = _real_place(self._path)
+        with suppress(OSError, ValueError):  # one of them is not there, or cannot be
+            return place == Path(os.path.realpath(path)) or place.samefile(path)
+        return False
+
     def probe(self) -> None:
         place = _real_place(self._path)
         if place.exists() and not place.is_file():

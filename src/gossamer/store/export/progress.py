@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 from ...errors import Misconfigured
-from .places import trouble_with, write_whole
+from .places import FilePlace, Place, trouble_with, write_whole
 
 LONGEST = 64 * 1024  # bytes of such a file
 
@@ -54,6 +54,13 @@ class ProgressFile:
             write_whole(self._path, msgspec.json.format(msgspec.json.encode(progress), indent=2) + b"\n")
         except OSError as error:
             raise trouble_with(error, self._path) from error
+
+    def check_place(self, place: Place) -> None:
+        """What is exported goes elsewhere than the cursor. Raises Misconfigured."""
+        if isinstance(place, FilePlace) and place.is_at(self._path):
+            raise Misconfigured(
+                f"{place} is to hold the export and the cursor. Name another one for the cursor: --since-cursor FILE."
+            )
 
     def check(self, kept: Progress, now: Progress) -> None:
         """An export goes on only where the last one was. Raises Misconfigured."""

@@ -3,14 +3,14 @@
 A spreadsheet takes a text that begins with one of `= + - @`, their full-width forms, a tab or a line end for a formula
 and may run it. Such a text gets an apostrophe in front, and so does one that begins with apostrophes before such a
 sign: `read_cell` takes exactly one away again, and every text comes back as it was. Numbers stay numbers, negative
-ones too.
+ones too. Cells that hold what a spreadsheet may separate by, a comma or not, are in quotation marks.
 """
 
 from __future__ import annotations
 
-import csv
 import io
 import re
+from collections.abc import Sequence
 from typing import Any
 
 from ...model.record import StoredRecord
@@ -20,6 +20,7 @@ from .rows import PIECE, Columns, Shelf, json_of
 GUARD = "'"
 # What Excel, LibreOffice and their kin take for the start of a formula.
 _FORMULA = tuple("=+-@\t\r\n＝＋－＠")
+_SEPARATORS = re.compile(r"[,;|\t\r\n\"]")
 _NUMBER = re.compile(r"[+-]?[0-9]+([.,][0-9]+)?([eE][+-]?[0-9]+)?")
 
 
@@ -44,6 +45,14 @@ def _looks_like_formula(text: str) -> bool:
     return text.startswith(_FORMULA) or (text.startswith(GUARD) and text.lstrip(GUARD).startswith(_FORMULA))
 
 
+def _line(values: Sequence[Any]) -> str:
+    return ",".join([_quoted(cell_of(value)) for value in values]) + "\r\n"
+
+
+def _quoted(cell: str) -> str:
+    return '"' + cell.replace('"', '""') + '"' if _SEPARATORS.search(cell) else cell
+
+
 class TableWriter:
     """The columns are known after the last record only, so all rows are written at the end."""
 
@@ -59,12 +68,11 @@ class TableWriter:
     def finish(self) -> None:
         names = self._columns.names()
         text = io.StringIO()
-        table = csv.writer(text, lineterminator="\r\n")
-        table.writerow([cell_of(name) for name in names])
+        text.write(_line(names))
         held = 0
         for rows in self._shelf.batches():
             for row in rows:
-                table.writerow([cell_of(row.get(name)) for name in names])
+                text.write(_line([row.get(name) for name in names]))
                 held += 1
                 if text.tell() >= PIECE:
                     self._write(text, held)

@@ -1,7 +1,8 @@
 """WARC files (ISO 28500): archived pages out of a project, and other people's crawls into one.
 
     writing.py   pages as records of a file
-    reading.py   the records of any file, damaged ones too
+    packing.py   the bytes of any file, unpacked
+    reading.py   its records, damaged ones too
     pages.py     records understood as pages
     taking.py    pages into the archive and the log of pages
 

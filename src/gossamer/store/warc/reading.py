@@ -1,6 +1,7 @@
 """The records of a WARC file, one after the other, whoever wrote it: plain, gzip (by record or as a whole) or zstd.
 
-Every length in the file is a claim: nothing is held that is longer than a limit, and a block is read in pieces.
+Every length in the file is a claim: nothing is held that is longer than a limit, a block is read in pieces, and where
+a claim is wrong the block ends where the next record begins.
 
 How it fails: damage ends the record that it is in, which then tells its `trouble`, or the search for the next one.
 How it recovers: reading goes on at the next place that looks like the start of a record; `Damage` says what was left
@@ -10,23 +11,18 @@ out. A file that holds no record at all is `Misconfigured`.
 from __future__ import annotations
 
 import re
-import zlib
 from collections.abc import Callable, Iterator
-from typing import BinaryIO, Protocol
+from typing import BinaryIO
 
 import msgspec
-import zstandard
 
 from ...errors import Misconfigured
+from .packing import PIECE, Broken, Source, Unreadable, find, open_source, packing_of
 
-PIECE = 64 * 1024
 MAX_LINE = 64 * 1024
 MAX_HEAD = 1024 * 1024  # bytes of the fields of a record, or of an HTTP header
-MAX_DAMAGES = 1000  # places where a file is damaged; behind the last one it is left alone
-ZSTD_WINDOW = 128 * 1024 * 1024
+MAX_DAMAGES = 1000  # places where a file cannot be unpacked; behind the last one it is left alone
 
-_GZIP, _ZSTD = b"\x1f\x8b\x08", b"\x28\xb5\x2f\xfd"
-_START = {"gzip": re.compile(re.escape(_GZIP)), "zstd": re.compile(re.escape(_ZSTD)), "": re.compile(rb"(?<=\n)WARC/")}
 _LENGTH = re.compile(r"[0-9]{1,15}")
 
 
@@ -37,50 +33,52 @@ class Damage(msgspec.Struct, frozen=True):
     what: str
 
 
-class Unreadable(Exception):
-    """Reading cannot go on here."""
-
-
-class _Source(Protocol):
-    def more(self) -> bytes:
-        """The next piece, decompressed; nothing at the end. Raises Unreadable."""
-        ...
-
-    def resume(self, unread: int) -> int:
-        """The byte of the file from which on the next record may be looked for, when this one is damaged. So many bytes
-        of the last piece have not been read."""
-        ...
-
-
 class Lines:
     """Bytes with line ends among them, from a source of pieces."""
 
-    def __init__(self, source: _Source) -> None:
+    def __init__(self, source: Source) -> None:
         self._source = source
         self._held = b""
         self._at = 0
+        self.at_record = False  # what comes next is a record, by the way the file is packed
 
     def resume(self) -> int:
         """As of the source."""
         return self._source.resume(len(self._held) - self._at)
 
-    def read(self, size: int) -> bytes:
-        """Up to `size` bytes; nothing at the end of the file."""
+    def measured(self, length: int) -> int:
+        """As of the source."""
+        return self._source.measured(len(self._held) - self._at, length)
+
+    def _fill(self) -> None:
         if self._at >= len(self._held):
             self._held, self._at = self._source.more(), 0
+            self.at_record = self._source.begins
+
+    def read(self, size: int) -> bytes:
+        """Up to `size` bytes; nothing at the end of the file. Raises Unreadable, also where another record begins."""
+        self._fill()
+        if self.at_record:
+            raise Unreadable("a record is shorter than it says")
         piece = self._held[self._at : self._at + size]
         self._at += len(piece)
         return piece
 
-    def line(self, limit: int = MAX_LINE) -> bytes:
-        """A line with its end; a longer one in parts."""
+    def line(self, limit: int = MAX_LINE, *, enter: bool = False) -> bytes:
+        """A line with its end; a longer one in parts. With `enter` it may be the first one of another record, else that
+        raises Unreadable."""
         parts: list[bytes] = []
         room = limit
         while room > 0:
-            if self._at >= len(self._held):
-                self._held, self._at = self._source.more(), 0
-                if not self._held:
+            self._fill()
+            if self.at_record:
+                if parts:
                     break
+                if not enter:
+                    raise Unreadable("a record is shorter than it says")
+                self.at_record = False
+            if not self._held:
+                break
             end = self._held.find(b"\n", self._at, self._at + room)
             part = self._held[self._at : self._at + room] if end < 0 else self._held[self._at : end + 1]
             parts.append(part)
@@ -90,15 +88,26 @@ class Lines:
                 break
         return b"".join(parts)
 
+    def pass_lines(self) -> bool:
+        """Go on to the next line in hand that begins as a record does, or to the last one. Is a line's start known?"""
+        found = self._held.find(b"\nWARC/", max(self._at - 1, 0))
+        if found < 0:
+            found = self._held.rfind(b"\n", max(self._at - 1, 0))
+        if found < 0 or self.at_record:
+            return self.at_record
+        self._at = found + 1
+        return True
+
 
 class WarcRecord:
     """One record. Its block is read through `line` and `read`, before the next record is asked for."""
 
     def __init__(self, fields: dict[str, str], length: int, lines: Lines) -> None:
         self._fields = fields
-        self._left = length
+        self._left = lines.measured(length)
         self._lines = lines
-        self.trouble = ""  # why the end of the block cannot be read
+        # Why the end of the block cannot be read, or not be trusted.
+        self.trouble = None if self._left == length else Unreadable("a record is not as long as it says")
 
     def field(self, name: str) -> str:
         """The value of a named field, or nothing."""
@@ -122,9 +131,9 @@ class WarcRecord:
         try:
             piece = take(min(size, self._left))
         except Unreadable as error:
-            piece, self.trouble = b"", str(error)
+            piece, self.trouble = b"", error
         if not piece:
-            self.trouble = self.trouble or "it ends in the middle of a record"
+            self.trouble = self.trouble or Unreadable("it ends in the middle of a record")
             self._left = 0
         self._left -= len(piece)
         return piece
@@ -137,39 +146,47 @@ class WarcRecord:
 
 def records_of(file: BinaryIO, name: str) -> Iterator[WarcRecord | Damage]:
     """Every record that can be read, and every damage between them. Raises Misconfigured for what is no WARC file."""
-    packing = _packing_of(file, name)
-    start, found, damages = 0, False, 0
+    packing = packing_of(file, name)
+    lines = Lines(open_source(file, 0, packing))
+    found, searching, breaks = False, False, 0
+    first_trouble: Unreadable | None = None
     while True:
-        lines = Lines(_open(file, start, packing))
         try:
-            while (record := _next_record(lines)) is not None:
-                found = True
-                yield record
-                for _ in record.rest():  # whatever the reader left over
-                    pass
-                if record.trouble:
-                    raise Unreadable(record.trouble)
-            return
+            record = _next_record(lines, searching)
+            if record is None:
+                break
+            found, searching = True, False
+            yield record
+            for _ in record.rest():  # whatever the reader left over
+                pass
+            if record.trouble is not None:
+                raise record.trouble
         except Unreadable as error:
-            if not found:
-                raise Misconfigured(f"{name} is no WARC file ({error}). Is it complete?") from error
-            damages += 1
+            first_trouble = first_trouble or error
+            searching = True
             resume = lines.resume()
             yield Damage(resume, str(error))
-            start = _find(file, resume, packing) if damages < MAX_DAMAGES else -1
-            if start < 0:
-                return
+            if isinstance(error, Broken):
+                breaks += 1
+                start = find(file, resume, packing) if breaks < MAX_DAMAGES else -1
+                if start < 0:
+                    break
+                lines = Lines(open_source(file, start, packing))
+    if not found:
+        raise Misconfigured(f"{name} is no WARC file ({first_trouble}). Is it complete?") from first_trouble
 
 
-def _next_record(lines: Lines) -> WarcRecord | None:
-    """None at the end of the file. Raises Unreadable."""
-    first = b"\n"
-    while first and not first.strip():
-        first = lines.line()
+def _next_record(lines: Lines, searching: bool) -> WarcRecord | None:
+    """None at the end of the file. `searching`: what is no record may stand before it. Raises Unreadable."""
+    begins = True
+    while first := lines.line(enter=True):
+        if begins and first.startswith(b"WARC/"):
+            break
+        if first.strip() and not searching:
+            raise Unreadable("no record begins where one should")
+        begins = lines.pass_lines() if searching else True
     if not first:
         return None
-    if not first.startswith(b"WARC/"):
-        raise Unreadable("no record begins where one should")
     fields = {name.lower(): value for name, value in reversed(read_fields(lines.line))}
     length = fields.get("content-length", "")
     if not _LENGTH.fullmatch(length):
@@ -196,101 +213,3 @@ def read_fields(line: Callable[[], bytes]) -> list[tuple[str, str]]:
         if colon:
             fields.append((name.strip(), value.strip()))
     return fields
-
-
-def _packing_of(file: BinaryIO, name: str) -> str:
-    head = file.read(5)
-    if head.startswith(_GZIP):
-        return "gzip"
-    if head.startswith(_ZSTD):
-        return "zstd"
-    if head == b"WARC/":
-        return ""
-    raise Misconfigured(f"{name} is no WARC file: it begins with {head!r}.")
-
-
-def _open(file: BinaryIO, start: int, packing: str) -> _Source:
-    file.seek(start)
-    if packing == "gzip":
-        return _Gunzip(file)
-    return _Unzstd(file) if packing == "zstd" else _Plain(file)
-
-
-def _find(file: BinaryIO, start: int, packing: str) -> int:
-    """Where the next record may begin, from byte `start` on; -1 when there is none."""
-    overlap = 8
-    file.seek(max(start - 1, 0))
-    at, held = file.tell(), b""
-    while piece := file.read(1024 * 1024):
-        held += piece
-        match = _START[packing].search(held, 1 if at < start else 0)
-        if match is not None:
-            return at + match.start()
-        at += len(held) - min(overlap, len(held))
-        held = held[-overlap:]
-    return -1
-
-
-class _Plain:
-    def __init__(self, file: BinaryIO) -> None:
-        self._file = file
-
-    def more(self) -> bytes:
-        return self._file.read(PIECE)
-
-    def resume(self, unread: int) -> int:
-        return self._file.tell() - unread
-
-
-class _Gunzip:
-    """Members of gzip, one behind the other."""
-
-    def __init__(self, file: BinaryIO) -> None:
-        self._file = file
-        self._inner = zlib.decompressobj(31)
-        self._held = b""
-        self._begin = file.tell()  # of the member
-
-    def resume(self, unread: int) -> int:
-        return self._begin + 1
-
-    def more(self) -> bytes:
-        while True:
-            if self._inner.eof:
-                held = self._inner.unused_data.lstrip(b"\0")  # padding between members
-                while not held:
-                    piece = self._file.read(PIECE)
-                    if not piece:
-                        return b""
-                    held = piece.lstrip(b"\0")
-                self._begin = self._file.tell() - len(held)
-                self._inner, self._held = zlib.decompressobj(31), held
-            if not self._held:
-                self._held = self._file.read(PIECE)
-                if not self._held:
-                    raise Unreadable("it ends in the middle of a record")
-            try:
-                out = self._inner.decompress(self._held, PIECE)
-            except zlib.error as error:
-                raise Unreadable("its compressed data is damaged") from error
-            self._held = self._inner.unconsumed_tail
-            if out:
-                return out
-
-
-class _Unzstd:
-    """Frames of zstd. Damage is met where the reader fails; the next frame is looked for behind it."""
-
-    def __init__(self, file: BinaryIO) -> None:
-        self._file = file
-        context = zstandard.ZstdDecompressor(max_window_size=ZSTD_WINDOW)
-        self._inner = context.stream_reader(file, read_size=PIECE, read_across_frames=True, closefd=False)
-
-    def resume(self, unread: int) -> int:
-        return self._file.tell()
-
-    def more(self) -> bytes:
-        try:
-            return self._inner.read(PIECE)
-        except zstandard.ZstdError as error:
-            raise Unreadable("its compressed data is damaged") from error

@@ -5,7 +5,7 @@ body, where that one was in the same files. Chunked and compressed bodies are de
 a file that Gossamer has written every page is exactly what it was. Everything else is counted and passed over.
 
 A page is logged with the outcome "imported" by the route "warc", with no parser: nothing has been made of it yet, and
-`gossamer reparse` finds it. An answer of 400 or more is logged as a failure, as it would have been in a crawl.
+`gossamer reparse` finds it. Redirects and errors are no pages: they are kept, and logged as failures.
 
 How it fails: `Misconfigured` for what is no WARC file, `BackendUnavailable`; what was read before is kept. How it
 recovers: the same file can be imported again; pages that are there already are passed over.
@@ -22,16 +22,21 @@ from typing import Any, BinaryIO
 
 import msgspec
 
-from ...errors import Misconfigured
+from ...clock import Clock
+from ...errors import Misconfigured, Permanent
+from ...model.page import Snapshot
 from ...model.record import Attempt, PageFacts, PageResult
 from ...model.url import UrlRules, site_of
 from ..contract import Archive, Records
-from .pages import Decode, Passed, Revisit, WarcPage, pages_of
+from .pages import Bounds, Decode, Passed, Revisit, WarcPage, pages_of
 from .reading import Damage
 
 BATCH_PAGES = 64
 BATCH_BYTES = 16 * 1024 * 1024
+MOST_DAMAGES = 100  # that are told; all are counted
+FUTURE = 86_400.0  # seconds by which the clock of another machine may be ahead of ours
 ROUTE, OUTCOME = "warc", "imported"
+HTTP = "http-"  # so begin the failures of answers that are no page
 
 
 class Imported(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,16 +45,21 @@ class Imported(msgspec.Struct, frozen=True, kw_only=True):
     pages: int = 0
     known: int = 0  # pages that were there already
     cut: int = 0  # of the pages, those whose end is missing: longer than the limit, or the file is damaged there
+    barren: int = 0  # of the pages, those that are none: redirects and errors
+    stripped: int = 0  # of the pages, those whose address held a user name or a password, which were left out
     foreign: int = 0  # records of other addresses than http(s)
-    unresolved: int = 0  # revisits whose body is in none of the files
+    unresolved: int = 0  # revisits whose body is in none of the files, and answers 304
+    undated: int = 0  # pages whose date is none, or cannot be
     unreadable: int = 0  # responses that are no HTTP, or do not decode
     other: int = 0  # requests, metadata of others, and so on
-    damages: tuple[str, ...] = ()
+    damaged: int = 0  # places where a file is damaged
+    damages: tuple[str, ...] = ()  # the first of them
     read: int = 0  # bytes of the file that is being read
 
 
 class WarcImport:
-    """Takes files into one project. `spider` is whose pages they are, `job` what they are filed under."""
+    """Takes files into one project. `spider` is whose pages they are, `job` what they are filed under; `kind` is the
+    callback for pages that do not say it themselves. Without it, it is decided when they are parsed."""
 
     def __init__(
         self,
@@ -60,7 +70,9 @@ class WarcImport:
         decode: Decode,
         max_body: int,
         worker: str,
+        clock: Clock,
         spider: str | None = None,
+        kind: str | None = None,
         job: str | None = None,
         tell: Callable[[Imported], None] = lambda state: None,
     ) -> None:
@@ -70,12 +82,15 @@ class WarcImport:
         self._decode = decode
         self._max_body = max_body
         self._worker = worker
+        self._clock = clock
         self._spider = spider
+        self._kind = kind
         self._job = job
         self._tell = tell
         self._bodies = _Bodies()
         self._state = Imported()
         self._batch: list[WarcPage] = []
+        self._waiting: dict[str, Snapshot] = {}  # the pages of the batch, by the names under which they are referred to
         self._size = 0
 
     async def take(self, path: Path) -> Imported:
@@ -91,7 +106,7 @@ class WarcImport:
         self._bodies.close()
 
     async def _take(self, file: BinaryIO, name: str) -> None:
-        found = pages_of(file, name, self._decode, self._max_body)
+        found = pages_of(file, name, self._decode, Bounds(self._max_body, self._clock.now() + FUTURE))
         try:
             while (one := await asyncio.to_thread(next, found, None)) is not None:
                 if isinstance(one, WarcPage):
@@ -109,18 +124,20 @@ class WarcImport:
             raise Misconfigured(
                 f"{name} was not written by Gossamer. Say which spider its pages are for: --spider NAME."
             )
+        if not page.snapshot.kind and self._kind:
+            page.snapshot = msgspec.structs.replace(page.snapshot, kind=self._kind)
         self._batch.append(page)
+        for key in page.keys:
+            self._waiting.setdefault(key, page.snapshot)
         self._size += len(page.snapshot.body) + len(page.snapshot.screenshot)
         if len(self._batch) >= BATCH_PAGES or self._size >= BATCH_BYTES:
             await self._store()
 
     async def _resolve(self, revisit: Revisit, name: str) -> None:
-        await self._store()  # the body may be among those that wait
-        ref = await asyncio.to_thread(self._bodies.find, revisit.keys)
-        if ref is None:
+        earlier = await self._earlier(revisit.keys)
+        if earlier is None:
             self._note(unresolved=self._state.unresolved + 1)
             return
-        earlier = await self._archive.get(ref)
         own = revisit.status not in (None, 304)
         snapshot = msgspec.structs.replace(
             earlier,
@@ -131,16 +148,28 @@ class WarcImport:
             headers=revisit.headers if own and revisit.headers.pairs else earlier.headers,
             screenshot=b"",
         )
-        await self._add(WarcPage("", snapshot, ()), name)
+        await self._add(WarcPage("", snapshot, (), stripped=revisit.stripped), name)
+
+    async def _earlier(self, keys: Sequence[str]) -> Snapshot | None:
+        """The page that one of these names: it waits to be stored, or is in the archive."""
+        for key in keys:
+            if key in self._waiting:
+                return self._waiting[key]
+        ref = await asyncio.to_thread(self._bodies.find, keys)
+        try:
+            return await self._archive.get(ref) if ref is not None else None
+        except Permanent:  # pruned since it was imported
+            return None
 
     async def _store(self) -> None:
         batch, self._batch, self._size = self._batch, [], 0
+        self._waiting = {}
         fresh = await self._without_known(batch)
+        results: list[PageResult] = []
         if fresh:
             refs = await self._archive.put([page.snapshot for page, _, _ in fresh])
-            await self._records.save(
-                [self._result(page, url, job, ref) for (page, url, job), ref in zip(fresh, refs, strict=True)]
-            )
+            results = [self._result(page, url, job, ref) for (page, url, job), ref in zip(fresh, refs, strict=True)]
+            await self._records.save(results)
             await asyncio.to_thread(
                 self._bodies.keep,
                 [(key, ref) for (page, _, _), ref in zip(fresh, refs, strict=True) for key in page.keys],
@@ -149,6 +178,8 @@ class WarcImport:
             pages=self._state.pages + len(fresh),
             known=self._state.known + len(batch) - len(fresh),
             cut=self._state.cut + sum(page.snapshot.cut for page, _, _ in fresh),
+            barren=self._state.barren + sum(result.attempt.reason.startswith(HTTP) for result in results),
+            stripped=self._state.stripped + sum(page.stripped for page, _, _ in fresh),
         )
 
     async def _without_known(self, batch: Sequence[WarcPage]) -> list[tuple[WarcPage, str, str]]:
@@ -176,7 +207,7 @@ class WarcImport:
         snapshot, fingerprint = page.snapshot, self._rules.fingerprint(url)
         failure = page.failure
         if failure is None:
-            failure = f"http-{snapshot.status}" if snapshot.status >= 400 else ""
+            failure = "" if 200 <= snapshot.status < 300 else f"{HTTP}{snapshot.status}"
         facts = PageFacts(
             fingerprint=fingerprint,
             url=url,
@@ -208,7 +239,8 @@ class WarcImport:
 
     def _count(self, one: Passed | Damage, name: str) -> None:
         if isinstance(one, Damage):
-            self._note(damages=(*self._state.damages, f"{name} at byte {one.at:,}: {one.what}"))
+            told = (*self._state.damages, f"{name} at byte {one.at:,}: {one.what}")[:MOST_DAMAGES]
+            self._note(damaged=self._state.damaged + 1, damages=told)
         else:
             self._note(**{one.why: getattr(self._state, one.why) + 1})
 

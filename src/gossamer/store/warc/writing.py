@@ -35,6 +35,7 @@ from ...model.page import Snapshot
 from ...model.record import PageFacts
 from ..contract import Archive
 from ..export.places import ByteStream, Place, trouble_with
+from ..export.rows import within_calendar
 
 VERSION = "WARC/1.1"
 CONFORMS = "http://iipc.github.io/warc-specifications/specifications/warc-format/warc-1.1/"
@@ -174,6 +175,7 @@ def _ours(snapshot: Snapshot, facts: PageFacts) -> bytes:
         "kind": snapshot.kind,
         "job": snapshot.job,
         "data": snapshot.data,
+        "depth": snapshot.depth,
         "spider": facts.spider,
         "failure": facts.failure,
     }
@@ -185,7 +187,7 @@ def _one_line(text: str) -> str:
 
 
 def _date(at: float) -> str:
-    return datetime.fromtimestamp(at, UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+    return datetime.fromtimestamp(within_calendar(at), UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
 def _digest(content: bytes) -> str:
