@@ -16,6 +16,7 @@ ALL = (
     ("bench.routes",),
     ("bench.browser",),
     ("bench.reparse",),
+    ("bench.recrawl",),
 )
 
 

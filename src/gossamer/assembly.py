@@ -12,6 +12,8 @@ import msgspec
 from .backends.opening import ArchiveOnDemand, old_copy, open_archive, open_records, open_state, record_carrier
 from .backends.processes import worker_name
 from .clock import Clock, ServerClock, SystemClock
+from .crawl.freshness import Freshness
+from .crawl.gates import Gates
 from .crawl.journey import Crew
 from .crawl.pacer import Pacer
 from .crawl.quarantine import Quarantine
@@ -27,7 +29,7 @@ from .fetch.robots import Robots, RobotsShelf
 from .fetch.router import Router, lanes_of
 from .fetch.tolls import Tolls, yesterday
 from .frontier.admission import Admission, Scope
-from .frontier.contract import Frontier, FrontierDesk, JobBook, JobTerms, WorkerBook
+from .frontier.contract import Frontier, FrontierDesk, JobBook, JobControl, JobTerms, WorkerBook
 from .frontier.politeness import SiteTerms
 from .frontier.retry import RetryTerms
 from .lifeline import TIES, BlackBox
@@ -43,6 +45,8 @@ from .pipeline.inspection import day_of
 from .proxy.contract import ExitBook
 from .proxy.pools import Pools
 from .refining import latest_of, minimum_of, pipeline_of
+from .schedule.contract import ScheduleBook, TickBook
+from .schedule.windows import Window, parse_windows
 from .settings import COMMAND_LINE, Settings
 from .store.batching import Sink
 from .store.contract import Archive, Records
@@ -66,6 +70,9 @@ class System(msgspec.Struct, frozen=True, kw_only=True):
     routes: RouteBook
     purse: Purse
     exits: ExitBook
+    schedules: ScheduleBook
+    ticks: TickBook
+    control: JobControl
     records: Records
     archive: Archive
     worker: str
@@ -111,6 +118,9 @@ async def open_system(
             routes=state.routes,
             purse=state.purse,
             exits=state.exits,
+            schedules=state.schedules,
+            ticks=state.ticks,
+            control=state.control,
             records=records,
             archive=archive,
             worker=worker,
@@ -145,6 +155,9 @@ async def open_beside(
             routes=state.routes,
             purse=state.purse,
             exits=state.exits,
+            schedules=state.schedules,
+            ticks=state.ticks,
+            control=state.control,
             worker=worker,
         )
 
@@ -175,9 +188,11 @@ async def open_worker(
     scope: Scope,
     events: EventSink | None = None,
     *,
+    terms: JobTerms | None = None,
     serves: frozenset[str] | None = None,
 ) -> AsyncIterator[Worker]:
-    """A worker of this process for one job, ready to run. `serves` are the routes it works on; None: all."""
+    """A worker of this process for one job, ready to run. `terms` are the job's; `serves` are the routes it works on;
+    None: all."""
     settings, clock = system.settings, system.clock
     listener = events or Silence()
     routing = routing_of(settings)
@@ -237,7 +252,12 @@ async def open_worker(
             router=router,
             pacer=Pacer(clock),
             pipeline=pipeline_of(settings, spider, counted=counted, latest=latest_of(system.records, sink)),
-            guard=Guard(spider.name, minimum_of(settings, spider), settings.quality.window),
+            guard=Guard(
+                spider.name,
+                minimum_of(settings, spider),
+                settings.quality.window,
+                keeps_pages=settings.store.keep_pages,
+            ),
             admission=Admission(
                 scope,
                 system.rules,
@@ -253,6 +273,9 @@ async def open_worker(
             time_limit=TimeLimit(settings.crawl.parse_timeout, system.box),
             buries_unpaid=settings.router.when_spent == "bury",
             detects_blocks=routing.detects_blocks,
+            freshness=freshness_of(system, terms),
+            gates=gates_of(settings, terms, clock),
+            watched=terms is not None and bool(terms.schedule),
         )
         yield Worker(
             crew,
@@ -266,6 +289,22 @@ async def open_worker(
             quarantine=system.quarantine,
             max_deliveries=settings.lease.max_deliveries,
         )
+
+
+def freshness_of(system: System, terms: JobTerms | None) -> Freshness | None:
+    """What leaves out pages that are young enough, where the job's schedule wants that."""
+    return Freshness(system.records, system.clock, terms.min_age) if terms is not None and terms.min_age else None
+
+
+def gates_of(settings: Settings, terms: JobTerms | None, clock: Clock) -> Gates:
+    """The windows of the job and of its sites."""
+
+    def windows_of(site: str) -> tuple[Window, ...]:
+        text = settings.domain(site).windows
+        return parse_windows(text) if text else ()
+
+    own = terms.windows if terms is not None else ""
+    return Gates(parse_windows(own) if own else (), windows_of, clock)
 
 
 def url_rules(settings: Settings) -> UrlRules:

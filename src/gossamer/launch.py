@@ -4,35 +4,42 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from typing import Any
 
 import msgspec
 
-from .assembly import System, is_flagged, job_terms, open_system, open_worker, scope_of
+from .assembly import System, freshness_of, job_terms, open_system, open_worker, scope_of
 from .crawl.heart import Heart, Vitals
 from .crawl.worker import Worker
-from .errors import FrontierFull, Misconfigured, Transient
-from .frontier.admission import Admission, Scope
-from .frontier.contract import DeadFilter
+from .errors import FrontierFull, Misconfigured, SourceFailed, Transient
+from .frontier.admission import Admission, Judged, Scope
+from .frontier.contract import DeadFilter, JobTerms
 from .lifeline import TIES
-from .model.events import EventSink, Gone, JobEnded, Trouble
+from .model.events import EventSink, Gone, JobEnded, Silence, Trouble
 from .model.job import Job, JobCounts
 from .model.task import DropReason, Request, UrlState
 from .model.url import site_of
 from .monitor.hub import EventHub
 from .parse.spider import Spider, listed_seeds, seeds
+from .rationing import chosen, chunks
 from .settings import Settings
+from .sowing import requests_of, sites_of
 from .store.contract import RecordQuery
 from .store.spool_home import something_waits
 
 SEEDS_AT_ONCE = 500
+SOURCE_PAUSES = (timedelta(seconds=5), timedelta(seconds=30))  # between tries of a source that fails
+SOURCE_FAILED = "source failed"  # the ending of a job that had nothing to begin with
 FULL_PAUSE = timedelta(milliseconds=500)
 ECHO = timedelta(seconds=1)  # a signal this soon after the first is the same one
 REDIRECTED = "redirected to "  # how the reason of a page begins that is elsewhere
 NOT_FOUND = {"http-404", "http-410"}
+LEFT_OUT = {DropReason.TRAP, DropReason.FULL, DropReason.FRESH}  # pages that another crawl may have visited
+MANY_RECORDS = 20
+BELIEVED = 0.5  # a crawl that sees less than this part of what the one before saw is not believed
 EARLIER_JOBS = 100  # of the same name, the newest first, whose records a crawl speaks for
 FEW = 50  # pages; more than these are not all redirects, and the list of a big job is long
 
@@ -87,12 +94,13 @@ async def crawl(
         scope = scope_of(settings, job, spider, sites)
         heart = Heart(system.workers, clock, name=system.worker, vitals=lambda: vitals_of(job, worker), troubles=events)
         listeners = EventHub(heart) if events is None else EventHub(heart, events)
-        async with open_worker(system, spider, job.id, scope, listeners) as worker, heart:
+        terms = await system.jobs.terms(job.id)
+        async with open_worker(system, spider, job.id, scope, listeners, terms=terms) as worker, heart:
             with stopping(worker.drain), TIES.at_work(settings.crawl.parse_timeout):
                 running = Running(system=system, job=job, resumed=resumed, worker=worker)
                 watching = asyncio.create_task(attend(running), name="attend") if attend else None
                 try:
-                    drained = await work_off(system, spider, job, worker, scope, sites)
+                    drained = await work_off(system, spider, job, worker, scope, sites, listeners)
                 finally:
                     await _end(watching)
         if drained:
@@ -132,7 +140,15 @@ async def why_nothing_came(system: System, job: str) -> str:
     return refused or elsewhere or "Every address was left out by the rules of the crawl."
 
 
-async def work_off(system: System, spider: Spider, job: Job, worker: Worker, scope: Scope, sites: set[str]) -> bool:
+async def work_off(
+    system: System,
+    spider: Spider,
+    job: Job,
+    worker: Worker,
+    scope: Scope,
+    sites: set[str],
+    events: EventSink | None = None,
+) -> bool:
     """Work on a job until nothing is left of it (True), or the worker is drained (False).
 
     Seeds that nobody has sown to their end are sown here. When all are in, they are read before the first link is
@@ -141,9 +157,16 @@ async def work_off(system: System, spider: Spider, job: Job, worker: Worker, sco
     """
     sites.update(site_of(url) for url in listed_seeds(spider))  # a link may be found before the last seed is read
     sealed = await system.jobs.is_sealed(job.id)
-    if sealed and scope.sites is not sites:
+    terms = await system.jobs.terms(job.id)
+    sites.update(sites_of(terms))
+    if sealed and (scope.sites is not sites or terms.source):
         return await worker.run()
-    sowing = asyncio.create_task(_sow(system, spider, job.id, scope, sites, known=sealed), name="seeds")
+    seeding = (
+        _sow_source(system, spider, job.id, scope, sites, events or Silence())
+        if terms.source
+        else _sow(system, spider, job.id, scope, sites, known=sealed)
+    )
+    sowing = asyncio.create_task(seeding, name="seeds")
     drained = asyncio.create_task(worker.draining.wait(), name="drained while reading seeds")
     try:
         if sealed:
@@ -160,7 +183,7 @@ async def close_drained(system: System, spider: Spider, job: Job, events: EventS
     if ending == "done" and system.settings.store.mark_gone:
         # Before the job is closed: a crash in between repeats it.
         try:
-            gone = await mark_gone(system, spider, job, counts)
+            gone = await mark_gone(system, spider, job, counts, events)
         except Transient as error:  # the next crawl will see to it
             events.emit(Trouble(at=system.clock.now(), job=job.id, stage="gone", message=str(error)))
         else:
@@ -170,26 +193,48 @@ async def close_drained(system: System, spider: Spider, job: Job, events: EventS
         events.emit(JobEnded(at=system.clock.now(), job=job.id, ending=ending))
 
 
-async def mark_gone(system: System, spider: Spider, job: Job, counts: JobCounts) -> int:
+async def mark_gone(system: System, spider: Spider, job: Job, counts: JobCounts, events: EventSink) -> int:
     """Mark records that the crawl should have seen and did not; return how many.
 
-    A crawl that got everywhere speaks for all that earlier crawls of its name had seen. One that left pages out (dead
-    letters other than "not found", a depth from the command line) speaks only for the pages that it visited itself.
-    While results wait in the spool, what was seen is not known.
+    A crawl that got everywhere speaks for all that earlier crawls of its name had seen. One that left pages out speaks
+    only for the pages that it visited itself. One that found less than half of what the crawl before had seen says
+    nothing: more likely something is wrong with it than with half of the site. While results wait in the spool, what
+    was seen is not known.
     """
     settings = system.settings
     if not counts.done + counts.unchanged or something_waits(settings.root / settings.store.spool):
         return 0
-    reasons = await system.desk.dead_reasons(DeadFilter(job=job.id))
-    usual_depth = not is_flagged(settings, "crawl.depth") and job.depth == job_terms(settings, spider).depth
-    everywhere = usual_depth and set(reasons) <= NOT_FOUND
-    earlier = [one.id for one in await system.jobs.jobs() if one.name == job.name and one.id != job.id]
+    earlier = [one for one in await system.jobs.jobs() if one.name == job.name and one.created_at < job.created_at]
+    everywhere = await _got_everywhere(system, job, earlier)
+    if earlier and everywhere:
+        before = await system.records.count(RecordQuery(job=earlier[0].id, spider=spider.name))
+        now = await system.records.count(RecordQuery(job=job.id, spider=spider.name))
+        if before >= MANY_RECORDS and now < before * BELIEVED:
+            message = (
+                f"{job.id} saw {now:,} records where {earlier[0].id} saw {before:,}. None is marked as gone: see"
+                f" whether the site or the spider has changed."
+            )
+            events.emit(Trouble(at=system.clock.now(), job=job.id, stage="gone", message=message))
+            return 0
     return await system.records.retire(
         job.id,
         spider=spider.name,
         at=system.clock.now(),
-        earlier=earlier[:EARLIER_JOBS] if everywhere else (),
+        earlier=[one.id for one in earlier[:EARLIER_JOBS]] if everywhere else (),
+        began=job.created_at,
     )
+
+
+async def _got_everywhere(system: System, job: Job, earlier: Sequence[Job]) -> bool:
+    """Was nothing left out that the crawl before may have visited?"""
+    if earlier and earlier[0].depth != job.depth:
+        return False
+    if not set(await system.desk.dead_reasons(DeadFilter(job=job.id))) <= NOT_FOUND:
+        return False
+    async for _, _, reason in system.desk.urls(job.id, UrlState.DROPPED):
+        if reason in LEFT_OUT:
+            return False
+    return True
 
 
 def vitals_of(job: Job, worker: Worker) -> Vitals:
@@ -208,6 +253,42 @@ async def _work(worker: Worker, sowing: asyncio.Task[None]) -> bool:
     return await working
 
 
+async def _sow_source(
+    system: System, spider: Spider, job: str, scope: Scope, sites: set[str], events: EventSink
+) -> None:
+    """Offer what the source of the job's schedule lists, fresh pages left out. A source that fails is tried a few
+    times; then the job goes on with what is in, and ends when that is nothing."""
+    terms = await system.jobs.terms(job)
+    admission = Admission(
+        scope, system.rules, remember_known=False, fetcher=spider.fetcher, proxy_pool=spider.proxy_pool
+    )
+    freshness = freshness_of(system, terms)
+    for pause in (*SOURCE_PAUSES, None):
+        try:
+            async for chunk in chunks(_wanted(system, spider, job, terms, events), SEEDS_AT_ONCE):
+                sites.update(site_of(request.url) for request in chunk)
+                judged = admission.judge(chunk)
+                await _offer(system, job, judged if freshness is None else await freshness.mark(judged))
+            break
+        except SourceFailed as error:
+            events.emit(Trouble(at=system.clock.now(), job=job, stage="source", message=str(error)))
+            if pause is not None:
+                await system.clock.sleep(pause.total_seconds())
+            elif not (await system.jobs.counts(job)).discovered:
+                await system.jobs.close_job(job, SOURCE_FAILED)
+                return
+    await system.jobs.seal_seeds(job)
+
+
+def _wanted(system: System, spider: Spider, job: str, terms: JobTerms, events: EventSink) -> AsyncIterator[Request]:
+    """What the source lists; with a budget, that part of it on which the budget is best spent."""
+
+    def listed() -> AsyncIterator[Request]:
+        return requests_of(system, spider, job, terms, events)
+
+    return listed() if terms.budget is None else chosen(system, terms, listed)
+
+
 async def _sow(system: System, spider: Spider, job: str, scope: Scope, sites: set[str], *, known: bool) -> None:
     """Offer the spider's seeds, waiting while the queue is full. Seeds that are `known` only widen the scope."""
     admission = Admission(
@@ -221,18 +302,17 @@ async def _sow(system: System, spider: Spider, job: str, scope: Scope, sites: se
         if not known:
             chunk.append(request)
         if len(chunk) >= SEEDS_AT_ONCE:
-            await _offer(system, admission, job, chunk)
+            await _offer(system, job, admission.judge(chunk))
             chunk = []
     if not count:
         raise Misconfigured(f"Spider {spider.name} has nothing to start from. Give it start_urls, or a start() method.")
     if chunk:
-        await _offer(system, admission, job, chunk)
+        await _offer(system, job, admission.judge(chunk))
     if not known:
         await system.jobs.seal_seeds(job)
 
 
-async def _offer(system: System, admission: Admission, job: str, requests: Sequence[Request]) -> None:
-    judged = admission.judge(requests)
+async def _offer(system: System, job: str, judged: Judged) -> None:
     while True:
         try:
             await system.frontier.add(job, judged.candidates)

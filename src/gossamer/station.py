@@ -126,15 +126,15 @@ class Station:
     def _prepare(self, job: Job) -> tuple[Spider, Settings]:
         """The job's spider, and settings under which its hosts may be visited. Raises Misconfigured."""
         settings = self._system.settings
-        if "://" in job.name:
-            foreign = [] if settings.fetch.allow_private else _new_hosts(settings, [job.name])
+        if "://" in job.spider_name:
+            foreign = [] if settings.fetch.allow_private else _new_hosts(settings, [job.spider_name])
             if foreign:
                 # Whoever crawls it may visit a private address because he typed it; nobody typed it here.
                 raise Misconfigured(
                     f"{foreign[0]} is a private address. If workers may visit it, add it to fetch.allow_hosts."
                 )
-            return SiteSpider([job.name]), settings
-        spider = load_spider(job.name, settings.root, settings.spiders)()
+            return SiteSpider([job.spider_name]), settings
+        spider = load_spider(job.spider_name, settings.root, settings.spiders)()
         hosts = _new_hosts(settings, list(spider.start_urls))
         fetch = msgspec.structs.replace(settings.fetch, allow_hosts=(*settings.fetch.allow_hosts, *hosts))
         return spider, msgspec.structs.replace(settings, fetch=fetch)
@@ -148,11 +148,14 @@ class Station:
         scope = scope_of(settings, job, spider, sites)
         try:
             async with open_beside(self._system, spider, settings=settings, worker=name) as system:
-                async with open_worker(system, spider, job.id, scope, self._events, serves=self._serves) as worker:
+                terms = await system.jobs.terms(job.id)
+                async with open_worker(
+                    system, spider, job.id, scope, self._events, terms=terms, serves=self._serves
+                ) as worker:
                     self._enlist(job, worker)
                     idling = asyncio.create_task(self._leave_when_idle(job, worker), name=f"idle {job.id}")
                     try:
-                        over = await work_off(system, spider, job, worker, scope, sites)
+                        over = await work_off(system, spider, job, worker, scope, sites, self._events)
                     finally:
                         idling.cancel()
                         self._dismiss(job)

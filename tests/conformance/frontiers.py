@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -17,12 +17,13 @@ from gossamer.clock import VirtualClock
 from gossamer.fetch.book import Purse, RouteBook
 from gossamer.fetch.robots import RobotsShelf
 from gossamer.frontier.carrying import StateCarrier
-from gossamer.frontier.contract import Frontier, FrontierDesk, JobBook, JobTerms, WorkerBook
+from gossamer.frontier.contract import Frontier, FrontierDesk, JobBook, JobControl, JobTerms, WorkerBook
 from gossamer.frontier.politeness import SiteTerms
 from gossamer.model.job import Job
 from gossamer.model.task import Candidate
 from gossamer.model.url import fingerprint, shape_of, site_of
 from gossamer.proxy.contract import ExitBook
+from gossamer.schedule.contract import ScheduleBook, TickBook
 from tests.services.valkey import ValkeyServer, running_cluster, running_valkey
 
 LEASE = timedelta(seconds=30)
@@ -44,6 +45,10 @@ class Lab:
     routes: RouteBook
     purse: Purse
     exits: ExitBook
+    control: JobControl
+    schedules: ScheduleBook
+    ticks: TickBook
+    again: Callable[[], AbstractAsyncContextManager[Lab]]  # the same state, as another process opens it
     gone: set[str] = field(default_factory=set)
 
     async def job(self, name: str = "test", *, fresh: bool = False, **terms: object) -> Job:
@@ -56,8 +61,8 @@ def candidate(url: str, **fields: object) -> Candidate:
 
 
 @asynccontextmanager
-async def sqlite_lab(folder: Path) -> AsyncIterator[Lab]:
-    clock, terms, gone = VirtualClock(), {}, set()
+async def sqlite_lab(folder: Path, clock: VirtualClock | None = None) -> AsyncIterator[Lab]:
+    clock, terms, gone = clock or VirtualClock(), {}, set()
     async with open_sqlite_state(
         folder / "state.db",
         clock,
@@ -68,16 +73,20 @@ async def sqlite_lab(folder: Path) -> AsyncIterator[Lab]:
         carrier = SqliteStateCarrier(state.database, clock)
         yield Lab(
             state.frontier, state.jobs, state.desk, state.workers, clock, terms, carrier, state.robots, state.routes,
-            state.purse, state.exits, gone,
+            state.purse, state.exits, state.jobs, state.schedules, state.schedules, lambda: sqlite_lab(folder, clock),
+            gone,
         )  # fmt: skip
 
 
 @asynccontextmanager
-async def redis_lab(address: str, shards: int | None = None) -> AsyncIterator[Lab]:
-    clock, terms, gone = VirtualClock(), {}, set()
+async def redis_lab(
+    address: str, shards: int | None = None, project: str | None = None, clock: VirtualClock | None = None
+) -> AsyncIterator[Lab]:
+    clock, terms, gone = clock or VirtualClock(), {}, set()
+    project = project or f"lab-{uuid4().hex}"
     async with open_redis_state(
         address,
-        project=f"lab-{uuid4().hex}",
+        project=project,
         shards=shards,
         lease_duration=LEASE,
         terms_for=lambda site: terms.get(site, UNLIMITED),
@@ -87,7 +96,8 @@ async def redis_lab(address: str, shards: int | None = None) -> AsyncIterator[La
         carrier = RedisStateCarrier(state)
         yield Lab(
             state.frontier, state.jobs, state.desk, state.workers, clock, terms, carrier, state.robots, state.routes,
-            state.purse, state.exits, gone,
+            state.purse, state.exits, state.jobs, state.schedules, state.schedules,
+            lambda: redis_lab(address, shards, project, clock), gone,
         )  # fmt: skip
 
 

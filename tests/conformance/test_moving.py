@@ -21,9 +21,10 @@ from gossamer.fetch.robots import RobotsEntry
 from gossamer.frontier.contract import DeadFilter, UrlStory
 from gossamer.frontier.politeness import SiteTerms
 from gossamer.model.carrying import Carrier, Mark, Standing
-from gossamer.model.job import JobCounts, JobState
+from gossamer.model.job import JobCounts, JobState, JobTerms
 from gossamer.model.page import Headers, Snapshot
 from gossamer.model.record import ItemSchema, Tally
+from gossamer.model.schedule import Schedule
 from gossamer.model.task import DropReason, UrlState
 from gossamer.store.carrying import ArchiveCarrier
 from gossamer.store.contract import RecordQuery, Records, VisitQuery
@@ -233,6 +234,47 @@ async def test_every_task_is_in_its_lane_on_the_other_side_with_all_its_wishes(l
     # Nine URLs of the site were taken of twelve, whatever their lanes.
     more = await target.frontier.add(job, [candidate(f"{SHOP}/more/{n}", fetcher="browser") for n in range(5)])
     assert (more.queued, more.dropped) == (3, 2)
+
+
+@pytest.mark.parametrize("labs", WAYS, indirect=True, ids="-to-".join)
+async def test_schedules_and_jobs_stand_on_the_other_side_where_they_stood(labs: tuple[Lab, Lab]) -> None:
+    # given a schedule that has fired, one that never did, a paused job and a cancelled one
+    source, target = labs
+    for name in ("nightly ☂", "never"):
+        await source.schedules.put(Schedule(name=name, spider="shop", trigger="every 1h"), origin="added")
+    term = await source.ticks.lead("host/1/x", timedelta(seconds=5))
+    before = {one.schedule.name: one for one in await source.schedules.schedules()}["nightly ☂"]
+    fired = msgspec.structs.replace(before, last_due=NOW + 0.123456, runs=1)
+    terms = JobTerms(schedule=before.schedule.name, due=fired.last_due, windows="22:00-06:00")
+    assert term is not None
+    settled = await source.ticks.settle(term, before, fired, (before.schedule.name, terms))
+    assert settled is not None
+    assert settled.job is not None
+    await source.frontier.add(settled.job.id, [candidate(f"{SHOP}/{n}") for n in range(3)])
+    await source.control.pause_job(settled.job.id, True)
+    gone = await source.job("gone")
+    await source.frontier.add(gone.id, [candidate(f"{SHOP}/gone")])
+    await source.control.cancel_job(gone.id)
+    assert await source.carrier.holders() == ["host/1/x"]
+
+    await carry(source.carrier, target.carrier)
+
+    # then both are the same, nobody leads there, and it goes on from there
+    assert await target.schedules.schedules() == await source.schedules.schedules()
+    assert await target.jobs.jobs() == await source.jobs.jobs()
+    assert await target.carrier.tally() == await source.carrier.tally()
+    assert await target.carrier.holders() == []
+    assert (await target.frontier.lease(settled.job.id, "w", 9)).leases == ()
+    await target.control.pause_job(settled.job.id, False)
+    assert len((await target.frontier.lease(settled.job.id, "w", 9)).leases) == 3
+    assert (await target.frontier.add(gone.id, [candidate(f"{SHOP}/late")])).dropped == 1
+    leading = await target.ticks.lead("host/2/x", timedelta(seconds=5))
+    assert leading is not None
+    after = msgspec.structs.replace(settled.standing, skipped=1)
+    assert await target.ticks.settle(leading, before, after) is None
+    moved_on = await target.ticks.settle(leading, settled.standing, after)
+    assert moved_on is not None
+    assert moved_on.standing.version > max(one.version for one in await source.schedules.schedules())
 
 
 @pytest.mark.parametrize("labs", WAYS, indirect=True, ids="-to-".join)

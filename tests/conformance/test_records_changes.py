@@ -330,6 +330,30 @@ async def test_of_each_page_the_newest_copy_that_fits(record_store: Records) -> 
         assert await archived(record_store, query) == found, query
 
 
+async def test_of_a_page_that_two_spiders_visit_each_has_its_newest_copy(record_store: Records) -> None:
+    def by(spider: str, name: str, second: int, failure: str = "") -> PageResult:
+        one = visit(f"https://shop.example/{name}", at=NOW + second, job=f"{spider}-1", failure=failure)
+        assert one.page is not None
+        return msgspec.structs.replace(one, page=msgspec.structs.replace(one.page, spider=spider))
+
+    await record_store.save([by("books", "a", 0), by("films", "a", 1), by("books", "a", 2), by("films", "b", 3)])
+    await record_store.save([by("books", "a", 4, "parse"), by("books", "b", 5), by("books", "b", 6)])
+    # More pages than are read at a time, each with two copies that count.
+    many = [by(spider, f"m{n}", second) for n in range(200) for second, spider in enumerate(("books", "films"), 7)]
+    await record_store.save(many)
+
+    found = [
+        (facts.url.rpartition("/")[2], facts.fetched_at - NOW) async for facts in record_store.archived(VisitQuery())
+    ]
+    assert sorted(found) == sorted(
+        [("a", 1), ("a", 4), ("b", 3), ("b", 6), *((f"m{n}", second) for n in range(200) for second in (7, 8))]
+    )
+    assert await archived(record_store, VisitQuery(failures=("",), since=NOW + 1)) == sorted(
+        [("a", 1), ("a", 2), ("b", 3), ("b", 6), *((f"m{n}", second) for n in range(200) for second in (7, 8))]
+    )
+    assert (await archived(record_store, VisitQuery(spider="films")))[:2] == [("a", 1), ("b", 3)]
+
+
 async def test_an_archived_visit_is_told_whole(record_store: Records) -> None:
     page = page_of(archive_ref="ref", body_hash=b"\1" * 16, spider="books", failure="parse", status=201)
     await record_store.save([result(page=page, attempt=tried())])

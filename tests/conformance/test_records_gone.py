@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from gossamer.model.record import StoredRecord
+from gossamer.model.record import PageResult, StoredRecord
 from gossamer.store.contract import RecordQuery, Records
 
 from .stores import HOUR, NOW, all_of, book, reparse, result, tried, visit
@@ -98,6 +98,18 @@ async def test_a_full_crawl_looked_everywhere(record_store: Records) -> None:
     assert await record_store.retire("books-2", spider="books", at=NOW + 6, earlier=["books-0", "books-1"]) == 3
     assert await gone_keys(record_store) == ["b1", "b2", "b3"]
     assert await record_store.retire("books-2", spider="books", at=NOW + 7, earlier=["books-0", "books-1"]) == 0
+
+
+async def test_a_full_crawl_says_nothing_of_pages_it_could_not_read_or_that_others_checked_since(
+    record_store: Records,
+) -> None:
+    await record_store.save([visit(f"https://shop.example/{n}", book(f"b{n}"), at=NOW) for n in range(3)])
+    await record_store.save([visit("https://shop.example/1", book("b1"), at=NOW + 3, job="books-3")])
+    refused = tried("https://shop.example/2", at=NOW + 4, job="books-2", outcome="dropped", status=None)
+    await record_store.save([PageResult(attempt=refused)])
+
+    assert await record_store.retire("books-2", spider="books", at=NOW + 6, earlier=["books-1"], began=NOW + 2) == 1
+    assert await gone_keys(record_store) == ["b0"]
 
 
 async def test_a_record_that_is_seen_again_is_back(record_store: Records) -> None:
@@ -234,6 +246,19 @@ async def test_a_reparse_loses_against_a_newer_visit(record_store: Records) -> N
     assert (await the_record(record_store, "b2")).data == {"price": 2}
     # What the newer copy gave is not missing because the older one did not give it.
     assert await record_store.retire("reparse-1", spider="books", at=NOW + 2 * HOUR) == 0
+
+
+async def test_what_another_spider_visited_since_does_not_stand_against_a_reparse(record_store: Records) -> None:
+    film = replace(book("f1"), type="Film", spider="films")
+    newer = visit(LISTING, film, at=NOW + 5, job="films-1")
+    assert newer.page is not None
+    newer = replace(newer, page=replace(newer.page, spider="films"))
+    await record_store.save([visit(LISTING, book("b1", price=1), book("b2"), at=NOW), newer])
+
+    assert await record_store.save([reparse(LISTING, book("b1", price=7), visit=NOW, at=NOW + HOUR)]) == [1]
+
+    assert await record_store.retire("reparse-1", spider="books", at=NOW + 2 * HOUR) == 1
+    assert await gone_keys(record_store) == ["b2"]
 
 
 async def test_a_reparse_loses_against_a_newer_visit_of_another_page(record_store: Records) -> None:

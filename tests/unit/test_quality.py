@@ -12,7 +12,7 @@ from gossamer import Fault, Item, Money
 from gossamer.errors import ParseFailed
 from gossamer.model.record import Tally
 from gossamer.pipeline.guard import FEWEST, Guard
-from gossamer.pipeline.inspection import ENOUGH, RECENT, Habits, Identity, Inspector
+from gossamer.pipeline.inspection import ENOUGH, RECENT, USUAL, Habits, Identity, Inspector
 from gossamer.pipeline.near import NearDuplicates
 from gossamer.pipeline.quality import faults_of
 from gossamer.pipeline.steps import Drop, Piped, Pipeline
@@ -62,6 +62,11 @@ def good(**changes: Any) -> Product:
         (good(title="Salt &amp;amp; Pepper"), [("title", "debris")]),
         (good(title="{{ product.title }}"), [("title", "debris")]),
         (good(title="undefined"), [("title", "debris")]),
+        (good(title="None"), []),
+        (good(title="Fish &amp; Chips"), [("title", "debris")]),
+        (good(title="<b>Fish &amp; Chips</b>"), []),
+        (good(title="How {{ title }} works in templates"), []),
+        (good(rating=float("nan")), [("rating", "rating-range")]),
         (good(title="Über Öl & Essig [neu] {rot}"), []),
         (good(title="São Paulo – Ângela"), []),
         ({"name": None}, [("name", "missing-title")]),
@@ -128,7 +133,7 @@ async def test_an_item_that_is_refused_counts_for_the_fields_at_fault() -> None:
 
 
 async def test_a_field_that_was_nearly_always_filled_must_not_be_empty_all_of_a_sudden() -> None:
-    known = [Tally(spider="shop", day="2027-01-14", type="Product", field="price", checked=ENOUGH, filled=ENOUGH)]
+    known = [Tally(spider="shop", day="2027-01-14", type="Product", field="price", rule=USUAL, checked=1, filled=1)]
     inspector = Inspector("shop", TERMS, habits=Habits(0.95, known))
     for number in range(20):  # every fourth has no price: no fault
         piped = await inspected(inspector, good(sku=str(number), **({"price": None} if number % 4 == 0 else {})))
@@ -147,6 +152,45 @@ async def test_the_first_items_make_a_habit_which_a_new_layout_does_not_change()
         for number in range(3 * ENOUGH)
     ]
     assert set(later[RECENT:]) == {1}
+
+
+async def test_a_habit_outlives_the_process_that_saw_it_broken() -> None:
+    first = Inspector("shop", TERMS)
+    pieces = [await inspected(first, good(sku=str(number))) for number in range(ENOUGH)]
+    pieces += [await inspected(first, good(sku=f"n{number}", price=None)) for number in range(3 * ENOUGH)]
+    stored = [tally for piped in pieces for tally in piped.inspection.tallies]
+    second = Inspector("shop", TERMS, habits=Habits(0.95, stored))
+    later = [
+        (await inspected(second, good(sku=f"m{number}", price=None))).inspection.faulty for number in range(RECENT)
+    ]
+    assert later[-1] == 1
+
+
+class Shown:
+    url, kind = "https://shop.example/list", "listing"
+
+
+async def test_a_callback_that_always_gave_items_and_gives_none_any_more_is_faulty() -> None:
+    inspector = Inspector("shop", TERMS)
+    pipeline = Pipeline(inspector=inspector)
+    for number in range(ENOUGH):
+        await pipeline.run([good(sku=str(number))], Shown(), spider="shop", job="shop-1", now=DAY)
+    empty = [await pipeline.run([], Shown(), spider="shop", job="shop-1", now=DAY) for _ in range(RECENT)]
+    assert not empty[0].inspection.empty
+    assert empty[-1].inspection.empty
+    assert (empty[-1].inspection.faulty, empty[-1].inspection.faults[0].rule) == (1, "no-items")
+
+
+async def test_dicts_with_ever_new_keys_do_not_fill_the_memory_or_the_table() -> None:
+    inspector = Inspector("shop", TERMS)
+    piped = await inspected(inspector, *({"url": f"u{number}", f"key{number}": 1} for number in range(1000)))
+    assert len(piped.inspection.tallies) < 250
+
+
+def test_a_long_page_counts_by_its_share() -> None:
+    guard = Guard("shop", 0.5, 50)
+    assert guard.note(900, 100) is None
+    assert guard.score == pytest.approx(0.9)
 
 
 async def test_the_store_is_asked_for_prices_only() -> None:
@@ -180,17 +224,18 @@ async def test_rules_of_ones_own_give_nothing_a_text_or_faults() -> None:
     ]
 
 
-@pytest.mark.parametrize("given", [3.5, [b"x"]])
+@pytest.mark.parametrize("given", [3.5, [b"x"], Fault("title", 7), Fault(None, "x")])  # type: ignore[arg-type]
 async def test_a_rule_that_gives_something_else_fails_the_page(given: Any) -> None:
-    with pytest.raises(ParseFailed, match=r"quality rule .* gave a"):
+    with pytest.raises(ParseFailed, match=r"quality rule .* gave "):
         await inspected(Inspector("shop", TERMS, rules=[lambda item, page: given]), good())
 
 
-async def test_a_rule_that_raises_fails_the_page_with_its_traceback() -> None:
+@pytest.mark.parametrize("kind", [ZeroDivisionError, SystemExit])
+async def test_a_rule_that_raises_fails_the_page_with_its_traceback(kind: type[BaseException]) -> None:
     def broken(item: Any, page: Any) -> None:
-        raise ZeroDivisionError("oops")
+        raise kind("oops")
 
-    with pytest.raises(ParseFailed, match="ZeroDivisionError: oops") as failure:
+    with pytest.raises(ParseFailed, match=f"{kind.__name__}: oops") as failure:
         await inspected(Inspector("shop", TERMS, rules=[broken]), good())
     assert "in broken" in failure.value.detail
 

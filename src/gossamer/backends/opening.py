@@ -25,11 +25,12 @@ from ..errors import BadState, Misconfigured, Permanent
 from ..fetch.book import Purse, RouteBook
 from ..fetch.robots import RobotsShelf
 from ..frontier.carrying import StateCarrier
-from ..frontier.contract import Frontier, FrontierDesk, JobBook, WorkerBook
+from ..frontier.contract import Frontier, FrontierDesk, JobBook, JobControl, WorkerBook
 from ..frontier.politeness import TermsFor
 from ..model.carrying import Carrier, Standing
 from ..model.page import Snapshot
 from ..proxy.contract import ExitBook
+from ..schedule.contract import ScheduleBook, TickBook
 from ..settings import Settings
 from ..store.carrying import ArchiveCarrier, RecordCarrier
 from ..store.contract import Archive, Records, RecordStore
@@ -54,6 +55,9 @@ class OpenState(msgspec.Struct, frozen=True, kw_only=True):
 
     frontier: Frontier
     jobs: JobBook
+    control: JobControl
+    schedules: ScheduleBook
+    ticks: TickBook
     desk: FrontierDesk
     robots: RobotsShelf
     workers: WorkerBook
@@ -96,6 +100,9 @@ async def open_state(
             yield OpenState(
                 frontier=state.frontier,
                 jobs=state.jobs,
+                control=state.jobs,
+                schedules=state.schedules,
+                ticks=state.schedules,
                 desk=state.desk,
                 robots=state.robots,
                 workers=state.workers,
@@ -123,6 +130,9 @@ async def open_state(
         yield OpenState(
             frontier=shared.frontier,
             jobs=shared.jobs,
+            control=shared.jobs,
+            schedules=shared.schedules,
+            ticks=shared.schedules,
             desk=shared.desk,
             robots=shared.robots,
             workers=shared.workers,

@@ -42,7 +42,7 @@ class Score(msgspec.Struct, frozen=True, kw_only=True):
 @app.command("quality")
 def quality_verb(
     spider: Annotated[str | None, typer.Argument(help="Only this spider, field by field.")] = None,
-    days: Annotated[int, typer.Option(min=1, help="Of the last so many days (UTC).")] = DAYS,
+    days: Annotated[int, typer.Option(min=1, max=36_500, help="Of the last so many days (UTC).")] = DAYS,
     as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
 ) -> None:
     """Show the share of faultless items per spider and day; with a spider's name, per field."""
@@ -64,7 +64,8 @@ def quality_verb(
             else f"Nothing was checked in the last {days} days."
         )
         raise typer.Exit(1)
-    shown = scores if spider is not None else [one for one in scores if one.tally.field == WHOLE]
+    shown = [one for one in scores if one.tally.field == WHOLE or (spider is not None and one.tally.type != WHOLE)]
+    shown += [one for one in scores if spider is not None and one.tally.type == WHOLE and one.tally.field != WHOLE]
     print_table(
         (Column("DAY"), Column("SPIDER", spare=True), Column("ITEM", "bold"), Column("FIELD"),
          Column("CHECKED", right=True), Column("FILLED", right=True), Column("FAULTY", right=True),
@@ -89,9 +90,9 @@ def scores_of(tallies: list[Tally]) -> list[Score]:
     """Counts with the rules that belong to them, by day, spider, item; whole items before their fields."""
     rules: dict[tuple[str, str, str, str], list[tuple[str, int]]] = defaultdict(list)
     for one in tallies:
-        if one.rule:
-            rules[one.day, one.spider, one.type, one.field].append((one.rule, one.faulty))
-            rules[one.day, one.spider, one.type, WHOLE].append((one.rule, one.faulty))
+        if one.rule and one.faulty:
+            for field in {one.field, WHOLE}:
+                rules[one.day, one.spider, one.type, field].append((one.rule, one.faulty))
     scores = [
         Score(tally=one, rules=_summed(rules[one.day, one.spider, one.type, one.field]))
         for one in tallies

@@ -10,6 +10,7 @@ import typer
 from rich.text import Text
 
 from ..assembly import System, url_rules
+from ..crawl.gates import WINDOW
 from ..errors import FetchFailed, WayFailed
 from ..frontier.contract import UrlStory
 from ..model.job import Job, JobState
@@ -52,8 +53,10 @@ DROPPED = {
     DropReason.DEPTH: "deeper than the crawl goes (crawl.depth)",
     DropReason.TRAP: "it looks like a trap: too long, a path that repeats itself, or too many URLs of its pattern",
     DropReason.FULL: "the queue was full (crawl.max_queued)",
+    DropReason.FRESH: "it was fetched less than the schedule's min_age ago",
     DropReason.INVALID: "not a URL that can be crawled",
     "replaced": "its job was replaced by a fresh one before its turn came",
+    "cancelled": "its job was cancelled before its turn came",
 }
 
 
@@ -172,6 +175,8 @@ def _queued(story: UrlStory, job: Job | None, now: float) -> str:
 
 
 def _waiting(story: UrlStory, now: float) -> str:
+    if story.reason == WINDOW and story.ready_at is not None:
+        return f"waits for its window, opens at {moment(story.ready_at, now)}"
     if story.reason in _fetch_reasons() or story.reason.startswith("blocked-"):
         cause = f"try {story.attempts} of {story.max_attempts} failed with {story.reason}"
         goal = "next try"

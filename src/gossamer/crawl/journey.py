@@ -36,15 +36,17 @@ from ..model import events
 from ..model.page import Snapshot
 from ..model.record import PageFacts
 from ..model.task import LANE_ONLY, Request, UrlState
-from ..parse.callbacks import Parsed, run_callback
-from ..parse.page import Page
 from ..parse.spider import Spider
 from ..parse.timelimit import TimeLimit
 from ..pipeline.guard import Guard
 from ..pipeline.steps import Piped, Pipeline
 from ..store.batching import Sink
+from .freshness import Freshness
+from .gates import WINDOW, Gates
+from .harvest import harvested
 from .hold import Hold
 from .logbook import Logbook
+from .observing import content_of, observed
 from .pacer import Pacer, TooEarly
 from .passage import Arrival, Passage, failure_of_block
 
@@ -76,6 +78,9 @@ class Crew(msgspec.Struct, frozen=True, kw_only=True):
     time_limit: TimeLimit = TimeLimit()  # for the code of one page
     buries_unpaid: bool = False  # a page whose budget is spent is given up; else it waits
     detects_blocks: Callable[[str], bool] = lambda site: True
+    freshness: Freshness | None = None  # leaves out pages that were fetched lately
+    gates: Gates | None = None  # when pages may be fetched; None: always
+    watched: bool = False  # how often its pages change is written down
 
 
 class Journey:
@@ -101,6 +106,11 @@ class Journey:
             self._emit(events.LeaseLapsed, message=str(lost))
 
     async def _travel(self) -> None:
+        closed = self._crew.gates.wait_for(self._task.site) if self._crew.gates is not None else None
+        if closed:
+            await self._let_rest(closed)  # the whole site: its other pages need not come here to learn it
+            await self._release(closed, WINDOW)
+            return
         try:
             arrival = await self._passage().make(self._visit())
         except TooEarly as early:
@@ -175,6 +185,7 @@ class Journey:
             job=self._task.job,
             data=self._task.data,
             screenshot=response.screenshot,
+            depth=self._task.depth,
         )
         failure = failure_of_block(block, self._task.url, response.status) if block is not None else None
         if failure is not None:
@@ -224,6 +235,8 @@ class Journey:
         links = msgspec.json.decode(known.links, type=list[Request]) if known is not None and known.links else []
         judged = self._judge(links)
         facts = msgspec.structs.replace(known, fetched_at=outcome.fetched_at, job=self._task.job) if known else None
+        if facts is not None:
+            facts = observed(facts, known, facts.content, watched=self._crew.watched)
         await self._log.keep(outcome="unchanged", page=facts)
         added = await self._complete(UrlState.UNCHANGED, "", judged.candidates, judged.duplicates)
         self._crew.admission.confirm(judged, added)
@@ -300,7 +313,7 @@ class Journey:
     async def _understand(self, snapshot: Snapshot) -> None:
         crew = self._crew
         began = crew.clock.monotonic()
-        harvest = await self._harvest(snapshot)
+        harvest = await harvested(snapshot, self._task, crew.spider, crew.pipeline, crew.time_limit)
         if isinstance(harvest, ParseFailed):
             self._log.quality = crew.pipeline.refused(harvest, snapshot.fetched_at)
             self._guard(0, 1)
@@ -309,10 +322,12 @@ class Journey:
         parsed, piped = harvest
         self._log.quality = piped.inspection.tallies
         self._guard(piped.inspection.fine, piped.inspection.faulty)
-        if piped.records and crew.guard.closed:
+        if crew.guard.closed and (piped.records or piped.inspection.empty):
             await self._hold_back(piped)
             return
         judged = self._judge(parsed.requests)
+        if crew.freshness is not None:
+            judged = await crew.freshness.mark(judged)
         now = crew.clock.monotonic()
         self._emit(events.Parsed, items=len(piped.records), links=len(parsed.requests), seconds=now - began)
         for drop in piped.dropped:
@@ -324,7 +339,7 @@ class Journey:
         changed = await self._log.keep(
             outcome="done",
             error=piped.remarks(),
-            page=self._log.facts(snapshot, parsed.requests),
+            page=self._observed(self._log.facts(snapshot, parsed.requests), piped),
             records=tuple(piped.records),
             schemas=piped.schemas,
             with_raw_page=True,
@@ -334,6 +349,10 @@ class Journey:
         added = await self._complete(UrlState.DONE, "", judged.candidates, judged.duplicates)
         crew.admission.confirm(judged, added)
         self._ended("done", added)
+
+    def _observed(self, facts: PageFacts, piped: Piped) -> PageFacts:
+        content = content_of(piped.records, facts.body_hash)
+        return observed(facts, self._known, content, watched=self._crew.watched)
 
     def _guard(self, fine: int, faulty: int) -> None:
         """Count these items; tell it when the guard has closed or opened over them."""
@@ -348,21 +367,6 @@ class Journey:
 
     def _with_version(self, detail: str) -> str:
         return f"{detail}\n\nParser version {self._crew.parser_version}".strip()
-
-    async def _harvest(self, snapshot: Snapshot) -> tuple[Parsed, Piped] | ParseFailed:
-        """What the page gives. Its tree, many times the size of its body, ends here: storing may have to wait, and
-        the trees of all pages that wait would fill the memory. So would a failure that holds on to its frames."""
-        crew, task = self._crew, self._task
-        try:
-            page = Page(snapshot, depth=task.depth, spider=crew.spider)
-            parsed = await crew.time_limit.run(run_callback(crew.spider, task.kind, page), task.url)
-            piping = crew.pipeline.run(
-                parsed.items, page, spider=crew.spider.name, job=task.job, now=snapshot.fetched_at
-            )
-            return parsed, await crew.time_limit.run(piping, task.url, waits=False)
-        except ParseFailed as failure:
-            failure.__cause__ = failure.__context__ = None  # what they had to say is in the detail
-            return failure.with_traceback(None)
 
     def _judge(self, requests: Sequence[Request]) -> Judged:
         task = self._task

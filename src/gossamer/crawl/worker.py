@@ -123,6 +123,10 @@ class Worker:
                 await slots.changed.wait()
                 continue
             await self._sit_out_trouble()
+            closed = self._crew.gates.job.wait() if self._crew.gates is not None else None
+            if closed:
+                await self._wait_for_change(closed)
+                continue
             if not self._quarantine.free.is_set():
                 await self._until(self._quarantine.free)
                 continue

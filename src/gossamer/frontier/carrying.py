@@ -1,8 +1,9 @@
 """What a state is made of when it is carried from one backend to another (model/carrying.py has the contract).
 
-Poured in the order job, site, robots, standing, purse, budget, shape, URL; queued URLs of a lane come in the order in
-which they would be handed out. A task in somebody's hands is poured as queued: whoever had it is gone, or the move
-would not have begun. How the exits of proxy pools fare is left behind: it is learned again within minutes.
+Poured in the order job, schedule, site, robots, standing, purse, budget, shape, URL; queued URLs of a lane come in the
+order in which they would be handed out. A task in somebody's hands is poured as queued: whoever had it is gone, or the
+move would not have begun. So is the scheduler that led. How the exits of proxy pools fare is left behind: it is learned
+again within minutes.
 """
 
 from __future__ import annotations
@@ -12,8 +13,9 @@ from typing import Protocol
 import msgspec
 
 from ..model.carrying import Carrier
+from ..model.job import JobTerms
+from ..model.schedule import Standing
 from ..model.task import UrlState
-from .contract import JobTerms
 
 
 class CarriedJob(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,6 +36,13 @@ class CarriedJob(msgspec.Struct, frozen=True, kw_only=True):
     retries: int
     redirected: int
     forgotten: dict[str, int] = {}
+    paused: bool = False
+
+
+class CarriedSchedule(msgspec.Struct, frozen=True):
+    """A schedule and how far it has come. Its times are those of the calendar, whatever the clocks say."""
+
+    standing: Standing
 
 
 class CarriedSite(msgspec.Struct, frozen=True, kw_only=True):
@@ -122,6 +131,7 @@ class CarriedUrl(msgspec.Struct, frozen=True, kw_only=True):
 
 StateItem = (
     CarriedJob
+    | CarriedSchedule
     | CarriedSite
     | CarriedRobots
     | CarriedStanding
@@ -136,7 +146,7 @@ class StateCarrier(Carrier[StateItem], Protocol):
     """A state that can be carried."""
 
     async def holders(self) -> list[str]:
-        """Workers whose leases have not ended, by the state's own clock."""
+        """Workers whose leases have not ended, by the state's own clock; and the scheduler that leads."""
         ...
 
     async def time(self) -> float:

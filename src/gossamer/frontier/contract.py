@@ -14,24 +14,8 @@ from typing import Protocol
 import msgspec
 
 from ..model.job import Job, JobCounts
+from ..model.job import JobTerms as JobTerms  # a part of this contract
 from ..model.task import Candidate, Lease, UrlState
-
-
-class JobTerms(msgspec.Struct, frozen=True, kw_only=True):
-    """What every worker of a job must agree on; written when the job is opened."""
-
-    max_attempts: int = 4
-    max_deliveries: int = 5
-    max_queued: int | None = 5_000_000
-    max_urls_per_site: int | None = None
-    max_urls_per_pattern: int | None = None
-    dedup_window: timedelta | None = None  # None: for ever
-    dedup: str = "exact"  # or "bloom": a filter instead of a row for every URL that is done
-    dedup_expected: int = 10_000_000  # URLs that the filter is made for
-    dedup_error: float = 0.001  # how often it may call a new URL known
-    dedup_check: bool = False  # ask the record store before believing the filter
-    limit: int | None = None
-    depth: int | None = None  # links are followed this many steps from the seeds
 
 
 class LeaseBatch(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,7 +41,10 @@ class Frontier(Protocol):
     """The worker's side. A `worker` is a name unique per process: `host/pid/start`."""
 
     async def add(self, job: str, candidates: Sequence[Candidate]) -> Added:
-        """Offer seeds. All or nothing. Raises FrontierFull when the queue has reached its bound."""
+        """Offer seeds. All or nothing. Raises FrontierFull when the queue has reached its bound.
+
+        What is offered to a job that was replaced or cancelled is dropped, with that reason.
+        """
         ...
 
     async def lease(self, job: str, worker: str, n: int, lanes: frozenset[str] | None = None) -> LeaseBatch:
@@ -72,6 +59,8 @@ class Frontier(Protocol):
         handed to one worker at a time: its requests are spaced by that worker's pacer, exactly. It may get a task
         HEAD_START before its turn; `Lease.pace` says how long the request must wait.
         The delivery count grows here, so that a page that kills its worker ends with the dead.
+        Of a paused job nothing is handed out, and `wait` says when to ask again. It is drained as any other, when it
+        has nothing open.
         """
         ...
 
@@ -136,7 +125,8 @@ class JobBook(Protocol):
     async def open_job(self, name: str, terms: JobTerms, *, fresh: bool) -> tuple[Job, bool]:
         """Return the unfinished job of that name and True, or a new one and False.
 
-        `fresh` closes an unfinished one first (ending "replaced"; its open URLs are dropped).
+        One that is found goes on under `terms.resumed`. `fresh` closes an unfinished one first (ending "replaced"; its
+        open URLs are dropped).
         """
         ...
 
@@ -162,6 +152,26 @@ class JobBook(Protocol):
         ...
 
     async def counts(self, job: str) -> JobCounts: ...
+
+    async def terms(self, job: str) -> JobTerms:
+        """What was agreed on when it was opened. Raises Permanent for an unknown job."""
+        ...
+
+
+class JobControl(Protocol):
+    """What people do with a job. Holds for all workers at once."""
+
+    async def pause_job(self, job: str, paused: bool) -> bool:
+        """Hand out nothing more of it, or go on. What is in hand is finished, and links and seeds enter as before.
+
+        False when it is not running, or there is none of that id. A job that ends is not paused any more.
+        """
+        ...
+
+    async def cancel_job(self, job: str) -> bool:
+        """End it: state CANCELLED, ending "cancelled"; its open URLs are dropped, and what workers have in hand of it
+        settles nothing any more. True for exactly one caller; False when it is not running, or there is none."""
+        ...
 
 
 class WorkerCard(msgspec.Struct, frozen=True, kw_only=True):

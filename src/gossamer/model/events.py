@@ -146,6 +146,48 @@ class JobEnded(Event, frozen=True, kw_only=True, gc=False):
     ending: str
 
 
+class ScheduleFired(Event, frozen=True, kw_only=True, gc=False):
+    """A run of a schedule has begun: `job`. It is for the tick `due`."""
+
+    schedule: str
+    due: float
+
+
+class ScheduleQueued(Event, frozen=True, kw_only=True, gc=False):
+    """A tick is due, and its run waits for the one before to end."""
+
+    schedule: str
+    due: float
+
+
+class ScheduleSkipped(Event, frozen=True, kw_only=True, gc=False):
+    """A tick does not run. `reason` is running (the run before is still going), paused, or budget (it is too early for
+    a single fetch)."""
+
+    schedule: str
+    due: float
+    reason: str
+
+
+class ScheduleFailed(Event, frozen=True, kw_only=True, gc=False):
+    """A run could not be begun. It is tried again after `delay` seconds; `attempt` counts the tries in a row."""
+
+    schedule: str
+    due: float
+    attempt: int
+    delay: float
+    message: str
+
+
+class Leading(Event, frozen=True, kw_only=True, gc=False):
+    """This scheduler leads from now on, or (`leads` is False) does not lead any more. `term` grows with every change of
+    leader."""
+
+    leader: str
+    leads: bool
+    term: int
+
+
 class EventSink(Protocol):
     """Receives events. Must not block and must not raise."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import timedelta
 from enum import StrEnum
 
 import msgspec
@@ -26,7 +27,62 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     finished_at: float | None = None
     limit: int | None = None  # pages to hand out at most, None is unlimited
     depth: int | None = None  # steps that links are followed from the seeds, None is unlimited
-    ending: str = ""  # why it finished: "done", "limit", "replaced"
+    ending: str = ""  # why it finished: "done", "limit", "replaced", "cancelled"
+    paused: bool = False
+    schedule: str = ""  # the one that began it
+    due: float | None = None
+    spider: str = ""  # where it is not the name
+    windows: str = ""  # when its pages may be fetched; "": always
+
+    @property
+    def spider_name(self) -> str:
+        """The spider, recipe or URL that it is a run of."""
+        return self.spider or self.name
+
+
+class JobTerms(msgspec.Struct, frozen=True, kw_only=True):
+    """What every worker of a job must agree on; written when the job is opened."""
+
+    max_attempts: int = 4
+    max_deliveries: int = 5
+    max_queued: int | None = 5_000_000
+    max_urls_per_site: int | None = None
+    max_urls_per_pattern: int | None = None
+    dedup_window: timedelta | None = None  # None: for ever
+    dedup: str = "exact"  # or "bloom": a filter instead of a row for every URL that is done
+    dedup_expected: int = 10_000_000  # URLs that the filter is made for
+    dedup_error: float = 0.001  # how often it may call a new URL known
+    dedup_check: bool = False  # ask the record store before believing the filter
+    limit: int | None = None
+    depth: int | None = None  # links are followed this many steps from the seeds
+    # Of a job that a schedule began:
+    schedule: str = ""
+    due: float | None = None  # the tick that it is for
+    spider: str = ""  # where it is not the job's name
+    source: str = ""  # where its seeds come from, as JSON; "": the spider's own start
+    kind: str = ""  # the callback for these seeds
+    priority: int = 0  # of these seeds
+    min_age: timedelta | None = None  # a page that was fetched less than this ago is left out
+    windows: str = ""  # when its pages may be fetched
+    budget: int | None = None  # fetches of this run, spent where pages change most
+    min_interval: timedelta | None = None
+    max_interval: timedelta | None = None
+
+    def resumed(self, begun: JobTerms) -> JobTerms:
+        """These terms for a job that is found again and was begun under others.
+
+        How far to go belongs to the command that runs now. What is remembered of seen URLs, and what a schedule
+        asked for, stays as the job began.
+        """
+        kept = (*DEDUP, *(SCHEDULED if begun.schedule else ()))
+        return msgspec.structs.replace(self, **{name: getattr(begun, name) for name in kept})
+
+
+DEDUP = ("dedup", "dedup_window", "dedup_expected", "dedup_error")
+SCHEDULED = (
+    "schedule", "due", "spider", "source", "kind", "priority", "min_age", "windows", "budget", "min_interval",
+    "max_interval",
+)  # fmt: skip
 
 
 class JobCounts(msgspec.Struct, frozen=True, kw_only=True):

@@ -48,7 +48,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
 
     `url` is where the body came from, `requested_url` what the task asked for. `body` is decompressed;
     `cut` is True when it was longer than the limit and its end is missing. `screenshot` is a PNG, where a browser was
-    asked for one.
+    asked for one. `depth` is how many links it is away from a start page, 0 also where nobody noted it.
     """
 
     url: str
@@ -62,3 +62,4 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     job: str = ""
     data: str = ""
     screenshot: bytes = b""
+    depth: int = 0

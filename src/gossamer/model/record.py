@@ -114,6 +114,8 @@ class PageFacts(msgspec.Struct, frozen=True, kw_only=True):
     links: bytes = b""
     spider: str = ""
     failure: str = ""
+    content: bytes = b""  # a hash of what the page gave: it changes when the records do, not with every byte
+    rhythm: str = ""  # how often it changed so far, as JSON (schedule/rhythm.py); "" when nobody watches it
 
 
 class PageResult(msgspec.Struct, frozen=True, kw_only=True):

@@ -39,7 +39,7 @@ _WORDS: dict[Any, str] = {
     UUID: "text",
     Money: "money",
 }
-_DEEPEST = 8  # levels of nested items that are described; deeper ones are "object"
+_DEEPEST = 4  # levels of nested items that are described; deeper ones are "object"
 
 
 def schema_of(item: AnyItem) -> ItemSchema | None:

@@ -45,6 +45,7 @@ class DropReason(StrEnum):
     DEPTH = "depth"
     TRAP = "trap"
     FULL = "full"
+    FRESH = "fresh"
     INVALID = "invalid"
 
 

@@ -11,6 +11,7 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
+from ..backends.opening import OpenState
 from ..errors import Permanent
 from ..frontier.carrying import CarriedUrl, StateItem
 from ..frontier.contract import FrontierDesk, UrlStory
@@ -44,7 +45,7 @@ class Sample(Generic[T]):
 
 
 class StateSample:
-    """Some of the URLs that were carried."""
+    """Some of the URLs that were carried. Jobs and schedules are few, and compared as a whole."""
 
     def __init__(self) -> None:
         self._open: Sample[CarriedUrl] = Sample()
@@ -55,8 +56,17 @@ class StateSample:
             if isinstance(item, CarriedUrl):
                 (self._open if item.state.open else self._settled).offer(item)
 
-    async def compare(self, source: FrontierDesk, target: FrontierDesk) -> tuple[int, list[str]]:
+    async def compare(self, source: OpenState, target: OpenState) -> tuple[int, list[str]]:
         """How many were compared, and what differs."""
+        compared, problems = await self._compare_urls(source.desk, target.desk)
+        jobs, schedules = await source.jobs.jobs(), await source.schedules.schedules()
+        if jobs != await target.jobs.jobs():
+            problems.append("state: the jobs are not the same there")
+        if schedules != await target.schedules.schedules():
+            problems.append("state: the schedules are not the same there")
+        return compared + len(jobs) + len(schedules), problems
+
+    async def _compare_urls(self, source: FrontierDesk, target: FrontierDesk) -> tuple[int, list[str]]:
         urls = self._open.kept + self._settled.kept
         problems = []
         for url in urls:

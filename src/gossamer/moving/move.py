@@ -174,7 +174,7 @@ class _Move:
         source, target = self._source, self._target
         found = []
         if "state" in self._here and source.state is not None and target.state is not None:
-            found.append(await self._urls.compare(source.state.desk, target.state.desk))
+            found.append(await self._urls.compare(source.state, target.state))
         if "records" in self._here and source.records is not None and target.records is not None:
             found.append(await self._results.compare(source.records, target.records))
         if "archive" in self._here and source.segments is not None and target.segments is not None:

@@ -31,8 +31,9 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
 class Guard:
     """Watches one spider. `minimum` is a share of faultless items between 0 and 1; None: it never closes."""
 
-    def __init__(self, spider: str, minimum: float | None, window: int) -> None:
+    def __init__(self, spider: str, minimum: float | None, window: int, *, keeps_pages: bool = True) -> None:
         self._spider = spider
+        self._keeps_pages = keeps_pages
         self._minimum = minimum
         self._last: deque[bool] = deque(maxlen=max(window, FEWEST))
         self._fine = 0
@@ -45,7 +46,7 @@ class Guard:
 
     def note(self, fine: int, faulty: int) -> Turn | None:
         """Take note of the items of one page. Tells when that has closed or opened the guard."""
-        for good in [True] * fine + [False] * faulty:
+        for good in _spread(fine, faulty, self._last.maxlen or FEWEST):
             if len(self._last) == self._last.maxlen:
                 self._fine -= self._last[0]
             self._last.append(good)
@@ -55,12 +56,15 @@ class Guard:
         self.closed = not self.closed
         shares = f"{self.score:.0%} of the last items of {self._spider} are without faults"
         message = (
-            f"Only {shares}, and {self._minimum:.0%} are demanded. Nothing more is stored; the raw pages wait. Mend the"
+            f"Only {shares}, and {self._minimum:.0%} are demanded. Nothing more is stored; {self._pages()}. Mend the"
             f" spider, then: {REPLAY}"
             if self.closed
             else f"{shares}: records are stored again. For what waits: {REPLAY}"
         )
         return Turn(spider=self._spider, score=self.score, minimum=self._minimum, closed=self.closed, message=message)
+
+    def _pages(self) -> str:
+        return "the raw pages wait" if self._keeps_pages else "pages will be fetched again (store.keep_pages is off)"
 
     def refusal(self, url: str) -> str:
         """Why a page is held back."""
@@ -68,3 +72,11 @@ class Guard:
             f"{url} is not stored: only {self.score:.0%} of the last items of {self._spider} are without faults. Mend"
             f" the spider, then: {REPLAY}"
         )
+
+
+def _spread(fine: int, faulty: int, most: int) -> list[bool]:
+    """The items of one page, the faulty ones evenly among the others: on a long page their share is what counts."""
+    count = fine + faulty
+    if count > most:
+        faulty, count = round(faulty * most / count), most
+    return [(place + 1) * faulty // count == place * faulty // count for place in range(count)]

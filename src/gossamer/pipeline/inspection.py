@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
+from ..cancelling import is_cancellation
 from ..errors import ParseFailed
 from ..model.item import AnyItem, safe_text, type_name
 from ..model.record import Tally
@@ -25,43 +26,61 @@ Identity: TypeAlias = tuple[str, str, str]  # type, site, key
 Latest: TypeAlias = Callable[[Sequence[Identity]], Awaitable[dict[Identity, str]]]
 
 WHOLE = "*"  # the item as a whole, or the pages of a spider
+USUAL = "usual"  # not a rule: on that day the field was filled nearly always
+NO_ITEMS = "no-items"
+MOST_FIELDS = 200  # of a type that are counted; a dict may have a new key in every item
 ENOUGH = 50  # items that make a habit
 RECENT = 30  # items that show whether a habit is broken
 FEWEST = 10  # of these, before it is judged
 
 
 class Habits:
-    """Which fields are nearly always filled: by what was counted on earlier days, else by the first items of today.
+    """Which fields are nearly always filled: as earlier days have shown (`USUAL`), or the first items of today.
 
-    A product without a price is no fault; when most of the last products have none, something is wrong. What is
-    learned stays as it is: a layout that changes half way must not become the new habit.
+    A product without a price is no fault; when most of the last products have none, something is wrong. What was once
+    a habit stays one for as long as the days are remembered: a layout that changes must not become the new habit.
     """
 
     def __init__(self, share: float | None, counted: Iterable[Tally] = ()) -> None:
         self._share = share
+        self._usual = {(one.type, one.field) for one in counted if one.rule == USUAL}
         self._checked: dict[tuple[str, str], int] = {}
         self._filled: dict[tuple[str, str], int] = {}
         self._recent: dict[tuple[str, str], deque[bool]] = {}
-        for tally in counted:
-            if not tally.rule and WHOLE not in (tally.type, tally.field):
-                self._count((tally.type, tally.field), tally.checked, tally.filled)
+        self._fields: dict[str, int] = {}  # how many fields of a type are watched
 
     def broken(self, type: str, field: str) -> bool:
         """Was the field nearly always filled, and is it empty in most of the last items?"""
-        checked = self._checked.get((type, field), 0)
-        if self._share is None or checked < ENOUGH or self._filled[type, field] < self._share * checked:
+        if self._share is None or (type, field) not in self._usual:
             return False
         recent = self._recent.get((type, field), ())
         return len(recent) >= FEWEST and 2 * sum(recent) < len(recent)
 
-    def note(self, type: str, field: str, filled: bool) -> None:
-        if self._checked.get((type, field), 0) < ENOUGH:
-            self._count((type, field), 1, int(filled))
-        self._recent.setdefault((type, field), deque(maxlen=RECENT)).append(filled)
+    def note(self, type: str, field: str, filled: bool) -> bool:
+        """Take note of one value. True when it has just shown a habit, which is to be written down.
 
-    def _count(self, field: tuple[str, str], checked: int, filled: int) -> None:
-        self._checked[field] = self._checked.get(field, 0) + checked
-        self._filled[field] = self._filled.get(field, 0) + filled
+        Fields beyond MOST_FIELDS of a type are not watched.
+        """
+        name = (type, field)
+        recent = self._recent.get(name)
+        if recent is None:
+            if self._fields.get(type, 0) >= MOST_FIELDS:
+                return False
+            self._fields[type] = self._fields.get(type, 0) + 1
+            recent = self._recent[name] = deque(maxlen=RECENT)
+        recent.append(filled)
+        checked = self._checked.get(name, 0)
+        if checked >= ENOUGH:
+            return False
+        self._checked[name] = checked + 1
+        self._filled[name] = self._filled.get(name, 0) + filled
+        if checked + 1 < ENOUGH or self._share is None or self._filled[name] < self._share * ENOUGH:
+            return False
+        self._usual.add(name)
+        return True
+
+    def watches(self, type: str, field: str) -> bool:
+        return (type, field) in self._recent
 
 
 class Inspection(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,6 +90,7 @@ class Inspection(msgspec.Struct, frozen=True, kw_only=True):
     faults: tuple[Fault, ...] = ()
     fine: int = 0  # items without a fault
     faulty: int = 0
+    empty: bool = False  # no items, and that is a fault
 
 
 class Inspector:
@@ -104,8 +124,26 @@ class Inspector:
             counted.item(item, found, self._habits)
             faults += found
             faulty += bool(found)
+        empty = self._unusually_empty(counted, page, bool(items))
+        if empty is not None:
+            faults.append(empty)
         counted.page(failed=False)
-        return Inspection(tallies=counted.tallies(), faults=tuple(faults), fine=len(items) - faulty, faulty=faulty)
+        return Inspection(
+            tallies=counted.tallies(),
+            faults=tuple(faults),
+            fine=len(items) - faulty,
+            faulty=faulty + (empty is not None),
+            empty=empty is not None,
+        )
+
+    def _unusually_empty(self, counted: _Counts, page: object, filled: bool) -> Fault | None:
+        """A callback whose pages nearly always gave items, and of late give none, is faulty as well."""
+        kind = getattr(page, "kind", "")
+        if not kind:
+            return None
+        broken = not filled and self._habits.broken(WHOLE, kind)
+        counted.kind(kind, filled, broken, self._habits)
+        return Fault(WHOLE, NO_ITEMS, f"no items, as on most pages of {kind} of late") if broken else None
 
     def refused(self, failure: ParseFailed, at: float) -> tuple[Tally, ...]:
         """What is counted for a page that could not be parsed."""
@@ -131,9 +169,11 @@ class Inspector:
     def _own(self, item: AnyItem, page: object) -> list[Fault]:
         try:
             return list(own_faults(self._rules, item, page))
-        except ParseFailed:
+        except (ParseFailed, KeyboardInterrupt):
             raise
-        except Exception as error:
+        except BaseException as error:  # a rule may raise anything; it fails this page only
+            if is_cancellation(error):
+                raise
             told = "".join(traceback.format_exception_only(error)).strip().rpartition("\n")[2]
             raise ParseFailed(
                 safe_text(f"A quality rule failed on a {type_name(item)}: {told[:500]}"),
@@ -179,8 +219,10 @@ class _Counts:
         values = values_of(item)
         for field, value in values.items():
             filled = is_filled(value)
-            habits.note(kind, field, filled)
-            self._add(kind, field, "", 1, int(filled), int(field in wrong))
+            if habits.note(kind, field, filled):
+                self._add(kind, field, USUAL, 1, 1, 0)
+            if habits.watches(kind, field):
+                self._add(kind, field, "", 1, int(filled), int(field in wrong))
         for field, rule in dict.fromkeys((fault.field, fault.rule) for fault in faults):
             self._add(kind, field, rule, 0, 0, 1)
 
@@ -189,6 +231,14 @@ class _Counts:
         for field in dict.fromkeys(fields):
             self._add(type, field, "", 1, 0, 1)
             self._add(type, field, "not-as-declared", 0, 0, 1)
+
+    def kind(self, kind: str, filled: bool, broken: bool, habits: Habits) -> None:
+        if habits.note(WHOLE, kind, filled):
+            self._add(WHOLE, kind, USUAL, 1, 1, 0)
+        if habits.watches(WHOLE, kind):
+            self._add(WHOLE, kind, "", 1, int(filled), int(broken))
+            if broken:
+                self._add(WHOLE, kind, NO_ITEMS, 0, 0, 1)
 
     def page(self, *, failed: bool) -> None:
         self._add(WHOLE, WHOLE, "", 1, int(not failed), int(failed))

@@ -4,8 +4,9 @@
         pipeline = [NearDuplicates("text")]
 
 Texts are compared by a fingerprint of 64 bits made of their runs of three words (simhash): nearly the same words in
-nearly the same order give nearly the same bits. An item is always compared with others, never with itself: the same
-key seen again passes. It remembers the last `remembers` items of this process, the oldest are forgotten; other
+nearly the same order give nearly the same bits. A text of fewer than eight words says too little for that: it is the
+same as another only if they are equal, sign by sign. An item is always compared with others, never with itself: the
+same key seen again passes. It remembers the last `remembers` items of this process, the oldest are forgotten; other
 workers are not asked.
 """
 
@@ -14,7 +15,6 @@ from __future__ import annotations
 import re
 from collections import OrderedDict
 from hashlib import blake2b
-from typing import Any
 
 from ..errors import Misconfigured
 from ..model.item import AnyItem, item_key
@@ -24,7 +24,7 @@ _WORD = re.compile(r"\w+")
 _BITS = 64
 _BANDS = 4  # two fingerprints that differ in at most three bits agree in one of four parts
 _LONGEST = 100_000  # characters that are looked at
-_SHORTEST = 8  # words: what is shorter is compared as a whole
+_SHORTEST = 8  # words: what is shorter must be equal
 
 
 class NearDuplicates:
@@ -79,13 +79,18 @@ class NearDuplicates:
 def simhash(text: str) -> int:
     """64 bits of which texts that are nearly the same share nearly all."""
     words = _WORD.findall(text[:_LONGEST].lower())
-    runs: list[Any] = [words] if len(words) < _SHORTEST else [words[i : i + 3] for i in range(len(words) - 2)]
+    if len(words) < _SHORTEST:
+        return _hash(text)
     weights = [0] * _BITS
-    for run in runs:
-        bits = int.from_bytes(blake2b(" ".join(run).encode("utf-8", "surrogatepass"), digest_size=8).digest(), "big")
+    for start in range(len(words) - 2):
+        bits = _hash(" ".join(words[start : start + 3]))
         for bit in range(_BITS):
             weights[bit] += 1 if bits >> bit & 1 else -1
     return sum(1 << bit for bit, weight in enumerate(weights) if weight > 0)
+
+
+def _hash(text: str) -> int:
+    return int.from_bytes(blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "big")
 
 
 def _bands(print_: int) -> list[tuple[int, int]]:

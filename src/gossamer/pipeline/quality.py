@@ -30,9 +30,11 @@ CURRENCIES = frozenset({"currency", "price_currency"})
 # Characters of UTF-8 that were read as Latin-1 or Windows-1252 show up in these pairs, hardly ever in real text.
 _DEBRIS = re.compile(
     r"\ufffd|Ã[\u0080-\u00bf‚ƒ„…†‡ˆ‰Š‹ŒŽ‘’“”•–—˜™š›œžŸ]|â€[\u0080-\u00bf™œ\u009d¦“”˜]|Â[\u00a0-\u00bf]"
-    r"|&(?:amp;)+(?:[a-z]{2,8}|#\d{1,6});|&(?:nbsp|quot|lt|gt|#39);|\[object Object\]|\{\{[^{}\n]{0,80}\}\}"
+    r"|&(?:amp;)+(?:[a-z]{2,8}|#\d{1,6});|\[object Object\]"
 )
-_NOTHINGS = frozenset({"undefined", "null", "nan", "none", "(null)", "nil"})
+_ESCAPED = re.compile(r"&(?:amp|nbsp|quot|#39|#x27);")  # faulty in a text, right in HTML
+_TEMPLATE = re.compile(r"\s*(?:\{\{[^{}\n]{0,80}\}\}|\$\{[^{}\n]{0,80}\})\s*")  # faulty where it is all there is
+_NOTHINGS = frozenset({"undefined", "null", "nan"})
 _LOOKED_AT = 20_000  # characters of a text
 
 
@@ -117,7 +119,7 @@ def _jump(now: Money, before: Money | None, factor: float) -> Iterator[Fault]:
 def _other_faults(values: Mapping[str, Any], terms: Quality) -> Iterator[Fault]:
     for field in RATINGS & values.keys():
         rating = _number(values[field])
-        if rating is not None and not 0 <= rating <= Decimal(str(terms.rating_max)):
+        if rating is not None and not (rating.is_finite() and 0 <= rating <= Decimal(str(terms.rating_max))):
             yield Fault(field, "rating-range", f"{field} is {rating}, outside 0 to {terms.rating_max:g}")
     for field in CURRENCIES & values.keys():
         prices = PRICES & values.keys()
@@ -128,10 +130,12 @@ def _other_faults(values: Mapping[str, Any], terms: Quality) -> Iterator[Fault]:
 def _debris_in(text: str) -> str:
     if text.lower() in _NOTHINGS:
         return text
-    if text.isascii() and "&" not in text and "{" not in text and "[" not in text:
+    if text.isascii() and "&" not in text and "{" not in text and "[o" not in text:
         return ""
-    match = _DEBRIS.search(text, 0, _LOOKED_AT)
-    return match[0] if match is not None else ""
+    match = _DEBRIS.search(text, 0, _LOOKED_AT) or _TEMPLATE.fullmatch(text)
+    if match is None and "<" not in text:
+        match = _ESCAPED.search(text, 0, _LOOKED_AT)
+    return match[0].strip() if match is not None else ""
 
 
 def _number(value: object) -> Decimal | None:
@@ -165,6 +169,8 @@ def own_faults(rules: Iterable[tuple[str, Rule]], item: AnyItem, page: object) -
             continue
         for entry in [given] if isinstance(given, str | Fault) else given if isinstance(given, Iterable) else [given]:
             if isinstance(entry, Fault):
+                if not all(isinstance(text, str) for text in (entry.field, entry.rule, entry.message)):
+                    raise ParseFailed(f"The quality rule {name} gave {entry!r:.200}. Its three parts must be texts.")
                 yield entry
             elif isinstance(entry, str):
                 yield Fault("*", name, entry)

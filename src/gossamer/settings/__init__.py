@@ -9,6 +9,7 @@ from .managed import Managed
 from .proxies import ProxyPool
 from .reading import COMMAND_LINE, ENV_PREFIX, FILE_NAME, NAMED_TABLES, find_file, known_keys, load
 from .routes import Router, RouteTable
+from .schedules import ScheduleTable
 from .tables import DEFAULT_TRACKING, Domain, Settings
 
 __all__ = [
@@ -23,6 +24,7 @@ __all__ = [
     "ProxyPool",
     "RouteTable",
     "Router",
+    "ScheduleTable",
     "Settings",
     "find_file",
     "known_keys",

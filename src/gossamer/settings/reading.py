@@ -7,6 +7,7 @@ import os
 import re
 import tomllib
 from collections.abc import Mapping
+from datetime import date
 from functools import cache
 from pathlib import Path
 from typing import Any, get_type_hints
@@ -19,6 +20,7 @@ from ..measures import Rate, Secret, Size, parse_duration, parse_rate, parse_siz
 from .managed import Managed
 from .proxies import ProxyPool
 from .routes import RouteTable
+from .schedules import ScheduleTable
 from .tables import Domain, Settings
 
 FILE_NAME = "gossamer.toml"
@@ -30,6 +32,7 @@ NAMED_TABLES: dict[str, tuple[str, type[msgspec.Struct]]] = {
     "proxies": ("pool", ProxyPool),
     "routes": ("route", RouteTable),
     "managed": ("vendor", Managed),
+    "schedules": ("schedule", ScheduleTable),
 }
 
 
@@ -199,7 +202,10 @@ def _put(values: dict[str, Any], key: str, value: Any, origins: dict[str, str], 
 
 
 def _read_value(key: str, value: Any, origin: str) -> Any:
-    """Durations are read here: msgspec has a notation of its own for them, which is not ours."""
+    """Durations are read here: msgspec has a notation of its own for them, which is not ours. Dates of TOML become
+    texts: which zone they are meant in is said elsewhere."""
+    if isinstance(value, date):
+        return value.isoformat()
     if "timedelta" in str(known_keys()[key]) and isinstance(value, str):
         try:
             return parse_duration(value)

@@ -13,6 +13,7 @@ from .browser import Browser
 from .managed import Managed
 from .proxies import ProxyPool
 from .routes import Router, RouteTable
+from .schedules import ScheduleTable
 
 DEFAULT_TRACKING = (
     "utm_*", "gclid", "gclsrc", "dclid", "gbraid", "wbraid", "fbclid", "msclkid", "yclid", "twclid", "ttclid",
@@ -119,6 +120,7 @@ class Domain(msgspec.Struct, frozen=True, kw_only=True):
     ladder: tuple[str, ...] | None = None
     budget: float | None = None  # tokens for each day
     detect_blocks: bool | None = None
+    windows: str | None = None  # when its pages may be fetched: "22:00-06:00 Europe/Berlin"
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -144,6 +146,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     proxies: dict[str, ProxyPool] = {}
     managed: dict[str, Managed] = {}
     domains: dict[str, Domain] = {}
+    schedules: dict[str, ScheduleTable] = {}
     root: Path = Path()
     origins: dict[str, str] = {}  # dotted key -> where its value came from
 

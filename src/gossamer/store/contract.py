@@ -42,7 +42,7 @@ class RecordQuery(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class VisitQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """Which archived visits are meant: of each page the newest one that fits. None does not restrict."""
+    """Which archived visits are meant: of each page the newest one of each spider that fits. None does not restrict."""
 
     spider: str | None = None
     job: str | None = None
@@ -127,7 +127,7 @@ class PageLog(Protocol):
         ...
 
     def archived(self, query: VisitQuery) -> AsyncIterator[PageFacts]:
-        """Stream archived visits, of each page the newest that fits, in flat memory."""
+        """Stream archived visits, of each page the newest of each spider that fits, in flat memory."""
         ...
 
 
@@ -143,12 +143,15 @@ class RecordHistory(Protocol):
         In flat memory."""
         ...
 
-    async def retire(self, job: str, *, spider: str, at: float, earlier: Sequence[str] = ()) -> int:
+    async def retire(
+        self, job: str, *, spider: str, at: float, earlier: Sequence[str] = (), began: float | None = None
+    ) -> int:
         """Mark records of the spider as gone that the job did not see though it looked; return how many.
 
         It looked at a record when it visited the page that gave it last (done or reparsed), or learned that this page
         does not exist (status 404, 410). With `earlier`, the job looked everywhere: all records that one of these jobs
-        saw count as well. What somebody has seen since is left alone. Being gone is a new version of the record;
+        saw count as well, unless their page was tried and not understood, or somebody has checked them after the job
+        `began`. What somebody has seen since is left alone. Being gone is a new version of the record;
         calling this again changes nothing more.
         """
         ...

@@ -28,6 +28,8 @@ def pack_page(snapshot: Snapshot) -> bytes:
         "data": snapshot.data,
         "length": len(snapshot.body),
     }
+    if snapshot.depth:
+        head["depth"] = snapshot.depth
     if snapshot.screenshot:
         head["screenshot"] = len(snapshot.screenshot)
     try:

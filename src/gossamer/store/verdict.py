@@ -123,10 +123,18 @@ def version_seen(held: Held, content_hash: bytes) -> int:
     return held.version if content_hash == held.content_hash and not held.gone else 0
 
 
+def spider_of(result: PageResult) -> str:
+    """The spider whose visit it is; "" when it is not known."""
+    if result.page is not None:
+        return result.page.spider
+    return result.records[0].spider if result.records else ""
+
+
 def is_stale(result: PageResult, newest: float | None) -> bool:
-    """Is this a reparse of an older visit than the page's `newest` that went well?
+    """Is this a reparse of an older visit than the `newest` that went well, of this page by the same spider?
 
     Then what the newer one gave stands, and the job counts as having seen it: it cannot tell that anything is missing.
+    What another spider has seen since says nothing about the records of this one.
     """
     if newest is None or result.attempt.outcome != REPARSED:
         return False

@@ -121,13 +121,22 @@ class Retirement:
     """Marks records of a spider as gone that a job did not see though it looked."""
 
     def __init__(
-        self, database: MongoDatabase, marks: Marks, *, job: str, spider: str, at: float, earlier: Sequence[str]
+        self,
+        database: MongoDatabase,
+        marks: Marks,
+        *,
+        job: str,
+        spider: str,
+        at: float,
+        earlier: Sequence[str],
+        began: float,
     ) -> None:
         self._database = database
         self._marks = marks
         self._job = mend(job)
         self._spider = mend(spider)
         self._at = at
+        self._began = began
         self._earlier = [job_hash(mend(one)) for one in earlier]
 
     async def run(self) -> int:
@@ -171,8 +180,9 @@ class Retirement:
         seen = await self._seen([job_hash(self._job)], [one["number"] for one in unchecked])
         unseen = [one for one in unchecked if one["number"] not in seen]
         looks = await self._looks(unseen)
-        known = await self._seen(self._earlier, [one["number"] for one in unseen if not looks[one["number"]]])
-        return [(one, looks[one["number"]]) for one in unseen if looks[one["number"]] or one["number"] in known]
+        left = [one for one in unseen if looks[one["number"]] is None and one["last_checked"] <= self._began]
+        known = await self._seen(self._earlier, [one["number"] for one in left])
+        return [(one, looks[one["number"]] or 0) for one in unseen if looks[one["number"]] or one["number"] in known]
 
     async def _seen(self, jobs: Sequence[bytes], numbers: Sequence[int]) -> set[int]:
         """Those among the numbers of records that one of the jobs saw."""
@@ -183,8 +193,9 @@ class Retirement:
             found.update(number_in(one["_id"], JOB_BYTES) for one in rows)
         return found
 
-    async def _looks(self, records: Sequence[Document]) -> dict[int, int]:
-        """What the job found of the pages that gave these records last. Who has seen a record since knows better."""
+    async def _looks(self, records: Sequence[Document]) -> dict[int, int | None]:
+        """What the job found of the pages that gave these records last; None where it did not try. Who has seen a
+        record since knows better."""
         attempts: dict[int, list[Document]] = {}
         pages = sorted({one["page"] for one in records if one["page"] != NO_PAGE})
         for part in portions(pages, PAGES_AT_ONCE):
@@ -195,7 +206,8 @@ class Retirement:
                 attempts.setdefault(number_in(one["_id"]), []).append(one)
         return {
             one["number"]: max(
-                (_found(look) for look in attempts.get(one["page"], ()) if look["at"] >= one["last_checked"]), default=0
+                (_found(look) for look in attempts.get(one["page"], ()) if look["at"] >= one["last_checked"]),
+                default=None,
             )
             for one in records
         }

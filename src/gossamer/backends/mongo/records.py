@@ -133,20 +133,23 @@ class MongoRecords:
 
     async def archived(self, query: VisitQuery) -> AsyncIterator[PageFacts]:
         fits = _fitting(query)
-        last = 0
+        page, spiders, last = 0, set[str](), b""
         # Of each page the newest visit comes first.
         while found := await self.database.find(
             "visits",
-            {**fits, "_id": {"$gte": visits_from(last + 1)}},
+            {**fits, "_id": {"$gt": last or visits_from(0)}},
             ("page", *VISIT_FIELDS),
             order=[("_id", 1)],
             limit=CHUNK,
         ):
             for one in found:
                 number = number_in(one["_id"])
-                if number != last:
-                    last = number
+                if number != page:
+                    page, spiders = number, set()
+                if one["spider"] not in spiders:
+                    spiders.add(one["spider"])
                     yield facts_of(one["page"], one, VISIT_FIELDS)
+            last = found[-1]["_id"]
 
     async def history(self, type: str, site: str, key: str) -> list[Version]:
         return await history.versions(self.database, type, site, key)
@@ -155,8 +158,18 @@ class MongoRecords:
         async for one in history.differences(self.database, before, after):
             yield one
 
-    async def retire(self, job: str, *, spider: str, at: float, earlier: Sequence[str] = ()) -> int:
-        return await history.Retirement(self.database, self.marks, job=job, spider=spider, at=at, earlier=earlier).run()
+    async def retire(
+        self, job: str, *, spider: str, at: float, earlier: Sequence[str] = (), began: float | None = None
+    ) -> int:
+        return await history.Retirement(
+            self.database,
+            self.marks,
+            job=job,
+            spider=spider,
+            at=at,
+            earlier=earlier,
+            began=at if began is None else began,
+        ).run()
 
     async def schemas(self, type: str | None = None) -> list[tuple[ItemSchema, float]]:
         wanted = {} if type is None else {"type": mend(type)}

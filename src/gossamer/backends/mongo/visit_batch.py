@@ -13,7 +13,7 @@ from pymongo import InsertOne, UpdateOne
 
 from ...errors import BackendUnavailable
 from ...model.record import Attempt, ItemSchema, PageFacts, PageResult
-from ...store.verdict import REPARSED, UNCHANGED, Held, is_stale, reread
+from ...store.verdict import REPARSED, UNCHANGED, Held, is_stale, reread, spider_of
 from .connection import Document, MongoDatabase, Write
 from .layout import attempt_name, digest, visit_name, visits_from
 from .marks import Marks
@@ -71,19 +71,20 @@ async def find_numbers(database: MongoDatabase, fingerprints: Sequence[bytes]) -
 async def stale_ones(
     database: MongoDatabase, results: Sequence[PageResult], number: dict[bytes, int]
 ) -> frozenset[int]:
-    """The places of results that were read from a copy of a page that has a newer one."""
-    pages = {number[result.attempt.fingerprint] for result in results if result.attempt.outcome == REPARSED}
-    newest = dict(zip(pages, await asyncio.gather(*(_newest(database, page) for page in pages)), strict=True))
-    return frozenset(
-        place
+    """The places of results that were read from a copy of a page of which the spider has a newer one."""
+    visitors = {
+        place: (number[result.attempt.fingerprint], spider_of(result))
         for place, result in enumerate(results)
-        if is_stale(result, newest.get(number[result.attempt.fingerprint]))
-    )
+        if result.attempt.outcome == REPARSED
+    }
+    each = list(set(visitors.values()))
+    newest = dict(zip(each, await asyncio.gather(*(_newest(database, *who) for who in each)), strict=True))
+    return frozenset(place for place, who in visitors.items() if is_stale(results[place], newest[who]))
 
 
-async def _newest(database: MongoDatabase, page: int) -> float | None:
-    """When the page was visited last with success."""
-    wanted = {**visits_of(page), "failure": ""}
+async def _newest(database: MongoDatabase, page: int, spider: str) -> float | None:
+    """When the spider visited the page last with success; a visit of nobody knows whom may be its own."""
+    wanted = {**visits_of(page), "failure": "", "spider": {"$in": [spider, ""]}}
     for found in await database.find("visits", wanted, ["fetched_at"], order=[("_id", 1)], limit=1):
         at: float = found["fetched_at"]
         return at

@@ -56,8 +56,8 @@ HIGHEST = "SELECT coalesce(max(number), 0) AS number FROM @records"
 # What the job found of the page that gave a record last: 2 its content, 1 that it does not exist, nothing when it did
 # not look. Who has seen the record since knows better.
 _UNSEEN = """
-SELECT identity, number, found FROM (
-    SELECT identity, number, (
+SELECT identity, number, coalesce(found, 0) AS found FROM (
+    SELECT identity, number, last_checked, (
         SELECT max(CASE WHEN outcome IN ('done', 'reparsed') THEN 2 WHEN status IN (404, 410) THEN 1 ELSE 0 END)
         FROM @attempts AS attempts
         WHERE attempts.page = records.page AND attempts.at >= records.last_checked AND attempts.job = $1
@@ -65,12 +65,12 @@ SELECT identity, number, found FROM (
     FROM @records AS records
     WHERE {which} AND spider = $2 AND gone_since IS NULL
         AND NOT EXISTS (SELECT FROM @sightings AS s WHERE s.job = $1 AND s.record = records.number)
-) AS unseen WHERE found > 0 OR EXISTS (
+) AS unseen WHERE found > 0 OR found IS NULL AND last_checked <= $4 AND EXISTS (
     SELECT FROM unnest($3::text[]) AS earlier (job)
     JOIN @sightings AS s ON s.job = earlier.job AND s.record = unseen.number
 )"""
-_UNSEEN_BETWEEN = _UNSEEN.format(which="number BETWEEN $4 AND $5")
-_UNSEEN_AMONG = _UNSEEN.format(which="number = ANY ($4::bigint[])")
+_UNSEEN_BETWEEN = _UNSEEN.format(which="number BETWEEN $5 AND $6")
+_UNSEEN_AMONG = _UNSEEN.format(which="number = ANY ($5::bigint[])")
 
 # As in batch.py: one by one, in the order of the array.
 _LOCK = """
@@ -110,9 +110,11 @@ async def differences(session: Session, seen: Sequence[Seen]) -> list[Difference
     return [one for one in found if one is not None]
 
 
-async def retire_some(session: Session, first: int, *, job: str, spider: str, at: float, earlier: Sequence[str]) -> int:
+async def retire_some(
+    session: Session, first: int, *, job: str, spider: str, at: float, earlier: Sequence[str], began: float
+) -> int:
     """Mark what is gone among the records from the number `first` on; return how many. In the caller's transaction."""
-    asked = (stored(job), stored(spider), [stored(one) for one in earlier])
+    asked = (stored(job), stored(spider), [stored(one) for one in earlier], began)
     likely = await session.rows(_UNSEEN_BETWEEN, *asked, first, first + RETIRED - 1)
     if not likely:
         return 0

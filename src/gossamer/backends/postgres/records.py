@@ -57,18 +57,19 @@ def _of_page(table: str, columns: Sequence[str], order: str) -> str:
 _LIST_ATTEMPTS = _of_page("attempts", ATTEMPT_FIELDS, "at")
 _LIST_VISITS = _of_page("visits", VISIT_FIELDS, "fetched_at")
 
-_FITS = """{0}.archive_ref <> '' AND ($2::text IS NULL OR {0}.spider = $2) AND ($3::text IS NULL OR {0}.job = $3)
-    AND ($4::float8 IS NULL OR {0}.fetched_at >= $4) AND ($5::text[] IS NULL OR {0}.failure = ANY ($5::text[]))"""
+_FITS = """{0}.archive_ref <> '' AND ($3::text IS NULL OR {0}.spider = $3) AND ($4::text IS NULL OR {0}.job = $4)
+    AND ($5::float8 IS NULL OR {0}.fetched_at >= $5) AND ($6::text[] IS NULL OR {0}.failure = ANY ($6::text[]))"""
 
-# For each page the newest visit that fits, in the order of pages.
+# For each page and spider the newest visit that fits, in the order of pages.
 _ARCHIVED = f"""
 SELECT visits.page, fingerprint, {", ".join(f"visits.{name}" for name in VISIT_FIELDS)}
 FROM @visits AS visits JOIN @pages AS pages ON pages.number = visits.page
-WHERE visits.page > $1 AND {_FITS.format("visits")} AND NOT EXISTS (
+WHERE (visits.page, visits.spider) > ($1, $2) AND {_FITS.format("visits")} AND NOT EXISTS (
     SELECT FROM @visits AS newer
-    WHERE newer.page = visits.page AND newer.fetched_at > visits.fetched_at AND {_FITS.format("newer")}
+    WHERE newer.page = visits.page AND newer.fetched_at > visits.fetched_at AND newer.spider = visits.spider
+        AND {_FITS.format("newer")}
 )
-ORDER BY visits.page LIMIT {CHUNK}"""  # noqa: S608 - our own names
+ORDER BY visits.page, visits.spider LIMIT {CHUNK}"""  # noqa: S608 - our own names
 
 _STORED_FIELDS = tuple(name for name in StoredRecord.__struct_fields__ if name != "data")
 _STORED_COLUMNS = ", ".join(f"records.{name}" for name in ("source", *_STORED_FIELDS))
@@ -180,11 +181,11 @@ class PostgresRecords:
         spider, job = (stored(text) if text is not None else None for text in (query.spider, query.job))
         failures = [stored(one) for one in query.failures] if query.failures is not None else None
         wanted = (spider, job, query.since, failures)
-        last = -1
-        while rows := await self._chunk(_ARCHIVED, last, *wanted):
+        last: tuple[int, str] = (-1, "")
+        while rows := await self._chunk(_ARCHIVED, *last, *wanted):
             for row in rows:
                 yield _built(PageFacts, _KNOWN_VISIT, tuple(row)[1:])
-            last = rows[-1]["page"]
+            last = (rows[-1]["page"], rows[-1]["spider"])
 
     async def history(self, type: str, site: str, key: str) -> list[Version]:
         rows = await self._database.rows(VERSIONS, identity_of(stored(type), stored(site), stored(key)))
@@ -199,12 +200,22 @@ class PostgresRecords:
                     yield one
             last = seen[-1].record
 
-    async def retire(self, job: str, *, spider: str, at: float, earlier: Sequence[str] = ()) -> int:
+    async def retire(
+        self, job: str, *, spider: str, at: float, earlier: Sequence[str] = (), began: float | None = None
+    ) -> int:
         highest = (await self._database.rows(HIGHEST))[0]["number"]
         gone = 0
         for first in range(0, highest + 1, RETIRED):
             gone += await self._database.transact(
-                partial(retire_some, first=first, job=job, spider=spider, at=at, earlier=earlier)
+                partial(
+                    retire_some,
+                    first=first,
+                    job=job,
+                    spider=spider,
+                    at=at,
+                    earlier=earlier,
+                    began=at if began is None else began,
+                )
             )
         return gone
 

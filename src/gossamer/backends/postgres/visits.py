@@ -13,7 +13,7 @@ import msgspec
 
 from ...model.record import Attempt, ItemSchema, PageFacts, PageResult, Tally
 from ...store.tallies import added_up
-from ...store.verdict import REPARSED, is_stale, reread
+from ...store.verdict import REPARSED, is_stale, reread, spider_of
 from .changes import identity_of
 from .connection import Collision, Session
 
@@ -30,7 +30,7 @@ SELECT found.* FROM unnest($1::bytea[]) AS wanted (fingerprint) CROSS JOIN LATER
 ) AS found"""
 
 _PAGE_TYPES = ("bytea", "text", "text", "float8", "int", "text", "text", "text", "bytea", "text", "bytea", "text",
-               "text")  # fmt: skip
+               "text", "bytea", "text")  # fmt: skip
 _ATTEMPT_TYPES = ("float8", "text", "text", "text", "text", "int", "text", "text", "text", "int", "bigint", "float8",
                   "float8", "text", "text")  # fmt: skip
 _VISIT_TYPES = ("float8", "text", "text", "int", "text", "bytea", "text", "text")
@@ -56,9 +56,13 @@ ADD_VISITS = f"""
 INSERT INTO @visits (page, {", ".join(VISIT_FIELDS)}) SELECT * FROM {unnest(("bigint", *_VISIT_TYPES))}
 ON CONFLICT (page, fetched_at) DO NOTHING"""  # noqa: S608 - our own names
 
+# A visit of which nobody knows whose it is may be the spider's own.
 _NEWEST_VISITS = """
-SELECT wanted.page, (SELECT max(fetched_at) FROM @visits AS visits WHERE visits.page = wanted.page AND failure = '')
-FROM unnest($1::bigint[]) AS wanted (page)"""
+SELECT wanted.page, wanted.spider, (
+    SELECT max(fetched_at) FROM @visits AS visits
+    WHERE visits.page = wanted.page AND visits.spider IN (wanted.spider, '') AND failure = ''
+)
+FROM unnest($1::bigint[], $2::text[]) AS wanted (page, spider)"""
 
 # A visit that is read again: whose it is and what came of it is known better now.
 _REPARSE_VISITS = """
@@ -121,14 +125,17 @@ async def keep_pages(session: Session, results: Sequence[PageResult]) -> dict[by
 
 
 async def stale_ones(session: Session, results: Sequence[PageResult], number: dict[bytes, int]) -> frozenset[int]:
-    """The places of results that were read from a copy of a page that has a newer one."""
-    pages = {number[r.attempt.fingerprint] for r in results if r.attempt.outcome == REPARSED}
-    if not pages:
+    """The places of results that were read from a copy of a page of which the spider has a newer one."""
+    visitors = {
+        place: (number[one.attempt.fingerprint], spider_of(one))
+        for place, one in enumerate(results)
+        if one.attempt.outcome == REPARSED
+    }
+    if not visitors:
         return frozenset()
-    newest = dict(map(tuple, await session.rows(_NEWEST_VISITS, sorted(pages))))
-    return frozenset(
-        place for place, one in enumerate(results) if is_stale(one, newest.get(number[one.attempt.fingerprint]))
-    )
+    rows = map(tuple, await session.rows(_NEWEST_VISITS, *new_rows(sorted(set(visitors.values())))))
+    newest = {(page, spider): at for page, spider, at in rows}
+    return frozenset(place for place, who in visitors.items() if is_stale(results[place], newest.get(who)))
 
 
 async def write_visits(session: Session, results: Sequence[PageResult], number: dict[bytes, int]) -> list[Tally]:
@@ -217,3 +224,5 @@ class Unfetched(msgspec.Struct, frozen=True):
     links: bytes = b""
     spider: str = ""
     failure: str = ""
+    content: bytes = b""
+    rhythm: str = ""

@@ -17,6 +17,7 @@ from ...frontier.carrying import (
     CarriedJob,
     CarriedPurse,
     CarriedRobots,
+    CarriedSchedule,
     CarriedShape,
     CarriedSite,
     CarriedStanding,
@@ -24,16 +25,19 @@ from ...frontier.carrying import (
     StateItem,
     job_tally,
 )
-from ...frontier.contract import JobTerms
 from ...model.carrying import Mark
+from ...model.job import JobTerms
+from ...model.schedule import Standing
 from ...model.task import UrlState
 from . import cargo, rows
 from .jobs import JobRow
 from .keys import JOB_KEYS, SHARD_KEYS
+from .schedules import schedule_text
 from .state import RedisState
 
 AT_ONCE = 500
 MARK = "mark"  # a field of the book
+BOOK_KEYS = ("jobs", "running", "dropping", "workers", "standings", "purses", "schedules", "leader")
 LOOKS = 5  # a walk through a hash may show an entry twice; then it is walked again
 _STATES = tuple(state.value for state in UrlState)
 _EXTRAS = ("discovered", "duplicates", "retries", "redirected")
@@ -47,6 +51,7 @@ class RedisStateCarrier:
         self._robots = state.robots
         self._routes = state.routes
         self._purse = state.purse
+        self._schedules = state.schedules
         self._time = state.jobs._time
 
     async def mark(self) -> Mark | None:
@@ -68,6 +73,9 @@ class RedisStateCarrier:
 
     async def holders(self) -> list[str]:
         now, found = await self.time(), set()
+        name, until = await self._server.call("HMGET", self._keys.book("leader"), "name", "until")
+        if name and float(until) > now:
+            found.add(name.decode("utf-8", "surrogatepass"))
         for job in await self._jobs.rows():
             for shard in range(self._keys.shards):
                 leased = await self._server.call(
@@ -91,13 +99,14 @@ class RedisStateCarrier:
                     counts["incidents"] += len(cargo.incidents(noted))
         for shard in range(self._keys.shards):
             counts["sites"] += await self._server.call("HLEN", self._keys.in_shard(shard, "numbers"))
-        for name, key in (("learned routes", "standings"), ("purses", "purses")):
+        for name, key in (("learned routes", "standings"), ("purses", "purses"), ("schedules", "schedules")):
             counts[name] = await self._server.call("HLEN", self._keys.book(key))
         return {name: count for name, count in {"jobs": len(jobs), **counts}.items() if count}
 
     async def pour(self) -> AsyncIterator[Sequence[StateItem]]:
         jobs = sorted(await self._jobs.rows(), key=lambda job: job.number)
         yield [await self._carried_job(job) for job in jobs]
+        yield [CarriedSchedule(standing) for standing in await self._schedules.schedules()]
         names: dict[tuple[int, int], str] = {}
         for shard in range(self._keys.shards):
             async for batch in _batches(self._scan(self._keys.in_shard(shard, "sites"))):
@@ -141,6 +150,8 @@ class RedisStateCarrier:
                     await self._server.call("HSETNX", self._keys.book("purses"), item.name, item.spent)
                 case CarriedJob():
                     await self._add_job(item)
+                case CarriedSchedule():
+                    await self._add_schedule(item.standing)
         now = repr(await self.time())
         for verb, groups in (("furnish", rest), ("fill", urls)):
             for (shard, job), texts in groups.items():
@@ -160,9 +171,9 @@ class RedisStateCarrier:
                 await self._server.call("UNLINK", name)
         await self._server.call(
             "UNLINK",
-            *(self._keys.book(name) for name in ("jobs", "running", "dropping", "workers", "standings", "purses")),
+            *(self._keys.book(name) for name in BOOK_KEYS),
         )
-        await self._server.call("HDEL", self._keys.book("book"), "jobs")
+        await self._server.call("HDEL", self._keys.book("book"), "jobs", "changes")
 
     # -- reading -----------------------------------------------------------------------------------------------
 
@@ -227,6 +238,7 @@ class RedisStateCarrier:
             name=job.name,
             state=job.state,
             sealed=job.sealed,
+            paused=job.paused,
             ending=job.ending,
             created_at=float(job.created_at),
             finished_at=float(job.finished_at) if job.finished_at else None,
@@ -282,6 +294,12 @@ class RedisStateCarrier:
 
     # -- writing -----------------------------------------------------------------------------------------------
 
+    async def _add_schedule(self, standing: Standing) -> None:
+        name, text = standing.schedule.name, schedule_text(standing)
+        await self._server.call("HSETNX", self._keys.book("schedules"), name, text)
+        changes = int(await self._server.call("HGET", self._keys.book("book"), "changes") or 0)
+        await self._server.call("HSET", self._keys.book("book"), "changes", max(changes, standing.version))
+
     async def _add_job(self, job: CarriedJob) -> None:
         row = JobRow(
             number=job.number,
@@ -290,6 +308,7 @@ class RedisStateCarrier:
             state=job.state,
             ending=job.ending,
             sealed=job.sealed,
+            paused=job.paused,
             created_at=repr(job.created_at),
             finished_at="" if job.finished_at is None else repr(job.finished_at),
             terms=msgspec.json.encode(job.terms).decode(),
@@ -303,7 +322,7 @@ class RedisStateCarrier:
             if older:
                 await self._server.call("HSET", self._keys.book("running"), b"#" + older, older)
             await self._server.call("HSET", self._keys.book("running"), job.name, job.id)
-        meta = ("state", "running" if job.state == "running" else "finished", "sealed", "1" if job.sealed else "")
+        meta = ("state", row.word, "sealed", "1" if job.sealed else "", "paused", "1" if job.paused else "")
         for shard in range(self._keys.shards):
             await self._server.call("HSET", self._key(shard, row, "meta"), *meta)
         # Which shard counts what has no row there is all the same: they are added up.

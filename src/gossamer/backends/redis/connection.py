@@ -33,9 +33,12 @@ OLDEST = (6, 2)
 CONNECT_SECONDS = 5.0
 ANSWER_SECONDS = 15.0
 MAX_CONNECTIONS = 16  # per process; further calls wait for one of these to end
-SHARED_PARTS = dict.fromkeys(("add", "settle", "resolve"), ("prelude", "admission"))
+SHARED_PARTS = {
+    **dict.fromkeys(("add", "settle", "resolve"), ("prelude", "admission")),
+    **dict.fromkeys(("open_job", "change_job", "settle_tick"), ("jobs",)),
+}
 BOOK_SCRIPTS = (
-    "open_job", "change_job", "unlock", "routes_learn", "routes_forget", "routes_take", "routes_give_back",
+    "lead", "resign", "unlock", "routes_learn", "routes_forget", "routes_take", "routes_give_back",
     "exits_report", "exits_use", "exits_renew",
 )  # fmt: skip
 
@@ -52,7 +55,7 @@ class OutOfMemory(BackendUnavailable):
 @cache
 def script(name: str) -> tuple[bytes, str]:
     """The text of a verb with what it shares with others, and its digest."""
-    parts = () if name in BOOK_SCRIPTS else SHARED_PARTS.get(name, ("prelude",))
+    parts = SHARED_PARTS.get(name, () if name in BOOK_SCRIPTS else ("prelude",))
     folder = files(__package__) / "lua"
     text = "\n".join((folder / f"{part}.lua").read_text(encoding="utf-8") for part in (*parts, name)).encode()
     return text, sha1(text, usedforsecurity=False).hexdigest()

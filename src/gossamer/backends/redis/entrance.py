@@ -71,11 +71,18 @@ class Entrance:
             self._depths[known.id][1][shard] += queued
 
     async def offer(
-        self, known: KnownJob, candidates: Sequence[Candidate], *, parent: rows.Parent | None, refuse_when_full: bool
+        self,
+        known: KnownJob,
+        candidates: Sequence[Candidate],
+        *,
+        parent: rows.Parent | None,
+        refuse_when_full: bool,
+        revives: bool = False,
     ) -> tuple[Added, int]:
         """What became of them, and how many of the dropped are in no counter, because the memory was full.
 
-        Raises FrontierFull when it is to refuse; else what finds no room is dropped.
+        Raises FrontierFull when it is to refuse; else what finds no room is dropped. So is what is offered to a job
+        that was replaced or cancelled, unless it `revives` that job.
         """
         groups: dict[int, list[Candidate]] = {}
         for candidate in candidates:
@@ -87,7 +94,7 @@ class Entrance:
                 chunk = group[start : start + ADD_AT_ONCE]
                 try:
                     added = total(
-                        added, await self._add(known, shard, chunk, left if refuse_when_full else None, parent)
+                        added, await self._add(known, shard, chunk, left if refuse_when_full else None, parent, revives)
                     )
                 except OutOfMemory as error:
                     if refuse_when_full:
@@ -115,7 +122,13 @@ class Entrance:
         return total(added, again)
 
     async def _add(
-        self, known: KnownJob, shard: int, chunk: list[Candidate], whole: int | None, parent: rows.Parent | None
+        self,
+        known: KnownJob,
+        shard: int,
+        chunk: list[Candidate],
+        whole: int | None,
+        parent: rows.Parent | None,
+        revives: bool,
     ) -> Added:
         """`whole` is how many must find room for this chunk to enter; with None it enters as far as there is room."""
         bound, elsewhere = await self.bound(known, shard, fresh=whole is not None)
@@ -128,6 +141,7 @@ class Entrance:
             -1 if whole is None else whole,
             *admission_terms(known.terms, self._keys.shards),
             self.packed(known, chunk, parent),
+            "revives" if revives else "",
         )
         if answer[0] == -1:
             raise FrontierFull(

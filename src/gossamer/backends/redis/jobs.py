@@ -1,4 +1,8 @@
-"""Jobs on Redis: opened once, found again, closed once. Fulfils `JobBook`. The book is in one slot, URLs in shards."""
+"""Jobs on Redis: opened once, found again, paused, cancelled, closed once. Fulfils `JobBook` and `JobControl`.
+
+The book is in one slot, URLs are in shards. What becomes of a job is decided in the book by one script, then the shards
+are told. How it recovers: whoever died over the telling, others look in the book and tell them.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +13,14 @@ from typing import Any
 import msgspec
 
 from ...errors import Permanent
-from ...frontier.contract import JobTerms
-from ...model.job import Job, JobCounts, JobState, slug
+from ...model.job import Job, JobCounts, JobState, JobTerms, slug
 from .connection import Server
 from .keys import Keyspace
 
 DROP_AT_ONCE = 1_000
 LIMIT = "limit"  # the ending that leaves tasks in the queue
+CANCELLED = "cancelled"
+GIVEN_UP = ("replaced", CANCELLED)  # endings that drop what is open
 
 
 class JobRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,6 +35,12 @@ class JobRow(msgspec.Struct, frozen=True, kw_only=True):
     created_at: str
     finished_at: str
     terms: str
+    paused: bool = False
+
+    @property
+    def word(self) -> str:
+        """The state as shards know it: where a job was given up they must know that nothing may enter any more."""
+        return self.ending if self.ending in GIVEN_UP else self.state
 
     def admission(self) -> JobTerms:
         return msgspec.json.decode(self.terms, type=JobTerms)
@@ -45,10 +56,15 @@ class JobRow(msgspec.Struct, frozen=True, kw_only=True):
             limit=terms.limit,
             depth=terms.depth,
             ending=self.ending,
+            paused=self.paused,
+            schedule=terms.schedule,
+            due=terms.due,
+            spider=terms.spider,
+            windows=terms.windows,
         )
 
 
-_read = msgspec.json.Decoder(JobRow).decode
+read_job = msgspec.json.Decoder(JobRow).decode
 
 
 class RedisJobs:
@@ -57,23 +73,25 @@ class RedisJobs:
         self._keys = keys
         self._time = time
         self._dropping = keys.book("dropping")
-        self._book = (keys.book("book"), keys.book("jobs"), keys.book("running"))
+        self.book = (keys.book("book"), keys.book("jobs"), keys.book("running"), self._dropping)  # for lua/jobs.lua
 
     async def open_job(self, name: str, terms: JobTerms, *, fresh: bool) -> tuple[Job, bool]:
-        known = await self._running(name)
-        if known is not None and not fresh:
-            before = msgspec.json.decode(known.terms, type=JobTerms)
-            terms = msgspec.structs.replace(terms, dedup_window=before.dedup_window, dedup=before.dedup)
-        text, found = await self._server.run(
-            "open_job",
-            (*self._book, self._dropping),
-            self._now(),
-            name,
-            slug(name),
-            msgspec.json.encode(terms),
-            "fresh" if fresh else "",
-        )
-        row = _read(text)
+        answer: list[Any] = []
+        while not answer:
+            known = await self._running(name)
+            answer = await self._server.run(
+                "open_job",
+                self.book,
+                self._now(),
+                name,
+                slug(name),
+                msgspec.json.encode(terms),
+                "fresh" if fresh else "",
+                "" if known is None else known.id,
+                b"" if known is None else msgspec.json.encode(terms.resumed(known.admission())),
+            )
+        text, found = answer
+        row = read_job(text)
         # Also when it was found: whoever opened it may have died before all shards knew.
         await self.remind_shards(row.id)
         await self.finish_dropping()
@@ -83,7 +101,7 @@ class RedisJobs:
         row = await self.row(job)
         # The shards first: nobody seals again what the book calls sealed.
         await self._tell_shards(row.number, "sealed", "1")
-        await self._server.run("change_job", self._book, self._now(), job, "seal", "")
+        await self._change(job, "seal")
 
     async def is_sealed(self, job: str) -> bool:
         found = await self._find(job)
@@ -93,19 +111,29 @@ class RedisJobs:
         row = await self.row(job)
         if ending != LIMIT and await self._open(row.number):
             return False
-        closed = bool(await self._server.run("change_job", self._book, self._now(), job, "close", ending))
-        await self._tell_shards(row.number, "state", "finished")
+        closed = await self._change(job, "close", ending)
+        await self.remind_shards(job)
         if closed and ending != LIMIT and await self._open(row.number):
             # A dead letter was replayed between the two looks: it is not over.
             await self.reopen(job)
             return False
         return closed
 
+    async def pause_job(self, job: str, paused: bool) -> bool:
+        if not await self._change(job, "pause" if paused else "resume"):
+            return False
+        await self.remind_shards(job)
+        return True
+
+    async def cancel_job(self, job: str) -> bool:
+        cancelled = await self._change(job, "cancel", CANCELLED)
+        await self.finish_dropping()
+        return cancelled
+
     async def reopen(self, job: str) -> None:
         """A job that had ended has work again."""
-        row = await self.row(job)
-        await self._server.run("change_job", self._book, self._now(), job, "reopen", "")
-        await self._tell_shards(row.number, "state", "running")
+        await self._change(job, "reopen")
+        await self.remind_shards(job)
 
     async def revive(self, job: str) -> None:
         """Reopen a job that had ended, if something of it is open and its limit leaves room for that."""
@@ -125,6 +153,9 @@ class RedisJobs:
 
     async def running_jobs(self) -> list[Job]:
         return [row.job() for row in await self.running_rows()]
+
+    async def terms(self, job: str) -> JobTerms:
+        return (await self.row(job)).admission()
 
     async def counts(self, job: str) -> JobCounts:
         row = await self._find(job)
@@ -149,28 +180,33 @@ class RedisJobs:
     async def rows(self) -> list[JobRow]:
         """Every job, newest first."""
         answer = await self._server.call("HVALS", self._keys.book("jobs"))
-        return sorted((_read(text) for text in answer), key=lambda row: -row.number)
+        return sorted((read_job(text) for text in answer), key=lambda row: -row.number)
 
     async def running_rows(self) -> list[JobRow]:
         """Every unfinished job, oldest first."""
         ids = await self._server.call("HVALS", self._keys.book("running"))
         texts = await self._server.call("HMGET", self._keys.book("jobs"), *ids) if ids else []
-        rows = sorted((_read(text) for text in texts if text), key=lambda row: row.number)
+        rows = sorted((read_job(text) for text in texts if text), key=lambda row: row.number)
         return [row for row in rows if row.state == JobState.RUNNING]
 
     async def remind_shards(self, job: str) -> bool:
         """Tell the shards what the book says of a job: it is right where they differ. Returns whether it is running."""
         row = await self.row(job)
-        if row.sealed:
-            await self._tell_shards(row.number, "sealed", "1")
-        await self._tell_shards(row.number, "state", row.state)
-        now = await self.row(job)
-        if now.state != row.state:  # it was closed or opened while we spoke, and our word may have come last
-            await self._tell_shards(row.number, "state", now.state)
-        return now.state == JobState.RUNNING
+        while True:
+            sealed = ("sealed", "1") if row.sealed else ()
+            await self._tell_shards(row.number, "state", row.word, "paused", "1" if row.paused else "", *sealed)
+            now = await self.row(job)
+            if (now.word, now.paused) == (row.word, row.paused):
+                return now.state == JobState.RUNNING
+            row = now  # it was changed while we spoke, and our word may have come last
+
+    async def is_known_to_shards(self, row: JobRow) -> bool:
+        """Whether they know what the book says of a job."""
+        told = await self._of_all_shards(row.number, "meta", ("state", "paused"))
+        return all((state, paused == b"1") == (row.word.encode(), row.paused) for state, paused in told)
 
     async def finish_dropping(self) -> None:
-        """Clear the shards of replaced jobs. Whoever replaced one may have died over it, so everybody looks."""
+        """Clear the shards of jobs that were given up. Whoever did it may have died over it, so everybody looks."""
         for job in await self._server.call("SMEMBERS", self._dropping):
             row = await self._find(job.decode())
             if row is not None and row.state != JobState.RUNNING:
@@ -196,7 +232,7 @@ class RedisJobs:
 
     async def _find(self, job: str) -> JobRow | None:
         text = await self._server.call("HGET", self._keys.book("jobs"), job)
-        return _read(text) if text else None
+        return read_job(text) if text else None
 
     async def _running(self, name: str) -> JobRow | None:
         job = await self._server.call("HGET", self._keys.book("running"), name)
@@ -211,18 +247,22 @@ class RedisJobs:
             )
         )
 
-    async def _tell_shards(self, number: int, field: str, value: str) -> None:
+    async def _change(self, job: str, verb: str, ending: str = "") -> bool:
+        return bool(await self._server.run("change_job", self.book, self._now(), job, verb, ending))
+
+    async def _tell_shards(self, number: int, *fields: str) -> None:
+        """Names and values."""
         keys = self._keys
         await asyncio.gather(
             *(
-                self._server.call("HSET", keys.in_shard(shard, f"{number}:meta"), field, value)
+                self._server.call("HSET", keys.in_shard(shard, f"{number}:meta"), *fields)
                 for shard in range(keys.shards)
             )
         )
 
     async def _drop_open(self, row: JobRow) -> None:
-        """What a replaced job still had to do will not be done: dropped, with the reason; slots are given back."""
-        await self._tell_shards(row.number, "state", "finished")
+        """What a job that was given up still had to do will not be done: dropped, with the reason; slots given back."""
+        await self._tell_shards(row.number, "state", row.word, "paused", "")
         for shard in range(self._keys.shards):
             keys = self._keys.of_job(shard, row.number)
             while await self._server.run("drop_open", keys, self._now(), row.ending, DROP_AT_ONCE):

@@ -3,10 +3,13 @@
 `P` is the project's name, `S` the number of a shard, `J` the number of a job. What is in braces is the hash tag: all
 keys of one shard lie on one node, so that a script may touch them together; shards may lie on different nodes.
 
-    gossamer:{P}:book           hash    version and shards of this keyspace, number of the newest job, mark of a move
-    gossamer:{P}:jobs           hash    job id -> JSON: name, state, terms, times
+    gossamer:{P}:book           hash    version and shards of this keyspace, number of the newest job, mark of a move,
+                                        how often schedules were changed
+    gossamer:{P}:jobs           hash    job id -> JSON: name, state, terms, times, whether it is paused
     gossamer:{P}:running        hash    job name -> id of its unfinished job; #id -> id of an older one, running again
-    gossamer:{P}:dropping       set     ids of replaced jobs whose open URLs are not dropped yet
+    gossamer:{P}:dropping       set     ids of replaced and cancelled jobs whose open URLs are not dropped yet
+    gossamer:{P}:schedules      hash    name of a schedule -> its version, its last job, and JSON: where it stands
+    gossamer:{P}:leader         hash    the scheduler that leads: its name, its token, until when
     gossamer:{P}:workers        hash    worker -> JSON: its last sign of life
     gossamer:{P}:standings      hash    site that blocks -> JSON: the route its pages begin with, and why
     gossamer:{P}:purses         hash    what tokens were spent for -> how many, in billionths, as decimal digits
@@ -25,7 +28,8 @@ keys of one shard lie on one node, so that a script may touch them together; sha
     gossamer:{P.S}:freed        zset    sites that gave back a slot somebody waited for, by sequence
     gossamer:{P.S}:robots:O     string  robots.txt of the origin O, expires
 
-    gossamer:{P.S}:J:meta       hash    state of the job, sequence of this shard, how far `freed` was read
+    gossamer:{P.S}:J:meta       hash    state of the job (replaced, cancelled: nothing enters any more), whether it is
+                                        paused or sealed, sequence of this shard, how far `freed` was read
     gossamer:{P.S}:J:counts     hash    how many URLs are in each state
     gossamer:{P.S}:J:urls       hash    fingerprint -> packed row: the URL, its state, its task
     gossamer:{P.S}:J:lanes      hash    lane -> number of the lane, from 1; the lane "" is not here, its number is 0

@@ -24,12 +24,14 @@ from ...frontier.politeness import SiteTerms, TermsFor
 from ...model.task import Lease
 from . import rows
 from .connection import Server
-from .jobs import RedisJobs
+from .jobs import JobRow, RedisJobs
 from .keys import Keyspace
 from .terms import KnownJob
 
 ORPHAN_CHECK = 2.0  # seconds between two looks for dead neighbours and abandoned jobs
-NOT_READY = timedelta(milliseconds=50)  # until a job that is being opened is known in all shards
+OTHERS_AT_ONCE = 50  # jobs of other workers that are looked at then; where there are more, they take turns
+NOT_READY = timedelta(milliseconds=50)  # until all shards know of a job that is opened and closed meanwhile
+PAUSED = timedelta(seconds=1)  # how often a worker asks whether a paused job goes on
 LOCK_SECONDS = 5
 SITES_AT_ONCE = 100
 
@@ -40,6 +42,7 @@ class Look(msgspec.Struct, frozen=True, kw_only=True):
     shard: int
     state: str
     sealed: bool
+    paused: bool
     queued: int
     waiting: int
     leased: int
@@ -86,6 +89,7 @@ class Counter:
         self._now = now
         self._ticks = ticks
         self._orphans_checked = -math.inf
+        self._looked_at = 0  # number of the last other job
 
     async def lease(self, job: KnownJob, asking: Asking, n: int) -> tuple[LeaseBatch, list[Lease]]:
         """The batch, and leases on what turned out not to be a task of ours."""
@@ -98,6 +102,7 @@ class Counter:
     async def _lease(self, job: KnownJob, asking: Asking, n: int, gone: list[str]) -> tuple[LeaseBatch, list[Lease]]:
         granted: list[Lease] = []
         strangers: list[Lease] = []
+        reminded = False
         while True:
             try:
                 looks = await self._look(job, asking, n - len(granted), gone)
@@ -108,6 +113,14 @@ class Counter:
             gone = []
             if granted and not any(look.ready for look in looks):
                 break
+            if not granted and any(look.state != "running" for look in looks):
+                # A job that has just begun, or one that has ended: the book knows.
+                if not await self._jobs.remind_shards(job.id):
+                    return LeaseBatch(drained=True), strangers
+                if reminded:
+                    return LeaseBatch(wait=NOT_READY), strangers
+                reminded = True
+                continue
             if not granted:
                 over = await self._over(job, asking, looks)
                 if over is not None:
@@ -131,16 +144,16 @@ class Counter:
 
     async def _over(self, job: KnownJob, asking: Asking, looks: list[Look]) -> LeaseBatch | None:
         """The empty batch, when nothing can be had now; None when something may be had."""
-        if any(look.state != "running" for look in looks):
-            # A job that is just being opened, or one that has ended: the book knows.
-            return LeaseBatch(wait=NOT_READY) if await self._jobs.remind_shards(job.id) else LeaseBatch(drained=True)
         limit = job.terms.limit
         if limit is not None and sum(look.used for look in looks) >= limit:
             return LeaseBatch(drained=all(look.leased == 0 for look in looks))
-        if any(look.ready for look in looks):
+        paused = any(look.paused for look in looks)
+        if any(look.ready for look in looks) and not paused:
             return None
         if all(look.sealed and not look.open for look in looks) and await self._still_empty(job, asking, looks):
             return LeaseBatch(drained=True)
+        if paused:
+            return LeaseBatch(wait=PAUSED)
         waits = [look.wait for look in looks if look.wait is not None]
         return LeaseBatch(wait=timedelta(seconds=min(waits)) if waits else None)
 
@@ -164,7 +177,7 @@ class Counter:
         return list(await asyncio.gather(*(self._look_at(job, asking, n, gone, shard) for shard in shards)))
 
     async def _look_at(self, job: KnownJob, asking: Asking, n: int, gone: list[str], shard: int) -> Look:
-        state, sealed, counters, wait, beyond, *sites = await self._server.run(
+        state, sealed, paused, counters, wait, beyond, *sites = await self._server.run(
             "prepare",
             self._keys.of_job(shard, job.number),
             self._now(),
@@ -179,6 +192,7 @@ class Counter:
             shard=shard,
             state=state.decode(),
             sealed=sealed == b"1",
+            paused=paused == b"1",
             queued=queued,
             waiting=waiting,
             leased=leased,
@@ -245,13 +259,18 @@ class Counter:
         return number * self._keys.shards + shard
 
     async def _look_after_orphans(self, job: KnownJob, worker: str) -> list[str]:
-        """Workers of this machine that died with leases of ours; and what other jobs' workers left behind."""
+        """Workers of this machine that died with leases of ours; and what other jobs' workers left behind.
+
+        Whoever paused this job or let it go on may have died before all shards knew: they are told here.
+        """
         if self._ticks() - self._orphans_checked < ORPHAN_CHECK:
             return []
         self._orphans_checked = self._ticks()
         await self._jobs.finish_dropping()
         gone: list[str] = []
-        for row in await self._jobs.running_rows():
+        for row in self._next_in_turn(job, await self._jobs.running_rows()):
+            if row.number == job.number and not await self._jobs.is_known_to_shards(row):
+                await self._jobs.remind_shards(row.id)
             for shard in range(self._keys.shards):
                 holders = await self._server.call("HKEYS", self._keys.in_shard(shard, f"{row.number}:holders"))
                 names = [name.decode("utf-8", "surrogatepass") for name in holders]
@@ -263,6 +282,14 @@ class Counter:
                     keys, deliveries = self._keys.of_job(shard, row.number), row.admission().max_deliveries
                     await self._server.run("prepare", keys, self._now(), "", 0, deliveries, b"", *dead)
         return gone
+
+    def _next_in_turn(self, job: KnownJob, running: list[JobRow]) -> list[JobRow]:
+        """Our own job, and some others: those after the ones that were looked at last, then from the beginning."""
+        ours = [row for row in running if row.number == job.number]
+        others = [row for row in running if row.number != job.number]
+        others.sort(key=lambda row: (row.number <= self._looked_at, row.number))
+        self._looked_at = others[:OTHERS_AT_ONCE][-1].number if others else 0
+        return ours + others[:OTHERS_AT_ONCE]
 
     @asynccontextmanager
     async def _alone(self, job: KnownJob) -> AsyncIterator[None]:

@@ -102,7 +102,7 @@ class RedisLetters:
             if answer[0] != ENDED:
                 added = await self._entrance.look_twice(known, links, answer, letter)
                 return total(added, Added(duplicates=to_itself))
-        added, lost = await self._entrance.offer(known, links, parent=letter, refuse_when_full=False)
+        added, lost = await self._entrance.offer(known, links, parent=letter, refuse_when_full=False, revives=True)
         await self._jobs.revive(letter.job)
         answer = await self._settle(known, letter, row.token, duplicates, lost, reason, ())
         return None if answer[0] == GONE else total(added, Added(duplicates=to_itself))

@@ -22,9 +22,10 @@ from .jobs import RedisJobs
 from .keys import Keyspace
 from .robots import RedisRobotsShelf
 from .routes import RedisPurse, RedisRouteBook
+from .schedules import RedisSchedules
 from .workers import RedisWorkers
 
-VERSION = 2  # 1 knew no lanes; what it wrote is read as it is
+VERSION = 3  # 1 knew no lanes, 2 no paused jobs; what they wrote is read as it is
 SHARDS_ALONE, SHARDS_IN_CLUSTER = 1, 8
 
 
@@ -40,6 +41,7 @@ class RedisState(msgspec.Struct, frozen=True):
     routes: RedisRouteBook
     purse: RedisPurse
     exits: RedisExits
+    schedules: RedisSchedules
     warnings: tuple[str, ...]
 
     async def time(self) -> float:
@@ -94,6 +96,7 @@ async def open_redis_state(
             RedisRouteBook(server, keys),
             RedisPurse(server, keys),
             RedisExits(server, keys, time),
+            RedisSchedules(server, keys, jobs, time),
             warnings,
         )
 

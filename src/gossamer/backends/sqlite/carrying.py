@@ -15,6 +15,7 @@ from ...frontier.carrying import (
     CarriedJob,
     CarriedPurse,
     CarriedRobots,
+    CarriedSchedule,
     CarriedShape,
     CarriedSite,
     CarriedStanding,
@@ -22,27 +23,30 @@ from ...frontier.carrying import (
     StateItem,
     job_tally,
 )
-from ...frontier.contract import JobTerms
 from ...model.carrying import Mark
+from ...model.schedule import Standing
 from ...model.task import UrlState
+from .cargo import EXTRAS, STATES, carried_job, carried_url
 from .connection import Database
 from .ledger import MICROSECONDS, Ledger, Tally
 from .marks import Rows, read_mark, stream, write_mark
 
 AT_ONCE = 500
 COUNTED_AT_ONCE = 10_000
-_STATES = tuple(state.value for state in UrlState)
-_EXTRAS = ("discovered", "duplicates", "retries", "redirected")
 _COUNTED = {
     "sites": "sites", "path shapes": "shapes", "incidents": "incidents", "learned routes": "standings",
-    "purses": "purses",
+    "purses": "purses", "schedules": "schedules",
 }  # fmt: skip
-_TABLES = ("incidents", "shapes", "queues", "urls", "sites", "robots", "workers", "standings", "purses", "jobs")
+_TABLES = (
+    "incidents", "shapes", "queues", "urls", "sites", "robots", "workers", "standings", "purses", "schedules", "jobs",
+)  # fmt: skip
 
 _JOBS = f"""
-SELECT number, id, name, state, sealed, ending, created_at, finished_at, terms, {", ".join((*_EXTRAS, *_STATES))}
+SELECT number, id, name, state, sealed, paused, ending, created_at, finished_at, terms,
+    {", ".join((*EXTRAS, *STATES))}
 FROM jobs ORDER BY number"""  # noqa: S608 - our own names
 
+_SCHEDULES = "SELECT standing FROM schedules ORDER BY name"
 _SITES = "SELECT name, next_at, rest_until, asked_interval, in_flight FROM sites ORDER BY number"
 _ROBOTS = "SELECT origin, status, body, fetched_at, expires_at FROM robots ORDER BY origin"
 _STANDINGS = "SELECT site, route, since, reason, blocks, recheck_at, patience FROM standings ORDER BY site"
@@ -107,7 +111,9 @@ class SqliteStateCarrier:
 
     async def holders(self) -> list[str]:
         rows = await self._rows(
-            "SELECT DISTINCT worker FROM urls WHERE state = 'leased' AND lease_until > ?", (self._clock.now(),)
+            "SELECT worker FROM urls WHERE state = 'leased' AND lease_until > ?1 "
+            "UNION SELECT leader FROM scheduling WHERE until > ?1",
+            (self._clock.now(),),
         )
         return [name for (name,) in rows]
 
@@ -116,7 +122,7 @@ class SqliteStateCarrier:
         states = await self._states()
         jobs = await self._jobs(states)
         for job in jobs:
-            extras = {name: getattr(job, name) for name in _EXTRAS}
+            extras = {name: getattr(job, name) for name in EXTRAS}
             forgotten = {f"{state} without a row": count for state, count in job.forgotten.items()}
             counts |= job_tally(job.id, states.get(job.number, {}), {**extras, **forgotten})
         for name, table in _COUNTED.items():
@@ -125,6 +131,8 @@ class SqliteStateCarrier:
 
     async def pour(self) -> AsyncIterator[Sequence[StateItem]]:
         yield await self._jobs(await self._states())
+        async for rows in stream(self._database, _SCHEDULES, (), AT_ONCE):
+            yield [CarriedSchedule(msgspec.json.decode(text, type=Standing)) for (text,) in rows]
         async for rows in stream(self._database, _SITES, (), AT_ONCE):
             yield [
                 CarriedSite(name=name, next_at=next_at, rest_until=rest, asked_interval=asked, in_hand=in_hand)
@@ -146,7 +154,7 @@ class SqliteStateCarrier:
         for sql in (_NOT_QUEUED, _QUEUED):
             async for rows in stream(self._database, sql, (), AT_ONCE):
                 incidents = await self._incidents([row[0] for row in rows])
-                yield [_carried(row, incidents.get(row[0], ())) for row in rows]
+                yield [carried_url(row, incidents.get(row[0], ())) for row in rows]
 
     async def fill(self, batch: Sequence[StateItem]) -> None:
         await self._database.write(lambda connection: self._fill(connection, batch))
@@ -163,6 +171,7 @@ class SqliteStateCarrier:
         def write(connection: sqlite3.Connection) -> None:
             for table in _TABLES:
                 connection.execute(f"DELETE FROM {table}")  # noqa: S608 - our own names
+            connection.execute("UPDATE scheduling SET leader = '', until = 0, changes = 0")
             connection.execute("DROP TABLE IF EXISTS move_orphans")
             self._ledger.forget()
 
@@ -174,27 +183,7 @@ class SqliteStateCarrier:
         return await self._database.read(lambda connection: connection.execute(sql, values).fetchall())
 
     async def _jobs(self, states: dict[int, dict[str, int]]) -> list[CarriedJob]:
-        jobs = []
-        for row in await self._rows(_JOBS):
-            number, id_, name, state, sealed, ending, created_at, finished_at, terms, *counters = row
-            rows = states.get(number, {})
-            counted = dict(zip(_STATES, counters[len(_EXTRAS) :], strict=True))
-            jobs.append(
-                CarriedJob(
-                    number=number,
-                    id=id_,
-                    name=name,
-                    state=state,
-                    sealed=bool(sealed),
-                    ending=ending,
-                    created_at=created_at,
-                    finished_at=finished_at,
-                    terms=msgspec.json.decode(terms, type=JobTerms),
-                    forgotten={name: n - rows.get(name, 0) for name, n in counted.items() if n != rows.get(name, 0)},
-                    **dict(zip(_EXTRAS, counters, strict=False)),
-                )
-            )
-        return jobs
+        return [carried_job(row, states.get(row[0], {})) for row in await self._rows(_JOBS)]
 
     async def _states(self) -> dict[int, dict[str, int]]:
         """How many URLs each job has in each state. Counted here: GROUP BY would sort all of them in memory."""
@@ -236,15 +225,22 @@ class SqliteStateCarrier:
     def _add(self, connection: sqlite3.Connection, item: StateItem, turn: int) -> None:
         match item:
             case CarriedJob():
-                forgotten = {name: count for name, count in item.forgotten.items() if name in _STATES}
-                names = ("number", "id", "name", "state", "sealed", "ending", "created_at", "finished_at", "terms",
-                         *_EXTRAS, *forgotten)  # fmt: skip
-                extras = [getattr(item, name) for name in _EXTRAS]
+                forgotten = {name: count for name, count in item.forgotten.items() if name in STATES}
+                names = ("number", "id", "name", "state", "sealed", "paused", "ending", "created_at", "finished_at",
+                         "terms", *EXTRAS, *forgotten)  # fmt: skip
+                extras = [getattr(item, name) for name in EXTRAS]
                 connection.execute(
                     f"INSERT OR IGNORE INTO jobs ({', '.join(names)}) VALUES ({', '.join('?' * len(names))})",  # noqa: S608
-                    (item.number, item.id, item.name, item.state, int(item.sealed), item.ending, item.created_at,
-                     item.finished_at, msgspec.json.encode(item.terms).decode(), *extras, *forgotten.values()),
+                    (item.number, item.id, item.name, item.state, int(item.sealed), int(item.paused), item.ending,
+                     item.created_at, item.finished_at, msgspec.json.encode(item.terms).decode(), *extras,
+                     *forgotten.values()),
                 )  # fmt: skip
+            case CarriedSchedule(standing):
+                connection.execute(
+                    "INSERT OR IGNORE INTO schedules (name, version, standing) VALUES (?, ?, ?)",
+                    (standing.schedule.name, standing.version, msgspec.json.encode(standing).decode()),
+                )
+                connection.execute("UPDATE scheduling SET changes = max(changes, ?)", (standing.version,))
             case CarriedSite():
                 connection.execute(
                     "UPDATE sites SET next_at = ?, rest_until = ?, asked_interval = ? WHERE number = ?",
@@ -307,36 +303,3 @@ class SqliteStateCarrier:
             connection.execute("INSERT INTO move_orphans VALUES (?, ?, ?)", (added[0], home, url.parent))
         for at, what in url.incidents:
             self._ledger.note(connection, added[0], at, what)
-
-
-def _carried(row: tuple[Any, ...], incidents: tuple[tuple[float, str], ...]) -> CarriedUrl:
-    (_, job, site, fingerprint, url, state, reason, message, priority, depth, attempts, deliveries, max_attempts,
-     due_at, created_at, changed_at, kind, data, redirects, fetcher, proxy_pool, country, how, parent,
-     parent_site) = row  # fmt: skip
-    return CarriedUrl(
-        job=job,
-        site=site,
-        fingerprint=fingerprint,
-        url=url,
-        state=UrlState.QUEUED if state == UrlState.LEASED else UrlState(state),
-        reason=reason,
-        message=message,
-        priority=priority,
-        depth=depth,
-        attempts=attempts,
-        deliveries=deliveries,
-        max_attempts=max_attempts,
-        due_at=due_at if state == UrlState.WAITING else None,
-        created_at=created_at,
-        changed_at=changed_at,
-        kind=kind,
-        data=data,
-        redirects=msgspec.json.decode(redirects, type=tuple[str, ...]) if redirects else (),
-        fetcher=fetcher,
-        proxy_pool=proxy_pool,
-        country=country,
-        how=how,
-        parent=parent,
-        parent_site=parent_site,
-        incidents=incidents,
-    )

@@ -14,6 +14,7 @@ from ...frontier.contract import Added, LeaseBatch
 from ...frontier.politeness import TermsFor
 from ...model.task import Candidate, Lease, UrlState
 from .connection import Database
+from .jobs import drop_late
 from .leasing import Counter
 from .ledger import Ledger, Tally
 
@@ -62,9 +63,11 @@ class SqliteFrontier:
                         f"The queue of {job} holds {depth} URLs; {len(candidates)} more would pass its bound of "
                         f"{bound} (crawl.max_queued). Add fewer at once, or wait until some are done."
                     )
-            tally = Tally()
-            added = self._ledger.admit(connection, row, candidates, found_on=None, now=self._clock.now(), tally=tally)
+            tally, now = Tally(), self._clock.now()
+            added = self._ledger.admit(connection, row, candidates, found_on=None, now=now, tally=tally)
             tally.write(connection, row.number)
+            if drop_late(connection, row.number, now):
+                return Added(duplicates=added.duplicates, dropped=added.dropped + added.queued)
             return added
 
         return await self._database.write(write)

@@ -20,6 +20,7 @@ from .ledger import MICROSECONDS, JobRow, Ledger, Tally
 from .reclaiming import Reclaimer
 
 PROMOTED_AT_ONCE = 500
+PAUSED = timedelta(seconds=1)  # how often a worker asks whether a paused job goes on
 
 _TASKS = """
 SELECT number, url, fingerprint, kind, priority, depth, attempts, max_attempts, created_at, data, redirects,
@@ -79,9 +80,9 @@ class Counter:
         self, connection: sqlite3.Connection, job: JobRow, worker: str, n: int, lanes: frozenset[str] | None, now: float
     ) -> LeaseBatch:
         self._reclaimer.reclaim(connection, worker, now)
-        state, sealed, queued, waiting, leased, used, terms = connection.execute(
-            "SELECT state, sealed, queued, waiting, leased, done + unchanged + dead + leased - redirected, terms "
-            "FROM jobs WHERE number = ?",
+        state, paused, sealed, queued, waiting, leased, used, terms = connection.execute(
+            "SELECT state, paused, sealed, queued, waiting, leased, done + unchanged + dead + leased - redirected, "
+            "terms FROM jobs WHERE number = ?",
             (job.number,),
         ).fetchone()
         if terms != job.text:  # whoever opened the job again may have changed its limit
@@ -91,10 +92,12 @@ class Counter:
         room = n if job.terms.limit is None else min(n, job.terms.limit - used)
         if room <= 0:
             return LeaseBatch(drained=leased == 0, wait=None)
+        if sealed and not queued and not waiting and not leased:
+            return LeaseBatch(drained=True)
+        if paused:
+            return LeaseBatch(wait=PAUSED)
         if waiting:
             self._promote(connection, job, now)
-        elif sealed and not queued and not leased:
-            return LeaseBatch(drained=True)
         connection.execute(
             "UPDATE queues SET state = 'ready', wake_at = NULL WHERE job = ? AND state = 'sleeping' AND wake_at <= ?",
             (job.number, now),

@@ -59,15 +59,15 @@ HIGHEST = "SELECT coalesce(max(number), 0) FROM records"
 # What the job found of the page that gave a record last: 2 its content, 1 that it does not exist, nothing when it did
 # not look. Who has seen the record since knows better.
 _UNSEEN = """
-SELECT number, found FROM (
-    SELECT number, (
+SELECT number, coalesce(found, 0) FROM (
+    SELECT number, last_checked, (
         SELECT max(CASE WHEN outcome IN ('done', 'reparsed') THEN 2 WHEN status IN (404, 410) THEN 1 ELSE 0 END)
         FROM attempts WHERE attempts.page = records.page AND at >= last_checked AND attempts.job = :job
     ) AS found
     FROM records NOT INDEXED
     WHERE number BETWEEN :first AND :last AND spider = :spider AND gone_since IS NULL
         AND NOT EXISTS (SELECT 1 FROM sightings WHERE sightings.job = :job AND record = number)
-) WHERE found > 0 OR EXISTS (
+) WHERE found > 0 OR found IS NULL AND last_checked <= :began AND EXISTS (
     SELECT 1 FROM json_each(:earlier) AS earlier CROSS JOIN sightings
     WHERE sightings.job = earlier.value AND record = number
 )"""
@@ -106,7 +106,14 @@ def differences(connection: sqlite3.Connection, seen: Sequence[Seen]) -> list[Di
 
 
 def retire_some(
-    connection: sqlite3.Connection, first: int, *, job: str, spider: str, at: float, earlier: Sequence[str]
+    connection: sqlite3.Connection,
+    first: int,
+    *,
+    job: str,
+    spider: str,
+    at: float,
+    earlier: Sequence[str],
+    began: float,
 ) -> int:
     """Mark what is gone among the records from the number `first` on; return how many. In the caller's transaction."""
     wanted: dict[str, Any] = {
@@ -114,6 +121,7 @@ def retire_some(
         "last": first + RETIRED - 1,
         "job": mend(job),
         "spider": mend(spider),
+        "began": began,
         "earlier": msgspec.json.encode([mend(one) for one in earlier]).decode(),
     }
     gone = connection.execute(_UNSEEN, wanted).fetchall()

@@ -53,15 +53,16 @@ _FIND_FACTS = f"SELECT {', '.join(_PAGE_FIELDS)} FROM pages WHERE fingerprint = 
 _LIST_ATTEMPTS = _of_page("attempts", ATTEMPT_FIELDS, "at")
 _LIST_VISITS = _of_page("visits", VISIT_FIELDS, "fetched_at")
 
-# For each page the newest visit that fits, in the order of pages.
+# For each page and spider the newest visit that fits, in the order of pages.
 _ARCHIVED = f"""
 SELECT visits.page, fingerprint, {", ".join(f"visits.{name}" for name in VISIT_FIELDS)}
 FROM visits CROSS JOIN pages ON pages.number = visits.page
-WHERE visits.page > ? AND {{fits}} AND NOT EXISTS (
+WHERE (visits.page, visits.spider) > (?, ?) AND {{fits}} AND NOT EXISTS (
     SELECT 1 FROM visits AS newer
-    WHERE newer.page = visits.page AND newer.fetched_at > visits.fetched_at AND {{newer_fits}}
+    WHERE newer.page = visits.page AND newer.fetched_at > visits.fetched_at AND newer.spider = visits.spider
+        AND {{newer_fits}}
 )
-ORDER BY visits.page LIMIT {CHUNK}"""  # noqa: S608 - our own names
+ORDER BY visits.page, visits.spider LIMIT {CHUNK}"""  # noqa: S608 - our own names
 
 _STORED_FIELDS = tuple(name for name in StoredRecord.__struct_fields__ if name != "data")
 _STORED_COLUMNS = ", ".join(f"records.{name}" for name in ("data", *_STORED_FIELDS))
@@ -159,11 +160,11 @@ class SqliteRecords:
             fits=" AND ".join(f"visits.{condition}" for condition in conditions),
             newer_fits=" AND ".join(f"newer.{condition}" for condition in conditions),
         )
-        last = -1
-        while rows := await self._rows(sql, (last, *values, *values)):
+        last: tuple[int, str] = (-1, "")
+        while rows := await self._rows(sql, (*last, *values, *values)):
             for row in rows:
                 yield _built(PageFacts, _KNOWN_VISIT, row[1:])
-            last = rows[-1][0]
+            last = (rows[-1][0], rows[-1][1 + _KNOWN_VISIT.index("spider")])
 
     async def history(self, type: str, site: str, key: str) -> list[Version]:
         return await self._database.read(lambda connection: versions(connection, type, site, key))
@@ -178,12 +179,22 @@ class SqliteRecords:
                     yield one
             last = seen[-1].record
 
-    async def retire(self, job: str, *, spider: str, at: float, earlier: Sequence[str] = ()) -> int:
+    async def retire(
+        self, job: str, *, spider: str, at: float, earlier: Sequence[str] = (), began: float | None = None
+    ) -> int:
         (highest,) = (await self._rows(HIGHEST))[0]
         gone = 0
         for first in range(0, highest + 1, RETIRED):
             gone += await self._database.write(
-                partial(retire_some, first=first, job=job, spider=spider, at=at, earlier=earlier)
+                partial(
+                    retire_some,
+                    first=first,
+                    job=job,
+                    spider=spider,
+                    at=at,
+                    earlier=earlier,
+                    began=at if began is None else began,
+                )
             )
         return gone
 

@@ -19,6 +19,7 @@ from .frontier import SqliteFrontier
 from .jobs import SqliteJobs
 from .robots import SqliteRobotsShelf
 from .routes import SqlitePurse, SqliteRouteBook
+from .schedules import SqliteSchedules
 from .workers import SqliteWorkers
 
 APPLICATION_ID = 0x676F7373  # "goss"
@@ -37,6 +38,7 @@ class SqliteState(msgspec.Struct, frozen=True):
     routes: SqliteRouteBook
     purse: SqlitePurse
     exits: SqliteExits
+    schedules: SqliteSchedules
 
 
 @asynccontextmanager
@@ -64,4 +66,5 @@ async def open_sqlite_state(
             SqliteRouteBook(database),
             SqlitePurse(database),
             SqliteExits(database, clock),
+            SqliteSchedules(database, clock),
         )

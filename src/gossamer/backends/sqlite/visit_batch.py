@@ -13,7 +13,7 @@ import msgspec
 
 from ...model.record import Attempt, ItemSchema, PageFacts, PageResult, Tally
 from ...store.tallies import added_up
-from ...store.verdict import REPARSED, is_stale, mend, reread
+from ...store.verdict import REPARSED, is_stale, mend, reread, spider_of
 
 S = TypeVar("S", bound=msgspec.Struct)
 
@@ -39,15 +39,18 @@ _ADD_UNFETCHED_PAGE = "INSERT INTO pages (number, fingerprint, url, job) VALUES 
 # once more changes nothing: it may have been read again since, by a newer parser.
 _KEEP_FACTS = """
 UPDATE pages SET url = ?, job = ?, fetched_at = ?, status = ?, etag = ?, last_modified = ?, archive_ref = ?,
-    body_hash = ?, parser = ?, links = ?, spider = ?, failure = ?
+    body_hash = ?, parser = ?, links = ?, spider = ?, failure = ?, content = ?, rhythm = ?
 WHERE number = ? AND (fetched_at IS NULL OR (?, ?) > (fetched_at, body_hash))"""
 
 _ADD_ATTEMPT = insert("attempts", ("page", *ATTEMPT_FIELDS)) + " ON CONFLICT (page, at, job, worker) DO NOTHING"
 
 _ADD_VISIT = insert("visits", ("page", *VISIT_FIELDS)) + " ON CONFLICT (page, fetched_at) DO NOTHING"
 
+# A visit of which nobody knows whose it is may be the spider's own.
 _NEWEST_VISITS = """
-SELECT page, max(fetched_at) FROM visits WHERE page IN (VALUES {rows}) AND failure = '' GROUP BY page"""
+WITH wanted (page, spider) AS (VALUES {rows})
+SELECT wanted.page, wanted.spider, max(fetched_at) FROM wanted CROSS JOIN visits ON visits.page = wanted.page
+WHERE visits.spider IN (wanted.spider, '') AND failure = '' GROUP BY 1, 2"""
 
 # A visit that is read again: whose it is and what came of it is known better now.
 _REPARSE_VISIT = "UPDATE visits SET spider = ?, failure = ? WHERE page = ? AND fetched_at = ?"
@@ -78,14 +81,17 @@ def find(connection: sqlite3.Connection, sql: str, wanted: Sequence[tuple[Any, .
 def stale_ones(
     connection: sqlite3.Connection, results: Sequence[PageResult], number: dict[bytes, int]
 ) -> frozenset[int]:
-    """The places of results that were read from a copy of a page that has a newer one."""
-    pages = {number[r.attempt.fingerprint] for r in results if r.attempt.outcome == REPARSED}
-    if not pages:
+    """The places of results that were read from a copy of a page of which the spider has a newer one."""
+    visitors = {
+        place: (number[one.attempt.fingerprint], spider_of(one))
+        for place, one in enumerate(results)
+        if one.attempt.outcome == REPARSED
+    }
+    if not visitors:
         return frozenset()
-    newest: dict[int, float] = dict(find(connection, _NEWEST_VISITS, [(page,) for page in pages]))
-    return frozenset(
-        place for place, one in enumerate(results) if is_stale(one, newest.get(number[one.attempt.fingerprint]))
-    )
+    rows = find(connection, _NEWEST_VISITS, list(set(visitors.values())))
+    newest: dict[tuple[int, str], float] = {(page, spider): at for page, spider, at in rows}
+    return frozenset(place for place, who in visitors.items() if is_stale(results[place], newest.get(who)))
 
 
 def save_visits(
@@ -97,7 +103,7 @@ def save_visits(
             _KEEP_FACTS,
             [
                 (p.url, p.job, p.fetched_at, p.status, p.etag, p.last_modified, p.archive_ref, p.body_hash, p.parser,
-                 p.links, p.spider, p.failure, number[p.fingerprint], p.fetched_at, p.body_hash)
+                 p.links, p.spider, p.failure, p.content, p.rhythm, number[p.fingerprint], p.fetched_at, p.body_hash)
                 for p in facts
             ],
         )  # fmt: skip

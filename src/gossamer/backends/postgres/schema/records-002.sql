@@ -6,6 +6,7 @@
 --   superseded  gone: it was not found at that time. A record that is gone keeps its last data
 --   sightings   version: the one that the job saw last; 0: not known, or not kept
 --   pages       spider, failure: whose page it is, and why nothing came of it ('' when all went well); as in visits
+--               content, rhythm: what it gave last, as a hash, and how often that has changed
 --   schemas     every shape that items of a type have had
 --   quality     what the checks counted, by day, spider, type, field and rule; rule '' counts all
 --   store       the name of this very store; a mark in the stream of changes is good for it alone
@@ -25,6 +26,8 @@ ALTER TABLE sightings ADD COLUMN version integer NOT NULL DEFAULT 0;
 
 ALTER TABLE pages ADD COLUMN spider text NOT NULL DEFAULT '';
 ALTER TABLE pages ADD COLUMN failure text NOT NULL DEFAULT '';
+ALTER TABLE pages ADD COLUMN content bytea NOT NULL DEFAULT '';
+ALTER TABLE pages ADD COLUMN rhythm text NOT NULL DEFAULT '';
 ALTER TABLE visits ADD COLUMN spider text NOT NULL DEFAULT '';
 ALTER TABLE visits ADD COLUMN failure text NOT NULL DEFAULT '';
 

@@ -1,5 +1,5 @@
 -- Offer candidates. ARGV: time, bound (-1: none), open elsewhere, whole, per_site, per_shape, window, bits, hashes,
--- candidates.
+-- candidates, '' or 'revives': then the job will run again, whatever it is now.
 -- `whole` is how many candidates the caller is about to add here and elsewhere: all of them must fit. With -1 nothing
 -- is refused: what the bound has no room for is dropped.
 -- Returns {-1, depth} when the queue is full, else {queued, duplicates, dropped, {doubtful...}}.
@@ -15,6 +15,7 @@ if bound >= 0 then
 end
 local terms = terms_from(5)
 terms.room = room
+if ARGV[11] == '' then terms.given_up = GIVEN_UP[call('HGET', META, 'state')] end
 local queued, duplicates, dropped, doubtful = admit(ARGV[10], terms)
 flush()
 return {queued, duplicates, dropped, doubtful}

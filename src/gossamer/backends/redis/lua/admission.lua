@@ -3,8 +3,12 @@
 --   c16 fingerprint, B drop reason (0: none), i4 priority, I4 depth, I4 max attempts, B force,
 --   Hc0 site, Hc0 shape, I4c0 tail
 
-local REASONS = {'duplicate', 'robots', 'scope', 'depth', 'trap', 'full', 'invalid'}
+local REASONS = {'duplicate', 'robots', 'scope', 'depth', 'trap', 'full', 'invalid', 'fresh'}
 local FULL, TRAP = 6, 5
+
+-- No candidate comes with these: the job was given up.
+local GIVEN_UP = {replaced = 254, cancelled = 255}
+for reason, number in pairs(GIVEN_UP) do REASONS[number] = reason end
 
 local CANDIDATE = '>c16Bi4I4I4BHc0Hc0I4c0'
 
@@ -76,7 +80,8 @@ local function fresh_row(candidate, number, state, reason)
     }
 end
 
--- `terms` are those of terms_from, with room: how many may be queued, -1 for any number.
+-- `terms` are those of terms_from, with room: how many may be queued, -1 for any number; and with given_up: the number of
+-- the reason for which none may, nil otherwise.
 -- Returns queued, duplicates, dropped, and the places of those that the filter alone calls known.
 local function admit(text, terms)
     local queued, duplicates, dropped, offered = 0, 0, 0, 0
@@ -87,6 +92,7 @@ local function admit(text, terms)
         c.fingerprint, reason, c.priority, c.depth, c.max_attempts, c.force, c.site, c.shape, c.tail, place =
             unpack_from(CANDIDATE, text, place)
         offered = offered + 1
+        if reason == 0 and terms.given_up then reason = terms.given_up end
         if reason == 0 and terms.room >= 0 and queued >= terms.room then reason = FULL end
         local row = call('HEXISTS', URLS, c.fingerprint) == 1 and read_row(c.fingerprint) or nil
         if row then

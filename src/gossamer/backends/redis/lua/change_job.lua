@@ -1,29 +1,29 @@
--- Seal, close or reopen a job. KEYS: book, jobs, running. ARGV: time or '', id, 'seal' | 'close' | 'reopen', ending.
--- Returns 1 when it changed something: for closing, to exactly one caller.
+-- Change a job. ARGV: time or '', id, 'seal' | 'pause' | 'resume' | 'close' | 'cancel' | 'reopen', ending.
+-- Returns 1 when it changed something: for closing and cancelling, to exactly one caller. A running job can be paused
+-- and resumed at any time.
 
-local found = redis.call('HGET', KEYS[2], ARGV[2])
-if not found then return 0 end
-local job = cjson.decode(found)
-if ARGV[3] == 'seal' then
+local job, verb = find_job(ARGV[2]), ARGV[3]
+if not job then return 0 end
+if verb == 'seal' then
     if job.sealed then return 0 end
     job.sealed = true
-elseif ARGV[3] == 'close' then
-    if job.state ~= 'running' then return 0 end
-    local now = tonumber(ARGV[1])
-    if not now then
-        local time = redis.call('TIME')
-        now = tonumber(time[1]) + tonumber(time[2]) / 1000000
-    end
-    job.state, job.ending, job.finished_at = 'finished', ARGV[4], string.format('%.6f', now)
-    if redis.call('HGET', KEYS[3], job.name) == job.id then redis.call('HDEL', KEYS[3], job.name) end
-    redis.call('HDEL', KEYS[3], '#' .. job.id)
-else
+elseif verb == 'reopen' then
     if job.state == 'running' then return 0 end
     job.state, job.ending, job.finished_at = 'running', '', ''
     -- A newer unfinished job of that name keeps the name; this one is found by its id.
-    if redis.call('HSETNX', KEYS[3], job.name, job.id) == 0 then
-        redis.call('HSET', KEYS[3], '#' .. job.id, job.id)
+    if redis.call('HSETNX', RUNNING, job.name, job.id) == 0 then
+        redis.call('HSET', RUNNING, '#' .. job.id, job.id)
     end
+elseif job.state ~= 'running' then
+    return 0
+elseif verb == 'close' then
+    end_job(job, 'finished', ARGV[4])
+    return 1
+elseif verb == 'cancel' then
+    give_up(job, 'cancelled', ARGV[4])
+    return 1
+else
+    job.paused = verb == 'pause'
 end
-redis.call('HSET', KEYS[2], ARGV[2], cjson.encode(job))
+write_job(job)
 return 1

@@ -1,4 +1,4 @@
--- A replaced job: what it still had to do is dropped, some at a time. ARGV: time, reason, how many.
+-- A job that was replaced or cancelled: what it still had to do is dropped, some at a time. ARGV: time, reason, how many.
 -- Returns how many were dropped; 0 when nothing is open any more.
 
 insist()

@@ -3,7 +3,7 @@
 --
 -- Leases that ended and leases of workers that are gone come back; tasks that are due join their queues; sites whose
 -- bucket filled up, whose slots were freed or which this worker holds itself become ready.
--- Returns {state, sealed, counters, wait, beyond, queue number, site name, priority, turn, ...}: the best ready queues
+-- Returns {state, sealed, paused, counters, wait, beyond, queue number, site name, priority, turn, ...}: the best ready queues
 -- of these lanes.
 
 insist()
@@ -88,14 +88,14 @@ local function first_of(key)
     return found[2] and tonumber(found[2]) or math.huge
 end
 
-local state = call('HMGET', META, 'state', 'sealed')
+local state = call('HMGET', META, 'state', 'sealed', 'paused')
 local chance = math.min(first_of(SLEEPING), first_of(WAITING), first_of(LEASED))
 local names = {'queued', 'waiting', 'leased', 'done', 'unchanged', 'dead', 'redirected', 'discovered'}
 local counters = call('HMGET', COUNTS, unpack(names))
 for i = 1, #names do counters[i] = tonumber(counters[i] or 0) end
 
 local answer = {
-    state[1] or '', state[2] or '', counters,
+    state[1] or '', state[2] or '', state[3] or '', counters,
     chance == math.huge and '' or string.format('%.6f', math.max(0, chance - now)), '',
 }
 
@@ -132,7 +132,7 @@ while list do
         told[site], named = true, named + 1
     end
     if named > wanted then
-        answer[5] = tostring(2147483647 - inverse)
+        answer[6] = tostring(2147483647 - inverse)
         break
     end
     answer[#answer + 1] = list.lane * SITES_OF_A_LANE + site

@@ -9,7 +9,8 @@
 insist()
 local worker, wanted, duration = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
 local limit, beyond = tonumber(ARGV[5]), tonumber(ARGV[7])
-if call('HGET', META, 'state') ~= 'running' then return {0} end
+local job = call('HMGET', META, 'state', 'paused')
+if job[1] ~= 'running' or job[2] == '1' then return {0} end
 if limit >= 0 then
     local used = counter('done') + counter('unchanged') + counter('dead') + counter('leased') - counter('redirected')
     wanted = math.min(wanted, limit - used - tonumber(ARGV[6]))

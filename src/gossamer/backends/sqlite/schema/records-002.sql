@@ -5,6 +5,7 @@
 --   superseded  gone: it was not found at that time. A record that is gone keeps its last data
 --   sightings   version: the one that the job saw last; 0: not known, or not kept
 --   pages       spider, failure: whose page it is, and why nothing came of it ('' when all went well); as in visits
+--               content, rhythm: what it gave last, as a hash, and how often that has changed
 --   schemas     every shape that items of a type have had
 --   quality     what the checks counted, by day, spider, type, field and rule; rule '' counts all
 --   store       the name of this very file; a mark in the stream of changes is good for it alone
@@ -22,6 +23,8 @@ ALTER TABLE sightings ADD COLUMN version INTEGER NOT NULL DEFAULT 0;
 
 ALTER TABLE pages ADD COLUMN spider TEXT NOT NULL DEFAULT '';
 ALTER TABLE pages ADD COLUMN failure TEXT NOT NULL DEFAULT '';
+ALTER TABLE pages ADD COLUMN content BLOB NOT NULL DEFAULT x'';
+ALTER TABLE pages ADD COLUMN rhythm TEXT NOT NULL DEFAULT '';
 ALTER TABLE visits ADD COLUMN spider TEXT NOT NULL DEFAULT '';
 ALTER TABLE visits ADD COLUMN failure TEXT NOT NULL DEFAULT '';
 

@@ -1,0 +1,49 @@
+-- What every script about the book of jobs begins with: names for KEYS, the clock, and how a job begins and ends.
+-- KEYS: book, jobs, running, dropping. ARGV[1] is the time in seconds, or '' for the server's own clock.
+-- Numbers that JSON in Lua would round are texts.
+
+local BOOK, JOBS, RUNNING, DROPPING = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+
+local now = tonumber(ARGV[1])
+if not now then
+    local time = redis.call('TIME')
+    now = tonumber(time[1]) + tonumber(time[2]) / 1000000
+end
+
+-- nil when there is none.
+local function find_job(id)
+    local found = id and redis.call('HGET', JOBS, id)
+    return found and cjson.decode(found) or nil
+end
+
+local function write_job(job)
+    local text = cjson.encode(job)
+    redis.call('HSET', JOBS, job.id, text)
+    return text
+end
+
+local function end_job(job, state, ending)
+    job.state, job.ending, job.finished_at, job.paused = state, ending, string.format('%.6f', now), false
+    if redis.call('HGET', RUNNING, job.name) == job.id then redis.call('HDEL', RUNNING, job.name) end
+    redis.call('HDEL', RUNNING, '#' .. job.id)
+    write_job(job)
+end
+
+-- It has not come to its end: it is in `dropping` until its shards are cleared, by whoever looks there.
+local function give_up(job, state, ending)
+    redis.call('SADD', DROPPING, job.id)
+    end_job(job, state, ending)
+end
+
+-- A new job; an unfinished one of that name is replaced. Returns it as JSON, its id, and 1 when one was replaced.
+local function begin_job(name, slug, terms)
+    local before = find_job(redis.call('HGET', RUNNING, name))
+    if before then give_up(before, 'finished', 'replaced') end
+    local number = redis.call('HINCRBY', BOOK, 'jobs', 1)
+    local job = {
+        number = number, id = slug .. '-' .. number, name = name, state = 'running', ending = '', sealed = false,
+        paused = false, created_at = string.format('%.6f', now), finished_at = '', terms = terms,
+    }
+    redis.call('HSET', RUNNING, name, job.id)
+    return write_job(job), job.id, before and 1 or 0
+end

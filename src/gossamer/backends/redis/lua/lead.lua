@@ -1,0 +1,17 @@
+-- Become the leading scheduler, or go on being it. KEYS: leader. ARGV: time or '', candidate, seconds.
+-- Returns {} while another one leads, else {token, end of the term}. The token grows with every change of leader.
+
+local now = tonumber(ARGV[1])
+if not now then
+    local time = redis.call('TIME')
+    now = tonumber(time[1]) + tonumber(time[2]) / 1000000
+end
+local leader = redis.call('HMGET', KEYS[1], 'name', 'token', 'until')
+local token = tonumber(leader[2] or 0)
+if leader[1] ~= ARGV[2] then
+    if tonumber(leader[3] or 0) > now then return {} end
+    token = token + 1
+end
+local till = string.format('%.6f', now + tonumber(ARGV[3]))
+redis.call('HSET', KEYS[1], 'name', ARGV[2], 'token', token, 'until', till)
+return {token, till}

@@ -1,0 +1,69 @@
+"""When pages may be fetched: the windows of a job and of its sites, asked for every lease and answered from memory.
+
+Outside of the job's windows a worker takes no work of it. A page of a site whose window is closed goes back to the
+queue until it opens, and the site rests for as long, for all workers: other sites are not held up by it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+
+from ..clock import Clock
+from ..schedule.windows import Window, closes_at, is_open, opens_at
+
+WINDOW = "window"  # the reason of a page that waits for one
+LOOK_AGAIN = timedelta(hours=1)  # at most so long an answer is believed: clocks are set
+
+WindowsOf = Callable[[str], Sequence[Window]]
+
+
+class Gate:
+    """One set of windows. Empty: always open."""
+
+    def __init__(self, windows: Sequence[Window], clock: Clock) -> None:
+        self._windows = tuple(windows)
+        self._clock = clock
+        self._opens = 0.0  # the moment it opens, when it is closed
+        self._sure_until = 0.0
+
+    def wait(self) -> timedelta:
+        """How long until it opens; zero when it is open."""
+        if not self._windows:
+            return timedelta(0)
+        now = self._clock.now()
+        if now >= self._sure_until:
+            self._look(now)
+        return timedelta(seconds=max(0.0, self._opens - now))
+
+    def _look(self, now: float) -> None:
+        latest = now + LOOK_AGAIN.total_seconds()
+        if is_open(self._windows, now):
+            self._opens = now
+            self._sure_until = min(closes_at(self._windows, now) or latest, latest)
+        else:
+            self._opens = opens_at(self._windows, now) or latest
+            self._sure_until = min(self._opens, latest)
+
+
+class Gates:
+    """The windows of one job, and of the sites that have some."""
+
+    def __init__(self, job: Sequence[Window], windows_of: WindowsOf, clock: Clock) -> None:
+        self.job = Gate(job, clock)
+        self._windows_of = windows_of
+        self._clock = clock
+        self._sites: dict[str, Gate | None] = {}
+
+    def wait_for(self, site: str) -> timedelta:
+        """How long until pages of the site may be fetched; zero when they may."""
+        if site not in self._sites:
+            windows = self._windows_of(site)
+            self._sites[site] = Gate(windows, self._clock) if windows else None
+            if len(self._sites) > REMEMBERED:
+                del self._sites[next(iter(self._sites))]
+        gate = self._sites[site]
+        return gate.wait() if gate is not None else timedelta(0)
+
+
+REMEMBERED = 20_000  # sites

@@ -1,0 +1,48 @@
+"""What a visit teaches about how often its page changes: for schedules that fetch most where most changes.
+
+A page has changed when its records have, or, where it gives none, its body. Pages of jobs that no schedule began are
+not watched; what is known of them stays as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from hashlib import blake2b
+
+import msgspec
+
+from ..model.record import PageFacts, Record
+from ..schedule.rhythm import Rhythm, seen
+
+_decode = msgspec.json.Decoder(Rhythm).decode
+
+
+def rhythm_of(facts: PageFacts | None) -> Rhythm | None:
+    """What is remembered of a page's changes; None when nobody watched it."""
+    if facts is None or not facts.rhythm:
+        return None
+    try:
+        return _decode(facts.rhythm)
+    except msgspec.DecodeError:  # of another version: it is learned anew
+        return None
+
+
+def content_of(records: Sequence[Record], body_hash: bytes) -> bytes:
+    """A hash that changes with what the page gives."""
+    if not records:
+        return body_hash
+    digest = blake2b(digest_size=16)
+    for one in sorted((record.type, record.key, record.content_hash) for record in records):
+        digest.update(repr(one).encode("utf-8", "backslashreplace"))
+    return digest.digest()
+
+
+def observed(facts: PageFacts, known: PageFacts | None, content: bytes, *, watched: bool) -> PageFacts:
+    """The facts of a visit with what it has taught. `known` is what was remembered before."""
+    if not watched:
+        rhythm = known.rhythm if known is not None else ""
+        return msgspec.structs.replace(facts, content=content, rhythm=rhythm)
+    before = rhythm_of(known)
+    changed = known is not None and bool(known.content) and known.content != content
+    after = seen(before, facts.fetched_at, changed=changed)
+    return msgspec.structs.replace(facts, content=content, rhythm=msgspec.json.encode(after).decode())

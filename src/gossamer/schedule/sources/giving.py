@@ -1,0 +1,144 @@
+"""`entries`: every URL of a source, one after the other, in flat memory. The consumer may be as slow as it likes: files
+are fetched whole and programs run to their end first, so nothing but a temporary file waits for it.
+
+How it fails: SourceFailed, also in the middle: what was given before stands. How it recovers: the next run begins
+anew; URLs that come twice are the frontier's business.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import aclosing
+from typing import BinaryIO
+
+from ...errors import FetchFailed, FetchRefused, InvalidUrl, ParseFailed, SourceFailed
+from ...model.url import parse_url
+from .commands import run_command, shown
+from .contract import Batch, Bounds, Context, Entry
+from .lists import AT_ONCE, MOST_TOLD, open_list, read_list
+from .patterns import parse_pattern
+from .tables import Command, FeedSource, File, Listing, Sitemap, Urls
+from .walking import SitemapWalk
+
+
+async def entries(source: Listing, context: Context, bounds: Bounds | None = None) -> AsyncGenerator[Entry, None]:
+    """Give all of the source. Raises SourceFailed; Misconfigured and BackendUnavailable come from the context.
+
+    Whoever stops before the end closes it: `async with contextlib.aclosing(entries(...)) as found`.
+    """
+    found = _found(source, context, bounds or Bounds())
+    count = 0
+    try:
+        async for entry in found:
+            count += 1
+            if count > source.max_urls:
+                raise SourceFailed(
+                    f"The source lists more than {source.max_urls:,} URLs; the rest is left out. Raise max_urls, or "
+                    "make several schedules of it."
+                )
+            yield entry
+    except OSError as error:  # of files on this machine; those of the net are translated where they happen
+        raise SourceFailed(
+            f"A file of the source cannot be written or read ({error.strerror or error}). Make room in "
+            f"{tempfile.gettempdir()}, or set TMPDIR to another folder."
+        ) from error
+    finally:
+        await found.aclose()
+
+
+def _found(source: Listing, context: Context, bounds: Bounds) -> AsyncGenerator[Entry, None]:
+    match source:
+        case Urls():
+            return _of_urls(source, context)
+        case File():
+            return _of_file(source, context)
+        case Command():
+            return _of_command(source, context)
+        case Sitemap():
+            return SitemapWalk(source.url, context, bounds).entries()
+        case FeedSource():
+            return _of_feed(source, context, bounds)
+
+
+async def _of_urls(source: Urls, context: Context) -> AsyncGenerator[Entry, None]:
+    count = bad = 0
+    for text in source.urls:
+        for address in parse_pattern(text):
+            count += 1
+            if count % AT_ONCE == 0:
+                await asyncio.sleep(0)  # others want to work, too
+            try:
+                entry = Entry(url=parse_url(address))
+            except InvalidUrl as error:
+                bad += 1
+                if bad <= MOST_TOLD:
+                    context.report(str(error))
+                continue
+            yield entry
+    if bad > MOST_TOLD:
+        context.report(f"{bad - MOST_TOLD:,} more addresses of the source are none.")
+
+
+async def _of_file(source: File, context: Context) -> AsyncGenerator[Entry, None]:
+    with open_list(context.root / source.path) as file:
+        async with aclosing(_of_list(file, source.path, source, context)) as found:
+            async for entry in found:
+                yield entry
+
+
+async def _of_command(source: Command, context: Context) -> AsyncGenerator[Entry, None]:
+    with tempfile.TemporaryFile() as file:
+        await run_command(source, context.root, file)
+        file.seek(0)
+        name = f"The output of {shown(source)}"
+        async with aclosing(_of_list(file, name, source, context)) as found:
+            async for entry in found:
+                yield entry
+
+
+async def _of_list(file: BinaryIO, name: str, source: File | Command, context: Context) -> AsyncGenerator[Entry, None]:
+    batches = read_list(file, name, form=source.form, column=source.column)
+    given = bad = 0
+    first = ""
+    while (batch := await asyncio.to_thread(next, batches, None)) is not None:
+        for words in batch.troubles:
+            context.report(words)
+            first = first or words
+        bad += batch.skipped
+        for entry in _pages(batch):
+            given += 1
+            yield entry
+    if bad:
+        context.report(f"{name}: {bad:,} more lines without a good address were left out.")
+    if first and not given:
+        raise SourceFailed(f"{name} holds no good address. {first}")
+
+
+async def _of_feed(source: FeedSource, context: Context, bounds: Bounds) -> AsyncGenerator[Entry, None]:
+    try:
+        with tempfile.TemporaryFile() as file:
+            download = await context.fetch(source.url, file, max_bytes=bounds.feed)
+            if download.status == 304:
+                return
+            file.seek(0)
+            batch = await asyncio.to_thread(context.read_feed, file, download.url, download.content_type)
+    except (FetchFailed, FetchRefused, ParseFailed) as error:
+        raise SourceFailed(f"The feed {source.url} cannot be read. {error}") from error
+    troubles = [
+        *batch.troubles,
+        *([f"{source.url} did not come whole: {download.trouble}."] if download.trouble else ()),
+    ]
+    for words in troubles:
+        context.report(words)
+    if batch.skipped:
+        context.report(f"{source.url}: {batch.skipped:,} entries without an address were left out.")
+    for entry in _pages(batch):
+        yield entry
+    if not troubles and download.validators.usable:
+        context.remember(source.url, download.validators)
+
+
+def _pages(batch: Batch) -> Iterator[Entry]:
+    return (one for one in batch.listed if isinstance(one, Entry))

@@ -1,0 +1,169 @@
+"""Lists of addresses from files and programs: plain lines, CSV, JSON Lines. In flat memory, whatever the size.
+
+How it fails: a file that cannot be read as what it should be raises SourceFailed. A line without a good address is
+left out and counted; the first few are told.
+"""
+
+from __future__ import annotations
+
+import csv
+import os
+import re
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+import msgspec
+
+from ...errors import InvalidUrl, SourceFailed
+from ...model.url import parse_url
+from .contract import Batch, Entry
+
+LONGEST_LINE = 1024 * 1024  # bytes
+LONGEST_URL = 8_192  # characters
+LARGEST_FILE = 4 * 1024 * 1024 * 1024
+MOST_TOLD = 5  # bad lines of which each is told
+AT_ONCE = 500  # entries in one batch
+
+_COMMENT = re.compile(r"(?:^|\s)#.*")
+_DELIMITERS = "\t;,"
+_UNREADABLE = "it is no text in UTF-8, or much too long."
+_OTHER_CODES = (b"\xff\xfe", b"\xfe\xff")  # how UTF-16 begins
+
+
+def open_list(path: Path) -> BinaryIO:
+    """Open a file of addresses. Raises SourceFailed."""
+    try:
+        # Without waiting: a pipe that nobody writes into would hold us for ever.
+        number = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        raise SourceFailed(
+            f"{path} cannot be read ({error.strerror}). Make it, or mend `file` of the schedule."
+        ) from error
+    facts = os.fstat(number)
+    if stat.S_ISREG(facts.st_mode) and facts.st_size <= LARGEST_FILE:
+        return os.fdopen(number, "rb")
+    os.close(number)
+    if stat.S_ISREG(facts.st_mode):
+        raise SourceFailed(f"{path} is larger than {LARGEST_FILE >> 30} GiB. Make several files and schedules of it.")
+    raise SourceFailed(f"{path} is no plain file. To read from a program, use `command`.")
+
+
+def read_list(file: BinaryIO, name: str, *, form: str, column: str) -> Iterator[Batch]:
+    """The addresses in `file`, which messages call `name`. Raises SourceFailed."""
+    bad = _BadLines(name)
+    lines = _lines(file, name)
+    if form == "csv":
+        found = _from_csv(lines, name, column, bad)
+    elif form == "jsonl":
+        found = _from_json(lines, column, bad)
+    else:
+        found = _from_text(lines, bad)
+    entries: list[Entry] = []
+    for number, address in found:
+        try:
+            if len(address) > LONGEST_URL:
+                raise InvalidUrl(f"{address[:60]!r}... is longer than {LONGEST_URL:,} characters.")
+            entries.append(Entry(url=parse_url(address)))
+        except InvalidUrl as error:
+            bad.note(number, str(error))
+        if len(entries) >= AT_ONCE:
+            yield Batch(listed=tuple(entries))
+            entries.clear()
+    yield Batch(listed=tuple(entries), skipped=bad.count - len(bad.told), troubles=tuple(bad.told))
+
+
+class _BadLines:
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self.count = 0
+        self.told: list[str] = []
+
+    def note(self, number: int, words: str) -> None:
+        self.count += 1
+        if len(self.told) < MOST_TOLD:
+            self.told.append(f"{self._name} line {number}: {words}")
+
+
+class _Line(msgspec.Struct, frozen=True):
+    number: int
+    text: str | None  # None: it is no text, or too long
+
+
+def _lines(file: BinaryIO, name: str) -> Iterator[_Line]:
+    number = 0
+    while raw := file.readline(LONGEST_LINE):
+        number += 1
+        if number == 1:
+            if raw.startswith(_OTHER_CODES):
+                raise SourceFailed(f"{name} is no text in UTF-8. Save it as such.")
+            raw = raw.removeprefix(b"\xef\xbb\xbf")
+        if len(raw) == LONGEST_LINE and not raw.endswith(b"\n"):
+            while (more := file.readline(LONGEST_LINE)) and not more.endswith(b"\n"):
+                pass
+            yield _Line(number, None)
+            continue
+        try:
+            yield _Line(number, raw.decode())
+        except UnicodeDecodeError:
+            yield _Line(number, None)
+
+
+def _readable(lines: Iterator[_Line], bad: _BadLines) -> Iterator[str]:
+    for line in lines:
+        if line.text is None:
+            bad.note(line.number, _UNREADABLE)
+        yield line.text or "\n"
+
+
+def _from_text(lines: Iterator[_Line], bad: _BadLines) -> Iterator[tuple[int, str]]:
+    for line in lines:
+        if line.text is None:
+            bad.note(line.number, _UNREADABLE)
+        elif address := _COMMENT.sub("", line.text).strip():
+            yield line.number, address
+
+
+def _from_json(lines: Iterator[_Line], field: str, bad: _BadLines) -> Iterator[tuple[int, str]]:
+    # Only the one field is looked into: the others may be as large and as deep as they like.
+    objects = msgspec.json.Decoder(dict[str, msgspec.Raw])
+    texts = msgspec.json.Decoder(str)
+    for line in lines:
+        if line.text is not None and not line.text.strip():
+            continue
+        try:
+            yield line.number, texts.decode(objects.decode(line.text or "")[field])
+        except KeyError:
+            bad.note(line.number, f"it has no field {field!r}.")
+        except (msgspec.DecodeError, RecursionError):
+            bad.note(line.number, f"it is no JSON object with a text in {field!r}.")
+
+
+def _from_csv(lines: Iterator[_Line], name: str, column: str, bad: _BadLines) -> Iterator[tuple[int, str]]:
+    head = next((line for line in lines if line.text is None or line.text.strip()), None)
+    if head is None:
+        return
+    text = head.text or ""
+    delimiter = max(_DELIMITERS, key=text.count)
+    names = [one.strip().lower() for one in next(csv.reader([text], delimiter=delimiter), [])]
+    if column.lower() not in names:
+        there = ", ".join(names[:20])[:300]
+        raise SourceFailed(f"{name} has no column {column!r}; its first line says {there!r}. Set `column`.")
+    place = names.index(column.lower())
+    # Strict, because a quote that is never closed would swallow the lines after it without a word.
+    rows = csv.reader(_readable(lines, bad), delimiter=delimiter, strict=True)
+    while True:
+        try:
+            row = next(rows, None)
+        except csv.Error as error:
+            raise SourceFailed(
+                f"{name} is no CSV from line {head.number + rows.line_num} on: {error}. Mend its quotes."
+            ) from error
+        if row is None:
+            return
+        number = head.number + rows.line_num
+        if len(row) > place and row[place].strip():
+            yield number, row[place].strip()
+        elif row:
+            bad.note(number, f"its column {column!r} is empty.")

@@ -1,0 +1,216 @@
+"""Sources as users write them in gossamer.toml. Pure: a table in, a `Source` out.
+
+    urls    = ["https://shop.example/p/{1..1000}", "https://shop.example/new"]    max_urls
+    file    = "urls.csv"                                                          format, column, max_urls
+    command = ["python", "list_urls.py"]                      timeout, max_output, shell, format, column, max_urls
+    sitemap = "https://shop.example/sitemap.xml"    (or its robots.txt)           max_urls
+    feed    = "https://news.example/rss"                                          max_urls
+    start   = true    (the spider's own; also when nothing is written)
+
+How it fails: Misconfigured, with what may be written instead. Nothing is fetched, run or expanded here: a range of a
+billion is refused by arithmetic.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from pathlib import PurePath
+from typing import Any, NoReturn
+
+from ...errors import InvalidUrl, Misconfigured
+from ...measures import parse_duration, parse_size
+from ...model.url import parse_url
+from .patterns import parse_pattern
+from .tables import (
+    COLUMN,
+    COMMAND_TIME,
+    FORMS,
+    MOST_OUTPUT,
+    MOST_URLS,
+    Command,
+    FeedSource,
+    File,
+    Sitemap,
+    Source,
+    Start,
+    Urls,
+)
+
+_OPTIONS: dict[str, frozenset[str]] = {
+    "urls": frozenset(["max_urls"]),
+    "file": frozenset(["format", "column", "max_urls"]),
+    "command": frozenset(["timeout", "max_output", "shell", "format", "column", "max_urls"]),
+    "sitemap": frozenset(["max_urls"]),
+    "feed": frozenset(["max_urls"]),
+    "start": frozenset(),
+}
+KINDS = tuple(_OPTIONS)
+SOURCE_KEYS = frozenset(KINDS).union(*_OPTIONS.values())
+_FORM_OF_SUFFIX = {".csv": "csv", ".tsv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
+_SHELL = ("/bin/sh", "-c")
+
+Table = Mapping[str, Any]  # Any: what people write is looked at key by key
+
+
+def parse_source(table: Table, where: str = "The source") -> Source:
+    """Read the keys of SOURCE_KEYS that a table has. `where` begins every complaint. Raises Misconfigured."""
+    for key in table:
+        if key not in SOURCE_KEYS:
+            near = difflib.get_close_matches(key, SOURCE_KEYS, n=1)
+            hint = f"Did you mean {near[0]}?" if near else f"There is {', '.join(sorted(SOURCE_KEYS))}."
+            _refuse(where, f"{key!r} is not known here. {hint}")
+    kinds = [kind for kind in KINDS if kind in table]
+    if len(kinds) > 1:
+        _refuse(where, f"it has {' and '.join(kinds)}. Choose one of {', '.join(KINDS)}.")
+    if not kinds:
+        if table:
+            _refuse(where, f"{', '.join(sorted(table))} says nothing alone. Add one of {', '.join(KINDS)}.")
+        return Start()
+    (kind,) = kinds
+    for option in table:
+        if option != kind and option not in _OPTIONS[kind]:
+            fitting = ", ".join(name for name in KINDS if option in _OPTIONS[name])
+            _refuse(where, f"{option} does not go with {kind}, only with {fitting}.")
+    return _READERS[kind](table, where)
+
+
+def _urls(table: Table, where: str) -> Urls:
+    value = table["urls"]
+    texts = [value] if isinstance(value, str) else value
+    if not isinstance(texts, list | tuple) or not texts or not all(isinstance(text, str) for text in texts):
+        _refuse(where, 'urls is a list of addresses: urls = ["https://shop.example/p/{1..1000}"].')
+    texts = [text.strip() for text in texts]
+    most = _most(table, where)
+    total = 0
+    for text in texts:
+        try:
+            pattern = parse_pattern(text)
+            parse_url(pattern.at(0))
+        except (Misconfigured, InvalidUrl) as error:
+            raise Misconfigured(f"{where}: {error}") from error
+        total += pattern.count
+        if total > most:
+            _refuse(
+                where,
+                f"urls with {text} would make {total:,} addresses; at most {most:,} are allowed. Narrow the range, "
+                "make several schedules of it, or raise max_urls.",
+            )
+    return Urls(urls=tuple(texts), max_urls=most)
+
+
+def _file(table: Table, where: str) -> File:
+    path = _text(table, "file", where, 'file = "urls.txt"')
+    form, column = _form(table, where, _FORM_OF_SUFFIX.get(PurePath(path).suffix.lower(), "lines"))
+    return File(path=path, form=form, column=column, max_urls=_most(table, where))
+
+
+def _command(table: Table, where: str) -> Command:
+    value, shell = table["command"], table.get("shell", False)
+    if not isinstance(shell, bool):
+        _refuse(where, "shell is true or false.")
+    if shell:
+        words = (*_SHELL, _text(table, "command", where, 'with shell = true: command = "psql -c ... | sort"'))
+    elif isinstance(value, str):
+        _refuse(
+            where,
+            'command is a list of words: command = ["python", "list_urls.py"]. No shell reads it; if you want one, '
+            "add shell = true.",
+        )
+    elif not isinstance(value, list | tuple) or not value or not all(isinstance(word, str) for word in value):
+        _refuse(where, 'command is a list of words: command = ["python", "list_urls.py"].')
+    else:
+        words = tuple(value)
+    if not words[0] or any("\0" in word for word in words):
+        _refuse(where, "command has a word that no program can be given.")
+    form, column = _form(table, where, "lines")
+    return Command(
+        argv=words,
+        timeout=_timeout(table, where),
+        max_output=_output(table, where),
+        form=form,
+        column=column,
+        max_urls=_most(table, where),
+    )
+
+
+def _sitemap(table: Table, where: str) -> Sitemap:
+    return Sitemap(url=_address(table, "sitemap", where, "sitemap.xml"), max_urls=_most(table, where))
+
+
+def _feed(table: Table, where: str) -> FeedSource:
+    return FeedSource(url=_address(table, "feed", where, "rss"), max_urls=_most(table, where))
+
+
+def _start(table: Table, where: str) -> Start:
+    if table["start"] is not True:
+        _refuse(where, "start = true means the spider's own start. For another source leave it out.")
+    return Start()
+
+
+_READERS: dict[str, Callable[[Table, str], Source]] = {
+    "urls": _urls,
+    "file": _file,
+    "command": _command,
+    "sitemap": _sitemap,
+    "feed": _feed,
+    "start": _start,
+}
+
+
+def _text(table: Table, key: str, where: str, example: str) -> str:
+    value = table[key]
+    if not isinstance(value, str) or not value.strip() or "\0" in value:
+        _refuse(where, f"{key} is a text: {example}.")
+    return value.strip()
+
+
+def _address(table: Table, key: str, where: str, example: str) -> str:
+    text = _text(table, key, where, f'{key} = "https://shop.example/{example}"')
+    try:
+        return parse_url(text).partition("#")[0]
+    except InvalidUrl as error:
+        raise Misconfigured(f"{where}: {key}: {error}") from error
+
+
+def _most(table: Table, where: str) -> int:
+    most = table.get("max_urls", MOST_URLS)
+    if not isinstance(most, int) or isinstance(most, bool) or most < 1:
+        _refuse(where, "max_urls is a number, 1 or more.")
+    return most
+
+
+def _form(table: Table, where: str, usual: str) -> tuple[str, str]:
+    form = table.get("format", usual)
+    if form not in FORMS:
+        _refuse(where, f"format is one of {', '.join(FORMS)}.")
+    if "column" in table and form == "lines":
+        _refuse(where, 'column is for CSV and JSON Lines. Add format = "csv" or format = "jsonl".')
+    column = _text(table, "column", where, 'column = "url"') if "column" in table else COLUMN
+    return str(form), column
+
+
+def _timeout(table: Table, where: str) -> timedelta:
+    value = table.get("timeout", COMMAND_TIME)
+    try:
+        timeout = value if isinstance(value, timedelta) else parse_duration(str(value))
+    except ValueError as error:
+        raise Misconfigured(f"{where}: timeout: {error}") from error
+    if timeout <= timedelta(0):
+        _refuse(where, "timeout must be more than 0.")
+    return timeout
+
+
+def _output(table: Table, where: str) -> int:
+    try:
+        size = parse_size(str(table.get("max_output", MOST_OUTPUT))).bytes
+    except ValueError as error:
+        raise Misconfigured(f"{where}: max_output: {error}") from error
+    if size < 1:
+        _refuse(where, "max_output must be 1 byte or more.")
+    return size
+
+
+def _refuse(where: str, words: str) -> NoReturn:
+    raise Misconfigured(f"{where}: {words}")

@@ -1,0 +1,96 @@
+"""The sources of URLs that a schedule may have: values, stored as JSON with the schedule. reading.py makes them."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import msgspec
+
+from .patterns import parse_pattern
+
+MOST_URLS = 10_000_000  # of one source, unless it says otherwise
+MOST_OUTPUT = 256 * 1024 * 1024  # bytes that a command may print
+COMMAND_TIME = timedelta(minutes=10)
+COLUMN = "url"
+FORMS = ("lines", "csv", "jsonl")
+
+
+class Urls(msgspec.Struct, frozen=True, kw_only=True, tag="urls"):
+    """Addresses as they were written, with braces or without (see patterns.py)."""
+
+    urls: tuple[str, ...]
+    max_urls: int = MOST_URLS
+
+    @property
+    def count(self) -> int:
+        """How many addresses it makes; computed, not made."""
+        return sum(parse_pattern(text).count for text in self.urls)
+
+
+class File(msgspec.Struct, frozen=True, kw_only=True, tag="file"):
+    """A file with one address in each line, a CSV file with a column of them, or JSON Lines with a field of them.
+
+    A relative `path` begins at the project's folder. `form` is one of FORMS.
+    """
+
+    path: str
+    form: str = "lines"
+    column: str = COLUMN
+    max_urls: int = MOST_URLS
+
+
+class Command(msgspec.Struct, frozen=True, kw_only=True, tag="command"):
+    """What a program prints. No shell reads the words, unless `argv` begins with one."""
+
+    argv: tuple[str, ...]
+    timeout: timedelta = COMMAND_TIME
+    max_output: int = MOST_OUTPUT  # bytes
+    form: str = "lines"
+    column: str = COLUMN
+    max_urls: int = MOST_URLS
+
+
+class Sitemap(msgspec.Struct, frozen=True, kw_only=True, tag="sitemap"):
+    """A sitemap, an index of sitemaps, or a robots.txt that names some."""
+
+    url: str
+    max_urls: int = MOST_URLS
+
+
+class FeedSource(msgspec.Struct, frozen=True, kw_only=True, tag="feed"):
+    """An RSS, Atom or JSON feed."""
+
+    url: str
+    max_urls: int = MOST_URLS
+
+
+class Start(msgspec.Struct, frozen=True, kw_only=True, tag="start"):
+    """The spider's own start_urls or start(). Whoever runs the spider reads them; nothing does here."""
+
+
+Listing = Urls | File | Command | Sitemap | FeedSource  # what `entries` can read
+Source = Listing | Start
+
+
+def count_of(source: Source) -> int | None:
+    """How many URLs it gives, where that is known without reading it."""
+    return source.count if isinstance(source, Urls) else None
+
+
+def describe(source: Source) -> str:
+    """The source in a few words, for lists that people read."""
+    match source:
+        case Urls(urls=(only,)):
+            return f"{only} ({source.count:,} URLs)" if "{" in only else only
+        case Urls():
+            return f"{source.count:,} URLs, the first {source.urls[0]}"
+        case File():
+            return f"file {source.path}"
+        case Command():
+            return f"output of {source.argv[0]}"
+        case Sitemap():
+            return f"sitemap {source.url}"
+        case FeedSource():
+            return f"feed {source.url}"
+        case Start():
+            return "the spider's own start"

@@ -1,0 +1,165 @@
+"""A job that a schedule began: its source is read by the worker, fresh pages are left out, windows are kept, a budget goes
+where pages change. The site's own log says what was asked of it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from gossamer.assembly import System, job_terms, open_system
+from gossamer.frontier.contract import JobTerms
+from gossamer.model.events import Silence
+from gossamer.model.job import Job, JobState
+from gossamer.parse.spider import Spider
+from gossamer.rationing import chosen
+from gossamer.schedule.sources import parse_source
+from gossamer.settings import Settings, load
+from gossamer.station import Station
+from tests.sites.moving import MovingShop, moving_shop
+
+SPIDER = '''
+from gossamer import Spider
+
+class Things(Spider):
+    def parse(self, page):
+        yield {"url": page.url, "title": page.css("h1::text").get()}
+'''
+
+
+def settings_in(folder: Path, **flags: Any) -> Settings:
+    (folder / "spiders").mkdir(exist_ok=True)
+    (folder / "spiders" / "things.py").write_text(SPIDER, encoding="utf-8")
+    return load(
+        start=folder,
+        environ={},
+        flags={"politeness.rate": "unlimited", "fetch.allow_hosts": ["127.0.0.1"], "retry.base": "10ms", **flags},
+    )
+
+
+async def ran(settings: Settings, name: str, **terms: Any) -> tuple[Job, System]:
+    """Open a job as a tick would, and let a station work until nothing is left."""
+    async with open_system(settings) as system:
+        usual = job_terms(settings, Spider())
+        job, _ = await system.jobs.open_job(
+            name, msgspec.structs.replace(usual, schedule=name, spider="things", **terms), fresh=True
+        )
+        await Station(system, Silence(), until_idle=True).run()
+        ended = await system.jobs.job(job.id)
+        assert ended is not None
+        assert ended.state is JobState.FINISHED
+        return ended, system
+
+
+def source(**table: Any) -> str:
+    return msgspec.json.encode(parse_source(table)).decode()
+
+
+def pages(shop: MovingShop) -> Counter[str]:
+    return Counter(path for path in shop.hits if path.startswith("/p/"))
+
+
+async def test_the_worker_reads_the_source_of_the_schedule(tmp_path: Path) -> None:
+    with moving_shop(20) as shop:
+        settings = settings_in(tmp_path)
+        job, _ = await ran(settings, "nightly", source=source(urls=[f"{shop.url}p/{{1..5}}"]), priority=3)
+        assert pages(shop) == {f"/p/{n}": 1 for n in range(1, 6)}
+        assert (job.schedule, job.ending) == ("nightly", "done")
+
+
+async def test_a_page_that_was_fetched_lately_is_left_out(tmp_path: Path) -> None:
+    with moving_shop(20) as shop:
+        settings = settings_in(tmp_path)
+        terms: dict[str, Any] = {"min_age": timedelta(hours=1)}
+        await ran(settings, "hourly", source=source(urls=[f"{shop.url}p/{{1..3}}"]), **terms)
+        job, _ = await ran(settings, "hourly", source=source(urls=[f"{shop.url}p/{{1..5}}"]), **terms)
+        assert pages(shop) == {f"/p/{n}": 1 for n in range(1, 6)}
+        async with open_system(settings) as system:
+            counts = await system.jobs.counts(job.id)
+            assert (counts.done, counts.dropped) == (2, 3)
+
+
+async def test_a_source_that_fails_ends_its_job_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gossamer.launch.SOURCE_PAUSES", ())
+    settings = settings_in(tmp_path)
+    job, _ = await ran(settings, "broken", source=source(file=str(tmp_path / "no-such-file.txt")))
+    assert job.ending == "source failed"
+
+
+async def test_pages_wait_for_the_window_of_their_site(tmp_path: Path) -> None:
+    with moving_shop(3) as shop:
+        settings = settings_in(tmp_path)
+        closed = msgspec.structs.replace(
+            settings, domains={"127.0.0.1": msgspec.structs.replace(settings.domain("x"), windows=_never_now())}
+        )
+        async with open_system(closed) as system:
+            usual = job_terms(closed, Spider())
+            job, _ = await system.jobs.open_job(
+                "night",
+                msgspec.structs.replace(
+                    usual, schedule="night", spider="things", source=source(urls=[f"{shop.url}p/{{1..3}}"])
+                ),
+                fresh=True,
+            )
+            station = Station(system, Silence())
+            await _until_waiting(station, system, job.id)
+            [story] = await system.desk.story("127.0.0.1", system.rules.fingerprint(f"{shop.url}p/1"))
+        assert pages(shop) == {}
+        assert story.reason == "window"
+
+
+def _never_now() -> str:
+    """A window of an hour that begins in twelve hours."""
+    from datetime import UTC, datetime
+
+    begin = (datetime.now(UTC) + timedelta(hours=12)).strftime("%H")
+    end = (datetime.now(UTC) + timedelta(hours=13)).strftime("%H")
+    return f"{begin}:00-{end}:00 UTC"
+
+
+async def _until_waiting(station: Station, system: System, job: str) -> None:
+    import asyncio
+
+    running = asyncio.create_task(station.run())
+    try:
+        async with asyncio.timeout(20):
+            while not (await system.jobs.counts(job)).waiting:
+                await asyncio.sleep(0.05)
+    finally:
+        station.drain()
+        await running
+
+
+async def test_a_budget_goes_where_pages_change(tmp_path: Path) -> None:
+    with moving_shop(10) as shop:
+        settings = settings_in(tmp_path)
+        listed = source(urls=[f"{shop.url}p/{{1..10}}"])
+        await ran(settings, "adaptive", source=listed)
+        await ran(settings, "adaptive", source=listed, budget=4, min_interval=timedelta(milliseconds=1))
+        assert sorted(pages(shop).values()) == [1] * 6 + [2] * 4
+
+
+async def test_pages_without_a_copy_come_first(tmp_path: Path) -> None:
+    with moving_shop(10) as shop:
+        settings = settings_in(tmp_path)
+        await ran(settings, "adaptive", source=source(urls=[f"{shop.url}p/{{1..3}}"]))
+        everything = source(urls=[f"{shop.url}p/{{1..10}}"])
+        await ran(settings, "adaptive", source=everything, budget=7, min_interval=timedelta(milliseconds=1))
+        assert pages(shop) == {f"/p/{n}": 1 for n in range(1, 11)}
+
+
+async def test_nothing_is_chosen_of_nothing(tmp_path: Path) -> None:
+    from collections.abc import AsyncIterator
+
+    from gossamer.model.task import Request
+
+    async def nothing() -> AsyncIterator[Request]:
+        for _ in ():
+            yield Request(url="http://x.example/")
+
+    async with open_system(settings_in(tmp_path)) as system:
+        assert [request async for request in chosen(system, JobTerms(budget=5), nothing)] == []

@@ -1,0 +1,39 @@
+"""Windows at the gate: closed outside of them, open within, asked again when the clock says so."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+from gossamer.clock import VirtualClock
+from gossamer.crawl.gates import Gate, Gates
+from gossamer.schedule.windows import parse_windows
+
+NIGHT = parse_windows("22:00-06:00 UTC")
+
+
+def at(text: str) -> float:
+    return datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()
+
+
+def test_a_gate_without_windows_is_always_open() -> None:
+    assert Gate((), VirtualClock(at("2027-01-31T12:00"))).wait() == timedelta(0)
+
+
+def test_a_gate_opens_and_closes_with_its_window() -> None:
+    clock = VirtualClock(at("2027-01-31T12:00"))
+    gate = Gate(NIGHT, clock)
+    assert gate.wait() == timedelta(hours=10)
+    clock.advance(10 * 3600)
+    assert gate.wait() == timedelta(0)
+    clock.advance(8 * 3600 - 1)
+    assert gate.wait() == timedelta(0)
+    clock.advance(1)
+    assert gate.wait() == timedelta(hours=16)
+
+
+def test_each_site_has_its_own_windows() -> None:
+    clock = VirtualClock(at("2027-01-31T12:00"))
+    gates = Gates((), lambda site: NIGHT if site == "night.example" else (), clock)
+    assert gates.job.wait() == timedelta(0)
+    assert gates.wait_for("night.example") == timedelta(hours=10)
+    assert gates.wait_for("day.example") == timedelta(0)

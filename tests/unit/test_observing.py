@@ -1,0 +1,40 @@
+"""What a visit teaches about a page: it has changed when its records have, not with every byte."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from gossamer.crawl.observing import content_of, observed, rhythm_of
+from gossamer.model.record import PageFacts, Record
+
+DAY = 86_400.0
+FACTS = PageFacts(fingerprint=b"f" * 16, url="https://x.example/", job="j-1", fetched_at=DAY, status=200)
+
+
+def record(key: str, content: bytes) -> Record:
+    return Record(
+        type="T", site="x.example", key=key, url="u", job="j", spider="s", data="{}", content_hash=content, scraped_at=0
+    )
+
+
+def test_the_content_is_that_of_the_records_whatever_their_order() -> None:
+    one, two = record("1", b"a" * 16), record("2", b"b" * 16)
+    assert content_of([one, two], b"body") == content_of([two, one], b"other body")
+    assert content_of([one], b"body") != content_of([replace(one, content_hash=b"c" * 16)], b"body")
+    assert content_of([], b"body") == b"body"
+
+
+def test_changes_are_counted_from_visit_to_visit() -> None:
+    first = observed(FACTS, None, b"one", watched=True)
+    second = observed(replace(FACTS, fetched_at=2 * DAY), first, b"one", watched=True)
+    third = observed(replace(FACTS, fetched_at=3 * DAY), second, b"two", watched=True)
+    rhythm = rhythm_of(third)
+    assert rhythm is not None
+    assert (rhythm.checks, rhythm.changes, rhythm.changed) == (2, 1, 3 * DAY)
+
+
+def test_a_job_that_does_not_watch_keeps_what_is_known() -> None:
+    first = observed(FACTS, None, b"one", watched=True)
+    second = observed(replace(FACTS, fetched_at=2 * DAY), first, b"two", watched=False)
+    assert second.rhythm == first.rhythm
+    assert rhythm_of(replace(first, rhythm='{"of": "another version"}')) is None

@@ -1,0 +1,159 @@
+"""What users write becomes a source."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gossamer.errors import Misconfigured
+from gossamer.schedule.sources import (
+    SOURCE_KEYS,
+    Command,
+    FeedSource,
+    File,
+    Sitemap,
+    Source,
+    Start,
+    Urls,
+    count_of,
+    describe,
+    parse_source,
+)
+from gossamer.schedule.sources.patterns import parse_pattern
+
+# --- patterns --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("https://x.example/", ["https://x.example/"]),
+        ("/p/{1..3}", ["/p/1", "/p/2", "/p/3"]),
+        ("/p/{3..1}/", ["/p/3/", "/p/2/", "/p/1/"]),
+        ("/p/{008..010}", ["/p/008", "/p/009", "/p/010"]),
+        ("/p/{1..03}", ["/p/01", "/p/02", "/p/03"]),
+        ("/p/{1..10..4}", ["/p/1", "/p/5", "/p/9"]),
+        ("/p/{10..1..4}", ["/p/10", "/p/6", "/p/2"]),
+        ("/p/{-1..1}", ["/p/-1", "/p/0", "/p/1"]),
+        ("/p/{7..7}", ["/p/7"]),
+        ("/{a,b}/{1..2}", ["/a/1", "/a/2", "/b/1", "/b/2"]),
+        ("/list{,?page=2}", ["/list", "/list?page=2"]),
+    ],
+)
+def test_braces_stand_for_many_addresses(text: str, wanted: list[str]) -> None:
+    pattern = parse_pattern(text)
+    assert list(pattern) == wanted
+    assert pattern.count == len(wanted)
+
+
+@given(st.integers(-50, 50), st.integers(-50, 50), st.integers(1, 9), st.lists(st.sampled_from("abc"), min_size=2))
+def test_count_is_the_number_of_addresses(first: int, last: int, step: int, words: list[str]) -> None:
+    pattern = parse_pattern(f"/{{{first}..{last}..{step}}}-{{{','.join(words)}}}")
+    made = list(pattern)
+    assert len(made) == pattern.count
+    assert [pattern.at(number) for number in range(pattern.count)] == made
+    numbers = [int(url[1:].rpartition("-")[0]) for url in made[:: len(words)]]
+    assert numbers == list(range(first, last + (1 if last >= first else -1), step if last >= first else -step))
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("/{id}", "neither a range nor a list"),
+        ("/{1...5}", "neither a range nor a list"),
+        ("/{1..5..0}", "steps of 0"),
+        ("/{1..5,7}", "range 1..5 among words"),
+        ("/{a,{b,c}}", "braces inside of braces"),
+        ("/{1..5", "never closed"),
+        ("/1..5}", "without a {"),
+        ("/{1..9999999999999999999}", "neither a range"),
+        ("/{a,b}" * 11, "more than 10 pairs"),
+        ("/" + "x" * 9_000, "longer than 8,192"),
+    ],
+)
+def test_braces_that_mean_nothing_are_refused(text: str, words: str) -> None:
+    with pytest.raises(Misconfigured, match=words):
+        parse_pattern(text)
+
+
+# --- what users write ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("table", "source"),
+    [
+        ({}, Start()),
+        ({"start": True}, Start()),
+        ({"urls": "https://x.example/"}, Urls(urls=("https://x.example/",))),
+        ({"urls": [" https://x.example/{1..9} "], "max_urls": 9}, Urls(urls=("https://x.example/{1..9}",), max_urls=9)),
+        ({"file": "urls.txt"}, File(path="urls.txt")),
+        ({"file": "urls.CSV", "column": "link"}, File(path="urls.CSV", form="csv", column="link")),
+        ({"file": "urls", "format": "jsonl"}, File(path="urls", form="jsonl")),
+        ({"command": ["ls", "-l"], "timeout": "30s"}, Command(argv=("ls", "-l"), timeout=timedelta(seconds=30))),
+        (
+            {"command": "a | b", "shell": True, "max_output": "1MB"},
+            Command(argv=("/bin/sh", "-c", "a | b"), max_output=1024 * 1024),
+        ),
+        ({"sitemap": "HTTPS://x.example/s.xml#top"}, Sitemap(url="https://x.example/s.xml")),
+        ({"feed": "https://x.example/rss"}, FeedSource(url="https://x.example/rss")),
+    ],
+)
+def test_table_becomes_a_source_that_can_be_stored(table: dict[str, Any], source: Source) -> None:
+    assert parse_source(table) == source
+    assert msgspec.json.decode(msgspec.json.encode(source), type=Source) == source
+    assert describe(source)
+    assert set(table) <= SOURCE_KEYS
+
+
+@pytest.mark.parametrize(
+    ("table", "words"),
+    [
+        ({"url": ["https://x.example/"]}, "Did you mean urls?"),
+        ({"zzz": 1}, "There is column, command, feed, file"),
+        ({"urls": ["https://x.example/"], "feed": "https://x.example/"}, "it has urls and feed. Choose one of urls"),
+        ({"timeout": "5s"}, "timeout says nothing alone"),
+        ({"urls": ["https://x.example/"], "timeout": "5s"}, "timeout does not go with urls, only with command"),
+        ({"urls": []}, "urls is a list"),
+        ({"urls": [1]}, "urls is a list"),
+        ({"urls": ["x.example"]}, "Did you mean https://x.example"),
+        ({"urls": ["ftp://x.example/{1..2}"]}, "only http and https"),
+        ({"urls": ["https://x.example/{page}"]}, "neither a range"),
+        ({"file": ""}, "file is a text"),
+        ({"file": "a.txt", "column": "x"}, "column is for CSV"),
+        ({"file": "a.txt", "format": "xml"}, "format is one of lines, csv, jsonl"),
+        ({"command": "ls -l"}, "No shell reads it; if you want one, add shell = true"),
+        ({"command": []}, "command is a list of words"),
+        ({"command": ["a\0b"]}, "no program can be given"),
+        ({"command": ["a"], "shell": True}, "with shell = true"),
+        ({"command": ["a"], "shell": 1}, "true or false"),
+        ({"command": ["a"], "timeout": "soon"}, "timeout: 'soon' is not a duration"),
+        ({"command": ["a"], "timeout": "0s"}, "more than 0"),
+        ({"command": ["a"], "max_output": "much"}, "is not a size"),
+        ({"sitemap": "sitemap.xml"}, "sitemap: 'sitemap.xml' is not a URL"),
+        ({"feed": 3}, "feed is a text"),
+        ({"sitemap": "https://x.example/", "max_urls": 0}, "1 or more"),
+        ({"start": False}, "start = true means"),
+    ],
+)
+def test_table_that_makes_no_sense_is_refused_with_the_next_step(table: dict[str, Any], words: str) -> None:
+    with pytest.raises(Misconfigured) as refusal:
+        parse_source(table, "Schedule shop")
+    assert words in str(refusal.value)
+    assert str(refusal.value).startswith("Schedule shop: ")
+
+
+def test_range_of_a_billion_is_refused_with_its_number_and_not_made() -> None:
+    with pytest.raises(Misconfigured, match=r"would make 1,000,000,000 addresses; at most 10,000,000") as refusal:
+        parse_source({"urls": ["https://x.example/{1..1000000000}"]})
+    assert "raise max_urls" in str(refusal.value)
+    with pytest.raises(Misconfigured, match=r"1,000,000,000,000,000,000,000,000"):
+        parse_source({"urls": ["https://x.example/{1..1000000000000}/{1..1000000000000}"]})
+    with pytest.raises(Misconfigured, match=r"would make 11 addresses"):
+        parse_source({"urls": ["https://x.example/{1..6}", "https://y.example/{1..5}"], "max_urls": 10})
+    assert count_of(parse_source({"urls": ["https://x.example/{1..9999999}", "https://y.example/"]})) == 10_000_000
+    assert count_of(File(path="x")) is None

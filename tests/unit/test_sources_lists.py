@@ -1,0 +1,230 @@
+"""Lists of URLs come from patterns, files and programs."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from gossamer.errors import SourceFailed
+from gossamer.schedule.sources import (
+    Command,
+    File,
+    Listing,
+    Source,
+    Start,
+    Urls,
+    entries,
+    parse_source,
+)
+from gossamer.sourcing import Sourcing, open_sourcing
+
+from .sourced import SETTINGS
+
+ROWS = ["https://shop.example/1", "https://shop.example/2"]
+
+
+class Indoors:
+    """A project folder, and somebody who reads sources in it; reports are kept."""
+
+    def __init__(self, sourcing: Sourcing) -> None:
+        self.reports: list[str] = []
+        self.context = sourcing.context(report=self.reports.append)
+        self.root = self.context.root
+
+
+@pytest.fixture
+async def indoors(tmp_path: Path) -> AsyncIterator[Indoors]:
+    async with open_sourcing(msgspec.structs.replace(SETTINGS, root=tmp_path)) as sourcing:
+        yield Indoors(sourcing)
+
+
+async def urls_of(source: Source, indoors: Indoors) -> list[str]:
+    assert not isinstance(source, Start)
+    return [entry.url async for entry in entries(source, indoors.context)]
+
+
+# --- lists -----------------------------------------------------------------------------------------------------------
+
+
+async def test_urls_come_in_their_order(indoors: Indoors) -> None:
+    source = parse_source({"urls": ["https://x.example/{1..1200}", "HTTPS://y.example"]})
+    found = await urls_of(source, indoors)
+    assert found[:2] == ["https://x.example/1", "https://x.example/2"]
+    assert found[-2:] == ["https://x.example/1200", "https://y.example/"]
+    assert len(found) == 1_201
+
+
+async def test_address_that_a_pattern_makes_and_that_is_none_is_reported(indoors: Indoors) -> None:
+    assert await urls_of(Urls(urls=("https://{ok,not ok}.example/",)), indoors) == ["https://ok.example/"]
+    (words,) = indoors.reports
+    assert "is not a URL" in words
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("a.txt", "# a comment\n\nhttps://shop.example/1   # the first\r\n  https://shop.example/2"),
+        ("a.txt", "\ufeffhttps://shop.example/1\nhttps://shop.example/2\n"),
+        ("a.csv", 'id,URL,"name"\n1,https://shop.example/1,"two\nlines, and ""more"""\n2,https://shop.example/2,x\n'),
+        ("a.csv", "url;id\nhttps://shop.example/1;1\n\nhttps://shop.example/2;2\n"),
+        ("a.tsv", "id\turl\n1\thttps://shop.example/1\n2\thttps://shop.example/2\n"),
+        ("a.csv", "url\nhttps://shop.example/1\nhttps://shop.example/2\n"),
+        ("a.jsonl", '{"url": "https://shop.example/1", "x": {}}\n\n{"x": [1], "url": "https://shop.example/2"}'),
+    ],
+)
+async def test_file_of_each_form_gives_its_urls(indoors: Indoors, name: str, text: str) -> None:
+    (indoors.root / name).write_text(text, encoding="utf-8")
+    assert await urls_of(parse_source({"file": name}), indoors) == ROWS
+    assert indoors.reports == []
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "told"),
+    [
+        ("a.txt", b"https://shop.example/1\nnonsense\n\xff\xfe\nhttps://shop.example/2\n", ["line 2", "line 3"]),
+        ("a.txt", b"https://shop.example/1\n" + b"x" * 1_100_000 + b"\nhttps://shop.example/2\n", ["line 2"]),
+        ("a.csv", b"url,x\nhttps://shop.example/1,\n,1\n\xff,\nhttps://shop.example/2,", ["line 3", "line 4"]),
+        (
+            "a.jsonl",
+            b'{"url": "https://shop.example/1"}\n[1]\n{"link": "x"}\n{"url": 3}\n{"url": "https://shop.example/2"}',
+            ["line 2", "line 3", "line 4"],
+        ),
+    ],
+)
+async def test_lines_without_an_address_are_left_out_and_told(
+    indoors: Indoors, name: str, text: bytes, told: list[str]
+) -> None:
+    (indoors.root / name).write_bytes(text)
+    assert await urls_of(parse_source({"file": name}), indoors) == ROWS
+    assert [words.partition(": ")[0] for words in indoors.reports] == [f"{name} {line}" for line in told]
+
+
+async def test_many_bad_lines_are_counted_and_not_told_one_by_one(indoors: Indoors) -> None:
+    (indoors.root / "a.txt").write_text("https://shop.example/1\n" + "nonsense\n" * 1_000)
+    assert await urls_of(File(path="a.txt"), indoors) == ROWS[:1]
+    assert len(indoors.reports) == 6
+    assert indoors.reports[-1] == "a.txt: 995 more lines without a good address were left out."
+
+
+@pytest.mark.parametrize(
+    ("table", "content", "words"),
+    [
+        ({"file": "missing.txt"}, None, "cannot be read (No such file or directory). Make it, or mend `file`"),
+        ({"file": "."}, None, "is no plain file"),
+        ({"file": "/dev/zero"}, None, "is no plain file"),
+        ({"file": "a.txt"}, b"only\nnonsense\n", "holds no good address. a.txt line 1: 'only' is not a URL."),
+        ({"file": "a.txt"}, "https://x.example/".encode("utf-16"), "no text in UTF-8"),
+        ({"file": "a.csv"}, b"link,x\nhttps://x.example/,1\n", "has no column 'url'; its first line says 'link, x'"),
+        ({"file": "a.csv"}, b'url,x\nhttps://x.example/1,"never\nhttps://x.example/2,closed\n', "Mend its quotes"),
+        ({"file": "a.jsonl"}, b"[" * 100_000, "holds no good address"),
+    ],
+)
+async def test_file_that_cannot_be_used_fails_with_the_next_step(
+    indoors: Indoors, table: dict[str, Any], content: bytes | None, words: str
+) -> None:
+    if content is not None:
+        (indoors.root / table["file"]).write_bytes(content)
+    with pytest.raises(SourceFailed) as failure:
+        await urls_of(parse_source(table), indoors)
+    assert words in str(failure.value)
+    assert failure.value.reason == "source"
+
+
+async def test_pipe_that_nobody_writes_into_holds_nobody_up(indoors: Indoors) -> None:
+    os.mkfifo(indoors.root / "pipe")
+    with pytest.raises(SourceFailed, match="is no plain file"):
+        await urls_of(File(path="pipe"), indoors)
+
+
+async def test_empty_file_gives_nothing(indoors: Indoors) -> None:
+    for name in ("a.txt", "a.csv", "a.jsonl"):
+        (indoors.root / name).touch()
+        assert await urls_of(parse_source({"file": name}), indoors) == []
+
+
+async def test_more_urls_than_allowed_are_an_error_after_those_that_are(indoors: Indoors) -> None:
+    (indoors.root / "a.txt").write_text("".join(f"https://x.example/{n}\n" for n in range(5)))
+    found = entries(File(path="a.txt", max_urls=3), indoors.context)
+    assert [(await anext(found)).url for _ in range(3)] == [f"https://x.example/{n}" for n in range(3)]
+    with pytest.raises(SourceFailed, match=r"lists more than 3 URLs; the rest is left out. Raise max_urls"):
+        await anext(found)
+
+
+# --- programs --------------------------------------------------------------------------------------------------------
+
+
+def python(code: str, **terms: Any) -> Listing:
+    return Command(argv=(sys.executable, "-c", code), **terms)
+
+
+async def test_program_gives_what_it_prints_and_runs_in_the_projects_folder(indoors: Indoors) -> None:
+    (indoors.root / "here.txt").write_text("\n".join(ROWS))
+    assert await urls_of(Command(argv=("cat", "here.txt")), indoors) == ROWS
+    shell = parse_source({"command": "cat here.txt | sort -r", "shell": True})
+    assert await urls_of(shell, indoors) == ROWS[::-1]
+
+
+async def test_no_shell_reads_the_words_of_a_command(indoors: Indoors) -> None:
+    assert await urls_of(Command(argv=("echo", "https://x.example/$HOME;ls")), indoors) == [
+        "https://x.example/$HOME;ls"
+    ]
+
+
+async def test_program_that_fails_gives_nothing_and_is_quoted(indoors: Indoors) -> None:
+    code = "import sys; print('https://x.example/'); sys.stderr.write('the \\x1b[31mdatabase\\nis away'); sys.exit(3)"
+    with pytest.raises(SourceFailed) as failure:
+        await urls_of(python(code), indoors)
+    assert "ended with exit code 3, so its output is not used. It said: the ?[31mdatabase is away" in str(failure.value)
+
+
+@pytest.mark.parametrize("name", ["no-such-program", "/", "."])
+async def test_program_that_is_not_there_fails_with_the_next_step(indoors: Indoors, name: str) -> None:
+    with pytest.raises(SourceFailed, match=r"cannot be started in .*Check its name and place"):
+        await urls_of(Command(argv=(name,)), indoors)
+
+
+async def test_program_that_prints_without_end_is_ended(indoors: Indoors) -> None:
+    with pytest.raises(SourceFailed, match=r"printed more than 100,000 bytes and was ended. .*raise max_output"):
+        await urls_of(Command(argv=("yes",), max_output=100_000), indoors)
+
+
+async def test_program_that_takes_too_long_is_ended(indoors: Indoors) -> None:
+    source = Command(argv=("sleep", "300"), timeout=timedelta(milliseconds=100))
+    with pytest.raises(SourceFailed, match=r"not finished within 0.1 s and was ended.*raise timeout. It said nothing"):
+        await urls_of(source, indoors)
+
+
+async def test_program_is_ended_with_all_that_it_started(indoors: Indoors) -> None:
+    # given a program whose child holds its output, and whose number is known
+    script = "sleep 300 & echo $! > child; exec yes"
+    # when it prints too much
+    with pytest.raises(SourceFailed, match="printed more than"):
+        await urls_of(Command(argv=("/bin/sh", "-c", script), max_output=1_000), indoors)
+    # then the child goes, too
+    child = int((indoors.root / "child").read_text())
+    async with asyncio.timeout(10):
+        while _is_alive(child):
+            await asyncio.sleep(0.01)
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (ProcessLookupError, FileNotFoundError):
+        return False
+    return state != "Z"  # a zombie waits only for whoever inherited it
+
+
+async def test_program_that_is_killed_is_told_so(indoors: Indoors) -> None:
+    with pytest.raises(SourceFailed, match=f"was ended by signal {signal.SIGKILL.value}.*It said nothing"):
+        await urls_of(Command(argv=("/bin/sh", "-c", "kill -9 $$")), indoors)

@@ -1,0 +1,196 @@
+"""Sitemaps are fetched as politely as pages: robots.txt, pace, retries, validators, and no private address."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from gossamer.assembly import site_terms
+from gossamer.backends.opening import open_state
+from gossamer.clock import ServerClock, SystemClock, VirtualClock
+from gossamer.measures import Rate, Secret
+from gossamer.schedule.sources import Entry, FeedSource, Sitemap, Validators, entries
+from gossamer.settings import Settings
+from gossamer.settings.managed import Managed
+from gossamer.settings.proxies import ProxyPool
+from gossamer.settings.routes import RouteTable
+from gossamer.settings.tables import Domain, Fetch, Politeness, Retry
+from gossamer.sourcing import open_sourcing
+from tests.services.proxies import http_proxy
+from tests.sites.hostile import Call, hostile_site
+from tests.sites.sitemaps import index, urlset
+
+from .sourced import SETTINGS, Scene, a_scene, paths
+
+
+async def test_what_robots_txt_forbids_is_not_fetched() -> None:
+    async with a_scene() as scene:
+        scene.site.answer_robots(200, "User-agent: *\nDisallow: /private\nSitemap: /private/s.xml\n")
+        scene.site.show("/private/s.xml", urlset(["/1"]))
+        scene.site.show("/i.xml", "", "Location: /private/s.xml", status=301)
+        for path in ("/private/s.xml", "/i.xml", "/robots.txt"):
+            words = await scene.failure(path)
+            assert "robots.txt forbids" in words
+            assert "'Disallow: /private'" in words
+        assert "/private/s.xml" not in scene.asked
+    allowed = msgspec.structs.replace(SETTINGS, domains={"127.0.0.1": Domain(robots=False)})
+    async with a_scene(allowed) as scene:
+        scene.site.answer_robots(200, "User-agent: *\nDisallow: /\n")
+        scene.site.show("/s.xml", urlset(["/1"]))
+        assert paths(await scene.urls("/s.xml")) == ["/1"]
+
+
+@pytest.mark.parametrize("target", ["http://127.0.0.2/s.xml", "http://169.254.169.254/latest", "http://[::1]/s.xml"])
+async def test_private_addresses_are_refused_also_after_a_redirect(target: str) -> None:
+    async with a_scene() as scene:
+        scene.site.show("/s.xml", "", f"Location: {target}", status=302)
+        scene.site.show("/i.xml", index([target]))
+        for source in ("/s.xml", "/i.xml", Sitemap(url=target), FeedSource(url=target)):
+            assert "a private or reserved address" in await scene.failure(source)
+
+
+async def test_slow_server_is_left_after_a_while() -> None:
+    async def never(call: Call) -> None:
+        await asyncio.Event().wait()
+
+    hasty = msgspec.structs.replace(
+        SETTINGS, fetch=Fetch(allow_hosts=("127.0.0.1",), read_timeout=timedelta(milliseconds=200))
+    )
+    async with a_scene(hasty) as scene:
+        scene.site.shown["/s.xml"] = never
+        assert "silence for 0.2 s (fetch.read_timeout)" in await scene.failure("/s.xml")
+
+
+async def test_what_may_pass_is_tried_again() -> None:
+    tries = 0
+
+    async def better_and_better(call: Call) -> None:
+        nonlocal tries
+        tries += 1
+        body = urlset(["/1"])
+        status = "503 Busy" if tries < 3 else "200 OK"
+        await call.send(f"HTTP/1.1 {status}\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body)
+
+    patient = msgspec.structs.replace(SETTINGS, retry=Retry(max_attempts=3, base=timedelta(milliseconds=1)))
+    async with a_scene(patient) as scene:
+        scene.site.shown["/s.xml"] = better_and_better
+        assert paths(await scene.urls("/s.xml")) == ["/1"]
+    assert tries == 3
+
+
+async def test_requests_keep_the_pace_of_the_site_and_are_announced() -> None:
+    announced: list[tuple[str, timedelta]] = []
+
+    async def announce(site: str, spacing: timedelta) -> None:
+        announced.append((site, spacing))
+
+    clock = VirtualClock()
+    paced = msgspec.structs.replace(SETTINGS, politeness=Politeness(rate=Rate(timedelta(seconds=1))))
+    async with hostile_site() as site, open_sourcing(paced, clock=clock, announce=announce) as sourcing:
+        site.answer_robots(200, "User-agent: *\nCrawl-delay: 20\n")
+        site.show("/i.xml", index(["/s.xml"]))
+        site.show("/s.xml", urlset(["/1"]))
+        context = sourcing.context(report=print)
+        reading = asyncio.create_task(_all(entries(Sitemap(url=site.url("/i.xml")), context)))
+        # given robots.txt, which is asked for at once and wants 20 s between two requests
+        for path, before in (("/i.xml", 1), ("/s.xml", 2)):
+            async with asyncio.timeout(10):
+                while not clock.sleepers:
+                    await asyncio.sleep(0.001)
+            # when less than that has passed, nothing is sent
+            clock.advance(19.9)
+            await asyncio.sleep(0)
+            assert (clock.sleepers, len(site.log)) == (1, before)
+            # then it is, and no sooner
+            clock.advance(0.2)
+            async with asyncio.timeout(10):
+                while not site.seen(path):
+                    await asyncio.sleep(0.001)
+        assert len(await reading) == 1
+    assert announced == [("127.0.0.1", timedelta(seconds=seconds)) for seconds in (1, 20, 20)]
+
+
+async def _all(found: AsyncIterator[Entry]) -> list[Entry]:
+    return [entry async for entry in found]
+
+
+async def test_file_that_has_not_changed_gives_nothing_and_an_index_is_always_read() -> None:
+    async def conditional(call: Call) -> None:
+        if call.seen.headers.get("if-none-match") == '"one"':
+            await call.send(b"HTTP/1.1 304 Not Modified\r\n\r\n")
+            return
+        body = urlset(["/1"]) if call.seen.path == "/s.xml" else index(["/s.xml", "/new.xml"])
+        await call.send(f'HTTP/1.1 200 OK\r\nETag: "one"\r\nContent-Length: {len(body)}\r\n\r\n'.encode() + body)
+
+    async with a_scene() as scene:
+        scene.site.shown["/i.xml"] = scene.site.shown["/s.xml"] = conditional
+        scene.site.show("/new.xml", urlset([]))
+        # given a first reading, which remembers the file of pages and not the index
+        assert paths(await scene.urls("/i.xml")) == ["/1"]
+        known = scene.seen
+        assert known == {scene.site.url("/s.xml"): Validators(etag='"one"')}
+        # when it is read again with what was remembered
+        scene.site.show("/new.xml", urlset(["/2"]))
+        again = await scene.entries("/i.xml", known=known)
+        # then only what is new is given, and the unchanged file is still known
+        assert paths([entry.url for entry in again]) == ["/2"]
+        assert scene.seen == known
+        # and without it all of it comes
+        assert paths(await scene.urls("/i.xml")) == ["/1", "/2"]
+
+
+async def test_file_that_came_in_part_is_not_remembered() -> None:
+    async with a_scene() as scene:
+        scene.site.show("/s.xml", urlset(["/1"])[:-4], 'ETag: "one"')
+        assert paths(await scene.urls("/s.xml")) == ["/1"]
+        assert scene.seen == {}
+
+
+def veiled(tmp_path: Path, **pools: ProxyPool) -> Settings:
+    return msgspec.structs.replace(
+        SETTINGS,
+        root=tmp_path,
+        proxies=pools,
+        routes={"veiled": RouteTable(transport="http", pool="home")},
+        domains={"127.0.0.1": Domain(route="veiled")},
+    )
+
+
+async def test_site_that_must_not_see_this_machine_is_reached_through_its_pool(tmp_path: Path) -> None:
+    with http_proxy() as proxy:
+        settings = veiled(tmp_path, home=ProxyPool(urls=(Secret(proxy.url),), allow_private=True))
+        async with (
+            hostile_site() as site,
+            open_state(settings, ServerClock(SystemClock()), terms_for=site_terms(settings, None)) as state,
+            open_sourcing(settings, exits=state.exits) as sourcing,
+        ):
+            scene = Scene(site, sourcing)
+            site.show("/s.xml", urlset(["/1"]))
+            assert paths(await scene.urls("/s.xml")) == ["/1"]
+            assert len(proxy.passages) == len(site.log) == 2  # robots.txt, too
+            proxy.refuse()
+            assert "proxy" in await scene.failure("/s.xml")
+            assert len(site.log) == 2
+
+
+async def test_site_that_must_not_see_this_machine_is_not_asked_without_its_pool(tmp_path: Path) -> None:
+    async with a_scene(veiled(tmp_path, home=ProxyPool())) as scene:
+        assert "the proxy pool home, which is not at hand here" in await scene.failure("/s.xml")
+        assert scene.site.log == []
+
+
+async def test_managed_api_is_not_paid_for_sitemaps() -> None:
+    settings = msgspec.structs.replace(
+        SETTINGS,
+        managed={"api": Managed(preset="scraperapi", url="http://127.0.0.1:9", key=Secret("k"), allow_private=True)},
+        routes={"bought": RouteTable(transport="managed", vendor="api")},
+        domains={"127.0.0.1": Domain(route="bought")},
+    )
+    async with a_scene(settings) as scene:
+        assert "come by the managed API of route bought" in await scene.failure("/s.xml")
+        assert scene.site.log == []

@@ -1,0 +1,183 @@
+"""What to do now: a tick fires once and never early, and no clock silences a schedule for long."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gossamer.model.schedule import Overlap
+from gossamer.schedule.triggers import (
+    FORGIVEN,
+    Cron,
+    Every,
+    Fire,
+    Once,
+    Over,
+    Queue,
+    Replace,
+    Skip,
+    Start,
+    Trigger,
+    Wait,
+    decide,
+    next_due,
+    on_overlap,
+)
+
+DAY = 86400
+MADE = datetime(2026, 1, 1, 10, 7, tzinfo=UTC).timestamp()
+
+
+def at(text: str) -> float:
+    return datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()
+
+
+def test_a_tick_fires_when_it_is_due_and_not_before() -> None:
+    hourly = Cron("0 * * * *")
+    assert decide(hourly, first=MADE, last_due=None, now=at("2026-01-01T10:59:59")) == Wait(at("2026-01-01T11:00"))
+    assert decide(hourly, first=MADE, last_due=None, now=at("2026-01-01T11:00")) == Fire(
+        at("2026-01-01T11:00"), at("2026-01-01T12:00")
+    )
+
+
+def test_ticks_that_were_missed_run_once() -> None:
+    # given a schedule of every minute that nobody looked at for five years
+    decision = decide(Cron("* * * * *"), first=MADE, last_due=MADE, now=at("2031-01-01T00:00:30"))
+    # then the latest of two million fires
+    assert decision == Fire(at("2031-01-01T00:00"), at("2031-01-01T00:01"))
+
+
+def test_a_single_moment_that_was_missed_runs_late_and_then_it_is_over() -> None:
+    once = Once(MADE + 60)
+    assert decide(once, first=MADE, last_due=None, now=MADE + 9999) == Fire(MADE + 60, None)
+    assert decide(once, first=MADE, last_due=MADE + 60, now=MADE + 9999) == Over()
+    assert decide(once, first=MADE, last_due=MADE + 60, now=MADE) == Over()
+
+
+def test_a_clock_that_was_a_year_ahead_silences_nobody() -> None:
+    # given a schedule that last fired under a clock that was a year ahead
+    hourly, now = Cron("0 * * * *"), at("2026-06-01T10:30")
+    decision = decide(hourly, first=MADE, last_due=at("2027-06-01T10:00"), now=now)
+    # then it goes on from now, and repeats nothing
+    assert decision == Wait(at("2026-06-01T11:00"), last_due=now)
+    assert decide(hourly, first=MADE, last_due=now, now=at("2026-06-01T11:00")) == Fire(
+        at("2026-06-01T11:00"), at("2026-06-01T12:00")
+    )
+
+
+def test_the_tick_that_comes_within_the_same_millisecond_is_not_lost() -> None:
+    hourly, now = Cron("0 * * * *"), at("2026-06-01T11:00") - 0.0004
+    decision = decide(hourly, first=MADE, last_due=at("2027-06-01T10:00"), now=now)
+    assert isinstance(decision, Wait)
+    assert decision.last_due is not None
+    assert decision.last_due < decision.until == at("2026-06-01T11:00")
+
+
+@pytest.mark.parametrize("trigger", [Cron("0 * * * *"), Every(3600.0), Once(at("2026-06-01T11:00"))])
+def test_a_schedule_that_was_made_under_a_clock_ahead_is_not_silent_either(trigger: Trigger) -> None:
+    made, now = at("2027-06-01T10:00"), at("2026-06-01T10:30")
+    decision = decide(trigger, first=made, last_due=None, now=now)
+    assert decision == Wait(at("2026-06-01T11:00"), last_due=now)
+    later = decide(trigger, first=made, last_due=now, now=at("2026-06-01T11:00:05"))
+    assert isinstance(later, Fire)
+    assert later.due == at("2026-06-01T11:00")
+
+
+def test_a_daily_tick_is_not_repeated_when_the_clock_goes_back_over_it() -> None:
+    nightly = Cron("0 3 * * *")
+    decision = decide(nightly, first=MADE, last_due=at("2026-06-02T03:00"), now=at("2026-06-01T23:00"))
+    assert decision == Wait(at("2026-06-03T03:00"))
+
+
+def test_a_clock_that_goes_back_is_waited_out_when_no_tick_beyond_an_hour_is_lost() -> None:
+    decision = decide(Cron("0 * * * *"), first=MADE, last_due=at("2026-06-01T12:00"), now=at("2026-06-01T10:50"))
+    assert decision == Wait(at("2026-06-01T13:00"))
+
+
+TRIGGERS = (
+    st.builds(Every, st.integers(1, 3 * DAY).map(float) | st.floats(1.0, 100.0))
+    | st.builds(
+        Cron,
+        st.sampled_from(
+            ("* * * * *", "*/7 * * * *", "0 * * * *", "*/20 2 * * *", "30 2 * * *", "0 0 * * 0", "5 4 29 2 *")
+        ),
+        st.sampled_from(("UTC", "Europe/Berlin", "Australia/Lord_Howe")),
+    )
+    | st.builds(Once, st.integers(0, 3 * DAY).map(lambda later: MADE + later))
+)
+
+
+@settings(max_examples=100, deadline=None)
+@given(TRIGGERS, st.lists(st.floats(-FORGIVEN, 2 * FORGIVEN) | st.floats(0, 3 * DAY), min_size=1, max_size=30))
+def test_under_a_clock_that_jumps_each_tick_fires_at_most_once_and_the_newest_always(
+    trigger: Trigger, jumps: list[float]
+) -> None:
+    now, latest, last_due = MADE, MADE, None
+    for jump in jumps:
+        now = max(now + jump, latest - FORGIVEN)  # back by an hour at most, forward by days
+        latest = max(latest, now)
+        decision = decide(trigger, first=MADE, last_due=last_due, now=now)
+        if isinstance(decision, Fire):
+            # never early, never twice, and it is a tick
+            assert decision.due <= now
+            assert last_due is None or decision.due > last_due
+            assert next_due(trigger, decision.due - 0.5, first=MADE) == decision.due
+            assert decision.next_due == next_due(trigger, decision.due, first=MADE)
+            last_due = decision.due
+        elif isinstance(decision, Wait):
+            assert decision.until > now
+            assert decision.last_due is None
+        # and nothing that is due is left
+        left = next_due(trigger, 0.0 if last_due is None else last_due, first=MADE)
+        assert left is None or left > now
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    TRIGGERS.filter(lambda trigger: not isinstance(trigger, Once)),
+    st.lists(st.floats(-900 * DAY, 900 * DAY), max_size=8),
+)
+def test_whatever_the_clock_did_the_schedule_goes_on_soon(trigger: Trigger, jumps: list[float]) -> None:
+    # given a clock that went to and fro by years
+    now, last_due = MADE, None
+    for jump in jumps:
+        now = max(now + jump, 1.0)
+        decision = decide(trigger, first=MADE, last_due=last_due, now=now)
+        if isinstance(decision, Fire):
+            last_due = decision.due
+        elif isinstance(decision, Wait) and decision.last_due is not None:
+            last_due = decision.last_due
+    # when it is right again
+    decision = decide(trigger, first=MADE, last_due=last_due, now=now)
+    # then the schedule fires now, or within an hour and two of its ticks
+    if isinstance(decision, Wait):
+        soon = next_due(trigger, now + FORGIVEN, first=now)
+        assert soon is not None
+        after = next_due(trigger, soon, first=now)
+        assert after is not None
+        assert now < decision.until <= after
+        remembered = last_due if decision.last_due is None else decision.last_due
+        assert isinstance(decide(trigger, first=MADE, last_due=remembered, now=decision.until), Fire)
+    else:
+        assert isinstance(decision, Fire)
+
+
+# Runs that overlap
+
+
+def test_a_tick_with_nothing_in_its_way_starts() -> None:
+    assert [on_overlap(policy, False) for policy in Overlap] == [Start(), Start(), Start()]
+
+
+def test_a_tick_during_a_run_is_skipped_queued_or_takes_its_place() -> None:
+    assert on_overlap(Overlap.SKIP, True) == Skip()
+    assert on_overlap(Overlap.QUEUE, True) == Queue()
+    assert on_overlap(Overlap.REPLACE, True) == Replace()
+
+
+def test_at_most_one_run_waits() -> None:
+    assert on_overlap(Overlap.QUEUE, True, waiting=True) == Skip()
+    assert on_overlap(Overlap.QUEUE, False, waiting=True) == Skip()
