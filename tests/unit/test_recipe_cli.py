@@ -181,3 +181,39 @@ def test_in_the_projects_own_folder_only_files_that_speak_of_pages_are_recipes(p
     found = list_spiders(project.folder, ".")
 
     assert ([spec.name for spec in found.spiders], found.broken) == (["lamps"], ())
+
+
+def test_a_file_that_fails_in_any_way_is_listed_as_broken_and_the_others_are_found(project):
+    project.write("spiders/größe.toml", RECIPE.format(url="https://shop.example"))
+    project.write("spiders/digits.toml", f"start = {'9' * 5000}\n")
+    project.write("spiders/kind.toml", 'start = "https://a.example/"\n[pages.recipe]\nfields.a = "b"\n')
+    project.write("spiders/named.py", "from gossamer import Spider\nclass A(Spider):\n    name = 5\n")
+    (project.folder / "spiders" / "lost.py").symlink_to(project.folder / "nowhere.py")
+    (project.folder / "spiders" / "lost.yaml").symlink_to(project.folder / "nowhere.yaml")
+
+    found = list_spiders(project.folder, "spiders")
+
+    assert [spec.name for spec in found.spiders] == ["größe"]
+    assert [file.path.name for file in found.broken] == [
+        "digits.toml", "kind.toml", "lost.py", "lost.yaml", "named.py",
+    ]  # fmt: skip
+    assert load_spider("gro\u0308ße", project.folder, "spiders").start_urls == ("https://shop.example/list",)
+
+
+def test_a_draft_of_an_empty_page_tells_that_nothing_was_recognised(project, shop, monkeypatch):
+    monkeypatch.setitem(ANSWERS, "/empty", (200, HTML, b"<html></html>"))
+
+    said = project.run("new", "--recipe", f"{shop.url}/empty", "empty")
+
+    assert (said.code, said.lines[0]) == (0, "Wrote spiders/empty.toml: page (nothing was recognised). Next:")
+    assert project.run("check", "empty").code == 0
+
+
+def test_check_tells_of_links_that_are_too_many(project, shop, monkeypatch):
+    monkeypatch.setitem(ANSWERS, "/many", (200, HTML, b"<h3><a href='/a'>x</a></h3>" * 10_001))
+    project.write("shop.toml", RECIPE.format(url=shop.url))
+
+    said = project.run("check", "shop.toml", f"{shop.url}/many", "--kind", "listing", "--json")
+
+    assert said.code == 1
+    assert "more than 10,000 values" in said.json["refusal"]

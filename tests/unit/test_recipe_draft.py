@@ -131,3 +131,21 @@ def test_a_page_of_ten_thousand_links_is_drafted_within_bounds():
     draft = Drafting(page_of(f"<body>{'<div>' * 400}{cards(10_000)}")).draft("x.toml")
 
     assert recipe(draft.text).recipe.start_kind == "listing"
+
+
+def test_a_draft_of_an_empty_page_says_that_nothing_was_recognised():
+    draft = Drafting(page_of("")).draft("x.toml")
+
+    assert "Nothing was recognised" in draft.text
+    assert "Every rule found something" not in draft.text
+    assert draft.summary == "page (nothing was recognised)"
+    assert recipe(draft.text).recipe.start_kind == "page"
+
+
+def test_a_draft_says_which_of_its_rules_were_not_tried():
+    drafting = Drafting(listing())
+    while drafting.wanted:
+        drafting.look(None)
+
+    assert "Every rule found something" not in drafting.draft("x").text
+    assert "The rules of [pages.page] were not tried" in drafting.draft("x").text

@@ -87,6 +87,64 @@ def test_a_rule_finds_its_value(rule, value):
     assert values(spider, page_of(PAGE, data={"shelf": "lamps"}))["value"] == value
 
 
+@pytest.mark.parametrize(
+    ("number", "rule", "value"),
+    [
+        ("24.375", 'type = "money", currency = "EUR"', {"amount": "24.375", "currency": "EUR"}),
+        ("24.375", 'type = "money", transforms = ["strip"]', {"amount": "24.375", "currency": ""}),
+        ("1299", 'type = "money"', {"amount": "1299", "currency": ""}),
+        ("1e-7", 'type = "decimal"', "1E-7"),
+        ("5.25", 'type = "decimal", decimal = ","', "5.25"),
+        ("-5.25", 'type = "float", decimal = ","', -5.25),
+        ("5.0", 'type = "int"', 5),
+        ("1e15", 'type = "int"', 10**15),
+        ("1e21", 'type = "int"', None),
+        ("5.25", 'type = "int"', None),
+        ("9" * 400, 'type = "float"', None),
+        ("1", 'type = "bool"', True),
+        ("1709287200", 'type = "day"', "2024-03-01"),
+        ("24.375", 'type = "text"', "24.375"),
+        ("[1.5, null, 2.25]", 'type = "list", of = "decimal", decimal = ","', ["1.5", "2.25"]),
+    ],
+)  # fmt: skip
+def test_a_number_in_json_is_that_number(number, rule, value):
+    spider = fields(f'value = {{ json = "$.n", {rule} }}')
+
+    assert values(spider, page_of(f'{{"n": {number}}}', label="application/json"))["value"] == value
+
+
+def test_a_number_in_the_recipe_is_that_number():
+    spider = fields(
+        """
+        fee = { constant = 24.375, type = "money" }
+        share = { css = ".gone", type = "decimal", decimal = ",", default = 5.25 }
+        """
+    )
+
+    assert values(spider, page_of(PAGE)) == {"fee": {"amount": "24.375", "currency": ""}, "share": "5.25"}
+
+
+@pytest.mark.parametrize("lazy", ["data-src", "data-lazy-src", "data-original"])
+def test_the_address_of_a_lazy_image_is_that_of_the_real_one(lazy):
+    spider = fields('value = { css = "img", type = "url" }')
+
+    found = values(spider, page_of(f"<img src='data:image/gif;base64,R0lGOD' {lazy}='/a.png'>"))
+
+    assert found == {"value": "https://shop.example/a.png"}
+
+
+def test_what_could_not_be_read_is_remembered_only_as_long_as_the_page():
+    spider = fields('name = "b"\nstars = { css = "b", type = "int" }', 'each = "li"\nkey = "name"')
+    snapshot = page_of(PAGE).snapshot
+    pages = [Page(snapshot, spider=spider) for _ in range(3)]
+
+    given = [list(spider.thing(page)) for page in pages]
+
+    assert all(unread(item, page) for page, items in zip(pages, given, strict=True) for item in items)
+    assert unread(given[0][0], Page(snapshot, spider=spider)) is None
+    assert vars(spider) == {}
+
+
 def test_what_is_found_is_as_the_item_declares():
     spider = fields(
         """

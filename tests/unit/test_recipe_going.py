@@ -60,6 +60,97 @@ def test_what_is_carried_along_reaches_the_next_page():
     assert item.shelf == "Lamps"
 
 
+@pytest.mark.parametrize(
+    "pattern", ["/*-*-*.html$", "*-*-*-*-*-*-*-*x", "/-*-*-*-*.html"]
+)  # fmt: skip
+def test_a_path_pattern_costs_little_on_an_endless_address(pattern):
+    body = f"<a href='/{'-' * 200_000}'>x</a><a href='/-a-b-c.html'>y</a>"
+    rules = f'[pages.list]\nfollow = {{ css = "a", to = "thing", exclude = "{pattern}" }}'
+
+    kept = [url for _, url in wishes(rules, body)]
+
+    assert [len(url) for url in kept if "html" not in url] == [200_001]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "matching", "other"),
+    [
+        ("/a", ["/a", "/ab", "/a/b?c"], ["/", "/b/a"]),
+        ("/a$", ["/a"], ["/ab", "/a/"]),
+        ("*.pdf$", ["/x.pdf", "/x.pdf.pdf"], ["/x.pdf?a", "/pdf"]),
+        ("/*-*.html", ["/a-b.html", "/-.html?x"], ["/a.html", "/a.html-b"]),
+        ("/a*a$", ["/aa", "/aba"], ["/a", "/ab"]),
+        ("/*", ["/", "/x"], []),
+        ("*a*b*$", ["/ab", "/xaxbx"], ["/ba"]),
+    ],
+)  # fmt: skip
+def test_path_patterns_mean_what_they_mean_in_robots_txt(pattern, matching, other):
+    links = "".join(f"<a href='{path}'>x</a>" for path in [*matching, *other])
+
+    assert wishes(f'[pages.list]\nfollow = {{ css = "a", to = "thing", include = "{pattern}" }}', links) == [
+        ("thing", path) for path in matching
+    ]
+
+
+@pytest.mark.parametrize("rule", ['"a.next"', '{ parameter = "page" }'])
+def test_the_next_page_gets_what_this_one_was_given(rule):
+    spider = recipe(f"{HEAD}[pages.list]\nnext = {rule}\n{THING}")
+
+    requests = parsed(spider, page_of(LIST, url=HERE, data={"shelf": "Lamps"})).requests
+
+    assert {request.data["shelf"] for request in requests} == {"Lamps"}
+
+
+def test_a_next_page_of_another_kind_gets_nothing():
+    spider = recipe(f"""{HEAD}[pages.list]\nnext = {{ css = "a.next", to = "thing" }}\n{THING}""")
+
+    (request,) = parsed(spider, page_of(LIST, url=HERE, data={"shelf": "Lamps"})).requests
+
+    assert (request.kind, request.data) == ("thing", {})
+
+
+def test_more_links_than_are_taken_fail_the_page():
+    with pytest.raises(ParseFailed, match=r"css a finds more than 10,000 values"):
+        wishes('[pages.list]\nfollow = { css = "a", to = "thing" }', "<a href='/a'>x</a>" * 10_001)
+
+
+@pytest.mark.parametrize(
+    ("query", "after"),
+    [
+        ("q=caf%E9&flag&x=1;2", "q=caf%E9&flag&x=1;2&page={n}"),
+        ("page=1&q=a+b%20c&empty=", "page={n}&q=a+b%20c&empty="),
+        ("q=a&p%61ge=1&r=b", "q=a&p%61ge={n}&r=b"),
+        ("", "page={n}"),
+    ],
+)  # fmt: skip
+def test_the_number_is_changed_and_the_rest_of_the_address_is_not(query, after):
+    url = f"https://shop.example/lamps{'?' if query else ''}{query}"
+
+    found = wishes('[pages.list]\nnext = { parameter = "page", pages = { constant = 3 } }', LIST, url)
+
+    assert found == [("list", f"/lamps?{after.format(n=n)}") for n in (2, 3)]
+
+
+@pytest.mark.parametrize(
+    ("body", "last"),
+    [
+        ('<p class="page-date">1/15/2024</p>', 1),
+        ('<p class="pagination">1/15/2024</p>', 1),
+        ('<p class="homepage-teaser">1 de 500 casas</p>', 1),
+        ('<p class="pager">1 de 500 casas</p>', 1),
+        ('<p class="pager">1.1/15.2</p>', 1),
+        ('<p class="pager">1 / 15</p>', 15),
+        ('<p class="pager">Seite 1 von 15 Weiter</p>', 15),
+        ('<p class="wp-pagenavi">1 of 15 pages</p>', 15),
+        ('<p id="listPager">Page 1 of 15, 300 things</p>', 15),
+        ('<nav aria-label="Pagination">Página 1 de 15</nav>', 15),
+        ('<div class="page_numbers">(1/15)</div>', 15),
+    ],
+)  # fmt: skip
+def test_only_a_pager_that_counts_pages_is_believed(body, last):
+    assert len(wishes('[pages.list]\nnext = { parameter = "page" }', body)) == last - 1
+
+
 @pytest.mark.parametrize("rule", ['"a.next"', '{ css = "a.next" }', "{ xpath = \"//a[@class='next']\" }"])
 def test_the_next_page_is_of_the_same_kind(rule):
     assert wishes(f"[pages.list]\nnext = {rule}") == [("list", "/lamps?page=2")]
@@ -106,3 +197,11 @@ def test_a_later_page_leads_on_only_where_the_count_was_detected():
 def test_a_senseless_page_count_is_one_clear_failure(rule, body, told):
     with pytest.raises(ParseFailed, match=told):
         wishes(f"[pages.list]\nnext = {rule}", body)
+
+
+def test_pages_without_end_are_not_believed_on_later_pages_either():
+    rules = '[pages.list]\nnext = { parameter = "page", max = 50 }'
+
+    assert wishes(rules, '<a href="?page=50">on</a>', f"{HERE}&page=49") == [("list", "/lamps?sort=price&page=50")]
+    with pytest.raises(ParseFailed, match="says that it has 51 pages, and more than 50 are not believed"):
+        wishes(rules, '<a href="?page=51">on</a>', f"{HERE}&page=50")

@@ -122,8 +122,27 @@ def test_the_version_of_a_recipe_changes_with_its_text_alone():
     assert spider_version(type(one)) != spider_version(type(other))
 
 
-def test_a_recipe_without_a_name_is_called_after_its_file():
-    assert recipe(TOML.replace('name = "lamps"\n', ""), "spiders/Book_Shop.toml").name == "book-shop"
+@pytest.mark.parametrize(
+    ("file", "name"),
+    [
+        ("spiders/Book_Shop.toml", "book-shop"),
+        ("größe.toml", "größe"),
+        ("gro\u0308ße.toml", "größe"),
+        ("数据.toml", "数据"),
+        ("हिन्दी.toml", "हिन्दी"),
+        ("!.toml", "recipe"),
+    ],
+)  # fmt: skip
+def test_a_recipe_without_a_name_is_called_after_its_file(file, name):
+    assert recipe(TOML.replace('name = "lamps"\n', ""), file).name == name
+    assert recipe(TOML.replace("lamps", name)).name == name
+
+
+@pytest.mark.parametrize("sources", ['sources = ["h1",\n "h2",\n 7]', "sources = [\n'h1', 'h2',\n7]"])
+def test_a_source_that_is_none_is_told_with_its_own_line(sources):
+    told = only_fault(f'start = "https://shop.example/"\n[pages.a.fields]\nb = {{ {sources} }}')
+
+    assert told.startswith("shop.toml, line 5: pages.a.fields.b.sources[2] should be a CSS selector")
 
 
 @pytest.mark.parametrize(
@@ -161,6 +180,17 @@ def test_a_recipe_without_a_name_is_called_after_its_file():
         ('"money", currency = "EUR"', '"date", languages = ["xx"]', "Unknown language(s): 'xx'"),
         ('"money", currency = "EUR"', '"date", zone = "Mars/Crater"', "is no time zone"),
         ("[pages.listing]", "[pages.rate]", "cannot be a page kind"),
+        ("[pages.listing]", "[pages.recipe]", "Taken are: allowed_domains, "),
+        ("[pages.listing]", "[pages.parse]", "cannot be a page kind"),
+        ('currency = "EUR"', 'transforms = [{ split = "" }]', 'like { split = "," }'),
+        ('currency = "EUR"', 'transforms = [{ number = "x" }]', 'like "number" or { number = "," }'),
+        ('currency = "EUR"', "transforms = [{ cut = 0 }]", "like { cut = 200 }"),
+        ('currency = "EUR"', "transforms = [{ lower = 1 }]", 'like "lower"'),
+        ('"money", currency = "EUR"', '"bool", true = ["Yes"], false = ["no", "yes"]', '"yes" stands in `true` and'),
+        ('"money", currency = "EUR"', '"date", format = ["%d.%m.%y", "%d %b"]', '"%d %b" names no year'),
+        ('"money", currency = "EUR"', '"date", default = "yesterday"', 'default = "yesterday" should be a date'),
+        ('"money", currency = "EUR"', '"float", default = inf', "default = inf should be a float"),
+        ('css = ".price"', 'css = ".price", regex = 0x' + "f" * 9000, "more than 18 digits"),
         ("[quality]\nminimum = 0.8\n", "[[quality]]\nminimum = 0.8\n", "should be a table"),
         ('name = "lamps"', 'name = "my lamps"', "cannot be a spider's name"),
     ],
@@ -191,6 +221,7 @@ def test_every_fault_is_told_at_once_and_the_message_is_one_line():
         (b"a = [1,\n2", "shop.toml, line 2: This is no TOML"),
         (b"x = 1\n" + b"a." * 100_000 + b"a = 1", "shop.toml, line 2: A key has more than 60 parts"),
         (b"a = " + b"[" * 5000 + b"]" * 5000, "shop.toml: It is nested too deeply"),
+        (b"x = 1\na = " + b"9" * 5000, "shop.toml, line 2: A number has more than 18 digits"),
         (b"#" * 10_000_000, "shop.toml: It has 9,766 KB; a recipe may have 256 KB at most."),
     ],
 )  # fmt: skip
@@ -213,6 +244,9 @@ def test_a_file_that_is_no_recipe_is_refused_in_one_line(content, told):
         ("? [a]\n: b", "line 1: A key is a word or a text"),
         ("a: 1\n---\nb: 2", "This is no YAML"),
         ("a: \x01", "line 1: This is no YAML"),
+        ("a: 1\nb: " + "9" * 5000, "line 2: A number has more than 18 digits"),
+        ("a: 1\nb: 0x" + "f" * 9000, "line 2: A number has more than 18 digits"),
+        ("a: &a {css: b}\nb:\n  <<: *a", "line 3: The key \"<<\" would mix tables"),
         ("&a [*a]", "nested deeper than 30 levels"),
         ("[" * 600, "nested deeper than 30 levels"),
         ("a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(

@@ -13,6 +13,7 @@ from gossamer.parse.recipe.values import Unreadable, read
 from tests.unit.recipes import page_of
 
 PAGE = page_of("")  # fetched on 14 November 2023, 22:13:20 UTC
+STOCK = Reading(type=FieldType.BOOL, true=("available", "in stock"), false=("unavailable", "not in stock"))
 
 
 @pytest.mark.parametrize(
@@ -50,6 +51,16 @@ def test_a_number_that_could_mean_two_things_is_not_guessed(text, decimal):
         ("0.10", Reading(type=FieldType.DECIMAL), Decimal("0.10")),
         ("Yes", Reading(type=FieldType.BOOL), True),
         ("Sold out!", Reading(type=FieldType.BOOL, false=("sold out",)), False),
+        ("Not sold out", Reading(type=FieldType.BOOL, false=("sold out",)), True),
+        ("Now in stock", STOCK, True),
+        ("Unavailable", STOCK, False),
+        ("Not in stock", STOCK, False),
+        ("Not here. In stock elsewhere", STOCK, True),
+        ("not in the shop, available online", STOCK, True),
+        ("现在有货", Reading(type=FieldType.BOOL, true=("有货",), false=("缺货",)), True),
+        ("no longer available", Reading(type=FieldType.BOOL, true=("available",)), False),
+        ("non-disponible", Reading(type=FieldType.BOOL, true=("disponible",)), False),
+        ("isn’t available", Reading(type=FieldType.BOOL, true=("available",)), False),
         ("2024-03-01", Reading(type=FieldType.DATE), datetime(2024, 3, 1, tzinfo=UTC)),
         ("2024-03-01T10:00Z", Reading(type=FieldType.DATE, zone="Europe/Berlin"), datetime(2024, 3, 1, 10, tzinfo=UTC)),
         ("2024-07-01 10:00", Reading(type=FieldType.DATE, zone="Europe/Berlin"), datetime(2024, 7, 1, 8, tzinfo=UTC)),
@@ -80,7 +91,14 @@ def test_a_moment_keeps_the_zone_that_is_written():
         ("free", Reading(type=FieldType.MONEY), "there is no price"),
         ("perhaps", Reading(type=FieldType.BOOL), "neither yes nor no"),
         ("b", Reading(type=FieldType.BOOL, true=("x",), false=("y",)), "none of the words"),
+        ("not available", STOCK, "none of the words"),
+        ("preavailable", STOCK, "none of the words"),
+        ("sold out / in stock", Reading(type=FieldType.BOOL, true=("in stock",), false=("sold out",)), "words of both"),
         ("soon", Reading(type=FieldType.DATE, languages=("en",)), "no date"),
+        ("2024", Reading(type=FieldType.DATE), "day, month and year"),
+        ("March 2024", Reading(type=FieldType.DAY), "day, month and year"),
+        ("12 May", Reading(type=FieldType.DAY, languages=("en",)), "day, month and year"),
+        ("2024-03", Reading(type=FieldType.DATE), "day, month and year"),
         ("1.3.24", Reading(type=FieldType.DATE, formats=("%Y-%m-%d",)), "not written like %Y-%m-%d"),
         ("99999999999", Reading(type=FieldType.DATE), "no plausible moment"),
         ("javascript:void(0)", Reading(type=FieldType.URL), "no web address"),

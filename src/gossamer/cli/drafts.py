@@ -13,13 +13,12 @@ from ..model.url import host_of, site_of
 from ..parse.media import Media
 from ..parse.page import Page
 from ..parse.recipe.drafting import Draft, Drafting
-from ..parse.recipe.names import ENDINGS
+from ..parse.recipe.names import ENDINGS, composed, is_spider_name
 from ..settings import FILE_NAME, Settings
 from .app import err, out, run_async
 from .layout import visible
 from .web import download_page, settings_for
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,59}")
 LONGEST_PAUSE = 5.0  # seconds between two requests; a person waits
 MOST_LOOKS = 5  # pages behind the first one that are tried
 
@@ -55,7 +54,8 @@ def _name_for(url: str) -> str:
 
 
 def _checked_name(name: str) -> str:
-    if not _NAME.fullmatch(name):
+    name = composed(name)
+    if not is_spider_name(name):
         raise Misconfigured(f"{name[:80]!a} cannot be a recipe's name. Use letters, digits, - and _, as in book-shop.")
     return name
 

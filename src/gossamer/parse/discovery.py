@@ -15,7 +15,7 @@ from types import ModuleType
 import msgspec
 
 from ..errors import MissingExtra, SpiderNotFound
-from .recipe.names import is_recipe_name
+from .recipe.names import composed, is_recipe_name
 from .spider import Spider
 
 _HOST = re.compile(r"[\w-]+(\.[\w-]+)+(:\d+)?(/\S*)?|localhost(:\d+)?(/\S*)?")
@@ -63,6 +63,8 @@ def list_spiders(root: Path, folder: str) -> Catalogue:
             spiders += _spiders_in(path, root)
         except _DoesNotLoad as error:
             broken.append(error.file)
+        except Exception as error:  # whatever is wrong with one file, the others are found
+            broken.append(BrokenFile(path, None, _tell(error)))
     return Catalogue(tuple(sorted(spiders, key=lambda spec: spec.name)), tuple(broken))
 
 
@@ -105,7 +107,8 @@ def load_spider(ref: str, root: Path, folder: str) -> type[Spider]:
 
 def _by_name(name: str, root: Path, folder: str) -> type[Spider]:
     catalogue = list_spiders(root, folder)
-    found = [spec for spec in catalogue.spiders if spec.name == name]
+    name = composed(name)
+    found = [spec for spec in catalogue.spiders if composed(spec.name) == name]
     if len(found) == 1:
         return found[0].spider
     if found:
@@ -182,14 +185,19 @@ def _spiders_in(path: Path, root: Path) -> list[SpiderSpec]:
     if is_recipe_name(path.name):
         return _recipes_in(path, root)
     module = _load(path, root)
-    return [
-        SpiderSpec(value.name, path, value, _summary(value))
+    spiders = [
+        value
         for value in vars(module).values()
         if isinstance(value, type)
         and issubclass(value, Spider)
         and value.__module__ == module.__name__
         and not value.__name__.startswith("_")
     ]
+    for spider in spiders:
+        if not isinstance(spider.name, str):
+            told = f"the name of {spider.__name__} is {spider.name!r:.60}, which is no text"
+            raise _DoesNotLoad(BrokenFile(path, None, told))
+    return [SpiderSpec(spider.name, path, spider, _summary(spider)) for spider in spiders]
 
 
 def _summary(cls: type) -> str:

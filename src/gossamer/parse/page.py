@@ -38,12 +38,13 @@ Callback: TypeAlias = str | Callable[..., Any]  # a method of the spider takes a
 class Page:
     """A fetched page. `spider` is the one whose methods may be named as callbacks; None accepts any method."""
 
-    __slots__ = ("_base", "_data", "_selector", "_snapshot", "_text", "_tree", "depth", "spider")
+    __slots__ = ("_base", "_data", "_selector", "_snapshot", "_text", "_tree", "_unread", "depth", "spider")
 
     def __init__(self, snapshot: Snapshot, *, depth: int = 0, spider: object | None = None) -> None:
         self._snapshot = snapshot
         self.depth = depth
         self.spider = spider
+        self._unread: dict[str, list[str]] = {}  # by key of an item: what a recipe found for it and could not read
         self._tree: Document | bool | None = False  # False: not looked at yet
         self._selector: Selector | None = None
         self._base: LinkBase | None = None

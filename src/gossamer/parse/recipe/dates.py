@@ -1,6 +1,7 @@
 """Dates as pages write them: machine forms first (ISO 8601, RFC 2822, seconds), then words in some languages.
 
-A moment always has a zone: the one that is written, else the one that the recipe names, else UTC.
+A moment always has a zone: the one that is written, else the one that the recipe names, else UTC. Day, month and year
+must be written, or follow from words that count from today ("yesterday"); nothing is filled in from today's date.
 """
 
 from __future__ import annotations
@@ -20,6 +21,9 @@ _COUNT = re.compile(r"\d{9,13}(?:\.\d+)?")
 # Tried in this order where a recipe names none. All that the library knows would take seconds to load.
 LANGUAGES = ("en", "de", "fr", "es", "it", "pt", "nl", "pl", "sv", "da", "nb", "fi", "cs", "ru", "uk", "tr", "ja", "zh")
 _LONGEST = 120  # characters; a date is not longer
+_DIRECTIVE = re.compile(r"%[EO]?(.)", re.DOTALL)
+_WITH_YEAR = frozenset("YyGcx")  # directives that read a year
+_ANOTHER_DAY = 400 * 86_400.0  # seconds since 1970: not the day, month or year of 0
 _SECONDS = range(10**8, 10**10)  # 1973 to 2286
 _MILLISECONDS = range(10**11, 10**13)
 
@@ -36,9 +40,10 @@ def zone_of(name: str) -> tzinfo:
 
 
 def moment_of(
-    text: str, *, zone: str | None, formats: tuple[str, ...], languages: tuple[str, ...], now: float
+    text: str, *, zone: str | None, formats: tuple[str, ...], languages: tuple[str, ...], now: float | None
 ) -> datetime:
-    """The moment that the text names. `now` is what "yesterday" counts from. Raises ValueError, MissingExtra."""
+    """The moment that the text names. `now` is what "yesterday" counts from; None refuses such words. Raises
+    ValueError, MissingExtra."""
     text = " ".join(text.split())[:_LONGEST]
     if not text:
         raise ValueError("it is empty")
@@ -56,7 +61,10 @@ def moment_of(
             return _zoned(parsedate_to_datetime(text), local)
         except (ValueError, TypeError, IndexError, OverflowError):
             pass
-    return _zoned(_by_words(text, local, zone or "UTC", languages, now), local)
+    found = _by_words(text, local, zone or "UTC", languages, now or 0.0)
+    if now is None and found != _by_words(text, local, zone or "UTC", languages, _ANOTHER_DAY):
+        raise ValueError("it counts from today; write day, month and year")
+    return _zoned(found, local)
 
 
 def check_spelling(formats: tuple[str, ...], languages: tuple[str, ...]) -> None:
@@ -69,6 +77,8 @@ def check_spelling(formats: tuple[str, ...], languages: tuple[str, ...]) -> None
                 raise ValueError(f"{form!r} is no format of a date ({error}); write it like %d.%m.%Y") from None
         except re.error as error:
             raise ValueError(f"{form!r} is no format of a date ({error}); write it like %d.%m.%Y") from None
+        if not _WITH_YEAR & set(_DIRECTIVE.findall(form)):
+            raise ValueError(f'"{form[:60]}" names no year; write it like %d.%m.%Y')
     if languages:
         _parser().parse("1", languages=list(languages))
 
@@ -105,12 +115,13 @@ def _by_words(text: str, local: tzinfo, zone: str, languages: tuple[str, ...], n
             "TIMEZONE": zone,
             "RETURN_AS_TIMEZONE_AWARE": True,
             "RELATIVE_BASE": datetime.fromtimestamp(now, local).replace(tzinfo=None),
-            "PREFER_DAY_OF_MONTH": "first",
-            "REQUIRE_PARTS": ["year"],
+            "REQUIRE_PARTS": ["day", "month", "year"],
         },
     )
     if not isinstance(found, datetime):
-        raise ValueError("write how it is written in `format`, and name the `languages`")
+        raise ValueError(
+            "no day, month and year can be read in it; write how it is written in `format`, and name the `languages`"
+        )
     # The library's zones are its own; the same moment in one of Python's is what is stored.
     offset = found.utcoffset()
     return found.replace(tzinfo=local) if offset is None else found.astimezone(local)

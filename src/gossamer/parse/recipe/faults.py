@@ -11,6 +11,7 @@ from ...errors import Misconfigured
 
 Path = tuple[str | int, ...]  # where a value stands: ("pages", "listing", "follow", 0, "css")
 _MOST_SHOWN = 40  # names listed in a message
+ENDLESS_NUMBER = "A number has more than 18 digits. Write it as a text, in quotes."
 
 
 class Fault(msgspec.Struct, frozen=True):

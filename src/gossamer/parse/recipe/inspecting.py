@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 import msgspec
 
 from ...errors import ParseFailed
 from ...model.item import Item
 from ...model.task import DEFAULT_KIND
 from ..page import Page
-from .going import followed, numbered
-from .model import PageKind
+from .going import followed
+from .model import Follow, PageKind, Paths
+from .paging import numbered
 from .sources import Look
 from .spider import RecipeSpider, remember, takings_of
 from .taking import Note
@@ -53,7 +57,7 @@ def see(spider: RecipeSpider, kind: str, page: Page) -> Seen:
     except ParseFailed as error:
         return Seen(kind=kind, notes=(), links=(), items=(), fault=str(error))
     if not any(note.missing for taking in takings for note in taking.notes):
-        remember(spider, page, takings)
+        remember(page, takings)
     return Seen(
         kind=kind,
         notes=tuple(note for taking in takings for note in taking.notes),
@@ -63,18 +67,25 @@ def see(spider: RecipeSpider, kind: str, page: Page) -> Seen:
 
 
 def _links(spider: RecipeSpider, kind: PageKind, look: Look) -> tuple[Links, ...]:
-    recipe = spider.recipe
-    found = [
-        Links(rule=str(rule.source), to=rule.to, urls=tuple(one.url for one in followed(rule, recipe.paths, look)))
-        for rule in (*kind.follow, *((kind.next,) if kind.next is not None else ()))
-    ]
-    if kind.numbering is not None:
-        label = f"next by parameter {kind.numbering.parameter}"
-        try:
-            found.append(Links(rule=label, to=kind.name, urls=tuple(numbered(kind.numbering, look))))
-        except ParseFailed as error:
-            found.append(Links(rule=label, to=kind.name, urls=(), fault=str(error)))
+    paths = spider.recipe.paths
+    rules = (*kind.follow, *((kind.next,) if kind.next is not None else ()))
+    found = [_told(str(rule.source), rule.to, partial(_followed, rule, paths, look)) for rule in rules]
+    numbering = kind.numbering
+    if numbering is not None:
+        label = f"next by parameter {numbering.parameter}"
+        found.append(_told(label, kind.name, partial(numbered, numbering, look)))
     return tuple(found)
+
+
+def _followed(rule: Follow, paths: Paths, look: Look) -> list[str]:
+    return [request.url for request in followed(rule, paths, look)]
+
+
+def _told(rule: str, to: str, urls: Callable[[], list[str]]) -> Links:
+    try:
+        return Links(rule=rule, to=to, urls=tuple(urls()))
+    except ParseFailed as error:
+        return Links(rule=rule, to=to, urls=(), fault=str(error))
 
 
 def likely_kind(spider: RecipeSpider, page: Page) -> str:

@@ -7,11 +7,11 @@ import re
 from typing import Any
 
 from ...model.task import MAX_PRIORITY
-from ..spider import Spider
 from .faults import suggestion
-from .model import Field, FieldType, Follow, Numbering, PageKind, Paths, Reading, Source
+from .model import Field, FieldType, Follow, Numbering, PageKind, PathPattern, Paths, Reading, Source
 from .ready import READY, auto_fields
 from .rules import read_field, read_fields, read_place, read_source
+from .spider import RecipeSpider
 from .table import Table
 
 _KIND = ("follow", "next", "item", "key", "auto", "each", "within", "allow_empty", "fields")
@@ -21,7 +21,10 @@ _NEXT = (*_LINK, "to", "priority", "route")
 _NUMBERING = ("parameter", "first", "step", "pages", "total", "per_page", "max", "priority")
 _KIND_NAME = re.compile(r"[a-z][a-z0-9_]{0,59}")
 _TYPE_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,59}")
-_MOST_STARS = 8  # in a path pattern; more make no sense and cost time
+_TAKEN = tuple(  # a callback of that name would hide something of the spider
+    sorted(name for name in {*dir(RecipeSpider), *RecipeSpider.__annotations__} if _KIND_NAME.fullmatch(name))
+)
+_MOST_STARS = 8  # in a path pattern; more make no sense
 _DETECT = "detect"
 
 
@@ -33,10 +36,16 @@ def read_kinds(top: Table) -> dict[str, PageKind]:
     names = list(pages.values)
     kinds = {}
     for name, value in pages.values.items():
-        if not _KIND_NAME.fullmatch(name) or keyword.iskeyword(name) or (hasattr(Spider, name) and name != "parse"):
+        if name in _TAKEN:
             pages.fault(
-                f'{pages.spelled(name)}: "{name[:60]}" cannot be a page kind. Use a word in lower case that is no'
-                f" setting of spiders, as in listing or product.",
+                f'{pages.spelled(name)}: "{name}" cannot be a page kind, as spiders have something of that name. Taken'
+                f" are: {', '.join(_TAKEN)}.",
+                name,
+            )
+        elif not _KIND_NAME.fullmatch(name) or keyword.iskeyword(name):
+            pages.fault(
+                f'{pages.spelled(name)}: "{name[:60]}" cannot be a page kind. Use a word of a-z, 0-9 and _ in lower'
+                f" case, as in listing or product.",
                 name,
             )
         elif isinstance(value, dict):
@@ -234,7 +243,7 @@ def read_paths(table: Table) -> Paths:
     """The patterns that let addresses in and keep them out."""
     patterns = {}
     for name in ("include", "exclude"):
-        compiled = []
+        read = []
         for text in table.texts(name):
             if text.count("*") > _MOST_STARS or not text.startswith(("/", "*")):
                 table.fault(
@@ -243,7 +252,6 @@ def read_paths(table: Table) -> Paths:
                     name,
                 )
                 continue
-            body = re.escape(text.removesuffix("$")).replace(r"\*", ".*?")
-            compiled.append(re.compile(body + ("$" if text.endswith("$") else "")))
-        patterns[name] = tuple(compiled)
+            read.append(PathPattern(text))
+        patterns[name] = tuple(read)
     return Paths(include=patterns["include"], exclude=patterns["exclude"])

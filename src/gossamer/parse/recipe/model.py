@@ -131,16 +131,38 @@ class Field(msgspec.Struct, frozen=True, kw_only=True):
         return " | ".join(str(source) for source in self.sources)
 
 
-class Paths(msgspec.Struct, frozen=True, kw_only=True):
-    """Which addresses: patterns as robots.txt has them, compared with path and query."""
+class PathPattern(msgspec.Struct, frozen=True):
+    """A pattern as robots.txt has them: `*` stands for anything, `$` at the end for the end."""
 
-    include: tuple[re.Pattern[str], ...] = ()
-    exclude: tuple[re.Pattern[str], ...] = ()
+    text: str
+
+    def fits(self, path: str) -> bool:
+        """Each piece is looked for once, behind the one before: the time is that of reading the path."""
+        pieces = self.text.removesuffix("$").split("*")
+        if not path.startswith(pieces[0]):
+            return False
+        at = len(pieces[0])
+        last = pieces.pop() if self.text.endswith("$") and len(pieces) > 1 else None
+        for piece in pieces[1:]:
+            found = path.find(piece, at)
+            if found < 0:
+                return False
+            at = found + len(piece)
+        if last is not None:
+            return path.endswith(last) and len(path) - len(last) >= at
+        return at == len(path) or not self.text.endswith("$")
+
+
+class Paths(msgspec.Struct, frozen=True, kw_only=True):
+    """Which addresses: patterns that are compared with path and query."""
+
+    include: tuple[PathPattern, ...] = ()
+    exclude: tuple[PathPattern, ...] = ()
 
     def admit(self, path: str) -> bool:
-        if self.include and not any(pattern.match(path) for pattern in self.include):
+        if self.include and not any(pattern.fits(path) for pattern in self.include):
             return False
-        return not any(pattern.match(path) for pattern in self.exclude)
+        return not any(pattern.fits(path) for pattern in self.exclude)
 
 
 class Follow(msgspec.Struct, frozen=True, kw_only=True):

@@ -10,9 +10,11 @@ from .dates import check_spelling, zone_of
 from .faults import suggestion
 from .model import FieldType, Reading, Transform
 from .table import Table
-from .values import Unreadable, read, taken_as_is
+from .values import Unreadable, named, taken_as_is, value_of
+from .yes_no import fold
 
 READING_KEYS = ("type", "of", "currency", "decimal", "zone", "format", "languages", "true", "false")
+DECIMAL_SIGNS = (".", ",")
 _TYPES = tuple(kind.value for kind in FieldType)
 # Which types an option is for; elsewhere it would do nothing, and a person would wonder.
 _OPTION_TYPES = {
@@ -53,6 +55,9 @@ def read_reading(table: Table) -> Reading:
             check_spelling(*spelled)
         except ValueError as error:
             table.fault(f"{table.spelled(option)}: {error}.", option)
+    true, false = table.texts("true"), table.texts("false")
+    for word in sorted({fold(word) for word in true} & {fold(word) for word in false}):
+        table.fault(f'{table.spelled("false")}: "{word[:60]}" stands in `true` and in `false`; choose one.', "false")
     currency = table.text("currency")
     if currency is not None and not re.fullmatch(r"[A-Z]{3}", currency):
         table.wrong("a code of three letters like EUR", "currency")
@@ -60,12 +65,12 @@ def read_reading(table: Table) -> Reading:
         type=kind,
         of=FieldType(of) if of is not None else None,
         currency=currency,
-        decimal=table.choice("decimal", (".", ","), "decimal sign") or ".",
+        decimal=table.choice("decimal", DECIMAL_SIGNS, "decimal sign") or ".",
         zone=zone,
         formats=formats,
         languages=languages,
-        true=table.texts("true"),
-        false=table.texts("false"),
+        true=true,
+        false=false,
     )
 
 
@@ -78,22 +83,23 @@ def read_default(table: Table, reading: Reading) -> Any:
     given = table.values["default"]
     many = reading.type is FieldType.LIST
     if many != isinstance(given, list):
-        table.wrong(f"{'a list' if many else f'a {reading.single}'}", "default")
+        table.wrong("a list" if many else named(reading.single), "default")
         return None
     try:
         values = [_default(entry, reading) for entry in (given if many else [given])]
     except Unreadable:
-        table.wrong(f"{'a list of ' if many else ''}{reading.single}", "default")
+        table.wrong(f"a list of {reading.single}" if many else named(reading.single), "default")
         return None
     return values if many else values[0]
 
 
 def _default(given: Any, reading: Reading) -> Any:
-    if taken_as_is(given, reading.single):
-        return float(given) if reading.single is FieldType.FLOAT else given
-    if isinstance(given, bool) or not isinstance(given, str | int | float):
-        raise Unreadable("")
-    return read(str(given), reading, None)
+    kind = reading.single
+    if isinstance(given, bool) and kind is not FieldType.BOOL:
+        raise Unreadable("which is true or false")
+    if not isinstance(given, str | int | float) and not taken_as_is(given, kind):
+        raise Unreadable("which is something else")
+    return value_of(given, reading, None)
 
 
 def read_transforms(table: Table) -> tuple[Transform, ...]:
@@ -115,18 +121,24 @@ def _read_transform(table: Table, entry: Any, index: int) -> Transform | None:
         table.fault(f"{table.spelled(*where)} = {shown} is no transform.{suggestion(name, transforms.NAMES)}", *where)
         return None
     if isinstance(entry, str):
-        if name in transforms.PLAIN:
+        if name in transforms.PLAIN_NAMES:
             return Transform(name=name)
         table.fault(f"{table.spelled(*where)}: write it with its argument, like {_EXAMPLES[name]}.", *where)
         return None
+    if name not in transforms.ARGUMENT_NAMES:
+        table.fault(f'{table.spelled(*where)} takes no argument; write it like "{name}".', *where)
+        return None
     argument = entry[name]
     extra = [key for key in entry if key != name and (name, key) != (transforms.REPLACE, "with")]
-    good = isinstance(argument, int if name == transforms.CUT else str) and not isinstance(argument, bool)
-    if extra or not good or (name == transforms.REPLACE and not isinstance(entry.get("with", ""), str)):
+    if (
+        extra
+        or not _is_good(name, argument)
+        or (name == transforms.REPLACE and not isinstance(entry.get("with", ""), str))
+    ):
         table.fault(f"{table.spelled(*where)} should be written like {_EXAMPLES[name]}.", *where)
         return None
     if name == transforms.CUT:
-        return Transform(name=name, number=max(0, argument))
+        return Transform(name=name, number=argument)
     if name != transforms.REPLACE:
         return Transform(name=name, text=argument)
     try:
@@ -136,6 +148,14 @@ def _read_transform(table: Table, entry: Any, index: int) -> Transform | None:
         table.fault(f"{table.spelled(*where)}: the regular expression or its `with` cannot be used ({error}).", *where)
         return None
     return Transform(name=name, pattern=pattern, text=entry.get("with", ""))
+
+
+def _is_good(name: str, argument: Any) -> bool:
+    if name == transforms.CUT:
+        return isinstance(argument, int) and not isinstance(argument, bool) and argument >= 1
+    if name == transforms.NUMBER:
+        return argument in DECIMAL_SIGNS
+    return isinstance(argument, str) and (argument != "" or name != transforms.SPLIT)
 
 
 _EXAMPLES = {

@@ -5,7 +5,6 @@ How it fails: BadRecipe with all faults, each with its line and what is allowed 
 
 from __future__ import annotations
 
-import re
 from pathlib import PurePath
 
 from ...errors import InvalidUrl
@@ -15,13 +14,13 @@ from ...model.url import parse_url
 from .faults import BadRecipe, Fault
 from .kinds import read_kinds, read_paths
 from .model import Recipe
+from .names import composed, is_spider_name, spider_name_of
 from .table import Table
 from .text import tree_of
 
 _TOP = ("name", "summary", "start", "start_kind", "scope", "politeness", "quality", "pages")
 _SCOPE = ("domains", "include", "exclude", "depth", "limit")
 _POLITENESS = ("rate", "burst", "concurrency", "robots", "attempts", "route", "proxy_pool", "statuses")
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,59}")
 
 
 def read_recipe(content: bytes, file: str) -> Recipe:
@@ -65,8 +64,9 @@ def read_recipe(content: bytes, file: str) -> Recipe:
 def _read_name(top: Table, file: str) -> str:
     name = top.text("name")
     if name is None:
-        name = re.sub(r"[^a-z0-9]+", "-", PurePath(file).stem.lower()).strip("-") or "recipe"
-    elif not _NAME.fullmatch(name):
+        return spider_name_of(PurePath(file).stem)
+    name = composed(name)
+    if not is_spider_name(name):
         top.fault(
             f'name = "{name[:60]}" cannot be a spider\'s name. Use letters, digits, - and _, as in book-shop.', "name"
         )

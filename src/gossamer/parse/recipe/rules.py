@@ -151,7 +151,9 @@ def _read_sources(owner: Table, name: str, *, in_json: bool) -> tuple[Source, ..
             sources.append(read_source(table, in_json=in_json))
         else:
             owner.fault(
-                f"{owner.spelled(name, index)} should be a CSS selector or a table like {{ css = 'h1' }}.", name
+                f"{owner.spelled(name, index)} should be a CSS selector or a table like {{ css = 'h1' }}.",
+                name,
+                index,
             )
     return tuple(source for source in sources if source is not None)
 

@@ -1,6 +1,7 @@
 """Finding raw values on a page: what stands where a source points to. Types come later, in values.py.
 
-What is found is a list of selectors, texts, or plain JSON values; nothing found is an empty list, never an error.
+What is found is a list of selectors, texts, or plain JSON values; nothing found is an empty list, never an error. More
+than is taken from a page is a ParseFailed: what is left out silently is missed by nobody.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from ..selectors import Selector
 from .model import Source, SourceKind
 from .structured_path import structured_values
 
-MOST = 10_000  # values taken from one source on one page
+MOST = 10_000  # values taken from one source at one place
 _JSON_START = re.compile(r"[{\[]")
 _NEAR = 1000  # characters after a mark within which its JSON must begin
 _DECODER = json.JSONDecoder(strict=False)
@@ -83,19 +84,30 @@ class Place(msgspec.Struct, frozen=True):
     node: Any = NOTHING  # any JSON
 
 
-def find(source: Source, place: Place) -> list[Any]:
-    """All that the source points to, in order. Raises ParseFailed for JSON that is too deep to be searched."""
-    found = list(islice(_found(source, place), MOST))
-    if source.regex is None or source.kind is SourceKind.REGEX:
-        return found
-    return [part for value in found for part in _matches(source.regex, _plain(value))][:MOST]
+def find(source: Source, place: Place, *, all_count: bool = True) -> list[Any]:
+    """All that the source points to, in order. `all_count` False is for those who need only the first ones.
+
+    Raises ParseFailed for more values than are taken, and for JSON that is too deep to be searched.
+    """
+    found = _found(source, place)
+    pattern = source.regex
+    if pattern is not None and source.kind is not SourceKind.REGEX:
+        found = (part for value in found for part in _matches(pattern, _plain(value)))
+    values = list(islice(found, MOST + 1))
+    if len(values) > MOST and all_count:
+        raise too_many(source, place.look.page)
+    return values[:MOST]
 
 
-def places(source: Source, place: Place) -> list[Place]:
-    """The places that a source leads to, for `each` and `within`."""
+def too_many(source: Source, page: Page) -> ParseFailed:
+    return ParseFailed(f"{source} finds more than {MOST:,} values on {page.url}, and more are not taken. Narrow it.")
+
+
+def places(source: Source, place: Place, *, all_count: bool) -> list[Place]:
+    """The places that a source leads to: all count for `each`, the first one for `within`. Raises as `find` does."""
     return [
         Place(place.look, element=found) if isinstance(found, Selector) else Place(place.look, node=found)
-        for found in find(source, place)
+        for found in find(source, place, all_count=all_count)
     ]
 
 

@@ -22,13 +22,11 @@ from .sources import Look, Place, places
 from .taking import Note, Taking, take
 
 _MOST_TOLD = 20  # faults named in one message
-_MOST_PAGES = 1000  # pages on their way to the pipeline whose unread values are remembered
 
 
 def unread(item: Item, page: Page) -> list[str] | None:
     """The quality rule of every recipe: a value that stands on the page and cannot be read is a fault of its item."""
-    spider = page.spider
-    return spider._unread.get(id(page), {}).get(item_key(item)) if isinstance(spider, RecipeSpider) else None
+    return page._unread.get(item_key(item)) if page._unread else None
 
 
 class RecipeSpider(Spider):
@@ -40,19 +38,10 @@ class RecipeSpider(Spider):
     _shapes: ClassVar[dict[str, Shape]] = {}
     _source_text: ClassVar[str] = ""  # what spider_version hashes
 
-    def __init__(self) -> None:
-        # By page and key of the item: sentences.
-        self._unread: dict[int, dict[str, list[str]]] = {}
 
-
-def remember(spider: RecipeSpider, page: Page, takings: Sequence[Taking]) -> None:
+def remember(page: Page, takings: Sequence[Taking]) -> None:
     """Keep the unread values of a page's items for the quality rule, which sees page and item alone."""
-    spider._unread.pop(id(page), None)
-    faults = {item_key(taking.item): told for taking in takings if (told := taking.faults())}
-    if faults:
-        spider._unread[id(page)] = faults
-    while len(spider._unread) > _MOST_PAGES:
-        del spider._unread[next(iter(spider._unread))]
+    page._unread = {item_key(taking.item): told for taking in takings if (told := taking.faults())}
 
 
 def spider_of(recipe: Recipe) -> type[RecipeSpider]:
@@ -83,7 +72,7 @@ def spider_of(recipe: Recipe) -> type[RecipeSpider]:
         namespace["min_quality"] = recipe.minimum
     for kind in recipe.kinds.values():
         namespace[kind.name] = _callback(kind)
-    namespace.setdefault(DEFAULT_KIND, _callback(recipe.kinds[recipe.start_kind]))
+    namespace[DEFAULT_KIND] = _callback(recipe.kinds[recipe.start_kind])
     words = "".join(word[:1].upper() + word[1:] for word in recipe.name.replace("_", "-").split("-"))
     return type(words or "Recipe", (RecipeSpider,), namespace)
 
@@ -95,7 +84,7 @@ def _callback(kind: PageKind) -> Callable[[RecipeSpider, Page], Answer]:
         notes = [note for taking in takings for note in taking.notes]
         if any(note.missing for note in notes):
             raise _failure(self.recipe, kind, page, notes)
-        remember(self, page, takings)
+        remember(page, takings)
         yield from (taking.item for taking in takings)
         yield from onward(self.recipe, kind, look)
 
@@ -111,7 +100,7 @@ def takings_of(spider: RecipeSpider, kind: PageKind, look: Look) -> list[Taking]
         return []
     shape = spider._shapes[kind.name]
     spot = kind.each or kind.within
-    spots = places(spot, Place(look)) if spot is not None else [Place(look)]
+    spots = places(spot, Place(look), all_count=kind.each is not None) if spot is not None else [Place(look)]
     if not spots:
         if kind.each is not None and kind.allow_empty:
             return []

@@ -12,15 +12,17 @@ from typing import Any
 
 import msgspec
 
-from .faults import BadRecipe, Fault, Path
+from .faults import ENDLESS_NUMBER, BadRecipe, Fault, Path
 from .toml_lines import toml_lines
 from .yaml_tree import NotPlain, read_yaml
 
 MAX_BYTES = 256 * 1024  # a recipe is written by hand
+_LARGEST = 10**18  # numbers beyond cannot even be shown; no option takes one
 # A dotted key without end, for which the standard reader takes quadratic time.
 _ENDLESS_KEY = re.compile(
     r"""(?<![\w."'-])(?:(?:[\w-]{1,100}|"[^"\n]{0,100}"|'[^'\n]{0,100}')[ \t]{0,5}\.[ \t]{0,5}){60}"""
 )
+_DIGIT_RUN = re.compile(r"[0-9_]+")
 _TOML_PLACE = re.compile(r" \(at (?:line (\d+), column \d+|end of document)\)$")
 
 
@@ -54,7 +56,9 @@ def tree_of(content: bytes, file: str) -> Tree:
         raise BadRecipe(file, [Fault(1, "A recipe is a table of keys (name, start, pages ...), and this is none.")])
     if not values:
         raise BadRecipe(file, [Fault(None, "The recipe is empty. It needs `start` and at least one page kind.")])
-    return Tree(file=file, text=text, values=values, lines=lines)
+    tree = Tree(file=file, text=text, values=values, lines=lines)
+    _refuse_endless_numbers(tree)
+    return tree
 
 
 def _decoded(content: bytes, file: str) -> str:
@@ -85,3 +89,19 @@ def _toml(text: str, file: str) -> tuple[dict[str, Any], dict[Path, int]]:
         raise BadRecipe(file, [Fault(line, f"This is no TOML: {message}.")]) from error
     except RecursionError as error:
         raise BadRecipe(file, [Fault(None, "It is nested too deeply.")]) from error
+    except ValueError as error:  # Python reads no number of more than some thousand digits
+        longest = max(_DIGIT_RUN.finditer(text), key=lambda run: run.end() - run.start(), default=None)
+        at = longest.start() if longest is not None else 0
+        raise BadRecipe(file, [Fault(text.count("\n", 0, at) + 1, ENDLESS_NUMBER)]) from error
+
+
+def _refuse_endless_numbers(tree: Tree) -> None:
+    rest: list[tuple[Path, Any]] = [((), tree.values)]
+    while rest:
+        path, value = rest.pop()
+        if isinstance(value, dict):
+            rest += [((*path, name), entry) for name, entry in value.items()]
+        elif isinstance(value, list):
+            rest += [((*path, index), entry) for index, entry in enumerate(value)]
+        elif isinstance(value, int) and abs(value) >= _LARGEST:
+            raise BadRecipe(tree.file, [Fault(tree.line_of(path), ENDLESS_NUMBER)])

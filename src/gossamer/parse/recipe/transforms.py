@@ -1,16 +1,20 @@
 """The steps between what was found and its type: a small closed list. Each takes texts and gives texts.
 
-A step either changes every text, or chooses among them, or makes more or fewer of them (`split`, `join`).
+A step either changes every text, or chooses among them, or makes more or fewer of them (`split`, `join`). How it fails:
+a text on which a step cannot be done is left out, with the reason; the others go on.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 from .model import Transform
 from .numbers import first_number
 
 MOST = 10_000  # texts that a split may give
+
+Refused: TypeAlias = list[tuple[str, str]]  # texts that a step could not be done on, each with the reason
 
 _Step = Callable[[list[str], Transform], list[str]]
 
@@ -31,11 +35,6 @@ def _upper(texts: list[str], step: Transform) -> list[str]:
     return [text.upper() for text in texts]
 
 
-def _number(texts: list[str], step: Transform) -> list[str]:
-    found = [first_number(text, step.text or ".") for text in texts]
-    return [number for number in found if number is not None]
-
-
 def _first(texts: list[str], step: Transform) -> list[str]:
     return texts[:1]
 
@@ -46,11 +45,6 @@ def _last(texts: list[str], step: Transform) -> list[str]:
 
 def _unique(texts: list[str], step: Transform) -> list[str]:
     return list(dict.fromkeys(texts))
-
-
-def _split(texts: list[str], step: Transform) -> list[str]:
-    parts = [part.strip() for text in texts for part in text.split(step.text, MOST)]
-    return [part for part in parts if part][:MOST]
 
 
 def _join(texts: list[str], step: Transform) -> list[str]:
@@ -74,33 +68,66 @@ def _cut(texts: list[str], step: Transform) -> list[str]:
     return [text[: step.number] for text in texts]
 
 
+class _Refusal(Exception):
+    """The step cannot be done; the text says why."""
+
+
+def _number(text: str, step: Transform) -> list[str]:
+    try:
+        number = first_number(text, step.text or ".")
+    except ValueError as error:
+        raise _Refusal(f"and {error}") from error
+    return [number] if number is not None else []
+
+
+def _split(text: str, step: Transform) -> list[str]:
+    parts = text.split(step.text, MOST)
+    if len(parts) > MOST:
+        raise _Refusal(f"which splits into more than {MOST:,} parts")
+    return [part for part in map(str.strip, parts) if part]
+
+
 PLAIN: dict[str, _Step] = {
     "strip": _strip,
     "squash": _squash,
     "lower": _lower,
     "upper": _upper,
-    "number": _number,
     "first": _first,
     "last": _last,
     "unique": _unique,
 }
-WITH_TEXT: dict[str, _Step] = {
-    "strip": _strip,
-    "split": _split,
-    "join": _join,
-    "prefix": _prefix,
-    "suffix": _suffix,
-    "number": _number,
-}
-REPLACE, CUT = "replace", "cut"
-NAMES = tuple(sorted({*PLAIN, *WITH_TEXT, REPLACE, CUT}))
+WITH_TEXT: dict[str, _Step] = {"strip": _strip, "join": _join, "prefix": _prefix, "suffix": _suffix}
+REPLACE, CUT, NUMBER, SPLIT = "replace", "cut", "number", "split"
+FALLIBLE: dict[str, Callable[[str, Transform], list[str]]] = {NUMBER: _number, SPLIT: _split}
+PLAIN_NAMES = (*PLAIN, NUMBER)
+ARGUMENT_NAMES = (*WITH_TEXT, REPLACE, CUT, NUMBER, SPLIT)
+NAMES = tuple(sorted({*PLAIN_NAMES, *ARGUMENT_NAMES}))
+AMONG_ALL = ("first", "last", "unique", "join")  # the others do the same with each text
+NEED_ALL = ("last", "join")  # with these even a single value depends on all that is found
 
 _ALL: dict[str, _Step] = {**PLAIN, **WITH_TEXT, REPLACE: _replace, CUT: _cut}
 
 
-def transformed(texts: Sequence[str], steps: Sequence[Transform]) -> list[str]:
-    """The texts after all steps. May be fewer, more or none."""
+def transformed(texts: Sequence[str], steps: Sequence[Transform]) -> tuple[list[str], Refused]:
+    """The texts after all steps, perhaps fewer, more or none; and those that a step could not be done on."""
     changed = list(texts)
+    refused: Refused = []
     for step in steps:
-        changed = _ALL[step.name](changed, step)
-    return changed
+        if step.name in FALLIBLE:
+            changed = _each(changed, step, refused)
+        else:
+            changed = _ALL[step.name](changed, step)
+    return changed, refused
+
+
+def _each(texts: list[str], step: Transform, refused: Refused) -> list[str]:
+    made: list[str] = []
+    for text in texts:
+        try:
+            parts = FALLIBLE[step.name](text, step)
+            if len(made) + len(parts) > MOST:
+                raise _Refusal(f"with which there are more than {MOST:,} parts")
+            made += parts
+        except _Refusal as error:
+            refused.append((text, str(error)))
+    return made

@@ -9,11 +9,12 @@ from importlib import import_module
 from typing import Any
 
 from ...errors import MissingExtra
-from .faults import Fault, Path
+from .faults import ENDLESS_NUMBER, Fault, Path
 
 _CORE = "tag:yaml.org,2002:"
 _MOST_NODES = 50_000  # aliases counted as often as they are used: a few lines can stand for billions
 _DEEPEST = 30
+_LONGEST_NUMBER = 1000  # characters; Python reads some thousand
 
 
 class NotPlain(Exception):
@@ -66,6 +67,8 @@ class _Making:
             return self._table(node, path, depth)
         if kind == "seq":
             return [self.value(entry, (*path, index), depth + 1) for index, entry in enumerate(node.value)]
+        if kind == "int" and len(node.value) > _LONGEST_NUMBER:
+            raise NotPlain(Fault(line, ENDLESS_NUMBER))
         try:
             return _scalar(kind, node.value)
         except (KeyError, ValueError):
@@ -80,6 +83,8 @@ class _Making:
             if not isinstance(key.value, str):
                 raise NotPlain(Fault(line, "A key is a word or a text, not a list or a table."))
             name = key.value  # as written: `true` and `no` are names here
+            if key.tag == f"{_CORE}merge":
+                raise NotPlain(Fault(line, 'The key "<<" would mix tables, and recipes do not. Write the keys out.'))
             if name in table:
                 raise NotPlain(Fault(line, f'The key "{name[:60]}" stands here for the second time.'))
             self.lines.setdefault((*path, name), line)

@@ -5,7 +5,8 @@
         drafting.look(page_or_none)    # one of them, or None when it could not be had
     drafting.draft("shop.toml")
 
-How it fails: it does not. A page of which nothing can be made gets a recipe for its title and text.
+How it fails: it does not. A page of which nothing can be made gets a recipe for its title and text, and where it has
+not even these, the recipe says that nothing was recognised.
 """
 
 from __future__ import annotations
@@ -33,6 +34,14 @@ _GENERIC = (
     DraftField(name="title", rules=(("css", "title"),), required=True),
     DraftField(name="headline", rules=(("css", "h1"),)),
     DraftField(name="text", rules=(("css", "main"), ("css", "article"), ("css", "body")), type="markdown"),
+)
+
+
+_TRIED = "Every rule found something on the pages that were looked at."
+_UNTRIED = "No page behind the list could be had. The rules of [pages.{kind}] were not tried."
+_UNRECOGNISED = (
+    "Nothing was recognised for [pages.{kind}]: its rule finds nothing on the page that was looked at.\n"
+    '# If scripts make the page, it needs a browser: write route = "browser" under [politeness].'
 )
 
 
@@ -75,12 +84,18 @@ class Drafting:
         self.wanted = [] if group is None else _spread(group.urls)
 
     def draft(self, ref: str) -> Draft:
-        """The recipe; every rule in it finds something on the pages that were looked at. `ref` is what commands will
-        call it."""
+        """The recipe; every rule in it finds something on the pages that were looked at, or the text says that it does
+        not. `ref` is what commands will call it."""
         kinds, pages = self._kinds()
         start = self._steps[0].page.requested_url or self._steps[0].page.url
-        text = recipe_text(start, kinds, ref)
-        return Draft(text=text, pages=pages, summary=_summary(kinds))
+        thing = kinds[-1]
+        told, remark = _TRIED, ""
+        if thing.name not in pages:
+            told = _UNTRIED.format(kind=thing.name)
+        elif not thing.fields and not thing.auto:
+            told, remark = _UNRECOGNISED.format(kind=thing.name), " (nothing was recognised)"
+            kinds[-1] = msgspec.structs.replace(thing, fields=_GENERIC[:1])
+        return Draft(text=recipe_text(start, kinds, ref, told), pages=pages, summary=f"{_summary(kinds)}{remark}")
 
     def _kinds(self) -> tuple[list[DraftKind], dict[str, Page]]:
         lists = [step for step in self._steps if step.group is not None]
@@ -163,12 +178,12 @@ def _proved(kind: DraftKind, page: Page) -> DraftKind:
     """The kind without the fields that find nothing when the finished recipe is tried on the page."""
     if not kind.fields:
         return kind
-    text = recipe_text(page.url, [kind], "draft")
+    text = recipe_text(page.url, [kind], "draft", _TRIED)
     spider = spider_of(read_recipe(text.encode(), "draft.toml"))()
     found = {note.field for note in see(spider, kind.name, page).notes if note.value not in (None, [])}
     fields = tuple(field for field in kind.fields if field.name in found)
     key = kind.key if kind.key in found else ""
-    return msgspec.structs.replace(kind, fields=fields or _GENERIC[:1], key=key)
+    return msgspec.structs.replace(kind, fields=fields, key=key)
 
 
 def _summary(kinds: list[DraftKind]) -> str:

@@ -16,7 +16,7 @@ from ...page import Page
 from ..model import FieldType, Reading
 from ..ready import PRODUCT
 from ..structured_path import structured_values
-from ..values import Unreadable, read
+from ..values import Unreadable, value_of
 from .pointing import selector_for
 
 _MOST_ELEMENTS = 5000
@@ -98,10 +98,10 @@ def _structured(page: Page, name: str, value: Any, reading: Reading) -> Iterator
     for path in _PATHS.get(name, ()):
         found = structured_values(data, path)
         if isinstance(value, tuple):
-            if found and list(value) == [_read(str(entry), reading, page) for entry in found]:
+            if found and list(value) == [_read(entry, reading, page) for entry in found]:
                 yield path
                 return
-        elif found and (name == "availability" or _read(str(found[0]), reading, page) == value):
+        elif found and (name == "availability" or _read(found[0], reading, page) == value):
             yield path
             return
 
@@ -148,8 +148,8 @@ def _leaf_texts(page: Page) -> Iterator[tuple[Element, str]]:
             yield element, text
 
 
-def _read(text: str, reading: Reading, page: Page) -> Any:
+def _read(raw: Any, reading: Reading, page: Page) -> Any:
     try:
-        return read(text, reading, page)
+        return value_of(raw, reading, page)
     except Unreadable:
         return None
