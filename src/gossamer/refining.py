@@ -18,14 +18,20 @@ from .store.contract import Identity, Records
 
 
 def pipeline_of(
-    settings: Settings, spider: Spider, *, counted: Sequence[Tally] = (), latest: Latest | None = None
+    settings: Settings,
+    spider: Spider,
+    *,
+    counted: Sequence[Tally] = (),
+    latest: Latest | None = None,
+    strict: bool = False,
 ) -> Pipeline:
-    """The pipeline of a spider. `counted` are the tallies of its last days, from which its habits are known."""
+    """The pipeline of a spider. `counted` are the tallies of its last days, from which its habits are known; `strict`
+    bears no exception to these."""
     inspector = Inspector(
         spider.name,
         settings.quality,
         rules=spider.quality_rules,
-        habits=Habits(settings.quality.usual, counted),
+        habits=Habits(settings.quality.usual, counted, strict=strict),
         latest=latest,
     )
     return Pipeline(spider.pipeline, inspector=inspector, cleans=spider.clean)

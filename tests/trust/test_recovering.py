@@ -218,3 +218,22 @@ async def test_a_reparse_says_what_is_wrong(tmp_path: Path) -> None:
         broken = tmp_path / "spiders" / "shop.py"
         broken.write_text("def broken(:\n")
         assert "syntax error" in (await gossamer(tmp_path, "reparse", "--spider", "spiders/shop.py")).one_line()
+
+
+async def test_pages_that_were_held_back_stay_so_until_the_spider_is_mended(tmp_path: Path) -> None:
+    with moving_shop(120, change_after=60) as shop:
+        project(tmp_path, shop, title="h1, h2")  # the title is found, the price is not
+        await well(tmp_path, "crawl", "shop")
+        waiting = json.loads((await well(tmp_path, "dead", "list", "--json")).out)["by_reason"]["quality"]
+        stored = len(await records(tmp_path))
+
+        again = await gossamer(tmp_path, "dead", "replay", "--reason", "quality")
+        assert again.code == 1
+        assert f"{waiting} pages failed again" in again.out
+        assert "as faulty as before" in again.err
+        await well(tmp_path, "reparse")
+        assert len(await records(tmp_path)) == stored
+
+        project(tmp_path, shop, title="h1, h2", price=".price, #cost")
+        await well(tmp_path, "dead", "replay", "--reason", "quality")
+        assert len(await records(tmp_path)) == 120

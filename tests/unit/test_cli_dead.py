@@ -120,7 +120,7 @@ def test_replay_puts_the_letters_back_and_says_how_to_go_on(crawled):
 def test_replay_of_one_letter_by_id_leaves_the_others(crawled):
     number = crawled.run("dead", "list", "--reason", "parse", "--json").json["letters"][0]["id"]
 
-    assert "no spider 'books' is in the project" in crawled.run("dead", "replay", str(number)).err
+    assert "no spider 'books' is here" in crawled.run("dead", "replay", str(number)).err
     crawled.run("dead", "replay", str(number), "--fetch")
 
     assert dead_urls(crawled) == [f"{SHOP}/gone"]

@@ -16,7 +16,7 @@ from ..frontier.contract import DeadFilter, DeadLetter
 from ..model.record import Attempt, PageFacts
 from ..model.task import UrlState
 from ..model.url import site_of
-from ..reparsing.letters import Revival, revive
+from ..reparsing.letters import revive
 from ..reparsing.run import FAILED
 from .app import app, err, out, run_async, settings_with
 from .layout import (
@@ -35,8 +35,8 @@ from .layout import (
     visible,
     write_bytes,
 )
-from .look import crawl_command, is_crawled, open_crawled
-from .reparse import tell_failures
+from .look import is_crawled, open_crawled
+from .replayed import Replayed, tell_replayed
 from .typed import typed_job, typed_url
 from .why import print_attempts, tries
 
@@ -151,6 +151,9 @@ def replay_verb(
     spider: Annotated[
         str | None, typer.Option("--spider", help="The file of the spider, where it is not in the project's folder.")
     ] = None,
+    crawled_as: Annotated[
+        str | None, typer.Option("--as", help="With --spider: its pages were crawled under this name.")
+    ] = None,
     fetch: Annotated[
         bool, typer.Option("--fetch", help="Fetch also those again whose raw page only has to be parsed again.")
     ] = False,
@@ -164,7 +167,10 @@ def replay_verb(
             which = await _filter(system, target, job, reason, domain)
             found = await system.desk.dead_reasons(which)
             here = [] if fetch else [reason for reason in found if reason in FAILED]
-            revivals = [await revive(system, msgspec.structs.replace(which, reason=one), spider=spider) for one in here]
+            revivals = [
+                await revive(system, msgspec.structs.replace(which, reason=one), spider=spider, crawled_as=crawled_as)
+                for one in here
+            ]
             queued: dict[str, int] = {}
             for one in found:
                 if one not in here:
@@ -178,42 +184,9 @@ def replay_verb(
     replayed = run_async(replay())
     if not replayed.revivals and not replayed.queued:
         _nothing_matches()
-    _tell_replayed(replayed)
-    if not replayed.queued and not any(one.resolved or one.requeued for one in replayed.revivals):
+    tell_replayed(replayed)
+    if not replayed.did_something:
         raise typer.Exit(1)
-
-
-class Replayed(msgspec.Struct, frozen=True):
-    """What became of the letters: those that were parsed again, and how many went to the queue of each job."""
-
-    revivals: list[Revival]
-    queued: dict[str, int]
-    names: list[str]  # of jobs that have letters back in their queues
-
-
-def _tell_replayed(replayed: Replayed) -> None:
-    names = list(replayed.names)
-    for one in replayed.revivals:
-        names += sorted(one.jobs)
-        if one.resolved:
-            links = f", {many(one.links, 'link')} queued" if one.links else ""
-            out.print(
-                f"{many(one.resolved, 'page')} parsed again from the archive, without a request: "
-                f"{many(one.records, 'record')}, {one.changed:,} new or changed{links}."
-            )
-        if one.requeued:
-            out.print(f"{many(one.requeued, 'page')} without a raw copy: back in the queue, to be fetched.")
-        if one.failed:
-            out.print(Text(f"{many(one.failed, 'page')} failed again:", style="red"))
-            tell_failures(one.failures)
-    if replayed.queued:
-        shares = [f"{name} ({n:,})" if len(replayed.queued) > 1 else name for name, n in replayed.queued.items()]
-        count = sum(replayed.queued.values())
-        out.print(f"{many(count, 'URL is', 'URLs are')} back in the queue of {visible(', '.join(shares))}.")
-    if names:
-        out.print("Go on with:")
-    for name in dict.fromkeys(names):
-        out.print(Text(f"  {crawl_command(name)}", style="cyan"))
 
 
 @dead_app.command("purge")

@@ -12,6 +12,7 @@ from rich.text import Text
 from ..assembly import System
 from ..errors import Misconfigured
 from ..model.record import ItemSchema, StoredRecord
+from ..reparsing.run import is_run
 from ..store.contract import RecordQuery, Version
 from ..store.export import iso_time
 from .app import app, err, out, run_async, settings_with
@@ -38,7 +39,7 @@ def history_verb(
 
     async def find() -> list[tuple[StoredRecord, list[Version]]]:
         async with open_crawled(settings) as system:
-            found = await _records(system, key, type, site)
+            found = await _records(system, key, type, site, most=None if as_json else RECORDS_SHOWN + 1)
             return [(one, await system.records.history(one.type, one.site, one.key)) for one in found]
 
     found = run_async(find())
@@ -48,7 +49,7 @@ def history_verb(
         for record, versions in found[:RECORDS_SHOWN]:
             _tell(record, versions)
         if len(found) > RECORDS_SHOWN:
-            out.print(f"The first {RECORDS_SHOWN} records; --type and --site choose.")
+            out.print(f"The first {RECORDS_SHOWN} records; --type and --site choose, --json tells all.")
     if not found:
         err.print(
             Text.assemble(
@@ -60,7 +61,9 @@ def history_verb(
         raise typer.Exit(1)
 
 
-async def _records(system: System, key: str, type: str | None, site: str | None) -> list[StoredRecord]:
+async def _records(
+    system: System, key: str, type: str | None, site: str | None, *, most: int | None
+) -> list[StoredRecord]:
     for query in (
         RecordQuery(key=key, type=type, site=site),
         RecordQuery(url=key, type=type, site=site),
@@ -68,7 +71,7 @@ async def _records(system: System, key: str, type: str | None, site: str | None)
         found = []
         async for record in system.records.records(query):
             found.append(record)
-            if len(found) > RECORDS_SHOWN:
+            if len(found) == most:
                 break
         if found:
             return found
@@ -94,7 +97,9 @@ def _tell(record: StoredRecord, versions: list[Version]) -> None:
 def _story(version: Version, before: Version | None) -> list[str]:
     """What this version is, in lines."""
     if version.gone:
-        return ["gone: a full crawl did not find it any more"]
+        if is_run(version.job):
+            return ["gone: parsed again, its page did not give it any more"]
+        return ["gone: the crawl did not find it any more"]
     lines = [in_words(one) for one in changes(before.data if before is not None else None, version.data)]
     if before is None:
         return [", ".join(f"{one.field} = {shown(one.after)}" for one in changes(None, version.data)) or "first seen"]

@@ -53,7 +53,7 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     def state(self) -> str:
         # A job that nobody works on just now looks the same as one that is being crawled: only its end is certain.
         if self.job.state is JobState.RUNNING:
-            return "unfinished"
+            return "paused" if self.job.paused else "unfinished"
         return self.job.ending or self.job.state.value
 
     @property
@@ -246,13 +246,18 @@ def _advise(standing: Standing) -> None:
     job, counts = standing.job, standing.counts
     tips: list[tuple[str, str]] = []
     if job.state is JobState.RUNNING and counts.open:
-        tips.append((crawl_command(job.name), "go on, or help along from a second terminal"))
+        tips.append((work_command(job), "go on, or help along from a second terminal"))
     if counts.dead:
         tips.append((f"gossamer dead list --job {job.id}", f"the {many(counts.dead, 'page')} that failed, and why"))
     if standing.records:
         tips.append((f"gossamer export --job {job.id} -o items.csv", "the records as a table"))
     if tips:
         advise(*tips)
+
+
+def work_command(job: Job) -> str:
+    """What works on a job: the crawl of its name, or a worker where a schedule began it."""
+    return "gossamer worker --until-idle" if job.schedule else crawl_command(job.name)
 
 
 def crawl_command(name: str) -> str:

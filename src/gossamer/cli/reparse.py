@@ -24,6 +24,9 @@ DIFFERENCES_SHOWN = 200
 @app.command("reparse")
 def reparse_verb(
     spider: Annotated[str | None, typer.Option("--spider", help="Pages of this spider: a name or a file.")] = None,
+    crawled_as: Annotated[
+        str | None, typer.Option("--as", help="With --spider: its pages were crawled under this name.")
+    ] = None,
     job: Annotated[str | None, typer.Option("--job", help="Pages that this job fetched last.")] = None,
     since: Annotated[str | None, typer.Option(help="Fetched since: 7d, 12h, or 2027-01-31T12:00.")] = None,
     failed: Annotated[
@@ -48,6 +51,7 @@ def reparse_verb(
         async with open_crawled(settings) as system:
             choice = Choice(
                 spider=spider,
+                crawled_as=crawled_as,
                 job=(await typed_job(system.jobs, job)).id if job is not None else None,
                 since=since_at,
                 failed=failed,
@@ -67,8 +71,8 @@ def reparse_verb(
     with _busy() as status:
         report, seconds = run_async(work(status))
     if not as_json:
-        _tell(report, seconds, lines, dry_run=dry_run)
-    if report.failed == report.pages:  # also when there were none
+        _tell(report, seconds, lines, dry_run=dry_run, spider_named=spider is not None and crawled_as is None)
+    if report.failed + report.lost == report.pages:  # also when there were none
         raise typer.Exit(1)
 
 
@@ -76,12 +80,15 @@ def _busy() -> AbstractContextManager[Status | None]:
     return err.status("Parsing ...") if err.is_terminal else nullcontext()
 
 
-def _tell(report: Report, seconds: float, lines: Lines, *, dry_run: bool) -> None:
+def _tell(report: Report, seconds: float, lines: Lines, *, dry_run: bool, spider_named: bool) -> None:
     for name, count in report.unknown.items():
-        missing = f"no spider {visible(name)!r} is here. Name its file with --spider."
-        err.print(Text(f"{many(count, 'page')} left out: {missing}", style="yellow"))
+        advice = f" Name its file with --spider FILE; if it was renamed, with --spider FILE --as {visible(name)}."
+        missing = visible(report.why[name]) if name else "nobody knows whose they are."
+        err.print(Text(f"{many(count, 'page')} left out: {missing}{advice if name else ''}", style="yellow"))
     if not report.pages:
-        err.print("No archived page matches. `gossamer status` shows what was crawled.")
+        if not report.unknown:
+            renamed = " A spider that was renamed has its old pages with --as OLD-NAME." if spider_named else ""
+            err.print(f"No archived page matches. `gossamer status` shows what was crawled.{renamed}")
         return
     if dry_run and lines.left_out:
         out.print(lines.left_out)
@@ -93,18 +100,33 @@ def _tell(report: Report, seconds: float, lines: Lines, *, dry_run: bool) -> Non
             ("gone", f"{report.gone:,} {would}marked as gone" if report.gone else ""),
             ("failed", f"{report.failed:,} could not be parsed" if report.failed else ""),
             ("raw page lost", f"{report.lost:,}: pruned, or the archive was moved" if report.lost else ""),
-            ("run", "" if dry_run else report.run),
+            *([] if dry_run else _runs(report)),
         ],
         indent=0,
     )
     tell_failures(report.failures)
     if dry_run:
         out.print("Nothing was stored. Without --dry-run it is.")
-    elif report.changed:
+        return
+    if report.mended:
+        out.print(
+            f"{many(report.mended, 'page')} of these had failed before. Dead letters stay as they are: "
+            f"`gossamer dead replay` settles them and queues the links of their pages."
+        )
+    if report.changed:
         advise(
-            (f"gossamer export --job {report.run}", "the records of this run"),
+            (f"gossamer export --job {next(iter(report.runs.values()))}", "the records of this run"),
             ("gossamer history KEY", "every version of one record"),
         )
+
+
+def _runs(report: Report) -> list[tuple[str, str]]:
+    """The ids under which the records are: one for each spider."""
+    several = len(report.runs) > 1
+    return [
+        ("" if place else "run", f"{run} ({visible(name)})" if several else run)
+        for place, (name, run) in enumerate(report.runs.items())
+    ]
 
 
 def tell_failures(failures: list[Outcome]) -> None:

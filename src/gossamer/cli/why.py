@@ -11,12 +11,15 @@ from rich.text import Text
 
 from ..assembly import System, url_rules
 from ..crawl.gates import WINDOW
+from ..crawl.observing import rhythm_of
 from ..errors import FetchFailed, WayFailed
 from ..frontier.contract import UrlStory
 from ..model.job import Job, JobState
 from ..model.record import Attempt, PageFacts, StoredRecord
 from ..model.task import LANE_ONLY, DropReason, UrlState
 from ..model.url import site_of
+from ..schedule.rhythm import Rhythm, prior_of, rate, sums_of
+from ..schedule.windows import opens_at, parse_windows
 from ..store.contract import RecordQuery
 from ..store.export import iso_time
 from .app import app, err, out, run_async, settings_with
@@ -32,6 +35,7 @@ from .layout import (
     print_message,
     print_table,
     size,
+    span,
     visible,
 )
 from .look import crawl_command, open_crawled
@@ -72,6 +76,7 @@ class Findings(msgspec.Struct, frozen=True, kw_only=True):
     visits: tuple[PageFacts, ...]
     records: tuple[StoredRecord, ...]
     now: float
+    facts: PageFacts | None = None
 
     @property
     def unknown(self) -> bool:
@@ -132,6 +137,7 @@ async def find_out(system: System, href: str, canonical: str, fingerprint: bytes
         visits=tuple(visits),
         records=tuple(records),
         now=system.clock.now(),
+        facts=(await system.records.facts([fingerprint])).get(fingerprint),
     )
 
 
@@ -160,6 +166,11 @@ def tries(attempts: int, deliveries: int) -> str:
 
 
 def _queued(story: UrlStory, job: Job | None, now: float) -> str:
+    if job is not None and job.paused:
+        return f"its job is paused (gossamer job resume {job.id})"
+    opens = opens_at(parse_windows(job.windows), now) if job is not None and job.windows else now
+    if opens is not None and opens > now:
+        return f"its job waits for its window, opens at {moment(opens, now)}"
     if job is not None and job.state is not JobState.RUNNING:
         if job.ending == "limit" and job.limit is not None:
             return f"the job ended at its limit of {job.limit:,} pages before its turn came"
@@ -210,6 +221,9 @@ def _tell(found: Findings) -> None:
     heading(found.stories[0].url if found.stories else found.typed)
     if found.canonical != found.typed:
         print_facts([("compared as", found.canonical)])
+    rhythm = rhythm_of(found.facts)
+    if rhythm is not None:
+        print_facts([("changes", told_of(rhythm))])
     for story in found.stories:
         _tell_story(story, found)
     if not found.stories:
@@ -241,6 +255,16 @@ def _tell(found: Findings) -> None:
         )  # fmt: skip
 
 
+def told_of(rhythm: Rhythm) -> str:
+    """How often a page changes, as far as the schedules that fetch it have learned."""
+    counted = f"{many(rhythm.checks, 'check')}, {many(rhythm.changes, 'change')}"
+    if not rhythm.checks:
+        return "fetched once by a schedule: how often it changes is not known yet"
+    return (
+        f"about every {span(1 / rate(rhythm, prior_of(sums_of(()))))} ({counted}); schedules with a budget go by that"
+    )
+
+
 def _tell_story(story: UrlStory, found: Findings) -> None:
     now, job = found.now, found.jobs.get(story.job)
     out.print()
@@ -260,7 +284,7 @@ def _tell_story(story: UrlStory, found: Findings) -> None:
         print_facts([(moment(at), what)], indent=4)
     if story.state is UrlState.DEAD:
         out.print(Text(f"  gossamer dead replay {story.url}", style="cyan"))
-    elif story.state.open and job is not None and job.ending == "limit":
+    elif story.state.open and job is not None and job.ending == "limit" and not job.schedule:
         out.print(Text(f"  {crawl_command(job.name)} --limit N", style="cyan"))
 
 

@@ -41,8 +41,9 @@ class Habits:
     a habit stays one for as long as the days are remembered: a layout that changes must not become the new habit.
     """
 
-    def __init__(self, share: float | None, counted: Iterable[Tally] = ()) -> None:
+    def __init__(self, share: float | None, counted: Iterable[Tally] = (), *, strict: bool = False) -> None:
         self._share = share
+        self._strict = strict  # a single empty value breaks a habit: for pages that were held back for it
         self._usual = {(one.type, one.field) for one in counted if one.rule == USUAL}
         self._checked: dict[tuple[str, str], int] = {}
         self._filled: dict[tuple[str, str], int] = {}
@@ -53,6 +54,8 @@ class Habits:
         """Was the field nearly always filled, and is it empty in most of the last items?"""
         if self._share is None or (type, field) not in self._usual:
             return False
+        if self._strict:
+            return True
         recent = self._recent.get((type, field), ())
         return len(recent) >= FEWEST and 2 * sum(recent) < len(recent)
 

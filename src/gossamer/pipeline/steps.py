@@ -95,10 +95,8 @@ class Pipeline:
         spider: str,
         job: str,
         now: float,
-        counted_at: float | None = None,
     ) -> Piped:
-        """Pass the items of one page through all steps. `now` is when they were scraped, `counted_at` the day whose
-        score they count for, where that is another.
+        """Pass the items of one page through all steps. `now` is when they were scraped.
 
         Raises ParseFailed, and BackendUnavailable where the inspector asks the store.
         """
@@ -114,7 +112,7 @@ class Pipeline:
         inspection = Inspection()
         if self._inspector is not None:
             found = [(identity, item) for identity, (item, _) in winners.items()]
-            inspection = await self._inspector.inspect(found, page, now if counted_at is None else counted_at)
+            inspection = await self._inspector.inspect(found, page, now)
         schemas = {id(item): schema_of(item) for item, _ in winners.values()}
         records = [
             Record(

@@ -1,7 +1,10 @@
 """Children at work on archived pages: as many as there are cores, each with a portion of pages in hand.
 
-How it fails: a child that dies, or is silent for too long, is replaced. The pages it had in hand are given out again
-one by one, so that the page that killed it is found out; that one fails, and the others do not suffer for it.
+A portion is bounded by pages and by the bytes of their raw copies, and what comes back is passed on before it grows too
+long: memory is bounded by these, not by the archive.
+How it fails: a child that dies, or is silent for too long, is replaced. It answers page by page, so that the page it
+had in hand is known. That one is given to a new child alone; if it kills that one as well, it fails. The pages after it
+go on.
 """
 
 from __future__ import annotations
@@ -14,15 +17,24 @@ from contextlib import suppress
 from datetime import timedelta
 
 from ..errors import Misconfigured
+from ..model.record import Tally
 from .orders import HEAD, Order, Outcome, Wanted, frame, read_answer
 
-PORTION = 50  # pages for a child at a time
-AHEAD = 2  # portions that wait for each child: memory is bounded by these
+PORTION = 50  # pages for a child at a time, at most
+PORTION_BYTES = 8 * 1024 * 1024  # of their raw copies, compressed; one page may be more
+ANSWER_BYTES = 16 * 1024 * 1024  # of outcomes that wait for the rest of their portion
+AHEAD = 2  # portions that wait for each child
 LONGEST_ANSWER = 1024 * 1024 * 1024
 
 
 def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def size_of(ref: str) -> int:
+    """The bytes of a raw copy, as its reference says (`...#offset+length`); 0 when it does not."""
+    length = ref.rpartition("+")[2]
+    return int(length) if length.isascii() and length.isdigit() else 0
 
 
 class Died(Exception):
@@ -36,44 +48,31 @@ class Died(Exception):
 class Crew:
     """`size` children. `patience` is how long one page may take before its child counts as hanging."""
 
-    def __init__(self, run: str, reparsed_at: float, *, size: int, patience: timedelta) -> None:
-        self._run = run
+    def __init__(self, reparsed_at: float, *, size: int, patience: timedelta, usual: tuple[Tally, ...] = ()) -> None:
         self._reparsed_at = reparsed_at
+        self._usual = usual
         self._size = max(1, size)
         self._patience = patience
 
     async def parse(self, pages: AsyncIterator[Wanted]) -> AsyncIterator[Sequence[Outcome]]:
-        """Outcomes, a portion at a time, in the order in which children finish. Raises Misconfigured."""
+        """Outcomes, some at a time, in the order in which children finish. Raises Misconfigured."""
         portions: asyncio.Queue[tuple[Wanted, ...]] = asyncio.Queue(self._size * AHEAD)
         answers: asyncio.Queue[Sequence[Outcome] | None] = asyncio.Queue(self._size * AHEAD)
 
         async def feed() -> None:
-            portion: list[Wanted] = []
-            async for page in pages:
-                portion.append(page)
-                if len(portion) >= PORTION:
-                    await portions.put(tuple(portion))
-                    portion = []
-            if portion:
-                await portions.put(tuple(portion))
+            async for portion in _portions(pages):
+                await portions.put(portion)
             for _ in range(self._size):
                 await portions.put(())
 
         async def serve() -> None:
-            child: _Process | None = None
+            parser = _Parser(self._reparsed_at, self._patience, self._usual)
             try:
                 while portion := await portions.get():
-                    child = child or await _Process.start()
-                    try:
-                        await answers.put(await self._ask(child, portion))
-                    except Died:
-                        await child.end()
-                        child = None
-                        for page in portion:
-                            await answers.put([await self._alone(page)])
+                    async for outcomes in parser.parse(portion):
+                        await answers.put(outcomes)
             finally:
-                if child is not None:
-                    await child.end()
+                await parser.end()
 
         async def work() -> None:
             async with asyncio.TaskGroup() as group:
@@ -99,22 +98,18 @@ class Crew:
             working.cancel()
             await asyncio.gather(working, return_exceptions=True)
 
-    async def _ask(self, child: _Process, pages: tuple[Wanted, ...]) -> Sequence[Outcome]:
-        order = Order(run=self._run, reparsed_at=self._reparsed_at, pages=pages)
-        answer = read_answer(await child.ask(frame(order), self._patience * (len(pages) + 1)))
-        if answer.refusal:
-            raise Misconfigured(answer.refusal)
-        return answer.outcomes
 
-    async def _alone(self, page: Wanted) -> Outcome:
-        """A page that may have killed a child, in the hands of one that has nothing else to lose."""
-        child = await _Process.start()
-        try:
-            return (await self._ask(child, (page,)))[0]
-        except Died as died:
-            return Outcome(wanted=page, failure="parse", message=f"{page.url}: the process that parsed it {died.how}.")
-        finally:
-            await child.end()
+async def _portions(pages: AsyncIterator[Wanted]) -> AsyncIterator[tuple[Wanted, ...]]:
+    portion: list[Wanted] = []
+    size = 0
+    async for page in pages:
+        if portion and (len(portion) >= PORTION or size + size_of(page.ref) > PORTION_BYTES):
+            yield tuple(portion)
+            portion, size = [], 0
+        portion.append(page)
+        size += size_of(page.ref)
+    if portion:
+        yield tuple(portion)
 
 
 async def _raise_first(working: asyncio.Task[None]) -> None:
@@ -122,6 +117,58 @@ async def _raise_first(working: asyncio.Task[None]) -> None:
         await working
     except BaseExceptionGroup as group:
         raise group.exceptions[0] from None
+
+
+class _Parser:
+    """The place of one child, which is started when it is needed and replaced when it dies."""
+
+    def __init__(self, reparsed_at: float, patience: timedelta, usual: tuple[Tally, ...]) -> None:
+        self._reparsed_at = reparsed_at
+        self._usual = usual
+        self._patience = patience
+        self._child: _Process | None = None
+
+    async def parse(self, pages: tuple[Wanted, ...]) -> AsyncIterator[Sequence[Outcome]]:
+        """What came of the pages, in their order, in one or several parts. Raises Misconfigured."""
+        outcomes: list[Outcome] = []
+        done = size = 0
+        suspect = -1  # the place of a page over which a child died
+        while done < len(pages):
+            ahead = pages[done : done + 1] if suspect == done else pages[done:]
+            try:
+                async for outcome, length in self._ask(ahead):
+                    outcomes.append(outcome)
+                    done, size = done + 1, size + length
+                    if size > ANSWER_BYTES:
+                        yield outcomes
+                        outcomes, size = [], 0
+            except Died as died:
+                await self.end()
+                if suspect == done:
+                    message = f"{pages[done].url}: the process that parsed it {died.how}."
+                    outcomes.append(Outcome(wanted=pages[done], failure="parse", message=message))
+                    done += 1
+                else:
+                    suspect = done
+        if outcomes:
+            yield outcomes
+
+    async def _ask(self, pages: tuple[Wanted, ...]) -> AsyncIterator[tuple[Outcome, int]]:
+        """The outcome of each page and its length in bytes. Raises Misconfigured, Died."""
+        self._child = self._child or await _Process.start()
+        order = frame(Order(reparsed_at=self._reparsed_at, pages=pages, usual=self._usual))
+        for _ in pages:
+            content = await self._child.ask(order, self._patience)
+            order = b""
+            answer = read_answer(content)
+            if answer.outcome is None:
+                raise Misconfigured(answer.refusal)
+            yield answer.outcome, len(content)
+
+    async def end(self) -> None:
+        child, self._child = self._child, None
+        if child is not None:
+            await child.end()
 
 
 class _Process:
@@ -147,11 +194,12 @@ class _Process:
         )
 
     async def ask(self, order: bytes, patience: timedelta) -> bytes:
-        """Its answer to an order. Raises Died."""
+        """Its next answer, after an order if there is one. Raises Died."""
         try:
             async with asyncio.timeout(patience.total_seconds()):
-                self._orders.write(order)
-                await self._orders.drain()
+                if order:
+                    self._orders.write(order)
+                    await self._orders.drain()
                 length = HEAD.unpack(await self._answers.readexactly(HEAD.size))[0]
                 if length > LONGEST_ANSWER:
                     raise Died(f"gave an answer of {length:,} bytes")

@@ -1,29 +1,39 @@
 """Dead letters whose pages are in the archive: parsed again from there instead of being asked for again.
 
 After the spider is mended, records are stored, links are queued, and the letter is settled, without a request. A page
-that fails again stays a dead letter. A crash in between repeats work: records are stored before the letter is settled.
+that fails again stays a dead letter, and its new error is an attempt in its log. Letters of a spider that is not here,
+or whose start() fails, are left out and told. A crash in between repeats work: records are stored before the letter is
+settled.
 """
 
 from __future__ import annotations
 
 import asyncio
+import sys
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
-from datetime import UTC, datetime
+from contextlib import redirect_stdout
+from datetime import timedelta
 
 import msgspec
 
 from ..assembly import System, scope_of
-from ..errors import SpiderNotFound
+from ..cancelling import is_cancellation
+from ..errors import Misconfigured, ParseFailed
 from ..frontier.admission import Admission
 from ..frontier.contract import DeadFilter, DeadLetter
 from ..model.job import Job
-from ..model.url import site_of
-from ..parse.site import SiteSpider
+from ..model.url import origin_of, site_of
 from ..parse.spider import Spider, listed_seeds, seeds
+from ..parse.timelimit import TimeLimit
 from .crew import Crew, cores
 from .orders import Outcome, Wanted
-from .run import FAILED, MOST_FAILURES, patience_of, store
-from .spiders import Finder, load
+from .run import FAILED, MOST_FAILURES, patience_of, store, usual_of
+from .spiders import SITE, Finder, load, told
+
+MOST_SEEDS = 10_000  # of a start() that are read to learn the sites of a crawl
+LONGEST_START = timedelta(seconds=10)
+OR_FETCH = "or have the pages fetched again with --fetch."
 
 
 class Revival(msgspec.Struct, kw_only=True):
@@ -35,8 +45,12 @@ class Revival(msgspec.Struct, kw_only=True):
     links: int = 0
     failed: int = 0
     failures: list[Outcome] = []
-    requeued: int = 0  # nothing of them is in the archive: they are fetched again
+    lost: int = 0  # their raw pages are not in the archive any more
+    taken: int = 0  # somebody else has dealt with them meanwhile
+    requeued: int = 0  # nothing of them was ever in the archive: they are fetched again
     jobs: set[str] = set()  # names of jobs that have work again
+    left_out: Counter[str] = msgspec.field(default_factory=Counter)  # why -> how many
+    unread: set[str] = set()  # spiders whose start() was not read to its end
 
 
 async def revive(
@@ -44,80 +58,80 @@ async def revive(
     which: DeadFilter,
     *,
     spider: str | None = None,
+    crawled_as: str | None = None,
     processes: int | None = None,
     tell: Callable[[Revival], None] = lambda revival: None,
 ) -> Revival:
-    """Parse these letters again. `spider` is the file of one that is not in the project's folder.
+    """Parse these letters again. `spider` is the file of one that is not in the project's folder, `crawled_as` what it
+    was called when it crawled.
 
     Raises SpiderNotFound, Misconfigured, BackendUnavailable.
     """
-    finder = Finder(system.settings, spider)
     revival = Revival()
-    now = system.clock.now()
-    jobs = {job.id: job for job in await system.jobs.jobs()}
-    desk = _Desk(system, jobs, finder)
+    desk = _Desk(system, {job.id: job for job in await system.jobs.jobs()}, revival)
     crew = Crew(
-        f"replay-{datetime.fromtimestamp(now, UTC):%Y%m%d-%H%M%S}",
-        now,
-        size=processes or cores(),
-        patience=patience_of(system),
+        system.clock.now(), size=processes or cores(), patience=patience_of(system), usual=await usual_of(system)
     )
     waiting: dict[int, DeadLetter] = {}
-    pages = _pages(system, which, jobs, finder, waiting, revival)
+    pages = _pages(system, which, Finder(system.settings, spider, crawled_as), desk, waiting)
     async for outcomes in crew.parse(pages):
         good = []
         for outcome in outcomes:
             letter = waiting.pop(outcome.wanted.number)
-            if not outcome.failure:
+            if outcome.failure == "lost":
+                revival.lost += 1
+            elif outcome.failure:
+                revival.failed += 1
+                if len(revival.failures) < MOST_FAILURES:
+                    revival.failures.append(outcome)
+            else:
                 good.append((letter, outcome))
-                continue
-            revival.failed += 1
-            if len(revival.failures) < MOST_FAILURES:
-                revival.failures.append(outcome)
-        # Stored under the job that fetched the page, and before the letter is settled.
-        mine = [
-            msgspec.structs.replace(
-                outcome,
-                records=tuple(msgspec.structs.replace(record, job=letter.job) for record in outcome.records),
-            )
-            for letter, outcome in good
-        ]
-        revival.changed += sum(await store(system, mine))
-        revival.records += sum(len(outcome.records) for outcome in mine)
-        await asyncio.gather(*(desk.settle(letter, outcome, revival) for letter, outcome in good))
+        # Stored before the letter is settled.
+        revival.changed += sum(await store(system, outcomes))
+        revival.records += sum(len(outcome.records) for _, outcome in good)
+        await asyncio.gather(*(desk.settle(letter, outcome) for letter, outcome in good))
         tell(revival)
     return revival
 
 
 async def _pages(
-    system: System,
-    which: DeadFilter,
-    jobs: dict[str, Job],
-    finder: Finder,
-    waiting: dict[int, DeadLetter],
-    revival: Revival,
+    system: System, which: DeadFilter, finder: Finder, desk: _Desk, waiting: dict[int, DeadLetter]
 ) -> AsyncIterator[Wanted]:
     number = 0
     async for letter in system.desk.letters(which):
-        if letter.reason not in FAILED or letter.job not in jobs:
+        job = desk.jobs.get(letter.job)
+        if letter.reason not in FAILED or job is None:
             continue
         visits = [one for one in await system.records.visits(letter.fingerprint) if one.job == letter.job]
         if not visits or not visits[-1].archive_ref:
-            revival.requeued += await system.desk.replay(_only(letter))
-            revival.jobs.add(jobs[letter.job].name)
+            desk.revival.requeued += await system.desk.replay(_only(letter))
+            desk.revival.jobs.add(job.name)
+            continue
+        ref, start = SITE, job.spider_name
+        if "://" not in job.spider_name:
+            name = visits[-1].spider or job.spider_name
+            found, start = finder.ref(name), origin_of(letter.url)
+            if found is None:
+                advice = f"Name its file with --spider FILE (renamed: --spider FILE --as {name})"
+                desk.revival.left_out[f"{finder.why(name)} {advice}, {OR_FETCH}"] += 1
+                continue
+            ref = found
+        if not await desk.is_ready(letter, ref, start):
             continue
         number += 1
         waiting[number] = letter
-        ref, start = _source(finder, jobs[letter.job])
         yield Wanted(
+            run=letter.job,  # what comes of it belongs to the job that fetched the page
             ref=visits[-1].archive_ref,
             fingerprint=letter.fingerprint,
             body_hash=visits[-1].body_hash,
             url=letter.url,
             job=letter.job,
             spider=ref,
-            start=start,
+            start=start if ref == SITE else "",
             number=number,
+            failure=letter.reason,
+            depth=letter.depth,
         )
 
 
@@ -125,58 +139,88 @@ def _only(letter: DeadLetter) -> DeadFilter:
     return DeadFilter(job=letter.job, site=letter.site, fingerprint=letter.fingerprint)
 
 
-def _source(finder: Finder, job: Job) -> tuple[str, str]:
-    """The reference of a job's spider, and where it began if it has none of its own. Raises SpiderNotFound."""
-    if "://" in job.name:
-        return SiteSpider.name, job.name
-    ref = finder.ref(job.name)
-    if ref is None:
-        raise SpiderNotFound(
-            f"Job {job.id} cannot be parsed again: no spider {job.name!r} is in the project. Name its file with"
-            f" --spider, or have the pages fetched again with --fetch."
-        )
-    return ref, ""
+class _Door(msgspec.Struct, frozen=True):
+    """How links enter a job; `sites` may grow. `closed` says why they cannot."""
+
+    sites: set[str]
+    admission: Admission | None = None
+    closed: str = ""
 
 
 class _Desk:
     """Settles letters: the links of a page are judged as the crawl itself would judge them."""
 
-    def __init__(self, system: System, jobs: dict[str, Job], finder: Finder) -> None:
+    def __init__(self, system: System, jobs: dict[str, Job], revival: Revival) -> None:
+        self.jobs = jobs
+        self.revival = revival
         self._system = system
-        self._finder = finder
-        self._jobs = jobs
-        self._admissions: dict[str, Admission] = {}
+        self._doors: dict[str, _Door] = {}
 
-    async def settle(self, letter: DeadLetter, outcome: Outcome, revival: Revival) -> None:
-        admission = await self._admission(self._jobs[letter.job])
+    async def is_ready(self, letter: DeadLetter, ref: str, start: str) -> bool:
+        """Can links of this letter's page be judged? Else it is counted as left out."""
+        door = self._doors.get(letter.job)
+        if door is None:
+            door = self._doors[letter.job] = await self._open(self.jobs[letter.job], ref, start)
+        if door.closed:
+            self.revival.left_out[door.closed] += 1
+        door.sites.add(letter.site)  # it was let in before, so its site belongs to the crawl
+        return not door.closed
+
+    async def settle(self, letter: DeadLetter, outcome: Outcome) -> None:
+        admission = self._doors[letter.job].admission
+        assert admission is not None  # it was ready
         judged = admission.judge(outcome.requests, depth=letter.depth + 1, priority=letter.priority, site=letter.site)
         added = await self._system.desk.resolve(
             letter, judged.candidates, duplicates=judged.duplicates, reason="parsed again from the archive"
         )
-        if added is None:  # somebody else has dealt with it meanwhile
+        if added is None:
+            self.revival.taken += 1
             return
-        revival.resolved += 1
-        revival.links += added.queued
+        self.revival.resolved += 1
+        self.revival.links += added.queued
         if added.queued:
-            revival.jobs.add(self._jobs[letter.job].name)
+            self.revival.jobs.add(self.jobs[letter.job].name)
 
-    def _spider(self, job: Job) -> Spider:
-        ref, start = _source(self._finder, job)
-        return load(ref, self._system.settings, start=start)
+    async def _open(self, job: Job, ref: str, start: str) -> _Door:
+        system, sites = self._system, set[str]()
+        try:
+            spider = load(ref, system.settings, start=start)
+            sites.update(site_of(url) for url in listed_seeds(spider))
+            if not sites and spider.allowed_domains is None and not await _read_sites(spider, sites):
+                self.revival.unread.add(spider.name)
+        except Misconfigured as error:
+            return _Door(sites, closed=f"{error} Mend it, {OR_FETCH}")
+        admission = Admission(
+            scope_of(system.settings, job, spider, sites),
+            system.rules,
+            remember_known=False,
+            fetcher=spider.fetcher,
+            proxy_pool=spider.proxy_pool,
+        )
+        return _Door(sites, admission)
 
-    async def _admission(self, job: Job) -> Admission:
-        known = self._admissions.get(job.id)
-        if known is None:
-            system = self._system
-            spider = self._spider(job)
-            sites = {site_of(url) for url in listed_seeds(spider)}
-            if not sites:
-                sites = {site_of(request.url) async for request in seeds(spider)}
-            known = self._admissions[job.id] = Admission(
-                scope_of(system.settings, job, spider, sites),
-                system.rules,
-                remember_known=False,
-                fetcher=spider.fetcher,
-                proxy_pool=spider.proxy_pool,
-            )
-        return known
+
+async def _read_sites(spider: Spider, sites: set[str]) -> bool:
+    """Add the sites that start() names; False when there are more seeds than we read. Raises Misconfigured."""
+    count = 0
+
+    async def read() -> None:
+        nonlocal count
+        async for request in seeds(spider):
+            sites.add(site_of(request.url))
+            count += 1
+            if count >= MOST_SEEDS:
+                break
+
+    try:
+        with redirect_stdout(sys.stderr):
+            await TimeLimit(LONGEST_START).run(read(), f"start() of {spider.name}")
+    except ParseFailed:  # it took too long: what was read counts
+        return False
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # SystemExit in a spider must not end the replay
+        if is_cancellation(error):
+            raise
+        raise Misconfigured(f"start() of spider {spider.name!r} failed: {told(error)}.") from error
+    return count < MOST_SEEDS

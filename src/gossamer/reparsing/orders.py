@@ -1,4 +1,7 @@
-"""What passes between the run and its children: frames of MessagePack, each with its length in front."""
+"""What passes between the run and its children: frames of MessagePack, each with its length in front.
+
+An order names some pages. It is answered page by page, in the same order: so whoever waits knows which page is in hand.
+"""
 
 from __future__ import annotations
 
@@ -15,23 +18,27 @@ T = TypeVar("T")
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
-    """One archived page that is to be parsed again. `job` is the one that fetched it."""
+    """One archived page that is to be parsed again. `job` is the one that fetched it, `run` the id under which what
+    comes of it is stored."""
 
+    run: str
     ref: str
     fingerprint: bytes
     body_hash: bytes
     url: str
     job: str
-    spider: str  # its name
+    spider: str  # its reference: spiders.py
     start: str = ""  # the address that a crawl without a spider of its own began with
     number: int = 0  # of the dead letter, where it is one
+    depth: int = 0  # of the dead letter; else the copy says it
+    failure: str = ""  # what came of it the last time: PageFacts.failure
 
 
 class Order(msgspec.Struct, frozen=True, kw_only=True):
-    """Work for a child. `run` is the id under which what comes of it is stored."""
+    """Work for a child."""
 
-    run: str
     reparsed_at: float
+    usual: tuple[Tally, ...] = ()  # what is nearly always filled, by spider, as earlier days have shown
     pages: tuple[Wanted, ...]
 
 
@@ -42,7 +49,6 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     facts: PageFacts | None = None
     records: tuple[Record, ...] = ()
     schemas: tuple[ItemSchema, ...] = ()
-    quality: tuple[Tally, ...] = ()
     requests: tuple[Request, ...] = ()
     page_url: str = ""
     remarks: str = ""
@@ -52,7 +58,9 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
-    outcomes: tuple[Outcome, ...] = ()
+    """What came of the next page; or a refusal, and then the child does no more of the order."""
+
+    outcome: Outcome | None = None
     refusal: str = ""  # the child cannot work at all: a message for the user
 
 

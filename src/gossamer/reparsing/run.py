@@ -1,61 +1,73 @@
 """A run over the archive: which pages are parsed again, what is stored of it, or what would change.
 
-Of every page the newest copy is taken. What comes out is stored under the time at which the page was fetched and wins
-over what an older parser made of the same copy; a newer visit of another page that gives the same record stays. What
-a page gave before and gives no more is marked as gone. A run can be repeated at any time.
+Of every page the newest copy of each spider is taken. What comes out is stored under the time at which the page was
+fetched and wins over what an older parser made of the same copy; a newer visit of another page that gives the same
+record stays. What a page gave before and gives no more is marked as gone. A run can be repeated at any time.
+
+Each spider's part has an id of its own: that one spider has parsed a page says nothing about the records of another.
 """
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
 from datetime import UTC, datetime, timedelta
-from hashlib import blake2b
-from typing import Any
+from secrets import token_hex
 
 import msgspec
 
-from ..assembly import System
-from ..errors import Misconfigured
-from ..model.record import Attempt, PageResult
+from ..assembly import HABITS_OF, System
+from ..model.record import Attempt, PageResult, Tally
 from ..model.url import origin_of, site_of
-from ..parse.site import SiteSpider
-from ..store.contract import Difference, Identity, RecordQuery, VisitQuery
+from ..pipeline.inspection import USUAL, day_of
+from ..store.contract import VisitQuery
 from .crew import Crew, cores
 from .orders import Outcome, Wanted
-from .spiders import Finder
+from .preview import Preview, TellChange
+from .spiders import SITE, Finder
 
 FAILED = ("parse", "quality")
 MOST_FAILURES = 20  # that are remembered for the report
 ROUTE = "archive"
 
+_RUN = re.compile(r"reparse-\d{8}-\d{6}-[0-9a-f]{6}(-\d+)?")
+
 
 class Report(msgspec.Struct, kw_only=True):
     """What a run did. Mutable: it grows while the run goes on."""
 
-    run: str
+    runs: dict[str, str] = {}  # the name under which pages were crawled -> the id of what is stored of them
     pages: int = 0
     records: int = 0
     changed: int = 0
     gone: int = 0
     failed: int = 0
     lost: int = 0  # raw pages that are not in the archive any more
+    mended: int = 0  # pages that had failed before; their dead letters are not touched
     unknown: Counter[str] = msgspec.field(default_factory=Counter)  # pages of spiders that are not here
+    why: dict[str, str] = {}  # such a spider -> why it is not here
     failures: list[Outcome] = []
-    spiders: set[str] = set()
+    spiders: set[tuple[str, str]] = set()  # an id of a run, and a spider whose records it speaks for
 
 
 Tell = Callable[[Report], None]
-TellChange = Callable[[Difference], None]
 
 
 class Choice(msgspec.Struct, frozen=True, kw_only=True):
-    """Which pages. `spider` is a name or a file; None: all spiders of the project."""
+    """Which pages. `spider` is a name or a file; None: all spiders of the project. `crawled_as` is what it was called
+    when the pages were crawled."""
 
     spider: str | None = None
+    crawled_as: str | None = None
     job: str | None = None
     since: float | None = None
     failed: bool = False
+
+
+def is_run(job: str) -> bool:
+    """Is this the id of a run over the archive?"""
+    return _RUN.fullmatch(job) is not None
 
 
 async def reparse(
@@ -71,44 +83,59 @@ async def reparse(
     Raises SpiderNotFound, Misconfigured, BackendUnavailable.
     """
     now = system.clock.now()
-    report = Report(run=f"reparse-{datetime.fromtimestamp(now, UTC):%Y%m%d-%H%M%S}")
-    pages = _pages(system, choice, report)
-    crew = Crew(report.run, now, size=processes or cores(), patience=patience_of(system))
-    preview = _Preview(system, would_change) if would_change is not None else None
-    async for outcomes in crew.parse(pages):
-        for outcome in outcomes:
-            _count(report, outcome)
+    report = Report()
+    crew = Crew(now, size=processes or cores(), patience=patience_of(system), usual=await usual_of(system))
+    preview = None
+    if would_change is not None:
+        preview = Preview(system, may_be_stale=choice.job is not None or choice.failed)
+    try:
+        async for outcomes in crew.parse(_pages(system, choice, report, now)):
+            for outcome in outcomes:
+                _count(report, outcome)
+            if preview is not None:
+                await preview.take(outcomes)
+            else:
+                report.changed += sum(await store(system, outcomes))
+            tell(report)
+        if preview is not None and would_change is not None:
+            report.changed, report.gone = await preview.tell(sorted(report.spiders), now, would_change)
+    finally:
         if preview is not None:
-            report.changed += await preview.take(outcomes)
-        else:
-            report.changed += sum(await store(system, outcomes, report.run))
-        tell(report)
-    for spider in sorted(report.spiders):
-        if preview is not None:
-            report.gone += await preview.tell_gone(spider)
-        else:
-            report.gone += await system.records.retire(report.run, spider=spider, at=system.clock.now())
+            preview.close()
+    if preview is None:
+        for run, spider in sorted(report.spiders):
+            report.gone += await system.records.retire(run, spider=spider, at=system.clock.now())
     return report
 
 
+async def usual_of(system: System) -> tuple[Tally, ...]:
+    """What spiders nearly always found, as the last days have shown."""
+    since = day_of(system.clock.now() - HABITS_OF.total_seconds())
+    return tuple(one for one in await system.records.scores(since=since) if one.rule == USUAL)
+
+
 def patience_of(system: System) -> timedelta:
-    """How long a page may take: the time limit of the parser ends it before, unless it hangs in foreign code."""
-    return system.settings.crawl.parse_timeout + timedelta(seconds=30)
+    """How long a page may take: the time limits of the parser and of the pipeline end it before, unless it hangs in
+    foreign code."""
+    return 2 * system.settings.crawl.parse_timeout + timedelta(seconds=60)
 
 
-async def store(system: System, outcomes: Sequence[Outcome], run: str | None = None) -> list[int]:
-    """Save what came of the pages, under the id of the run or else of the jobs that fetched them; return how many
-    records of each were new or changed."""
-    results = [_result(system, run or outcome.wanted.job, outcome) for outcome in outcomes if outcome.facts is not None]
+async def store(system: System, outcomes: Sequence[Outcome]) -> list[int]:
+    """Save what came of the pages; return how many records of each were new or changed.
+
+    A page that has killed its parser leaves no more than its error.
+    """
+    results = [
+        _result(system, outcome) for outcome in outcomes if outcome.facts is not None or outcome.failure in FAILED
+    ]
     return await system.records.save(results)
 
 
-def _result(system: System, run: str, outcome: Outcome) -> PageResult:
+def _result(system: System, outcome: Outcome) -> PageResult:
     wanted, facts = outcome.wanted, outcome.facts
-    assert facts is not None
     attempt = Attempt(
         at=system.clock.now(),
-        job=run,
+        job=wanted.run,
         url=wanted.url,
         fingerprint=wanted.fingerprint,
         site=site_of(wanted.url),
@@ -116,21 +143,22 @@ def _result(system: System, run: str, outcome: Outcome) -> PageResult:
         attempt=0,
         outcome="unparsed" if outcome.failure else "reparsed",
         route=ROUTE,
-        status=facts.status,
+        status=facts.status if facts is not None else None,
         reason=outcome.failure,
         error=(outcome.message or outcome.remarks)[:2000],
     )
-    return PageResult(
-        attempt=attempt, page=facts, records=outcome.records, quality=outcome.quality, schemas=outcome.schemas
-    )
+    # Scores are of what was crawled: a page that is parsed again was counted on its day.
+    return PageResult(attempt=attempt, page=facts, records=outcome.records, schemas=outcome.schemas)
 
 
 def _count(report: Report, outcome: Outcome) -> None:
     report.pages += 1
     report.records += len(outcome.records)
     if outcome.facts is not None:
-        report.spiders.add(outcome.facts.spider)
-    if outcome.failure == "lost":
+        report.spiders.add((outcome.wanted.run, outcome.facts.spider))
+    if not outcome.failure:
+        report.mended += outcome.wanted.failure in FAILED
+    elif outcome.failure == "lost":
         report.lost += 1
     elif outcome.failure in FAILED:
         report.failed += 1
@@ -138,9 +166,12 @@ def _count(report: Report, outcome: Outcome) -> None:
             report.failures.append(outcome)
 
 
-async def _pages(system: System, choice: Choice, report: Report) -> AsyncIterator[Wanted]:
+async def _pages(system: System, choice: Choice, report: Report, now: float) -> AsyncIterator[Wanted]:
     """The chosen pages, each with the spider that can parse it."""
-    finder = Finder(system.settings, choice.spider)
+    finder = Finder(system.settings, choice.spider, choice.crawled_as)
+    # The pages of a mere URL, whatever spiders the project has.
+    bare = {job.id for job in await system.jobs.jobs() if "://" in job.spider_name}
+    base = f"reparse-{datetime.fromtimestamp(now, UTC):%Y%m%d-%H%M%S}-{token_hex(3)}"
     query = VisitQuery(
         spider=finder.named or None,
         job=choice.job,
@@ -148,69 +179,23 @@ async def _pages(system: System, choice: Choice, report: Report) -> AsyncIterato
         failures=FAILED if choice.failed else ("", *FAILED),
     )
     async for facts in system.records.archived(query):
-        ref = finder.ref(facts.spider)
+        ref = SITE if facts.job in bare else finder.ref(facts.spider)
         if ref is None:
-            report.unknown[facts.spider or "(not known)"] += 1
+            report.unknown[facts.spider] += 1
+            report.why.setdefault(facts.spider, finder.why(facts.spider))
             continue
+        if facts.spider not in report.runs:
+            report.runs[facts.spider] = f"{base}-{len(report.runs) + 1}" if report.runs else base
+        run = report.runs[facts.spider]
+        report.spiders.add((run, facts.spider))
         yield Wanted(
+            run=run,
             ref=facts.archive_ref,
             fingerprint=facts.fingerprint,
             body_hash=facts.body_hash,
             url=facts.url,
             job=facts.job,
             spider=ref,
-            start=origin_of(facts.url) if ref == SiteSpider.name else "",
+            start=origin_of(facts.url) if ref == SITE else "",
+            failure=facts.failure,
         )
-
-
-class _Preview:
-    """Compares what comes out with what is stored. Remembers a short hash of every record and page it saw."""
-
-    def __init__(self, system: System, tell: TellChange) -> None:
-        self._system = system
-        self._tell = tell
-        self._made: set[bytes] = set()
-        self._pages: set[bytes] = set()
-
-    async def take(self, outcomes: Sequence[Outcome]) -> int:
-        """Tell what is new or changed in these; return how many."""
-        made = {(one.type, one.site, one.key): one for outcome in outcomes for one in outcome.records}
-        held = await self._system.records.latest(list(made)) if made else {}
-        count = 0
-        for outcome in outcomes:
-            if not outcome.failure:
-                self._pages.add(_short(outcome.page_url))
-        for identity, record in made.items():
-            self._made.add(_short(*identity))
-            before = held.get(identity)
-            if before is not None and _same(before, record.data):
-                continue
-            count += 1
-            self._tell(_difference("added" if before is None else "changed", identity, record.url, before, record.data))
-        return count
-
-    async def tell_gone(self, spider: str) -> int:
-        """Tell what these pages gave before and would not give any more; return how many."""
-        count = 0
-        async for record in self._system.records.records(RecordQuery(spider=spider, gone=False)):
-            identity = (record.type, record.site, record.key)
-            if _short(record.url) in self._pages and _short(*identity) not in self._made:
-                count += 1
-                self._tell(_difference("gone", identity, record.url, msgspec.json.encode(record.data).decode(), None))
-        return count
-
-
-def _difference(kind: Any, identity: Identity, url: str, before: str | None, after: str | None) -> Difference:
-    type_, site, key = identity
-    return Difference(kind=kind, type=type_, site=site, key=key, url=url, before=before, after=after)
-
-
-def _same(one: str, other: str) -> bool:
-    try:
-        return one == other or bool(msgspec.json.decode(one) == msgspec.json.decode(other))
-    except msgspec.DecodeError as error:
-        raise Misconfigured(f"A stored record is not JSON ({error}). Correct its row first.") from error
-
-
-def _short(*parts: str) -> bytes:
-    return blake2b("\x00".join(parts).encode("utf-8", "surrogatepass"), digest_size=12).digest()

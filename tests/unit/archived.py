@@ -1,0 +1,56 @@
+"""Pages that were crawled once and lie in the archive, put there through the contracts: no crawl is needed."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from gossamer.assembly import System
+from gossamer.model.job import JobTerms
+from gossamer.model.page import Headers, Snapshot
+from gossamer.model.record import Attempt, PageFacts, PageResult
+from gossamer.model.task import Lease
+from gossamer.model.url import fingerprint, site_of
+from tests.unit.commandline import candidate
+
+SHOP = "https://shop.example"
+WORKER = "elsewhere/77/1"
+
+
+def crawled(
+    spider: str, pages: dict[str, str], *, name: str = "", depth: int = 0, kind: str = "parse", broken: bool = False
+) -> Callable[[System], Awaitable[None]]:
+    """A job of that spider that has fetched these pages, path and HTML; `broken`: they are dead letters."""
+
+    async def fill(system: System) -> None:
+        job, _ = await system.jobs.open_job(name or spider, JobTerms(), fresh=True)
+        await system.frontier.add(job.id, [candidate(f"{SHOP}{path}", depth=depth) for path in pages])
+        leases = (await system.frontier.lease(job.id, WORKER, len(pages))).leases
+        while len(leases) < len(pages):
+            leases += (await system.frontier.lease(job.id, WORKER, len(pages))).leases
+        for lease in leases:
+            await system.records.save([await _visit(system, lease, spider, kind, pages, broken)])
+            if broken:
+                await system.frontier.bury(lease, "parse", "The first error")
+
+    return fill
+
+
+async def _visit(
+    system: System, lease: Lease, spider: str, kind: str, pages: dict[str, str], broken: bool
+) -> PageResult:
+    url, job, now = lease.task.url, lease.task.job, system.clock.now()
+    snapshot = Snapshot(
+        url=url, requested_url=url, status=200, headers=Headers([("content-type", "text/html")]),
+        body=pages[url.removeprefix(SHOP)].encode(), fetched_at=now, kind=kind, job=job, depth=lease.task.depth,
+    )  # fmt: skip
+    (ref,) = await system.archive.put([snapshot])
+    failure = "parse" if broken else ""
+    attempt = Attempt(
+        at=now, job=job, url=url, fingerprint=fingerprint(url), site=site_of(url), worker=WORKER, attempt=1,
+        outcome="dead" if broken else "done", status=200, reason=failure,
+    )  # fmt: skip
+    facts = PageFacts(
+        fingerprint=fingerprint(url), url=url, job=job, fetched_at=now, status=200, archive_ref=ref,
+        body_hash=fingerprint(ref), spider=spider, failure=failure,
+    )  # fmt: skip
+    return PageResult(attempt=attempt, page=facts)

@@ -1,0 +1,188 @@
+"""`gossamer reparse`: whose spider parses a page, what a dry run foretells, and pages that misbehave."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from gossamer.reparsing.crew import PORTION_BYTES, _portions, size_of
+from gossamer.reparsing.orders import Wanted
+from gossamer.reparsing.run import is_run
+from tests.unit.archived import SHOP, crawled
+from tests.unit.commandline import Project, Said
+from tests.unit.commandline import project as project
+
+SPIDER = """
+from gossamer import Item, Page, Spider
+
+class Thing(Item, key="sku"):
+    sku: str
+    title: str
+    depth: int = 0
+
+class {name}(Spider):
+    {more}
+    def parse(self, page: Page):
+        for title in page.css("li::text").getall():
+            if title != "{without}":
+                yield Thing(sku=title, title="{listed}", depth=page.depth)
+
+    def detail(self, page: Page):
+        yield Thing(sku=page.css("h1::text").get(), title="{detailed}", depth=page.depth)
+"""
+
+
+def spider(project: Project, name: str = "Shop", *, file: str = "shop.py", item: str = "Thing", **parts: str) -> None:
+    filled = {"listed": "from the list", "detailed": "in detail", "more": "", "without": "", **parts}
+    project.write(f"spiders/{file}", SPIDER.format(name=name, **filled).replace("Thing", item))
+
+
+def reparse(project: Project, *words: str) -> Said:
+    return project.run("reparse", "--processes", "1", *words)
+
+
+def stored(project: Project, *words: str) -> dict[str, dict[str, Any]]:
+    lines = project.run("export", "--format", "jsonl", *words).lines
+    return {one["sku"]: one for one in (json.loads(line) for line in lines)}
+
+
+def test_a_spider_of_the_project_goes_before_one_of_ours_with_the_same_name(project):
+    spider(project, "Site")
+    project.fill(crawled("site", {"/a": "<li>1</li>"}, depth=3))
+    project.fill(crawled("site", {"/b": "<title>Bare</title>"}, name=f"{SHOP}/"))
+
+    assert reparse(project).code == 0
+
+    found = {one["_meta"]["url"]: one for one in map(json.loads, project.run("export").lines)}
+    thing, page = found[f"{SHOP}/a"], found[f"{SHOP}/b"]
+    assert (thing["_meta"]["type"], thing["title"], thing["depth"]) == ("Thing", "from the list", 3)
+    assert (page["_meta"]["type"], page["title"]) == ("WebPage", "Bare")  # whose crawl began with a mere address
+
+
+def test_a_dry_run_foretells_what_the_run_does(project):
+    spider(project)
+    project.fill(crawled("shop", {"/list": "<li>1</li><li>2</li><li>3</li>"}))
+    project.fill(crawled("shop", {"/1": "<h1>1</h1>", "/2": "<h1>2</h1>"}, kind="detail"))
+    first = reparse(project)
+    assert "records  5, of which 5 new or changed" in first.out
+    assert {sku: one["title"] for sku, one in stored(project).items()} == {
+        "1": "in detail", "2": "in detail", "3": "from the list",
+    }  # fmt: skip
+    assert "0 would be new or changed" in reparse(project, "--dry-run").out
+
+    # The list has no say in what newer pages say in detail, and 3 is not given any more.
+    spider(project, listed="new on the list", detailed="better", without="3")
+    told = [json.loads(line) for line in reparse(project, "--dry-run", "--json").lines]
+    assert sorted((one["kind"], one["key"]) for one in told) == [("changed", "1"), ("changed", "2"), ("gone", "3")]
+
+    second = reparse(project)
+    assert "of which 2 new or changed" in second.out
+    assert "1 marked as gone" in second.out
+    runs = [said.out.split("run ")[1].split()[0] for said in (first, second)]
+    assert runs[0] != runs[1]
+    assert all(map(is_run, runs))
+    assert not is_run("reparse-1")
+    assert "gone: parsed again, its page did not give it any more" in project.run("history", "3").out
+    assert "0 would be new or changed" in reparse(project, "--dry-run").out
+
+
+def test_what_one_spider_parses_does_not_make_the_records_of_another_gone(project):
+    spider(project)
+    spider(project, "Other", file="other.py", item="Same")
+    project.fill(crawled("shop", {"/list": "<li>1</li>"}))
+    project.fill(crawled("other", {"/list": "<li>1</li>"}))
+    assert "pages    2 parsed" in reparse(project).out
+
+    spider(project, listed='" + str(1 / 0) + "')
+    spider(project, "Other", file="other.py", item="Same", listed="mended")
+    said = reparse(project)
+
+    assert "of which 1 new or changed" in said.out
+    assert "1 could not be parsed" in said.out
+    assert "gone" not in said.out
+    assert len(project.run("export").lines) == 2
+
+
+def test_a_spider_that_is_not_here_or_was_renamed(project):
+    spider(project, more='name = "shop.example"')
+    project.fill(crawled("shop.example", {"/list": "<li>1</li>"}))
+    assert "pages    1 parsed" in reparse(project, "--spider", "shop.example").out
+
+    spider(project, "Renamed", listed="renamed")
+    missing = reparse(project)
+    assert (missing.code, missing.out) == (1, "")
+    assert "1 page left out: no spider 'shop.example' is here." in missing.err
+    assert "--as OLD-NAME" in reparse(project, "--spider", "spiders/shop.py").err
+    assert "goes with --spider" in reparse(project, "--as", "shop.example").err
+    taken = reparse(project, "--spider", "spiders/shop.py", "--as", "shop.example")
+    assert "1 new or changed" in taken.out
+    assert stored(project)["1"]["title"] == "renamed"
+    assert "0 new or changed" in reparse(project).out  # the pages are its own now
+
+    project.write("spiders/shop.py", "x = 1\ny = x / 0\n")
+    said = reparse(project)
+    assert said.code == 1
+    assert "shop.py, line 2: ZeroDivisionError" in said.err
+
+
+def test_a_page_that_kills_its_process_or_asks_for_input_fails_alone(project):
+    spider(project)
+    page = (project.folder / "spiders/shop.py").read_text()
+    poison = """        import os
+        if page.url.endswith("/7"): os._exit(3)
+        if page.url.endswith("/4"): input("Well? ")
+        yield"""
+    project.write("spiders/shop.py", page.replace("        yield Thing(sku=page", f"{poison} Thing(sku=page"))
+    project.fill(crawled("shop", {f"/{n}": f"<h1>{n}</h1>" for n in range(12)}, kind="detail"))
+
+    said = reparse(project)
+
+    assert "2 could not be parsed" in said.out
+    assert "/7: the process that parsed it ended with exit code 3" in said.err
+    assert "EOFError" in said.err
+    assert set(stored(project)) == {str(n) for n in range(12)} - {"4", "7"}
+    assert "ended with exit code 3" in project.run("why", f"{SHOP}/7").out
+
+
+def test_where_every_raw_page_is_lost_the_run_has_failed(project):
+    spider(project)
+    project.fill(crawled("shop", {"/list": "<li>1</li>"}))
+    (project.folder / "gossamer-data/archive").rename(project.folder / "elsewhere")
+
+    said = reparse(project)
+
+    assert said.code == 1
+    assert "raw page lost  1" in said.out
+
+
+def test_all_records_of_a_page_are_told_to_programs(project):
+    spider(project)
+    project.fill(crawled("shop", {"/list": "".join(f"<li>{n}</li>" for n in range(30))}))
+    reparse(project)
+
+    assert len(project.run("history", f"{SHOP}/list", "--json").json) == 30
+    assert "The first 10 records" in project.run("history", f"{SHOP}/list").out
+
+
+@pytest.mark.parametrize(
+    ("lengths", "cut"),
+    [
+        ([10] * 120, [50, 50, 20]),
+        ([PORTION_BYTES // 2] * 5, [2, 2, 1]),
+        ([10, PORTION_BYTES * 3, 10], [1, 1, 1]),
+        ([], []),
+    ],
+)
+async def test_portions_are_bounded_by_pages_and_by_bytes(lengths, cut):
+    async def pages():
+        for length in lengths:
+            yield Wanted(
+                run="r", ref=f"2027-01-31/host-1.zst#5+{length}", fingerprint=b"", body_hash=b"", url="", job="",
+                spider="",
+            )  # fmt: skip
+
+    assert [len(portion) async for portion in _portions(pages())] == cut
+    assert size_of("2027-01-31/host-1.zst#5+77") == 77
+    assert size_of("nonsense") == 0

@@ -1,0 +1,77 @@
+"""When schedules are due and where they stand, in words; and what a scheduler says. No project is opened."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import msgspec
+import pytest
+
+from gossamer.cli.scheduler import Bulletin
+from gossamer.cli.timetable import coming, state_of, ticks_of
+from gossamer.model import events
+from gossamer.model.schedule import Schedule, Standing
+
+NOW = 1_800_000_000.0
+HOUR = 3600.0
+
+
+def standing(trigger: str, **fields) -> Standing:
+    schedule = Schedule(name="one", spider="books", trigger=trigger)
+    return Standing(schedule=schedule, origin="added", created_at=fields.pop("created_at", NOW), **fields)
+
+
+def test_a_new_interval_is_due_at_once_and_then_every_time():
+    assert [tick.at for tick in coming([standing("every 1h")], NOW, 3)] == [NOW, NOW + HOUR, NOW + 2 * HOUR]
+
+
+def test_ticks_that_were_missed_are_one_and_the_others_are_to_come():
+    late = standing("every 1h", last_due=NOW)
+
+    ticks = coming([late], NOW + 5.5 * HOUR, 3)
+
+    assert [tick.at for tick in ticks] == [NOW + 5 * HOUR, NOW + 6 * HOUR, NOW + 7 * HOUR]
+
+
+def test_a_moment_that_was_used_has_no_further_tick_and_the_schedule_is_over():
+    once = standing("at 2027-01-15T09:00", last_due=datetime.fromisoformat("2027-01-15T09:00Z").timestamp())
+
+    assert list(ticks_of(once, NOW + 9000)) == []
+    assert state_of(once, NOW + 9000) == "over"
+
+
+@pytest.mark.parametrize(
+    ("fields", "state"),
+    [
+        ({}, "new"),
+        ({"last_due": NOW}, "active"),
+        ({"last_due": NOW, "trouble": "no spider"}, "trouble"),
+        ({"last_due": NOW, "waiting_due": NOW}, "waiting"),
+        ({"last_due": NOW, "trouble": "no spider", "paused": True}, "paused"),
+    ],
+)
+def test_the_state_of_a_schedule_is_one_word(fields, state):
+    assert state_of(msgspec.structs.replace(standing("every 1h"), **fields), NOW + 1) == state
+
+
+def test_a_scheduler_tells_what_begins_and_what_repeats_itself_once(capsys):
+    voice = Bulletin(quiet=False, json_logs=False, supervised=False)
+
+    def skip(due: float, reason: str) -> None:
+        voice.emit(events.ScheduleSkipped(at=due, schedule="prices", due=due, reason=reason))
+
+    voice.emit(events.ScheduleFired(at=NOW, job="prices-1", schedule="prices", due=NOW))
+    for second in range(5):
+        skip(NOW + second, "running")
+    voice.emit(events.ScheduleFired(at=NOW + 60, job="prices-2", schedule="prices", due=NOW))
+    skip(NOW + 61, "running")
+    voice.emit(
+        events.ScheduleFailed(at=NOW, schedule="other", due=NOW, attempt=2, delay=10.0, message="There is no spider.")
+    )
+
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.partition(": ")[0] for line in lines] == ["prices"] * 4 + ["other"]
+    assert lines[0] == "prices: prices-1 begun"
+    assert lines[1].endswith("is skipped, because the run before is still going")
+    assert lines[2].startswith("prices: prices-2 begun, for 2027-01-15")  # it is late, so its moment is told
+    assert lines[4] == "other: a run could not be begun. There is no spider. Tried again in 10 s."
