@@ -261,10 +261,10 @@ async def test_the_ticks_of_a_paused_schedule_are_skipped_and_it_goes_on_with_th
     assert (await bench.standing()).skipped == 2
 
 
-async def test_pausing_forgets_the_run_that_waits(bench):
+async def test_pausing_forgets_the_run_that_waits_and_no_tick_comes_back(bench):
     await bench.add(HOURLY, overlap=Overlap.QUEUE)
-    await bench.look()
-    await bench.look(HOUR)
+    for advance in (0, HOUR, HOUR):
+        await bench.look(advance)
     (first,) = await bench.running()
     await bench.system.schedules.pause("prices", True)
     await bench.look()
@@ -274,7 +274,8 @@ async def test_pausing_forgets_the_run_that_waits(bench):
     await bench.look(1.0)
 
     assert bench.fired() == [0]
-    assert (await bench.standing()).waiting_due is None
+    standing = await bench.standing()
+    assert (standing.waiting_due, standing.last_due, standing.skipped) == (None, bench.began + 2 * HOUR, 2)
 
 
 # -- runs that cannot be begun ------------------------------------------------------------------------------------
@@ -526,6 +527,17 @@ async def test_runs_share_the_budget_of_the_day_and_none_is_begun_for_nothing(be
     assert {event.reason for event in bench.ear.heard(ScheduleSkipped)} == {"budget"}
 
 
+async def test_a_run_after_a_break_gets_the_share_of_the_whole_break(bench):
+    await bench.add(HOURLY, budget=240)
+    for advance in (0, HOUR, 6 * HOUR):
+        await bench.look(advance)
+        for job in await bench.running():
+            await bench.end(job)
+
+    spent = [(await bench.system.jobs.terms(f"prices-{number}")).budget for number in (1, 2, 3)]
+    assert spent == [10, 10, 60]
+
+
 # -- decisions ----------------------------------------------------------------------------------------------------
 
 
@@ -546,7 +558,6 @@ async def test_a_clock_that_was_a_day_ahead_does_not_silence_a_schedule_for_a_da
     bench.fired()
     # when the clock is put right
     bench.clock.advance(-DAY)
-    bench.scheduler = Scheduler(bench.system, bench.ear, name="one")
     await bench.look(60)
     assert bench.fired() == []
     await bench.look(HOUR)

@@ -31,6 +31,7 @@ from ..clock import ServerClock, SystemClock
 from ..errors import GossamerError
 from ..fetch.browser.chromium import is_there
 from ..parse.discovery import list_spiders
+from ..scheduler.defining import schedules_of
 from ..settings import FILE_NAME, Settings, find_file
 from ..ways import check_installed, routing_of, transports_of
 from .app import app, out, run_async, settings_with
@@ -139,6 +140,7 @@ def examine(*, offline: bool) -> Iterator[Finding]:
                 yield from _reaches(settings, role)
     yield from _ways(settings)
     yield from _spiders(settings)
+    yield from _schedules(settings)
 
 
 def _python() -> Finding:
@@ -360,3 +362,14 @@ def _spiders(settings: Settings) -> Iterator[Finding]:
         yield _ok("spiders", names)
     elif not found.broken:
         yield _ok("spiders", f"none in {settings.spiders}/; URLs can be crawled without")
+
+
+def _schedules(settings: Settings) -> Iterator[Finding]:
+    """Can the schedules of gossamer.toml be read?"""
+    try:
+        found = schedules_of(settings.schedules)
+    except GossamerError as error:
+        yield Finding(Level.FAIL, "schedules", str(error))
+        return
+    if found:
+        yield _ok("schedules", ", ".join(found))

@@ -15,6 +15,7 @@ from .tally import Tally
 SUMMARY_EVERY = 10.0  # seconds
 
 _LEVELS = {
+    "ScheduleFailed": "error",
     "Buried": "error",
     "Trouble": "error",
     "Retried": "warning",

@@ -73,6 +73,7 @@ class RedisJobs:
         self._keys = keys
         self._time = time
         self._dropping = keys.book("dropping")
+        self._clearing = asyncio.Lock()
         self.book = (keys.book("book"), keys.book("jobs"), keys.book("running"), self._dropping)  # for lua/jobs.lua
 
     async def open_job(self, name: str, terms: JobTerms, *, fresh: bool) -> tuple[Job, bool]:
@@ -207,11 +208,12 @@ class RedisJobs:
 
     async def finish_dropping(self) -> None:
         """Clear the shards of jobs that were given up. Whoever did it may have died over it, so everybody looks."""
-        for job in await self._server.call("SMEMBERS", self._dropping):
-            row = await self._find(job.decode())
-            if row is not None and row.state != JobState.RUNNING:
-                await self._drop_open(row)
-            await self._server.call("SREM", self._dropping, job)
+        async with self._clearing:  # many ticks may replace jobs at once; once cleared is enough
+            for job in await self._server.call("SMEMBERS", self._dropping):
+                row = await self._find(job.decode())
+                if row is not None and row.state != JobState.RUNNING:
+                    await self._drop_open(row)
+                await self._server.call("SREM", self._dropping, job)
 
     async def depths(self, number: int) -> list[int]:
         """How many URLs wait for their turn, shard by shard."""

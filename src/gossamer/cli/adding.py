@@ -1,0 +1,192 @@
+"""`gossamer schedule add`, and what it asks first: is the spider here, is the moment to come, may workers go there?"""
+
+from __future__ import annotations
+
+import shlex
+from datetime import timedelta
+from typing import Annotated
+
+import msgspec
+import typer
+from rich.text import Text
+
+from ..assembly import local_hosts, open_system
+from ..errors import GossamerError, Misconfigured, SpiderNotFound
+from ..measures import parse_duration
+from ..model.job import JobTerms
+from ..model.schedule import Overlap, Schedule, Standing
+from ..schedule.sources import FeedSource, Sitemap, Source, Urls
+from ..schedule.sources.patterns import parse_pattern
+from ..schedule.spelling import describe
+from ..schedule.triggers import Once
+from ..scheduler.defining import schedule_of
+from ..scheduler.opening import Spiders, opening_of
+from ..settings import FILE_NAME, ScheduleTable, Settings
+from .app import err, out, run_async, settings_with
+from .layout import advise, moment, span, visible
+from .schedules import ADDED, FILE, found, in_file, schedule_app
+from .timetable import in_zone, next_tick, trigger_of
+
+
+@schedule_app.command("add")
+def add_verb(
+    name: Annotated[str, typer.Argument(help="What to call it; its jobs bear that name.")],
+    spider: Annotated[str, typer.Option("--spider", help="A spider or a recipe by its name, or the URL of a site.")],
+    every: Annotated[str | None, typer.Option(help="Again and again: 15m, 6h, 7d.")] = None,
+    cron: Annotated[str | None, typer.Option(help="At such times: '0 3 * * *'.")] = None,
+    at: Annotated[str | None, typer.Option(help="Once, at that moment: 2027-01-31T12:00.")] = None,
+    zone: Annotated[str, typer.Option(help="The time zone of --cron, --at and --window: Europe/Berlin.")] = "UTC",
+    url: Annotated[
+        list[str] | None, typer.Option("--url", help="This address, or many: 'https://shop.example/p/{1..100}'.")
+    ] = None,
+    file: Annotated[str | None, typer.Option(help="The addresses in this file: lines, .csv or .jsonl.")] = None,
+    command: Annotated[str | None, typer.Option(help="The addresses that this program prints.")] = None,
+    sitemap: Annotated[str | None, typer.Option(help="The addresses in this sitemap.")] = None,
+    feed: Annotated[str | None, typer.Option(help="The addresses in this RSS, Atom or JSON feed.")] = None,
+    column: Annotated[str | None, typer.Option(help="The column or field with the addresses, in CSV or JSON.")] = None,
+    max_urls: Annotated[int | None, typer.Option(min=1, help="So many addresses at most.")] = None,
+    kind: Annotated[str | None, typer.Option(help="The callback, or the kind of page, for these addresses.")] = None,
+    priority: Annotated[int, typer.Option(help="Of these addresses; more goes first.")] = 0,
+    min_age: Annotated[str | None, typer.Option(help="Leave out pages that were fetched less than this ago.")] = None,
+    window: Annotated[
+        list[str] | None, typer.Option("--window", help="Fetch only then: '22:00-06:00 Europe/Berlin'.")
+    ] = None,
+    overlap: Annotated[
+        Overlap, typer.Option(help="When a run is due and the one before still goes on.")
+    ] = Overlap.SKIP,
+    limit: Annotated[int | None, typer.Option(min=1, help="So many pages in each run at most.")] = None,
+    budget: Annotated[int | None, typer.Option(min=1, help="So many fetches a day, where pages change most.")] = None,
+    min_interval: Annotated[str | None, typer.Option(help="With a budget: fetch no page more often.")] = None,
+    max_interval: Annotated[str | None, typer.Option(help="With a budget: fetch every page so often.")] = None,
+    replace: Annotated[bool, typer.Option("--replace", help="Change the one of that name.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Even if the spider is not found on this machine.")] = False,
+) -> None:
+    """Add a schedule. It is kept with the queue, for all schedulers and workers of the project."""
+    settings = settings_with()
+    table = ScheduleTable(
+        spider=spider,
+        every=every,
+        cron=cron,
+        at=at,
+        zone=zone,
+        windows="; ".join(window or ()),
+        overlap=overlap.value,
+        urls=tuple(url) if url else None,
+        file=file,
+        command=words_of("--command", command),
+        sitemap=sitemap,
+        feed=feed,
+        column=column,
+        max_urls=max_urls,
+        kind=kind or "",
+        priority=priority,
+        min_age=duration_of("--min-age", min_age),
+        limit=limit,
+        budget=budget,
+        min_interval=duration_of("--min-interval", min_interval),
+        max_interval=duration_of("--max-interval", max_interval),
+    )
+    schedule = schedule_of(name, table)
+    if name in settings.schedules:
+        raise Misconfigured(in_file(settings, name, "change it"))
+    starts = demand_spider(settings, schedule, force=force)
+
+    async def add() -> tuple[Standing, float]:
+        async with open_system(settings, to_look=True) as system:
+            demand_future(schedule, system.clock.now())
+            if any(one.schedule.name == name and one.origin == FILE for one in await system.schedules.schedules()):
+                raise Misconfigured(in_file(settings, name, "change it"))
+            if not await system.schedules.put(schedule, origin=ADDED, replace=replace):
+                raise Misconfigured(
+                    f"There is a schedule {name!r} already. Add --replace to change it, or choose another name."
+                )
+            return await found(system, settings, name), system.clock.now()
+
+    standing, now = run_async(add())
+    first = next_tick(standing, now)
+    when = "as soon as a scheduler runs" if first is None or first <= now else moment(first, now)
+    out.print(f"Schedule {visible(name)}: {describe(trigger_of(schedule))}; next run {when}.", markup=False)
+    for host in refused_hosts(settings, schedule, starts):
+        warning = f"{host} is a private address. If workers may visit it, add it to fetch.allow_hosts in {FILE_NAME}."
+        err.print(Text(f"Warning: {visible(warning)}", style="yellow"), soft_wrap=True)
+    advise(
+        ("gossamer up", "a scheduler and a worker on this machine"),
+        (f"gossamer schedule show {shlex.quote(name)}", "where it stands"),
+    )
+
+
+def words_of(option: str, text: str | None) -> tuple[str, ...] | None:
+    """A command line as its words. No shell reads it."""
+    if text is None:
+        return None
+    try:
+        return tuple(shlex.split(text))
+    except ValueError as error:
+        raise Misconfigured(f"{option} {visible(text)!r} cannot be taken apart into words: {error}.") from error
+
+
+def duration_of(option: str, text: str | None) -> timedelta | None:
+    try:
+        return parse_duration(text) if text is not None else None
+    except (ValueError, OverflowError) as error:
+        raise Misconfigured(f"{option}: {error}.") from error
+
+
+def opening_for(
+    settings: Settings,
+    schedule: Schedule,
+    due: float,
+    *,
+    budget: int | None = None,
+    spiders: Spiders | None = None,
+) -> tuple[str, JobTerms]:
+    """Name and terms of the job that a run of it becomes. Raises Misconfigured, whatever its spider's code raises."""
+    try:
+        return opening_of(settings, schedule, due, budget=budget, spiders=spiders)
+    except GossamerError:
+        raise
+    except Exception as error:  # a spider's constructor may raise anything
+        raise Misconfigured(
+            f"Spider {schedule.spider} cannot be made: {type(error).__name__}: {error}. Mend its file."
+        ) from error
+
+
+def demand_spider(settings: Settings, schedule: Schedule, *, force: bool) -> list[str]:
+    """Where the spider starts. Nowhere, if it is not on this machine and `force` lets that be.
+
+    Raises SpiderNotFound; Misconfigured for a spider that is faulty or has no such callback.
+    """
+    spiders = Spiders(settings)
+    try:
+        opening_for(settings, schedule, 0.0, spiders=spiders)
+    except SpiderNotFound as error:
+        if force:
+            return []
+        raise SpiderNotFound(f"{error} If it is on other machines only, add --force.") from error
+    return [] if "://" in schedule.spider else list(spiders.find(schedule.spider).start_urls)
+
+
+def demand_future(schedule: Schedule, now: float) -> None:
+    """Raises Misconfigured for a schedule whose only moment is past."""
+    trigger = trigger_of(schedule)
+    if isinstance(trigger, Once) and trigger.at <= now:
+        raise Misconfigured(
+            f"{in_zone(trigger.at, trigger.zone)} is past by {span(now - trigger.at)}, so it would never run. Give a "
+            "moment to come, or begin it now with `gossamer crawl`."
+        )
+
+
+def refused_hosts(settings: Settings, schedule: Schedule, starts: list[str]) -> list[str]:
+    """Private hosts that the schedule names and that workers will not visit: nobody types an address at a worker.
+    Those at which the spider `starts` they do visit."""
+    urls = [schedule.spider] if "://" in schedule.spider else []
+    if schedule.source:
+        match msgspec.json.decode(schedule.source, type=Source):
+            case Urls(urls=texts):
+                urls += [parse_pattern(text).at(0) for text in texts]
+            case Sitemap(url=url) | FeedSource(url=url):
+                urls.append(url)
+    if settings.fetch.allow_private:
+        return []
+    allowed = {*settings.fetch.allow_hosts, *local_hosts(starts)}
+    return [host for host in local_hosts(urls) if host not in allowed]

@@ -1,0 +1,126 @@
+"""`gossamer scheduler`: a process that begins the runs of schedules when they are due. It never scrapes."""
+
+from __future__ import annotations
+
+import os
+from contextlib import AsyncExitStack
+from datetime import timedelta
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+from ..assembly import System, open_system
+from ..backends.opening import place_of
+from ..clock import SystemClock
+from ..errors import BackendUnavailable, Misconfigured
+from ..launch import stopping
+from ..model import events
+from ..scheduler import Scheduler
+from ..settings import Settings
+from ..supervisor import MISCONFIGURED, Pulse
+from .app import app, err, fail, run_async, settings_with
+from .layout import moment, span, visible
+from .worker import Voice
+
+FIRST_PAUSE = timedelta(milliseconds=500)
+LONGEST_PAUSE = timedelta(seconds=15)
+LATE = timedelta(seconds=5)  # a tick that begins later than this is told with its moment
+
+SKIPPED = {
+    "running": "the run before is still going",
+    "paused": "the schedule is paused",
+    "budget": "it is too early for a single fetch of the budget",
+}
+
+
+@app.command("scheduler")
+def scheduler_verb(
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only errors.")] = False,
+    json_logs: Annotated[bool, typer.Option("--json-logs", help="One JSON object per event, to stderr.")] = False,
+) -> None:
+    """Begin the runs of schedules when they are due; workers do the rest. Of several schedulers, one leads."""
+    pulse = Pulse.inherited()
+    settings = settings_with()
+    voice = Bulletin(quiet=quiet, json_logs=json_logs, supervised=pulse is not None)
+    try:
+        run_async(_lead(settings, voice, pulse))
+    except Misconfigured as error:
+        if pulse is None:
+            raise
+        fail(str(error), MISCONFIGURED)
+    finally:
+        voice.close()
+
+
+class Bulletin(Voice):
+    """What a scheduler says: which runs begin, which do not and why. What repeats itself is said once."""
+
+    def __init__(self, *, quiet: bool, json_logs: bool, supervised: bool) -> None:
+        super().__init__(quiet=quiet, json_logs=json_logs, supervised=supervised)
+        self._before = f"scheduler {os.getpid()}: " if supervised else ""
+        self._skipping: dict[str, str] = {}  # by schedule, why its last tick did not run
+
+    def welcome(self, system: System, text: str) -> None:
+        if not self._shows or self._supervised:
+            return
+        settings = system.settings
+        for warning in system.warnings:
+            err.print(Text(f"Warning: {visible(warning)}", style="yellow"))
+        err.print(
+            f"{text} [bold]{settings.project or settings.root}[/] "
+            f"[dim](schedules in {place_of(settings, 'state')}; Ctrl-C ends it)[/]"
+        )
+
+    def emit(self, event: events.Event) -> None:
+        match event:
+            case events.Leading():
+                self._say(f"this scheduler {'leads' if event.leads else 'does not lead any more'}", "dim")
+            case events.ScheduleFired():
+                self._skipping.pop(event.schedule, None)
+                late = event.at - event.due > LATE.total_seconds()
+                self._say(f"{event.schedule}: {event.job} begun{f', for {moment(event.due)}' if late else ''}")
+            case events.ScheduleQueued():
+                self._say(f"{event.schedule}: the run of {moment(event.due)} waits for the one before")
+            case events.ScheduleSkipped() if self._skipping.get(event.schedule) != event.reason:
+                self._skipping[event.schedule] = event.reason
+                why = SKIPPED.get(event.reason, event.reason)
+                self._say(f"{event.schedule}: {moment(event.due)} is skipped, because {why}")
+            case events.ScheduleFailed():
+                again = f"Tried again in {span(event.delay)}."
+                self._say(f"{event.schedule}: a run could not be begun. {event.message} {again}", "yellow")
+
+    def _say(self, words: str, style: str = "") -> None:
+        err.print(Text(f"{self._before}{visible(words)}", style=style), soft_wrap=True)
+
+
+async def _lead(settings: Settings, voice: Bulletin, pulse: Pulse | None) -> None:
+    schedulers: list[Scheduler] = []  # none until the backends are open
+
+    def orphaned() -> None:
+        for scheduler in schedulers:
+            scheduler.drain()
+
+    async with AsyncExitStack() as stack:
+        if pulse is not None:
+            await stack.enter_async_context(pulse.beating(orphaned))
+        system = await open_patiently(stack, settings, voice)
+        scheduler = Scheduler(system, voice.listeners())
+        schedulers.append(scheduler)
+        voice.welcome(system, f"Scheduler {os.getpid()} of")
+        with stopping(scheduler.drain):
+            await scheduler.run()
+
+
+async def open_patiently(stack: AsyncExitStack, settings: Settings, voice: Voice) -> System:
+    """Open the backends; one that is away is waited for, since commands are often started before their servers."""
+    clock, pause, told = SystemClock(), FIRST_PAUSE, ""
+    while True:
+        try:
+            return await stack.enter_async_context(open_system(settings, to_look=True))
+        except BackendUnavailable as error:
+            if str(error) != told:
+                told = str(error)
+                voice.tell(f"{told} Waiting for it.")
+        await clock.sleep(pause.total_seconds())
+        pause = min(pause * 2, LONGEST_PAUSE)

@@ -1,0 +1,150 @@
+"""What becomes of a schedule now. Pure: where it stands, the time and whether a run of it goes on come in; a step comes
+out. Which moments are due is decided in schedule/triggers.py.
+
+    look(standing, trigger, now)               rest, take a step, or something is due
+    judge(standing, due, now, running=...)     what becomes of the tick that is due
+    failed(standing, now, why)                 a run could not be begun; it is tried again, with growing pauses
+    budget_of(per_day, ...)                    the fetches that one run may spend
+
+A tick is decided once: `last_due` moves on in the same step that begins its run, lets it wait or skips it. A tick whose
+run could not be begun is not decided: it is tried again, and by then a later one may have taken its place.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from enum import StrEnum
+from typing import assert_never
+
+import msgspec
+
+from ..model.schedule import Standing
+from ..schedule.triggers import Fire, Over, Queue, Replace, Skip, Start, Trigger, Wait, decide, on_overlap
+
+FIRST_PAUSE = timedelta(seconds=5)  # before a run is tried again that could not be begun; then twice as long ...
+LONGEST_PAUSE = timedelta(minutes=5)  # ... up to this
+JOB_LOOK = timedelta(seconds=1)  # how often a run that waits looks whether the one before has ended
+LONGEST_TROUBLE = 500  # characters
+
+_DAY_MS = 86_400_000
+
+
+class Outcome(StrEnum):
+    """What a step without a job means for its tick."""
+
+    SKIPPED = "skipped"
+    QUEUED = "queued"
+    FAILED = "failed"
+    NOTED = "noted"  # no tick: the clock was wrong, and what is remembered is put right
+
+
+class Rest(msgspec.Struct, frozen=True):
+    """Nothing to do before `until`; None: never, as long as the schedule stays as it is."""
+
+    until: float | None
+
+
+class Due(msgspec.Struct, frozen=True):
+    """A tick is due, or (None) there is one that waits for the run before it."""
+
+    tick: float | None
+
+
+class Step(msgspec.Struct, frozen=True):
+    """The schedule stands at `after` from now on, and no run begins. `why` is a word or a sentence."""
+
+    after: Standing
+    outcome: Outcome
+    due: float | None = None
+    why: str = ""
+
+
+class Begin(msgspec.Struct, frozen=True):
+    """The run of the tick `due` is to begin; then the schedule stands at `after`."""
+
+    after: Standing
+    due: float
+
+
+def look(standing: Standing, trigger: Trigger, now: float) -> Rest | Step | Due:
+    """What is to be done about a schedule. Whether a run of it goes on matters only when something is due."""
+    if not standing.paused and _pauses(standing, now):
+        return Rest(standing.retry_at)
+    match decide(trigger, first=standing.created_at, last_due=standing.last_due, now=now):
+        case Fire(due):
+            return skipped(standing, due, "paused") if standing.paused else Due(due)
+        case Wait(_, last_due) if last_due is not None:
+            return Step(msgspec.structs.replace(standing, last_due=last_due), Outcome.NOTED)
+        case Wait() | Over() if standing.waiting_due is not None:
+            return skipped(standing, standing.waiting_due, "paused") if standing.paused else Due(None)
+        case Wait(until):
+            return Rest(until)
+        case Over():
+            return Rest(None)
+        case _ as never:
+            assert_never(never)
+
+
+def _pauses(standing: Standing, now: float) -> bool:
+    """Whether it is too early to try again. A moment that no pause reaches comes from a clock that was wrong."""
+    return standing.retry_at is not None and now < standing.retry_at <= now + LONGEST_PAUSE.total_seconds()
+
+
+def judge(standing: Standing, due: Due, now: float, *, running: bool) -> Rest | Step | Begin:
+    """What becomes of what is due, when a run of this schedule is going on or is not."""
+    waiting = standing.waiting_due
+    if waiting is not None and not running:
+        return Begin(_begun(standing), waiting)  # a newer tick is looked at after it
+    if due.tick is None:
+        return Rest(now + JOB_LOOK.total_seconds())
+    match on_overlap(standing.schedule.overlap, running, waiting=waiting is not None):
+        case Start() | Replace():
+            return Begin(_begun(standing, last_due=due.tick), due.tick)
+        case Queue():
+            after = _decided(standing, last_due=due.tick, waiting_due=due.tick)
+            return Step(after, Outcome.QUEUED, due.tick, "running")
+        case Skip():
+            after = _decided(standing, last_due=due.tick, skipped=standing.skipped + 1)
+            return Step(after, Outcome.SKIPPED, due.tick, "running")
+
+
+def skipped(standing: Standing, due: float, why: str) -> Step:
+    """The tick `due` does not run, and nothing waits any more."""
+    last_due = standing.last_due if due == standing.waiting_due else due
+    after = _decided(standing, last_due=last_due, skipped=standing.skipped + 1, waiting_due=None)
+    return Step(after, Outcome.SKIPPED, due, why)
+
+
+def failed(standing: Standing, due: float, now: float, why: str) -> Step:
+    """The run of the tick `due` could not be begun: when it is tried again."""
+    failures = standing.failures + 1
+    pause = min(FIRST_PAUSE * 2 ** min(failures - 1, 30), LONGEST_PAUSE)
+    words = why if len(why) <= LONGEST_TROUBLE else f"{why[: LONGEST_TROUBLE - 3]}..."
+    after = msgspec.structs.replace(
+        standing, failures=failures, retry_at=round(now + pause.total_seconds(), 3), trouble=words
+    )
+    return Step(after, Outcome.FAILED, due, words)
+
+
+def _begun(standing: Standing, **changes: float) -> Standing:
+    return _decided(standing, runs=standing.runs + 1, waiting_due=None, **changes)
+
+
+def _decided(standing: Standing, **changes: float | None) -> Standing:
+    return msgspec.structs.replace(standing, **{"failures": 0, "retry_at": None, "trouble": "", **changes})
+
+
+def budget_of(per_day: int, *, due: float, since: float | None, following: float | None) -> int:
+    """How many fetches the run of the tick `due` may spend, of so many for each day; 0 when it is too early for one.
+
+    It is the share of the time since the run before it, which was for the tick `since`. For a first run it is the time
+    to the tick that follows, and a day where there is none. It is a day at most: what was not spent is not saved up.
+    The shares of all runs of a day add up to the day's budget, however many there are.
+    """
+    end = round(due * 1000)
+    if since is None or since >= due:
+        begin = end - _DAY_MS if following is None else end - round((following - due) * 1000)
+    else:
+        begin = round(since * 1000)
+    begin = max(begin, end - _DAY_MS)
+    return per_day * end // _DAY_MS - per_day * begin // _DAY_MS
