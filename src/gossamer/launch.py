@@ -32,7 +32,8 @@ from .store.spool_home import something_waits
 
 SEEDS_AT_ONCE = 500
 SOURCE_PAUSES = (timedelta(seconds=5), timedelta(seconds=30))  # between tries of a source that fails
-SOURCE_FAILED = "source failed"  # the ending of a job that had nothing to begin with
+SOURCE_FAILED = "source failed"  # the ending of a job that had nothing to begin with; the error follows
+LONGEST_ENDING = 500
 FULL_PAUSE = timedelta(milliseconds=500)
 ECHO = timedelta(seconds=1)  # a signal this soon after the first is the same one
 REDIRECTED = "redirected to "  # how the reason of a page begins that is elsewhere
@@ -89,6 +90,7 @@ async def crawl(
     async with open_system(settings, spider=spider) as system:
         clock = system.clock
         began = clock.monotonic()
+        await _leave_schedules_alone(system, name or spider.name)
         job, resumed = await system.jobs.open_job(name or spider.name, job_terms(settings, spider), fresh=fresh)
         sites: set[str] = set()
         scope = scope_of(settings, job, spider, sites)
@@ -116,6 +118,17 @@ async def crawl(
             seconds=clock.monotonic() - began,
             failure=await why_nothing_came(system, job.id) if drained else "",
         )
+
+
+async def _leave_schedules_alone(system: System, name: str) -> None:
+    """A run of a schedule has terms of its own: it is not taken over by a crawl of the same name. Raises
+    Misconfigured."""
+    for job in await system.jobs.running_jobs():
+        if job.name == name and job.schedule:
+            raise Misconfigured(
+                f"{job.id} is a run of the schedule {job.schedule!r}, and still going. `gossamer worker` works on it;"
+                f" `gossamer job cancel {job.id}` ends it."
+            )
 
 
 async def why_nothing_came(system: System, job: str) -> str:
@@ -275,7 +288,7 @@ async def _sow_source(
             if pause is not None:
                 await system.clock.sleep(pause.total_seconds())
             elif not (await system.jobs.counts(job)).discovered:
-                await system.jobs.close_job(job, SOURCE_FAILED)
+                await system.jobs.close_job(job, f"{SOURCE_FAILED}: {error}"[:LONGEST_ENDING])
                 return
     await system.jobs.seal_seeds(job)
 

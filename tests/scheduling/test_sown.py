@@ -1,5 +1,5 @@
-"""A job that a schedule began: its source is read by the worker, fresh pages are left out, windows are kept, a budget goes
-where pages change. The site's own log says what was asked of it."""
+"""A job that a schedule began: its source is read by the worker, fresh pages are left out, windows are kept, a budget
+goes where pages change. The site's own log says what was asked of it."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from gossamer.settings import Settings, load
 from gossamer.station import Station
 from tests.sites.moving import MovingShop, moving_shop
 
-SPIDER = '''
+SPIDER = """
 from gossamer import Spider
 
 class Things(Spider):
     def parse(self, page):
         yield {"url": page.url, "title": page.css("h1::text").get()}
-'''
+"""
 
 
 def settings_in(folder: Path, **flags: Any) -> Settings:
@@ -87,7 +87,8 @@ async def test_a_source_that_fails_ends_its_job_and_says_so(tmp_path: Path, monk
     monkeypatch.setattr("gossamer.launch.SOURCE_PAUSES", ())
     settings = settings_in(tmp_path)
     job, _ = await ran(settings, "broken", source=source(file=str(tmp_path / "no-such-file.txt")))
-    assert job.ending == "source failed"
+    assert job.ending.startswith("source failed: ")
+    assert "no-such-file.txt" in job.ending
 
 
 async def test_pages_wait_for_the_window_of_their_site(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from ..monitor.hub import EventHub
 from ..monitor.logs import JsonLog
 from ..monitor.progress import ProgressLine, spell
 from ..monitor.tally import Tally
-from ..monitor.worries import Worries
+from ..monitor.worries import Alarms, Worries
 from ..parse.discovery import is_file_ref, load_spider
 from ..parse.site import SiteSpider
 from ..parse.spider import Spider
@@ -142,6 +142,8 @@ def run_crawl(
     show = not quiet and not json_logs
     if show:
         listeners.append(Worries(err))
+    elif log is None:
+        listeners.append(Alarms(err))
 
     async def attend(running: Running) -> None:
         if show:

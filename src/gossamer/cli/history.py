@@ -158,6 +158,10 @@ def diff_verb(
     if lines.left_out:
         out.print(lines.left_out)
     out.print(lines.summary())
+    if lines.counts["gone"]:
+        out.print(
+            "[dim]Gone: the second job did not see it, for whatever reason; gossamer export --gone tells more.[/]"
+        )
     advise(("gossamer history KEY", "every version of one record"))
 
 

@@ -80,8 +80,8 @@ def print_runs(runs: list[Run], *, indent: int = 0) -> None:
     print_table(
         (
             Column("JOB", "bold"), Column("SCHEDULE", spare=True), Column("STATE"), Column("STARTED"),
-            Column("TOOK", right=True), Column("TOTAL", right=True), Column("DONE", "green", right=True),
-            Column("UNCHANGED", right=True, spare=True), Column("DEAD", "red", right=True),
+            Column("TOOK", right=True, spare=True), Column("TOTAL", right=True), Column("DONE", "green", right=True),
+            Column("UNCHANGED", right=True), Column("DEAD", "red", right=True),
             Column("DROPPED", right=True, spare=True), Column("OPEN", "cyan", right=True),
             Column("RATE", right=True, spare=True),
         ),

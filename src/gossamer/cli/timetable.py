@@ -160,7 +160,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
         if self.job.state is JobState.RUNNING:
             # Whether anybody works on it just now is not known; only its end is certain.
             return "paused" if self.job.paused else "unfinished"
-        return self.job.ending or self.job.state.value
+        return self.job.ending.partition(":")[0] or self.job.state.value
 
     @property
     def total(self) -> int:

@@ -42,3 +42,14 @@ class Worries:
         if matter not in self._told and len(self._told) < MOST_LINES:
             self._told.add(matter)
             self._console.print(Text(f"{self._before}{line}", style="yellow"))
+
+
+class Alarms:
+    """Listens, and tells only what must not be missed, also by those who want silence."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+
+    def emit(self, event: events.Event) -> None:
+        if isinstance(event, events.QualityChanged) and event.closed:
+            self._console.print(Text(event.message, style="red"))

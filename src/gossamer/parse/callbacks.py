@@ -139,6 +139,8 @@ class _Basket:
             hint = " To follow an address, yield page.follow(address)."
         elif isinstance(entry, Iterable):
             hint = " Did you mean `yield from`?"
+        elif hasattr(entry, "to_dict"):
+            hint = " Yield its .to_dict()."
         raise _Unusable(f"{self.callback} gave a {shown}. It may give items, dicts, requests and None.{hint}")
 
 

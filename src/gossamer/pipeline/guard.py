@@ -16,6 +16,7 @@ import msgspec
 
 FEWEST = 20  # items before it judges
 REPLAY = "gossamer dead replay --reason quality"
+REPARSE = "gossamer reparse, for what was stored before it was noticed"
 
 
 class Turn(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,7 +58,7 @@ class Guard:
         shares = f"{self.score:.0%} of the last items of {self._spider} are without faults"
         message = (
             f"Only {shares}, and {self._minimum:.0%} are demanded. Nothing more is stored; {self._pages()}. Mend the"
-            f" spider, then: {REPLAY}"
+            f" spider, then: {REPLAY}; and: {REPARSE}"
             if self.closed
             else f"{shares}: records are stored again. For what waits: {REPLAY}"
         )

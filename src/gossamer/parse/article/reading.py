@@ -13,7 +13,7 @@ import html
 import re
 from datetime import datetime
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import turbohtml
@@ -53,6 +53,10 @@ class Article(msgspec.Struct, frozen=True, kw_only=True):
     description: str | None = None
     image: str | None = None
     words: int = 0
+
+    def to_dict(self) -> dict[str, Any]:
+        """The values, to be yielded as an item: `yield page.article().to_dict()`."""
+        return {name: getattr(self, name) for name in self.__struct_fields__}
 
 
 def article_of(page: Page) -> Article | None:

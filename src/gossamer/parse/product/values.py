@@ -71,3 +71,7 @@ class Product(msgspec.Struct, frozen=True, kw_only=True):
     images: tuple[str, ...] = ()
     breadcrumbs: tuple[str, ...] = ()
     found: dict[str, Found] = {}
+
+    def to_dict(self) -> dict[str, Any]:
+        """The values without their sources, to be yielded as an item: `yield page.product().to_dict()`."""
+        return {name: getattr(self, name) for name in self.__struct_fields__ if name != "found"}
