@@ -29,11 +29,15 @@ else
 	@.venv/bin/gossamer crawl "$$URL"
 endif
 
-# Crashes, signals and whole crawls are watched one after the other; what is left shares the cores.
+# What is timed or weighed by a test runs alone; the rest shares the cores, three at a time because much of it waits.
+ALONE := tests/faults/test_fleet.py tests/faults/test_killed_crawlers.py tests/faults/test_politeness.py \
+	tests/faults/test_schedulers.py tests/journey/test_memory.py tests/journey/test_routes.py \
+	tests/journey/test_two_hundred_domains.py
+
 test: $(STAMP) ## run the tests (ARGS="-k frontier" to choose)
 ifeq ($(strip $(ARGS)),)
-	@$(PYTHON) -m pytest -n 2 --dist loadfile --ignore=tests/faults --ignore=tests/journey
-	@$(PYTHON) -m pytest tests/faults tests/journey
+	@$(PYTHON) -m pytest -n 3 --dist loadfile $(addprefix --ignore=,$(ALONE))
+	@$(PYTHON) -m pytest $(ALONE)
 else
 	@$(PYTHON) -m pytest $(ARGS)
 endif
