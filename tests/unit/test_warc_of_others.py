@@ -81,7 +81,7 @@ CHUNKED = b"4\r\n<p>A\r\n6;x=y\r\n page!\r\n0\r\nTrailer: x\r\n\r\n"
     [
         (CHUNKED, ("Transfer-Encoding: chunked",), b"<p>A page!"),
         (b"<p>Not chunked at all", ("Transfer-Encoding: chunked",), b"<p>Not chunked at all"),
-        (gzip.compress(b"<p>zipped"), ("content-encoding: GZIP",), b"<p>zipped"),
+        (gzip.compress(b"<p>zipped", mtime=0), ("content-encoding: GZIP",), b"<p>zipped"),
         (zlib.compress(b"<p>deflated"), ("Content-Encoding: deflate",), b"<p>deflated"),
         (brotli.compress(b"<p>brotli"), ("Content-Encoding: br",), b"<p>brotli"),
         (b"<p>Already unzipped", ("Content-Encoding: gzip",), b"<p>Already unzipped"),
@@ -190,7 +190,7 @@ async def test_reading_goes_on_behind_a_damaged_place(project: Project, file: Pa
 
 
 @pytest.mark.parametrize(
-    "content", [b"", b"\x1f\x8b\x08", b"PK\x03\x04" + b"x" * 99, b"WARC/1.0\r\n", b"WARC/", gzip.compress(b"<html>")]
+    "content", [b"", b"\x1f\x8b\x08", b"PK\x03\x04" + b"x" * 99, b"WARC/1.0\r\n", b"WARC/", gzip.compress(b"<html>", mtime=0)]
 )
 async def test_what_is_no_warc_file_is_refused(project: Project, file: Path, content: bytes) -> None:
     file.write_bytes(content)
