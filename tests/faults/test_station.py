@@ -143,28 +143,6 @@ def test_a_job_that_begins_later_is_found_and_two_jobs_run_side_by_side(opened):
         assert station.ended() == 0
 
 
-def test_two_jobs_of_one_station_keep_a_sites_pace_together(opened):
-    # given two spiders for the same site, which allow it ten requests a second
-    with park(pages=25, robots="User-agent: *\nDisallow:") as site:
-        project = opened([], "")
-        for name in ("One", "Two"):
-            file = project.folder / "spiders" / f"{name.lower()}.py"
-            file.write_text(SPIDER.format(name=name, url=site.url()))
-            crawl = project.run("crawl", name.lower(), "--quiet")
-            until(lambda name=name: any(job["name"] == name.lower() for job in project.json("status")), crawl)
-            crawl.signal(signal.SIGTERM)
-            crawl.ended()
-        # when one station works on both, and has to ask for robots.txt on the way
-        project.sql("state.db", "DELETE FROM robots")
-        began = time.monotonic()
-        project.done("worker", "--until-idle")
-
-        # then every page was visited by each, and no two requests are closer than the pace allows
-        assert set(Counter(hit.path for hit in site.hits()).values()) == {2}
-        times = sorted(hit.at for hit in site.hits(robots=True) if hit.at > began)
-        assert min(later - earlier for earlier, later in pairwise(times)) >= 0.1 - 0.004
-
-
 def test_jobs_that_cannot_be_served_here_are_told_once_and_left_alone(opened):
     with park(pages=60, hosts=2, latency_ms=30) as site:
         project = opened([site.url(0)], f'{UNLIMITED}[fetch]\nallow_hosts = ["{site.hosts[0]}"]\n')

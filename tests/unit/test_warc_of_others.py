@@ -190,7 +190,8 @@ async def test_reading_goes_on_behind_a_damaged_place(project: Project, file: Pa
 
 
 @pytest.mark.parametrize(
-    "content", [b"", b"\x1f\x8b\x08", b"PK\x03\x04" + b"x" * 99, b"WARC/1.0\r\n", b"WARC/", gzip.compress(b"<html>", mtime=0)]
+    "content",
+    [b"", b"\x1f\x8b\x08", b"PK\x03\x04" + b"x" * 99, b"WARC/1.0\r\n", b"WARC/", gzip.compress(b"<html>", mtime=0)],
 )
 async def test_what_is_no_warc_file_is_refused(project: Project, file: Path, content: bytes) -> None:
     file.write_bytes(content)

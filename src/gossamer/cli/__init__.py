@@ -9,10 +9,13 @@ def main() -> None:
 
     from ..keeper import is_kept, keep
 
-    if is_kept(sys.argv[1:]):
-        keep(_run)
-    else:
-        _run()
+    try:
+        if is_kept(sys.argv[1:]):
+            keep(_run)
+        else:
+            _run()
+    except KeyboardInterrupt:  # before anybody was there to heed it
+        sys.exit(130)
 
 
 def _run() -> None:
