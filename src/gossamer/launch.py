@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from .assembly import System, freshness_of, job_terms, open_system, open_worker, scope_of
+from .assembly import System, freshness_of, open_system, open_worker
 from .crawl.heart import Heart, Vitals
 from .crawl.worker import Worker
 from .errors import FrontierFull, Misconfigured, SourceFailed, Transient
@@ -29,6 +29,7 @@ from .settings import Settings
 from .sowing import requests_of, sites_of
 from .store.contract import RecordQuery
 from .store.spool_home import something_waits
+from .terms import job_terms, scope_of
 
 SEEDS_AT_ONCE = 500
 SOURCE_PAUSES = (timedelta(seconds=5), timedelta(seconds=30))  # between tries of a source that fails

@@ -14,7 +14,7 @@ from datetime import timedelta
 
 import msgspec
 
-from .assembly import System, local_hosts, open_beside, open_worker, scope_of
+from .assembly import System, open_beside, open_worker
 from .backends.processes import hand_name
 from .crawl.heart import Heart, Vitals
 from .crawl.worker import Worker
@@ -27,6 +27,7 @@ from .parse.discovery import load_spider
 from .parse.site import SiteSpider
 from .parse.spider import Spider
 from .settings import Settings
+from .terms import local_hosts, scope_of
 
 LOOK = timedelta(seconds=1)  # between two looks for jobs
 AGAIN = timedelta(seconds=5)  # before a job is tried again whose worker met a backend in trouble

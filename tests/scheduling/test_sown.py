@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from gossamer.assembly import System, job_terms, open_system
+from gossamer.assembly import System, open_system
 from gossamer.frontier.contract import JobTerms
 from gossamer.model.events import Silence
 from gossamer.model.job import Job, JobState
@@ -20,6 +20,7 @@ from gossamer.rationing import chosen
 from gossamer.schedule.sources import parse_source
 from gossamer.settings import Settings, load
 from gossamer.station import Station
+from gossamer.terms import job_terms
 from tests.sites.moving import MovingShop, moving_shop
 
 SPIDER = """

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from gossamer import Spider
-from gossamer.assembly import job_terms, retry_terms, robots_rule, site_terms
 from gossamer.backends.opening import open_archive, place_of, postgres_schema, redacted
 from gossamer.errors import Misconfigured
 from gossamer.settings import load
+from gossamer.terms import job_terms, retry_terms, robots_rule, site_terms
 
 TOML = """
 [crawl]

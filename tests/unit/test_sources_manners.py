@@ -10,7 +10,6 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from gossamer.assembly import site_terms
 from gossamer.backends.opening import open_state
 from gossamer.clock import ServerClock, SystemClock, VirtualClock
 from gossamer.measures import Rate, Secret
@@ -21,6 +20,7 @@ from gossamer.settings.proxies import ProxyPool
 from gossamer.settings.routes import RouteTable
 from gossamer.settings.tables import Domain, Fetch, Politeness, Retry
 from gossamer.sourcing import open_sourcing
+from gossamer.terms import site_terms
 from tests.services.proxies import http_proxy
 from tests.sites.hostile import Call, hostile_site
 from tests.sites.sitemaps import index, urlset

@@ -10,7 +10,7 @@ import msgspec
 import typer
 from rich.text import Text
 
-from ..assembly import local_hosts, open_system
+from ..assembly import open_system
 from ..errors import GossamerError, Misconfigured, SpiderNotFound
 from ..measures import parse_duration
 from ..model.job import JobTerms
@@ -22,6 +22,7 @@ from ..schedule.triggers import Once
 from ..scheduler.defining import schedule_of
 from ..scheduler.opening import Spiders, opening_of
 from ..settings import FILE_NAME, ScheduleTable, Settings
+from ..terms import local_hosts
 from .app import err, out, run_async, settings_with
 from .layout import advise, moment, span, visible
 from .schedules import ADDED, FILE, found, in_file, schedule_app

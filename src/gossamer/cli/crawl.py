@@ -11,7 +11,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from ..assembly import System, local_hosts
+from ..assembly import System
 from ..backends.opening import is_local, local_path, place_of
 from ..clock import SystemClock
 from ..errors import InvalidUrl, Misconfigured
@@ -32,6 +32,7 @@ from ..settings import Settings
 from ..store.contract import RecordQuery
 from ..store.export import export
 from ..supervisor import Pulse
+from ..terms import local_hosts
 from .app import app, err, fail, run_async, settings_with
 from .layout import many
 from .places import output_place, try_output

@@ -51,10 +51,7 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def state(self) -> str:
-        # A job that nobody works on just now looks the same as one that is being crawled: only its end is certain.
-        if self.job.state is JobState.RUNNING:
-            return "paused" if self.job.paused else "unfinished"
-        return self.job.ending.partition(":")[0] or self.job.state.value
+        return self.job.word
 
     @property
     def adds_up(self) -> bool:

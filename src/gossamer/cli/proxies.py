@@ -11,7 +11,7 @@ import msgspec
 import typer
 from rich.text import Text
 
-from ..assembly import limits_of, open_transport
+from ..assembly import open_transport
 from ..clock import SystemClock
 from ..errors import GossamerError, Misconfigured
 from ..fetch.addresses import GuardedResolver
@@ -23,6 +23,7 @@ from ..proxy.pool import GatewayPool, ListedPool, open_pool
 from ..proxy.pools import without_secrets
 from ..settings import Settings
 from ..store.export import iso_time
+from ..terms import limits_of
 from ..ways import guard_of
 from .app import app, err, out, run_async, settings_with
 from .crawl import allow_local

@@ -8,9 +8,9 @@ import re
 
 import msgspec
 
-from ..assembly import local_hosts
 from ..errors import Misconfigured
 from ..parse.spider import default_name
+from ..terms import local_hosts
 
 EXAMPLE_URL = "https://books.toscrape.com/"  # a shop that exists to be scraped
 

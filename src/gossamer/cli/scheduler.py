@@ -10,10 +10,9 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from ..assembly import System, open_system
+from ..assembly import System
 from ..backends.opening import place_of
-from ..clock import SystemClock
-from ..errors import BackendUnavailable, Misconfigured
+from ..errors import Misconfigured
 from ..launch import stopping
 from ..model import events
 from ..scheduler import Scheduler
@@ -21,10 +20,8 @@ from ..settings import Settings
 from ..supervisor import MISCONFIGURED, Pulse
 from .app import app, err, fail, run_async, settings_with
 from .layout import moment, span, visible
-from .worker import Voice
+from .worker import Voice, open_patiently
 
-FIRST_PAUSE = timedelta(milliseconds=500)
-LONGEST_PAUSE = timedelta(seconds=15)
 LATE = timedelta(seconds=5)  # a tick that begins later than this is told with its moment
 
 SKIPPED = {
@@ -104,23 +101,9 @@ async def _lead(settings: Settings, voice: Bulletin, pulse: Pulse | None) -> Non
     async with AsyncExitStack() as stack:
         if pulse is not None:
             await stack.enter_async_context(pulse.beating(orphaned))
-        system = await open_patiently(stack, settings, voice)
+        system = await open_patiently(stack, settings, voice, to_look=True)
         scheduler = Scheduler(system, voice.listeners())
         schedulers.append(scheduler)
         voice.welcome(system, f"Scheduler {os.getpid()} of")
         with stopping(scheduler.drain):
             await scheduler.run()
-
-
-async def open_patiently(stack: AsyncExitStack, settings: Settings, voice: Voice) -> System:
-    """Open the backends; one that is away is waited for, since commands are often started before their servers."""
-    clock, pause, told = SystemClock(), FIRST_PAUSE, ""
-    while True:
-        try:
-            return await stack.enter_async_context(open_system(settings, to_look=True))
-        except BackendUnavailable as error:
-            if str(error) != told:
-                told = str(error)
-                voice.tell(f"{told} Waiting for it.")
-        await clock.sleep(pause.total_seconds())
-        pause = min(pause * 2, LONGEST_PAUSE)

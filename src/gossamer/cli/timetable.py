@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from ..model.job import Job, JobCounts, JobState
+from ..model.job import Job, JobCounts
 from ..model.schedule import Schedule, Standing
 from ..schedule.sources import Source, Start
 from ..schedule.sources import describe as describe_source
@@ -157,10 +157,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def state(self) -> str:
-        if self.job.state is JobState.RUNNING:
-            # Whether anybody works on it just now is not known; only its end is certain.
-            return "paused" if self.job.paused else "unfinished"
-        return self.job.ending.partition(":")[0] or self.job.state.value
+        return self.job.word
 
     @property
     def total(self) -> int:

@@ -27,8 +27,7 @@ from ..settings import Settings
 from ..supervisor import Supervisor, silence_under
 from .app import app, err, run_async, settings_with
 from .layout import many, visible
-from .scheduler import open_patiently
-from .worker import Voice
+from .worker import Voice, open_patiently
 
 # -P: files in the working directory do not stand in for modules, as in the command itself.
 COMMAND = (sys.executable, "-P", "-m", "gossamer")
@@ -74,7 +73,7 @@ class Welcome(Voice):
 async def _run(settings: Settings, voice: Welcome, scheduler: list[str], worker: list[str], workers: int) -> int:
     schedules_of(settings.schedules)  # raises Misconfigured, before anything is started
     async with AsyncExitStack() as stack:  # what is wrong with the backends is told once, and not by each child
-        system = await open_patiently(stack, settings, voice)
+        system = await open_patiently(stack, settings, voice, to_look=True)
         voice.welcome(system, f"A scheduler and {many(workers, 'worker')} for")
         if not settings.schedules and not await system.schedules.schedules():
             voice.miss_schedules()

@@ -139,7 +139,7 @@ async def _serve(
         if pulse is not None:
             silence = silence_under(settings.crawl.parse_timeout)
             await stack.enter_async_context(pulse.beating(orphaned, silence=silence))
-        system = await _open_patiently(stack, settings, voice)
+        system = await open_patiently(stack, settings, voice)
         station = Station(system, voice.listeners(), until_idle=until_idle, serves=serves)
         stations.append(station)
         voice.welcome(system, f"Worker {os.getpid()} serves")
@@ -147,12 +147,12 @@ async def _serve(
             await station.run()
 
 
-async def _open_patiently(stack: AsyncExitStack, settings: Settings, voice: Voice) -> System:
-    """Open the backends; one that is away is waited for, since a worker is often started before its servers."""
+async def open_patiently(stack: AsyncExitStack, settings: Settings, voice: Voice, *, to_look: bool = False) -> System:
+    """Open the backends; one that is away is waited for, since commands are often started before their servers."""
     clock, pause, told = SystemClock(), FIRST_PAUSE, ""
     while True:
         try:
-            return await stack.enter_async_context(open_system(settings))
+            return await stack.enter_async_context(open_system(settings, to_look=to_look))
         except BackendUnavailable as error:
             if str(error) != told:
                 told = str(error)
@@ -163,7 +163,7 @@ async def _open_patiently(stack: AsyncExitStack, settings: Settings, voice: Voic
 
 async def _supervise(settings: Settings, voice: Voice, command: list[str], processes: int, *, until_idle: bool) -> int:
     async with AsyncExitStack() as stack:  # what is wrong with the backends is told once, and not by each child
-        system = await _open_patiently(stack, settings, voice)
+        system = await open_patiently(stack, settings, voice)
         voice.welcome(system, f"{processes} workers serve")
     supervisor = Supervisor(
         command,

@@ -35,6 +35,13 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     windows: str = ""  # when its pages may be fetched; "": always
 
     @property
+    def word(self) -> str:
+        """Where it stands, for people. Whether anybody works on it just now is not known; only its end is certain."""
+        if self.state is JobState.RUNNING:
+            return "paused" if self.paused else "unfinished"
+        return self.ending.partition(":")[0] or self.state.value
+
+    @property
     def spider_name(self) -> str:
         """The spider, recipe or URL that it is a run of."""
         return self.spider or self.name

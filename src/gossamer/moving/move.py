@@ -17,7 +17,6 @@ from typing import Any
 
 import msgspec
 
-from ..assembly import site_terms
 from ..backends.opening import open_archive
 from ..clock import Clock, SystemClock
 from ..errors import Misconfigured
@@ -25,6 +24,7 @@ from ..frontier.carrying import CarriedSite, CarriedUrl, StateItem
 from ..frontier.politeness import TermsFor
 from ..model.carrying import Carrier, Mark, Standing
 from ..settings import Settings
+from ..terms import site_terms
 from .comparing import RecordSample, StateSample, compare_pages, compare_segments, differing_counts
 from .sides import Part, Side, count, demand_rest, demand_room, exists, open_side, part_of, place
 

@@ -9,7 +9,6 @@ from urllib.parse import parse_qsl
 
 import msgspec
 
-from ..assembly import site_terms
 from ..backends.opening import (
     OpenState,
     is_local,
@@ -28,6 +27,7 @@ from ..model.carrying import Carrier, Standing
 from ..settings import Settings
 from ..store.carrying import ArchiveCarrier, RecordCarrier, Segment
 from ..store.contract import Records
+from ..terms import site_terms
 
 SIGN_OF_LIFE = 30.0  # seconds; a worker that was heard of since then is at work
 

@@ -10,7 +10,6 @@ import difflib
 
 import msgspec
 
-from ..assembly import job_terms
 from ..errors import Misconfigured
 from ..model.job import JobTerms
 from ..model.schedule import Schedule
@@ -18,6 +17,7 @@ from ..parse.discovery import is_file_ref, list_spiders, load_spider
 from ..parse.site import SiteSpider
 from ..parse.spider import Spider, callback_names
 from ..settings import Settings
+from ..terms import job_terms
 
 
 class Spiders:

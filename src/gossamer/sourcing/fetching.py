@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from ..assembly import limits_of, open_robots, retry_terms, site_terms
+from ..assembly import open_robots
 from ..clock import Clock
 from ..crawl.pacer import with_margin
 from ..errors import FetchFailed, FetchRefused, NoWay, ProxyFailed, RobotsUnreachable
@@ -36,6 +36,7 @@ from ..model.url import origin_of, site_of
 from ..proxy.pools import Pools
 from ..schedule.sources import Batch, Download, Validators
 from ..settings import Settings
+from ..terms import limits_of, retry_terms, site_terms
 from ..ways import routing_of
 from .reading import feed_batch, sitemap_batches
 

@@ -162,3 +162,14 @@ def last_of_each(records: tuple[Record, ...]) -> Sequence[Record]:
 def mend(text: str) -> str:
     """The text with every lone surrogate replaced by U+FFFD; pairs become the character they stand for."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def is_utf8(text: str) -> bool:
+    """Is there no half of a character in it?"""
+    if text.isascii():
+        return True
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -19,7 +19,7 @@ import msgspec
 
 from ...model.item import safe_text
 from ...model.record import PageResult
-from ...store.verdict import mend
+from ...store.verdict import is_utf8, mend
 from .faults import Unstorable
 
 S = TypeVar("S", bound=msgspec.Struct)
@@ -37,7 +37,7 @@ def stored_results(results: Sequence[PageResult]) -> Sequence[PageResult]:
     """
     for result in results:
         _demand_room(result)
-    if _is_utf8("".join(text for result in results for part in _parts(result) for text in _texts(part))):
+    if is_utf8("".join(text for result in results for part in _parts(result) for text in _texts(part))):
         return results
     return [
         PageResult(
@@ -116,16 +116,6 @@ def _demand_room(result: PageResult) -> None:
         if size > MOST_STORED:
             what = f"{type(part).__name__} of {result.attempt.url[:200]}"
             raise Unstorable(f"The {what} has {size:,} bytes. A document of MongoDB holds 16 MB: make it smaller.")
-
-
-def _is_utf8(text: str) -> bool:
-    if text.isascii():
-        return True
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _mended(value: S) -> S:

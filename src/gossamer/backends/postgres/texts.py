@@ -15,7 +15,7 @@ import msgspec
 
 from ...model.item import safe_text
 from ...model.record import PageResult
-from ...store.verdict import mend
+from ...store.verdict import is_utf8, mend
 
 S = TypeVar("S", bound=msgspec.Struct)
 
@@ -42,7 +42,7 @@ def read(text: str) -> str:
 def stored_results(results: Sequence[PageResult]) -> Sequence[PageResult]:
     """The results with all their texts as `stored`; the same objects when none needs it, which is the usual case."""
     whole = "".join(_texts(results))
-    if "\0" not in whole and ESCAPE not in whole and _is_utf8(whole):
+    if "\0" not in whole and ESCAPE not in whole and is_utf8(whole):
         return results
     return [
         PageResult(
@@ -88,16 +88,6 @@ def _texts(results: Sequence[PageResult]) -> Iterator[str]:
         for part in (result.attempt, result.page, *result.records, *result.quality, *result.schemas):
             if part is not None:
                 yield from (value for value in msgspec.structs.astuple(part) if type(value) is str)
-
-
-def _is_utf8(text: str) -> bool:
-    if text.isascii():
-        return True
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _stored_struct(value: S) -> S:
