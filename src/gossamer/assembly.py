@@ -40,6 +40,7 @@ from .proxy.contract import ExitBook
 from .proxy.pools import Pools
 from .refining import latest_of, minimum_of, pipeline_of
 from .schedule.contract import ScheduleBook, TickBook
+from .schedule.sources import only_changed, source_of
 from .schedule.windows import Window, parse_windows
 from .settings import Settings
 from .store.batching import Sink
@@ -287,8 +288,14 @@ async def open_worker(
 
 
 def freshness_of(system: System, terms: JobTerms | None) -> Freshness | None:
-    """What leaves out pages that are young enough, where the job's schedule wants that."""
-    return Freshness(system.records, system.clock, terms.min_age) if terms is not None and terms.min_age else None
+    """What leaves out pages that need no fetch, where the job's schedule wants that."""
+    if terms is None:
+        return None
+    # With a budget the choice of pages has seen to it already (rationing.py).
+    dates = terms.budget is None and only_changed(source_of(terms.source))
+    if terms.min_age is None and not dates:
+        return None
+    return Freshness(system.records, system.clock, terms.min_age, only_changed=dates)
 
 
 def gates_of(settings: Settings, terms: JobTerms | None, clock: Clock) -> Gates:

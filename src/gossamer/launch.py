@@ -39,7 +39,9 @@ FULL_PAUSE = timedelta(milliseconds=500)
 ECHO = timedelta(seconds=1)  # a signal this soon after the first is the same one
 REDIRECTED = "redirected to "  # how the reason of a page begins that is elsewhere
 NOT_FOUND = {"http-404", "http-410"}
-LEFT_OUT = {DropReason.TRAP, DropReason.FULL, DropReason.FRESH}  # pages that another crawl may have visited
+LEFT_OUT = {  # pages that another crawl may have visited
+    DropReason.TRAP, DropReason.FULL, DropReason.FRESH, DropReason.UNMODIFIED,
+}  # fmt: skip
 MANY_RECORDS = 20
 BELIEVED = 0.5  # a crawl that sees less than this part of what the one before saw is not believed
 EARLIER_JOBS = 100  # of the same name, the newest first, whose records a crawl speaks for
@@ -240,7 +242,13 @@ async def mark_gone(system: System, spider: Spider, job: Job, counts: JobCounts,
 
 
 async def _got_everywhere(system: System, job: Job, earlier: Sequence[Job]) -> bool:
-    """Was nothing left out that the crawl before may have visited?"""
+    """Was nothing left out that the crawl before may have visited?
+
+    A list of addresses speaks for itself alone: what has dropped out of a feed, or out of the choice of a budget, is
+    not gone from its site.
+    """
+    if (await system.jobs.terms(job.id)).source:
+        return False
     if earlier and earlier[0].depth != job.depth:
         return False
     if not set(await system.desk.dead_reasons(DeadFilter(job=job.id))) <= NOT_FOUND:

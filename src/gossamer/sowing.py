@@ -9,26 +9,19 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 
-import msgspec
-
 from .assembly import System
 from .frontier.contract import JobTerms
 from .model.events import EventSink, Silence, Trouble
 from .model.task import DEFAULT_KIND, Request
 from .model.url import site_of
 from .parse.spider import Spider, seeds
-from .schedule.sources import FeedSource, Listing, Sitemap, Source, Start, Urls, entries
+from .schedule.sources import FeedSource, Listing, Sitemap, Start, Urls, entries, source_of
 from .sourcing import open_sourcing
-
-
-def source_of(terms: JobTerms) -> Source:
-    """The source that the job's schedule names; `Start` without one."""
-    return msgspec.json.decode(terms.source, type=Source) if terms.source else Start()
 
 
 def sites_of(terms: JobTerms) -> set[str]:
     """The sites that a source names itself; those of a file or a command are known when it is read."""
-    source = source_of(terms)
+    source = source_of(terms.source)
     if isinstance(source, Urls):
         return {site_of(url) for url in source.urls if "{" not in url.partition("//")[2].partition("/")[0]}
     return {site_of(source.url)} if isinstance(source, Sitemap | FeedSource) else set()
@@ -38,7 +31,7 @@ async def requests_of(
     system: System, spider: Spider, job: str, terms: JobTerms, events: EventSink | None = None
 ) -> AsyncGenerator[Request, None]:
     """The first requests of a job, one at a time. Raises Misconfigured, SourceFailed."""
-    source = source_of(terms)
+    source = source_of(terms.source)
     if isinstance(source, Start):
         async for request in seeds(spider):
             yield request
@@ -58,4 +51,6 @@ async def _listed(
         aclosing(entries(source, sourcing.context(report=report))) as listed,
     ):
         async for entry in listed:
-            yield Request(url=entry.url, kind=terms.kind or DEFAULT_KIND, priority=terms.priority)
+            yield Request(
+                url=entry.url, kind=terms.kind or DEFAULT_KIND, priority=terms.priority, lastmod=entry.lastmod
+            )

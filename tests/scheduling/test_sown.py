@@ -4,7 +4,7 @@ goes where pages change. The site's own log says what was asked of it."""
 from __future__ import annotations
 
 from collections import Counter
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +12,17 @@ import msgspec
 import pytest
 
 from gossamer.assembly import System, open_system
+from gossamer.crawl.observing import rhythm_of
 from gossamer.frontier.contract import JobTerms
 from gossamer.model.events import Silence
 from gossamer.model.job import Job, JobState
+from gossamer.model.task import DropReason
 from gossamer.parse.spider import Spider
 from gossamer.rationing import chosen
 from gossamer.schedule.sources import parse_source
 from gossamer.settings import Settings, load
 from gossamer.station import Station
+from gossamer.store.contract import RecordQuery
 from gossamer.terms import job_terms
 from tests.sites.moving import MovingShop, moving_shop
 
@@ -116,8 +119,6 @@ async def test_pages_wait_for_the_window_of_their_site(tmp_path: Path) -> None:
 
 def _never_now() -> str:
     """A window of an hour that begins in twelve hours."""
-    from datetime import UTC, datetime
-
     begin = (datetime.now(UTC) + timedelta(hours=12)).strftime("%H")
     end = (datetime.now(UTC) + timedelta(hours=13)).strftime("%H")
     return f"{begin}:00-{end}:00 UTC"
@@ -152,6 +153,50 @@ async def test_pages_without_a_copy_come_first(tmp_path: Path) -> None:
         everything = source(urls=[f"{shop.url}p/{{1..10}}"])
         await ran(settings, "adaptive", source=everything, budget=7, min_interval=timedelta(milliseconds=1))
         assert pages(shop) == {f"/p/{n}": 1 for n in range(1, 11)}
+
+
+def an_hour_from_now() -> str:
+    return (datetime.now(UTC) + timedelta(hours=1)).isoformat()
+
+
+async def test_pages_that_their_sitemap_calls_unchanged_are_left_out_where_that_is_believed(tmp_path: Path) -> None:
+    with moving_shop(4) as shop:
+        settings = settings_in(tmp_path)
+        listed = source(sitemap=f"{shop.url}sitemap.xml", only_changed=True)
+        shop.lastmods = {1: "2020-01-01", 2: "2020-01-01T10:00:00Z", 3: "2020-01-01"}
+        await ran(settings, "changes", source=listed)
+        shop.lastmods[3] = an_hour_from_now()
+        job, _ = await ran(settings, "changes", source=listed)
+        assert pages(shop) == {"/p/1": 1, "/p/2": 1, "/p/3": 2, "/p/4": 2}  # nothing is said of the fourth
+        async with open_system(settings) as system:
+            counts = await system.jobs.counts(job.id)
+            [story, _] = await system.desk.story("127.0.0.1", system.rules.fingerprint(f"{shop.url}p/1"))
+            assert (counts.done, counts.dropped, story.reason) == (2, 2, DropReason.UNMODIFIED)
+
+
+async def test_a_budget_goes_first_to_pages_that_announce_a_change(tmp_path: Path) -> None:
+    with moving_shop(10) as shop:
+        settings = settings_in(tmp_path)
+        listed = source(sitemap=f"{shop.url}sitemap.xml")
+        await ran(settings, "adaptive", source=listed)
+        shop.lastmods = dict.fromkeys((3, 8), an_hour_from_now())
+        await ran(settings, "adaptive", source=listed, budget=2, min_interval=timedelta(milliseconds=1))
+        assert {path for path, hits in pages(shop).items() if hits == 2} == {"/p/3", "/p/8"}
+        async with open_system(settings) as system:
+            fingerprint = system.rules.fingerprint(f"{shop.url}p/3")
+            rhythm = rhythm_of((await system.records.facts([fingerprint]))[fingerprint])
+        assert rhythm is not None
+        assert (rhythm.checks, rhythm.false_alarms) == (1, 1)  # it was announced, and was none
+
+
+async def test_what_has_dropped_out_of_a_list_is_not_gone(tmp_path: Path) -> None:
+    with moving_shop(4) as shop:
+        settings = settings_in(tmp_path)
+        await ran(settings, "listed", source=source(urls=[f"{shop.url}p/{{1..2}}"]))
+        await ran(settings, "listed", source=source(urls=[f"{shop.url}p/{{3..4}}"]))
+        async with open_system(settings) as system:
+            there = [await system.records.count(RecordQuery(gone=gone)) for gone in (False, True)]
+        assert there == [4, 0]
 
 
 async def test_nothing_is_chosen_of_nothing(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ class MovingShop:
         self.change_after = change_after
         self.sold_out: set[int] = set()  # not listed any more
         self.missing: set[int] = set()  # listed, and 404
+        self.lastmods: dict[int, str] = {}  # what /sitemap.xml says of a product; it lists all
         self.hits: list[str] = []
         self._shown = 0
         self._lock = threading.Lock()
@@ -35,12 +36,22 @@ class MovingShop:
                     f'<li><a href="/p/{n}">{n}</a>' for n in range(1, self.products + 1) if n not in self.sold_out
                 )
                 return 200, FRONT.format(links=links)
+            if path == "/sitemap.xml":
+                return 200, self._sitemap()
             number = int(path.removeprefix("/p/"))
             if number in self.missing:
                 return 404, "<html><title>Not here</title></html>"
             self._shown += 1
             new = self.change_after is not None and self._shown > self.change_after
             return 200, (NEW if new else OLD).format(n=number)
+
+
+    def _sitemap(self) -> str:
+        dates = {n: f"<lastmod>{date}</lastmod>" for n, date in self.lastmods.items()}
+        listed = "".join(
+            f"<url><loc>{self.url}p/{n}</loc>{dates.get(n, '')}</url>" for n in range(1, self.products + 1)
+        )
+        return f'<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9">{listed}</urlset>'
 
 
 @contextmanager

@@ -40,6 +40,7 @@ def test_a_table_with_all_that_can_be_said_becomes_a_schedule(tmp_path):
         zone = "Europe/Berlin"
         sitemap = "https://shop.example/sitemap.xml"
         max_urls = 5000
+        only_changed = true
         kind = "product"
         priority = -3
         min_age = "90m"
@@ -58,7 +59,7 @@ def test_a_table_with_all_that_can_be_said_becomes_a_schedule(tmp_path):
             spider="shop",
             trigger="0 3 * * *",
             zone="Europe/Berlin",
-            source='{"type":"sitemap","url":"https://shop.example/sitemap.xml","max_urls":5000}',
+            source='{"type":"sitemap","url":"https://shop.example/sitemap.xml","only_changed":true,"max_urls":5000}',
             kind="product",
             priority=-3,
             min_age=timedelta(minutes=90),

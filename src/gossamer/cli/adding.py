@@ -6,7 +6,6 @@ import shlex
 from datetime import timedelta
 from typing import Annotated
 
-import msgspec
 import typer
 from rich.text import Text
 
@@ -15,7 +14,7 @@ from ..errors import GossamerError, Misconfigured, SpiderNotFound
 from ..measures import parse_duration
 from ..model.job import JobTerms
 from ..model.schedule import Overlap, Schedule, Standing
-from ..schedule.sources import FeedSource, Sitemap, Source, Urls
+from ..schedule.sources import FeedSource, Sitemap, Urls, source_of
 from ..schedule.sources.patterns import parse_pattern
 from ..schedule.spelling import describe
 from ..schedule.triggers import Once
@@ -44,6 +43,9 @@ def add_verb(
     command: Annotated[str | None, typer.Option(help="The addresses that this program prints.")] = None,
     sitemap: Annotated[str | None, typer.Option(help="The addresses in this sitemap.")] = None,
     feed: Annotated[str | None, typer.Option(help="The addresses in this RSS, Atom or JSON feed.")] = None,
+    only_changed: Annotated[
+        bool, typer.Option("--only-changed", help="Of these: only pages that it says have changed since our copy.")
+    ] = False,
     column: Annotated[str | None, typer.Option(help="The column or field with the addresses, in CSV or JSON.")] = None,
     max_urls: Annotated[int | None, typer.Option(min=1, help="So many addresses at most.")] = None,
     kind: Annotated[str | None, typer.Option(help="The callback, or the kind of page, for these addresses.")] = None,
@@ -77,6 +79,7 @@ def add_verb(
         command=words_of("--command", command),
         sitemap=sitemap,
         feed=feed,
+        only_changed=True if only_changed else None,
         column=column,
         max_urls=max_urls,
         kind=kind or "",
@@ -182,7 +185,7 @@ def refused_hosts(settings: Settings, schedule: Schedule, starts: list[str]) -> 
     Those at which the spider `starts` they do visit."""
     urls = [schedule.spider] if "://" in schedule.spider else []
     if schedule.source:
-        match msgspec.json.decode(schedule.source, type=Source):
+        match source_of(schedule.source):
             case Urls(urls=texts):
                 urls += [parse_pattern(text).at(0) for text in texts]
             case Sitemap(url=url) | FeedSource(url=url):

@@ -15,8 +15,8 @@ import msgspec
 
 from ..model.job import Job, JobCounts
 from ..model.schedule import Schedule, Standing
-from ..schedule.sources import Source, Start
 from ..schedule.sources import describe as describe_source
+from ..schedule.sources import source_of
 from ..schedule.spelling import parse_trigger
 from ..schedule.triggers import Fire, Over, Trigger, Wait, decide, next_due
 from ..schedule.windows import is_open, opens_at, parse_windows
@@ -80,10 +80,7 @@ def in_zone(at: float, zone: str) -> str:
 
 
 def source_words(schedule: Schedule) -> str:
-    source: Source = Start()
-    if schedule.source:
-        source = msgspec.json.decode(schedule.source, type=Source)
-    return describe_source(source)
+    return describe_source(source_of(schedule.source))
 
 
 def state_of(standing: Standing, now: float) -> str:

@@ -59,6 +59,7 @@ DROPPED = {
     DropReason.TRAP: "it looks like a trap: too long, a path that repeats itself, or too many URLs of its pattern",
     DropReason.FULL: "the queue was full (crawl.max_queued)",
     DropReason.FRESH: "it was fetched less than the schedule's min_age ago",
+    DropReason.UNMODIFIED: "its sitemap or feed says that it has not changed since it was fetched (only_changed)",
     DropReason.INVALID: "not a URL that can be crawled",
     "replaced": "its job was replaced by a fresh one before its turn came",
     "cancelled": "its job was cancelled before its turn came",

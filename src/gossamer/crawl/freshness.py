@@ -1,8 +1,8 @@
-"""Pages that were fetched lately are left alone: no URL more often than necessary.
+"""Pages that need no fetch are left alone: no URL more often than necessary.
 
-A schedule may say how old a copy must be before its page is fetched again. What is younger is dropped when it is
-offered to the queue, with the reason "fresh": it costs the site neither a request nor a turn. Its links are not
-followed either.
+A schedule may say how old a copy must be before its page is fetched again (`min_age`), and that what a sitemap says of
+its pages is believed (`only_changed`). What need not be fetched is dropped when it is offered to the queue, with the
+reason "fresh" or "unmodified": it costs the site neither a request nor a turn. Its links are not followed either.
 """
 
 from __future__ import annotations
@@ -14,20 +14,26 @@ import msgspec
 from ..clock import Clock
 from ..errors import Transient
 from ..frontier.admission import Judged
-from ..model.task import DropReason
+from ..model.record import PageFacts
+from ..model.task import Candidate, DropReason
+from ..schedule.rhythm import current_after
 from ..store.contract import RecordStore
 
 
 class Freshness:
-    """Marks candidates whose page was fetched, and understood, less than `min_age` ago."""
+    """Marks candidates whose page was fetched, and understood, less than `min_age` ago, and with `only_changed` those
+    that have not changed since."""
 
-    def __init__(self, records: RecordStore, clock: Clock, min_age: timedelta) -> None:
+    def __init__(
+        self, records: RecordStore, clock: Clock, min_age: timedelta | None, *, only_changed: bool = False
+    ) -> None:
         self._records = records
         self._clock = clock
         self._min_age = min_age
+        self._only_changed = only_changed
 
     async def mark(self, judged: Judged) -> Judged:
-        """The same candidates, those that are fresh dropped. While the store is away nothing counts as fresh."""
+        """The same candidates, some of them dropped. While the store is away none are."""
         asked = [one.fingerprint for one in judged.candidates if one.dropped is None and not one.force]
         if not asked:
             return judged
@@ -35,14 +41,22 @@ class Freshness:
             known = await self._records.facts(asked)
         except Transient:
             return judged
-        since = self._clock.now() - self._min_age.total_seconds()
-        fresh = {page for page, facts in known.items() if facts.fetched_at > since and not facts.failure}
-        if not fresh:
+        if not known:
             return judged
-        candidates = tuple(
-            msgspec.structs.replace(one, dropped=DropReason.FRESH)
-            if one.dropped is None and not one.force and one.fingerprint in fresh
-            else one
-            for one in judged.candidates
-        )
+        now = self._clock.now()
+        candidates = tuple(self._marked(one, known.get(one.fingerprint), now) for one in judged.candidates)
         return msgspec.structs.replace(judged, candidates=candidates)
+
+    def _marked(self, candidate: Candidate, facts: PageFacts | None, now: float) -> Candidate:
+        if facts is None or facts.failure or candidate.dropped is not None or candidate.force:
+            return candidate
+        if self._min_age is not None and facts.fetched_at > now - self._min_age.total_seconds():
+            return msgspec.structs.replace(candidate, dropped=DropReason.FRESH)
+        if self._only_changed and unmodified(candidate.wishes().lastmod, facts.fetched_at):
+            return msgspec.structs.replace(candidate, dropped=DropReason.UNMODIFIED)
+        return candidate
+
+
+def unmodified(lastmod: float | None, fetched_at: float) -> bool:
+    """Whether a page that says it changed then is surely as it was when we fetched it."""
+    return lastmod is not None and fetched_at >= current_after(lastmod)

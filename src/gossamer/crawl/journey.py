@@ -215,6 +215,7 @@ class Journey:
             country=task.country,
             session=wishes.session,
             render=wishes.render,
+            lastmod=wishes.lastmod,
             max_attempts=task.max_attempts,
         )
         judged = self._crew.admission.judge([request], depth=task.depth, priority=task.priority)
@@ -236,7 +237,7 @@ class Journey:
         judged = self._judge(links)
         facts = msgspec.structs.replace(known, fetched_at=outcome.fetched_at, job=self._task.job) if known else None
         if facts is not None:
-            facts = observed(facts, known, facts.content, watched=self._crew.watched)
+            facts = self._observed(facts, facts.content)
         await self._log.keep(outcome="unchanged", page=facts)
         added = await self._complete(UrlState.UNCHANGED, "", judged.candidates, judged.duplicates)
         self._crew.admission.confirm(judged, added)
@@ -339,7 +340,7 @@ class Journey:
         changed = await self._log.keep(
             outcome="done",
             error=piped.remarks(),
-            page=self._observed(self._log.facts(snapshot, parsed.requests), piped),
+            page=self._facts(snapshot, parsed.requests, piped),
             records=tuple(piped.records),
             schemas=piped.schemas,
             with_raw_page=True,
@@ -350,9 +351,13 @@ class Journey:
         crew.admission.confirm(judged, added)
         self._ended("done", added)
 
-    def _observed(self, facts: PageFacts, piped: Piped) -> PageFacts:
-        content = content_of(piped.records, facts.body_hash)
-        return observed(facts, self._known, content, watched=self._crew.watched)
+    def _facts(self, snapshot: Snapshot, links: Sequence[Request], piped: Piped) -> PageFacts:
+        facts = self._log.facts(snapshot, links)
+        return self._observed(facts, content_of(piped.records, facts.body_hash))
+
+    def _observed(self, facts: PageFacts, content: bytes) -> PageFacts:
+        lastmod = self._task.wishes().lastmod
+        return observed(facts, self._known, content, watched=self._crew.watched, lastmod=lastmod)
 
     def _guard(self, fine: int, faulty: int) -> None:
         """Count these items; tell it when the guard has closed or opened over them."""

@@ -12,7 +12,7 @@ from hashlib import blake2b
 import msgspec
 
 from ..model.record import PageFacts, Record
-from ..schedule.rhythm import Rhythm, seen
+from ..schedule.rhythm import Rhythm, announced_since, seen
 
 _decode = msgspec.json.Decoder(Rhythm).decode
 
@@ -37,12 +37,16 @@ def content_of(records: Sequence[Record], body_hash: bytes) -> bytes:
     return digest.digest()
 
 
-def observed(facts: PageFacts, known: PageFacts | None, content: bytes, *, watched: bool) -> PageFacts:
-    """The facts of a visit with what it has taught. `known` is what was remembered before."""
+def observed(
+    facts: PageFacts, known: PageFacts | None, content: bytes, *, watched: bool, lastmod: float | None = None
+) -> PageFacts:
+    """The facts of a visit with what it has taught. `known` is what was remembered before, `lastmod` when the page
+    changed last as its sitemap says."""
     if not watched:
         rhythm = known.rhythm if known is not None else ""
         return msgspec.structs.replace(facts, content=content, rhythm=rhythm)
     before = rhythm_of(known)
     changed = known is not None and bool(known.content) and known.content != content
-    after = seen(before, facts.fetched_at, changed=changed)
+    announced = announced_since(before.last, lastmod) if before is not None else None
+    after = seen(before, facts.fetched_at, changed=changed, announced=announced)
     return msgspec.structs.replace(facts, content=content, rhythm=msgspec.json.encode(after).decode())

@@ -117,7 +117,9 @@ class Render(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class How(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A spider's wishes about the way that travel with the task beside fetcher, pool and country."""
+    """A spider's wishes about the way that travel with the task beside fetcher, pool and country. And what the list
+    that it comes from says of the page."""
 
     render: Render | None = None
     session: str | None = None  # one identity for all tasks that name the same key
+    lastmod: float | None = None  # no wish: when the page changed, as its sitemap or feed says

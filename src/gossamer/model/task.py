@@ -46,6 +46,7 @@ class DropReason(StrEnum):
     TRAP = "trap"
     FULL = "full"
     FRESH = "fresh"
+    UNMODIFIED = "unmodified"
     INVALID = "invalid"
 
 
@@ -66,12 +67,13 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     session: str | None = None  # requests that name the same one leave as the same visitor
     render: Render | None = None  # what a browser should do; needs fetcher="browser" or a route that renders
     max_attempts: int | None = None
+    lastmod: float | None = None  # when the page changed last, as a sitemap or a feed says
 
     def how(self) -> str:
-        """The wishes about the way as JSON, or nothing."""
-        if self.render is None and self.session is None:
+        """The wishes about the way, and what the list says of the page, as JSON; or nothing."""
+        if self.render is None and self.session is None and self.lastmod is None:
             return ""
-        return msgspec.json.encode(How(render=self.render, session=self.session)).decode()
+        return msgspec.json.encode(How(render=self.render, session=self.session, lastmod=self.lastmod)).decode()
 
 
 def fault_of(request: Request) -> str:
@@ -98,6 +100,10 @@ def fault_of(request: Request) -> str:
     return ""
 
 
+def _how(text: str) -> How:
+    return msgspec.json.decode(text, type=How) if text else _NO_WISHES
+
+
 class Candidate(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A request that admission has judged. `dropped` is None when it may enter the queue.
 
@@ -120,6 +126,9 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     country: str | None = None
     how: str = ""  # JSON of `How`, or "" for no wish
     max_attempts: int | None = None
+
+    def wishes(self) -> How:
+        return _how(self.how)
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -148,7 +157,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     how: str = ""
 
     def wishes(self) -> How:
-        return msgspec.json.decode(self.how, type=How) if self.how else _NO_WISHES
+        return _how(self.how)
 
     def user_data(self) -> dict[str, Any]:
         """The spider's own data, decoded."""

@@ -28,6 +28,8 @@ USUAL = 1 / (10 * 86_400)  # where nothing at all is known: a change in ten days
 _USUAL_WEIGHT = 5  # pages it takes to outweigh it
 _STEPS = 30  # of bisection: the rate is right to a ten-millionth
 _KEPT = 1 - 1 / MEMORY
+_DAY = 86_400.0
+_ANYWHERE = 12 * 3600.0  # where a day ends last, it ends so much later than in UTC
 
 
 class Rhythm(msgspec.Struct, frozen=True, kw_only=True):
@@ -85,9 +87,9 @@ def prior_of(sums: Sums) -> Prior:
 def seen(rhythm: Rhythm | None, at: float, *, changed: bool, announced: float | None = None) -> Rhythm:
     """The rhythm after a fetch of the page. After the first one, of None, nothing is known: `changed` means nothing.
 
-    `announced` is the moment of a change that was known beforehand and made us fetch, as a sitemap's `lastmod` that is
-    newer than the fetch before. It must be given then: a fetch that waits for the change says less about the rate than
-    one that does not. A fetch that is not later than the last one teaches nothing.
+    `announced` is the moment of a change that was known beforehand, as a sitemap's `lastmod` that is newer than the
+    fetch before. It must be given then: a fetch that waits for the change says less about the rate than one that does
+    not. A fetch that is not later than the last one teaches nothing.
     """
     if rhythm is None:
         return Rhythm(first=at, last=at)
@@ -114,6 +116,19 @@ def seen(rhythm: Rhythm | None, at: float, *, changed: bool, announced: float | 
         dated=rhythm.dated * _KEPT + dated,
         quiet_time=rhythm.quiet_time * _KEPT + quiet,
     )
+
+
+def current_after(lastmod: float) -> float:
+    """A copy that was fetched at this moment or later holds the change that a site dates with `lastmod`.
+
+    Midnight is a day without a time, as good as always: the change may have come at any moment of it, in any zone.
+    """
+    return lastmod + (_DAY + _ANYWHERE if lastmod % _DAY == 0 else 0.0)
+
+
+def announced_since(fetched_at: float, lastmod: float | None) -> float | None:
+    """The moment of a change that a site has announced, when it is later than our copy."""
+    return lastmod if lastmod is not None and lastmod > fetched_at else None
 
 
 def rate(rhythm: Rhythm | None, prior: Prior) -> float:

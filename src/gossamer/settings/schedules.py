@@ -34,6 +34,7 @@ class ScheduleTable(msgspec.Struct, frozen=True, kw_only=True):
     shell: bool | None = None
     timeout: timedelta | None = None
     max_output: Size | None = None
+    only_changed: bool | None = None
     max_urls: int | None = None
 
     # How

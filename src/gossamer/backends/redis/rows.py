@@ -18,6 +18,7 @@ STATE_NUMBERS = {state: number for number, state in enumerate(STATES, start=1)}
 _REASONS = {
     None: 0, DropReason.DUPLICATE: 1, DropReason.ROBOTS: 2, DropReason.SCOPE: 3, DropReason.DEPTH: 4,
     DropReason.TRAP: 5, DropReason.FULL: 6, DropReason.INVALID: 7, DropReason.FRESH: 8,
+    DropReason.UNMODIFIED: 9,
 }  # fmt: skip
 
 _CANDIDATE = struct.Struct(">16sBiIIB")

@@ -8,10 +8,23 @@ out, and what is needed from outside), lists.py, commands.py and walking.py (one
 from .contract import Batch, Bounds, Child, Context, Download, Entry, Validators, believable
 from .giving import entries
 from .reading import SOURCE_KEYS, parse_source
-from .tables import Command, FeedSource, File, Listing, Sitemap, Source, Start, Urls, count_of, describe
+from .tables import (
+    Command,
+    FeedSource,
+    File,
+    Listing,
+    Sitemap,
+    Source,
+    Start,
+    Urls,
+    count_of,
+    describe,
+    only_changed,
+    source_of,
+)
 
 __all__ = [
     "SOURCE_KEYS", "Batch", "Bounds", "Child", "Command", "Context", "Download", "Entry", "FeedSource", "File",
     "Listing", "Sitemap", "Source", "Start", "Urls", "Validators", "believable", "count_of", "describe", "entries",
-    "parse_source",
+    "only_changed", "parse_source", "source_of",
 ]  # fmt: skip

@@ -3,8 +3,8 @@
     urls    = ["https://shop.example/p/{1..1000}", "https://shop.example/new"]    max_urls
     file    = "urls.csv"                                                          format, column, max_urls
     command = ["python", "list_urls.py"]                      timeout, max_output, shell, format, column, max_urls
-    sitemap = "https://shop.example/sitemap.xml"    (or its robots.txt)           max_urls
-    feed    = "https://news.example/rss"                                          max_urls
+    sitemap = "https://shop.example/sitemap.xml"    (or its robots.txt)           only_changed, max_urls
+    feed    = "https://news.example/rss"                                          only_changed, max_urls
     start   = true    (the spider's own; also when nothing is written)
 
 How it fails: Misconfigured, with what may be written instead. Nothing is fetched, run or expanded here: a range of a
@@ -42,8 +42,8 @@ _OPTIONS: dict[str, frozenset[str]] = {
     "urls": frozenset(["max_urls"]),
     "file": frozenset(["format", "column", "max_urls"]),
     "command": frozenset(["timeout", "max_output", "shell", "format", "column", "max_urls"]),
-    "sitemap": frozenset(["max_urls"]),
-    "feed": frozenset(["max_urls"]),
+    "sitemap": frozenset(["only_changed", "max_urls"]),
+    "feed": frozenset(["only_changed", "max_urls"]),
     "start": frozenset(),
 }
 KINDS = tuple(_OPTIONS)
@@ -107,10 +107,8 @@ def _file(table: Table, where: str) -> File:
 
 
 def _command(table: Table, where: str) -> Command:
-    value, shell = table["command"], table.get("shell", False)
-    if not isinstance(shell, bool):
-        _refuse(where, "shell is true or false.")
-    if shell:
+    value = table["command"]
+    if _yes_or_no(table, "shell", where):
         words = (*_SHELL, _text(table, "command", where, 'with shell = true: command = "psql -c ... | sort"'))
     elif isinstance(value, str):
         _refuse(
@@ -136,11 +134,19 @@ def _command(table: Table, where: str) -> Command:
 
 
 def _sitemap(table: Table, where: str) -> Sitemap:
-    return Sitemap(url=_address(table, "sitemap", where, "sitemap.xml"), max_urls=_most(table, where))
+    return Sitemap(
+        url=_address(table, "sitemap", where, "sitemap.xml"),
+        only_changed=_yes_or_no(table, "only_changed", where),
+        max_urls=_most(table, where),
+    )
 
 
 def _feed(table: Table, where: str) -> FeedSource:
-    return FeedSource(url=_address(table, "feed", where, "rss"), max_urls=_most(table, where))
+    return FeedSource(
+        url=_address(table, "feed", where, "rss"),
+        only_changed=_yes_or_no(table, "only_changed", where),
+        max_urls=_most(table, where),
+    )
 
 
 def _start(table: Table, where: str) -> Start:
@@ -164,6 +170,13 @@ def _text(table: Table, key: str, where: str, example: str) -> str:
     if not isinstance(value, str) or not value.strip() or "\0" in value:
         _refuse(where, f"{key} is a text: {example}.")
     return value.strip()
+
+
+def _yes_or_no(table: Table, key: str, where: str) -> bool:
+    value = table.get(key, False)
+    if not isinstance(value, bool):
+        _refuse(where, f"{key} is true or false.")
+    return value
 
 
 def _address(table: Table, key: str, where: str, example: str) -> str:

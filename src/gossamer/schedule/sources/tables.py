@@ -51,16 +51,21 @@ class Command(msgspec.Struct, frozen=True, kw_only=True, tag="command"):
 
 
 class Sitemap(msgspec.Struct, frozen=True, kw_only=True, tag="sitemap"):
-    """A sitemap, an index of sitemaps, or a robots.txt that names some."""
+    """A sitemap, an index of sitemaps, or a robots.txt that names some.
+
+    `only_changed`: pages whose `lastmod` is older than our copy are left out. Those without a `lastmod` are not.
+    """
 
     url: str
+    only_changed: bool = False
     max_urls: int = MOST_URLS
 
 
 class FeedSource(msgspec.Struct, frozen=True, kw_only=True, tag="feed"):
-    """An RSS, Atom or JSON feed."""
+    """An RSS, Atom or JSON feed. `only_changed` as for a sitemap, by the date of each entry."""
 
     url: str
+    only_changed: bool = False
     max_urls: int = MOST_URLS
 
 
@@ -70,6 +75,16 @@ class Start(msgspec.Struct, frozen=True, kw_only=True, tag="start"):
 
 Listing = Urls | File | Command | Sitemap | FeedSource  # what `entries` can read
 Source = Listing | Start
+
+
+def source_of(text: str) -> Source:
+    """The source that a schedule or a job keeps as JSON; the spider's own start for an empty text."""
+    return msgspec.json.decode(text, type=Source) if text else Start()
+
+
+def only_changed(source: Source) -> bool:
+    """Whether what the source says of its pages is believed: those that have not changed are left out."""
+    return isinstance(source, Sitemap | FeedSource) and source.only_changed
 
 
 def count_of(source: Source) -> int | None:

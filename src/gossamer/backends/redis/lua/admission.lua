@@ -3,7 +3,7 @@
 --   c16 fingerprint, B drop reason (0: none), i4 priority, I4 depth, I4 max attempts, B force,
 --   Hc0 site, Hc0 shape, I4c0 tail
 
-local REASONS = {'duplicate', 'robots', 'scope', 'depth', 'trap', 'full', 'invalid', 'fresh'}
+local REASONS = {'duplicate', 'robots', 'scope', 'depth', 'trap', 'full', 'invalid', 'fresh', 'unmodified'}
 local FULL, TRAP = 6, 5
 
 -- No candidate comes with these: the job was given up.
