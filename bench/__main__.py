@@ -17,6 +17,7 @@ ALL = (
     ("bench.browser",),
     ("bench.reparse",),
     ("bench.recrawl",),
+    ("bench.schedulers",),
 )
 
 

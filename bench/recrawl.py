@@ -35,7 +35,7 @@ from gossamer.schedule.allotting import (
     price_for,
     purse,
 )
-from gossamer.schedule.choosing import Ledger
+from gossamer.schedule.choosing import FINGERPRINT, Ledger
 from gossamer.schedule.rhythm import USUAL, Prior, Rhythm, prior_of, rate, seen, sums_of
 
 from .table import table
@@ -143,8 +143,10 @@ class Scheduled:
             return ()
         ledger = Ledger()
         for page, rhythm in enumerate(self._rhythms):
-            ledger.note(rhythm, None if rhythm is None else rhythm.last, self._lastmod(page, now))
-        return ledger.choose(now, self._bounds, round(allowed))
+            ledger.note(
+                page.to_bytes(FINGERPRINT), rhythm, None if rhythm is None else rhythm.last, self._lastmod(page, now)
+            )
+        return sorted(int.from_bytes(name) for name in ledger.choose(now, self._bounds, round(allowed)))
 
     def hear(self, page: int, now: float, changed: bool) -> None:
         self._rhythms[page] = seen(

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from datetime import timedelta
+from functools import partial
 
 import msgspec
 
@@ -27,9 +28,20 @@ from .fetch.robots import Robots, RobotsShelf
 from .fetch.router import Router, lanes_of
 from .fetch.tolls import Tolls, yesterday
 from .frontier.admission import Admission, Scope
-from .frontier.contract import Frontier, FrontierDesk, JobBook, JobControl, JobTerms, WorkerBook
+from .frontier.contract import (
+    Frontier,
+    FrontierDesk,
+    FrontierFor,
+    JobBook,
+    JobControl,
+    JobHistory,
+    JobTerms,
+    SowBook,
+    WorkerBook,
+)
 from .lifeline import TIES, BlackBox
 from .model.events import EventSink, Silence
+from .model.job import JobState
 from .model.route import DIRECT
 from .model.url import UrlRules
 from .parse.spider import Spider, spider_version
@@ -59,6 +71,7 @@ class System(msgspec.Struct, frozen=True, kw_only=True):
     clock: Clock
     rules: UrlRules
     frontier: Frontier
+    frontier_for: FrontierFor
     jobs: JobBook
     desk: FrontierDesk
     robots_shelf: RobotsShelf
@@ -68,7 +81,9 @@ class System(msgspec.Struct, frozen=True, kw_only=True):
     exits: ExitBook
     schedules: ScheduleBook
     ticks: TickBook
+    sowings: SowBook
     control: JobControl
+    history: JobHistory
     records: Records
     archive: Archive
     worker: str
@@ -107,6 +122,7 @@ async def open_system(
             clock=state.clock,
             rules=url_rules(settings),
             frontier=state.frontier,
+            frontier_for=state.frontier_for,
             jobs=state.jobs,
             desk=state.desk,
             robots_shelf=state.robots,
@@ -116,7 +132,9 @@ async def open_system(
             exits=state.exits,
             schedules=state.schedules,
             ticks=state.ticks,
+            sowings=state.sowings,
             control=state.control,
+            history=state.history,
             records=records,
             archive=archive,
             worker=worker,
@@ -127,35 +145,15 @@ async def open_system(
         )
 
 
-@asynccontextmanager
-async def open_beside(
-    system: System, spider: Spider, *, settings: Settings, worker: str, clock: Clock | None = None
-) -> AsyncIterator[System]:
-    """A system for one more job of this process. Raises as `open_system`.
+@contextmanager
+def open_beside(system: System, spider: Spider, *, settings: Settings, worker: str) -> Iterator[System]:
+    """A system for one more job of this process, on the same connections.
 
-    Records and archive are shared. The state is opened anew, because the spider's own wishes go with it, and under
-    a name of its own, because each site is paced by one worker at a time.
+    The frontier is one of its own, because the spider's own wishes go with it, and so is the name, because each site
+    is paced by one worker at a time.
     """
-    terms_for = site_terms(settings, spider)
-    shared = ServerClock(clock or SystemClock())
-    async with open_state(settings, shared, terms_for=terms_for, records=system.records) as state:
-        yield msgspec.structs.replace(
-            system,
-            settings=settings,
-            clock=state.clock,
-            frontier=state.frontier,
-            jobs=state.jobs,
-            desk=state.desk,
-            robots_shelf=state.robots,
-            workers=state.workers,
-            routes=state.routes,
-            purse=state.purse,
-            exits=state.exits,
-            schedules=state.schedules,
-            ticks=state.ticks,
-            control=state.control,
-            worker=worker,
-        )
+    with system.frontier_for(site_terms(settings, spider)) as frontier:
+        yield msgspec.structs.replace(system, settings=settings, frontier=frontier, worker=worker)
 
 
 @asynccontextmanager
@@ -239,6 +237,7 @@ async def open_worker(
         )
         since = day_of(clock.now() - HABITS_OF.total_seconds())
         counted = await system.records.scores(spider=spider.name, since=since)
+        watched = terms is not None and bool(terms.schedule)
         crew = Crew(
             job=job,
             worker=system.worker,
@@ -271,7 +270,8 @@ async def open_worker(
             detects_blocks=routing.detects_blocks,
             freshness=freshness_of(system, terms),
             gates=gates_of(settings, terms, clock),
-            watched=terms is not None and bool(terms.schedule),
+            watched=watched,
+            conditional=settings.fetch.conditional,
         )
         yield Worker(
             crew,
@@ -280,11 +280,20 @@ async def open_worker(
             concurrency=settings.crawl.concurrency,
             lease_duration=settings.lease.duration,
             drain_within=settings.crawl.drain,
-            conditional=settings.fetch.conditional,
+            knows=settings.fetch.conditional or watched,
             lanes=lanes_of(serves, routing.routes, routing.ladder),
             quarantine=system.quarantine,
             max_deliveries=settings.lease.max_deliveries,
+            is_over=partial(is_over, system.jobs, job),
         )
+
+
+async def is_over(jobs: JobBook, job: str) -> bool:
+    """Was the job ended, or is nothing left of it? Raises BackendUnavailable."""
+    found = await jobs.job(job)
+    if found is None or found.state is not JobState.RUNNING:
+        return True
+    return await jobs.is_sealed(job) and not (await jobs.counts(job)).open
 
 
 def freshness_of(system: System, terms: JobTerms | None) -> Freshness | None:

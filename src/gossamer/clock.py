@@ -50,6 +50,14 @@ class ServerClock:
         """It is `reading` now."""
         self._offset = reading - self._clock.monotonic()
 
+    def correct(self, reading: float, asked_at: float) -> None:
+        """The clock that was agreed with showed `reading`, some time between `asked_at` on the monotonic clock and now.
+
+        It may have been set since, or this machine may have slept. Nothing happens where none was agreed with.
+        """
+        if self._offset is not None:
+            self._offset = reading - (asked_at + self._clock.monotonic()) / 2
+
     def now(self) -> float:
         return self._clock.now() if self._offset is None else self._clock.monotonic() + self._offset
 

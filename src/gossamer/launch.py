@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from typing import Any
 
 import msgspec
 
-from .assembly import System, freshness_of, open_system, open_worker
+from .assembly import System, open_system, open_worker
 from .crawl.heart import Heart, Vitals
 from .crawl.worker import Worker
-from .errors import FrontierFull, Misconfigured, SourceFailed, Transient
-from .frontier.admission import Admission, Judged, Scope
+from .errors import Misconfigured, Transient
+from .frontier.admission import Admission, Scope
 from .frontier.contract import DeadFilter, JobTerms
 from .lifeline import TIES
 from .model.events import EventSink, Gone, JobEnded, Silence, Trouble
@@ -24,18 +24,12 @@ from .model.task import DropReason, Request, UrlState
 from .model.url import site_of
 from .monitor.hub import EventHub
 from .parse.spider import Spider, listed_seeds, seeds
-from .rationing import chosen, chunks
 from .settings import Settings
-from .sowing import requests_of, sites_of
+from .sowing import SEEDS_AT_ONCE, Sower, forget_runs_before, offer
 from .store.contract import RecordQuery
 from .store.spool_home import something_waits
 from .terms import job_terms, scope_of
 
-SEEDS_AT_ONCE = 500
-SOURCE_PAUSES = (timedelta(seconds=5), timedelta(seconds=30))  # between tries of a source that fails
-SOURCE_FAILED = "source failed"  # the ending of a job that had nothing to begin with; the error follows
-LONGEST_ENDING = 500
-FULL_PAUSE = timedelta(milliseconds=500)
 ECHO = timedelta(seconds=1)  # a signal this soon after the first is the same one
 REDIRECTED = "redirected to "  # how the reason of a page begins that is elsewhere
 NOT_FOUND = {"http-404", "http-410"}
@@ -174,15 +168,11 @@ async def work_off(
     sites.update(site_of(url) for url in listed_seeds(spider))  # a link may be found before the last seed is read
     sealed = await system.jobs.is_sealed(job.id)
     terms = await system.jobs.terms(job.id)
-    sites.update(sites_of(terms))
-    if sealed and (scope.sites is not sites or terms.source):
+    if terms.schedule:
+        return await _work_off_run(system, spider, job, terms, worker, scope, sites, events or Silence())
+    if sealed and scope.sites is not sites:
         return await worker.run()
-    seeding = (
-        _sow_source(system, spider, job.id, scope, sites, events or Silence())
-        if terms.source
-        else _sow(system, spider, job.id, scope, sites, known=sealed)
-    )
-    sowing = asyncio.create_task(seeding, name="seeds")
+    sowing = asyncio.create_task(_sow(system, spider, job.id, scope, sites, known=sealed), name="seeds")
     drained = asyncio.create_task(worker.draining.wait(), name="drained while reading seeds")
     try:
         if sealed:
@@ -192,10 +182,34 @@ async def work_off(
         await _end(sowing, drained)
 
 
+async def _work_off_run(
+    system: System,
+    spider: Spider,
+    job: Job,
+    terms: JobTerms,
+    worker: Worker,
+    scope: Scope,
+    sites: set[str],
+    events: EventSink,
+) -> bool:
+    """Work on the run of a schedule: one of its workers reads the source (sowing.py)."""
+    sower = Sower(system, spider, job.id, terms, scope, sites, events)
+    if await system.jobs.is_sealed(job.id):
+        await sower.learn_sites()
+        return await worker.run()
+    sowing = asyncio.create_task(sower.run(), name="seeds")
+    try:
+        return await _work(worker, sowing)
+    finally:
+        await _end(sowing)
+
+
 async def close_drained(system: System, spider: Spider, job: Job, events: EventSink) -> None:
     """End a job of which nothing is left; told by the one worker that ended it."""
     counts = await system.jobs.counts(job.id)
-    ending = "limit" if counts.queued or counts.waiting else "done"
+    job = await system.jobs.job(job.id) or job  # its limit may be another one by now
+    full = job.limit is not None and counts.settled >= job.limit
+    ending = "limit" if full and (counts.queued or counts.waiting) else "done"
     if ending == "done" and system.settings.store.mark_gone:
         # Before the job is closed: a crash in between repeats it.
         try:
@@ -207,6 +221,7 @@ async def close_drained(system: System, spider: Spider, job: Job, events: EventS
                 events.emit(Gone(at=system.clock.now(), job=job.id, records=gone))
     if await system.jobs.close_job(job.id, ending):
         events.emit(JobEnded(at=system.clock.now(), job=job.id, ending=ending))
+        await forget_runs_before(system, job, events)
 
 
 async def mark_gone(system: System, spider: Spider, job: Job, counts: JobCounts, events: EventSink) -> int:
@@ -220,7 +235,8 @@ async def mark_gone(system: System, spider: Spider, job: Job, counts: JobCounts,
     settings = system.settings
     if not counts.done + counts.unchanged or something_waits(settings.root / settings.store.spool):
         return 0
-    earlier = [one for one in await system.jobs.jobs() if one.name == job.name and one.created_at < job.created_at]
+    newest = await system.history.newest_jobs(job.name, EARLIER_JOBS + 1)
+    earlier = [one for one in newest if one.created_at < job.created_at]
     everywhere = await _got_everywhere(system, job, earlier)
     if earlier and everywhere:
         before = await system.records.count(RecordQuery(job=earlier[0].id, spider=spider.name))
@@ -275,42 +291,6 @@ async def _work(worker: Worker, sowing: asyncio.Task[None]) -> bool:
     return await working
 
 
-async def _sow_source(
-    system: System, spider: Spider, job: str, scope: Scope, sites: set[str], events: EventSink
-) -> None:
-    """Offer what the source of the job's schedule lists, fresh pages left out. A source that fails is tried a few
-    times; then the job goes on with what is in, and ends when that is nothing."""
-    terms = await system.jobs.terms(job)
-    admission = Admission(
-        scope, system.rules, remember_known=False, fetcher=spider.fetcher, proxy_pool=spider.proxy_pool
-    )
-    freshness = freshness_of(system, terms)
-    for pause in (*SOURCE_PAUSES, None):
-        try:
-            async for chunk in chunks(_wanted(system, spider, job, terms, events), SEEDS_AT_ONCE):
-                sites.update(site_of(request.url) for request in chunk)
-                judged = admission.judge(chunk)
-                await _offer(system, job, judged if freshness is None else await freshness.mark(judged))
-            break
-        except SourceFailed as error:
-            events.emit(Trouble(at=system.clock.now(), job=job, stage="source", message=str(error)))
-            if pause is not None:
-                await system.clock.sleep(pause.total_seconds())
-            elif not (await system.jobs.counts(job)).discovered:
-                await system.jobs.close_job(job, f"{SOURCE_FAILED}: {error}"[:LONGEST_ENDING])
-                return
-    await system.jobs.seal_seeds(job)
-
-
-def _wanted(system: System, spider: Spider, job: str, terms: JobTerms, events: EventSink) -> AsyncIterator[Request]:
-    """What the source lists; with a budget, that part of it on which the budget is best spent."""
-
-    def listed() -> AsyncIterator[Request]:
-        return requests_of(system, spider, job, terms, events)
-
-    return listed() if terms.budget is None else chosen(system, terms, listed)
-
-
 async def _sow(system: System, spider: Spider, job: str, scope: Scope, sites: set[str], *, known: bool) -> None:
     """Offer the spider's seeds, waiting while the queue is full. Seeds that are `known` only widen the scope."""
     admission = Admission(
@@ -324,25 +304,14 @@ async def _sow(system: System, spider: Spider, job: str, scope: Scope, sites: se
         if not known:
             chunk.append(request)
         if len(chunk) >= SEEDS_AT_ONCE:
-            await _offer(system, job, admission.judge(chunk))
+            await offer(system, job, admission.judge(chunk), system.settings.crawl.max_queued)
             chunk = []
     if not count:
         raise Misconfigured(f"Spider {spider.name} has nothing to start from. Give it start_urls, or a start() method.")
     if chunk:
-        await _offer(system, job, admission.judge(chunk))
+        await offer(system, job, admission.judge(chunk), system.settings.crawl.max_queued)
     if not known:
         await system.jobs.seal_seeds(job)
-
-
-async def _offer(system: System, job: str, judged: Judged) -> None:
-    while True:
-        try:
-            await system.frontier.add(job, judged.candidates)
-            return
-        except FrontierFull:
-            if len(judged.candidates) > (system.settings.crawl.max_queued or len(judged.candidates)):
-                raise
-            await system.clock.sleep(FULL_PAUSE.total_seconds())
 
 
 @contextmanager

@@ -6,10 +6,17 @@ import re
 from datetime import timedelta
 from typing import Any
 
+LONGEST_DURATION = timedelta(days=36_525)  # a hundred years: whoever writes more has made a mistake
+LARGEST_SIZE = 1 << 63
+
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d|w)")
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMG]i?)?B?", re.IGNORECASE)
 _RATE = re.compile(r"(\d+(?:\.\d+)?)\s*/\s*(s|sec|second|m|min|minute|h|hour|d|day)")
+
+
+class TooLong(ValueError):
+    """A duration beyond LONGEST_DURATION."""
 
 
 class _Measure:
@@ -75,12 +82,17 @@ class Size(_Measure):
 
 
 def parse_duration(text: str) -> timedelta:
-    """Read `30s`, `500ms`, `1h30m`, `7d`. Raises ValueError."""
+    """Read `30s`, `500ms`, `1h30m`, `7d`. Raises ValueError; TooLong for what would outlive us all."""
     compact = text.strip()
     parts = _DURATION.findall(compact)
     if not parts or _DURATION.sub("", compact).strip():
         raise ValueError(f"{text!r} is not a duration; write it like 30s, 500ms, 1h30m or 7d")
-    return timedelta(seconds=sum(float(n) * _SECONDS[unit] for n, unit in parts))
+    seconds = sum(float(n) * _SECONDS[unit] for n, unit in parts)
+    if seconds > LONGEST_DURATION.total_seconds():
+        raise TooLong(
+            f"{shortened(text)} is too long; the longest duration is {LONGEST_DURATION.days}d, a hundred years"
+        )
+    return timedelta(seconds=seconds)
 
 
 def parse_rate(text: str) -> Rate:
@@ -91,7 +103,10 @@ def parse_rate(text: str) -> Rate:
     match = _RATE.fullmatch(compact)
     if not match or float(match[1]) <= 0:
         raise ValueError(f"{text!r} is not a rate; write it like 5/s, 30/m, 0.5/s or unlimited")
-    return Rate(timedelta(seconds=_SECONDS[match[2][0]] / float(match[1])))
+    seconds = _SECONDS[match[2][0]] / float(match[1])
+    if not 0.000_001 <= seconds <= LONGEST_DURATION.total_seconds():
+        raise ValueError(f"{shortened(text)} is no rate that can be kept; write one up to 1000000/s, or unlimited")
+    return Rate(timedelta(seconds=seconds))
 
 
 def parse_size(text: str) -> Size:
@@ -100,4 +115,12 @@ def parse_size(text: str) -> Size:
     if not match:
         raise ValueError(f"{text!r} is not a size; write it like 10MB, 512KiB or 1000")
     power = " kmg".index((match[2] or " ")[0].lower())
-    return Size(int(float(match[1]) * 1024**power))
+    size = float(match[1]) * 1024**power
+    if size >= LARGEST_SIZE:
+        raise ValueError(f"{shortened(text)} is too large; no machine has so much room")
+    return Size(int(size))
+
+
+def shortened(text: str) -> str:
+    """What somebody wrote, in quotes, for a message of one line."""
+    return repr(text if len(text) <= 40 else f"{text[:37]}...")

@@ -1,56 +1,244 @@
-"""Where the first requests of a job come from: the spider's own start, or the source of the schedule that began it.
+"""The first requests of a job that a schedule began: from its source, or from the spider's own start.
 
-A source is read bit by bit: however long it is, memory stays flat, and reading waits while the queue is full. Whoever
-works on a job whose seeds are not all in reads the source from its beginning again; what is in already is a duplicate.
+What it does: one worker at a time reads the source, bit by bit: however long it is, memory stays flat, and reading
+waits while the queue is full. Pages that need no fetch are dropped on the way, and with a budget only the chosen ones
+enter. The sites that were found are noted for all workers, because links may lead there.
+How it fails: a source that fails is tried a few times. Then the job goes on with what is in, and what was wrong is
+noted with it; a job that has nothing ends.
+How it recovers: who takes over from a worker that died reads from the beginning; what is in already is a duplicate.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
+from datetime import timedelta
 
-from .assembly import System
+import msgspec
+
+from .assembly import System, freshness_of, gates_of
+from .errors import FrontierFull, GossamerError, Misconfigured, SourceFailed, Transient
+from .forgetting import forget_old_runs
+from .frontier.admission import Admission, Judged, Scope
 from .frontier.contract import JobTerms
-from .model.events import EventSink, Silence, Trouble
-from .model.task import DEFAULT_KIND, Request
+from .model.events import EventSink, JobEnded, Trouble
+from .model.job import Job
+from .model.task import DEFAULT_KIND, Candidate, Request
 from .model.url import site_of
-from .parse.spider import Spider, seeds
-from .schedule.sources import FeedSource, Listing, Sitemap, Start, Urls, entries, source_of
+from .parse.spider import Spider, listed_seeds, seeds
+from .rationing import chosen
+from .schedule.sources import FeedSource, Listing, Sitemap, Start, entries, source_of
 from .sourcing import open_sourcing
 
-
-def sites_of(terms: JobTerms) -> set[str]:
-    """The sites that a source names itself; those of a file or a command are known when it is read."""
-    source = source_of(terms.source)
-    if isinstance(source, Urls):
-        return {site_of(url) for url in source.urls if "{" not in url.partition("//")[2].partition("/")[0]}
-    return {site_of(source.url)} if isinstance(source, Sitemap | FeedSource) else set()
-
-
-async def requests_of(
-    system: System, spider: Spider, job: str, terms: JobTerms, events: EventSink | None = None
-) -> AsyncGenerator[Request, None]:
-    """The first requests of a job, one at a time. Raises Misconfigured, SourceFailed."""
-    source = source_of(terms.source)
-    if isinstance(source, Start):
-        async for request in seeds(spider):
-            yield request
-        return
-    async for request in _listed(system, source, job, terms, events or Silence()):
-        yield request
+SEEDS_AT_ONCE = 500
+SOURCE_PAUSES = (timedelta(seconds=5), timedelta(seconds=30))  # between tries of a source that fails
+SOURCE_FAILED = "source failed"  # the ending of a job that had nothing to begin with; the error follows
+LONGEST_ENDING = 500
+FULL_PAUSE = timedelta(milliseconds=500)
+LEASE = timedelta(seconds=15)  # after so long without a sign another worker reads the source
+RENEW = timedelta(seconds=4)
+LOOK = timedelta(seconds=1)  # between two looks at what another worker has read
 
 
-async def _listed(
-    system: System, source: Listing, job: str, terms: JobTerms, events: EventSink
-) -> AsyncIterator[Request]:
-    def report(message: str) -> None:
-        events.emit(Trouble(at=system.clock.now(), job=job, stage="source", message=message))
+class Sower:
+    """The seeds of one job, for one worker. `sites` grows while they are read: the scope of links goes by it."""
 
-    async with (
-        open_sourcing(system.settings, clock=system.clock, shelf=system.robots_shelf, exits=system.exits) as sourcing,
-        aclosing(entries(source, sourcing.context(report=report))) as listed,
-    ):
-        async for entry in listed:
-            yield Request(
-                url=entry.url, kind=terms.kind or DEFAULT_KIND, priority=terms.priority, lastmod=entry.lastmod
+    def __init__(
+        self,
+        system: System,
+        spider: Spider,
+        job: str,
+        terms: JobTerms,
+        scope: Scope,
+        sites: set[str],
+        events: EventSink,
+    ) -> None:
+        self._system = system
+        self._spider = spider
+        self._job = job
+        self._terms = terms
+        self._source = source_of(terms.source)
+        self._sites = sites
+        self._events = events
+        self._noted: set[str] = set()
+        self._faults: list[str] = []  # of this reading of the source
+        # A list may name any site. Where links may lead is another matter: see `_widen`.
+        seeds_scope = scope if spider.allowed_domains is not None else msgspec.structs.replace(scope, sites=None)
+        self._admission = Admission(
+            seeds_scope, system.rules, remember_known=False, fetcher=spider.fetcher, proxy_pool=spider.proxy_pool
+        )
+        self._freshness = freshness_of(system, terms)
+        sites.update(site_of(url) for url in listed_seeds(spider))
+        if isinstance(self._source, Sitemap | FeedSource):
+            sites.add(site_of(self._source.url))
+
+    async def learn_sites(self) -> None:
+        """Take over what other workers have found."""
+        self._sites.update((await self._system.sowings.sown(self._job)).sites)
+
+    async def run(self) -> None:
+        """Until all seeds are in, by whomever, or the job has ended for want of any. Raises Transient."""
+        system, job = self._system, self._job
+        while not await system.jobs.is_sealed(job):
+            if await system.sowings.sow(job, system.worker, LEASE):
+                try:
+                    if not await self._sow_while_leased():
+                        return
+                finally:
+                    await system.sowings.rest(job, system.worker)
+            else:
+                await self.learn_sites()
+                await system.clock.sleep(LOOK.total_seconds())
+        await self.learn_sites()
+
+    async def _sow_while_leased(self) -> bool:
+        """Sow, until all is in or another worker has taken over. False when the job has ended."""
+        sowing = asyncio.create_task(self._sow(), name="read the source")
+        try:
+            while not sowing.done():
+                await asyncio.wait({sowing}, timeout=RENEW.total_seconds())
+                if not sowing.done() and not await self._renewed():
+                    return True  # the other one reads on
+            return sowing.result()
+        finally:
+            if not sowing.done():
+                sowing.cancel()
+                await asyncio.gather(sowing, return_exceptions=True)
+
+    async def _renewed(self) -> bool:
+        return await self._system.sowings.sow(self._job, self._system.worker, LEASE)
+
+    async def _sow(self) -> bool:
+        """Offer all seeds and seal the job. False when there were none and the job has ended."""
+        system = self._system
+        for pause in (*SOURCE_PAUSES, None):
+            self._faults.clear()
+            try:
+                async for judged in self._wanted():
+                    await self._widen(judged.candidates)
+                    fresh = judged if self._freshness is None else await self._freshness.mark(judged)
+                    await offer(system, self._job, fresh, self._terms.max_queued)
+                break
+            except (SourceFailed, Misconfigured) as error:
+                self._report(str(error))
+                if pause is not None and isinstance(error, SourceFailed):
+                    await system.clock.sleep(pause.total_seconds())
+                    continue
+                if not (await system.jobs.counts(self._job)).discovered:
+                    await self._end(f"{SOURCE_FAILED}: {error}"[:LONGEST_ENDING])
+                    return False
+                break
+        if self._faults:
+            more = len(self._faults) - 1
+            await system.sowings.note(self._job, (), self._faults[0] + (f" And {more:,} more." if more else ""))
+        await system.jobs.seal_seeds(self._job)
+        return True
+
+    async def _end(self, ending: str) -> None:
+        """Only who still reads may say that there is nothing."""
+        system = self._system
+        if await self._renewed() and await system.jobs.close_job(self._job, ending):
+            self._events.emit(JobEnded(at=system.clock.now(), job=self._job, ending=ending))
+            job = await system.jobs.job(self._job)
+            if job is not None:
+                await forget_runs_before(system, job, self._events)
+
+    async def _widen(self, candidates: tuple[Candidate, ...]) -> None:
+        """Links may lead to the sites of a list that its owner wrote. What a site writes into its sitemap or its feed
+        is fetched, but it does not say where else we go."""
+        if isinstance(self._source, Sitemap | FeedSource):
+            return
+        new = {one.site for one in candidates if one.dropped is None} - self._noted
+        if new:
+            self._sites.update(new)
+            self._noted |= new
+            await self._system.sowings.note(self._job, new)
+
+    def _wanted(self) -> AsyncIterator[Judged]:
+        """What the source lists; with a budget, that part of it on which the budget is best spent."""
+        if self._terms.budget is None:
+            return self._judged()
+        return chosen(self._system, self._job, self._terms, self._judged)
+
+    async def _judged(self) -> AsyncGenerator[Judged, None]:
+        chunk: list[Request] = []
+        async with aclosing(self._requests()) as requests:
+            async for request in requests:
+                chunk.append(request)
+                if len(chunk) >= SEEDS_AT_ONCE:
+                    yield self._admission.judge(chunk, priority=self._terms.priority)
+                    chunk = []
+        if chunk:
+            yield self._admission.judge(chunk, priority=self._terms.priority)
+
+    async def _requests(self) -> AsyncGenerator[Request, None]:
+        """One at a time. Raises Misconfigured, SourceFailed."""
+        if not isinstance(self._source, Start):
+            async with aclosing(self._listed(self._source)) as listed:
+                async for request in listed:
+                    yield request
+            return
+        count = 0
+        try:
+            async for request in seeds(self._spider):
+                count += 1
+                yield request
+        except GossamerError:
+            raise
+        except Exception as error:  # a spider's own code may raise anything
+            raise SourceFailed(f"start() of {self._spider.name} failed: {type(error).__name__}: {error}") from error
+        if not count:
+            raise Misconfigured(
+                f"Spider {self._spider.name} has nothing to start from. Give it start_urls, or the schedule a source."
             )
+
+    async def _listed(self, source: Listing) -> AsyncGenerator[Request, None]:
+        system, terms = self._system, self._terms
+        gates = gates_of(system.settings, terms, system.clock)
+
+        async def leave_alone(site: str, rest: timedelta) -> None:
+            await system.frontier.slow_down(site, interval=None, rest=rest)
+
+        async with (
+            open_sourcing(
+                system.settings,
+                clock=system.clock,
+                shelf=system.robots_shelf,
+                exits=system.exits,
+                announce=leave_alone,
+                closed_for=lambda site: max(gates.job.wait(), gates.wait_for(site)),
+            ) as sourcing,
+            aclosing(entries(source, sourcing.context(report=self._report))) as listed,
+        ):
+            async for entry in listed:
+                yield Request(
+                    url=entry.url, kind=terms.kind or DEFAULT_KIND, priority=terms.priority, lastmod=entry.lastmod
+                )
+
+    def _report(self, message: str) -> None:
+        self._faults.append(message)
+        self._events.emit(Trouble(at=self._system.clock.now(), job=self._job, stage="source", message=message))
+
+
+async def forget_runs_before(system: System, job: Job, events: EventSink) -> None:
+    """A run has ended: of the older ones of its schedule only so many are kept."""
+    if not job.schedule:
+        return
+    try:
+        await forget_old_runs(system.history, system.jobs, job.name, system.settings.store.keep_runs)
+    except Transient as error:  # the next run will see to it
+        events.emit(Trouble(at=system.clock.now(), job=job.id, stage="old runs", message=str(error)))
+
+
+async def offer(system: System, job: str, judged: Judged, max_queued: int | None) -> None:
+    """Enter the candidates, waiting while the queue is full. Never more at once than it could ever hold."""
+    candidates = judged.candidates
+    at_once = min(SEEDS_AT_ONCE, max_queued or SEEDS_AT_ONCE)
+    for start in range(0, len(candidates), at_once):
+        while True:
+            try:
+                await system.frontier.add(job, candidates[start : start + at_once])
+                break
+            except FrontierFull:
+                await system.clock.sleep(FULL_PAUSE.total_seconds())

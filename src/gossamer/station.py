@@ -1,7 +1,8 @@
 """A station: one process that works on every running job of the project. What `gossamer worker` runs.
 
 What it does: looks every second which jobs run, and opens a worker for each one whose spider is found here; a job that
-is named by a URL is crawled as a site. The workers run side by side and share the process's concurrency evenly.
+is named by a URL is crawled as a site. The workers run side by side, share the process's connections, and share its
+concurrency evenly. When there are more jobs than places, they take turns (places.py).
 How it fails: a job that it cannot serve is left to others and told once. A state that does not answer is waited for.
 How it recovers: what it could not serve it tries again later; a job whose worker failed is begun again.
 """
@@ -9,23 +10,28 @@ How it recovers: what it could not serve it tries again later; a job whose worke
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from contextlib import suppress
 from datetime import timedelta
 
 import msgspec
 
+from . import openfiles, places
 from .assembly import System, open_beside, open_worker
 from .backends.processes import hand_name
+from .bulletin import Bulletin
 from .crawl.heart import Heart, Vitals
 from .crawl.worker import Worker
-from .errors import GossamerError, Misconfigured, Transient
+from .errors import BackendUnavailable, GossamerError, Misconfigured, Transient
 from .launch import close_drained, work_off
-from .model.events import EventSink, JobBegun, Trouble
+from .model.events import EventSink
 from .model.job import Job
 from .monitor.hub import EventHub
+from .obstacles import Obstacles, moment
 from .parse.discovery import load_spider
 from .parse.site import SiteSpider
 from .parse.spider import Spider
+from .places import Applicant, Occupant
 from .settings import Settings
 from .terms import local_hosts, scope_of
 
@@ -33,6 +39,9 @@ LOOK = timedelta(seconds=1)  # between two looks for jobs
 AGAIN = timedelta(seconds=5)  # before a job is tried again whose worker met a backend in trouble
 IDLE = timedelta(seconds=20)  # without a page in hand, before a specialised worker leaves a job to others
 UNFIT_AGAIN = timedelta(seconds=30)  # before a job is tried again that could not be served here
+UNFIT_CLAIM = timedelta(minutes=5)  # before anybody makes way for it
+LONGEST_REST = timedelta(seconds=5)  # of a job that made way: what it waits for may come earlier than it seemed
+SILENT = timedelta(seconds=1)  # without anything to do, before a job's share goes to others
 
 
 class Respite(msgspec.Struct, frozen=True):
@@ -42,10 +51,35 @@ class Respite(msgspec.Struct, frozen=True):
     hopeful: bool
 
 
-class Station:
-    """Serves jobs until it is drained; with `until_idle`, until no running job is left that it can serve.
+class Place(msgspec.Struct, kw_only=True):
+    """A job that is served. `worker` is None until it is open."""
 
-    `serves` are the routes that it works on, by name or kind; None means all.
+    job: Job
+    taken_at: float
+    worker: Worker | None = None
+    width: int = 0
+    leaves: bool = False
+    waits: bool = False  # it was told for what
+
+    @property
+    def in_flight(self) -> int:
+        return self.worker.in_flight if self.worker is not None else 0
+
+    @property
+    def is_opening(self) -> bool:
+        return self.worker is None or self.worker.began_at is None
+
+    def is_steady(self, now: float) -> bool:
+        """Has it been at work for a while, and does not just wait?"""
+        if self.worker is None or self.worker.began_at is None:
+            return False
+        return now - self.worker.began_at >= SILENT.total_seconds() > self.worker.idle.total_seconds()
+
+
+class Station:
+    """Serves jobs until it is drained; with `until_idle`, until no running job is left that it can serve now.
+
+    `serves` are the routes that it works on, by name or kind; None means all. `takes` says which jobs are its own.
     """
 
     def __init__(
@@ -55,16 +89,23 @@ class Station:
         *,
         until_idle: bool = False,
         serves: frozenset[str] | None = None,
+        takes: Callable[[Job], bool] = lambda job: True,
     ) -> None:
         self._system = system
+        self._takes = takes
         self._serves = serves
         self._until_idle = until_idle
         self._heart = Heart(system.workers, system.clock, name=system.worker, vitals=self._vitals, troubles=events)
         self._events = EventHub(self._heart, events)
+        self._bulletin = Bulletin(self._events, system.clock)
         self._tasks: dict[str, asyncio.Task[None]] = {}  # by job
-        self._workers: dict[str, Worker] = {}  # those of the jobs that are open by now
+        self._places: dict[str, Place] = {}  # of the same jobs
+        self._running: dict[str, Job] = {}  # when it was asked last
+        self._asked_at = float("-inf")
+        self._line: list[Applicant] = []  # the next one last
+        self._since: dict[str, float] = {}  # when a job came into the line
+        self._obstacles = Obstacles(system.clock)
         self._respites: dict[str, Respite] = {}
-        self._told: dict[str, str] = {}  # what was said last about a job
         self._hands = 0  # workers opened so far
         self._draining = False
         self._changed = asyncio.Event()
@@ -72,8 +113,9 @@ class Station:
     def drain(self) -> None:
         """Begin nothing more; `run` returns when every worker has drained."""
         self._draining = True
-        for worker in self._workers.values():
-            worker.drain()
+        for place in self._places.values():
+            if place.worker is not None:
+                place.worker.drain()
         self._changed.set()
 
     async def run(self) -> None:
@@ -91,19 +133,106 @@ class Station:
     async def _look(self) -> bool:
         """Begin what can be begun. True when there is nothing to stay for."""
         self._changed.clear()
+        if self._line and self._system.clock.monotonic() - self._asked_at < LOOK.total_seconds():
+            self._fill()  # a place is free: who comes next is known
+            return False
         try:
-            running = await self._system.jobs.running_jobs()
+            running = [job for job in await self._system.jobs.running_jobs() if self._takes(job)]
         except Transient as error:
-            self._tell("", "jobs", str(error))
+            self._bulletin.trouble("", "jobs", str(error))
             return False
         if self._draining:
             return True
-        self._forget_all_but({job.id for job in running})
-        for job in running:
-            if job.id not in self._tasks and self._is_due(job):
-                self._begin(job)
-        hopeful = any(respite.hopeful for respite in self._respites.values())
-        return self._until_idle and not self._tasks and not hopeful
+        self._asked_at = self._system.clock.monotonic()
+        self._bulletin.pauses(self._running, running, self._tasks)
+        self._running = {job.id: job for job in running}
+        self._forget_all_but_running()
+        self._line_up()
+        self._fill()
+        await self._make_way()
+        self._share_out()
+        now = self._system.clock.monotonic()
+        hopeful = any(respite.hopeful and now < respite.until for respite in self._respites.values())
+        return self._until_idle and not self._tasks and not self._line and not hopeful
+
+    def _line_up(self) -> None:
+        """Everybody who is not served and not left alone. Who cannot work now is not waited for, with `until_idle`."""
+        now = self._system.clock.monotonic()
+        applicants = []
+        for job in self._running.values():
+            if job.id in self._tasks or not self._is_due(job):
+                continue
+            obstacle = self._obstacles.of(job)
+            if obstacle and self._until_idle:
+                self._bulletin.trouble(job.id, "job", f"Job {job.id} is left for later: {obstacle}")
+                continue
+            applicants.append(Applicant(job.id, not obstacle, self._since.setdefault(job.id, now)))
+        self._line = places.in_order(applicants)[::-1]
+
+    def _fill(self) -> None:
+        """Give places to those who are next, as long as there are any."""
+        concurrency, files = self._system.settings.crawl.concurrency, openfiles.allowed()
+        now = self._system.clock.monotonic()
+        while self._line:
+            served = self._places.values()
+            if not places.has_room(
+                self._line[-1],
+                concurrency=concurrency,
+                files=files,
+                taken=len(served),
+                in_flight=sum(place.in_flight for place in served),
+                opening=sum(place.is_opening for place in served),
+                steady=sum(place.is_steady(now) for place in served),
+            ):
+                return
+            self._begin(self._running[self._line.pop().job])
+
+    async def _make_way(self) -> None:
+        """Ask those to stand down whose places others need, and with `until_idle` those that cannot work now."""
+        now = self._system.clock.monotonic()
+        staying = {job: place for job, place in self._places.items() if not place.leaves and not place.is_opening}
+        for job, place in staying.items() if self._until_idle else ():
+            if self._obstacles.of(self._running.get(job, place.job)):
+                self._stand_down(place)
+            else:
+                self._tell_wait(place)
+        needed = places.wanted(self._line, now) - sum(place.leaves for place in self._places.values())
+        for job in places.makes_way([_occupant(place, now) for place in staying.values() if not place.leaves]):
+            if needed <= 0:
+                return
+            # Whoever reads the seeds of a job would have to begin anew.
+            if await self._is_sealed(job) and job in self._places:
+                self._stand_down(self._places[job])
+                needed -= 1
+
+    def _stand_down(self, place: Place) -> None:
+        worker = place.worker
+        if worker is None:
+            return
+        place.leaves = True
+        if worker.idle >= places.IDLE and not self._until_idle:
+            rest = min(worker.due_in, LONGEST_REST)
+            until = self._system.clock.monotonic() + rest.total_seconds()
+            self._respites[place.job.id] = Respite(until, hopeful=True)
+        worker.stand_down()
+
+    def _tell_wait(self, place: Place) -> None:
+        """For what a process waits that is to end when it is idle."""
+        worker = place.worker
+        if worker is None or place.waits or min(worker.idle, worker.due_in) < IDLE:
+            return
+        place.waits = True
+        due = moment(self._system.clock.now() + worker.due_in.total_seconds())
+        words = (
+            f"Job {place.job.id} waits: its next page is due at {due}, after a retry or when its site's window opens."
+        )
+        self._bulletin.trouble(place.job.id, "job", words)
+
+    async def _is_sealed(self, job: str) -> bool:
+        try:
+            return await self._system.jobs.is_sealed(job)
+        except Transient:
+            return False
 
     def _is_due(self, job: Job) -> bool:
         respite = self._respites.get(job.id)
@@ -111,17 +240,20 @@ class Station:
 
     def _begin(self, job: Job) -> None:
         self._respites.pop(job.id, None)
+        self._since.pop(job.id, None)
         try:
             spider, settings = self._prepare(job)
         except Exception as error:  # a spider's constructor may raise anything
             self._leave_alone(job, error)
             return
-        task = asyncio.create_task(self._serve(job, spider, settings), name=f"serve {job.id}")
-        self._tasks[job.id] = task
+        place = Place(job=job, taken_at=self._system.clock.monotonic())
+        task = asyncio.create_task(self._serve(place, spider, settings), name=f"serve {job.id}")
+        self._tasks[job.id], self._places[job.id] = task, place
         task.add_done_callback(lambda _: self._ended(job))
 
     def _ended(self, job: Job) -> None:
-        del self._tasks[job.id]
+        del self._tasks[job.id], self._places[job.id]
+        self._share_out()
         self._changed.set()
 
     def _prepare(self, job: Job) -> tuple[Spider, Settings]:
@@ -142,26 +274,27 @@ class Station:
 
     # -- one job -----------------------------------------------------------------------------------------------
 
-    async def _serve(self, job: Job, spider: Spider, settings: Settings) -> None:
+    async def _serve(self, place: Place, spider: Spider, settings: Settings) -> None:
+        job = place.job
         self._hands += 1
         name = hand_name(self._system.worker, self._hands)
         sites: set[str] = set()
         scope = scope_of(settings, job, spider, sites)
         try:
-            async with open_beside(self._system, spider, settings=settings, worker=name) as system:
+            with open_beside(self._system, spider, settings=settings, worker=name) as system:
                 terms = await system.jobs.terms(job.id)
                 async with open_worker(
                     system, spider, job.id, scope, self._events, terms=terms, serves=self._serves
                 ) as worker:
-                    self._enlist(job, worker)
+                    self._enlist(place, worker)
                     idling = asyncio.create_task(self._leave_when_idle(job, worker), name=f"idle {job.id}")
                     try:
                         over = await work_off(system, spider, job, worker, scope, sites, self._events)
                     finally:
                         idling.cancel()
-                        self._dismiss(job)
                 if over:
                     await close_drained(system, spider, job, self._events)
+                    self._bulletin.ended(await system.jobs.job(job.id))
         except Exception as error:  # of the backends, of the spider's start, of ours: other jobs go on
             self._leave_alone(job, error)
 
@@ -176,49 +309,51 @@ class Station:
             if worker.in_flight:
                 idle_since = clock.monotonic()
         self._respites[job.id] = Respite(clock.monotonic() + UNFIT_AGAIN.total_seconds(), hopeful=False)
-        self._tell(job.id, "job", f"Job {job.id} has no page left for the routes that are served here.")
+        self._bulletin.trouble(job.id, "job", f"Job {job.id} has no page left for the routes that are served here.")
         worker.drain()
 
-    def _enlist(self, job: Job, worker: Worker) -> None:
-        self._workers[job.id] = worker
+    def _enlist(self, place: Place, worker: Worker) -> None:
+        job = place.job
+        place.worker = worker
         self._share_out()
         if self._draining:
             worker.drain()
             return
-        self._told.pop(job.id, None)
-        self._events.emit(JobBegun(at=self._system.clock.now(), job=job.id, name=job.name))
-
-    def _dismiss(self, job: Job) -> None:
-        del self._workers[job.id]
-        self._share_out()
+        self._bulletin.begun(job)
 
     def _share_out(self) -> None:
-        """Equal shares of the process's concurrency, at least one page each."""
-        if self._workers:
-            share, over = divmod(self._system.settings.crawl.concurrency, len(self._workers))
-            for place, worker in enumerate(self._workers.values()):
-                worker.resize(max(1, share + (place < over)))
+        """The process's concurrency, among the jobs that have something to do."""
+        served = [(place, place.worker) for place in self._places.values() if place.worker is not None]
+        idle = [place.leaves or worker.idle >= SILENT for place, worker in served]
+        widths = places.shares(self._system.settings.crawl.concurrency, idle)
+        for (place, worker), width in zip(served, widths, strict=True):
+            if place.width != width:
+                place.width = width
+                worker.resize(width)
 
     def _leave_alone(self, job: Job, error: Exception) -> None:
         """Not now. The same words about the same job are said once."""
-        hopeful = isinstance(error, Transient)
+        if openfiles.were_used_up(error):
+            error = BackendUnavailable(openfiles.remedy())
+        hopeful, now = isinstance(error, Transient), self._system.clock.monotonic()
         pause = AGAIN if hopeful else UNFIT_AGAIN
-        self._respites[job.id] = Respite(self._system.clock.monotonic() + pause.total_seconds(), hopeful)
+        self._respites[job.id] = Respite(now + pause.total_seconds(), hopeful)
+        if not hopeful:  # others do not make way for it each time
+            self._since[job.id] = now + UNFIT_CLAIM.total_seconds()
         words = str(error) if isinstance(error, GossamerError) else f"{type(error).__name__}: {error}"
-        self._tell(job.id, "job", words if hopeful else f"Job {job.id} is left to others: {words}")
+        self._bulletin.trouble(
+            job.id, "job", words if hopeful else f"Job {job.id} is left to others: {words}", passes=hopeful
+        )
 
     # -- small things ------------------------------------------------------------------------------------------
 
-    def _tell(self, matter: str, stage: str, words: str) -> None:
-        if self._told.get(matter) != words:
-            self._told[matter] = words
-            self._events.emit(Trouble(at=self._system.clock.now(), job=matter, stage=stage, message=words))
-
-    def _forget_all_but(self, running: set[str]) -> None:
+    def _forget_all_but_running(self) -> None:
         """Memory goes with the jobs that run, not with those that ever ran."""
-        for memory in (self._respites, self._told):
-            for job in [job for job in memory if job not in running]:
+        for memory in (self._respites, self._since):
+            for job in [job for job in memory if job not in self._running]:
                 del memory[job]
+        self._bulletin.forget_all_but(self._running.keys())
+        self._obstacles.forget_all_but(self._running.keys())
 
     async def _rest(self) -> None:
         with suppress(TimeoutError):
@@ -234,8 +369,20 @@ class Station:
 
     def _vitals(self) -> Vitals:
         state = "draining" if self._draining else "working" if self._tasks else "idle"
-        in_flight = sum(worker.in_flight for worker in self._workers.values())
+        in_flight = sum(place.in_flight for place in self._places.values())
         return Vitals(job=", ".join(self._tasks), state=state, in_flight=in_flight)
+
+
+def _occupant(place: Place, now: float) -> Occupant:
+    worker = place.worker
+    assert worker is not None
+    assert worker.began_at is not None
+    return Occupant(
+        job=place.job.id,
+        idle=worker.idle.total_seconds(),
+        worked=now - worker.began_at,
+        opening=worker.began_at - place.taken_at,
+    )
 
 
 def _new_hosts(settings: Settings, urls: list[str]) -> list[str]:

@@ -17,7 +17,7 @@ from gossamer.clock import VirtualClock
 from gossamer.fetch.book import Purse, RouteBook
 from gossamer.fetch.robots import RobotsShelf
 from gossamer.frontier.carrying import StateCarrier
-from gossamer.frontier.contract import Frontier, FrontierDesk, JobBook, JobControl, JobTerms, WorkerBook
+from gossamer.frontier.contract import Frontier, FrontierDesk, JobBook, JobControl, JobTerms, SowBook, WorkerBook
 from gossamer.frontier.politeness import SiteTerms
 from gossamer.model.job import Job
 from gossamer.model.task import Candidate
@@ -48,6 +48,7 @@ class Lab:
     control: JobControl
     schedules: ScheduleBook
     ticks: TickBook
+    sowings: SowBook
     again: Callable[[], AbstractAsyncContextManager[Lab]]  # the same state, as another process opens it
     gone: set[str] = field(default_factory=set)
 
@@ -73,8 +74,8 @@ async def sqlite_lab(folder: Path, clock: VirtualClock | None = None) -> AsyncIt
         carrier = SqliteStateCarrier(state.database, clock)
         yield Lab(
             state.frontier, state.jobs, state.desk, state.workers, clock, terms, carrier, state.robots, state.routes,
-            state.purse, state.exits, state.jobs, state.schedules, state.schedules, lambda: sqlite_lab(folder, clock),
-            gone,
+            state.purse, state.exits, state.jobs, state.schedules, state.schedules, state.sowings,
+            lambda: sqlite_lab(folder, clock), gone,
         )  # fmt: skip
 
 
@@ -96,7 +97,7 @@ async def redis_lab(
         carrier = RedisStateCarrier(state)
         yield Lab(
             state.frontier, state.jobs, state.desk, state.workers, clock, terms, carrier, state.robots, state.routes,
-            state.purse, state.exits, state.jobs, state.schedules, state.schedules,
+            state.purse, state.exits, state.jobs, state.schedules, state.schedules, state.sowings,
             lambda: redis_lab(address, shards, project, clock), gone,
         )  # fmt: skip
 

@@ -1,66 +1,23 @@
-"""What every book of schedules promises to people and to the leading scheduler. Each test runs on each backend."""
+"""What every book of schedules promises to people, and who leads. Each test runs on each backend."""
 
 from __future__ import annotations
 
 import asyncio
-from datetime import timedelta
 
 import msgspec
 import pytest
 
 from gossamer.errors import LeaseLost
-from gossamer.frontier.contract import JobTerms
 from gossamer.model.job import JobState
-from gossamer.model.schedule import Overlap, Schedule, Settled, Standing
-from gossamer.model.task import UrlState
+from gossamer.model.schedule import Schedule
 from tests.conformance.frontiers import Backends, candidate
-
-TERM = timedelta(seconds=5)
-DUE = 1_767_225_600.123456
-
-PRICES = Schedule(
-    name="prices of ☂",
-    spider="shop",
-    trigger="0 3 * * *",
-    zone="Europe/Berlin",
-    source='{"sitemap":"https://shop.test/sitemap.xml"}',
-    priority=5,
-    min_age=timedelta(hours=1.5),
-    windows="22:00-06:00 Europe/Berlin",
-    overlap=Overlap.REPLACE,
-    limit=1000,
-)
+from tests.conformance.standings import DUE, PRICES, TERM, fired, opening, settled, spoil, standing_of, written
 
 
 @pytest.fixture(params=Backends.NAMES)
 async def lab(request, tmp_path, backends):
     async with backends.open(request.param, tmp_path) as lab:
         yield lab
-
-
-async def written(lab, schedule=PRICES):
-    assert await lab.schedules.put(schedule, origin="added")
-    return await standing_of(lab, schedule.name)
-
-
-async def standing_of(lab, name=PRICES.name) -> Standing:
-    (found,) = [one for one in await lab.schedules.schedules() if one.schedule.name == name]
-    return found
-
-
-def fired(before: Standing, due: float = DUE) -> Standing:
-    return msgspec.structs.replace(before, last_due=due, runs=before.runs + 1)
-
-
-def opening(before: Standing, due: float = DUE) -> tuple[str, JobTerms]:
-    name = before.schedule.name
-    return name, JobTerms(schedule=name, due=due, spider=before.schedule.spider)
-
-
-async def settled(lab, term, before) -> Settled:
-    done = await lab.ticks.settle(term, before, fired(before), opening(before))
-    assert done is not None
-    return done
 
 
 # -- what people do -----------------------------------------------------------------------------------------------
@@ -120,6 +77,22 @@ async def test_to_write_again_what_is_there_changes_nothing(lab):
     assert await lab.schedules.schedules() == [before]
 
 
+async def test_who_leads_is_known_to_everybody_until_the_term_is_over(lab):
+    assert await lab.schedules.leader() is None
+    term = await lab.ticks.lead("one", TERM)
+
+    async with lab.again() as elsewhere:
+        assert await elsewhere.schedules.leader() == term
+    lab.clock.advance(TERM.total_seconds())
+    late = await lab.schedules.leader()
+    again = await lab.ticks.lead("two", TERM)
+    led = await lab.schedules.leader()
+    await lab.ticks.resign(again)
+
+    assert (late, led) == (None, again)
+    assert await lab.schedules.leader() is None
+
+
 async def test_a_schedule_is_paused_and_goes_on(lab):
     before = await written(lab)
 
@@ -129,7 +102,8 @@ async def test_a_schedule_is_paused_and_goes_on(lab):
     going = await standing_of(lab)
 
     assert resting == msgspec.structs.replace(before, paused=True, version=resting.version)
-    assert going == msgspec.structs.replace(before, version=going.version)
+    assert going == msgspec.structs.replace(before, since=going.since, version=going.version)
+    assert going.since == pytest.approx(lab.clock.now(), abs=1e-6)  # ticks count from then
     assert not await lab.schedules.pause("no such", True)
 
 
@@ -147,6 +121,69 @@ async def test_the_job_of_a_schedule_that_is_removed_goes_on(lab):
     late = fired(done.standing, DUE + 60)
     assert await lab.ticks.settle(term, done.standing, late, opening(before)) is None
     assert [job.id for job in await lab.jobs.jobs()] == [done.job.id]
+
+
+async def test_another_trigger_makes_ticks_count_from_then(lab):
+    before = await written(lab)
+    done = await settled(lab, await lab.ticks.lead("one", TERM), before)
+    lab.clock.advance(60)
+
+    await lab.schedules.put(msgspec.structs.replace(PRICES, limit=7), origin="added", replace=True)
+    same = await standing_of(lab)
+    await lab.schedules.put(msgspec.structs.replace(PRICES, trigger="every 1h"), origin="added", replace=True)
+    other = await standing_of(lab)
+
+    assert (same.created_at, same.since) == (before.created_at, None)
+    assert other.created_at == other.since == pytest.approx(lab.clock.now(), abs=0.002)
+    assert other.last_due == done.standing.last_due
+
+
+async def test_a_schedule_that_cannot_be_read_hides_no_other_and_can_be_removed_or_replaced(lab):
+    good = await written(lab)
+    for name in ("b", "c"):
+        await written(lab, Schedule(name=name, spider="shop", trigger="every 1h"))
+        await spoil(lab, name, '"skip"', '"some other day"')
+
+    assert await lab.schedules.schedules() == [good]
+    b, c, found = await lab.schedules.everything()
+    assert (b.name, c.name, found) == ("b", "c", good)
+    assert "some other day" in b.why
+    assert not await lab.schedules.put(Schedule(name="b", spider="shop", trigger="every 2h"), origin="added")
+    assert not await lab.schedules.pause("b", True)
+
+    assert await lab.schedules.remove("b")
+    assert await lab.schedules.put(Schedule(name="c", spider="shop", trigger="every 2h"), origin="added", replace=True)
+
+    assert [one.schedule.name for one in await lab.schedules.schedules()] == ["c", PRICES.name]
+
+
+async def test_the_place_of_a_schedule_that_was_withdrawn_is_free(lab):
+    before = await written(lab)
+    term = await lab.ticks.lead("one", TERM)
+    gone = msgspec.structs.replace(fired(before), withdrawn_at=lab.clock.now())
+    await lab.ticks.settle(term, before, gone)
+
+    assert await lab.schedules.put(PRICES, origin="added")
+
+    now = await standing_of(lab)
+    assert (now.withdrawn_at, now.runs, now.origin) == (None, 0, "added")
+
+
+async def test_a_run_besides_the_ticks_is_counted_and_nobody_needs_to_lead(lab):
+    before = await written(lab)
+    after = msgspec.structs.replace(before, runs=1)
+
+    done = await lab.schedules.begin(before, after, opening(before))
+
+    assert done.standing == await standing_of(lab)
+    assert (done.standing.runs, done.standing.last_job, done.standing.last_due) == (1, done.job.id, None)
+    # and a second one only in its place
+    again = msgspec.structs.replace(done.standing, runs=2)
+    assert await lab.schedules.begin(done.standing, again, opening(before)) is None
+    assert await lab.schedules.begin(before, after, opening(before), replaces=done.job.id) is None
+    second = await lab.schedules.begin(done.standing, again, opening(before), replaces=done.job.id)
+    assert [job.id for job in await lab.jobs.running_jobs()] == [second.job.id]
+    assert (await lab.jobs.job(done.job.id)).ending == "replaced"
 
 
 async def test_everybody_may_write_at_the_same_time_and_nothing_is_lost(lab):
@@ -205,6 +242,20 @@ async def test_the_next_one_leads_when_the_term_is_over_with_a_greater_token(lab
     assert third.token > second.token
 
 
+async def test_a_term_that_a_clock_ahead_has_written_is_over(lab):
+    lab.clock.advance(86_400)
+    first = await lab.ticks.lead("one", TERM)
+    lab.clock.advance(-86_400)
+
+    second = await lab.ticks.lead("two", TERM)
+
+    assert second.token > first.token
+    assert second.until == pytest.approx(lab.clock.now() + 5, abs=1e-6)
+    with pytest.raises(LeaseLost):
+        await settled(lab, first, await written(lab))
+    assert await lab.ticks.lead("one", TERM) is None
+
+
 async def test_whoever_resigns_is_followed_at_once(lab):
     first = await lab.ticks.lead("one", TERM)
 
@@ -219,176 +270,3 @@ async def test_whoever_resigns_is_followed_at_once(lab):
     assert third.token > second.token
     with pytest.raises(LeaseLost):
         await settled(lab, second, await written(lab))
-
-
-# -- ticks --------------------------------------------------------------------------------------------------------
-
-
-async def test_a_tick_becomes_a_job_that_workers_can_work_on(lab):
-    before = await written(lab)
-    term = await lab.ticks.lead("one", TERM)
-
-    done = await lab.ticks.settle(term, before, fired(before), opening(before))
-
-    assert done.standing == await standing_of(lab)
-    assert done.standing == msgspec.structs.replace(fired(before), last_job=done.job.id, version=done.standing.version)
-    assert done.standing.version > before.version
-    assert done.job == await lab.jobs.job(done.job.id)
-    job = done.job
-    assert (job.name, job.schedule, job.due, job.spider_name) == (PRICES.name, PRICES.name, DUE, "shop")
-    assert (job.state, job.created_at) == (JobState.RUNNING, pytest.approx(lab.clock.now(), abs=1e-6))
-    assert await lab.jobs.running_jobs() == [job]
-    await lab.frontier.add(job.id, [candidate("https://a.test/")])
-    await lab.jobs.seal_seeds(job.id)
-    async with lab.again() as elsewhere:
-        (lease,) = (await elsewhere.frontier.lease(job.id, "w", 9)).leases
-        await elsewhere.frontier.complete(lease, UrlState.DONE)
-        assert (await elsewhere.frontier.lease(job.id, "w", 9)).drained
-        assert await elsewhere.jobs.close_job(job.id, "done")
-
-
-async def test_a_tick_without_a_job_changes_the_standing_alone(lab):
-    before = await written(lab)
-    term = await lab.ticks.lead("one", TERM)
-    skipped = msgspec.structs.replace(before, last_due=DUE, skipped=1, trouble="the run before goes on")
-
-    done = await lab.ticks.settle(term, before, skipped)
-
-    assert done.job is None
-    assert done.standing == await standing_of(lab)
-    assert done.standing == msgspec.structs.replace(skipped, version=done.standing.version)
-    assert await lab.jobs.jobs() == []
-
-
-async def test_a_run_that_still_goes_on_is_replaced(lab):
-    before = await written(lab)
-    term = await lab.ticks.lead("one", TERM)
-    first = await settled(lab, term, before)
-    await lab.frontier.add(first.job.id, [candidate(f"https://{site}.test/") for site in "abcd"])
-    (lease,) = (await lab.frontier.lease(first.job.id, "w", 1)).leases
-
-    second = await lab.ticks.settle(term, first.standing, fired(first.standing, DUE + 60), opening(before, DUE + 60))
-
-    old, counts = await lab.jobs.job(first.job.id), await lab.jobs.counts(first.job.id)
-    assert (old.state, old.ending) == (JobState.FINISHED, "replaced")
-    assert (counts.open, counts.dropped) == (0, 4)
-    with pytest.raises(LeaseLost):
-        await lab.frontier.complete(lease, UrlState.DONE)
-    assert [job.id for job in await lab.jobs.running_jobs()] == [second.job.id]
-    assert second.standing.last_job == second.job.id != first.job.id
-    assert second.standing.runs == 2
-
-
-@pytest.mark.parametrize("change", ["replaced", "paused", "removed", "written anew"])
-async def test_a_schedule_that_was_changed_meanwhile_begins_no_job(lab, change):
-    before = await written(lab)
-    term = await lab.ticks.lead("one", TERM)
-    if change == "replaced":
-        await lab.schedules.put(msgspec.structs.replace(PRICES, limit=1), origin="added", replace=True)
-    elif change == "paused":
-        await lab.schedules.pause(PRICES.name, True)
-    else:
-        await lab.schedules.remove(PRICES.name)
-    if change == "written anew":
-        await written(lab)
-    now = await lab.schedules.schedules()
-
-    assert await lab.ticks.settle(term, before, fired(before), opening(before)) is None
-
-    assert await lab.schedules.schedules() == now
-    assert await lab.jobs.jobs() == []
-
-
-async def test_of_all_who_decide_about_a_tick_one_does(lab):
-    before = await written(lab)
-    async with lab.again() as elsewhere:
-        term = await lab.ticks.lead("one", TERM)
-
-        answers = await asyncio.gather(
-            *(
-                one.ticks.settle(term, before, fired(before), opening(before))
-                for one in (lab, elsewhere)
-                for _ in range(10)
-            )
-        )
-
-        (done,) = [answer for answer in answers if answer is not None]
-        assert await lab.jobs.jobs() == [done.job]
-        assert await elsewhere.schedules.schedules() == [done.standing]
-
-
-async def test_two_that_believe_to_lead_fire_a_tick_once(lab):
-    before = await written(lab)
-    async with lab.again() as elsewhere:
-        old = await lab.ticks.lead("old", TERM)
-        lab.clock.advance(6)
-        new = await elsewhere.ticks.lead("new", TERM)
-
-        late, good = await asyncio.gather(
-            lab.ticks.settle(old, before, fired(before), opening(before)),
-            elsewhere.ticks.settle(new, before, fired(before), opening(before)),
-            return_exceptions=True,
-        )
-
-        assert isinstance(late, LeaseLost)
-        assert await lab.jobs.jobs() == [good.job]
-        assert await lab.schedules.schedules() == [good.standing]
-
-
-async def test_a_leader_whose_term_is_over_changes_nothing_though_nobody_follows(lab):
-    before = await written(lab)
-    term = await lab.ticks.lead("one", TERM)
-    lab.clock.advance(5.1)
-
-    for what in ((fired(before), opening(before)), (fired(before),)):
-        with pytest.raises(LeaseLost):
-            await lab.ticks.settle(term, before, *what)
-
-    assert await lab.schedules.schedules() == [before]
-    assert await lab.jobs.jobs() == []
-    again = await lab.ticks.lead("one", TERM)
-    assert again.token == term.token
-    assert (await settled(lab, term, before)).job is not None  # a term that was prolonged
-
-
-async def test_a_leader_that_dies_after_its_decision_leaves_nothing_to_decide(lab):
-    before = await written(lab)
-    async with lab.again() as dying:
-        done = await settled(dying, await dying.ticks.lead("dying", TERM), before)
-    lab.clock.advance(6)
-
-    term = await lab.ticks.lead("next", TERM)
-    assert await lab.ticks.settle(term, before, fired(before), opening(before)) is None
-
-    (standing,) = await lab.schedules.schedules()
-    assert (standing.last_due, standing.last_job, standing.runs) == (DUE, done.job.id, 1)
-    assert [job.id for job in await lab.jobs.running_jobs()] == [done.job.id]
-
-
-@pytest.mark.parametrize("lab", ["shards", "cluster"], indirect=True)
-async def test_a_job_that_only_one_shard_knows_of_is_worked_on_in_all(lab):
-    # given a worker that died while it told the shards of a new job, and another one that has just looked around
-    before = await written(lab)
-    await lab.frontier.lease((await lab.job("other")).id, "w", 1)
-    done = await settled(lab, await lab.ticks.lead("one", TERM), before)
-    number = (await lab.jobs.row(done.job.id)).number
-    await lab.jobs._server.call("HSET", lab.jobs._keys.in_shard(0, f"{number}:meta"), "state", "running")
-
-    await lab.frontier.add(done.job.id, [candidate(f"https://{site}.test/") for site in "abcdefgh"])
-
-    assert len((await lab.frontier.lease(done.job.id, "w", 20)).leases) == 8
-
-
-async def test_ticks_of_many_schedules_are_decided_together(lab):
-    schedules = [Schedule(name=f"s{n:03}", spider="shop", trigger="every 1h") for n in range(200)]
-    await asyncio.gather(*(lab.schedules.put(one, origin="file") for one in schedules))
-    standings = await lab.schedules.schedules()
-    assert [one.schedule for one in standings] == schedules
-    term = await lab.ticks.lead("one", TERM)
-
-    done = await asyncio.gather(*(settled(lab, term, standing) for standing in standings))
-
-    assert await lab.schedules.schedules() == [one.standing for one in done]
-    jobs = {job.id: job.schedule for job in await lab.jobs.running_jobs()}
-    assert jobs == {one.standing.last_job: one.standing.schedule.name for one in done}
-    assert len(jobs) == 200

@@ -31,6 +31,12 @@ class Command:
     def said(self) -> str:
         return self._log.read_text()
 
+    def logged(self, *kinds: str) -> list[dict[str, Any]]:
+        """The events of these kinds that it wrote with --json-logs. The last line of one that was killed may be cut."""
+        lines = self.said().splitlines(keepends=True)
+        likely = [line for line in lines if line.endswith("\n") and any(kind in line for kind in kinds)]
+        return [event for event in map(json.loads, likely) if event["event"] in kinds]
+
     def signal(self, number: signal.Signals) -> None:
         self.process.send_signal(number)
 

@@ -7,7 +7,6 @@ waiting for terms of dead leaders to end.
 from __future__ import annotations
 
 import asyncio
-import json
 import random
 import signal
 from collections import Counter, defaultdict
@@ -73,13 +72,13 @@ class Storm(StationProject):
     def leader(self) -> int | None:
         """The place of the scheduler that leads, as far as those that live have said."""
         for place, scheduler in enumerate(self.schedulers):
-            said = [event["leads"] for event in events_of(scheduler, "Leading")]
+            said = [event["leads"] for event in scheduler.logged("Leading")]
             if said and said[-1]:
                 return place
         return None
 
     def heard(self, verb: str, kind: str) -> list[dict]:
-        return [event for command in self.logs[verb] for event in events_of(command, kind)]
+        return [event for command in self.logs[verb] for event in command.logged(kind)]
 
     def end(self, crew: list[Command]) -> None:
         for command in crew:
@@ -87,12 +86,6 @@ class Storm(StationProject):
         for command in crew:
             code = command.ended()
             assert code in (0, -signal.SIGTERM), command.said()[-2000:]  # one that had not begun yet dies of it
-
-
-def events_of(command: Command, kind: str) -> list[dict]:
-    """What it logged. The last line of one that was killed may be cut."""
-    lines = [line for line in command.said().splitlines(keepends=True) if kind in line and line.endswith("\n")]
-    return [event for event in map(json.loads, lines) if event["event"] == kind]
 
 
 async def ask(project: StationProject, question):

@@ -13,12 +13,10 @@ import pytest
 
 from gossamer.assembly import System, open_system
 from gossamer.crawl.observing import rhythm_of
-from gossamer.frontier.contract import JobTerms
 from gossamer.model.events import Silence
 from gossamer.model.job import Job, JobState
 from gossamer.model.task import DropReason
 from gossamer.parse.spider import Spider
-from gossamer.rationing import chosen
 from gossamer.schedule.sources import parse_source
 from gossamer.settings import Settings, load
 from gossamer.station import Station
@@ -50,7 +48,7 @@ async def ran(settings: Settings, name: str, **terms: Any) -> tuple[Job, System]
     async with open_system(settings) as system:
         usual = job_terms(settings, Spider())
         job, _ = await system.jobs.open_job(
-            name, msgspec.structs.replace(usual, schedule=name, spider="things", **terms), fresh=True
+            name, msgspec.structs.replace(usual, **{"schedule": name, "spider": "things", **terms}), fresh=True
         )
         await Station(system, Silence(), until_idle=True).run()
         ended = await system.jobs.job(job.id)
@@ -88,7 +86,7 @@ async def test_a_page_that_was_fetched_lately_is_left_out(tmp_path: Path) -> Non
 
 
 async def test_a_source_that_fails_ends_its_job_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gossamer.launch.SOURCE_PAUSES", ())
+    monkeypatch.setattr("gossamer.sowing.SOURCE_PAUSES", ())
     settings = settings_in(tmp_path)
     job, _ = await ran(settings, "broken", source=source(file=str(tmp_path / "no-such-file.txt")))
     assert job.ending.startswith("source failed: ")
@@ -197,16 +195,3 @@ async def test_what_has_dropped_out_of_a_list_is_not_gone(tmp_path: Path) -> Non
         async with open_system(settings) as system:
             there = [await system.records.count(RecordQuery(gone=gone)) for gone in (False, True)]
         assert there == [4, 0]
-
-
-async def test_nothing_is_chosen_of_nothing(tmp_path: Path) -> None:
-    from collections.abc import AsyncIterator
-
-    from gossamer.model.task import Request
-
-    async def nothing() -> AsyncIterator[Request]:
-        for _ in ():
-            yield Request(url="http://x.example/")
-
-    async with open_system(settings_in(tmp_path)) as system:
-        assert [request async for request in chosen(system, JobTerms(budget=5), nothing)] == []

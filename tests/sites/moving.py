@@ -21,6 +21,7 @@ class MovingShop:
         self.sold_out: set[int] = set()  # not listed any more
         self.missing: set[int] = set()  # listed, and 404
         self.lastmods: dict[int, str] = {}  # what /sitemap.xml says of a product; it lists all
+        self.listed: list[str] = []  # further addresses in /sitemap.xml
         self.hits: list[str] = []
         self._shown = 0
         self._lock = threading.Lock()
@@ -45,12 +46,10 @@ class MovingShop:
             new = self.change_after is not None and self._shown > self.change_after
             return 200, (NEW if new else OLD).format(n=number)
 
-
     def _sitemap(self) -> str:
         dates = {n: f"<lastmod>{date}</lastmod>" for n, date in self.lastmods.items()}
-        listed = "".join(
-            f"<url><loc>{self.url}p/{n}</loc>{dates.get(n, '')}</url>" for n in range(1, self.products + 1)
-        )
+        products = [f"<url><loc>{self.url}p/{n}</loc>{dates.get(n, '')}</url>" for n in range(1, self.products + 1)]
+        listed = "".join([*products, *(f"<url><loc>{url}</loc></url>" for url in self.listed)])
         return f'<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9">{listed}</urlset>'
 
 

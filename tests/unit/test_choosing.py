@@ -6,6 +6,7 @@ from gossamer.schedule.allotting import DAY, Bounds
 from gossamer.schedule.choosing import SAMPLE, Ledger
 from gossamer.schedule.rhythm import Rhythm, seen
 
+NAMES = [bytes([n]) * 16 for n in range(9)]
 NOW = 100 * DAY
 BOUNDS = Bounds(60.0, 50 * DAY)
 
@@ -21,55 +22,62 @@ def checked(changes: list[bool], every: float = DAY) -> Rhythm:
 
 def test_the_page_that_changes_more_is_taken() -> None:
     ledger = Ledger()
-    for changes in ([False] * 10, [False, True] * 5, [False] * 10):
-        ledger.note(checked(changes), NOW - DAY)
-    assert ledger.choose(NOW, BOUNDS, 1) == {1}
+    for name, changes in zip(NAMES, ([False] * 10, [False, True] * 5, [False] * 10), strict=False):
+        ledger.note(name, checked(changes), NOW - DAY)
+    assert ledger.choose(NOW, BOUNDS, 1) == {NAMES[1]}
 
 
 def test_a_page_without_a_copy_goes_before_all() -> None:
     ledger = Ledger()
-    ledger.note(checked([True] * 10), NOW - DAY)
-    ledger.note(None, None, lastmod=NOW - 1)
-    assert ledger.choose(NOW, BOUNDS, 1) == {1}
+    ledger.note(NAMES[0], checked([True] * 10), NOW - DAY)
+    ledger.note(NAMES[1], None, None, lastmod=NOW - 1)
+    assert ledger.choose(NOW, BOUNDS, 1) == {NAMES[1]}
 
 
 def test_an_announced_change_is_believed_until_it_was_none_too_often() -> None:
     quiet = checked([False] * 10)
     ledger = Ledger()
-    ledger.note(checked([False, True] * 5), NOW - DAY)
-    ledger.note(quiet, NOW - DAY, lastmod=NOW - 60)
-    assert ledger.choose(NOW, BOUNDS, 1) == {1}
+    ledger.note(NAMES[0], checked([False, True] * 5), NOW - DAY)
+    ledger.note(NAMES[1], quiet, NOW - DAY, lastmod=NOW - 60)
+    assert ledger.choose(NOW, BOUNDS, 1) == {NAMES[1]}
 
     liar = seen(quiet, quiet.last + 1, changed=False, announced=quiet.last + 0.5)
     liar = seen(liar, liar.last + 1, changed=False, announced=liar.last + 0.5)
     ledger = Ledger()
-    ledger.note(checked([False, True] * 5), NOW - DAY)
-    ledger.note(liar, NOW - DAY, lastmod=NOW - 60)
-    assert ledger.choose(NOW, BOUNDS, 1) == {0}
+    ledger.note(NAMES[0], checked([False, True] * 5), NOW - DAY)
+    ledger.note(NAMES[1], liar, NOW - DAY, lastmod=NOW - 60)
+    assert ledger.choose(NOW, BOUNDS, 1) == {NAMES[0]}
 
 
 def test_a_page_that_is_said_to_be_unchanged_is_left_alone_only_where_that_is_believed() -> None:
     for believed in (True, False):
         ledger = Ledger(only_changed=believed)
-        ledger.note(checked([True] * 5), NOW - DAY, lastmod=NOW - 20 * DAY)
-        assert ledger.choose(NOW, BOUNDS, 1) == (set() if believed else {0})
-        assert ledger.choose(NOW + 60 * DAY, BOUNDS, 1) == {
-            0
-        }  # after the longest interval it is looked at all the same
+        ledger.note(NAMES[0], checked([True] * 5), NOW - DAY, lastmod=NOW - 20 * DAY)
+        assert ledger.choose(NOW, BOUNDS, 1) == (set() if believed else {NAMES[0]})
+        # After the longest interval it is looked at all the same.
+        assert ledger.choose(NOW + 60 * DAY, BOUNDS, 1) == {NAMES[0]}
 
 
 def test_a_date_without_a_time_may_be_any_moment_of_its_day() -> None:
     ledger = Ledger(only_changed=True)
-    ledger.note(checked([False]), NOW - DAY + 3600, lastmod=NOW - DAY)  # fetched on the day that it changed
-    ledger.note(checked([False]), NOW - DAY + 3600, lastmod=NOW - DAY + 60)
-    assert ledger.choose(NOW, BOUNDS, 2) == {0}
+    ledger.note(NAMES[0], checked([False]), NOW - DAY + 3600, lastmod=NOW - DAY)  # fetched on the day that it changed
+    ledger.note(NAMES[1], checked([False]), NOW - DAY + 3600, lastmod=NOW - DAY + 60)
+    assert ledger.choose(NOW, BOUNDS, 2) == {NAMES[0]}
+
+
+def test_a_page_that_is_listed_twice_takes_one_place() -> None:
+    ledger = Ledger()
+    for place in (0, 0, 0, 1, 1, 2):
+        ledger.note(NAMES[place], None, None)
+    assert ledger.choose(NOW, BOUNDS, 3) == set(NAMES[:3])
+    assert ledger.choose(NOW, BOUNDS, 9) == set(NAMES[:3])
 
 
 def test_what_is_usual_is_found_by_a_sample_of_many_pages() -> None:
     ledger = Ledger()
-    for _ in range(2 * SAMPLE):
-        ledger.note(checked([True]), NOW - DAY)
-    ledger.note(None, NOW - DAY)  # nothing is known of it, so it does as the others do
+    for place in range(2 * SAMPLE):
+        ledger.note(place.to_bytes(16), checked([True]), NOW - DAY)
+    ledger.note(NAMES[1], None, NOW - DAY)  # nothing is known of it, so it does as the others do
     assert len(ledger) == 2 * SAMPLE + 1
     assert len(ledger.choose(NOW, BOUNDS, 100)) == 100
 
@@ -77,5 +85,5 @@ def test_what_is_usual_is_found_by_a_sample_of_many_pages() -> None:
 def test_no_budget_takes_nothing() -> None:
     ledger = Ledger()
     assert ledger.choose(NOW, BOUNDS, 10) == set()
-    ledger.note(None, None)
+    ledger.note(NAMES[0], None, None)
     assert ledger.choose(NOW, BOUNDS, 0) == set()

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
-from gossamer.cli.timetable import Run
-from gossamer.frontier.contract import JobTerms
+from gossamer.cli.runs import Run, is_served
+from gossamer.frontier.contract import JobTerms, WorkerCard
 from gossamer.model.job import Job, JobCounts, JobState
 from tests.unit.commandline import on_a_terminal
 from tests.unit.commandline import project as project
@@ -42,7 +43,7 @@ def test_jobs_are_listed_with_their_counts_newest_first(crawled):
     assert head.split() == [
         "JOB", "SCHEDULE", "STATE", "STARTED", "TOOK", "TOTAL", "DONE", "UNCHANGED", "DEAD", "DROPPED", "OPEN", "RATE",
     ]  # fmt: skip
-    assert newest.split()[:3] == ["books-2", "prices", "unfinished"]
+    assert newest.split()[:3] == ["books-2", "prices", "unserved"]
     assert oldest.split()[:3] == ["books-1", "-", "replaced"]
     # What was open when it was replaced is dropped, and all of it adds up.
     assert oldest.split()[5:11] == ["16", "4", "1", "2", "9", "0"]
@@ -61,7 +62,8 @@ def test_a_job_shows_counts_that_add_up_and_what_its_rate_is(crawled):
     assert "for 6 pages" in said
     parts = ("done", "unchanged", "dead", "dropped", "open")
     assert job["total"] == sum(job[part] for part in parts) == 16
-    assert (job["failed"], job["state"], job["paused"], job["ending"]) == (1, "running", False, None)
+    assert (job["retries"], job["state"], job["paused"], job["ending"]) == (1, "running", False, None)
+    assert "1 failed try was repeated" in said
     assert job["pages_per_second"] > 0
     assert job["eta_seconds"] == pytest.approx(6 / 7 * job["seconds"], abs=0.01)
 
@@ -125,18 +127,80 @@ def test_a_misspelled_job_gets_a_suggestion(crawled, verb):
     assert said.err == "gossamer: There is no job 'boks-1'. Did you mean books-1?\n"
 
 
+def test_the_counts_of_a_narrow_table_add_up(crawled):
+    narrow = on_a_terminal(crawled.folder, "job", "list", columns=70)
+
+    assert "SCHEDULE" not in narrow
+    assert all(title in narrow for title in ("TOTAL", "DONE", "UNCHANGED", "DEAD", "DROPPED", "OPEN"))
+
+
+def test_why_the_source_of_a_job_failed_is_told_afterwards(project):
+    async def fail(system):
+        await system.jobs.open_job("prices", JobTerms(schedule="prices", due=1.0), fresh=False)
+        await system.jobs.close_job("prices-1", "source failed: there is no file urls.csv")
+
+    project.fill(fail)
+
+    assert project.run("job", "list").lines[1].split()[2:4] == ["source", "failed"]
+    for verb in (["job", "show"], ["status"]):
+        assert "there is no file urls.csv" in project.run(*verb, "prices-1").out
+    assert the_job(project, "prices")["ending"] == "source failed: there is no file urls.csv"
+
+
 # -- figures -------------------------------------------------------------------------------------------------------
 
 
 def run(counts: JobCounts, **fields) -> Run:
     job = Job(id="books-1", name="books", state=JobState.RUNNING, created_at=1000.0)
     now = fields.pop("now", 1100.0)
-    for name, value in fields.items():
-        job = Job(**{**{key: getattr(job, key) for key in job.__struct_fields__}, name: value})
-    return Run(job=job, counts=counts, now=now)
+    known = {name: fields.pop(name) for name in ("sealed", "served") if name in fields}
+    return Run(job=msgspec.structs.replace(job, **fields), counts=counts, now=now, **known)
 
 
 HALF = JobCounts(discovered=110, duplicates=10, done=40, unchanged=8, dead=2, queued=45, leased=5)
+IDLE = JobCounts(discovered=3, queued=3)
+CLOSED = "Thu 03:00-04:00 UTC"  # the epoch began on a Thursday, at midnight
+
+
+@pytest.mark.parametrize(
+    ("told", "state", "story"),
+    [
+        (run(HALF), "running", "running"),
+        (run(IDLE), "running", "running"),
+        (run(IDLE, served=False), "unserved", "unserved: no worker works on it"),
+        (run(HALF, served=False), "running", "running"),  # pages are in hand, whatever the cards say
+        (run(JobCounts(), sealed=False), "reading", "reading its source"),
+        (run(IDLE, sealed=False), "running", "running"),
+        (run(IDLE, windows=CLOSED), "waiting", "waiting for its window, opens at 1970-01-01 "),
+        (run(IDLE, windows=CLOSED, served=False), "waiting", "waiting for its window, opens at 1970-01-01 "),
+        (run(IDLE, windows="Thu 00:00-01:00 UTC"), "running", "running"),
+        (run(IDLE, windows=CLOSED, paused=True), "paused", "paused"),
+        (run(IDLE, windows=CLOSED, state=JobState.FINISHED, ending="limit"), "limit", "limit"),
+        (run(IDLE, state=JobState.FINISHED, ending="source failed: gone"), "source failed", "source failed"),
+    ],
+)
+def test_where_a_run_stands_is_one_word(told, state, story):
+    assert told.state == state
+    assert told.story.startswith(story)
+
+
+def card(job: str, seen_at: float) -> WorkerCard:
+    return WorkerCard(name="w", host="h", pid=1, version="1", started_at=0.0, seen_at=seen_at, job=job)
+
+
+@pytest.mark.parametrize(
+    ("cards", "now", "served"),
+    [
+        ([card("shop-1, books-1", 1095.0)], 1100.0, True),
+        ([card("books-11", 1095.0)], 1100.0, False),
+        ([card("books-1", 1000.0)], 1100.0, False),  # it has died since
+        ([card("", 1003.0)], 1003.0, True),  # it has not looked for jobs yet, perhaps
+        ([], 1003.0, False),
+    ],
+    ids=["named", "another one", "dead", "about to be", "nobody"],
+)
+def test_a_job_is_served_when_a_worker_that_lives_says_so(cards, now, served):
+    assert is_served(run(IDLE).job, cards, now) is served
 
 
 def test_the_rest_takes_as_long_as_all_so_far_did():
@@ -155,11 +219,12 @@ def test_a_limit_shortens_the_rest():
 @pytest.mark.parametrize(
     "told",
     [
+        run(IDLE, windows=CLOSED),
         run(HALF, paused=True),
         run(HALF, state=JobState.FINISHED, ending="limit", finished_at=1050.0),
         run(JobCounts(discovered=3, queued=3)),
     ],
-    ids=["paused", "over", "nothing done yet"],
+    ids=["outside of its window", "paused", "over", "nothing done yet"],
 )
 def test_an_end_that_nobody_can_know_is_not_told(told):
     assert told.eta is None

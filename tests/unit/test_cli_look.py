@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import sqlite3
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from gossamer.frontier.contract import JobTerms
+from gossamer.model.record import PageResult, Record
 from gossamer.model.task import UrlState
 from tests.unit.commandline import candidate
 from tests.unit.commandline import project as project
-from tests.unit.crawled import SHOP, SLOW, WORKER, crawl_half
+from tests.unit.crawled import SHOP, SLOW, WORKER, attempt, crawl_half
 
 
 @pytest.fixture
@@ -33,10 +36,10 @@ def test_status_lists_each_job_with_its_counts_in_plain_columns(crawled):
 
     head, row = said.lines
     assert head.split() == [
-        "JOB", "NAME", "STATE", "STARTED", "DONE", "UNCHANGED", "FAILED", "DROPPED", "QUEUE", "RETRIES", "RECORDS",
+        "JOB", "NAME", "STATE", "STARTED", "DONE", "UNCHANGED", "DEAD", "DROPPED", "QUEUE", "RETRIES", "RECORDS",
     ]  # fmt: skip
     cells = row.split()
-    assert cells[:3] == ["books-1", "books", "unfinished"]
+    assert cells[:3] == ["books-1", "books", "running"]
     assert cells[4:] == ["4", "1", "2", "3", "6", "1", "1"]
     assert "\x1b" not in said.out
 
@@ -52,8 +55,6 @@ def test_status_as_json_holds_the_same_numbers_and_that_they_add_up(crawled):
 
 def test_jobs_are_listed_newest_first_and_a_replaced_one_says_so(crawled):
     async def start_over(system):
-        from gossamer.frontier.contract import JobTerms
-
         await system.jobs.open_job("books", JobTerms(), fresh=True)
 
     crawled.fill(start_over)
@@ -75,6 +76,16 @@ def test_status_of_one_job_shows_sites_reasons_and_where_the_data_is(crawled, wa
     detail = crawled.run("status", wanted, "--json").json
     assert detail["dead_reasons"] == {"http-404": 1, "parse": 1}
     assert {site["site"]: site["queued"] for site in detail["sites"]} == {"slow.example": 3, "shop.example": 0}
+
+
+def test_status_of_one_job_knows_when_its_windows_open(crawled):
+    tomorrow = (datetime.now(UTC) + timedelta(days=2)).strftime("%a 00:00-01:00 UTC")
+    crawled.write("gossamer.toml", f'[domains."slow.example"]\nwindows = "{tomorrow}"\n')
+
+    said = crawled.run("status", "books").out
+
+    assert "when the site's window opens" in next(line for line in said.splitlines() if "slow.example" in line)
+    assert "any time" in next(line for line in said.splitlines() if " shop.example" in line)
 
 
 def test_a_misspelled_job_gets_a_suggestion(crawled):
@@ -221,3 +232,35 @@ def test_a_state_file_of_a_newer_version_asks_for_an_upgrade(crawled):
     assert said.code == 1
     assert "written by a newer Gossamer (schema 999" in said.err
     assert "Upgrade Gossamer" in said.err
+
+
+def test_why_tells_of_the_newest_ten_jobs_and_how_many_more_there_are(project):
+    async def crawl_often(system):
+        for _ in range(12):
+            job, _ = await system.jobs.open_job("books", JobTerms(), fresh=True)
+            await system.frontier.add(job.id, [candidate(f"{SHOP}/")])
+
+    project.fill(crawl_often)
+
+    said = project.run("why", f"{SHOP}/")
+
+    told = [line for line in said.lines if line.startswith("Job ")]
+    assert told == [f"Job books-{number}" for number in range(12, 2, -1)]
+    assert "... and 2 older jobs know it, too; --json tells of all." in said.lines
+    assert len(project.run("why", f"{SHOP}/", "--json").json["jobs"]) == 12
+
+
+def test_records_without_a_job_are_not_nothing(project):
+    async def keep(system):
+        at = system.clock.now()
+        record = Record(
+            type="Book", site="shop.example", key="1", url=f"{SHOP}/", job="reparse-1", spider="books", data="{}",
+            content_hash=b"1" * 16, scraped_at=at,
+        )  # fmt: skip
+        await system.records.save([PageResult(attempt=attempt("reparse-1", "/", at, "done"), records=(record,))])
+
+    project.fill(keep)
+
+    said = project.run("status").out
+    assert "No job has run in" in said
+    assert "1 record of imported pages" in said

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from gossamer.assembly import System
+from gossamer.frontier.contract import JobTerms
+from gossamer.model.task import UrlState
+from tests.conformance.frontiers import candidate
 from tests.unit.commandline import Project
 from tests.unit.commandline import project as project
-from tests.unit.crawled import crawl_half
+from tests.unit.crawled import SHOP, crawl_half
 
 
 @pytest.fixture
@@ -27,6 +31,35 @@ def test_everything_of_that_age_goes_but_records(crawled: Project) -> None:
     assert crawled.run("prune", "--attempts", "0s").lines == ["attempts  0 attempts and visits older than 0s deleted"]
 
 
+async def end_some(system: System) -> None:
+    """Jobs of the name books: one that is done, one with a dead letter, one more that is done."""
+    for outcome in (UrlState.DONE, UrlState.DEAD, UrlState.DONE):
+        job, _ = await system.jobs.open_job("books", JobTerms(), fresh=True)
+        await system.frontier.add(job.id, [candidate(f"{SHOP}/done")])
+        (lease,) = (await system.frontier.lease(job.id, "w", 1)).leases
+        if outcome is UrlState.DEAD:
+            await system.frontier.bury(lease, "http-404", "gone")
+        else:
+            await system.frontier.complete(lease, outcome)
+        await system.jobs.close_job(job.id, "done")
+
+
+def test_old_jobs_are_forgotten_but_for_the_newest_and_those_with_dead_letters(crawled: Project) -> None:
+    crawled.fill(end_some)  # and books-1 is replaced, and has dead letters
+
+    assert crawled.run("prune", "--jobs", "30d").lines == ["jobs      0 jobs forgotten"]
+    said = crawled.run("prune", "--jobs", "0s")
+    assert said.lines == ["jobs      1 job forgotten; 2 with dead letters kept (see --dead)"]
+    assert crawled.run("prune", "--dead", "0s").lines == ["jobs      2 jobs forgotten"]
+
+    listed = crawled.run("job", "list").out
+    assert "books-4" in listed
+    assert not any(f"books-{number} " in listed for number in (1, 2, 3))
+    assert len(crawled.run("export").lines) == 1
+    why = crawled.run("why", f"{SHOP}/broken").out
+    assert "No job knows it any more" in why
+
+
 def test_what_is_younger_stays(crawled: Project) -> None:
     said = crawled.run("prune", "--attempts", "90d")
 
@@ -37,7 +70,7 @@ def test_what_is_younger_stays(crawled: Project) -> None:
 @pytest.mark.parametrize(
     ("words", "answer"),
     [
-        ([], "Say what may go: gossamer prune --attempts 90d --pages 30d"),
+        ([], "Say what may go: gossamer prune --attempts 90d --pages 30d --jobs 30d"),
         (["--attempts", "soon"], "--attempts 'soon' is no age. Write it like 90d"),
         (["--pages", "9" * 400 + "d"], "is no age"),
     ],

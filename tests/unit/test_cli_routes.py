@@ -107,7 +107,7 @@ def test_one_site_is_told_in_full_with_its_own_budget(learned: Project) -> None:
     facts = dict(line.strip().split("  ", 1) for line in said.lines[1:6])
     assert facts["route"].strip() == "residential"
     assert facts["because"].strip() == "challenge"
-    assert facts["cheaper again"].endswith("(in 60 min); if that fails, once more after 60 min")
+    assert facts["cheaper again"].endswith("(in 1 h); if that fails, once more after 1 h")
     assert said.lines[-1].split() == ["shop.example,", "today", "12.5003", "20", "7.4997"]
     assert "job books-1" not in said.out
 
@@ -189,7 +189,7 @@ def test_on_a_narrow_terminal_what_matters_stays(learned: Project) -> None:
     narrow = on_a_terminal(learned.folder, "routes", columns=60)
 
     assert "BLOCKS" in wide
-    assert "60 min" in wide
+    assert "in 1 h" in wide
     assert "BLOCKS" not in narrow
     for word in ("shop.example", "residential", "CHEAPER AGAIN", "next page", "gossamer routes reset SITE"):
         assert word in narrow

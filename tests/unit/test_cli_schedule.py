@@ -5,8 +5,11 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from itertools import pairwise
 
+import msgspec
 import pytest
 
+from gossamer.model.job import JobTerms
+from tests.unit.commandline import on_a_terminal
 from tests.unit.commandline import project as project
 
 SPIDER = """
@@ -63,6 +66,7 @@ def test_looking_at_no_schedules_makes_no_files(project, words):
 
     assert said.code == 0
     assert "No schedules" in said.out
+    assert words == ["next"] or "a table [schedules.NAME] in gossamer.toml" in said.out
     assert project.run("schedule", *words, "--json").json == []
     assert not (project.folder / "gossamer-data").exists()
 
@@ -106,7 +110,11 @@ def test_a_schedule_that_was_added_is_listed_with_what_was_said(shop):
 
 SOURCES = {
     "file": (["--file", "urls.csv", "--column", "link"], {"type": "file", "path": "urls.csv", "column": "link"}),
-    "command": (["--command", "python list.py 'a b'"], {"type": "command", "argv": ["python", "list.py", "a b"]}),
+    "command": (["--command", "python list.py 'a b'"], {"type": "command", "argv": ["python", "***", "***"]}),
+    "form": (["--command", "python x", "--format", "csv", "--column", "link"], {"form": "csv", "column": "link"}),
+    "shell": (["--command", "a | b", "--shell", "--max-output", "1MB"], {"argv": ["/bin/sh", "***", "***"],
+                                                                        "max_output": 1048576}),
+    "timeout": (["--command", "python x", "--timeout", "90s"], {"timeout": "PT90S"}),
     "sitemap": (["--sitemap", "https://shop.example/sitemap.xml"], {"type": "sitemap"}),
     "feed": (["--feed", "https://shop.example/rss", "--max-urls", "50"], {"type": "feed", "max_urls": 50}),
 }  # fmt: skip
@@ -157,17 +165,23 @@ WRONG = {
     "no cron at all": (["--cron", "at night"], "cron needs five"),
     "no such zone": (["--cron", "0 3 * * *", "--zone", "Europe/Berln"], "Did you mean Europe/Berlin?"),
     "window without length": (["--every", "1h", "--window", "22:00-22:00"], "has no length"),
-    "no window": (["--every", "1h", "--window", "at night"], "windows: "),
+    "no window": (["--every", "1h", "--window", "at night"], "--window: "),
     "a billion": (["--every", "1h", "--url", "https://shop.example/{1..1000000000}"], "1,000,000,000 addresses"),
     "no address": (["--every", "1h", "--url", "shop.example"], "shop.example"),
     "two sources": (["--every", "1h", "--url", "https://a.example/", "--file", "x"], "Choose one of"),
     "past": (["--at", "2020-01-31T12:00"], "2020-01-31 12:00:00 UTC is past by"),
     "no trigger": ([], "says nowhere when it is due"),
-    "two triggers": (["--every", "1h", "--cron", "0 3 * * *"], "it has every and cron"),
+    "two triggers": (["--every", "1h", "--cron", "0 3 * * *"], "it has --every and --cron"),
     "no interval": (["--every", "soon"], "is not an interval"),
     "no duration": (["--every", "1h", "--min-age", "old"], "--min-age: 'old' is not a duration"),
     "quotes that stay open": (["--every", "1h", "--command", "python 'list.py"], "cannot be taken apart"),
-    "no such callback": (["--every", "1h", "--kind", "bok"], "Did you mean book?"),
+    "no such callback": (["--every", "1h", "--url", "https://a.example/", "--kind", "bok"], "Did you mean book?"),
+    "callback without addresses": (["--every", "1h", "--kind", "book"], "goes with a source"),
+    "window that says nothing": (["--every", "1h", "--window", ""], "--window '' names no window"),
+    "days without a comma": (["--every", "1h", "--window", "Sat Sun"], "Write it like Sat,Sun."),
+    "endless age": (["--every", "1h", "--min-age", "99999999999999d"], "--min-age: '99999999999999d' is too long"),
+    "address without a site": (["--every", "1h", "--url", "/p/{1..5}"], "https://shop.example/p/{1..5}"),
+    "column of lines": (["--every", "1h", "--file", "a.txt", "--column", "link"], "--format csv"),
 }
 
 
@@ -225,6 +239,62 @@ def test_private_addresses_that_workers_will_refuse_are_told(shop):
     assert "fetch.allow_hosts" in said.err
 
 
+async def lead(system):
+    assert await system.ticks.lead("here/1/0", timedelta(minutes=5)) is not None
+
+
+def test_whether_a_scheduler_runs_is_told(shop):
+    alone = add(shop, "prices", "--every", "6h")
+    listed = shop.run("schedule", "list")
+    workers = shop.run("workers")
+    shop.fill(lead)
+    led = add(shop, "others", "--every", "6h")
+
+    assert "next run as soon as a scheduler runs." in alone.out
+    assert listed.err == workers.err == "No scheduler is running; start `gossamer up`.\n"
+    assert "next run at once." in led.out
+    assert shop.run("schedule", "list").err == ""
+    assert shop.run("workers").err == "A scheduler leads on here, process 1.\n"
+    late = on_a_terminal(shop.folder, "schedule", "list", columns=120)
+    assert late.count(" due ") == 2
+
+
+def test_a_run_that_goes_on_keeps_its_terms_when_its_schedule_is_replaced_and_that_is_said(shop):
+    add(shop, "prices", "--every", "6h", "--limit", "5")
+    shop.fill(begin_prices)
+
+    said = add(shop, "prices", "--every", "1h", "--limit", "9", "--replace")
+
+    assert "prices-1 goes on under the terms with which it began." in said.out
+
+
+async def begin_prices(system):
+    await system.jobs.open_job("prices", JobTerms(schedule="prices", due=1.0), fresh=False)
+
+
+def test_how_the_last_run_ended_is_listed_and_why(shop):
+    add(shop, "prices", "--every", "6h")
+
+    async def run_and_fail(system):
+        await lead(system)
+        (before,) = await system.schedules.schedules()
+        term = await system.ticks.lead("here/1/0", timedelta(minutes=5))
+        after = msgspec.structs.replace(before, last_due=before.created_at, runs=1)
+        done = await system.ticks.settle(term, before, after, ("prices", JobTerms(schedule="prices", due=1.0)))
+        await system.jobs.close_job(done.job.id, "source failed: no such file")
+
+    shop.fill(run_and_fail)
+
+    said = shop.run("schedule", "list")
+    assert "source failed" in said.lines[1]
+    assert said.err == "prices: prices-1 ended: source failed: no such file\n"
+    (listed,) = shop.run("schedule", "list", "--json").json
+    assert (listed["last_standing"], listed["last_ending"]) == ("source failed", "source failed: no such file")
+    shown = shop.run("schedule", "show", "prices")
+    assert "prices-1: source failed" in shown.out
+    assert "no such file" in shown.err
+
+
 # -- those of gossamer.toml ---------------------------------------------------------------------------------------
 
 
@@ -239,6 +309,41 @@ def test_schedules_of_the_file_are_listed_and_can_rest_but_not_be_changed_here(s
     assert shop.run("schedule", "pause", "night").code == 0
     assert show(shop, "night")["state"] == "paused"
     assert show(shop, "night")["origin"] == "file"
+
+
+def test_a_schedule_of_the_file_that_no_scheduler_has_read_is_not_due(shop):
+    add(shop, "prices", "--every", "6h")  # so that there is a state
+    shop.write("gossamer.toml", NIGHT + '[schedules.often]\nspider = "books"\nevery = "1h"\n')
+
+    listed = {one["name"]: (one["state"], one["next"] is None) for one in shop.run("schedule", "list", "--json").json}
+    said = shop.run("schedule", "list").err
+
+    assert listed == {"night": ("unread", False), "often": ("unread", True), "prices": ("new", False)}
+    assert "often: new in gossamer.toml; it is read when a scheduler starts." in said
+
+
+def test_a_table_of_the_file_that_is_ignored_is_told(shop):
+    add(shop, "night", "--every", "6h")
+    shop.write("gossamer.toml", NIGHT)
+
+    assert show(shop, "night")["file_ignored"] is True
+    for words in (["list"], ["show", "night"]):
+        assert "the table [schedules.night] of gossamer.toml is ignored" in shop.run("schedule", *words).err
+
+
+def test_doctor_finds_schedules_that_cannot_run(shop):
+    shop.write("gossamer.toml", NIGHT + '[schedules.lost]\nspider = "boks"\nevery = "1h"\nfile = "urls.csv"\n')
+    add(shop, "prices", "--every", "1h", "--url", "https://shop.example/", "--kind", "book")
+    shop.write("spiders/books.py", SPIDER.replace("def book(", "def tome("))
+
+    said = shop.run("doctor", "--offline", "--json")
+
+    found = [(one["level"], one["detail"]) for one in said.json if one["what"] == "schedules"]
+    assert said.code == 1
+    assert [level for level, _ in found] == ["warn", "warn", "fail"]
+    assert found[0][1].startswith("lost: ")
+    assert "urls.csv" in found[1][1]
+    assert "prices: Spider books has no callback 'book'" in found[2][1]
 
 
 def test_the_file_says_what_a_schedule_of_the_file_is(shop):

@@ -37,3 +37,15 @@ def test_each_site_has_its_own_windows() -> None:
     assert gates.job.wait() == timedelta(0)
     assert gates.wait_for("night.example") == timedelta(hours=10)
     assert gates.wait_for("day.example") == timedelta(0)
+
+
+def test_a_clock_that_is_put_back_is_looked_at_anew() -> None:
+    # given an open window that was looked at, and one that was found closed
+    clock = VirtualClock(at("2027-01-31T23:00"))
+    always, night = Gate(parse_windows("00:00-24:00 UTC"), clock), Gate(NIGHT, clock)
+    assert (always.wait(), night.wait()) == (timedelta(0), timedelta(0))
+    # when the clock is put back by a week and an hour and a half
+    clock.advance(-(7 * 24 + 1.5) * 3600)
+    # then what is open is open, and what is closed opens when it should
+    assert always.wait() == timedelta(0)
+    assert night.wait() == timedelta(minutes=30)

@@ -23,10 +23,10 @@ def test_the_standing_gives_rate_and_eta_from_the_last_seconds():
     speed = Speedometer()
     speed.standing(JobCounts(queued=100), 0.0)
     standing = speed.standing(JobCounts(queued=75, leased=5, done=18, dead=2), 2.0)
-    assert (standing.total, standing.done, standing.failed) == (100, 18, 2)
+    assert (standing.total, standing.done, standing.dead) == (100, 18, 2)
     assert standing.rate == 10
     assert standing.eta == timedelta(seconds=8)
-    assert describe(standing) == "20/100 pages  10.0/s  2 failed  queue 75  eta 0:08"
+    assert describe(standing) == "20/100 pages  10.0/s  2 dead  queue 75  eta 0:08"
 
 
 def test_old_speed_is_forgotten():

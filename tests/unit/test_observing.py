@@ -38,3 +38,20 @@ def test_a_job_that_does_not_watch_keeps_what_is_known() -> None:
     second = observed(replace(FACTS, fetched_at=2 * DAY), first, b"two", watched=False)
     assert second.rhythm == first.rhythm
     assert rhythm_of(replace(first, rhythm='{"of": "another version"}')) is None
+
+
+def test_records_of_other_code_are_not_compared() -> None:
+    first = observed(replace(FACTS, parser="one", body_hash=b"b"), None, b"of one", watched=True)
+    same = observed(replace(FACTS, fetched_at=2 * DAY, parser="two", body_hash=b"b"), first, b"of two", watched=True)
+    other = observed(replace(FACTS, fetched_at=3 * DAY, parser="one", body_hash=b"c"), same, b"of one", watched=True)
+    rhythms = [rhythm_of(facts) for facts in (same, other)]
+    assert [(one.checks, one.changes, one.last) for one in rhythms if one] == [(1, 0, 2 * DAY), (1, 0, 3 * DAY)]
+
+
+def test_a_change_that_the_sitemap_announced_is_dated() -> None:
+    first = observed(FACTS, None, b"one", watched=True)
+    second = observed(replace(FACTS, fetched_at=3 * DAY), first, b"two", watched=True, lastmod=2 * DAY)
+    third = observed(replace(FACTS, fetched_at=4 * DAY), second, b"three", watched=True, lastmod=2 * DAY)
+    rhythm = rhythm_of(third)
+    assert rhythm is not None
+    assert (rhythm.changes, rhythm.alarms, rhythm.false_alarms) == (2, 1, 0)

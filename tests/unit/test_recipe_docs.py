@@ -46,7 +46,7 @@ def test_every_key_of_a_page_kind_and_of_numbered_pages_is_in_the_guide():
     ]
 
     assert sorted(kinds) == sorted(_KIND)
-    assert sorted([*numbering, "priority"]) == sorted(_NUMBERING)
+    assert sorted(numbering) == sorted(_NUMBERING)
 
 
 def test_the_ready_parsers_give_what_recipes_name():

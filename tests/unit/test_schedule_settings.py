@@ -153,6 +153,8 @@ def test_windows_mean_the_same_without_the_zone_of_their_schedule(windows):
         ({"spider": " "}, "spider: name a spider"),
         ({"spider": "ftp://a.test/"}, "spider: "),
         ({"kind": "no method"}, "kind: "),
+        ({"kind": "product"}, "kind: goes with a source"),
+        ({"kind": "product", "start": True}, "kind: goes with a source"),
         ({"priority": 10**16}, "priority: "),
         ({"limit": 0}, "limit: must be 1 or more"),
         ({"budget": 0}, "budget: must be 1 or more"),
@@ -169,9 +171,9 @@ def test_what_is_wrong_is_said_with_the_schedule_and_the_key(keys, words):
         schedule_of("a", table(**keys))
 
 
-@pytest.mark.parametrize("name", ["", " a", "a\n", "x" * 101, "https://a.test/"])
+@pytest.mark.parametrize("name", ["", " a", "a\n", "x" * 101, "https://a.test/", "#a-1"])
 def test_a_name_that_nobody_could_type_is_refused(name):
-    with pytest.raises(Misconfigured, match=r"no name for a schedule|is an address"):
+    with pytest.raises(Misconfigured, match=r"no name for a schedule|is an address|begins with a #"):
         schedule_of(name, table())
 
 

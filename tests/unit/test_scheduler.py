@@ -1,117 +1,18 @@
-"""The scheduler on a real state with a clock that the test moves: who leads, what fires, what waits, what is told."""
+"""What a scheduler begins: ticks, runs that still go on, runs that cannot be begun. A real state, and a clock that the
+test moves."""
 
 from __future__ import annotations
 
 import asyncio
-from contextlib import asynccontextmanager
 from datetime import timedelta
-from itertools import pairwise
 
-import msgspec
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from gossamer.assembly import open_system
-from gossamer.clock import VirtualClock
-from gossamer.errors import Misconfigured
-from gossamer.model.events import (
-    Leading,
-    ScheduleFailed,
-    ScheduleFired,
-    ScheduleQueued,
-    ScheduleSkipped,
-    Trouble,
-)
+from gossamer.model.events import ScheduleFailed, ScheduleFired, ScheduleQueued, ScheduleSkipped, Trouble
 from gossamer.model.job import JobState, JobTerms
-from gossamer.model.schedule import Overlap, Schedule, Standing
-from gossamer.schedule.triggers import Every
-from gossamer.scheduler import Scheduler, budget_of, schedules_of
-from gossamer.scheduler.deciding import LONGEST_PAUSE, Due, Rest, failed, look
-from gossamer.settings import load
-from tests.services.valkey import running_valkey
-
-SPIDER = """
-from gossamer import Spider
-
-class Books(Spider):
-    start_urls = ["https://a.test/"]
-    limit = 70
-    max_attempts = 2
-
-    def parse(self, page):
-        return None
-
-    def product(self, page):
-        return None
-"""
-HOURLY = Schedule(name="prices", spider="books", trigger="every 1h")
-HOUR, DAY = 3600.0, 86400.0
-
-
-class Ear:
-    """Keeps what was said."""
-
-    def __init__(self):
-        self.events = []
-
-    def emit(self, event):
-        self.events.append(event)
-
-    def heard(self, kind):
-        found = [event for event in self.events if isinstance(event, kind)]
-        self.events = [event for event in self.events if not isinstance(event, kind)]
-        return found
-
-
-class Bench:
-    """A project with a spider, its state, and one scheduler that the test turns by hand."""
-
-    def __init__(self, system, clock):
-        self.system, self.clock, self.ear = system, clock, Ear()
-        self.scheduler = Scheduler(system, self.ear, name="one")
-        self.began = clock.now()
-
-    async def add(self, schedule, **changes):
-        assert await self.system.schedules.put(msgspec.structs.replace(schedule, **changes), origin="added")
-
-    async def look(self, advance=0.0, scheduler=None):
-        """Move the clock and let the scheduler do all that is due then."""
-        self.clock.advance(advance)
-        for _ in range(5):
-            await (scheduler or self.scheduler).turn()
-
-    async def standing(self, name="prices"):
-        (found,) = [one for one in await self.system.schedules.schedules() if one.schedule.name == name]
-        return found
-
-    async def end(self, job):
-        await self.system.jobs.seal_seeds(job)
-        assert await self.system.jobs.close_job(job, "done")
-
-    def fired(self):
-        """When the runs that have begun since the last call were due, in seconds from the beginning."""
-        return [round(event.due - self.began, 3) for event in self.ear.heard(ScheduleFired)]
-
-    async def running(self):
-        return [job.id for job in await self.system.jobs.running_jobs()]
-
-
-@asynccontextmanager
-async def bench_in(folder, toml=""):
-    (folder / "spiders").mkdir(exist_ok=True)
-    (folder / "spiders" / "books.py").write_text(SPIDER)
-    (folder / "gossamer.toml").write_text(toml)
-    clock = VirtualClock()
-    async with open_system(load(start=folder, environ={}), clock=clock) as system:
-        yield Bench(system, clock)
-
-
-@pytest.fixture
-async def bench(tmp_path):
-    async with bench_in(tmp_path) as bench:
-        yield bench
-
+from gossamer.model.schedule import Overlap
+from tests.unit.schedulers import HOUR, HOURLY, SPIDER, WAITING, until
+from tests.unit.schedulers import bench as bench
 
 # -- ticks --------------------------------------------------------------------------------------------------------
 
@@ -278,6 +179,93 @@ async def test_pausing_forgets_the_run_that_waits_and_no_tick_comes_back(bench):
     assert (standing.waiting_due, standing.last_due, standing.skipped) == (None, bench.began + 2 * HOUR, 2)
 
 
+async def test_a_tick_that_comes_to_a_paused_schedule_does_not_hide_the_one_that_waits(bench):
+    await bench.add(HOURLY, overlap=Overlap.QUEUE)
+    for advance in (0, HOUR):
+        await bench.look(advance)
+    assert (await bench.standing()).waiting_due == bench.began + HOUR
+
+    await bench.system.schedules.pause("prices", True)
+    await bench.look(HOUR)
+
+    skips = [(round(event.due - bench.began), event.reason) for event in bench.ear.heard(ScheduleSkipped)]
+    assert skips == [(HOUR, "paused"), (2 * HOUR, "paused")]
+    standing = await bench.standing()
+    assert (standing.runs, standing.skipped, standing.waiting_due) == (1, 2, None)
+    assert standing.skip_reason == "paused"
+
+
+async def test_a_job_that_begins_while_a_tick_is_decided_is_not_replaced(bench):
+    # given a spider that takes its time, and somebody who begins a run of that name meanwhile
+    root = bench.system.settings.root
+    (root / "spiders" / "slow.py").write_text(WAITING.format(name="Slow", root=str(root)))
+    await bench.add(HOURLY, spider="slow")
+    looking = asyncio.create_task(bench.scheduler.turn())
+    await until((root / "begun").exists)
+    job, _ = await bench.system.jobs.open_job("prices", JobTerms(), fresh=False)
+    (root / "go").touch()
+    await looking
+
+    await bench.look(1.0)
+
+    assert await bench.running() == [job.id]
+    assert [event.reason for event in bench.ear.heard(ScheduleSkipped)] == ["running"]
+
+
+# -- from when on ticks count -------------------------------------------------------------------------------------
+
+
+async def test_a_changed_trigger_makes_up_for_nothing_before_the_change(bench):
+    await bench.add(HOURLY, trigger="0 3 * * *")
+    for _ in range(2):  # from eight in the morning to four, and to midnight of the next day
+        await bench.look(20 * HOUR)
+    assert bench.fired() == [19 * HOUR]
+    await bench.end("prices-1")
+
+    await bench.change(HOURLY, trigger="0 23 * * *")
+    await bench.look()
+    assert bench.fired() == []
+    await bench.look(23 * HOUR)
+
+    assert bench.fired() == [63 * HOUR]
+
+
+async def test_an_interval_that_is_changed_is_counted_from_then_and_a_new_one_runs_at_once(bench):
+    await bench.add(HOURLY, name="new", spider="https://a.test/")
+    await bench.change(HOURLY, name="new", spider="https://a.test/", trigger="every 3h")
+    await bench.add(HOURLY)
+    await bench.look()
+    assert bench.fired() == [0, 0]
+    await bench.end("prices-2")
+
+    bench.clock.advance(HOUR / 2)
+    await bench.change(HOURLY, trigger="every 10m")
+    await bench.look()
+    assert bench.fired() == []
+    await bench.look(600)
+
+    assert bench.fired() == [HOUR / 2 + 600]
+
+
+async def test_what_was_missed_while_a_schedule_was_paused_does_not_run(bench):
+    await bench.add(HOURLY, overlap=Overlap.QUEUE)
+    await bench.look()
+    await bench.look(HOUR)
+    assert (await bench.standing()).waiting_due is not None
+    # given that no scheduler looks while it is paused
+    await bench.system.schedules.pause("prices", True)
+    bench.clock.advance(2.5 * HOUR)
+    await bench.system.schedules.pause("prices", False)
+    await bench.end("prices-1")
+
+    await bench.look()
+    assert bench.fired() == [0]
+    await bench.look(HOUR / 2)
+
+    assert bench.fired() == [4 * HOUR]
+    assert (await bench.standing()).skipped == 1
+
+
 # -- runs that cannot be begun ------------------------------------------------------------------------------------
 
 
@@ -339,233 +327,3 @@ async def test_what_is_wrong_with_a_spider_is_the_schedules_trouble(bench, chang
 
     assert words in (await bench.standing()).trouble
     assert await bench.running() == []
-
-
-# -- who leads ----------------------------------------------------------------------------------------------------
-
-
-async def test_another_scheduler_leads_when_the_leader_is_silent_and_fires_what_was_missed_once(bench):
-    await bench.add(HOURLY)
-    other = Scheduler(bench.system, bench.ear, name="two")
-    await bench.look()
-    await bench.look(scheduler=other)
-    assert (bench.scheduler.leads, other.leads, bench.fired()) == (True, False, [0])
-    await bench.end("prices-1")
-    # when the leader falls silent, and a tick is due
-    await bench.look(HOUR - 7, scheduler=other)
-    await bench.look(7, scheduler=other)
-
-    assert other.leads
-    assert bench.fired() == [HOUR]
-    # and the old one comes back to life, it follows
-    await bench.look()
-    assert not bench.scheduler.leads
-    assert [(event.leader, event.leads) for event in bench.ear.heard(Leading)] == [
-        ("one", True), ("two", True), ("one", False),
-    ]  # fmt: skip
-
-
-async def test_a_leader_that_was_overtaken_in_the_middle_of_its_look_fires_nothing(bench):
-    await bench.add(HOURLY)
-    await bench.look()
-    await bench.end("prices-1")
-    bench.clock.advance(HOUR - 1)
-    await bench.scheduler.turn()
-    # given that its term ends just now, by the backend's clock, and that it does not know
-    other = await bench.system.ticks.lead("one", timedelta(seconds=1))
-    bench.clock.advance(1)
-    assert other is not None
-
-    await bench.scheduler.turn()
-
-    assert not bench.scheduler.leads
-    assert "does not lead" in bench.ear.heard(Trouble)[0].message
-    assert bench.fired() == [0]
-    await bench.look()
-    assert bench.fired() == [HOUR]
-
-
-async def test_a_scheduler_that_is_drained_lets_the_next_one_lead_at_once(bench):
-    await bench.add(HOURLY)
-    fired = asyncio.Event()
-
-    class Bell:
-        def emit(self, event):
-            if isinstance(event, ScheduleFired):
-                fired.set()
-
-    first = Scheduler(bench.system, Bell(), name="first")
-    running = asyncio.create_task(first.run())
-    async with asyncio.timeout(10):
-        await fired.wait()
-        first.drain()
-        await running
-
-    await bench.look()
-    assert bench.scheduler.leads
-
-
-async def test_a_state_that_is_away_is_told_once_and_waited_for(tmp_path):
-    with running_valkey("--appendonly", "yes", "--appendfsync", "always") as server:
-        async with bench_in(tmp_path, f'state = "{server.address()}"\nproject = "away"\n') as bench:
-            await bench.add(HOURLY)
-            await bench.look()
-            server.kill()
-            bench.clock.advance(3)
-            for _ in range(5):
-                await bench.scheduler.turn()
-            words = [event.message for event in bench.ear.heard(Trouble)]
-            assert 1 <= len(words) == len(set(words)) <= 2  # a lost connection, then one that is refused
-            server.start()
-
-            await bench.look()
-
-            assert bench.scheduler.leads
-            assert (await bench.standing()).runs == 1
-
-
-# -- gossamer.toml ------------------------------------------------------------------------------------------------
-
-TWO = """
-[schedules.prices]
-spider = "books"
-every = "1h"
-
-[schedules.news]
-spider = "https://a.test/"
-every = "2h"
-"""
-
-
-async def test_the_book_follows_the_file(tmp_path):
-    async with bench_in(tmp_path, TWO) as bench:
-        await bench.look()
-        assert sorted(event.schedule for event in bench.ear.heard(ScheduleFired)) == ["news", "prices"]
-        assert {one.origin for one in await bench.system.schedules.schedules()} == {"file"}
-    # when one is changed and the other one has vanished
-    changed = TWO.partition("[schedules.news]")[0].replace("1h", "30m")
-    async with bench_in(tmp_path, changed) as bench:
-        await bench.look()
-
-        (standing,) = await bench.system.schedules.schedules()
-        assert (standing.schedule.trigger, standing.runs) == ("every 30m", 1)
-        assert len(await bench.running()) == 2  # their jobs go on
-
-
-async def test_a_schedule_that_was_added_stays_beside_one_of_the_file_with_its_name(tmp_path):
-    async with bench_in(tmp_path, TWO) as bench:
-        await bench.add(HOURLY, trigger="every 7h")
-        await bench.add(HOURLY, name="mine")
-
-        await bench.look()
-        await bench.look(60)
-
-        standings = await bench.system.schedules.schedules()
-        found = {one.schedule.name: (one.origin, one.schedule.trigger) for one in standings}
-        assert found == {
-            "mine": ("added", "every 1h"), "news": ("file", "every 2h"), "prices": ("added", "every 7h"),
-        }  # fmt: skip
-        (trouble,) = bench.ear.heard(Trouble)
-        assert "prices of gossamer.toml is not used" in trouble.message
-
-
-async def test_a_schedule_of_the_file_that_was_removed_comes_back(tmp_path):
-    async with bench_in(tmp_path, TWO) as bench:
-        await bench.look()
-        await bench.system.schedules.remove("news")
-
-        await bench.look()
-
-        assert sorted(schedules_of(bench.system.settings.schedules)) == ["news", "prices"]
-        assert (await bench.standing("news")).origin == "file"
-
-
-# -- budgets ------------------------------------------------------------------------------------------------------
-
-
-@settings(max_examples=200, deadline=None)
-@given(
-    per_day=st.integers(1, 10**9),
-    start=st.integers(1_700_000_000_000, 1_900_000_000_000),
-    steps=st.lists(st.integers(1_000, 86_400_000), min_size=1, max_size=50),
-)
-def test_the_shares_of_all_runs_add_up_to_the_budget_of_the_time_that_passed(per_day, start, steps):
-    moments = [start]
-    for step in steps:
-        moments.append(moments[-1] + step)
-
-    shares = [
-        budget_of(per_day, due=due / 1000, since=since / 1000, following=None) for since, due in pairwise(moments)
-    ]
-
-    passed = (moments[-1] - start) / 86_400_000
-    assert all(0 <= share <= per_day for share in shares)
-    assert abs(sum(shares) - per_day * passed) <= 1 + per_day * 1e-12
-
-
-def test_a_first_run_gets_the_share_of_the_time_to_the_next_and_a_late_one_a_day_at_most():
-    noon = 20_000 * DAY + DAY / 2
-
-    assert budget_of(240, due=noon, since=None, following=noon + HOUR) == 10
-    assert budget_of(240, due=noon, since=None, following=noon + 9 * DAY) == 240
-    assert budget_of(240, due=noon, since=None, following=None) == 240
-    assert budget_of(240, due=noon, since=noon - 9 * DAY, following=noon + HOUR) == 240
-    assert budget_of(240, due=noon, since=noon + HOUR, following=noon + HOUR) == 10  # a clock that was ahead
-
-
-async def test_runs_share_the_budget_of_the_day_and_none_is_begun_for_nothing(bench):
-    await bench.add(HOURLY, budget=8)  # one for every third tick
-    for _ in range(25):
-        await bench.look()
-        for job in await bench.running():
-            await bench.end(job)
-        bench.clock.advance(HOUR)
-
-    spent = [(await bench.system.jobs.terms(job.id)).budget for job in await bench.system.jobs.jobs()]
-    assert set(spent) == {1}
-    assert len(spent) in (8, 9)  # a day and an hour
-    assert {event.reason for event in bench.ear.heard(ScheduleSkipped)} == {"budget"}
-
-
-async def test_a_run_after_a_break_gets_the_share_of_the_whole_break(bench):
-    await bench.add(HOURLY, budget=240)
-    for advance in (0, HOUR, 6 * HOUR):
-        await bench.look(advance)
-        for job in await bench.running():
-            await bench.end(job)
-
-    spent = [(await bench.system.jobs.terms(f"prices-{number}")).budget for number in (1, 2, 3)]
-    assert spent == [10, 10, 60]
-
-
-# -- decisions ----------------------------------------------------------------------------------------------------
-
-
-def test_a_pause_that_a_wrong_clock_made_is_not_waited_out():
-    now = 1_800_000_000.0
-    broken = failed(Standing(schedule=HOURLY, origin="added", created_at=now), now, now, "no").after
-
-    assert look(broken, Every(HOUR), now + 1) == Rest(now + 5)
-    assert look(broken, Every(HOUR), now + 5) == Due(now)
-    # when the clock is put back by a while, the remembered moment is farther away than any pause
-    assert look(broken, Every(HOUR), now - LONGEST_PAUSE.total_seconds() - 10) == Rest(now)
-
-
-async def test_a_clock_that_was_a_day_ahead_does_not_silence_a_schedule_for_a_day(bench):
-    await bench.add(HOURLY)
-    await bench.look(DAY)
-    await bench.end("prices-1")
-    bench.fired()
-    # when the clock is put right
-    bench.clock.advance(-DAY)
-    await bench.look(60)
-    assert bench.fired() == []
-    await bench.look(HOUR)
-
-    assert bench.fired() == [HOUR]
-
-
-async def test_a_file_with_a_schedule_that_is_none_is_refused(tmp_path):
-    with pytest.raises(Misconfigured, match=r"Schedule 'a': cron: .*minutes are 0 to 59"):
-        async with bench_in(tmp_path, '[schedules.a]\nspider = "books"\ncron = "61 * * * *"') as bench:
-            await bench.look()

@@ -65,6 +65,11 @@ def test_an_unknown_setting_is_an_error_with_a_suggestion(tmp_path, text, words)
         ("[urls]\ntrailing_slash = 'maybe'", "keep"),
         ("[crawl\nconcurrency = 1", "gossamer.toml"),
         ("[domains]\n'a.test' = 5", "table"),
+        ("[domains.'a.test']\nwindows = '22:00-22:00'", r"domains\.a\.test\.windows \(.*gossamer.toml\): .*no length"),
+        ("[domains.'a.test']\nwindows = ''", r"domains\.a\.test\.windows .*names no window"),
+        ("[schedules.a]\nevery = '1h'\n[schedules.b]\nevery = 5", r'schedules\.b\.every .*Write it like every = "6h"'),
+        ("[schedules.b]\nmin_age = '99999999999999d'", r"schedules\.b\.min_age .*too long; the longest .* 36525d"),
+        ("state = 5", "Write it in quotes"),
     ],
 )
 def test_a_wrong_value_says_which_setting_and_what_is_expected(tmp_path, text, words):
@@ -103,6 +108,22 @@ def test_rates_and_sizes_read_and_print_as_people_write_them():
     ]  # fmt: skip
     with pytest.raises(ValueError, match="rate"):
         parse_rate("0/s")
+
+
+@pytest.mark.parametrize(
+    ("read", "text"),
+    [
+        (parse_duration, "99999999999999d"),
+        (parse_duration, "9" * 400 + "s"),
+        (parse_rate, "9" * 400 + "/s"),
+        (parse_rate, "0." + "0" * 20 + "1/d"),
+        (parse_size, "9" * 400),
+    ],
+)
+def test_measures_beyond_all_bounds_are_refused_in_a_short_line(read, text):
+    with pytest.raises(ValueError, match=r"is too long|is no rate|is too large") as refusal:
+        read(text)
+    assert len(str(refusal.value)) < 120
 
 
 def test_every_setting_has_a_key():

@@ -141,6 +141,19 @@ def test_dates_of_feeds_are_dates_of_entries() -> None:
     assert read(atom)[0][0].lastmod == datetime(2017, 1, 5, tzinfo=UTC)
 
 
+@pytest.mark.parametrize("size", [1 << 30, 10_000])
+@pytest.mark.parametrize("inner", ["<loc>https://x.example/{}</loc>", "<loc>/a&amp;{}</loc>", "https://x.example/{}"])
+def test_address_that_is_much_too_long_is_counted_and_never_cut(inner: str, size: int) -> None:
+    entries, reader = read(urlset(f"<url>{inner.format('a' * 100_000)}</url><url><loc>/1</loc></url>"), size=size)
+    assert [entry.loc for entry in entries] == ["https://www.example.com/1"]
+    assert reader.skipped == 1
+
+
+def test_address_after_long_texts_is_read_whole() -> None:
+    inner = f"<url><n:title>{'t' * 19_990}</n:title><loc>https://x.example/a&amp;b</loc></url>"
+    assert locs(urlset(inner), size=1_000) == ["https://x.example/a&b"]
+
+
 def test_addresses_that_are_none_are_counted() -> None:
     body = urlset(f"<url><loc>mailto:x</loc></url><url><loc>/{'x' * 100}</loc></url><url><loc>/a</loc></url>")
     entries, reader = read(body, max_url=90)
@@ -158,6 +171,17 @@ def test_gzip_is_recognised_also_in_several_parts_and_with_filling(size: int) ->
     entries, reader = read(packed, size=size)
     assert len(entries) == 300
     assert reader.trouble is None
+
+
+def test_gzip_in_parts_without_end_is_read_so_far_and_says_so() -> None:
+    # given ever more empty parts before an address
+    body = gzip.compress(urlset("<url><loc>/1</loc></url>").encode()) + gzip.compress(b"") * 10_001
+    # when it is read, in large pieces and in small ones
+    for size in (1 << 30, 30_000):
+        entries, reader = read(body + gzip.compress(urlset("<url><loc>/2</loc></url>").encode()), size=size)
+        # then no more than a bounded number of parts is undone
+        assert [entry.loc for entry in entries] == ["https://www.example.com/1"]
+        assert "packed in more than 10,000 parts" in (reader.trouble or "")
 
 
 def test_gzip_that_ends_too_early_keeps_what_was_read_and_says_so() -> None:

@@ -23,6 +23,7 @@ from gossamer.schedule.sources import (
     count_of,
     describe,
     parse_source,
+    without_secrets,
 )
 from gossamer.schedule.sources.patterns import parse_pattern
 
@@ -93,6 +94,7 @@ def test_braces_that_mean_nothing_are_refused(text: str, words: str) -> None:
         ({"urls": [" https://x.example/{1..9} "], "max_urls": 9}, Urls(urls=("https://x.example/{1..9}",), max_urls=9)),
         ({"file": "urls.txt"}, File(path="urls.txt")),
         ({"file": "urls.CSV", "column": "link"}, File(path="urls.CSV", form="csv", column="link")),
+        ({"file": "urls.csv.GZ"}, File(path="urls.csv.GZ", form="csv")),
         ({"file": "urls", "format": "jsonl"}, File(path="urls", form="jsonl")),
         ({"command": ["ls", "-l"], "timeout": "30s"}, Command(argv=("ls", "-l"), timeout=timedelta(seconds=30))),
         (
@@ -121,6 +123,10 @@ def test_table_becomes_a_source_that_can_be_stored(table: dict[str, Any], source
         ({"urls": []}, "urls is a list"),
         ({"urls": [1]}, "urls is a list"),
         ({"urls": ["x.example"]}, "Did you mean https://x.example"),
+        ({"urls": ["x.example/{1..5}"]}, "Did you mean https://x.example/{1..5} ?"),
+        ({"urls": ["/p/{1..5}"]}, "it names no site. Write the whole address, like https://shop.example/p/{1..5}"),
+        ({"sitemap": "/sitemap.xml"}, "sitemap: '/sitemap.xml' is not a URL: it names no site."),
+        ({"urls": ["http://user:hunter2@x.example/{a"]}, "'http://user:***@x.example/{a' has a { that is never closed"),
         ({"urls": ["ftp://x.example/{1..2}"]}, "only http and https"),
         ({"urls": ["https://x.example/{page}"]}, "neither a range"),
         ({"file": ""}, "file is a text"),
@@ -145,6 +151,27 @@ def test_table_that_makes_no_sense_is_refused_with_the_next_step(table: dict[str
         parse_source(table, "Schedule shop")
     assert words in str(refusal.value)
     assert str(refusal.value).startswith("Schedule shop: ")
+
+
+@pytest.mark.parametrize(
+    ("source", "shown"),
+    [
+        (Urls(urls=("http://user:hunter2@x.example/{1..9}",)), "http://user:***@x.example/{1..9} (9 URLs)"),
+        (
+            Urls(urls=("http://hunter2@x.example/a@b", "http://y.example/")),
+            "2 URLs, the first http://***@x.example/a@b",
+        ),
+        (Command(argv=("psql", "--password=hunter2", "-c")), "output of psql"),
+        (Sitemap(url="https://user:hunter2@x.example/s.xml"), "sitemap https://user:***@x.example/s.xml"),
+        (FeedSource(url="https://user:hun@ter2@x.example/rss"), "feed https://user:***@x.example/rss"),
+    ],
+)
+def test_passwords_of_a_source_are_not_shown(source: Source, shown: str) -> None:
+    assert describe(source) == shown
+    text = msgspec.json.encode(without_secrets(source)).decode()
+    assert "hunter2" not in text
+    assert "ter2" not in text
+    assert type(msgspec.json.decode(text, type=Source)) is type(source)
 
 
 def test_range_of_a_billion_is_refused_with_its_number_and_not_made() -> None:

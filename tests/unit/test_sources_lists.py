@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
+import io
 import os
 import signal
 import sys
@@ -25,6 +27,7 @@ from gossamer.schedule.sources import (
     entries,
     parse_source,
 )
+from gossamer.schedule.sources.packing import MOST_PARTS, TooLarge, unpacked
 from gossamer.sourcing import Sourcing, open_sourcing
 
 from .sourced import SETTINGS
@@ -63,6 +66,17 @@ async def test_urls_come_in_their_order(indoors: Indoors) -> None:
     assert len(found) == 1_201
 
 
+async def test_password_of_an_address_is_in_no_report_and_in_no_error(indoors: Indoors) -> None:
+    (indoors.root / "a.txt").write_text("http://user:hunter2@ex ample/\nhttp://key@ex ample/\n")
+    with pytest.raises(SourceFailed, match=r"http://user:\*\*\*@ex ample/") as failure:
+        await urls_of(File(path="a.txt"), indoors)
+    await urls_of(Urls(urls=("https://user:hunter2@{ok,not ok}.example/",)), indoors)
+    words = " ".join([str(failure.value), *indoors.reports])
+    assert "hunter2" not in words
+    assert "key@" not in words
+    assert len(indoors.reports) == 3
+
+
 async def test_address_that_a_pattern_makes_and_that_is_none_is_reported(indoors: Indoors) -> None:
     assert await urls_of(Urls(urls=("https://{ok,not ok}.example/",)), indoors) == ["https://ok.example/"]
     (words,) = indoors.reports
@@ -79,11 +93,24 @@ async def test_address_that_a_pattern_makes_and_that_is_none_is_reported(indoors
         ("a.tsv", "id\turl\n1\thttps://shop.example/1\n2\thttps://shop.example/2\n"),
         ("a.csv", "url\nhttps://shop.example/1\nhttps://shop.example/2\n"),
         ("a.jsonl", '{"url": "https://shop.example/1", "x": {}}\n\n{"x": [1], "url": "https://shop.example/2"}'),
+        ("a.txt", "https://shop.example/1\rhttps://shop.example/2\r"),
+        ("a.csv", "url,x\rhttps://shop.example/1,1\r\nhttps://shop.example/2,2"),
     ],
 )
 async def test_file_of_each_form_gives_its_urls(indoors: Indoors, name: str, text: str) -> None:
-    (indoors.root / name).write_text(text, encoding="utf-8")
+    (indoors.root / name).write_text(text, encoding="utf-8", newline="")
+    (indoors.root / f"{name}.gz").write_bytes(gzip.compress(text.encode()))
     assert await urls_of(parse_source({"file": name}), indoors) == ROWS
+    assert await urls_of(parse_source({"file": f"{name}.gz"}), indoors) == ROWS
+    assert indoors.reports == []
+
+
+async def test_line_ends_of_all_kinds_are_found_wherever_a_piece_of_the_file_ends(indoors: Indoors) -> None:
+    lines = [f"https://shop.example/{number}" + "x" * (number % 97) for number in range(4_000)]
+    (indoors.root / "a.txt").write_text(
+        "".join(line + "\r\n" * (n % 2) + "\r" * (n % 2 == 0) for n, line in enumerate(lines)), newline=""
+    )
+    assert await urls_of(File(path="a.txt"), indoors) == lines
     assert indoors.reports == []
 
 
@@ -126,7 +153,19 @@ async def test_many_bad_lines_are_counted_and_not_told_one_by_one(indoors: Indoo
         ({"file": "a.csv"}, b"link,x\nhttps://x.example/,1\n", "has no column 'url'; its first line says 'link, x'"),
         ({"file": "a.csv"}, b'url,x\nhttps://x.example/1,"never\nhttps://x.example/2,closed\n', "Mend its quotes"),
         ({"file": "a.jsonl"}, b"[" * 100_000, "holds no good address"),
+        (
+            {"file": "a.gz"},
+            gzip.compress(b"https://x.example/" * 99, mtime=0)[:-9],
+            "damaged (it ends too early). Pack it anew.",
+        ),
+        ({"file": "a.gz"}, b"\x1f\x8b" + b"x" * 99, "is packed with gzip and damaged (Error -3"),
+        (
+            {"file": "a.gz"},
+            gzip.compress(gzip.compress(b"https://x.example/")),
+            "packed with gzip twice. Unpack it once.",
+        ),
     ],
+    ids=lambda part: "content" if isinstance(part, bytes) else None,  # not all of it, which may be long
 )
 async def test_file_that_cannot_be_used_fails_with_the_next_step(
     indoors: Indoors, table: dict[str, Any], content: bytes | None, words: str
@@ -137,6 +176,32 @@ async def test_file_that_cannot_be_used_fails_with_the_next_step(
         await urls_of(parse_source(table), indoors)
     assert words in str(failure.value)
     assert failure.value.reason == "source"
+
+
+def test_packed_file_may_have_parts_and_filling_which_is_not_read() -> None:
+    # given a small packed file with much behind it
+    file = io.BytesIO(gzip.compress(b"one ") + gzip.compress(b"two") + b"\0" * 1_000_000)
+    # when it is unpacked, then no more of the filling is read than comes with the file
+    assert b"".join(unpacked(file, max_bytes=100)) == b"one two"
+    assert file.tell() < 100_000
+
+
+@pytest.mark.parametrize(
+    "packed", [gzip.compress(b"x" * 101), gzip.compress(b"") * (MOST_PARTS + 1)], ids=["large", "parts"]
+)
+def test_packed_file_that_is_too_much_work_is_refused(packed: bytes) -> None:
+    with pytest.raises(TooLarge):
+        list(unpacked(io.BytesIO(packed), max_bytes=100))
+
+
+@pytest.mark.parametrize("ends", range(1, 40))
+def test_parts_of_a_packed_file_are_found_wherever_a_piece_of_it_ends(ends: int) -> None:
+    class Dripping(io.BytesIO):
+        def read(self, size: int | None = -1, /) -> bytes:
+            return super().read(ends)
+
+    file = Dripping(gzip.compress(b"one ") + gzip.compress(b"two"))
+    assert b"".join(unpacked(file, max_bytes=100)) == b"one two"
 
 
 async def test_pipe_that_nobody_writes_into_holds_nobody_up(indoors: Indoors) -> None:
@@ -151,12 +216,13 @@ async def test_empty_file_gives_nothing(indoors: Indoors) -> None:
         assert await urls_of(parse_source({"file": name}), indoors) == []
 
 
-async def test_more_urls_than_allowed_are_an_error_after_those_that_are(indoors: Indoors) -> None:
+async def test_more_urls_than_allowed_are_left_out_and_told(indoors: Indoors) -> None:
     (indoors.root / "a.txt").write_text("".join(f"https://x.example/{n}\n" for n in range(5)))
-    found = entries(File(path="a.txt", max_urls=3), indoors.context)
-    assert [(await anext(found)).url for _ in range(3)] == [f"https://x.example/{n}" for n in range(3)]
-    with pytest.raises(SourceFailed, match=r"lists more than 3 URLs; the rest is left out. Raise max_urls"):
-        await anext(found)
+    assert await urls_of(File(path="a.txt", max_urls=5), indoors) == [f"https://x.example/{n}" for n in range(5)]
+    assert indoors.reports == []
+    assert await urls_of(File(path="a.txt", max_urls=3), indoors) == [f"https://x.example/{n}" for n in range(3)]
+    (words,) = indoors.reports
+    assert words.startswith("The source lists more than 3 URLs; the rest is left out. Raise max_urls")
 
 
 # --- programs --------------------------------------------------------------------------------------------------------
@@ -184,6 +250,43 @@ async def test_program_that_fails_gives_nothing_and_is_quoted(indoors: Indoors) 
     with pytest.raises(SourceFailed) as failure:
         await urls_of(python(code), indoors)
     assert "ended with exit code 3, so its output is not used. It said: the ?[31mdatabase is away" in str(failure.value)
+
+
+async def test_words_of_a_command_are_shown_to_nobody(indoors: Indoors) -> None:
+    commands = {
+        "exit code 1": ("false", "--password", "hunter2"),
+        "not finished": ("/bin/sh", "-c", "sleep 300\n# hunter2"),
+        "printed more": ("yes", "hunter2"),
+        "cannot be started": ("no-such\nprogram", "hunter2"),
+        "no good address": ("echo", "nonsense"),
+    }
+    for expected, argv in commands.items():
+        source = Command(argv=argv, max_output=1_000, timeout=timedelta(seconds=0.2 if argv[0] == "/bin/sh" else 10))
+        with pytest.raises(SourceFailed, match=expected) as failure:
+            await urls_of(source, indoors)
+        words = " ".join([str(failure.value), *indoors.reports])
+        assert "hunter2" not in words
+        assert "\n" not in words
+
+
+async def test_program_does_not_see_the_settings_of_the_fleet(
+    indoors: Indoors, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GOSSAMER_RECORDS", "postgresql://gossamer:hunter2@db.example/shop")
+    monkeypatch.setenv("SHOP_KEY", "k")
+    code = 'import os; print(f\'https://x.example/{os.environ.get("GOSSAMER_RECORDS")}/{os.environ["SHOP_KEY"]}\')'
+    assert await urls_of(python(code), indoors) == ["https://x.example/None/k"]
+
+
+async def test_program_is_done_when_it_has_ended_whoever_holds_its_output(indoors: Indoors) -> None:
+    # given a program that starts another one, prints, and ends
+    script = "sleep 300 & echo $! > child; seq 20000 | sed s,^,https://x.example/,"
+    # when it is read, then all that it printed is there
+    try:
+        found = await urls_of(Command(argv=("/bin/sh", "-c", script), timeout=timedelta(seconds=30)), indoors)
+    finally:
+        os.kill(int((indoors.root / "child").read_text()), signal.SIGKILL)
+    assert found == [f"https://x.example/{number}" for number in range(1, 20_001)]
 
 
 @pytest.mark.parametrize("name", ["no-such-program", "/", "."])

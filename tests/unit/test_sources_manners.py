@@ -83,15 +83,12 @@ async def test_what_may_pass_is_tried_again() -> None:
     assert tries == 3
 
 
-async def test_requests_keep_the_pace_of_the_site_and_are_announced() -> None:
-    announced: list[tuple[str, timedelta]] = []
+PACED = msgspec.structs.replace(SETTINGS, politeness=Politeness(rate=Rate(timedelta(seconds=1))))
 
-    async def announce(site: str, spacing: timedelta) -> None:
-        announced.append((site, spacing))
 
+async def test_requests_keep_the_pace_of_the_site() -> None:
     clock = VirtualClock()
-    paced = msgspec.structs.replace(SETTINGS, politeness=Politeness(rate=Rate(timedelta(seconds=1))))
-    async with hostile_site() as site, open_sourcing(paced, clock=clock, announce=announce) as sourcing:
+    async with hostile_site() as site, open_sourcing(PACED, clock=clock) as sourcing:
         site.answer_robots(200, "User-agent: *\nCrawl-delay: 20\n")
         site.show("/i.xml", index(["/s.xml"]))
         site.show("/s.xml", urlset(["/1"]))
@@ -112,7 +109,51 @@ async def test_requests_keep_the_pace_of_the_site_and_are_announced() -> None:
                 while not site.seen(path):
                     await asyncio.sleep(0.001)
         assert len(await reading) == 1
-    assert announced == [("127.0.0.1", timedelta(seconds=seconds)) for seconds in (1, 20, 20)]
+
+
+async def test_requests_are_announced_and_share_the_pace_with_workers_on_the_same_site() -> None:
+    clock, announced = VirtualClock(), list[float]()  # when the site may be visited again by others
+
+    async def announce(site: str, rest: timedelta) -> None:
+        assert site == "127.0.0.1"
+        announced.append(clock.now() + rest.total_seconds())
+
+    async with hostile_site() as site, open_sourcing(PACED, clock=clock, announce=announce) as sourcing:
+        site.answer_robots(404, "")
+        site.show("/s.xml", urlset(["/1"]))
+        context = sourcing.context(report=print)
+        began = clock.now()
+        reading = asyncio.create_task(_all(entries(Sitemap(url=site.url("/s.xml")), context)))
+        sent = []
+        for before in (0, 1):
+            async with asyncio.timeout(10):
+                while not clock.sleepers:
+                    await asyncio.sleep(0.001)
+            assert len(site.log) == before  # a worker may have been there just now
+            while len(site.log) == before:
+                clock.advance(0.1)
+                await asyncio.sleep(0.005)
+            sent.append(clock.now())
+        assert len(await reading) == 1
+    # Theirs, ours, theirs, ours: a second between each two.
+    assert sent[0] - began >= 1.0
+    assert sent[1] - sent[0] >= 1.9
+    assert [round(until - at, 1) >= 0.9 for until, at in zip(announced, sent, strict=True)] == [True, True]
+
+
+async def test_nothing_is_fetched_while_the_window_of_the_site_is_closed() -> None:
+    closed = [timedelta(milliseconds=5)] * 3
+    hits: list[int] = []
+    async with hostile_site() as site:
+
+        def closed_for(host: str) -> timedelta:
+            hits.append(len(site.log))
+            return closed.pop() if closed else timedelta(0)
+
+        async with open_sourcing(SETTINGS, closed_for=closed_for) as sourcing:
+            site.show("/s.xml", urlset(["/1"]))
+            assert len(await _all(entries(Sitemap(url=site.url("/s.xml")), sourcing.context(report=print)))) == 1
+    assert hits[:4] == [0, 0, 0, 0]
 
 
 async def _all(found: AsyncIterator[Entry]) -> list[Entry]:

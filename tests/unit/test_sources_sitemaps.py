@@ -129,6 +129,39 @@ async def test_feed_gives_its_entries_with_their_dates() -> None:
         assert "answered 404" in await scene.failure(FeedSource(url=scene.site.url("/nothing")))
 
 
+async def test_packed_feed_is_read_within_bounds() -> None:
+    rss = b"<rss><channel><item><link>/a</link></item></channel></rss>"
+    async with a_scene() as scene:
+        feed = FeedSource(url=scene.site.show("/rss.xml.gz", gzip.compress(rss), kind="application/gzip"))
+        assert await scene.urls(feed) == [scene.site.url("/a")]
+        for body, words in {
+            gzip.compress(gzip.compress(rss)): "packed with gzip twice",
+            gzip.compress(rss)[:-9]: "packed with gzip and damaged: it ends too early",
+            gzip.compress(rss + b" " * (11 << 20)): "unpacks to more than 10 MiB, which no feed may",
+        }.items():
+            scene.site.show("/rss.xml.gz", body, kind="application/gzip")
+            assert words in await scene.failure(feed)
+
+
+async def test_password_of_a_sitemap_is_sent_and_shown_to_nobody() -> None:
+    async with a_scene() as scene:
+        root = scene.site.url("/").replace("//", "//user:hunter2@")
+        # given an index with a password in its address, which leads to a page of its own and to nothing
+        scene.site.show("/i.xml", index([f"{root}s.xml", f"{root}gone.xml", f"{root}s.xml"]))
+        scene.site.show("/s.xml", urlset([f"{root}page", f"{root}ba d", "http://user:hunter2@ba d/"]))
+        # when it is read
+        found = await scene.urls(Sitemap(url=f"{root}i.xml"))
+        words = [
+            *scene.reports,
+            await scene.failure(Sitemap(url=f"{root}none.xml")),
+            await scene.failure(FeedSource(url=f"{root}none.rss")),
+        ]
+        # then the site got it, pages have it, and no message does
+        assert found[0] == f"{root}page"
+        assert len(scene.reports) >= 3
+        assert "hunter2" not in " ".join(words)
+
+
 @pytest.mark.parametrize(
     ("name", "count"),
     [
@@ -269,6 +302,8 @@ async def test_bomb_gives_nothing_rather_than_a_part() -> None:
     async with a_scene() as scene:
         scene.site.show("/s.xml.gz", bomb(6_000_000), kind="application/gzip")
         assert "unpacks to more than 5 MiB" in await scene.failure("/s.xml.gz", unpacked=5 * 1024 * 1024)
+        scene.site.show("/parts.xml.gz", gzip.compress(urlset(["/x"])) + gzip.compress(b"") * 10_001)
+        assert "unpacks to more than 10,000 parts" in await scene.failure("/parts.xml.gz")
         assert paths(await scene.urls("/s.xml.gz")) == ["/x", "/x"]
 
 

@@ -7,8 +7,11 @@ from datetime import datetime
 import msgspec
 import pytest
 
+from gossamer.cli.flags import in_flags
+from gossamer.cli.layout import span
 from gossamer.cli.scheduler import Bulletin
-from gossamer.cli.timetable import coming, state_of, ticks_of
+from gossamer.cli.timetable import coming, natural, state_of, ticks_of
+from gossamer.cli.worker import Voice
 from gossamer.model import events
 from gossamer.model.schedule import Schedule, Standing
 
@@ -52,6 +55,66 @@ def test_a_moment_that_was_used_has_no_further_tick_and_the_schedule_is_over():
 )
 def test_the_state_of_a_schedule_is_one_word(fields, state):
     assert state_of(msgspec.structs.replace(standing("every 1h"), **fields), NOW + 1) == state
+
+
+def test_names_are_sorted_as_people_count():
+    assert sorted(["c11", "c2", "b", "c1", "10"], key=natural) == ["10", "b", "c1", "c2", "c11"]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [
+        (3.04, "3.0 s"), (9.96, "10 s"), (119.4, "119 s"), (119.6, "2 min"), (3569, "59 min"), (3599, "1 h"),
+        (7141, "1 h 59 min"), (10_800, "3 h"), (172_799, "2 days"),
+    ],
+)  # fmt: skip
+def test_durations_are_spelled_for_people(seconds, words):
+    assert span(seconds) == words
+
+
+@pytest.mark.parametrize(
+    ("toml", "flags"),
+    [
+        (
+            'it has every and cron. Write one of every = "6h", cron = "0 3 * * *".',
+            "it has --every and --cron. Write one of --every 6h, --cron '0 3 * * *'.",
+        ),
+        (
+            "min_interval: goes with a budget only. Add budget = 1000 (fetches a day).",
+            "--min-interval: goes with a budget only. Add --budget 1000 (fetches a day).",
+        ),
+        (
+            "it has urls and file. Choose one of urls, file, start.",
+            "it has --url and --file. Choose one of --url, --file.",
+        ),
+        ("windows: 'file is every' is not a window.", "--window: 'file is every' is not a window."),
+    ],
+)
+def test_what_is_wrong_with_flags_is_told_with_flags(toml, flags):
+    assert in_flags(f"Schedule 'feed is min_age': {toml}") == f"Schedule 'feed is min_age': {flags}"
+
+
+def test_a_worker_tells_what_becomes_of_its_jobs(capsys):
+    voice = Voice(quiet=False, json_logs=False, supervised=False)
+    listeners = voice.listeners()
+
+    listeners.emit(events.JobBegun(at=NOW, job="prices-1", name="prices"))
+    for paused in (True, False):
+        listeners.emit(events.JobPaused(at=NOW, job="prices-1", paused=paused))
+    for job in ("prices-1", "prices-1", "prices-2"):
+        listeners.emit(events.Trouble(at=NOW, job=job, stage="source", message="There is no file."))
+    listeners.emit(events.JobEnded(at=NOW, job="prices-1", ending="source failed: There is no file."))
+    listeners.emit(events.JobLeft(at=NOW, job="prices-2", ending="cancelled"))
+
+    assert capsys.readouterr().err.splitlines() == [
+        "working on prices-1",
+        "prices-1 is paused",
+        "prices-1 goes on",
+        "Trouble: prices-1: There is no file.",
+        "Trouble: prices-2: There is no file.",
+        "prices-1 ended: source failed: There is no file.",
+        "prices-2 ended: cancelled",
+    ]
 
 
 def test_a_scheduler_tells_what_begins_and_what_repeats_itself_once(capsys):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -12,6 +13,7 @@ from gossamer.model.schedule import Overlap
 from gossamer.schedule.triggers import (
     FORGIVEN,
     Cron,
+    Decision,
     Every,
     Fire,
     Once,
@@ -23,6 +25,7 @@ from gossamer.schedule.triggers import (
     Trigger,
     Wait,
     decide,
+    is_past,
     next_due,
     on_overlap,
 )
@@ -62,8 +65,8 @@ def test_a_clock_that_was_a_year_ahead_silences_nobody() -> None:
     hourly, now = Cron("0 * * * *"), at("2026-06-01T10:30")
     decision = decide(hourly, first=MADE, last_due=at("2027-06-01T10:00"), now=now)
     # then it goes on from now, and repeats nothing
-    assert decision == Wait(at("2026-06-01T11:00"), last_due=now)
-    assert decide(hourly, first=MADE, last_due=now, now=at("2026-06-01T11:00")) == Fire(
+    assert decision == Wait(at("2026-06-01T11:00"), since=now)
+    assert decide(hourly, first=MADE, last_due=at("2027-06-01T10:00"), since=now, now=at("2026-06-01T11:00")) == Fire(
         at("2026-06-01T11:00"), at("2026-06-01T12:00")
     )
 
@@ -72,16 +75,16 @@ def test_the_tick_that_comes_within_the_same_millisecond_is_not_lost() -> None:
     hourly, now = Cron("0 * * * *"), at("2026-06-01T11:00") - 0.0004
     decision = decide(hourly, first=MADE, last_due=at("2027-06-01T10:00"), now=now)
     assert isinstance(decision, Wait)
-    assert decision.last_due is not None
-    assert decision.last_due < decision.until == at("2026-06-01T11:00")
+    assert decision.since is not None
+    assert decision.since < decision.until == at("2026-06-01T11:00")
 
 
 @pytest.mark.parametrize("trigger", [Cron("0 * * * *"), Every(3600.0), Once(at("2026-06-01T11:00"))])
 def test_a_schedule_that_was_made_under_a_clock_ahead_is_not_silent_either(trigger: Trigger) -> None:
     made, now = at("2027-06-01T10:00"), at("2026-06-01T10:30")
     decision = decide(trigger, first=made, last_due=None, now=now)
-    assert decision == Wait(at("2026-06-01T11:00"), last_due=now)
-    later = decide(trigger, first=made, last_due=now, now=at("2026-06-01T11:00:05"))
+    assert decision == Wait(at("2026-06-01T11:00"), since=now)
+    later = decide(trigger, first=made, last_due=None, since=now, now=at("2026-06-01T11:00:05"))
     assert isinstance(later, Fire)
     assert later.due == at("2026-06-01T11:00")
 
@@ -95,6 +98,50 @@ def test_a_daily_tick_is_not_repeated_when_the_clock_goes_back_over_it() -> None
 def test_a_clock_that_goes_back_is_waited_out_when_no_tick_beyond_an_hour_is_lost() -> None:
     decision = decide(Cron("0 * * * *"), first=MADE, last_due=at("2026-06-01T12:00"), now=at("2026-06-01T10:50"))
     assert decision == Wait(at("2026-06-01T13:00"))
+
+
+def test_a_clock_that_is_a_day_behind_for_a_moment_repeats_nothing() -> None:
+    # given a night's tick that has fired, and a clock that shows the day before
+    nightly, fired, now = Cron("30 3 * * *"), at("2026-06-02T03:30"), at("2026-06-01T02:00")
+    behind = decide(nightly, first=MADE, last_due=fired, now=now)
+    assert behind == Wait(at("2026-06-01T03:30"), since=now)
+    # when it is right again
+    right = decide(nightly, first=MADE, last_due=fired, since=now, now=at("2026-06-02T10:00"))
+    assert right == Wait(at("2026-06-03T03:30"))
+
+
+def test_what_fires_while_the_clock_is_behind_makes_nobody_forget_what_fired_before() -> None:
+    nightly, fired, yesterday = Cron("30 3 * * *"), at("2026-06-02T03:30"), at("2026-06-01T03:30")
+
+    def decided(now: str) -> Decision:
+        return decide(nightly, first=MADE, last_due=yesterday, newest=fired, now=at(now))
+
+    assert decided("2026-06-02T02:00") == Wait(fired)
+    assert decided("2026-06-02T10:00") == Wait(at("2026-06-03T03:30"))
+
+
+@pytest.mark.parametrize("trigger", [Cron("0 * * * *"), Every(3600.0)])
+def test_only_ticks_after_since_count(trigger: Trigger) -> None:
+    first, since = at("2026-06-01T00:00"), at("2026-06-01T10:30")
+    assert decide(trigger, first=first, last_due=at("2026-06-01T03:00"), since=since, now=since) == Wait(
+        at("2026-06-01T11:00")
+    )
+    fired = decide(trigger, first=first, last_due=at("2026-06-01T03:00"), since=since, now=at("2026-06-01T13:10"))
+    assert isinstance(fired, Fire)
+    assert fired.due == at("2026-06-01T13:00")
+
+
+def test_a_single_moment_that_was_written_late_runs_and_one_that_was_missed_on_purpose_does_not() -> None:
+    once, now = Once(MADE - 600), MADE + 5
+    assert decide(once, first=MADE, last_due=None, now=now) == Fire(MADE - 600, None)
+    # also when it took the place of a trigger that had fired already, after that moment
+    assert decide(once, first=MADE, last_due=MADE - 60, since=MADE, now=now) == Fire(MADE - 600, None)
+    # but not after a pause that ended later, nor twice
+    assert decide(once, first=MADE, last_due=None, since=MADE + 1, now=now) == Over()
+    assert decide(once, first=MADE, last_due=MADE - 600, since=MADE, now=now) == Over()
+    assert is_past(once, last_due=None, now=now)
+    assert not is_past(once, last_due=MADE - 600, now=now)
+    assert not is_past(Once(MADE + 60), last_due=None, now=now)
 
 
 TRIGGERS = (
@@ -129,7 +176,7 @@ def test_under_a_clock_that_jumps_each_tick_fires_at_most_once_and_the_newest_al
             last_due = decision.due
         elif isinstance(decision, Wait):
             assert decision.until > now
-            assert decision.last_due is None
+            assert decision.since is None
         # and nothing that is due is left
         left = next_due(trigger, 0.0 if last_due is None else last_due, first=MADE)
         assert left is None or left > now
@@ -142,16 +189,12 @@ def test_under_a_clock_that_jumps_each_tick_fires_at_most_once_and_the_newest_al
 )
 def test_whatever_the_clock_did_the_schedule_goes_on_soon(trigger: Trigger, jumps: list[float]) -> None:
     # given a clock that went to and fro by years
-    now, last_due = MADE, None
+    memory, now = Memory(), MADE
     for jump in jumps:
         now = max(now + jump, 1.0)
-        decision = decide(trigger, first=MADE, last_due=last_due, now=now)
-        if isinstance(decision, Fire):
-            last_due = decision.due
-        elif isinstance(decision, Wait) and decision.last_due is not None:
-            last_due = decision.last_due
+        memory, _ = memory.look(trigger, now)
     # when it is right again
-    decision = decide(trigger, first=MADE, last_due=last_due, now=now)
+    decision = memory.decide(trigger, now)
     # then the schedule fires now, or within an hour and two of its ticks
     if isinstance(decision, Wait):
         soon = next_due(trigger, now + FORGIVEN, first=now)
@@ -159,10 +202,50 @@ def test_whatever_the_clock_did_the_schedule_goes_on_soon(trigger: Trigger, jump
         after = next_due(trigger, soon, first=now)
         assert after is not None
         assert now < decision.until <= after
-        remembered = last_due if decision.last_due is None else decision.last_due
-        assert isinstance(decide(trigger, first=MADE, last_due=remembered, now=decision.until), Fire)
+        memory, _ = memory.look(trigger, now)
+        assert isinstance(memory.decide(trigger, decision.until), Fire)
     else:
         assert isinstance(decision, Fire)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    TRIGGERS,
+    st.lists(st.tuples(st.floats(1.0, 2 * DAY), st.sampled_from((0.0, 0.0, -0.5, -24.0, -30.0, -720.0)))),
+)
+def test_no_tick_fires_twice_under_a_clock_that_is_right_however_often_it_was_behind(
+    trigger: Trigger, looks: list[tuple[float, float]]
+) -> None:
+    memory, right = Memory(), MADE
+    fired: list[float] = []
+    for step, hours in looks:
+        right += step
+        for _ in range(2):  # a first look may only note that the clock was wrong
+            memory, due = memory.look(trigger, right + hours * 3600)
+            if due is not None and not hours:
+                fired.append(due)
+    assert fired == sorted(set(fired))
+
+
+class Memory(msgspec.Struct, frozen=True):
+    """What a schedule remembers of its ticks."""
+
+    last_due: float | None = None
+    since: float | None = None
+    newest: float | None = None
+
+    def decide(self, trigger: Trigger, now: float) -> Decision:
+        return decide(trigger, first=MADE, last_due=self.last_due, since=self.since, newest=self.newest, now=now)
+
+    def look(self, trigger: Trigger, now: float) -> tuple[Memory, float | None]:
+        """What is remembered afterwards, and the tick that fired."""
+        match self.decide(trigger, now):
+            case Fire(due):
+                newest = max(self.newest or 0.0, self.last_due or 0.0)
+                return Memory(due, None, newest if newest > due else None), due
+            case Wait(_, float() as since):
+                return msgspec.structs.replace(self, since=since), None
+        return self, None
 
 
 # Runs that overlap

@@ -159,7 +159,11 @@ def test_a_single_moment_is_due_once() -> None:
 def test_nothing_is_due_before_the_schedule_was_made() -> None:
     assert next_due(Cron("0 * * * *"), 0.0, first=at("2026-01-01T10:00")) == at("2026-01-01T10:00")
     assert next_due(Cron("0 * * * *"), 0.0, first=at("2026-01-01T10:00:01")) == at("2026-01-01T11:00")
-    assert next_due(Once(MADE - 1), 0.0, first=MADE) is None
+
+
+def test_a_single_moment_may_be_a_day_older_than_its_schedule() -> None:
+    assert next_due(Once(MADE - 86399), 0.0, first=MADE) == MADE - 86399
+    assert next_due(Once(MADE - 86401), 0.0, first=MADE) is None
 
 
 def test_leap_days_are_found_also_across_a_century_that_has_none() -> None:

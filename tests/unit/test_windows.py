@@ -75,6 +75,8 @@ def test_the_zone_of_the_schedule_holds_when_the_text_names_none() -> None:
         ("Mon-Wed-Fri 01:00-02:00", "'Mon-Wed-Fri' is not a day"),
         ("Mond 01:00-02:00", "'Mond' is not a day"),
         ("Europe/Berlin", "is not a window"),
+        ("Sat Sun", "days have a comma between them, and no blank. Write it like Sat,Sun."),
+        ("Mon Wednesday 01:00-02:00", "days have a comma between them"),
         ("01:00-02:00 03:00-04:00 UTC", "is not a window"),
         ("01:00-02:00 Europe/Berln", "Did you mean Europe/Berlin?"),
         ("Mon UTC; Tue Asia/Tokyo; Wed", "each window needs its own"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import nullcontext
 from datetime import timedelta
 from pathlib import Path
@@ -13,6 +13,7 @@ import pytest
 
 from gossamer import Spider
 from gossamer.backends.sqlite.records import open_sqlite_records
+from gossamer.crawl.gates import Gates
 from gossamer.crawl.journey import Crew
 from gossamer.crawl.pacer import Pacer
 from gossamer.crawl.worker import PATIENCE, Worker
@@ -134,6 +135,8 @@ class Bench:
         concurrency: int = 4,
         drain_within: timedelta = timedelta(seconds=20),
         lanes: frozenset[str] | None = None,
+        gates: Gates | None = None,
+        is_over: Callable[[], Awaitable[bool]] | None = None,
     ) -> Worker:
         line: Any = self.line
         fetcher: Any = road
@@ -153,10 +156,11 @@ class Bench:
             retry_terms_for=lambda _: RetryTerms(),
             clock=self.lab.clock,
             events=self.ears,
+            gates=gates,
         )
         return Worker(
             crew, line, self.records, concurrency=concurrency, lease_duration=LEASE, drain_within=drain_within,
-            conditional=False, lanes=lanes,
+            knows=False, lanes=lanes, is_over=is_over,
         )  # fmt: skip
 
     def _router(self) -> Router:

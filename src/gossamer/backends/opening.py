@@ -25,7 +25,16 @@ from ..errors import BadState, Misconfigured, Permanent
 from ..fetch.book import Purse, RouteBook
 from ..fetch.robots import RobotsShelf
 from ..frontier.carrying import StateCarrier
-from ..frontier.contract import Frontier, FrontierDesk, JobBook, JobControl, WorkerBook
+from ..frontier.contract import (
+    Frontier,
+    FrontierDesk,
+    FrontierFor,
+    JobBook,
+    JobControl,
+    JobHistory,
+    SowBook,
+    WorkerBook,
+)
 from ..frontier.politeness import TermsFor
 from ..model.carrying import Carrier, Standing
 from ..model.page import Snapshot
@@ -54,10 +63,13 @@ class OpenState(msgspec.Struct, frozen=True, kw_only=True):
     """The state of a project, open. `clock` is the time that all its workers share; `warnings` are for the user."""
 
     frontier: Frontier
+    frontier_for: FrontierFor
     jobs: JobBook
     control: JobControl
+    history: JobHistory
     schedules: ScheduleBook
     ticks: TickBook
+    sowings: SowBook
     desk: FrontierDesk
     robots: RobotsShelf
     workers: WorkerBook
@@ -99,10 +111,13 @@ async def open_state(
             embedded = SqliteStateCarrier(state.database, clock)
             yield OpenState(
                 frontier=state.frontier,
+                frontier_for=state.frontier_for,
                 jobs=state.jobs,
                 control=state.jobs,
+                history=state.jobs,
                 schedules=state.schedules,
                 ticks=state.schedules,
+                sowings=state.sowings,
                 desk=state.desk,
                 robots=state.robots,
                 workers=state.workers,
@@ -129,10 +144,13 @@ async def open_state(
         carrier = RedisStateCarrier(shared)
         yield OpenState(
             frontier=shared.frontier,
+            frontier_for=shared.frontier_for,
             jobs=shared.jobs,
             control=shared.jobs,
+            history=shared.jobs,
             schedules=shared.schedules,
             ticks=shared.schedules,
+            sowings=shared.sowings,
             desk=shared.desk,
             robots=shared.robots,
             workers=shared.workers,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Annotated
 
@@ -11,18 +12,17 @@ from rich.text import Text
 
 from ..assembly import open_system
 from ..errors import GossamerError, Misconfigured, SpiderNotFound
-from ..measures import parse_duration
+from ..measures import Size, parse_duration, parse_size
 from ..model.job import JobTerms
 from ..model.schedule import Overlap, Schedule, Standing
-from ..schedule.sources import FeedSource, Sitemap, Urls, source_of
-from ..schedule.sources.patterns import parse_pattern
 from ..schedule.spelling import describe
 from ..schedule.triggers import Once
 from ..scheduler.defining import schedule_of
 from ..scheduler.opening import Spiders, opening_of
-from ..settings import FILE_NAME, ScheduleTable, Settings
-from ..terms import local_hosts
+from ..settings import ScheduleTable, Settings
 from .app import err, out, run_async, settings_with
+from .cautions import cautions
+from .flags import in_flags
 from .layout import advise, moment, span, visible
 from .schedules import ADDED, FILE, found, in_file, schedule_app
 from .timetable import in_zone, next_tick, trigger_of
@@ -41,11 +41,19 @@ def add_verb(
     ] = None,
     file: Annotated[str | None, typer.Option(help="The addresses in this file: lines, .csv or .jsonl.")] = None,
     command: Annotated[str | None, typer.Option(help="The addresses that this program prints.")] = None,
+    shell: Annotated[bool, typer.Option("--shell", help="With --command: a shell reads it.")] = False,
+    timeout: Annotated[str | None, typer.Option(help="With --command: so long it may run; 10m if not given.")] = None,
+    max_output: Annotated[
+        str | None, typer.Option(help="With --command: so much it may print; 256MiB if not given.")
+    ] = None,
     sitemap: Annotated[str | None, typer.Option(help="The addresses in this sitemap.")] = None,
     feed: Annotated[str | None, typer.Option(help="The addresses in this RSS, Atom or JSON feed.")] = None,
     only_changed: Annotated[
         bool, typer.Option("--only-changed", help="Of these: only pages that it says have changed since our copy.")
     ] = False,
+    form: Annotated[
+        str | None, typer.Option("--format", help="Of --file and --command: lines, csv or jsonl; else by its name.")
+    ] = None,
     column: Annotated[str | None, typer.Option(help="The column or field with the addresses, in CSV or JSON.")] = None,
     max_urls: Annotated[int | None, typer.Option(min=1, help="So many addresses at most.")] = None,
     kind: Annotated[str | None, typer.Option(help="The callback, or the kind of page, for these addresses.")] = None,
@@ -72,11 +80,15 @@ def add_verb(
         cron=cron,
         at=at,
         zone=zone,
-        windows="; ".join(window or ()),
+        windows="; ".join(windows_of(window or ())),
         overlap=overlap.value,
         urls=tuple(url) if url else None,
         file=file,
-        command=words_of("--command", command),
+        command=command if shell else words_of("--command", command),
+        shell=True if shell else None,
+        timeout=duration_of("--timeout", timeout),
+        max_output=size_of("--max-output", max_output),
+        format=form,
         sitemap=sitemap,
         feed=feed,
         only_changed=True if only_changed else None,
@@ -90,28 +102,36 @@ def add_verb(
         min_interval=duration_of("--min-interval", min_interval),
         max_interval=duration_of("--max-interval", max_interval),
     )
-    schedule = schedule_of(name, table)
+    try:
+        schedule = schedule_of(name, table)
+    except Misconfigured as error:
+        raise Misconfigured(in_flags(str(error))) from error
     if name in settings.schedules:
         raise Misconfigured(in_file(settings, name, "change it"))
     starts = demand_spider(settings, schedule, force=force)
 
-    async def add() -> tuple[Standing, float]:
+    async def add() -> tuple[Standing, float, bool, list[str]]:
         async with open_system(settings, to_look=True) as system:
             demand_future(schedule, system.clock.now())
-            if any(one.schedule.name == name and one.origin == FILE for one in await system.schedules.schedules()):
+            known = [one for one in await system.schedules.schedules() if one.schedule.name == name]
+            if any(one.origin == FILE and one.withdrawn_at is None for one in known):
                 raise Misconfigured(in_file(settings, name, "change it"))
             if not await system.schedules.put(schedule, origin=ADDED, replace=replace):
                 raise Misconfigured(
                     f"There is a schedule {name!r} already. Add --replace to change it, or choose another name."
                 )
-            return await found(system, settings, name), system.clock.now()
+            going = [job.id for job in await system.jobs.running_jobs() if job.schedule == name]
+            leads = await system.schedules.leader() is not None
+            return await found(system, settings, name), system.clock.now(), leads, going
 
-    standing, now = run_async(add())
+    standing, now, leads, going = run_async(add())
     first = next_tick(standing, now)
-    when = "as soon as a scheduler runs" if first is None or first <= now else moment(first, now)
+    soon = "at once" if leads else "as soon as a scheduler runs"
+    when = soon if first is None or first <= now else moment(first, now)
     out.print(f"Schedule {visible(name)}: {describe(trigger_of(schedule))}; next run {when}.", markup=False)
-    for host in refused_hosts(settings, schedule, starts):
-        warning = f"{host} is a private address. If workers may visit it, add it to fetch.allow_hosts in {FILE_NAME}."
+    for job in going:
+        out.print(f"{visible(job)} goes on under the terms with which it began.", markup=False)
+    for warning in cautions(settings, standing, starts, now):
         err.print(Text(f"Warning: {visible(warning)}", style="yellow"), soft_wrap=True)
     advise(
         ("gossamer up", "a scheduler and a worker on this machine"),
@@ -126,14 +146,30 @@ def words_of(option: str, text: str | None) -> tuple[str, ...] | None:
     try:
         return tuple(shlex.split(text))
     except ValueError as error:
-        raise Misconfigured(f"{option} {visible(text)!r} cannot be taken apart into words: {error}.") from error
+        # Not shown, for it may hold a password.
+        raise Misconfigured(f"{option} cannot be taken apart into words: {error}. Mend its quotes.") from error
 
 
 def duration_of(option: str, text: str | None) -> timedelta | None:
     try:
         return parse_duration(text) if text is not None else None
-    except (ValueError, OverflowError) as error:
+    except ValueError as error:
         raise Misconfigured(f"{option}: {error}.") from error
+
+
+def size_of(option: str, text: str | None) -> Size | None:
+    try:
+        return parse_size(text) if text is not None else None
+    except ValueError as error:
+        raise Misconfigured(f"{option}: {error}.") from error
+
+
+def windows_of(texts: Sequence[str]) -> Sequence[str]:
+    """Raises Misconfigured for one that says nothing: no windows at all would mean that pages are always fetched."""
+    for text in texts:
+        if not text.strip(" ;"):
+            raise Misconfigured(f"--window {text!r} names no window. Write it like 22:00-06:00, or leave it out.")
+    return texts
 
 
 def opening_for(
@@ -178,19 +214,3 @@ def demand_future(schedule: Schedule, now: float) -> None:
             f"{in_zone(trigger.at, trigger.zone)} is past by {span(now - trigger.at)}, so it would never run. Give a "
             "moment to come, or begin it now with `gossamer crawl`."
         )
-
-
-def refused_hosts(settings: Settings, schedule: Schedule, starts: list[str]) -> list[str]:
-    """Private hosts that the schedule names and that workers will not visit: nobody types an address at a worker.
-    Those at which the spider `starts` they do visit."""
-    urls = [schedule.spider] if "://" in schedule.spider else []
-    if schedule.source:
-        match source_of(schedule.source):
-            case Urls(urls=texts):
-                urls += [parse_pattern(text).at(0) for text in texts]
-            case Sitemap(url=url) | FeedSource(url=url):
-                urls.append(url)
-    if settings.fetch.allow_private:
-        return []
-    allowed = {*settings.fetch.allow_hosts, *local_hosts(starts)}
-    return [host for host in local_hosts(urls) if host not in allowed]

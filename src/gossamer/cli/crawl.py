@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from contextlib import nullcontext
 from pathlib import Path
@@ -34,10 +35,11 @@ from ..store.export import export
 from ..supervisor import Pulse
 from ..terms import local_hosts
 from .app import app, err, fail, run_async, settings_with
+from .beside import Aside, schedules_beside, schedules_of_laptop
 from .layout import many
 from .places import output_place, try_output
 
-REPLACED = "replaced"
+REPLACED, CANCELLED = "replaced", "cancelled"
 
 
 @app.command("crawl")
@@ -54,6 +56,9 @@ def crawl_verb(
     rate: Annotated[str | None, typer.Option(help="Requests per site: 5/s, 30/m or unlimited.")] = None,
     concurrency: Annotated[int | None, typer.Option(min=1, help="Pages in flight at once in this process.")] = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="Start over instead of going on.")] = False,
+    no_schedules: Annotated[
+        bool, typer.Option("--no-schedules", help="Leave the project's schedules alone. Else they run meanwhile.")
+    ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress, no summary.")] = False,
     json_logs: Annotated[bool, typer.Option("--json-logs", help="One JSON object per event, to stderr.")] = False,
 ) -> None:
@@ -72,13 +77,14 @@ def crawl_verb(
         name=name,
         output=output,
         fresh=fresh,
+        project=None if no_schedules else settings_with(),
         quiet=quiet,
         json_logs=json_logs,
         command=f"gossamer crawl {target}",
     )
     if report.failure:
         fail(f"Not one page could be had. {report.failure}")
-    if not report.ended or report.job.ending == REPLACED:
+    if not report.ended or report.job.ending in (REPLACED, CANCELLED):
         raise typer.Exit(130)
 
 
@@ -129,11 +135,15 @@ def run_crawl(
     name: str | None = None,
     output: str | None = None,
     fresh: bool = False,
+    project: Settings | None = None,
     quiet: bool = False,
     json_logs: bool = False,
     command: str = "",
 ) -> CrawlReport:
-    """Crawl in this process, with what a person expects to see. Raises Misconfigured and Transient."""
+    """Crawl in this process, with what a person expects to see. Raises Misconfigured and Transient.
+
+    With the settings of a `project`, its schedules are run meanwhile.
+    """
     if output is not None:
         try_output(output)  # what is wrong with it is better known before the crawl than after it
     clock = SystemClock()
@@ -146,14 +156,27 @@ def run_crawl(
     elif log is None:
         listeners.append(Alarms(err))
 
+    voice = Aside(quiet=quiet, json_logs=False, supervised=False)
+    aside = EventHub(log) if log is not None else voice.listeners()
+
     async def attend(running: Running) -> None:
-        if show:
+        count = await schedules_of_laptop(running.system) if project is not None else 0
+        async with schedules_beside(running.system, project, aside) if count and project else nullcontext():
+            await watch(running, count)
+
+    async def watch(running: Running, count: int) -> None:
+        if not show:
+            await asyncio.Event().wait()  # until it is cancelled
+        else:
             for warning in running.system.warnings:
                 err.print(Text(f"Warning: {warning}", style="yellow"))
             verb = "Going on with" if running.resumed else "Crawling"
             err.print(
                 f"{verb} [bold]{running.job.name}[/] [dim](job {running.job.id}; Ctrl-C stops, it can go on later)[/]"
             )
+            if count:
+                run = "schedule runs" if count == 1 else "schedules run"
+                err.print(f"[dim]{count:,} {run} meanwhile; --no-schedules leaves them alone.[/]")
             await ProgressLine(running.system.jobs, clock, err, job=running.job.id, limit=running.job.limit).show()
 
     async def after(system: System, job: Job) -> None:
@@ -220,6 +243,8 @@ def _headline(report: CrawlReport) -> str:
         return "[yellow]Stopped.[/] Nothing is lost: the same command goes on from here."
     if report.job.ending == REPLACED:
         return "[yellow]Stopped.[/] A newer crawl of the same name took its place (--fresh)."
+    if report.job.ending == CANCELLED:
+        return "[yellow]Stopped.[/] Somebody has cancelled it (gossamer job cancel)."
     if report.job.ending == "limit":
         apart = "; redirects do not count" if report.counts.settled > (report.job.limit or 0) else ""
         return f"[green]Done[/]: the limit of {report.job.limit:,} pages is reached{apart}."

@@ -15,7 +15,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from pathlib import Path
@@ -30,13 +30,16 @@ from ..backends.opening import is_local, local_path, open_archive, open_records,
 from ..clock import ServerClock, SystemClock
 from ..errors import GossamerError
 from ..fetch.browser.chromium import is_there
+from ..model.schedule import Standing
 from ..parse.discovery import list_spiders
 from ..scheduler.defining import schedules_of
 from ..settings import FILE_NAME, Settings, find_file
 from ..terms import site_terms
 from ..ways import check_installed, routing_of, transports_of
 from .app import app, out, run_async, settings_with
+from .fitness import unfit
 from .layout import many, moment, print_json, size, visible
+from .schedules import look
 
 SQLITE_NEEDED = (3, 37, 0)  # STRICT tables
 PYTHON_NEEDED = (3, 11)
@@ -366,11 +369,18 @@ def _spiders(settings: Settings) -> Iterator[Finding]:
 
 
 def _schedules(settings: Settings) -> Iterator[Finding]:
-    """Can the schedules of gossamer.toml be read?"""
+    """Can the schedules be read, and is there what they need? Those of gossamer.toml, and those that were added."""
     try:
         found = schedules_of(settings.schedules)
     except GossamerError as error:
         yield Finding(Level.FAIL, "schedules", str(error))
         return
-    if found:
-        yield _ok("schedules", ", ".join(found))
+    now = SystemClock().now()
+    standings = [Standing(schedule=one, origin="file", created_at=now) for one in found.values()]
+    with suppress(GossamerError):  # what is wrong with the state was told before
+        standings = run_async(look(settings)).standings
+    faults = list(unfit(settings, standings, now))
+    for fault in faults:
+        yield Finding(Level.FAIL if fault.grave else Level.WARN, "schedules", fault.why, fault.advice)
+    if standings and not faults:
+        yield _ok("schedules", ", ".join(one.schedule.name for one in standings))

@@ -15,24 +15,20 @@ from rich.text import Text
 from ..assembly import System
 from ..errors import Misconfigured
 from ..model.job import Job, JobState
-from ..store.export import iso_time
 from .app import app, err, out, run_async, settings_with
 from .layout import (
-    Column,
     advise,
-    distance,
     heading,
     many,
     moment,
-    number,
     print_facts,
     print_json,
-    print_table,
     span,
     visible,
 )
 from .look import is_crawled, nothing_crawled, open_crawled
-from .timetable import Run, window_words
+from .runs import PAUSED, RUNNING, UNSERVED, Run, print_runs, run_of, runs_of
+from .timetable import window_words
 from .typed import typed_job
 
 JOBS_SHOWN = 20
@@ -60,7 +56,7 @@ def list_verb(
             return [], 0
         async with open_crawled(settings) as system:
             jobs = [job for job in await system.jobs.jobs() if schedule is None or job.schedule == schedule]
-            return [await run_of(system, job) for job in jobs[:limit]], len(jobs)
+            return await runs_of(system, jobs[:limit]), len(jobs)
 
     runs, total = run_async(find())
     if as_json:
@@ -73,36 +69,6 @@ def list_verb(
     print_runs(runs)
     if total > len(runs) and out.is_terminal:
         out.print(f"[dim]... and {total - len(runs):,} older jobs; --limit shows more.[/]")
-
-
-def print_runs(runs: list[Run], *, indent: int = 0) -> None:
-    """A table of jobs with their counts."""
-    print_table(
-        (
-            Column("JOB", "bold"), Column("SCHEDULE", spare=True), Column("STATE"), Column("STARTED"),
-            Column("TOOK", right=True, spare=True), Column("TOTAL", right=True), Column("DONE", "green", right=True),
-            Column("UNCHANGED", right=True), Column("DEAD", "red", right=True),
-            Column("DROPPED", right=True, spare=True), Column("OPEN", "cyan", right=True),
-            Column("RATE", right=True, spare=True),
-        ),
-        [_row(run) for run in runs],
-        indent=indent,
-    )  # fmt: skip
-
-
-def _row(run: Run) -> list[str]:
-    job, counts = run.job, run.counts
-    on_terminal = out.is_terminal
-    figures = (run.total, counts.done, counts.unchanged, counts.dead, counts.dropped, counts.open)
-    return [
-        job.id,
-        job.schedule,
-        run.state,
-        distance(job.created_at, run.now) if on_terminal else iso_time(job.created_at),
-        run.took if on_terminal else f"{run.seconds:.1f}s",
-        *(number(figure) for figure in figures),
-        run.rate_words,
-    ]
 
 
 @job_app.command("show")
@@ -123,7 +89,7 @@ def show_verb(job: JobArgument, as_json: JsonOption = False) -> None:
 
 def _show(run: Run) -> None:
     job, counts, now = run.job, run.counts, run.now
-    heading(job.id, run.state)
+    heading(job.id, run.story)
     ended = ""
     if job.finished_at is not None:
         ended = f"{moment(job.finished_at, now)}, after {run.took}"
@@ -135,15 +101,22 @@ def _show(run: Run) -> None:
             ("due", moment(job.due, now)),
             ("started", moment(job.created_at, now)),
             ("ended", ended),
-            ("windows", window_words(job.windows, now)),
+            ("because", Text(visible(run.fault), style="yellow") if run.fault else ""),
+            ("trouble", Text(visible(run.trouble), style="yellow") if run.trouble and not run.fault else ""),
+            ("windows", window_words(job.windows, now) if job.state is JobState.RUNNING else job.windows),
             ("pages", _pages(run)),
-            ("failed tries", f"{counts.retries:,}, each of them tried again" if counts.retries else ""),
+            (
+                "retries",
+                many(counts.retries, "failed try was repeated", "failed tries were repeated") if counts.retries else "",
+            ),
             ("limit", f"{job.limit:,} pages" if job.limit is not None else ""),
             ("rate", f"{run.rate_words}, on average since it began"),
             ("time to go", _time_to_go(run)),
         ]
     )
     tips = [(f"gossamer status {job.id}", "sites, reasons of failures, where the data is")]
+    if run.state == UNSERVED:
+        tips.append(("gossamer worker", "works on every running job of the project"))
     if job.state is JobState.RUNNING:
         verb = "resume" if job.paused else "pause"
         tips.append((f"gossamer job {verb} {job.id}", "go on" if job.paused else "hand out nothing more for now"))
@@ -161,8 +134,10 @@ def _pages(run: Run) -> Text:
 
 
 def _time_to_go(run: Run) -> str:
-    if run.state != "unfinished":
-        return "it is paused" if run.job.paused else ""
+    if run.state == PAUSED:
+        return "it is paused"
+    if run.state != RUNNING:
+        return ""
     if run.eta is None:
         return "not known before the first page is done"
     return f"about {span(run.eta)} for {many(run.remaining, 'page')}, at that rate and without new links"
@@ -252,8 +227,3 @@ async def _running(system: System, wanted: str, verb: str) -> Job:
 def _too_late(job: Job, verb: str) -> str:
     ending = f" ({job.ending})" if job.ending else ""
     return f"Job {job.id} has ended{ending}: there is nothing to {verb}. `gossamer job list` shows which run."
-
-
-async def run_of(system: System, job: Job) -> Run:
-    """The job with its counts, as they are now."""
-    return Run(job=job, counts=await system.jobs.counts(job.id), now=system.clock.now())

@@ -23,6 +23,7 @@ from .app import out
 
 GAP = "  "
 MIN_FOLD = 24  # columns; a narrower text cannot be read
+GOOD_FOLD = 40  # one of this width can be read well
 MAX_TIP = 48  # columns of a command before its meaning; longer ones push it away
 NOTHING = "-"  # stands in an empty cell, so that columns can be counted in a pipe
 
@@ -32,13 +33,14 @@ _UNSEEN = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\
 
 class Column(msgspec.Struct, frozen=True):
     """One column. What follows counts on a terminal only: `style` is rich's, `fold` wraps its texts between words
-    when the table is too wide, `spare` lets the whole column go before that."""
+    when the table is too wide, `spare` lets the whole column go before it would have to be wrapped very narrowly: the
+    highest first, of equals the last."""
 
     title: str
     style: str = ""
     right: bool = False
     fold: bool = False
-    spare: bool = False
+    spare: int = 0
 
 
 def visible(text: str) -> str:
@@ -87,11 +89,23 @@ def _total(lines: Sequence[Sequence[str]]) -> int:
 def _without_spare(
     columns: Sequence[Column], lines: list[list[str]], width: int
 ) -> tuple[Sequence[Column], list[list[str]]]:
-    while _total(lines) > width and any(column.spare for column in columns):
-        gone = max(index for index, column in enumerate(columns) if column.spare)
+    while _total(lines) - _foldable(columns, lines) > width and any(column.spare for column in columns):
+        gone = max(range(len(columns)), key=lambda index: (columns[index].spare, index))
         columns = [*columns[:gone], *columns[gone + 1 :]]
         lines = [[*line[:gone], *line[gone + 1 :]] for line in lines]
     return columns, lines
+
+
+def _foldable(columns: Sequence[Column], lines: list[list[str]]) -> int:
+    """So many columns of the terminal can be saved by wrapping, and the text still reads well."""
+    return max(
+        (
+            room - GOOD_FOLD
+            for room, column in zip(_widths(lines), columns, strict=True)
+            if column.fold and room > GOOD_FOLD
+        ),
+        default=0,
+    )
 
 
 def _folded(columns: Sequence[Column], lines: list[list[str]], width: int) -> list[list[str]]:
@@ -206,15 +220,17 @@ def distance(at: float, now: float) -> str:
 
 
 def span(seconds: float) -> str:
-    """A duration for people: `0.4 s`, `14 s`, `3 min`, `5.2 h`, `3 days`."""
-    if seconds < 10:
+    """A duration for people: `0.4 s`, `14 s`, `3 min`, `2 h 5 min`, `3 days`."""
+    if seconds < 9.95:
         return f"{seconds:.1f} s"
-    if seconds < 120:
+    if seconds < 119.5:
         return f"{seconds:.0f} s"
-    if seconds < 7200:
-        return f"{seconds / 60:.0f} min"
-    if seconds < 172_800:
-        return f"{seconds / 3600:.1f} h"
+    minutes = round(seconds / 60)
+    if minutes < 60:
+        return f"{minutes} min"
+    if minutes < 48 * 60:
+        hours, rest = divmod(minutes, 60)
+        return f"{hours} h {rest} min" if rest else f"{hours} h"
     return f"{seconds / 86_400:.0f} days"
 
 

@@ -17,6 +17,7 @@ from ..demo.spider import DemoShop
 from ..errors import Misconfigured
 from ..frontier.contract import DeadFilter, SiteLoad
 from ..model.job import Job, JobCounts, JobState
+from ..schedule.windows import is_open, opens_at, parse_windows
 from ..settings import Settings
 from ..store.contract import RecordQuery
 from ..store.export import iso_time
@@ -36,6 +37,8 @@ from .layout import (
     span,
     visible,
 )
+from .runs import Run, runs_of
+from .timetable import window_words
 from .typed import typed_job
 
 JOBS_SHOWN = 20
@@ -43,15 +46,18 @@ SITES_SHOWN = 20
 
 
 class Standing(msgspec.Struct, frozen=True, kw_only=True):
-    """A job with its counts."""
+    """A run and the records that it saw."""
 
-    job: Job
-    counts: JobCounts
+    run: Run
     records: int
 
     @property
-    def state(self) -> str:
-        return self.job.word
+    def job(self) -> Job:
+        return self.run.job
+
+    @property
+    def counts(self) -> JobCounts:
+        return self.run.counts
 
     @property
     def adds_up(self) -> bool:
@@ -64,6 +70,7 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
             "id": job.id,
             "name": job.name,
             "state": job.state.value,
+            "standing": self.run.state,
             "ending": job.ending or None,
             "started": iso_time(job.created_at),
             "finished": iso_time(job.finished_at) if job.finished_at is not None else None,
@@ -116,34 +123,42 @@ def nothing_crawled(settings: Settings) -> str:
     )
 
 
-async def _standing(system: System, job: Job) -> Standing:
-    return Standing(
-        job=job,
-        counts=await system.jobs.counts(job.id),
-        records=await system.records.count(RecordQuery(job=job.id)),
+def no_job(settings: Settings, records: int) -> str:
+    """Records are there, and no job made them: pages were imported and parsed."""
+    return (
+        f"No job has run in {settings.root} yet. It holds {many(records, 'record')} of imported pages: `gossamer "
+        "export` writes them, `gossamer quality` tells how good they are."
     )
+
+
+async def _standings(system: System, jobs: list[Job]) -> list[Standing]:
+    return [
+        Standing(run=run, records=await system.records.count(RecordQuery(job=run.job.id)))
+        for run in await runs_of(system, jobs)
+    ]
 
 
 async def _show_all(settings: Settings, limit: int, as_json: bool) -> None:
     standings: list[Standing] = []
-    total, now = 0, 0.0
+    total, records, now = 0, 0, 0.0
     if is_crawled(settings):
         async with open_system(settings, to_look=True) as system:
             warn_of_old_copies(system)
             jobs = await system.jobs.jobs()
             total, now = len(jobs), system.clock.now()
-            standings = [await _standing(system, job) for job in jobs[:limit]]
+            standings = await _standings(system, jobs[:limit])
+            records = 0 if jobs else await system.records.count(RecordQuery())
     if as_json:
         print_json([standing.as_json() for standing in standings])
         return
     if not standings:
-        out.print(nothing_crawled(settings), markup=False)
+        out.print(nothing_crawled(settings) if not records else no_job(settings, records), markup=False)
         return
     print_table(
         (
             Column("JOB", "bold"), Column("NAME", spare=True), Column("STATE"), Column("STARTED"),
             Column("DONE", right=True), Column("UNCHANGED", right=True, spare=True),
-            Column("FAILED", "red", right=True), Column("DROPPED", right=True, spare=True),
+            Column("DEAD", "red", right=True), Column("DROPPED", right=True, spare=True),
             Column("QUEUE", "cyan", right=True), Column("RETRIES", right=True, spare=True),
             Column("RECORDS", "green", right=True),
         ),
@@ -161,13 +176,13 @@ def _row(standing: Standing, now: float) -> list[str]:
         queue = f"{counts.queued:,} / {counts.waiting:,} / {counts.leased:,}"
     started = distance(job.created_at, now) if out.is_terminal else iso_time(job.created_at)
     tail = (number(counts.retries), number(standing.records))
-    return [job.id, job.name, standing.state, started, *(number(figure) for figure in figures), queue, *tail]
+    return [job.id, job.name, standing.run.state, started, *(number(figure) for figure in figures), queue, *tail]
 
 
 async def _show_one(settings: Settings, wanted: str, as_json: bool) -> None:
     async with open_crawled(settings) as system:
         job = await typed_job(system.jobs, wanted)
-        standing = await _standing(system, job)
+        (standing,) = await _standings(system, [job])
         sites = await system.desk.sites(job.id, SITES_SHOWN)
         reasons = await system.desk.dead_reasons(DeadFilter(job=job.id)) if standing.counts.dead else {}
         now = system.clock.now()
@@ -177,7 +192,7 @@ async def _show_one(settings: Settings, wanted: str, as_json: bool) -> None:
         print_json({**standing.as_json(), "sites": loads, "dead_reasons": reasons, "data": places})
         return
     _print_counts(standing, now)
-    _print_sites(sites, now)
+    _print_sites(settings, standing.run, sites, now)
     if reasons:
         out.print()
         heading("Dead letters")
@@ -190,18 +205,20 @@ async def _show_one(settings: Settings, wanted: str, as_json: bool) -> None:
 
 def _print_counts(standing: Standing, now: float) -> None:
     job, counts = standing.job, standing.counts
-    heading(job.id, standing.state)
+    heading(job.id, standing.run.story)
     ended = ""
     if job.finished_at is not None:
         ended = f"{moment(job.finished_at, now)}, after {span(job.finished_at - job.created_at)}"
-    failed = Text(f"{counts.dead:,} failed", style="red" if counts.dead else "")
+    dead = Text(f"{counts.dead:,} dead", style="red" if counts.dead else "")
     limit = f", limit {job.limit:,}" if job.limit is not None else ""
     print_facts(
         [
             ("name", job.name),
             ("started", moment(job.created_at, now)),
             ("ended", ended),
-            ("pages", Text.assemble(f"{counts.done:,} done, {counts.unchanged:,} unchanged, ", failed, limit)),
+            ("because", Text(visible(standing.run.fault), style="yellow") if standing.run.fault else ""),
+            ("windows", window_words(job.windows, now) if job.state is JobState.RUNNING else job.windows),
+            ("pages", Text.assemble(f"{counts.done:,} done, {counts.unchanged:,} unchanged, ", dead, limit)),
             ("queue", f"{counts.queued:,} queued, {counts.waiting:,} waiting, {counts.leased:,} in hand"),
             ("retries", f"{counts.retries:,}"),
             ("records", f"{standing.records:,}"),
@@ -214,7 +231,7 @@ def _sum(standing: Standing) -> Text:
     """Every link that was found is somewhere."""
     counts = standing.counts
     where = (
-        f"{counts.discovered:,} found = {counts.done + counts.unchanged:,} done + {counts.dead:,} failed + "
+        f"{counts.discovered:,} found = {counts.done + counts.unchanged:,} done + {counts.dead:,} dead + "
         f"{counts.open:,} in the queue + {counts.dropped:,} dropped + {counts.duplicates:,} duplicates"
     )
     if standing.adds_up:
@@ -222,7 +239,7 @@ def _sum(standing: Standing) -> Text:
     return Text.assemble(where, ("  IT DOES NOT ADD UP: please report this", "bold red"))
 
 
-def _print_sites(sites: list[SiteLoad], now: float) -> None:
+def _print_sites(settings: Settings, run: Run, sites: list[SiteLoad], now: float) -> None:
     if not sites:
         return
     out.print()
@@ -232,11 +249,25 @@ def _print_sites(sites: list[SiteLoad], now: float) -> None:
          Column("NEXT REQUEST")),
         [
             (load.site, number(load.queued), number(load.waiting), number(load.leased),
-             distance(load.next_at, now) if load.next_at is not None and load.next_at > now else "any time")
+             _next_request(settings, run, load, now))
             for load in sites
         ],
         indent=2,
     )  # fmt: skip
+
+
+def _next_request(settings: Settings, run: Run, load: SiteLoad, now: float) -> str:
+    """When the site's rate, its windows and those of the job let it be asked again."""
+    if run.job.state is not JobState.RUNNING:
+        return "never: the job has ended"
+    if run.job.paused:
+        return "when the job is resumed"
+    for whose, text in (("job's", run.job.windows), ("site's", settings.domain(load.site).windows)):
+        read = parse_windows(text) if text else ()
+        if read and not is_open(read, now):
+            opening = opens_at(read, now)
+            return f"{distance(opening, now)}, when the {whose} window opens" if opening is not None else "never"
+    return distance(load.next_at, now) if load.next_at is not None and load.next_at > now else "any time"
 
 
 def _advise(standing: Standing) -> None:
@@ -245,7 +276,7 @@ def _advise(standing: Standing) -> None:
     if job.state is JobState.RUNNING and counts.open:
         tips.append((work_command(job), "go on, or help along from a second terminal"))
     if counts.dead:
-        tips.append((f"gossamer dead list --job {job.id}", f"the {many(counts.dead, 'page')} that failed, and why"))
+        tips.append((f"gossamer dead list --job {job.id}", f"the {many(counts.dead, 'dead letter')}, and why"))
     if standing.records:
         tips.append((f"gossamer export --job {job.id} -o items.csv", "the records as a table"))
     if tips:

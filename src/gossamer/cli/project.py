@@ -15,6 +15,8 @@ from ..backends.opening import redacted
 from ..errors import Misconfigured, UnknownSetting
 from ..measures import Rate, Size
 from ..parse.discovery import list_spiders
+from ..schedule.sources import discreet
+from ..schedule.sources.hiding import HIDDEN
 from ..settings import FILE_NAME, NAMED_TABLES, Settings, known_keys
 from .app import app, out, settings_with
 from .layout import Column, advise, many, print_json, print_table, setting_text, visible
@@ -101,7 +103,8 @@ def spiders_verb(as_json: Annotated[bool, typer.Option("--json", help="For progr
         )
     elif not found.spiders and not found.broken:
         folder = settings.root / settings.spiders
-        out.print(f"There are no spiders in {visible(str(folder))}. `gossamer new NAME` makes a project with one.")
+        words = f"There are no spiders in {visible(str(folder))}. `gossamer new NAME` makes a project with one."
+        out.print(words, markup=False)
     else:
         _show_spiders(settings, found.spiders)
         for file in found.broken:
@@ -146,7 +149,7 @@ def settings_verb(
     )
     if out.is_terminal and key is None:
         out.print(
-            f'\n[dim]Set them in {FILE_NAME} ([fetch] max_body = "5MB"), or as GOSSAMER_FETCH__MAX_BODY=5MB.[/]'
+            f'\n[dim]Set them in {FILE_NAME} (\\[fetch] max_body = "5MB"), or as GOSSAMER_FETCH__MAX_BODY=5MB.[/]'
             if settings.origins
             else f"\n[dim]All defaults. Set them in a file {FILE_NAME}, or as GOSSAMER_FETCH__MAX_BODY=5MB.[/]"
         )
@@ -167,12 +170,24 @@ def lines_of(settings: Settings) -> list[SettingLine]:
             for name in table.__struct_fields__:
                 key = f"{family}.{own}.{name}"
                 if key in settings.origins:
-                    lines.append(SettingLine(key, _safe(getattr(terms, name)), settings.origins[key]))
+                    lines.append(SettingLine(key, _of_table(family, name, getattr(terms, name)), settings.origins[key]))
     return lines
 
 
 def _safe(value: Any) -> Any:  # Any: each setting has its own kind of value
     return redacted(value) if isinstance(value, str) and "://" in value else value
+
+
+def _of_table(family: str, name: str, value: Any) -> Any:  # Any: a setting of whatever kind
+    """As `_safe`; of a schedule's command the first word, of its addresses no password."""
+    if family != "schedules" or value is None:
+        return _safe(value)
+    if name == "command":
+        words = value if isinstance(value, tuple) else (HIDDEN,)
+        return (words[0], *(HIDDEN for _ in words[1:]))
+    if isinstance(value, tuple):
+        return tuple(discreet(one) for one in value)
+    return discreet(value) if isinstance(value, str) else value
 
 
 def _chosen(lines: list[SettingLine], key: str) -> list[SettingLine]:

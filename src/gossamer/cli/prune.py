@@ -1,4 +1,4 @@
-"""`gossamer prune`: forget old attempts and old raw pages. Records and their history are never deleted."""
+"""`gossamer prune`: forget old attempts, raw pages and jobs. Records and their history are never deleted."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from typing import Annotated
 
 import typer
 
+from ..assembly import System
 from ..errors import Misconfigured
+from ..forgetting import forget_ended
 from ..measures import parse_duration
 from .app import app, out, run_async, settings_with
 from .layout import many, size, visible
@@ -20,12 +22,19 @@ def prune_verb(
         str | None, typer.Option(help="Forget attempts and replaced visits older than this: 90d, 12h.")
     ] = None,
     pages: Annotated[str | None, typer.Option(help="Delete archived raw pages older than this: 30d.")] = None,
+    jobs: Annotated[
+        str | None, typer.Option(help="Forget jobs that ended longer ago than this and have no dead letters: 30d.")
+    ] = None,
+    dead: Annotated[
+        str | None, typer.Option(help="Forget jobs with dead letters, too, that ended longer ago than this: 90d.")
+    ] = None,
 ) -> None:
-    """Make room: forget attempts and raw pages of some age. Records and their history stay."""
+    """Make room: forget attempts, raw pages and jobs of some age. Records and their history stay."""
     settings = settings_with()
     attempts_age, pages_age = _age("--attempts", attempts), _age("--pages", pages)
-    if attempts_age is None and pages_age is None:
-        raise Misconfigured("Say what may go: gossamer prune --attempts 90d --pages 30d")
+    jobs_age, dead_age = _age("--jobs", jobs), _age("--dead", dead)
+    if attempts_age is pages_age is jobs_age is dead_age is None:
+        raise Misconfigured("Say what may go: gossamer prune --attempts 90d --pages 30d --jobs 30d")
 
     async def prune() -> None:
         async with open_crawled(settings) as system:
@@ -36,8 +45,24 @@ def prune_verb(
             if pages_age is not None:
                 freed = await system.archive.prune(pages_age)
                 out.print(f"pages     {size(freed)} of raw pages older than {pages} deleted", markup=False)
+            if jobs_age is not None or dead_age is not None:
+                out.print(f"jobs      {await _forget(system, jobs_age, dead_age)}", markup=False)
 
     run_async(prune())
+
+
+async def _forget(system: System, jobs_age: timedelta | None, dead_age: timedelta | None) -> str:
+    """Forget the jobs; return what became of them, for people."""
+    now = system.clock.now()
+    forgotten = await forget_ended(
+        system.history,
+        system.jobs,
+        before=None if jobs_age is None else now - jobs_age.total_seconds(),
+        dead_before=None if dead_age is None else now - dead_age.total_seconds(),
+        keep={standing.last_job for standing in await system.schedules.schedules()},
+    )
+    stay = f"; {forgotten.with_letters:,} with dead letters kept (see --dead)" if forgotten.with_letters else ""
+    return f"{many(forgotten.jobs, 'job')} forgotten{stay}"
 
 
 def _age(option: str, text: str | None) -> timedelta | None:

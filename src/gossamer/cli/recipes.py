@@ -26,7 +26,9 @@ from .prompt import open_page
 SHOWN_LINKS = 3
 SHOWN_NOTES = 60  # lines about fields; a page of many items has thousands
 SHOWN_RECORDS = 5
-SHOWN_TEXT = 60  # characters of a value
+SHOWN_TEXT = 60  # characters of a value; fewer on a narrow terminal
+LEAST_TEXT = 12
+ROOM_OF_THE_REST = 56  # of the terminal's columns, for the field, the fault and the rule
 
 
 @app.command("check")
@@ -132,7 +134,7 @@ def _show(seen: Seen, page: Page, piped: Piped, refusal: str) -> None:
         print_table(
             (
                 Column("FIELD", "bold"),
-                Column("FOUND"),
+                Column("FOUND", spare=0 if any(note.fault for note in seen.notes) else 1),  # a fault is one of that
                 Column("VALUE"),
                 Column("FAULT"),
                 Column("RULE", "dim", fold=True),
@@ -176,7 +178,8 @@ def _tell_rest(count: int, what: str) -> None:
 
 
 def _cut(text: str) -> str:
-    return text if len(text) <= SHOWN_TEXT else f"{text[: SHOWN_TEXT - 1]}…"
+    room = max(LEAST_TEXT, min(SHOWN_TEXT, (out.width - ROOM_OF_THE_REST) // 2)) if out.is_terminal else SHOWN_TEXT
+    return text if len(text) <= room else f"{text[: room - 1]}…"
 
 
 def _value(note: Note) -> str:

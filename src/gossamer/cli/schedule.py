@@ -5,23 +5,22 @@ Those of gossamer.toml are listed with the others; they are changed and removed 
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
+import msgspec
 import typer
 from rich.text import Text
 
 from ..assembly import System, open_system
-from ..clock import SystemClock
 from ..errors import Misconfigured
-from ..model.schedule import Standing
+from ..model.schedule import Settled, Standing
 from ..schedule.spelling import describe
-from ..schedule.triggers import next_due
-from ..scheduler.deciding import budget_of
+from ..scheduler.deciding import run_now
+from ..scheduler.opening import share_of
 from ..settings import FILE_NAME, Settings
 from ..store.export import iso_time
 from .adding import opening_for  # which also brings the verb `add`
 from .app import err, out, run_async, settings_with
-from .job import print_runs, run_of
 from .layout import (
     Column,
     distance,
@@ -35,12 +34,25 @@ from .layout import (
     visible,
 )
 from .look import is_crawled
-from .schedules import FILE, JsonOption, NameArgument, found, in_file, look, merged, named, schedule_app, with_one
+from .runs import Run, print_runs, runs_of
+from .schedules import (
+    FILE,
+    JsonOption,
+    Listing,
+    NameArgument,
+    in_file,
+    listing_of,
+    look,
+    print_notes,
+    schedule_app,
+    with_one,
+)
 from .timetable import (
-    Run,
+    SKIPPED,
     coming,
     definition,
     in_zone,
+    is_counted,
     next_tick,
     source_words,
     standing_json,
@@ -61,42 +73,63 @@ RUNS_SHOWN = 5
 @schedule_app.command("list")
 def list_verb(as_json: JsonOption = False) -> None:
     """List the schedules: what, when, and where each stands."""
-    standings, now = run_async(look(settings_with()))
+    listing = run_async(look(settings_with()))
     if as_json:
-        print_json([standing_json(one, now) for one in standings])
+        broken = [{"name": one.name, "state": "unreadable", "trouble": one.why} for one in listing.unreadable]
+        print_json([*(_json(one, listing) for one in listing.standings), *broken])
         return
-    if not standings:
-        out.print("No schedules. `gossamer schedule add` makes one; so does a [schedules.NAME] table in", FILE_NAME)
+    if not listing.standings and not listing.unreadable:
+        words = f"No schedules. `gossamer schedule add` makes one; so does a table [schedules.NAME] in {FILE_NAME}."
+        out.print(words, markup=False)
         return
     print_table(
         (
-            Column("NAME", "bold"), Column("SPIDER"), Column("WHEN", fold=True), Column("SOURCE", spare=True),
-            Column("STATE"), Column("NEXT"), Column("LAST"), Column("LAST JOB", spare=True),
-            Column("RUNS", right=True), Column("SKIPPED", right=True, spare=True),
+            Column("NAME", "bold"), Column("SPIDER", spare=1), Column("WHEN", fold=True), Column("SOURCE", spare=5),
+            Column("STATE"), Column("NEXT"), Column("LAST", spare=2), Column("LAST JOB", spare=4),
+            Column("LAST RUN"), Column("RUNS", right=True, spare=2), Column("SKIPPED", right=True, spare=3),
         ),
-        [_row(one, now) for one in standings],
+        [_row(one, listing) for one in listing.standings],
     )  # fmt: skip
-    for one in standings:
-        if one.trouble:
-            words = f"{one.schedule.name}: {one.trouble}"
-            err.print(Text(visible(words), style="yellow"), soft_wrap=True)
+    print_notes(listing)
 
 
-def _row(standing: Standing, now: float) -> list[str]:
-    schedule = standing.schedule
-    due = None if standing.paused else next_tick(standing, now)
+def _json(standing: Standing, listing: Listing) -> dict[str, Any]:
+    run = listing.last_runs.get(standing.schedule.name)
+    return {
+        **standing_json(standing, listing.now, unread=listing.is_unread(standing)),
+        "last_standing": run.state if run is not None else None,
+        "last_ending": (run.job.ending or None) if run is not None else None,
+        "file_ignored": standing.schedule.name in listing.ignored,
+    }
+
+
+def _row(standing: Standing, listing: Listing) -> list[str]:
+    schedule, now = standing.schedule, listing.now
+    run = listing.last_runs.get(schedule.name)
     return [
         schedule.name,
         schedule.spider,
         describe(trigger_of(schedule)),
         source_words(schedule),
-        state_of(standing, now),
-        _when(due, now),
+        state_of(standing, now, unread=listing.is_unread(standing)),
+        _next(standing, listing),
         _when(standing.last_due, now),
         standing.last_job,
+        run.state if run is not None else "",
         number(standing.runs),
         number(standing.skipped),
     ]
+
+
+def _next(standing: Standing, listing: Listing) -> str:
+    if standing.paused:
+        return ""
+    if listing.is_unread(standing) and is_counted(standing):
+        return "once read"
+    due = next_tick(standing, listing.now)
+    if due is not None and out.is_terminal:
+        return until(due, listing.now)
+    return _when(due, listing.now)
 
 
 def _when(at: float | None, now: float) -> str:
@@ -110,26 +143,27 @@ def show_verb(name: NameArgument, as_json: JsonOption = False) -> None:
     """Show one schedule: its definition, where it stands, its last runs and its next ticks."""
     settings = settings_with()
 
-    async def find() -> tuple[Standing, list[Run], float]:
+    async def find() -> tuple[Listing, list[Run]]:
         if not is_crawled(settings):
-            return named(await merged(None, settings), name), [], SystemClock().now()
+            return await look(settings, name), []
         async with open_system(settings, to_look=True) as system:
-            standing = await found(system, settings, name)
+            listing = await listing_of(system, settings, name)
             jobs = [job for job in await system.jobs.jobs() if job.schedule == name]
-            return standing, [await run_of(system, job) for job in jobs[:RUNS_SHOWN]], system.clock.now()
+            return listing, await runs_of(system, jobs[:RUNS_SHOWN])
 
-    standing, runs, now = run_async(find())
+    listing, runs = run_async(find())
+    (standing,), now = listing.standings, listing.now
     ticks = [] if standing.paused else coming([standing], now, TICKS_OF_ONE)
     if as_json:
         print_json(
             {
-                **standing_json(standing, now),
+                **_json(standing, listing),
                 "next_ticks": [iso_time(tick.at) for tick in ticks],
                 "last_runs": [run.as_json() for run in runs],
             }
         )
         return
-    _show(settings, standing, now)
+    _show(settings, standing, listing)
     if runs:
         out.print()
         heading("Last runs")
@@ -142,16 +176,18 @@ def show_verb(name: NameArgument, as_json: JsonOption = False) -> None:
             [(moment(tick.at), until(tick.at, now), in_zone(tick.at, standing.schedule.zone)) for tick in ticks],
             indent=2,
         )
+    print_notes(msgspec.structs.replace(listing, standings=[msgspec.structs.replace(standing, trouble="")]))
 
 
-def _show(settings: Settings, standing: Standing, now: float) -> None:
-    schedule = standing.schedule
-    heading(schedule.name, state_of(standing, now))
+def _show(settings: Settings, standing: Standing, listing: Listing) -> None:
+    schedule, now = standing.schedule, listing.now
+    heading(schedule.name, state_of(standing, now, unread=listing.is_unread(standing)))
     origin = settings.root / FILE_NAME if standing.origin == FILE else f"added {moment(standing.created_at, now)}"
     trouble = ""
     if standing.trouble:
-        again = f", tried again {moment(standing.retry_at, now)}" if standing.retry_at is not None else ""
+        again = f", tried again {_again(standing.retry_at, listing)}" if standing.retry_at is not None else ""
         trouble = f"{standing.trouble} ({many(standing.failures, 'try', 'tries')} in a row{again})"
+    run = listing.last_runs.get(schedule.name)
     print_facts(
         [
             ("spider", schedule.spider),
@@ -160,13 +196,20 @@ def _show(settings: Settings, standing: Standing, now: float) -> None:
             ("windows", window_words(schedule.windows, now)),
             *definition(schedule),
             ("from", origin),
-            ("ticks", f"{standing.runs:,} became runs, {standing.skipped:,} were skipped"),
+            ("runs", f"{standing.runs:,} so far"),
+            ("skipped", _skipped(standing)),
             ("last tick", moment(standing.last_due, now)),
-            ("last job", standing.last_job),
+            ("last run", f"{standing.last_job}: {run.story}" if run is not None else standing.last_job),
             ("waiting", f"the run of {moment(standing.waiting_due)}" if standing.waiting_due is not None else ""),
             ("trouble", Text(visible(trouble), style="yellow") if trouble else ""),
         ]
     )
+
+
+def _again(at: float, listing: Listing) -> str:
+    if at > listing.now:
+        return f"at {moment(at, listing.now)}"
+    return "at once" if listing.leader is not None else "when a scheduler runs"
 
 
 @schedule_app.command("next")
@@ -176,9 +219,8 @@ def next_verb(
     as_json: JsonOption = False,
 ) -> None:
     """Show the coming ticks, of all schedules in their order."""
-    standings, now = run_async(look(settings_with()))
-    if name is not None:
-        standings = [named(standings, name)]
+    listing = run_async(look(settings_with(), name))
+    standings, now = listing.standings, listing.now
     paused = [one.schedule.name for one in standings if one.paused]
     zones = {one.schedule.name: one.schedule.zone for one in standings}
     ticks = coming([one for one in standings if not one.paused], now, count)
@@ -195,6 +237,7 @@ def next_verb(
         )
     else:
         out.print("Nothing is due any more." if standings else "No schedules.")
+    print_notes(msgspec.structs.replace(listing, ignored=frozenset(), last_runs={}), leader=False)
     if paused:
         err.print(Text(visible(f"Left out, because paused: {', '.join(paused)}."), style="dim"), soft_wrap=True)
 
@@ -224,7 +267,7 @@ def resume_verb(name: NameArgument) -> None:
             return f"Schedule {name} is not paused."
         await _pause(system, standing, False)
         now = system.clock.now()
-        due = next_tick(standing, now)
+        due = next_tick(standing.rested(False, now), now)
         return f"Schedule {name} goes on. Next run: {'never' if due is None else moment(max(due, now), now)}."
 
     with_one(name, resume)
@@ -247,26 +290,35 @@ def run_verb(
     """Begin a run now, besides its ticks. Workers take it up at once; no scheduler is needed."""
 
     async def begin(system: System, standing: Standing) -> str:
-        now = system.clock.now()
-        title, terms = opening_for(system.settings, standing.schedule, now, budget=_budget_now(standing, now))
-        job, goes_on = await system.jobs.open_job(title, terms, fresh=replace)
-        if goes_on:
-            raise Misconfigured(
-                f"{job.id} is still {'paused' if job.paused else 'running'}. Wait for it, end it with `gossamer job "
-                f"cancel {job.id}`, or add --replace."
-            )
-        return f"{job.id} is begun. Workers take it up; see: gossamer job show {job.id}"
+        settled: Settled | None = None
+        while settled is None:  # somebody may change the schedule, or begin another run, while we write
+            going = [job for job in await system.jobs.running_jobs() if job.name == name][-1:]
+            if going and not replace:
+                (job,) = going
+                raise Misconfigured(
+                    f"{job.id} is still {'paused' if job.paused else 'running'}. Wait for it, end it with `gossamer "
+                    f"job cancel {job.id}`, or add --replace."
+                )
+            kept, now = await _kept(system, standing), system.clock.now()
+            share = await share_of(system.jobs, kept, now, now, by_hand=True)
+            budget = None if share is None else max(1, share)
+            opening = opening_for(system.settings, standing.schedule, now, budget=budget)
+            replaces = going[0].id if going else ""
+            settled = await system.schedules.begin(kept, run_now(kept), opening, replaces=replaces)
+        begun = settled.standing.last_job
+        return f"{begun} is begun. Workers take it up; see: gossamer job show {begun}"
 
     with_one(name, begin)
 
 
-def _budget_now(standing: Standing, now: float) -> int | None:
-    """What a run besides the ticks may spend: the share since the last tick, and one fetch at least."""
-    per_day = standing.schedule.budget
-    if per_day is None:
-        return None
-    following = next_due(trigger_of(standing.schedule), now, first=standing.created_at)
-    return max(1, budget_of(per_day, due=now, since=standing.last_due, following=following))
+async def _kept(system: System, standing: Standing) -> Standing:
+    """As it is in the book. One of the file that no scheduler has met yet is entered."""
+    name = standing.schedule.name
+    while True:
+        for one in await system.schedules.schedules():
+            if one.schedule.name == name:
+                return one
+        await system.schedules.put(standing.schedule, origin=standing.origin)
 
 
 @schedule_app.command("remove")
@@ -275,14 +327,24 @@ def remove_verb(name: NameArgument) -> None:
     settings = settings_with()
 
     async def remove(system: System, standing: Standing) -> str:
-        if standing.origin == FILE:
+        if standing.origin == FILE and name in settings.schedules:
             raise Misconfigured(in_file(settings, name, "remove it"))
+        return await remove_any(system)
+
+    async def remove_any(system: System) -> str:
         await system.schedules.remove(name)
         return f"Schedule {name} is removed.{await _still_running(system, name)}"
 
-    with_one(name, remove)
+    with_one(name, remove, unreadable=remove_any)
 
 
 async def _still_running(system: System, name: str) -> str:
     jobs = [job.id for job in await system.jobs.running_jobs() if job.schedule == name]
     return "".join(f" Its job {job} goes on; `gossamer job cancel {job}` ends it." for job in jobs)
+
+
+def _skipped(standing: Standing) -> str:
+    if not standing.skipped:
+        return ""
+    why = SKIPPED.get(standing.skip_reason, standing.skip_reason)
+    return many(standing.skipped, "tick") + (f", the last because {why}" if why else "")

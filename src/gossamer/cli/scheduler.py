@@ -8,7 +8,6 @@ from datetime import timedelta
 from typing import Annotated
 
 import typer
-from rich.text import Text
 
 from ..assembly import System
 from ..backends.opening import place_of
@@ -18,17 +17,12 @@ from ..model import events
 from ..scheduler import Scheduler
 from ..settings import Settings
 from ..supervisor import MISCONFIGURED, Pulse
-from .app import app, err, fail, run_async, settings_with
-from .layout import moment, span, visible
+from .app import app, fail, run_async, settings_with
+from .layout import moment, span
+from .timetable import SKIPPED
 from .worker import Voice, open_patiently
 
 LATE = timedelta(seconds=5)  # a tick that begins later than this is told with its moment
-
-SKIPPED = {
-    "running": "the run before is still going",
-    "paused": "the schedule is paused",
-    "budget": "it is too early for a single fetch of the budget",
-}
 
 
 @app.command("scheduler")
@@ -61,13 +55,7 @@ class Bulletin(Voice):
     def welcome(self, system: System, text: str) -> None:
         if not self._shows or self._supervised:
             return
-        settings = system.settings
-        for warning in system.warnings:
-            err.print(Text(f"Warning: {visible(warning)}", style="yellow"))
-        err.print(
-            f"{text} [bold]{settings.project or settings.root}[/] "
-            f"[dim](schedules in {place_of(settings, 'state')}; Ctrl-C ends it)[/]"
-        )
+        self._greet(system, text, f"schedules in {place_of(system.settings, 'state')}; Ctrl-C ends it")
 
     def emit(self, event: events.Event) -> None:
         match event:
@@ -86,9 +74,6 @@ class Bulletin(Voice):
             case events.ScheduleFailed():
                 again = f"Tried again in {span(event.delay)}."
                 self._say(f"{event.schedule}: a run could not be begun. {event.message} {again}", "yellow")
-
-    def _say(self, words: str, style: str = "") -> None:
-        err.print(Text(f"{self._before}{visible(words)}", style=style), soft_wrap=True)
 
 
 async def _lead(settings: Settings, voice: Bulletin, pulse: Pulse | None) -> None:

@@ -7,17 +7,23 @@ import difflib
 from collections.abc import Awaitable, Callable
 from typing import Annotated
 
+import msgspec
 import typer
+from rich.text import Text
 
 from ..assembly import System, open_system
 from ..clock import SystemClock
 from ..errors import Misconfigured
-from ..model.schedule import Standing
+from ..model.job import JobCounts, JobState
+from ..model.schedule import Schedule, Standing, Term, Unreadable
+from ..schedule.triggers import is_past
 from ..scheduler.defining import schedules_of
 from ..settings import FILE_NAME, Settings
-from .app import app, out, run_async, settings_with
+from .app import app, err, out, run_async, settings_with
 from .layout import visible
 from .look import is_crawled
+from .runs import Run, runs_of
+from .timetable import natural, next_tick, trigger_of
 
 FILE, ADDED = "file", "added"  # origins
 
@@ -28,28 +34,132 @@ NameArgument = Annotated[str, typer.Argument(help="The name of a schedule.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="For programs.")]
 
 
-def with_one(name: str, act: Callable[[System, Standing], Awaitable[str]]) -> None:
-    """Find the schedule, do something with it, and say what came of it."""
+def with_one(
+    name: str,
+    act: Callable[[System, Standing], Awaitable[str]],
+    unreadable: Callable[[System], Awaitable[str]] | None = None,
+) -> None:
+    """Find the schedule, do something with it, and say what came of it. `unreadable` is for one that cannot be read."""
     settings = settings_with()
 
     async def do() -> str:
         if not is_crawled(settings):
             named(await merged(None, settings), name)  # a name that is not there was mistyped: nothing is created
         async with open_system(settings, to_look=True) as system:
+            if unreadable is not None and name in {one.name for one in await unreadable_in(system)}:
+                return await unreadable(system)
             return await act(system, await found(system, settings, name))
 
     out.print(visible(run_async(do())), markup=False)
 
 
-async def look(settings: Settings) -> tuple[list[Standing], float]:
+class Listing(msgspec.Struct, frozen=True, kw_only=True):
+    """All schedules by name, and what a reader should know besides."""
+
+    standings: list[Standing]
+    now: float
+    leader: Term | None = None  # of the schedulers
+    unread: frozenset[str] = frozenset()  # new in the file since a scheduler has read it
+    changed: frozenset[str] = frozenset()  # in the file, since then
+    ignored: frozenset[str] = frozenset()  # in the file, while one of that name was added at run time
+    last_runs: dict[str, Run] = {}  # by schedule
+    unreadable: list[Unreadable] = []
+
+    def of(self, name: str) -> Listing:
+        """Only the schedule of that name. Raises Misconfigured."""
+        demand_readable(self.unreadable, name)
+        return msgspec.structs.replace(self, standings=[named(self.standings, name)], unreadable=[])
+
+    def is_unread(self, standing: Standing) -> bool:
+        return standing.schedule.name in self.unread
+
+
+async def look(settings: Settings, only: str | None = None) -> Listing:
+    """All schedules, or one of them. Raises Misconfigured when that one is not there."""
     if not is_crawled(settings):  # looking must not create files
-        return await merged(None, settings), SystemClock().now()
+        wanted = schedules_of(settings.schedules)
+        listing = Listing(standings=await merged(None, settings), now=SystemClock().now(), unread=frozenset(wanted))
+        return listing if only is None else listing.of(only)
     async with open_system(settings, to_look=True) as system:
-        return await merged(system, settings), system.clock.now()
+        return await listing_of(system, settings, only)
+
+
+async def listing_of(system: System, settings: Settings, only: str | None = None) -> Listing:
+    wanted = schedules_of(settings.schedules)
+    written = await system.schedules.everything()
+    book = {one.schedule.name: one for one in written if isinstance(one, Standing)}
+    unreadable = [one for one in written if isinstance(one, Unreadable)]
+    listing = Listing(
+        standings=await merged(system, settings),
+        unreadable=unreadable,
+        now=system.clock.now(),
+        leader=await system.schedules.leader(),
+        unread=frozenset(wanted.keys() - book.keys() - {one.name for one in unreadable}),
+        changed=frozenset(name for name, schedule in wanted.items() if _is_changed(book.get(name), schedule)),
+        ignored=frozenset(name for name in wanted if name in book and book[name].origin != FILE),
+    )
+    listing = listing if only is None else listing.of(only)
+    return msgspec.structs.replace(listing, last_runs=await _last_runs(system, listing.standings))
+
+
+def _is_changed(known: Standing | None, schedule: Schedule) -> bool:
+    return known is not None and known.origin == FILE and (known.schedule != schedule or known.withdrawn_at is not None)
+
+
+async def _last_runs(system: System, standings: list[Standing]) -> dict[str, Run]:
+    found = {}
+    for one in standings:
+        job = await system.jobs.job(one.last_job) if one.last_job else None
+        if job is not None and job.state is JobState.RUNNING:
+            (found[one.schedule.name],) = await runs_of(system, [job])
+        elif job is not None:  # how it ended is all that is asked for
+            found[one.schedule.name] = Run(job=job, counts=JobCounts(), now=system.clock.now())
+    return found
+
+
+def print_notes(listing: Listing, *, leader: bool = True) -> None:
+    """What is the matter with the schedules that are listed, and whether anybody begins their runs."""
+    for broken in listing.unreadable:
+        _note(broken.words)
+    for one in listing.standings:
+        name, run = one.schedule.name, listing.last_runs.get(one.schedule.name)
+        if name in listing.unread | listing.changed:
+            news = "new" if name in listing.unread else "changed"
+            _note(f"{name}: {news} in {FILE_NAME}; it is read when a scheduler starts.", "dim")
+        if name in listing.ignored:
+            _note(
+                f"{name}: the table [schedules.{name}] of {FILE_NAME} is ignored, because one of that name was added. "
+                f"Remove that one (gossamer schedule remove {name}), or rename the table."
+            )
+        if one.withdrawn_at is not None:
+            _note(f"{name}: not in {FILE_NAME} any more, so it rests; it is forgotten after a week.", "dim")
+        elif _is_missed(one, listing.now):
+            _note(f"{name}: its moment is past, and it did not run.")
+        if one.trouble:
+            _note(f"{name}: {one.trouble}")
+        if run is not None and run.fault:
+            _note(f"{name}: {run.job.id} ended: {run.job.ending}")
+    if leader and listing.leader is None and any(not one.paused for one in listing.standings):
+        _note("No scheduler is running; start `gossamer up`.")
+
+
+def _is_missed(standing: Standing, now: float) -> bool:
+    """Whether its only moment went by without a run, and nobody will make up for it."""
+    trigger = trigger_of(standing.schedule)
+    return is_past(trigger, last_due=standing.last_due, now=now) and next_tick(standing, now) is None
+
+
+def _note(words: str, style: str = "yellow") -> None:
+    err.print(Text(visible(words), style=style), soft_wrap=True)
 
 
 async def found(system: System, settings: Settings, name: str) -> Standing:
+    demand_readable(await unreadable_in(system), name)
     return named(await merged(system, settings), name)
+
+
+async def unreadable_in(system: System) -> list[Unreadable]:
+    return [one for one in await system.schedules.everything() if isinstance(one, Unreadable)]
 
 
 async def merged(system: System | None, settings: Settings) -> list[Standing]:
@@ -60,9 +170,9 @@ async def merged(system: System | None, settings: Settings) -> list[Standing]:
         known = standings.get(name)
         if known is None:
             standings[name] = Standing(schedule=schedule, origin=FILE, created_at=now)
-        elif known.origin == FILE and known.schedule != schedule:
-            standings[name] = known.rewritten(schedule, FILE)
-    return [standings[name] for name in sorted(standings)]
+        elif known.origin == FILE and (known.schedule != schedule or known.withdrawn_at is not None):
+            standings[name] = known.rewritten(schedule, FILE, now)
+    return [standings[name] for name in sorted(standings, key=natural)]
 
 
 def named(standings: list[Standing], name: str) -> Standing:
@@ -74,6 +184,13 @@ def named(standings: list[Standing], name: str) -> Standing:
     near = difflib.get_close_matches(name, names, n=1)
     hint = f"Did you mean {near[0]}?" if near else "`gossamer schedule list` shows what there is."
     raise Misconfigured(f"There is no schedule {visible(name)!r}. {hint}")
+
+
+def demand_readable(unreadable: list[Unreadable], name: str) -> None:
+    """Raises Misconfigured for a schedule that is there, and nobody can say what it is."""
+    for one in unreadable:
+        if one.name == name:
+            raise Misconfigured(one.words)
 
 
 def in_file(settings: Settings, name: str, verb: str) -> str:

@@ -1,11 +1,12 @@
-"""Schedules for people to read: where each stands, when it is due, how long its jobs take. Values in, words out.
+"""Schedules for people to read: where each stands, when it is due. Values in, words out.
 
-The verbs are in schedule.py and job.py. Nothing is opened or written here.
+The verbs are in schedule.py; the jobs that they begin are shown by runs.py. Nothing is opened or written here.
 """
 
 from __future__ import annotations
 
 import heapq
+import re
 from collections.abc import Iterable, Iterator
 from datetime import datetime
 from itertools import islice
@@ -13,18 +14,27 @@ from typing import Any
 
 import msgspec
 
-from ..model.job import Job, JobCounts
 from ..model.schedule import Schedule, Standing
+from ..schedule.sources import Start, discreet, source_of, without_secrets
 from ..schedule.sources import describe as describe_source
-from ..schedule.sources import source_of
+from ..schedule.sources.tables import MOST_URLS
 from ..schedule.spelling import parse_trigger
-from ..schedule.triggers import Fire, Over, Trigger, Wait, decide, next_due
+from ..schedule.triggers import Every, Fire, Over, Trigger, Wait, next_due
 from ..schedule.windows import is_open, opens_at, parse_windows
 from ..schedule.zones import read_zone
+from ..scheduler.deciding import decided
 from ..store.export import iso_time
-from .layout import distance, jsonable, moment, setting_text, span
+from .layout import distance, jsonable, moment, setting_text
 
-NEW = "new"  # the origin's word for one that no scheduler has met yet
+NEW = "new"  # nothing was decided about it yet
+UNREAD = "unread"  # in gossamer.toml, and no scheduler has started since
+
+SKIPPED = {
+    "running": "the run before is still going",
+    "waiting": "a run waits already for the one before",
+    "paused": "the schedule is paused",
+    "budget": "it is too early for a single fetch of the budget",
+}
 
 
 class Tick(msgspec.Struct, frozen=True, order=True):
@@ -43,9 +53,11 @@ def trigger_of(schedule: Schedule) -> Trigger:
 
 def ticks_of(standing: Standing, now: float) -> Iterator[Tick]:
     """Its coming ticks, without end where it has none. The first may be past: it is due and was not decided about."""
+    if standing.withdrawn_at is not None:
+        return
     trigger, first = trigger_of(standing.schedule), standing.created_at
     at: float | None
-    match decide(trigger, first=first, last_due=standing.last_due, now=now):
+    match decided(standing, trigger, now):
         case Fire(due, _):
             at = due
         case Wait(until, _):
@@ -66,6 +78,11 @@ def next_tick(standing: Standing, now: float) -> float | None:
     return next((tick.at for tick in ticks_of(standing, now)), None)
 
 
+def is_counted(standing: Standing) -> bool:
+    """Do its ticks depend on when a scheduler reads it? Those of an interval do."""
+    return isinstance(trigger_of(standing.schedule), Every)
+
+
 def until(at: float, now: float) -> str:
     """How far off a tick is; one that is past runs as soon as a scheduler leads."""
     return "due" if at <= now else distance(at, now)
@@ -83,8 +100,19 @@ def source_words(schedule: Schedule) -> str:
     return describe_source(source_of(schedule.source))
 
 
-def state_of(standing: Standing, now: float) -> str:
-    """One word: paused, trouble, waiting (a run waits for the one before), over (never due again), new, active."""
+def natural(name: str) -> list[tuple[int, str]]:
+    """A key for sorting names as people do: c2 before c11."""
+    parts = re.split(r"(\d+)", name)
+    return [(int(part), part) if at % 2 else (-1, part) for at, part in enumerate(parts)]
+
+
+def state_of(standing: Standing, now: float, *, unread: bool = False) -> str:
+    """One word: unread (no scheduler has read it from the file), paused, trouble, waiting (a run waits for the one
+    before), over (never due again), new, active, withdrawn (not in the file any more)."""
+    if unread:
+        return UNREAD
+    if standing.withdrawn_at is not None:
+        return "withdrawn"
     if standing.paused:
         return "paused"
     if standing.trouble:
@@ -109,7 +137,9 @@ def window_words(windows: str, now: float) -> str:
 
 def definition(schedule: Schedule) -> list[tuple[str, object]]:
     """What the user wrote, beyond spider, trigger, source and windows."""
+    source = source_of(schedule.source)
     named = (
+        ("most URLs", None if isinstance(source, Start) or source.max_urls == MOST_URLS else f"{source.max_urls:,}"),
         ("kind of page", schedule.kind),
         ("priority", schedule.priority or ""),
         ("minimum age", schedule.min_age),
@@ -122,9 +152,9 @@ def definition(schedule: Schedule) -> list[tuple[str, object]]:
     return [(name, "" if value is None else setting_text(value)) for name, value in named]
 
 
-def standing_json(standing: Standing, now: float) -> dict[str, Any]:
+def standing_json(standing: Standing, now: float, *, unread: bool = False) -> dict[str, Any]:
     schedule = standing.schedule
-    due = next_tick(standing, now)
+    due = None if unread and is_counted(standing) else next_tick(standing, now)
     fields = jsonable(standing, times=("created_at", "last_due", "waiting_due", "retry_at"))
     del fields["schedule"], fields["version"]
     written: dict[str, Any] = msgspec.structs.asdict(schedule)
@@ -134,87 +164,10 @@ def standing_json(standing: Standing, now: float) -> dict[str, Any]:
     }
     return {
         **written,
-        "source": msgspec.json.decode(schedule.source) if schedule.source else None,
+        "spider": discreet(schedule.spider),
+        "source": msgspec.to_builtins(without_secrets(source_of(schedule.source))) if schedule.source else None,
         "overlap": schedule.overlap.value,
         **fields,
-        "state": state_of(standing, now),
+        "state": state_of(standing, now, unread=unread),
         "next": None if standing.paused or due is None else iso_time(due),
     }
-
-
-# -- jobs --------------------------------------------------------------------------------------------------------
-
-
-class Run(msgspec.Struct, frozen=True, kw_only=True):
-    """A job with its counts, as it was at `now`."""
-
-    job: Job
-    counts: JobCounts
-    now: float
-
-    @property
-    def state(self) -> str:
-        return self.job.word
-
-    @property
-    def total(self) -> int:
-        """Every address that it knows, each once."""
-        return self.counts.discovered - self.counts.duplicates
-
-    @property
-    def seconds(self) -> float:
-        """From its beginning to its end, or to now; pauses and closed windows count."""
-        end = self.job.finished_at if self.job.finished_at is not None else self.now
-        return max(0.0, end - self.job.created_at)
-
-    @property
-    def rate(self) -> float:
-        """Pages settled per second, on average over all of its time."""
-        return self.counts.settled / self.seconds if self.seconds > 0 else 0.0
-
-    @property
-    def remaining(self) -> int:
-        """Pages that are open and that its limit still lets it fetch."""
-        limit = self.job.limit
-        return self.counts.open if limit is None else max(0, min(self.counts.open, limit - self.counts.settled))
-
-    @property
-    def eta(self) -> float | None:
-        """Seconds to its end, if the rest goes as fast as all did so far. None when that says nothing."""
-        if self.state != "unfinished" or not self.rate:
-            return None
-        return self.remaining / self.rate
-
-    @property
-    def rate_words(self) -> str:
-        return f"{self.rate:.1f}/s" if self.rate >= 1 or not self.rate else f"{self.rate * 60:.1f}/m"
-
-    @property
-    def took(self) -> str:
-        return span(self.seconds)
-
-    def as_json(self) -> dict[str, Any]:
-        job, counts = self.job, self.counts
-        return {
-            "id": job.id,
-            "name": job.name,
-            "spider": job.spider_name,
-            "schedule": job.schedule or None,
-            "due": iso_time(job.due) if job.due is not None else None,
-            "state": job.state.value,
-            "paused": job.paused,
-            "ending": job.ending or None,
-            "started": iso_time(job.created_at),
-            "finished": iso_time(job.finished_at) if job.finished_at is not None else None,
-            "seconds": round(self.seconds, 3),
-            "limit": job.limit,
-            "total": self.total,
-            "done": counts.done,
-            "unchanged": counts.unchanged,
-            "dropped": counts.dropped,
-            "dead": counts.dead,
-            "failed": counts.retries,
-            "open": counts.open,
-            "pages_per_second": round(self.rate, 4),
-            "eta_seconds": round(self.eta, 3) if self.eta is not None else None,
-        }

@@ -17,7 +17,6 @@ from datetime import timedelta
 from typing import Annotated
 
 import typer
-from rich.text import Text
 
 from ..assembly import System
 from ..backends.opening import place_of
@@ -26,7 +25,7 @@ from ..scheduler.defining import schedules_of
 from ..settings import Settings
 from ..supervisor import Supervisor, silence_under
 from .app import app, err, run_async, settings_with
-from .layout import many, visible
+from .layout import many
 from .worker import Voice, open_patiently
 
 # -P: files in the working directory do not stand in for modules, as in the command itself.
@@ -57,13 +56,8 @@ class Welcome(Voice):
     def welcome(self, system: System, text: str) -> None:
         if not self._shows:
             return
-        settings = system.settings
-        for warning in system.warnings:
-            err.print(Text(f"Warning: {visible(warning)}", style="yellow"))
-        err.print(
-            f"{text} [bold]{settings.project or settings.root}[/] "
-            f"[dim](queue in {place_of(settings, 'state')}; Ctrl-C finishes what is in hand)[/]"
-        )
+        place = place_of(system.settings, "state")
+        self._greet(system, text, f"queue in {place}; Ctrl-C finishes what is in hand")
 
     def miss_schedules(self) -> None:
         if self._shows:

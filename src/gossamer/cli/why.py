@@ -43,6 +43,7 @@ from .look import crawl_command, open_crawled
 from .typed import typed_url
 
 RECORDS_SHOWN = 20
+JOBS_SHOWN = 10
 
 STYLES = {
     UrlState.DONE: "green",
@@ -79,6 +80,7 @@ class Findings(msgspec.Struct, frozen=True, kw_only=True):
     records: tuple[StoredRecord, ...]
     now: float
     facts: PageFacts | None = None
+    windows: str = ""  # of its site
 
     @property
     def unknown(self) -> bool:
@@ -140,16 +142,17 @@ async def find_out(system: System, href: str, canonical: str, fingerprint: bytes
         records=tuple(records),
         now=system.clock.now(),
         facts=(await system.records.facts([fingerprint])).get(fingerprint),
+        windows=system.settings.domain(site_of(canonical)).windows or "",
     )
 
 
-def in_words(story: UrlStory, job: Job | None, now: float) -> str:
-    """Where the URL stands in one job, and why, in one sentence."""
+def in_words(story: UrlStory, job: Job | None, now: float, windows: str = "") -> str:
+    """Where the URL stands in one job, and why, in one sentence. `windows` are those of its site."""
     match story.state:
         case UrlState.QUEUED:
             return f"queued: {_queued(story, job, now)}"
         case UrlState.WAITING:
-            return f"waiting: {_waiting(story, now)}"
+            return f"waiting: {_waiting(story, now, windows)}"
         case UrlState.LEASED:
             return f"leased: {_leased(story, now)}"
         case UrlState.DONE:
@@ -168,15 +171,15 @@ def tries(attempts: int, deliveries: int) -> str:
 
 
 def _queued(story: UrlStory, job: Job | None, now: float) -> str:
+    if job is not None and job.state is not JobState.RUNNING:
+        if job.ending == "limit" and job.limit is not None:
+            return f"the job ended at its limit of {job.limit:,} pages before its turn came"
+        return f"the job ended ({job.ending or job.state.value}) before its turn came"
     if job is not None and job.paused:
         return f"its job is paused (gossamer job resume {job.id})"
     opens = opens_at(parse_windows(job.windows), now) if job is not None and job.windows else now
     if opens is not None and opens > now:
         return f"its job waits for its window, opens at {moment(opens, now)}"
-    if job is not None and job.state is not JobState.RUNNING:
-        if job.ending == "limit" and job.limit is not None:
-            return f"the job ended at its limit of {job.limit:,} pages before its turn came"
-        return f"the job ended ({job.ending or job.state.value}) before its turn came"
     ahead = story.ahead_of_it or 0
     order = f"it is the next of {story.site}"
     if ahead:
@@ -187,9 +190,12 @@ def _queued(story: UrlStory, job: Job | None, now: float) -> str:
     return f"{order}; the site may be asked at any time, so it waits for a worker that is free{serving}"
 
 
-def _waiting(story: UrlStory, now: float) -> str:
-    if story.reason == WINDOW and story.ready_at is not None:
-        return f"waits for its window, opens at {moment(story.ready_at, now)}"
+def _waiting(story: UrlStory, now: float, windows: str) -> str:
+    if story.reason == WINDOW:
+        opens = opens_at(parse_windows(windows), now) if windows else None
+        if opens is None or opens <= now:
+            return "waits for its window, which is open; it goes on within a minute"
+        return f"waits for its window, opens at {moment(opens, now)}"
     if story.reason in _fetch_reasons() or story.reason.startswith("blocked-"):
         cause = f"try {story.attempts} of {story.max_attempts} failed with {story.reason}"
         goal = "next try"
@@ -226,8 +232,13 @@ def _tell(found: Findings) -> None:
     rhythm = rhythm_of(found.facts)
     if rhythm is not None:
         print_facts([("changes", told_of(rhythm))])
-    for story in found.stories:
+    newest = sorted(found.stories, key=lambda story: story.created_at, reverse=True)
+    for story in newest[:JOBS_SHOWN]:
         _tell_story(story, found)
+    if len(newest) > JOBS_SHOWN:
+        out.print()
+        older = many(len(newest) - JOBS_SHOWN, "older job knows it, too", "older jobs know it, too")
+        out.print(Text(f"... and {older}; --json tells of all.", style="dim"))
     if not found.stories:
         out.print("  No job knows it any more; what follows is from the log of attempts.")
     if found.attempts:
@@ -274,7 +285,10 @@ def _tell_story(story: UrlStory, found: Findings) -> None:
     origin = f"on {story.found_on}" if story.found_on else "as a seed of the crawl"
     print_facts(
         [
-            ("standing", Text(visible(in_words(story, job, now)), style=STYLES.get(story.state, "cyan"))),
+            (
+                "standing",
+                Text(visible(in_words(story, job, now, found.windows)), style=STYLES.get(story.state, "cyan")),
+            ),
             ("since", moment(story.changed_at, now)),
             ("found", f"{moment(story.created_at)}, {origin}, depth {story.depth}, priority {story.priority}"),
             ("parsed by", story.kind),
@@ -320,7 +334,7 @@ def _as_json(found: Findings) -> dict[str, Any]:
     for story in found.stories:
         fields = jsonable(story, times)
         fields["incidents"] = [{"at": iso_time(at), "what": what} for at, what in story.incidents]
-        stories.append({**fields, "in_words": in_words(story, found.jobs.get(story.job), found.now)})
+        stories.append({**fields, "in_words": in_words(story, found.jobs.get(story.job), found.now, found.windows)})
     visits = [jsonable(visit, times) for visit in found.visits]
     return {
         "url": found.typed,

@@ -28,7 +28,7 @@ from ..station import Station
 from ..supervisor import MISCONFIGURED, Pulse, Supervisor, silence_under
 from ..ways import routing_of, served
 from .app import app, err, fail, out, run_async, settings_with
-from .layout import Column, distance, jsonable, many, number, print_json, print_table, size
+from .layout import Column, distance, jsonable, many, number, print_json, print_table, size, visible
 from .look import is_crawled
 
 FIRST_PAUSE = timedelta(milliseconds=500)
@@ -85,27 +85,35 @@ class Voice:
         self._before = f"worker {os.getpid()}: " if supervised else ""
 
     def listeners(self) -> EventHub:
-        lines = (Worries(err, before=self._before), self) if self._shows else ()
+        lines = (Worries(err, before=self._before, names_jobs=True), self) if self._shows else ()
         return EventHub(*lines) if self._log is None else EventHub(self._log, *lines)
 
     def welcome(self, system: System, text: str) -> None:
         """What the user should know first. The children of a supervisor leave it to him."""
         if not self._shows or self._supervised:
             return
-        for warning in system.warnings:
-            err.print(Text(f"Warning: {warning}", style="yellow"))
         settings = system.settings
-        err.print(
-            f"{text} all jobs of [bold]{settings.project or settings.root}[/] "
-            f"[dim](queue in {place_of(settings, 'state')}; Ctrl-C finishes what is in hand)[/]"
-        )
+        place = place_of(settings, "state")
+        self._greet(system, f"{text} all jobs of", f"queue in {place}; Ctrl-C finishes what is in hand")
+
+    def _greet(self, system: System, text: str, note: str) -> None:
+        settings = system.settings
+        for warning in system.warnings:
+            err.print(Text(f"Warning: {visible(warning)}", style="yellow"), soft_wrap=True)
+        name = visible(settings.project or str(settings.root))
+        err.print(Text.assemble(f"{text} ", (name, "bold"), (f" ({visible(note)})", "dim")))
 
     def emit(self, event: events.Event) -> None:
         match event:
             case events.JobBegun():
-                err.print(Text(f"{self._before}{event.job} begun"))
-            case events.JobEnded():
-                err.print(Text(f"{self._before}{event.job} ended: {event.ending}"))
+                self._say(f"working on {event.job}")
+            case events.JobEnded() | events.JobLeft():
+                self._say(f"{event.job} ended: {event.ending}")
+            case events.JobPaused():
+                self._say(f"{event.job} is paused" if event.paused else f"{event.job} goes on")
+
+    def _say(self, words: str, style: str = "") -> None:
+        err.print(Text(f"{self._before}{visible(words)}", style=style), soft_wrap=True)
 
     def tell(self, words: str) -> None:
         """A line of the supervisor."""
@@ -184,16 +192,35 @@ def workers_verb(as_json: Annotated[bool, typer.Option("--json", help="For progr
 
 async def _show(settings: Settings, as_json: bool) -> None:
     cards: list[WorkerCard] = []
-    now = 0.0
+    now, scheduler = 0.0, ""
     if is_crawled(settings):
         async with open_system(settings, to_look=True) as system:
             cards, now = await system.workers.workers(), system.clock.now()
+            if not as_json:
+                scheduler = await _scheduler(system)
     if as_json:
         print_json([{**jsonable(card, ("started_at", "seen_at")), "missing": _is_missing(card, now)} for card in cards])
         return
-    if not cards:
+    if cards:
+        _print_cards(cards, now)
+    else:
         out.print("No workers. `gossamer worker` starts one; a `gossamer crawl` counts as one, too.")
-        return
+    if scheduler:
+        err.print(Text(visible(scheduler), style="dim"), soft_wrap=True)
+
+
+async def _scheduler(system: System) -> str:
+    """Who begins the runs of schedules; nothing where there are neither."""
+    leader = await system.schedules.leader()
+    if leader is not None:
+        host, _, rest = leader.leader.partition("/")
+        return f"A scheduler leads on {host}, process {rest.partition('/')[0]}."
+    if system.settings.schedules or await system.schedules.schedules():
+        return "No scheduler is running; start `gossamer up`."
+    return ""
+
+
+def _print_cards(cards: list[WorkerCard], now: float) -> None:
     print_table(
         (Column("HOST"), Column("PID", right=True), Column("STATE"), Column("JOB", fold=True),
          Column("IN FLIGHT", right=True), Column("DONE", right=True), Column("CPU", right=True),

@@ -25,6 +25,7 @@ class Gate:
         self._windows = tuple(windows)
         self._clock = clock
         self._opens = 0.0  # the moment it opens, when it is closed
+        self._looked_at = 0.0
         self._sure_until = 0.0
 
     def wait(self) -> timedelta:
@@ -32,11 +33,12 @@ class Gate:
         if not self._windows:
             return timedelta(0)
         now = self._clock.now()
-        if now >= self._sure_until:
+        if not self._looked_at <= now < self._sure_until:  # before the last look: the clock was put back
             self._look(now)
         return timedelta(seconds=max(0.0, self._opens - now))
 
     def _look(self, now: float) -> None:
+        self._looked_at = now
         latest = now + LOOK_AGAIN.total_seconds()
         if is_open(self._windows, now):
             self._opens = now

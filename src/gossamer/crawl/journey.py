@@ -52,6 +52,8 @@ from .passage import Arrival, Passage, failure_of_block
 
 SHORT_REST = timedelta(seconds=2)  # one that a journey waits out where it is
 
+LOOK_AGAIN = timedelta(minutes=1)  # at a window that is closed
+
 MOST_FAULTS = 50  # that are told of a page that is held back
 
 RetryTermsFor = Callable[[str], RetryTerms]
@@ -80,7 +82,8 @@ class Crew(msgspec.Struct, frozen=True, kw_only=True):
     detects_blocks: Callable[[str], bool] = lambda site: True
     freshness: Freshness | None = None  # leaves out pages that were fetched lately
     gates: Gates | None = None  # when pages may be fetched; None: always
-    watched: bool = False  # how often its pages change is written down
+    watched: bool = False  # how often its pages change is written down, and when they were tried in vain
+    conditional: bool = True  # the server is asked whether a known page has changed
 
 
 class Journey:
@@ -108,8 +111,10 @@ class Journey:
     async def _travel(self) -> None:
         closed = self._crew.gates.wait_for(self._task.site) if self._crew.gates is not None else None
         if closed:
-            await self._let_rest(closed)  # the whole site: its other pages need not come here to learn it
-            await self._release(closed, WINDOW)
+            # The whole site: its other pages need not come here to learn it. Not for long: windows may be changed.
+            pause = min(closed, LOOK_AGAIN)
+            await self._let_rest(pause)
+            await self._release(pause, WINDOW)
             return
         try:
             arrival = await self._passage().make(self._visit())
@@ -143,7 +148,12 @@ class Journey:
     def _visit(self) -> Visit:
         known = self._known
         # A page parsed by other code than today's must be parsed again, so it is asked for in full.
-        usable = known is not None and known.parser == self._crew.parser_version and known.status == 200
+        usable = (
+            self._crew.conditional
+            and known is not None
+            and known.parser == self._crew.parser_version
+            and known.status == 200
+        )
         return Visit(
             url=self._task.url,
             etag=known.etag if known is not None and usable else "",
@@ -226,7 +236,7 @@ class Journey:
         self._ended("redirected", added)
 
     async def _drop_for_robots(self, outcome: Disallowed) -> None:
-        await self._log.keep(outcome="dropped", reason="robots", error=outcome.rule)
+        await self._log.keep(outcome="dropped", reason="robots", error=outcome.rule, page=self._in_vain("robots"))
         added = await self._complete(UrlState.DROPPED, "robots")
         self._ended("dropped", added)
 
@@ -283,7 +293,9 @@ class Journey:
     async def _give_up(self, reason: str, message: str, detail: str = "") -> None:
         """To the dead letters, with the raw page if there is one."""
         crew, task = self._crew, self._task
-        await self._log.keep(outcome="dead", reason=reason, error=message, with_raw_page=True)
+        await self._log.keep(
+            outcome="dead", reason=reason, error=message, page=self._in_vain(reason), with_raw_page=True
+        )
         text = f"{message}\n\n{detail}" if detail else message
         await crew.frontier.bury(self._lease, reason, text, paced_ahead=crew.pacer.ahead(task.site))
         self._emit(events.Buried, reason=reason, attempt=task.attempt + 1, message=message)
@@ -354,6 +366,12 @@ class Journey:
     def _facts(self, snapshot: Snapshot, links: Sequence[Request], piped: Piped) -> PageFacts:
         facts = self._log.facts(snapshot, links)
         return self._observed(facts, content_of(piped.records, facts.body_hash))
+
+    def _in_vain(self, reason: str) -> PageFacts | None:
+        """The facts of a watched page that could not be had: what was learned of it stays, and when it was tried."""
+        if not self._crew.watched:
+            return None
+        return self._log.failed(self._known, reason)
 
     def _observed(self, facts: PageFacts, content: bytes) -> PageFacts:
         lastmod = self._task.wishes().lastmod

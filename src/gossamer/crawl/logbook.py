@@ -10,7 +10,7 @@ import msgspec
 from ..clock import Clock
 from ..fetch.contract import Response
 from ..model.page import Snapshot
-from ..model.record import Attempt, ItemSchema, PageFacts, PageResult, Record, Tally
+from ..model.record import NO_BODY, Attempt, ItemSchema, PageFacts, PageResult, Record, Tally
 from ..model.route import DIRECT, Exit, Route
 from ..model.task import Request, Task
 from ..store.batching import Sink
@@ -77,6 +77,23 @@ class Logbook:
             spider=self._spider,
         )
 
+    def failed(self, known: PageFacts | None, reason: str) -> PageFacts:
+        """What is remembered of a page of which nothing came. The next visit asks for it in full, so that it is parsed
+        again; how often it changed so far is not forgotten. Without a body, the copy of an earlier visit stays."""
+        if self.snapshot is not None:
+            return msgspec.structs.replace(
+                self.facts(self.snapshot),
+                parser="",
+                failure=reason,
+                content=known.content if known is not None else b"",
+                rhythm=known.rhythm if known is not None else "",
+            )
+        task = self._task
+        facts = known or PageFacts(fingerprint=task.fingerprint, url=task.url, job="", fetched_at=0.0, status=NO_BODY)
+        return msgspec.structs.replace(
+            facts, job=task.job, fetched_at=self._clock.now(), status=NO_BODY, failure=reason
+        )
+
     async def keep(
         self,
         *,
@@ -92,8 +109,7 @@ class Logbook:
         task = self._task
         snapshot = self.snapshot if with_raw_page else None
         if snapshot is not None and page is None:
-            # Nothing came of it: the next visit asks for the page in full, so that it is parsed again.
-            page = msgspec.structs.replace(self.facts(snapshot), parser="", failure=reason)
+            page = self.failed(None, reason)
         attempt = Attempt(
             at=self._at,
             job=task.job,

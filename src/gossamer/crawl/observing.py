@@ -1,6 +1,7 @@
 """What a visit teaches about how often its page changes: for schedules that fetch most where most changes.
 
-A page has changed when its records have, or, where it gives none, its body. Pages of jobs that no schedule began are
+A page has changed when its records have, or, where it gives none, its body. Records of different code cannot be
+compared. Pages of jobs that no schedule began are
 not watched; what is known of them stays as it is.
 """
 
@@ -46,7 +47,13 @@ def observed(
         rhythm = known.rhythm if known is not None else ""
         return msgspec.structs.replace(facts, content=content, rhythm=rhythm)
     before = rhythm_of(known)
-    changed = known is not None and bool(known.content) and known.content != content
-    announced = announced_since(before.last, lastmod) if before is not None else None
-    after = seen(before, facts.fetched_at, changed=changed, announced=announced)
+    same_code = known is not None and known.parser == facts.parser
+    if known is None or before is None:
+        after = seen(before, facts.fetched_at, changed=False)
+    elif same_code or known.body_hash == facts.body_hash:
+        changed = same_code and bool(known.content) and known.content != content
+        announced = announced_since(before.last, lastmod)
+        after = seen(before, facts.fetched_at, changed=changed, announced=announced)
+    else:  # other code gives other records of the same page: nothing is learned from that
+        after = msgspec.structs.replace(before, last=max(before.last, facts.fetched_at))
     return msgspec.structs.replace(facts, content=content, rhythm=msgspec.json.encode(after).decode())

@@ -5,11 +5,13 @@ How it fails: a backend that fails for a minute without one good answer ends it 
 How it recovers: what it had in hand is given back when it can say so, and comes back by itself when it cannot.
 A lease that was lost meanwhile ends its journey before the next request: the page is somebody else's.
 A page that was in the hands of a worker when it died is a suspect, and is tried apart from others (quarantine.py).
+While the window of its job is closed it takes nothing, and looks every second whether the job is over.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 import traceback
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
@@ -32,6 +34,7 @@ from .slots import Slot, Slots
 T = TypeVar("T")
 
 POLL = timedelta(milliseconds=250)  # how long an idle worker trusts that neighbours added nothing
+LOOK = timedelta(seconds=1)  # between two looks at a job whose window is closed
 PATIENCE = timedelta(seconds=60)  # how long a backend may fail without one good answer
 FIRST_PAUSE = timedelta(milliseconds=250)
 LONGEST_PAUSE = timedelta(seconds=10)
@@ -52,6 +55,7 @@ class Worker:
     """Runs until its job is drained or `drain` is called. Works on tasks of `lanes` only; None: on all.
 
     `quarantine` is that of the process; workers that share a process share it. `max_deliveries` is the job's.
+    `is_over` tells whether anything may still come of the job; it is asked where no lease is.
     """
 
     def __init__(
@@ -63,10 +67,11 @@ class Worker:
         concurrency: int,
         lease_duration: timedelta,
         drain_within: timedelta,
-        conditional: bool,
+        knows: bool,
         lanes: frozenset[str] | None = None,
         quarantine: Quarantine | None = None,
         max_deliveries: int = 5,
+        is_over: Callable[[], Awaitable[bool]] | None = None,
     ) -> None:
         self._crew = crew
         self._frontier = frontier
@@ -74,14 +79,20 @@ class Worker:
         self._slots = Slots(concurrency)
         self._lease_duration = lease_duration
         self._drain_within = drain_within
-        self._conditional = conditional
+        self._knows = knows  # what is remembered of a page goes with it on its journey
         self._lanes = lanes
         self._quarantine = quarantine or Quarantine()
         self._max_deliveries = max_deliveries
+        self._is_over = is_over
+        self._looked_at = -math.inf  # when it was asked last whether the job is over
         self._careful = False  # suspects were met: only a few tasks are asked for the next time
         self._in_hand: set[Hold] = set()
         self._journeys: set[asyncio.Task[None]] = set()
         self._draining = asyncio.Event()
+        self._leaving = False  # told to stand down
+        self._began_at: float | None = None
+        self._idle_since: float | None = None  # nothing in hand, and nothing to be had
+        self._due_at = 0.0  # when there may be something to do, while it is idle
         self._failing: dict[str, Failing] = {}  # by stage
         self._pause = FIRST_PAUSE
 
@@ -94,6 +105,22 @@ class Worker:
         """Set when the worker was told to drain."""
         return self._draining
 
+    @property
+    def began_at(self) -> float | None:
+        """When it began to take work, on the monotonic clock; None before that."""
+        return self._began_at
+
+    @property
+    def idle(self) -> timedelta:
+        """How long it has had nothing in hand and found nothing to do; zero while it works."""
+        since = self._idle_since
+        return timedelta(seconds=self._crew.clock.monotonic() - since) if since is not None else timedelta(0)
+
+    @property
+    def due_in(self) -> timedelta:
+        """How long an idle worker expects to stay idle, unless somebody adds work."""
+        return timedelta(seconds=max(0.0, self._due_at - self._crew.clock.monotonic()))
+
     def resize(self, concurrency: int) -> None:
         """Make that many journeys at once from now on."""
         self._slots.resize(concurrency)
@@ -103,11 +130,19 @@ class Worker:
         self._draining.set()
         self._slots.changed.set()
 
+    def stand_down(self) -> None:
+        """Take no more work for now; `run` returns when what is in hand has ended, in its own time."""
+        self._leaving = True
+        self._slots.changed.set()
+
     async def run(self) -> bool:
         """Work. True when the job has nothing left to do, False when drained early. Raises Transient, Misconfigured."""
         renewing = asyncio.create_task(self._renew(), name="renew leases")
+        self._began_at = self._crew.clock.monotonic()
         try:
             drained = await self._work()
+            if not drained:
+                await self._wait_until_drained()
             await self._wait_for_journeys(None if drained else self._drain_within)
             return drained
         finally:
@@ -117,7 +152,7 @@ class Worker:
 
     async def _work(self) -> bool:
         slots = self._slots
-        while not self._draining.is_set():
+        while not self._draining.is_set() and not self._leaving:
             slots.changed.clear()
             if slots.free == 0:
                 await slots.changed.wait()
@@ -125,7 +160,9 @@ class Worker:
             await self._sit_out_trouble()
             closed = self._crew.gates.job.wait() if self._crew.gates is not None else None
             if closed:
-                await self._wait_for_change(closed)
+                if await self._found_over():
+                    return True
+                await self._wait_for_change(closed, LOOK)
                 continue
             if not self._quarantine.free.is_set():
                 await self._until(self._quarantine.free)
@@ -150,6 +187,7 @@ class Worker:
 
     async def _start(self, leases: tuple[Lease, ...], asked_at: float) -> list[Hold]:
         """Begin the journeys. Return the suspects that are to be tried now, apart from all others, if there are any."""
+        self._idle_since = None
         holds = [Hold(lease, self._crew.clock, self._lease_duration, asked_at) for lease in leases]
         self._in_hand.update(holds)
         suspects = [hold for hold in holds if hold.lease.delivery > 1]
@@ -217,7 +255,7 @@ class Worker:
         """What is remembered of the pages. Nothing while the store is away: it would hold up every lease."""
         if not leases:
             return {}
-        if not self._conditional or self._crew.sink.away:
+        if not self._knows or self._crew.sink.away:
             self._went_well("records")  # what is not asked does not fail
             return {}
         fingerprints = [lease.task.fingerprint for lease in leases]
@@ -315,9 +353,21 @@ class Worker:
         lapsed = events.LeaseLapsed(at=crew.clock.now(), job=crew.job, url=task.url, site=task.site, message=str(lost))
         crew.events.emit(lapsed)
 
-    async def _wait_for_change(self, wait: timedelta | None) -> None:
+    async def _found_over(self) -> bool:
+        """Look whether the job was ended, or has nothing to wait for; about once a second. False while nobody knows."""
+        now = self._crew.clock.monotonic()
+        if self._is_over is None or now - self._looked_at < LOOK.total_seconds():
+            return False
+        self._looked_at = now
+        return await self._sheltered("job", self._is_over, Transient) or False
+
+    async def _wait_for_change(self, wait: timedelta | None, at_most: timedelta = POLL) -> None:
         """Until a slot is freed (settling feeds the queue), the queue says so, or a neighbour may have added."""
-        seconds = POLL.total_seconds() if wait is None else min(wait.total_seconds(), POLL.total_seconds())
+        seconds = at_most.total_seconds() if wait is None else min(wait.total_seconds(), at_most.total_seconds())
+        now = self._crew.clock.monotonic()
+        self._due_at = now + (seconds if wait is None else wait.total_seconds())
+        if self._idle_since is None and not self._journeys:
+            self._idle_since = now
         try:
             async with asyncio.timeout(max(seconds, 0.001)):
                 await self._slots.changed.wait()
@@ -344,6 +394,15 @@ class Worker:
                     hold.lose()
                 else:
                     hold.prolong(asked_at)
+
+    async def _wait_until_drained(self) -> None:
+        """Of a worker that stood down: until nothing is in hand, or it is to drain after all."""
+        draining = asyncio.ensure_future(self._draining.wait())
+        try:
+            while self._journeys and not self._draining.is_set():
+                await asyncio.wait({draining, *self._journeys}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            draining.cancel()
 
     async def _wait_for_journeys(self, within: timedelta | None) -> None:
         if self._journeys:

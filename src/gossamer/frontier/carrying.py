@@ -16,6 +16,7 @@ from ..model.carrying import Carrier
 from ..model.job import JobTerms
 from ..model.schedule import Standing
 from ..model.task import UrlState
+from .contract import Sown
 
 
 class CarriedJob(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,6 +44,13 @@ class CarriedSchedule(msgspec.Struct, frozen=True):
     """A schedule and how far it has come. Its times are those of the calendar, whatever the clocks say."""
 
     standing: Standing
+
+
+class CarriedSown(msgspec.Struct, frozen=True):
+    """What the reading of a job's source has found. Who reads is not carried: nobody does while a project moves."""
+
+    job: str
+    sown: Sown
 
 
 class CarriedSite(msgspec.Struct, frozen=True, kw_only=True):
@@ -132,6 +140,7 @@ class CarriedUrl(msgspec.Struct, frozen=True, kw_only=True):
 StateItem = (
     CarriedJob
     | CarriedSchedule
+    | CarriedSown
     | CarriedSite
     | CarriedRobots
     | CarriedStanding

@@ -7,7 +7,8 @@ Every verb is atomic; backends may group several calls into one commit.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
 from datetime import timedelta
 from typing import Protocol
 
@@ -16,6 +17,7 @@ import msgspec
 from ..model.job import Job, JobCounts
 from ..model.job import JobTerms as JobTerms  # a part of this contract
 from ..model.task import Candidate, Lease, UrlState
+from .politeness import TermsFor
 
 
 class LeaseBatch(msgspec.Struct, frozen=True, kw_only=True):
@@ -119,6 +121,10 @@ class Frontier(Protocol):
         ...
 
 
+FrontierFor = Callable[[TermsFor], AbstractContextManager[Frontier]]
+"""One more frontier on a state that is open, under other terms for sites. It uses the connection of the first."""
+
+
 class JobBook(Protocol):
     """Jobs: opened once, found again after a crash, closed once."""
 
@@ -126,7 +132,7 @@ class JobBook(Protocol):
         """Return the unfinished job of that name and True, or a new one and False.
 
         One that is found goes on under `terms.resumed`. `fresh` closes an unfinished one first (ending "replaced"; its
-        open URLs are dropped).
+        open URLs are dropped, and that is waited for).
         """
         ...
 
@@ -155,6 +161,55 @@ class JobBook(Protocol):
 
     async def terms(self, job: str) -> JobTerms:
         """What was agreed on when it was opened. Raises Permanent for an unknown job."""
+        ...
+
+
+class Sown(msgspec.Struct, frozen=True):
+    """What the reading of a job's source has found: the sites that its links may lead to, and what was wrong."""
+
+    sites: frozenset[str] = frozenset()
+    trouble: str = ""
+
+
+class SowBook(Protocol):
+    """Who reads the source of a job that a schedule began. One worker at a time does; what it dies over, the next one
+    reads from the beginning. Nothing is lost by two that read at once, only done twice."""
+
+    async def sow(self, job: str, sower: str, duration: timedelta) -> bool:
+        """Become the one that reads, or go on being it, for so long by the backend's clock. False while another is."""
+        ...
+
+    async def rest(self, job: str, sower: str) -> None:
+        """Read no more: another one may. Changes nothing when another one does already."""
+        ...
+
+    async def note(self, job: str, sites: Iterable[str], trouble: str = "") -> None:
+        """Add these sites. The first trouble is kept."""
+        ...
+
+    async def sown(self, job: str) -> Sown:
+        """What was noted so far; nothing for an unknown job."""
+        ...
+
+
+class JobHistory(Protocol):
+    """Jobs of a name, and which of them are remembered."""
+
+    async def newest_jobs(self, name: str, limit: int, *, skip: int = 0) -> list[Job]:
+        """Jobs of that name, newest first, whatever their state, without the newest `skip`. The cost does not grow with
+        jobs of other names."""
+        ...
+
+    async def forget_jobs(self, jobs: Sequence[str]) -> int:
+        """Forget jobs that have ended, with all their pages and dead letters; return how many were.
+
+        They are unknown at once; their pages go in portions, while others work. A job stays that runs, that was given
+        up and is not cleared yet, or that is the newest of its name; an unknown one is no error.
+        """
+        ...
+
+    async def clear_all(self) -> None:
+        """Return when nothing is left of jobs that were forgotten, nor open of those that were given up."""
         ...
 
 

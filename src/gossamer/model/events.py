@@ -143,6 +143,20 @@ class JobBegun(Event, frozen=True, kw_only=True, gc=False):
 
 
 class JobEnded(Event, frozen=True, kw_only=True, gc=False):
+    """The job is over; told by the one process that ended it."""
+
+    ending: str
+
+
+class JobPaused(Event, frozen=True, kw_only=True, gc=False):
+    """Somebody has paused the job, or (`paused` is False) lets it go on; told by every process that works on it."""
+
+    paused: bool
+
+
+class JobLeft(Event, frozen=True, kw_only=True, gc=False):
+    """Somebody has ended the job on which this process worked: `ending` is cancelled or replaced."""
+
     ending: str
 
 
@@ -161,8 +175,8 @@ class ScheduleQueued(Event, frozen=True, kw_only=True, gc=False):
 
 
 class ScheduleSkipped(Event, frozen=True, kw_only=True, gc=False):
-    """A tick does not run. `reason` is running (the run before is still going), paused, or budget (it is too early for
-    a single fetch)."""
+    """A tick does not run. `reason` is running (the run before is still going), waiting (one waits already for that),
+    paused, or budget (it is too early for a single fetch)."""
 
     schedule: str
     due: float

@@ -27,19 +27,12 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     finished_at: float | None = None
     limit: int | None = None  # pages to hand out at most, None is unlimited
     depth: int | None = None  # steps that links are followed from the seeds, None is unlimited
-    ending: str = ""  # why it finished: "done", "limit", "replaced", "cancelled"
+    ending: str = ""  # why it finished: "done", "limit", "replaced", "cancelled", "source failed: and why"
     paused: bool = False
     schedule: str = ""  # the one that began it
     due: float | None = None
     spider: str = ""  # where it is not the name
     windows: str = ""  # when its pages may be fetched; "": always
-
-    @property
-    def word(self) -> str:
-        """Where it stands, for people. Whether anybody works on it just now is not known; only its end is certain."""
-        if self.state is JobState.RUNNING:
-            return "paused" if self.paused else "unfinished"
-        return self.ending.partition(":")[0] or self.state.value
 
     @property
     def spider_name(self) -> str:

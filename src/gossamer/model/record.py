@@ -93,6 +93,9 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     error: str = ""
 
 
+NO_BODY = 0  # in place of a status: no answer came, and the copy is that of an earlier visit
+
+
 class PageFacts(msgspec.Struct, frozen=True, kw_only=True):
     """What is remembered of a fetched page: its validators, where its raw copy is, the links it gave.
 

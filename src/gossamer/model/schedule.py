@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from datetime import timedelta
 from enum import StrEnum
 
@@ -41,25 +42,61 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Standing(msgspec.Struct, frozen=True, kw_only=True):
-    """A schedule and how far it has come. `last_due` is the newest tick that was decided about, fired or skipped."""
+    """A schedule and how far it has come. `last_due` is the tick that was decided about last, fired or skipped."""
 
     schedule: Schedule
     origin: str  # "file": from gossamer.toml; "added": at run time
-    created_at: float
+    created_at: float  # or when its trigger was changed: intervals are counted from here
     paused: bool = False
     last_due: float | None = None
+    newest_due: float | None = None  # of all that were decided about, when that is a later one: a clock was wrong
+    since: float | None = None  # only ticks after this count: it was resumed then, or changed, or a clock was wrong
     last_job: str = ""
-    runs: int = 0  # ticks that became jobs
+    runs: int = 0  # jobs that it began
     skipped: int = 0
+    skip_reason: str = ""  # of the last that was skipped
     waiting_due: float | None = None  # a tick whose run waits for the one before to end
     failures: int = 0  # tries in a row to begin a run that failed
     retry_at: float | None = None
     trouble: str = ""  # why the last run could not be begun
+    withdrawn_at: float | None = None  # when it was missed in gossamer.toml; it rests until it is there again
     version: int = 0  # another one after every change; given by the book that keeps it
 
-    def rewritten(self, schedule: Schedule, origin: str) -> Standing:
-        """The same with another definition. What it has come to stays; the troubles were those of the old one."""
-        return msgspec.structs.replace(self, schedule=schedule, origin=origin, failures=0, retry_at=None, trouble="")
+    def rewritten(self, schedule: Schedule, origin: str, now: float) -> Standing:
+        """The same with another definition. What it has come to stays; the troubles were those of the old one.
+
+        With another trigger, ticks count from now: a moment before that is not made up for.
+        """
+        after = msgspec.structs.replace(
+            self, schedule=schedule, origin=origin, failures=0, retry_at=None, trouble="", withdrawn_at=None
+        )
+        if (schedule.trigger, schedule.zone) == (self.schedule.trigger, self.schedule.zone):
+            return after
+        if self.last_due is None:  # nothing was due yet, so it is as good as new
+            return msgspec.structs.replace(after, created_at=now, since=None)
+        begin = math.ceil(now * 1000) / 1000  # an interval is not due at the moment of the change itself
+        return msgspec.structs.replace(after, created_at=begin, since=begin)
+
+    def rested(self, paused: bool, now: float) -> Standing:
+        """Let it rest, or go on: then with the next tick, and what was missed or waited is over."""
+        if paused:
+            return msgspec.structs.replace(self, paused=True)
+        late = 0 if self.waiting_due is None else 1
+        return msgspec.structs.replace(self, paused=False, since=now, waiting_due=None, skipped=self.skipped + late)
+
+
+class Unreadable(msgspec.Struct, frozen=True):
+    """A schedule in the book that this version of Gossamer cannot read, and why. It is left alone."""
+
+    name: str
+    why: str
+
+    @property
+    def words(self) -> str:
+        return (
+            f"Schedule {self.name} cannot be read, and is left alone ({self.why}). Was it written by a newer Gossamer? "
+            f"Then upgrade this one; else remove it: gossamer schedule remove {self.name}"
+        )
 
 
 class Term(msgspec.Struct, frozen=True):

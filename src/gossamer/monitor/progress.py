@@ -31,7 +31,7 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
 
     total: int
     done: int
-    failed: int
+    dead: int
     queued: int
     waiting: int
     in_flight: int
@@ -58,7 +58,7 @@ class Speedometer:
         return Standing(
             total=settled + still_open,
             done=counts.done + counts.unchanged,
-            failed=counts.dead,
+            dead=counts.dead,
             queued=counts.queued,
             waiting=counts.waiting,
             in_flight=counts.leased,
@@ -103,7 +103,7 @@ class ProgressLine:
         return self._speed.standing(await self._jobs.counts(self._job), self._clock.monotonic(), self._limit)
 
     def _picture(self, standing: Standing) -> Table:
-        share = (standing.done + standing.failed) / standing.total if standing.total else 0.0
+        share = (standing.done + standing.dead) / standing.total if standing.total else 0.0
         filled = int(share * BAR)
         bar = Text("━" * filled, style="cyan") + Text("━" * (BAR - filled), style="bright_black")
         line = Table.grid(padding=(0, 1))
@@ -112,9 +112,9 @@ class ProgressLine:
 
 
 def describe(standing: Standing) -> str:
-    """`212/340 pages, 48.3/s, 2 failed, queue 128, eta 0:03`"""
-    parts = [f"{standing.done + standing.failed:,}/{standing.total:,} pages", f"{standing.rate:.1f}/s"]
-    parts.append(f"{standing.failed:,} failed")
+    """`212/340 pages, 48.3/s, 2 dead, queue 128, eta 0:03`"""
+    parts = [f"{standing.done + standing.dead:,}/{standing.total:,} pages", f"{standing.rate:.1f}/s"]
+    parts.append(f"{standing.dead:,} dead")
     parts.append(f"queue {standing.queued:,}")
     if standing.waiting:
         parts.append(f"waiting {standing.waiting:,}")

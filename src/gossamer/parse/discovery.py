@@ -7,6 +7,7 @@ import difflib
 import re
 import sys
 import traceback
+from collections.abc import Callable
 from hashlib import blake2b
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -54,11 +55,17 @@ class _DoesNotLoad(Exception):
         self.file = file
 
 
-def list_spiders(root: Path, folder: str) -> Catalogue:
-    """Every spider and recipe in `<root>/<folder>`, by name, and the files that do not load."""
+def list_spiders(root: Path, folder: str, *, refuse: Callable[[Path], str] = lambda path: "") -> Catalogue:
+    """Every spider and recipe in `<root>/<folder>`, by name, and the files that do not load.
+
+    `refuse` is asked before a file is loaded. Where it says why it must not be, it is not.
+    """
     spiders: list[SpiderSpec] = []
     broken: list[BrokenFile] = []
     for path in _spider_files(root, folder):
+        if why := refuse(path):
+            broken.append(BrokenFile(path, None, why))
+            continue
         try:
             spiders += _spiders_in(path, root)
         except _DoesNotLoad as error:
@@ -102,11 +109,11 @@ def load_spider(ref: str, root: Path, folder: str) -> type[Spider]:
     file, colon, class_name = ref.partition(".py:")
     if colon or ref.endswith(".py"):
         return _from_file(root / (f"{file}.py" if colon else ref), class_name, root)
-    return _by_name(ref, root, folder)
+    return spider_named(ref, list_spiders(root, folder), root / folder)
 
 
-def _by_name(name: str, root: Path, folder: str) -> type[Spider]:
-    catalogue = list_spiders(root, folder)
+def spider_named(name: str, catalogue: Catalogue, place: Path) -> type[Spider]:
+    """The one of that name, of those that were found in the folder `place`. Raises SpiderNotFound."""
     name = composed(name)
     found = [spec for spec in catalogue.spiders if composed(spec.name) == name]
     if len(found) == 1:
@@ -116,7 +123,7 @@ def _by_name(name: str, root: Path, folder: str) -> type[Spider]:
         raise SpiderNotFound(
             f"There are {len(found)} spiders called {name!r}: {places}. Rename one, or write path/file.py:Class."
         )
-    parts = [f"There is no spider {name!r} in {root / folder}."]
+    parts = [f"There is no spider {name!r} in {place}."]
     names = list(dict.fromkeys(spec.name for spec in catalogue.spiders))
     near = difflib.get_close_matches(name, names, n=1)
     if near:

@@ -59,7 +59,9 @@ class Sitemap(msgspec.Struct, frozen=True, kw_only=True):
 class Draft:
     """An entry while it is read."""
 
-    __slots__ = ("_bare", "_parts", "_size", "alternates", "field", "fields", "kind", "links", "prefix")
+    __slots__ = (
+        "_bare", "_bare_size", "_parts", "_size", "alternates", "field", "fields", "is_cut", "kind", "links", "prefix",
+    )  # fmt: skip
 
     def __init__(self, kind: str, prefix: str) -> None:
         self.kind = kind
@@ -68,9 +70,10 @@ class Draft:
         self.fields: dict[str, str] = {}
         self.links: list[str] = []  # of an Atom entry
         self.alternates: list[tuple[str, str]] = []
+        self.is_cut = False  # a text was too long and is not kept: a part of an address would lead elsewhere
         self._parts: list[str] = []
         self._bare: list[str] = []  # text outside of all fields: some write the address there
-        self._size = 0
+        self._size = self._bare_size = 0
 
     @classmethod
     def of_plain(cls, plain: re.Match[str]) -> Draft:
@@ -86,7 +89,7 @@ class Draft:
         elif local in _FIELDS[self.kind] and (prefix == self.prefix or (self.kind == "item" and local == "date")):
             self.close_field()
             self.field = local
-            self._parts = []
+            self._parts, self._size = [], 0
 
     def _link(self, link: dict[str, str]) -> None:
         href, relation = link.get("href", ""), link.get("rel", "alternate")
@@ -98,12 +101,21 @@ class Draft:
             self.alternates.append((link.get("hreflang", ""), href))
 
     def write(self, text: str) -> None:
+        if not self.field:
+            self._bare_size += len(text)
+            if self._bare_size <= LONGEST_FIELD:
+                self._bare.append(text)
+            elif self.kind in ("url", "sitemap"):
+                self.is_cut = True
+            return
         self._size += len(text)
         if self._size <= LONGEST_FIELD:
-            (self._parts if self.field else self._bare).append(text)
+            self._parts.append(text)
 
     def close_field(self, *, whole: bool = True) -> None:
-        if self.field and whole:
+        if self.field and self._size > LONGEST_FIELD:
+            self.is_cut = True
+        elif self.field and whole:
             self.fields.setdefault(self.field, "".join(self._parts).strip())
         self.field = ""
 
@@ -114,7 +126,7 @@ class Draft:
         if self.kind == "item":
             guid = fields.get("guid", "")
             return fields.get("link") or (guid if guid[:4].lower() == "http" else "")
-        return fields.get("loc") or "".join(self._bare).strip()
+        return fields.get("loc") or ("" if self.is_cut else "".join(self._bare).strip())
 
     def date_text(self) -> str:
         names = ("lastmod", "pubdate", "date", "updated", "modified", "published", "issued")

@@ -31,6 +31,7 @@ LONGEST_URL = 8_192  # characters; the protocol allows 2,048, and not everyone k
 _PIECE = 65_536  # bytes unpacked at once
 _CLOCKS_DIFFER = timedelta(days=1)
 _GZIP = b"\x1f\x8b"
+_MOST_PARTS = 10_000  # of a packed file; programs that pack in blocks make one for every 64 KB
 
 _KINDS = {
     "urlset": "urlset",
@@ -71,6 +72,7 @@ class SitemapReader:
         self._max_bytes = max_bytes
         self._head = b""
         self._unpacker: zlib._Decompress | None = None
+        self._parts = 0
         self._started = self._looked = False
         self._text = TextStream()
         self._xml = XmlStream()
@@ -91,12 +93,16 @@ class SitemapReader:
             chunk, self._head, self._started = self._head, b"", True
             if chunk.startswith(_GZIP):
                 self._unpacker = zlib.decompressobj(31)
-        for piece in self._unpacked(chunk):
-            if len(piece) > self._left:
-                piece = piece[: self._left]
-                self._end_with(f"it is longer than {self._max_bytes:,} bytes; the rest was left out")
-            self._left -= len(piece)
-            yield from self._take(self._text.feed(piece))
+        # In slices, for what is not used of one is copied at every step.
+        for at in range(0, len(chunk), _PIECE):
+            for piece in self._unpacked(chunk[at : at + _PIECE]):
+                if len(piece) > self._left:
+                    piece = piece[: self._left]
+                    self._end_with(f"it is longer than {self._max_bytes:,} bytes; the rest was left out")
+                self._left -= len(piece)
+                yield from self._take(self._text.feed(piece))
+                if self.done:
+                    return
             if self.done:
                 return
 
@@ -128,8 +134,7 @@ class SitemapReader:
 
     def _unpacked(self, chunk: bytes) -> Iterator[bytes]:
         if self._unpacker is None:
-            for at in range(0, len(chunk), _PIECE):
-                yield chunk[at : at + _PIECE]
+            yield chunk
             return
         while True:
             unpacker = self._unpacker
@@ -147,6 +152,10 @@ class SitemapReader:
                 chunk = unpacker.unused_data
                 if not chunk.startswith(_GZIP):
                     self.done = len(chunk) >= len(_GZIP)  # zeros or other filling after the end
+                    return
+                self._parts += 1
+                if self._parts >= _MOST_PARTS:
+                    self._end_with(f"it is packed in more than {_MOST_PARTS:,} parts; the rest was left out")
                     return
                 self._unpacker = zlib.decompressobj(31)  # files may be packed one after the other
             elif not chunk and len(piece) < _PIECE:
@@ -251,6 +260,7 @@ class SitemapReader:
         address = draft.address()
         loc = self._absolute(address) if address else None
         if loc is None:
+            self.skipped += draft.is_cut and not address
             return None
         text = draft.date_text()
         lastmod = parse_date(text)

@@ -1,7 +1,7 @@
 """Which pages of a source are fetched in one run of a schedule with a budget. Pure: nothing is read, no clock is asked.
 
-A `Ledger` is told of all pages in their order, and names the places of those that the budget is best spent on. Of each
-page it keeps six numbers (48 bytes), and not its address: a source may list millions.
+A `Ledger` is told of all pages, and names those that the budget is best spent on. Of each page it keeps 58 bytes, and
+not its address: a source may list millions.
 
 Fails: never. No pages, no budget and pages that nobody knows are all answered.
 """
@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from .allotting import NEVER, Bounds, Known, due
 from .rhythm import Prior, Rhythm, announced_since, current_after, prior_of, rate, sums_of
 
+FINGERPRINT = 16  # bytes
 SAMPLE = 10_000  # pages that tell what is usual
 _STALE, _SAME = 1, 2
 
@@ -25,6 +26,7 @@ class Ledger:
     def __init__(self, *, only_changed: bool = False) -> None:
         """`only_changed`: a site that says a page has not changed is believed, until the longest interval is over."""
         self._only_changed = only_changed
+        self._names = bytearray()
         self._fetched = array("d")
         self._found, self._found_time = array("d"), array("d")
         self._dated, self._quiet_time = array("d"), array("d")
@@ -34,8 +36,11 @@ class Ledger:
     def __len__(self) -> int:
         return len(self._fetched)
 
-    def note(self, rhythm: Rhythm | None, fetched: float | None, lastmod: float | None = None) -> None:
-        """The next page of the list. `fetched` is when our copy was, None without one."""
+    def note(
+        self, fingerprint: bytes, rhythm: Rhythm | None, fetched: float | None, lastmod: float | None = None
+    ) -> None:
+        """A page. `fetched` is when our copy was, None without one. The fingerprint has 16 bytes."""
+        self._names += fingerprint
         self._fetched.append(NEVER if fetched is None else fetched)
         checked = rhythm is not None and rhythm.checks > 0
         self._checked.append(checked)
@@ -45,10 +50,19 @@ class Ledger:
         self._quiet_time.append(rhythm.quiet_time if checked and rhythm else 0.0)
         self._says.append(self._said(rhythm, fetched, lastmod))
 
-    def choose(self, now: float, bounds: Bounds, budget: int) -> set[int]:
-        """The places of the pages to fetch now, `budget` at most. It takes some microseconds for each page."""
-        # No price: the best ones are taken until the budget of the run is spent.
-        return set(due(self._pages(now, bounds), now, 0.0, bounds, budget))
+    def choose(self, now: float, bounds: Bounds, budget: int) -> set[bytes]:
+        """The fingerprints of the pages to fetch now, `budget` at most. It takes some microseconds for each page."""
+        limit = budget
+        while True:
+            # No price: the best ones are taken until the budget of the run is spent.
+            places = due(self._pages(now, bounds), now, 0.0, bounds, limit)
+            found = {self._name(place) for place in places}
+            if len(found) >= budget or len(places) < limit:
+                return found
+            limit += budget - len(found)  # some pages were listed twice
+
+    def _name(self, place: int) -> bytes:
+        return bytes(self._names[place * FINGERPRINT : (place + 1) * FINGERPRINT])
 
     def _said(self, rhythm: Rhythm | None, fetched: float | None, lastmod: float | None) -> int:
         if lastmod is None or fetched is None:

@@ -5,10 +5,11 @@ Fails: text that is no trigger, or one that would never be due, raises Misconfig
 
 from __future__ import annotations
 
+import re
 from datetime import datetime, timedelta
 
 from ..errors import Misconfigured
-from ..measures import parse_duration
+from ..measures import TooLong, parse_duration
 from .triggers import Cron, Every, Once, Trigger, read_cron
 from .zones import first_moment_of, read_zone, wall_at
 
@@ -56,7 +57,7 @@ def _hint(text: str) -> str:
     for word, read in (("every", parse_duration), ("at", datetime.fromisoformat)):
         try:
             read(text.strip())
-        except (ValueError, OverflowError):
+        except ValueError:
             continue
         return f"Write `{word} {text.strip()}`."
     return _ALLOWED
@@ -65,7 +66,7 @@ def _hint(text: str) -> str:
 def _parse_interval(text: str) -> Every:
     try:
         interval = parse_duration(text)
-    except OverflowError:
+    except TooLong:
         interval = timedelta.max
     except ValueError as error:
         raise Misconfigured(f"`every {text}` is not an interval. Write it like every 30s, 15m, 1h30m or 7d.") from error
@@ -108,9 +109,16 @@ def describe(trigger: Trigger) -> str:
             return f"every {_spell(seconds)}"
         case Cron(text, zone):
             said = read_cron(text, _LEAP_YEAR).explain()
-            return f"{said[:1].lower()}{said[1:]}, {zone} (cron {text})"
+            said = re.sub(r"\b(\d*)([123])th\b", _ordinal, f"{said[:1].lower()}{said[1:]}")
+            return f"{said}, {zone} (cron {text})"
         case Once(at, zone):
             return f"once, at {wall_at(at, read_zone(zone)).isoformat(' ', 'auto').removesuffix(':00')} {zone}"
+
+
+def _ordinal(found: re.Match[str]) -> str:
+    """`21th` as people write it; `11th` stays."""
+    ending = "th" if found[1].endswith("1") else {"1": "st", "2": "nd", "3": "rd"}[found[2]]
+    return f"{found[1]}{found[2]}{ending}"
 
 
 def _spell(seconds: float) -> str:

@@ -2,6 +2,7 @@
 
     next_due(trigger, after)             the first due moment after another one
     decide(trigger, last_due, now)       fire, wait, or over
+    is_past(trigger, last_due, now)      whether its only moment went by without a run
     on_overlap(policy, running)          what to do when the run before is still going
 
 Moments are seconds since the epoch, whole milliseconds, so that a store which keeps those keeps them exactly.
@@ -29,6 +30,7 @@ from ..model.schedule import Overlap
 from .zones import first_moment_of, moments_of, offset_at, read_zone
 
 FORGIVEN = 3600.0  # seconds; a clock put back by less repeats no tick and is simply waited out
+LATE = 86400.0  # seconds; a single moment that was missed by less when its schedule was made, is made up for
 END_OF_TIME = datetime(9000, 1, 1, tzinfo=UTC).timestamp()  # calendars end in 9999; nothing is due near that
 
 _DAY = 86400.0
@@ -72,10 +74,10 @@ class Fire(msgspec.Struct, frozen=True):
 
 
 class Wait(msgspec.Struct, frozen=True):
-    """Nothing to do before `until`. When `last_due` is set, remember it in place of the old one: see `decide`."""
+    """Nothing to do before `until`. When `since` is set, remember it: see `decide`."""
 
     until: float
-    last_due: float | None = None
+    since: float | None = None
 
 
 class Over(msgspec.Struct, frozen=True):
@@ -88,26 +90,45 @@ Decision = Fire | Wait | Over
 def next_due(trigger: Trigger, after: float, *, first: float) -> float | None:
     """The first due moment strictly after `after`, and not before `first`; None when there is none any more.
 
-    `first` is when the schedule was made. Intervals are counted from it and are due at it.
+    `first` is when the schedule was made. Intervals are counted from it and are due at it. A single moment may be up to
+    a day older: who writes it into a file may be slower than it.
     """
     return _next(trigger, after, first, floor=first)
 
 
-def decide(trigger: Trigger, *, first: float, last_due: float | None, now: float) -> Decision:
-    """What to do now, when the last tick that fired was `last_due` (None: none did).
+def decide(
+    trigger: Trigger,
+    *,
+    first: float,
+    last_due: float | None,
+    now: float,
+    since: float | None = None,
+    newest: float | None = None,
+) -> Decision:
+    """What to do now, when the last tick that was decided about was `last_due` (None: none was).
+
+    With `since`, only ticks after that moment count. It is forgotten with the next tick that is decided about.
 
     Ticks that were missed run once: the latest of them fires, the others are skipped. So does a clock that jumps
     forward. After a clock that jumps back, ticks up to `last_due` do not fire again. That alone would silence the
     schedule for a year, if the clock was a year ahead when it last fired. Therefore, when this would skip a tick that
     is more than an hour away, the remembered moment is not believed: the answer is to wait for the first tick after
-    now, and to remember now in its place. So a schedule is silent for at most an hour or one tick, whichever is more,
-    beyond its usual pause. A `first` that is more than an hour ahead is not believed either.
+    now, and to remember now as `since`. So a schedule is silent for at most an hour and one tick beyond its usual
+    pause. A `first` that is more than an hour ahead is not believed either.
+
+    It may as well be the clock of now that is wrong. Therefore `last_due` is kept beside `since`: as soon as it is not
+    more than an hour ahead any more, that tick and all before it count as decided again. When ticks fire while the
+    clock is behind, `last_due` goes back with it. Then `newest` is the newest tick that ever was decided about, which
+    holds once the clock has come to it.
     """
     floor = first if first <= now + FORGIVEN else 0.0
-    if _is_ahead(trigger, first, floor, last_due, now):
+    mark = _mark(trigger, first, last_due, since, now)
+    if newest is not None and mark is not None and newest <= now:
+        mark = max(mark, newest)
+    if _is_ahead(trigger, first, floor, mark, now):
         anew = _next(trigger, now, first, floor)
-        return Over() if anew is None else Wait(anew, last_due=math.floor(now * 1000) / 1000)
-    due = _next(trigger, -math.inf if last_due is None else last_due, first, floor)
+        return Over() if anew is None else Wait(anew, since=math.floor(now * 1000) / 1000)
+    due = _next(trigger, -math.inf if mark is None else mark, first, floor)
     if due is None:
         return Over()
     if due > now:
@@ -117,6 +138,21 @@ def decide(trigger: Trigger, *, first: float, last_due: float | None, now: float
         due = _latest(trigger, following, now, first, floor)
         following = _next(trigger, due, first, floor)
     return Fire(due, following)
+
+
+def is_past(trigger: Trigger, *, last_due: float | None, now: float) -> bool:
+    """Whether its only moment went by without a decision about it."""
+    return isinstance(trigger, Once) and trigger.at <= now and trigger.at != last_due
+
+
+def _mark(trigger: Trigger, first: float, last_due: float | None, since: float | None, now: float) -> float | None:
+    """Ticks up to this moment are decided about, or do not count."""
+    if isinstance(trigger, Once) and since is not None and since == first:
+        since = None  # both were set when the trigger was changed; a single moment may be late for that
+        last_due = last_due if last_due == trigger.at else None
+    if since is None or last_due is None:
+        return last_due if since is None else since
+    return max(since, last_due) if last_due <= now + FORGIVEN else since
 
 
 def _is_ahead(trigger: Trigger, first: float, floor: float, last_due: float | None, now: float) -> bool:
@@ -144,6 +180,8 @@ def _latest(trigger: Trigger, due: float, now: float, first: float, floor: float
 
 def _next(trigger: Trigger, after: float, first: float, floor: float) -> float | None:
     """As `next_due`, but intervals are counted from `first` to both sides, and nothing before `floor` is due."""
+    if isinstance(trigger, Once):
+        floor -= LATE
     after = max(after, math.nextafter(_whole_ms(floor), -math.inf))
     if after >= END_OF_TIME:
         return None

@@ -73,6 +73,8 @@ def _parse_window(text: str) -> Window:
     if words and words[0][0].isdigit():
         times = _parse_times(words.pop(0))
     zone = words.pop(0) if words else ""
+    if days is not None and zone and _DAY_LIST.fullmatch(zone) and _day(zone[:3]) is not None:
+        raise Misconfigured(f"{text.strip()!r}: days have a comma between them, and no blank. Write it like Sat,Sun.")
     if words or (days is None and times is None):
         raise Misconfigured(f"{text.strip()!r} is not a window. {_ALLOWED}")
     if zone:

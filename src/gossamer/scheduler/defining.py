@@ -18,7 +18,7 @@ from ..model.item import safe_text
 from ..model.schedule import Overlap, Schedule
 from ..model.task import MAX_PRIORITY
 from ..model.url import parse_url
-from ..schedule.sources import SOURCE_KEYS, Start, parse_source
+from ..schedule.sources import SOURCE_KEYS, Start, discreet, parse_source
 from ..schedule.spelling import parse_trigger
 from ..schedule.windows import parse_windows
 from ..settings import ScheduleTable
@@ -43,7 +43,7 @@ def schedule_of(name: str, table: ScheduleTable) -> Schedule:
         trigger=_trigger(table, where),
         zone=table.zone,
         source=_source(table, where),
-        kind=_kind(table.kind, where),
+        kind=_kind(table, where),
         priority=_priority(table.priority, where),
         min_age=_more_than_nothing("min_age", table.min_age, where),
         windows=_windows(table, where),
@@ -60,6 +60,10 @@ def _check_name(name: str) -> None:
             f"{name[:LONGEST_NAME]!r} is no name for a schedule. Write 1 to {LONGEST_NAME} letters, digits and signs, "
             "without blanks at its ends."
         )
+    if name.startswith("#"):
+        raise Misconfigured(
+            f"{name!r} begins with a #, which marks what is no job in the books. Begin it with a letter."
+        )
     if "://" in name:  # jobs are called as their schedule is, and a job that is called by an address crawls it
         raise Misconfigured(f"{name!r} is an address. Give the schedule a name, and write the address as its spider.")
 
@@ -70,6 +74,8 @@ def _spider(text: str, where: str) -> str:
         _refuse(where, "spider", "name a spider, a recipe, or the address of a site.")
     if "://" not in spider:
         return spider
+    if discreet(spider) != spider:
+        _refuse(where, "spider", "the address holds a user name or password, and would be shown. Leave it out.")
     try:
         return parse_url(spider)
     except InvalidUrl as error:
@@ -129,9 +135,12 @@ def _overlap(text: str, where: str) -> Overlap:
     return _refuse(where, "overlap", f"{text!r} is not known; write one of {', '.join(words)}.{hint}")
 
 
-def _kind(text: str, where: str) -> str:
+def _kind(table: ScheduleTable, where: str) -> str:
+    text = table.kind
     if text and not text.isidentifier():
         _refuse(where, "kind", f"{text!r} is no callback. Write the name of a method of the spider, or leave it out.")
+    if text and not _source(table, where):
+        _refuse(where, "kind", "goes with a source: the spider's own start names its callbacks itself. Leave it out.")
     return text
 
 

@@ -1,13 +1,14 @@
 """`Scheduler`: begins the runs of schedules when they are due. It never scrapes, and reads no source.
 
-What it does: of any number of schedulers one leads. It brings the schedules of gossamer.toml into the book, looks about
-every second what is due, and decides about each tick in one step of the book, together with the job that it begins.
-How it fails: a spider that cannot be had is the trouble of its schedule alone, which is told, and tried again with
-growing pauses. A state that does not answer is waited for. A leader that stood still for too long leads no more.
-How it recovers: when the leader dies, another one leads within TERM and a second, and finds every schedule where it was
-left; a tick that was missed runs once.
+What it does: of any number of schedulers one leads (holding.py). It brings the schedules of gossamer.toml into the book
+(following.py), looks about every second what is due (deciding.py), and decides about each tick in one step of the book,
+together with the job that it begins.
+How it fails: a spider that cannot be had, a schedule that cannot be read, even a fault of our own in the look at one
+schedule is the trouble of that schedule alone. It is told, and tried again with pauses. A state that does not answer is
+waited for. What a leader writes whose term is over is refused.
+How it recovers: the next leader finds every schedule where it was left; a tick that was missed runs once.
 
-The code of a spider's file runs in this process. A file that takes longer than TERM to load costs the lead, not a tick.
+The code of spiders runs in threads of this process (workshop.py): a slow one is late itself, and holds up no other.
 """
 
 from __future__ import annotations
@@ -21,29 +22,26 @@ from functools import lru_cache
 
 from ..assembly import System
 from ..errors import GossamerError, LeaseLost, Misconfigured, Transient
-from ..model.events import (
-    EventSink,
-    Leading,
-    ScheduleFailed,
-    ScheduleFired,
-    ScheduleQueued,
-    ScheduleSkipped,
-    Trouble,
-)
+from ..forgetting import forget_old_runs
+from ..model.events import EventSink, ScheduleFailed, ScheduleFired, ScheduleQueued, ScheduleSkipped, Trouble
 from ..model.job import JobTerms
-from ..model.schedule import Schedule, Settled, Standing, Term
+from ..model.schedule import Settled, Standing
 from ..schedule.spelling import parse_trigger
-from ..schedule.triggers import next_due
-from .deciding import Begin, Due, Outcome, Rest, Step, budget_of, failed, judge, look, skipped
+from ..schedule.triggers import is_past
+from .deciding import Begin, Due, Outcome, Rest, Step, failed, judge, look, skipped
 from .defining import schedules_of
-from .opening import Spiders, opening_of
+from .following import Entry, entries_of, unused
+from .holding import Lead
+from .knowing import Known
+from .opening import opening_with, share_of
+from .workshop import Made, Workshop
 
-TERM = timedelta(seconds=6)  # by the backend's clock; whoever is silent for so long leads no more
-RENEW = timedelta(seconds=2)
 LOOK = timedelta(seconds=1)  # between two looks, unless something is due before
 SOON = timedelta(milliseconds=10)  # after a look that changed something
-AT_ONCE = 100  # steps under way at a time; between them the lead is kept
-FROM_FILE = "file"
+TROUBLED = timedelta(seconds=5)  # after a look that nobody foresaw the end of
+LEFT_ALONE = timedelta(minutes=5)  # a schedule at which a look ended so
+CLOCK_BACK = timedelta(minutes=1)  # a clock that is put back by more makes all schedules be looked at anew
+AT_ONCE = 100  # steps under way at a time
 
 _read_trigger = lru_cache(maxsize=10_000)(parse_trigger)
 
@@ -55,23 +53,23 @@ class Scheduler:
     schedule of gossamer.toml is none.
     """
 
-    def __init__(self, system: System, events: EventSink, *, name: str = "") -> None:
+    def __init__(self, system: System, events: EventSink, *, name: str = "", workshop: Workshop | None = None) -> None:
         self._system = system
         self._clock = system.clock
         self._events = events
-        self._name = name or system.worker
         self._wanted = schedules_of(system.settings.schedules)
-        self._term: Term | None = None
-        self._renewed_at = -math.inf  # on this machine's clock
+        self._lead = Lead(system.ticks, system.clock, events, name or system.worker)
+        self._known = Known(system.schedules, system.ticks)
+        self._workshop = workshop or Workshop(system.settings)
         self._rests: dict[str, tuple[int, float]] = {}  # by schedule: at this version, nothing before this moment
-        self._looked_at = -math.inf
-        self._told: dict[str, str] = {}  # what was said last about a schedule, or ("") about the backend
+        self._latest = -math.inf  # that the clock has shown
+        self._told: dict[str, set[str]] = {}  # what was said about a schedule, or ("") about the backend
         self._draining = asyncio.Event()
 
     @property
     def leads(self) -> bool:
         """As far as it knows."""
-        return self._term is not None
+        return self._lead.held
 
     def drain(self) -> None:
         """Begin nothing more; `run` returns when the look that is under way is over."""
@@ -79,6 +77,7 @@ class Scheduler:
 
     async def run(self) -> None:
         """Until it is drained. Then the next one may lead at once."""
+        staying = asyncio.create_task(self._lead.stay(self._draining, self._tell_of))
         try:
             while not self._draining.is_set():
                 pause = await self.turn()
@@ -86,74 +85,55 @@ class Scheduler:
                     async with asyncio.timeout(pause.total_seconds()):
                         await self._draining.wait()
         finally:
+            self._draining.set()
+            await staying  # not cancelled: a request that is under way could take the lead after we have resigned
             await self.resign()
 
     async def turn(self) -> timedelta:
         """One look: lead if nobody else does, and do what is due. Returns how long nothing will be due.
 
-        A state that does not answer is told, once; nothing is raised for it.
+        Whatever is in the way is told, once; nothing is raised for it.
         """
         try:
-            pause = await self._decide_all() if await self._keep_lead() else LOOK
+            pause = await self._decide_all() if await self._lead.keep() else LOOK
         except LeaseLost as error:
-            self._step_down()
-            self._tell("", str(error))
+            self._lead.lose()
+            self._tell_of(error)
             return LOOK
         except Transient as error:
-            self._tell("", str(error))
+            self._tell_of(error)
             return LOOK
+        except Exception as error:  # a fault of ours: the other schedules of the next look may be spared by it
+            self._known.doubt()
+            self._tell_of(error)
+            return TROUBLED
         self._told.pop("", None)
         return pause
 
     async def resign(self) -> None:
         """Let the next one lead. Does nothing when this one does not."""
-        term = self._term
-        if term is not None:
-            self._step_down()
-            with suppress(Transient):  # then the term ends by itself
-                await self._system.ticks.resign(term)
-
-    # -- who leads ---------------------------------------------------------------------------------------------
-
-    async def _keep_lead(self) -> bool:
-        """Become the leader, or go on being it. False while another one is."""
-        asked_at = self._clock.monotonic()
-        if self._term is not None and asked_at - self._renewed_at < RENEW.total_seconds():
-            return True
-        term = await self._system.ticks.lead(self._name, TERM)
-        if term is None:
-            self._step_down()
-            return False
-        if self._term is None or self._term.token != term.token:
-            self._step_down()
-            self._events.emit(Leading(at=self._clock.now(), leader=self._name, leads=True, term=term.token))
-        self._term, self._renewed_at = term, asked_at
-        return True
-
-    def _step_down(self) -> None:
-        """What was known about schedules may be old by the time that this one leads again."""
-        term, self._term = self._term, None
-        self._rests.clear()
-        if term is not None:
-            self._events.emit(Leading(at=self._clock.now(), leader=self._name, leads=False, term=term.token))
+        await self._lead.resign()
 
     # -- one look ----------------------------------------------------------------------------------------------
 
     async def _decide_all(self) -> timedelta:
-        standings = await self._with_file(await self._system.schedules.schedules())
+        await self._known.refresh()
+        await self._follow_file()
         now = self._clock.now()
-        self._forget_all_but({standing.schedule.name for standing in standings}, now)
+        self._forget_what_is_gone(now)
+        for broken in self._known.unreadable:
+            self._tell(broken.name, broken.words)
         steps: list[tuple[Standing, Step | Begin]] = []
         due: list[tuple[Standing, Due]] = []
-        for standing in standings:
+        for standing in self._known.standings.values():
             found = self._look(standing, now)
             if isinstance(found, Step):
                 steps.append((standing, found))
             elif isinstance(found, Due):
                 due.append((standing, found))
         steps += await self._judged(due, now)
-        await self._take(steps, now)
-        if steps:
+        taken = await self._take(steps, now)
+        if taken:
             return SOON
         coming = min((until for _, until in self._rests.values()), default=math.inf)
         return max(SOON, min(LOOK, timedelta(seconds=min(coming - now, LOOK.total_seconds()))))
@@ -166,80 +146,103 @@ class Scheduler:
             return None
         found: Rest | Step | Due
         try:
-            found = look(standing, _read_trigger(standing.schedule.trigger, standing.schedule.zone), now)
+            trigger = _read_trigger(standing.schedule.trigger, standing.schedule.zone)
+            found = look(standing, trigger, now)
+            if found == Rest(None) and is_past(trigger, last_due=standing.last_due, now=now):
+                self._tell_past(standing)
         except Misconfigured as error:  # it was written by another version of Gossamer, say
             self._tell(name, f"Schedule {name} is left alone. {error}")
             found = Rest(None)
+        except Exception as error:
+            self._leave_alone(standing, error, now)
+            return None
         if not isinstance(found, Rest):
             return found
-        self._rest(standing, found)
+        self._rest(standing, found.until)
         return None
 
-    def _rest(self, standing: Standing, rest: Rest) -> None:
-        until = math.inf if rest.until is None else rest.until
-        self._rests[standing.schedule.name] = (standing.version, until)
+    def _rest(self, standing: Standing, until: float | None) -> None:
+        self._rests[standing.schedule.name] = (standing.version, math.inf if until is None else until)
+
+    def _leave_alone(self, standing: Standing, error: Exception, now: float) -> None:
+        """A look at this one failed in a way that nobody foresaw. The others go on."""
+        name = standing.schedule.name
+        self._tell(name, f"Schedule {name} is left alone for {_minutes(LEFT_ALONE)}: {_words(error)}")
+        self._rest(standing, now + LEFT_ALONE.total_seconds())
 
     async def _judged(self, due: Iterable[tuple[Standing, Due]], now: float) -> list[tuple[Standing, Step | Begin]]:
         """What becomes of all that is due. Which jobs run is asked once for all of it."""
         judged: list[tuple[Standing, Step | Begin]] = []
-        going: set[str] | None = None
+        going: dict[str, str] | None = None
         for standing, found in due:
             if going is None:
-                # By name, and not by id alone: a job that somebody else began under this name is in the way as well.
-                going = {job.name for job in await self._system.jobs.running_jobs()}
-            verdict = judge(standing, found, now, running=standing.schedule.name in going)
+                # By name: a job that somebody else began under this name is in the way as well.
+                going = {job.name: job.id for job in await self._system.jobs.running_jobs()}
+            verdict = judge(standing, found, now, running=going.get(standing.schedule.name, ""))
             if isinstance(verdict, Rest):
-                self._rest(standing, verdict)
+                self._rest(standing, verdict.until)
             else:
                 judged.append((standing, verdict))
         return judged
 
     # -- acting ------------------------------------------------------------------------------------------------
 
-    async def _take(self, steps: list[tuple[Standing, Step | Begin]], now: float) -> None:
-        """Enter all steps in the book. Raises LeaseLost and Transient when one was refused; the others are entered."""
-        spiders = Spiders(self._system.settings)
+    async def _take(self, steps: list[tuple[Standing, Step | Begin]], now: float) -> int:
+        """Enter all steps in the book; return how many were. Raises LeaseLost and Transient when one was refused; the
+        others are entered."""
+        made = await self._workshop.make(
+            standing.schedule.spider for standing, step in steps if isinstance(step, Begin)
+        )
+        taken = 0
         for start in range(0, len(steps), AT_ONCE):
-            if not await self._keep_lead():
-                return
+            batch = steps[start : start + AT_ONCE]
             answers = await asyncio.gather(
-                *(self._settle(standing, step, now, spiders) for standing, step in steps[start : start + AT_ONCE]),
-                return_exceptions=True,
+                *(self._settle(standing, step, now, made) for standing, step in batch), return_exceptions=True
             )
-            for answer in answers:
-                if isinstance(answer, BaseException):
+            for (standing, _), answer in zip(batch, answers, strict=True):
+                if isinstance(answer, GossamerError) or not isinstance(answer, Exception | bool):
                     raise answer
+                if isinstance(answer, Exception):
+                    self._leave_alone(standing, answer, now)
+                else:
+                    taken += answer
+        return taken
 
-    async def _settle(self, standing: Standing, step: Step | Begin, now: float, spiders: Spiders) -> None:
+    async def _settle(self, standing: Standing, step: Step | Begin, now: float, made: dict[str, Made]) -> bool:
+        """False when nothing came of it: then the next look sees why."""
         opening: tuple[str, JobTerms] | None = None
+        replaces = ""
         if isinstance(step, Begin):
-            step, opening = await self._opened(standing, step, now, spiders)
-        term = self._term
-        if term is None:
-            raise LeaseLost(f"{self._name} does not lead the schedulers any more; nothing was changed.")
-        settled = await self._system.ticks.settle(term, standing, step.after, opening)
-        if settled is not None:  # else somebody has changed the schedule; the next look sees it as it is now
-            self._report(step, settled, now)
+            if standing.schedule.spider not in made:
+                self._rest(standing, now + LOOK.total_seconds())  # its spider is still being made
+                return False
+            replaces = step.replaces
+            step, opening = await self._opened(standing, step, now, made[standing.schedule.spider])
+        settled = await self._system.ticks.settle(self._lead.term, standing, step.after, opening, replaces=replaces)
+        if settled is None:  # somebody has changed the schedule, or begun a run
+            self._known.doubt()
+            self._rest(standing, now + LOOK.total_seconds())
+            return False
+        self._known.enter(settled.standing)
+        self._report(step, settled, now)
+        if replaces and settled.job is not None:  # who replaces each run never sees one end
+            keep = self._system.settings.store.keep_runs
+            await forget_old_runs(self._system.history, self._system.jobs, settled.job.name, keep)
+        return True
 
     async def _opened(
-        self, standing: Standing, begin: Begin, now: float, spiders: Spiders
+        self, standing: Standing, begin: Begin, now: float, made: Made
     ) -> tuple[Step | Begin, tuple[str, JobTerms] | None]:
         """The job to begin, or the step that is taken instead. Raises Transient."""
-        schedule = standing.schedule
-        budget = None if schedule.budget is None else await self._budget(standing, schedule.budget, begin.due)
-        if budget == 0:
+        share = await share_of(self._system.jobs, standing, begin.due, now)
+        if share == 0:
             return skipped(standing, begin.due, "budget"), None
         try:
-            return begin, opening_of(self._system.settings, schedule, begin.due, budget=budget, spiders=spiders)
+            if isinstance(made, BaseException):
+                raise made
+            return begin, opening_with(made, self._system.settings, standing.schedule, begin.due, budget=share)
         except (Exception, SystemExit) as error:  # a spider's own code may raise anything
-            words = str(error) if isinstance(error, GossamerError) else f"{type(error).__name__}: {error}"
-            return failed(standing, begin.due, now, " ".join(words.split())), None
-
-    async def _budget(self, standing: Standing, per_day: int, due: float) -> int:
-        last = await self._system.jobs.job(standing.last_job) if standing.last_job else None
-        schedule = standing.schedule
-        following = next_due(_read_trigger(schedule.trigger, schedule.zone), due, first=standing.created_at)
-        return budget_of(per_day, due=due, since=None if last is None else last.due, following=following)
+            return failed(standing, begin.due, now, _words(error)), None
 
     def _report(self, step: Step | Begin, settled: Settled, now: float) -> None:
         name, standing = settled.standing.schedule.name, settled.standing
@@ -261,49 +264,76 @@ class Scheduler:
 
     # -- gossamer.toml -----------------------------------------------------------------------------------------
 
-    async def _with_file(self, standings: list[Standing]) -> list[Standing]:
-        """Make the book agree with gossamer.toml; return it as it is then. What was added at run time stays."""
-        known = {standing.schedule.name: standing for standing in standings}
-        new: list[Schedule] = []
-        for name, schedule in self._wanted.items():
-            there = known.get(name)
-            if there is None or (there.origin == FROM_FILE and there.schedule != schedule):
-                new.append(schedule)
-            elif there.origin != FROM_FILE:
-                self._tell(
-                    name,
-                    f"Schedule {name} of gossamer.toml is not used, because one of that name was added at run time. "
-                    f"Remove that one (gossamer schedule remove {name}), or rename yours.",
-                )
-        gone = [name for name, there in known.items() if there.origin == FROM_FILE and name not in self._wanted]
-        if not new and not gone:
-            return standings
-        book = self._system.schedules
-        for start in range(0, len(new), AT_ONCE):
-            await asyncio.gather(
-                *(
-                    book.put(schedule, origin=FROM_FILE, replace=schedule.name in known)
-                    for schedule in new[start : start + AT_ONCE]
-                )
+    async def _follow_file(self) -> None:
+        """Make the book agree with gossamer.toml. What is refused, because somebody was faster, is seen the next time.
+        Raises LeaseLost and Transient."""
+        known = self._known
+        for name in unused(self._wanted, known.standings):
+            self._tell(
+                name,
+                f"Schedule {name} of gossamer.toml is not used, because one of that name was added at run time. "
+                f"Remove that one (gossamer schedule remove {name}), or rename yours.",
             )
-        for name in gone:
-            await book.remove(name)
-        return await book.schedules()
+        unreadable = {broken.name for broken in known.unreadable}
+        entries = entries_of(self._wanted, known.standings, unreadable, self._clock.now())
+        for start in range(0, len(entries), AT_ONCE):
+            answers = await asyncio.gather(
+                *(self._enter(entry) for entry in entries[start : start + AT_ONCE]), return_exceptions=True
+            )
+            for answer in answers:
+                if answer is not None:
+                    raise answer
+
+    async def _enter(self, entry: Entry) -> None:
+        ticks, before, after = self._system.ticks, entry.before, entry.after
+        if after is not None:
+            settled = await ticks.settle(self._lead.term, before, after)
+            if settled is not None:
+                self._known.enter(settled.standing)
+                return
+        elif before is not None and await ticks.forget(self._lead.term, before):
+            self._known.forget(before.schedule.name)
+            return
+        self._known.doubt()
 
     # -- small things ------------------------------------------------------------------------------------------
 
     def _tell(self, matter: str, words: str) -> None:
         """The same words about the same thing are said once."""
-        if self._told.get(matter) != words:
-            self._told[matter] = words
+        said = self._told.setdefault(matter, set())
+        if words not in said:
+            said.add(words)
             self._events.emit(Trouble(at=self._clock.now(), stage="schedules", message=words))
 
-    def _forget_all_but(self, names: set[str], now: float) -> None:
+    def _tell_past(self, standing: Standing) -> None:
+        name = standing.schedule.name
+        if standing.withdrawn_at is None:
+            self._tell(
+                name,
+                f"Schedule {name} does not run: its moment was past when it was read. Write another one, or begin a "
+                f"run now: gossamer schedule run {name}",
+            )
+
+    def _tell_of(self, error: Exception) -> None:
+        self._tell("", _words(error))
+
+    def _forget_what_is_gone(self, now: float) -> None:
         """Memory goes with the schedules that are there. After a clock that was put back, all are looked at anew."""
-        if now < self._looked_at:
+        if now < self._latest - CLOCK_BACK.total_seconds():
             self._rests.clear()
-        self._looked_at = now
+            self._latest = now
+        self._latest = max(self._latest, now)
+        names = {*self._known.standings, *(broken.name for broken in self._known.unreadable)}
         for name in self._rests.keys() - names:
             del self._rests[name]
         for name in self._told.keys() - names - {""}:
             del self._told[name]
+
+
+def _words(error: BaseException) -> str:
+    words = str(error) if isinstance(error, GossamerError) else f"{type(error).__name__}: {error}"
+    return " ".join(words.split())
+
+
+def _minutes(span: timedelta) -> str:
+    return f"{span.total_seconds() / 60:.0f} minutes"

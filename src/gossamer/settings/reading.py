@@ -17,6 +17,7 @@ import msgspec
 
 from ..errors import Misconfigured, UnknownSetting
 from ..measures import Rate, Secret, Size, parse_duration, parse_rate, parse_size
+from ..schedule.windows import parse_windows
 from .managed import Managed
 from .proxies import ProxyPool
 from .routes import RouteTable
@@ -95,9 +96,9 @@ def _build(values: dict[str, Any], origins: dict[str, str], root: Path) -> Setti
     try:
         settings = msgspec.convert(values, Settings, dec_hook=_decode, strict=False)
     except (msgspec.ValidationError, ValueError) as error:
-        key = _key_of(str(error))
+        key = _key_of(str(error), values)
         where = f" (set in {origins[key]})" if key in origins else ""
-        raise Misconfigured(f"Setting {key or '?'}{where}: {_in_words(str(error))}") from error
+        raise Misconfigured(f"Setting {key or '?'}{where}: {_in_words(str(error))}{_written(key, error)}") from error
     settings = msgspec.structs.replace(settings, root=root, origins=origins)
     _check(settings)
     return settings
@@ -127,6 +128,8 @@ def _check(settings: Settings) -> None:
     for name in ("browsers", "contexts", "recycle_pages"):
         demand(getattr(settings.browser, name) >= 1, f"browser.{name}", "must be 1 or more.")
     demand(settings.fetch.max_body.bytes >= 1, "fetch.max_body", "must be 1 byte or more.")
+    keep = settings.store.keep_runs
+    demand(keep is None or keep >= 1, "store.keep_runs", "must be 1 or more; none keeps all of them.")
     demand(1 <= settings.store.compression <= 19, "store.compression", "must be between 1 and 19.")
     quality = settings.quality
     for name in ("minimum", "usual"):
@@ -145,6 +148,12 @@ def _check(settings: Settings) -> None:
         "must be at most 40 letters, digits, dots, dashes and underscores.",
     )
     demand(settings.urls.trailing_slash in ("keep", "strip"), "urls.trailing_slash", "must be 'keep' or 'strip'.")
+    for name, domain in settings.domains.items():
+        if domain.windows is not None:
+            try:
+                parse_windows(domain.windows)
+            except Misconfigured as error:
+                demand(False, f"domains.{name}.windows", str(error))
 
 
 def _flatten(table: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
@@ -188,7 +197,8 @@ def _put(values: dict[str, Any], key: str, value: Any, origins: dict[str, str], 
         for name in value:
             _demand_known(f"{family}.<{word}>.{name}", origin)
         values.setdefault(family, {})[own] = {
-            name: _read_value(f"{family}.<{word}>.{name}", _none(given), origin) for name, given in value.items()
+            name: _read_value(f"{family}.<{word}>.{name}", _none(given), origin, f"{family}.{own}.{name}")
+            for name, given in value.items()
         }
         origins.update({f"{family}.{own}.{name}": origin for name in value})
         return
@@ -197,20 +207,20 @@ def _put(values: dict[str, Any], key: str, value: Any, origins: dict[str, str], 
     *path, last = key.split(".")
     for name in path:
         target = target.setdefault(name, {})
-    target[last] = _read_value(key, _none(value), origin)
+    target[last] = _read_value(key, _none(value), origin, key)
     origins[key] = origin
 
 
-def _read_value(key: str, value: Any, origin: str) -> Any:
-    """Durations are read here: msgspec has a notation of its own for them, which is not ours. Dates of TOML become
-    texts: which zone they are meant in is said elsewhere."""
+def _read_value(key: str, value: Any, origin: str, name: str) -> Any:
+    """The value of a known `key`, which messages call `name`. Durations are read here: msgspec has a notation of its
+    own for them, which is not ours. Dates of TOML become texts: which zone they are meant in is said elsewhere."""
     if isinstance(value, date):
         return value.isoformat()
     if "timedelta" in str(known_keys()[key]) and isinstance(value, str):
         try:
             return parse_duration(value)
         except ValueError as error:
-            raise Misconfigured(f"Setting {key} (set in {origin}): {error}") from error
+            raise Misconfigured(f"Setting {name} (set in {origin}): {error}.") from error
     return value
 
 
@@ -256,6 +266,28 @@ def _in_words(message: str) -> str:
     return text.replace(" | null", " or none").replace("`", "").removesuffix(".") + "."
 
 
-def _key_of(message: str) -> str:
+def _key_of(message: str, values: Mapping[str, Any]) -> str:
+    """The dotted key that msgspec complains about. It does not say which table of a family it is; we look."""
     match = re.search(r"`\$\.([\w.\[\]]+)`", message)
-    return match[1] if match else ""
+    key = match[1] if match else ""
+    family, dots, rest = key.partition("[...].")
+    if not dots or family not in NAMED_TABLES:
+        return key
+    for name, table in values[family].items():
+        try:
+            msgspec.convert(table, NAMED_TABLES[family][1], dec_hook=_decode, strict=False)
+        except (msgspec.ValidationError, ValueError):
+            return f"{family}.{name}.{rest}"
+    return key
+
+
+# Texts that look like numbers to whoever writes them.
+_EXAMPLES = {"every": "6h", "cron": "0 3 * * *", "at": "2027-01-31T12:00", "windows": "22:00-06:00", "rate": "5/s"}
+
+
+def _written(key: str, error: Exception) -> str:
+    """What to write instead, where a text was expected and its quotes are missing."""
+    name = key.rpartition(".")[2]
+    if name in _EXAMPLES and str(error).lower().startswith("expected"):
+        return f' Write it like {name} = "{_EXAMPLES[name]}".'
+    return " Write it in quotes." if "Expected `str" in str(error) else ""

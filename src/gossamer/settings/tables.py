@@ -86,6 +86,7 @@ class Store(msgspec.Struct, frozen=True, kw_only=True):
     compression: int = 1
     min_rewrite_age: timedelta | None = None
     mark_gone: bool = True
+    keep_runs: int | None = 100
     spool: str = "gossamer-data/spool"
     spool_limit: Size = Size(1024 * 1024 * 1024)
 

@@ -20,9 +20,9 @@ from ..proxy.contract import ExitBook
 from ..proxy.pools import Pools
 from ..settings import Settings
 from ..ways import transports_of
-from .fetching import Announce, SourceContext, Sourcing
+from .fetching import Announce, ClosedFor, SourceContext, Sourcing
 
-__all__ = ["Announce", "SourceContext", "Sourcing", "open_sourcing"]
+__all__ = ["Announce", "ClosedFor", "SourceContext", "Sourcing", "open_sourcing"]
 
 
 @asynccontextmanager
@@ -33,12 +33,14 @@ async def open_sourcing(
     shelf: RobotsShelf | None = None,
     exits: ExitBook | None = None,
     announce: Announce | None = None,
+    closed_for: ClosedFor | None = None,
 ) -> AsyncIterator[Sourcing]:
     """A way to sitemaps and feeds. Raises Misconfigured.
 
     `shelf` keeps answers of robots.txt, `exits` is needed where the settings send a site through a proxy pool.
     `announce` is awaited before each request, with the site and the time that it should be left alone from then on:
-    the frontier does not count these requests, and its workers may be on the same site.
+    the frontier does not count these requests, and its workers may be on the same site. `closed_for` says how long
+    the site's window is closed yet.
     """
     clock = clock or SystemClock()
     async with AsyncExitStack() as stack:
@@ -49,4 +51,4 @@ async def open_sourcing(
                 Pools(settings.proxies, exits, clock, project=settings.project, root=settings.root)
             )
         direct = await transports.for_robots(DIRECT)
-        yield Sourcing(settings, transports, direct, pools, shelf or MemoryShelf(), clock, announce)
+        yield Sourcing(settings, transports, direct, pools, shelf or MemoryShelf(), clock, announce, closed_for)

@@ -40,10 +40,12 @@ from ..terms import limits_of, retry_terms, site_terms
 from ..ways import routing_of
 from .reading import feed_batch, sitemap_batches
 
+LOOK_AGAIN = timedelta(minutes=1)  # at a window that is closed
 MOST_SITES = 10_000  # whose last request is remembered
 _ACCEPT = (("Accept", "application/xml,text/xml,application/rss+xml,application/atom+xml,text/plain;q=0.9,*/*;q=0.5"),)
 
 Announce = Callable[[str, timedelta], Awaitable[None]]
+ClosedFor = Callable[[str], timedelta]
 Report = Callable[[str], None]
 
 
@@ -59,6 +61,7 @@ class Sourcing:
         shelf: RobotsShelf,
         clock: Clock,
         announce: Announce | None,
+        closed_for: ClosedFor | None,
     ) -> None:
         self.settings = settings
         self.clock = clock
@@ -67,6 +70,7 @@ class Sourcing:
         self._direct = direct
         self._robots = open_robots(settings, direct, shelf, clock)
         self._announce = announce
+        self._closed_for = closed_for
         self._routing = routing_of(settings)
         self._site_terms = site_terms(settings, None)
         self._retry_terms = retry_terms(settings)
@@ -173,17 +177,25 @@ class Sourcing:
 
     def _gate(self, site: str) -> Gate:
         async def gate(asked: timedelta | None = None) -> Callable[[], None]:
+            await self._wait_for_window(site)
             spacing = self._site_terms(site).spacing(asked.total_seconds() if asked is not None else None) or 0.0
-            now = self.clock.monotonic()
-            start = max(now, self._last.get(site, float("-inf")) + with_margin(spacing))
+            now, last = self.clock.monotonic(), self._last.get(site, float("-inf"))
+            if self._announce is None:
+                start = max(now, last + with_margin(spacing))
+            else:
+                # Workers may be on the site: one of their turns ago, and one of their turns after our last request.
+                start = max(now + with_margin(spacing), last + 2 * with_margin(spacing))
+                await self._announce(site, timedelta(seconds=start - now + spacing))
             self._note(site, start)  # before waiting: whoever comes meanwhile waits for the next turn
             if start > now:
                 await self.clock.sleep(start - now)
-            if self._announce is not None:
-                await self._announce(site, timedelta(seconds=spacing))
             return lambda: self._note(site, max(self.clock.monotonic(), self._last.get(site, start)))
 
         return gate
+
+    async def _wait_for_window(self, site: str) -> None:
+        while self._closed_for is not None and (closed := self._closed_for(site)):
+            await self.clock.sleep(min(closed, LOOK_AGAIN).total_seconds())
 
     def _note(self, site: str, start: float) -> None:
         self._last[site] = start

@@ -1,12 +1,12 @@
 """What sitemaps and feeds list, from files on disk. Without I/O of its own but reading; runs in threads.
 
-How it fails: ParseFailed for what is no sitemap or feed, and for a sitemap that unpacks to more than it may.
+How it fails: ParseFailed for what is no sitemap or feed, and for one that unpacks to more than it may.
 """
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import BinaryIO
 
@@ -15,12 +15,12 @@ from ..model.page import Headers, Snapshot
 from ..parse.feeds import parse_feed
 from ..parse.page import Page
 from ..parse.sitemaps import ChildSitemap, SitemapEntry, SitemapReader
-from ..schedule.sources import Batch, Child, Entry, believable
+from ..schedule.sources import Batch, Bounds, Child, Entry, believable
+from ..schedule.sources.packing import GZIP, Damaged, TooLarge, is_packed, unpacked
 
 AT_ONCE = 500  # entries in one batch
 _PIECE = 32 * 1024
-_UNPACKED_PIECE = 1024 * 1024
-_GZIP = b"\x1f\x8b"
+_LARGEST_FEED = Bounds().feed  # unpacked; it is read whole
 
 
 def sitemap_batches(file: BinaryIO, url: str, *, max_bytes: int, now: float) -> Iterator[Batch]:
@@ -46,10 +46,16 @@ def sitemap_batches(file: BinaryIO, url: str, *, max_bytes: int, now: float) -> 
 
 
 def feed_batch(file: BinaryIO, url: str, content_type: str, *, now: float) -> Batch:
-    """What the feed lists. Raises ParseFailed."""
+    """What the feed lists; it may be packed with gzip, once. Raises ParseFailed."""
+    try:
+        body = b"".join(_unpacked(file, url, _LARGEST_FEED, "feed")) if is_packed(file) else file.read()
+    except Damaged as error:
+        raise ParseFailed(f"{url} is packed with gzip and damaged: {error}.") from error
+    if body.startswith(GZIP):
+        raise ParseFailed(f"{url} is packed with gzip twice, which no feed is. It is not read.")
     headers = Headers([("Content-Type", content_type)])
     feed = parse_feed(
-        Page(Snapshot(url=url, requested_url=url, status=200, headers=headers, body=file.read(), fetched_at=now))
+        Page(Snapshot(url=url, requested_url=url, status=200, headers=headers, body=body, fetched_at=now))
     )
     listed = tuple(
         Entry(url=one.url, lastmod=_moment(one.updated or one.published, now))
@@ -75,22 +81,17 @@ def _moment(date: datetime | None, now: float) -> float | None:
 
 def _weigh(file: BinaryIO, url: str, max_bytes: int) -> None:
     """Unpack it once for its size alone, so that a bomb gives nothing rather than a part. Raises ParseFailed."""
-    is_packed = file.read(2) == _GZIP
+    # What is not packed is as long as it came, and its size was looked at then.
+    if is_packed(file):
+        with suppress(Damaged):  # the reader will say so
+            for _ in _unpacked(file, url, max_bytes, "sitemap"):
+                pass
     file.seek(0)
-    if not is_packed:
-        return  # what came is what there is, and its size was looked at when it came
-    unpacker, size = zlib.decompressobj(31), 0
-    while piece := file.read(_PIECE):
-        while piece:
-            try:
-                size += len(unpacker.decompress(piece, _UNPACKED_PIECE))
-            except zlib.error:
-                break  # the reader will say so
-            if size > max_bytes:
-                raise ParseFailed(
-                    f"{url} unpacks to more than {max_bytes >> 20:,} MiB, which no sitemap may. It is not read."
-                )
-            piece = unpacker.unconsumed_tail
-            if unpacker.eof and unpacker.unused_data.startswith(_GZIP):
-                piece, unpacker = unpacker.unused_data, zlib.decompressobj(31)
-    file.seek(0)
+
+
+def _unpacked(file: BinaryIO, url: str, max_bytes: int, kind: str) -> Iterator[bytes]:
+    """Raises ParseFailed for more than `max_bytes`; Damaged."""
+    try:
+        yield from unpacked(file, max_bytes=max_bytes)
+    except TooLarge as error:
+        raise ParseFailed(f"{url} unpacks to more than {error}, which no {kind} may. It is not read.") from error

@@ -29,6 +29,7 @@ from typing import Self
 
 import zstandard
 
+from .. import openfiles
 from ..errors import BackendUnavailable, Misconfigured
 from .spool_format import ENTRY_BYTES, HEAD_BYTES, Damage, Entry, Waiting, frame, head, other_version, pack, unpack
 from .spool_home import Home, Reader, Segment, sync_folder, write_all
@@ -81,6 +82,8 @@ class Spool:
         try:
             await asyncio.to_thread(self._adopt)
         except OSError as error:
+            if openfiles.were_used_up(error):
+                raise BackendUnavailable(openfiles.remedy()) from error
             raise Misconfigured(
                 f"The spool folder {self._folder} cannot be used ({error.strerror or error}). "
                 f"Set store.spool in gossamer.toml to a folder on a local disk that you may write to."

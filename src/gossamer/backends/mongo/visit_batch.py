@@ -12,7 +12,7 @@ import msgspec
 from pymongo import InsertOne, UpdateOne
 
 from ...errors import BackendUnavailable
-from ...model.record import Attempt, ItemSchema, PageFacts, PageResult
+from ...model.record import NO_BODY, Attempt, ItemSchema, PageFacts, PageResult
 from ...store.verdict import REPARSED, UNCHANGED, Held, is_stale, reread, spider_of
 from .connection import Document, MongoDatabase, Write
 from .layout import attempt_name, digest, visit_name, visits_from
@@ -214,9 +214,9 @@ async def _move_on(database: MongoDatabase, plans: Sequence[_Confirmed]) -> bool
 
 async def log_visits(database: MongoDatabase, results: Sequence[PageResult], number: dict[bytes, int]) -> int:
     """Write visits, attempts and, last of all, the facts of pages; return how many attempts count something."""
-    # A 304 brought no body: its facts point to the copy of an earlier visit, which is listed already.
+    # A 304 brought no body, nor did a failure: the facts point to an earlier copy, which is listed already.
     pages = [result.page for result in results if result.page is not None]
-    visits = [page for page in pages if page.archive_ref and page.status != 304]
+    visits = [page for page in pages if page.archive_ref and page.status not in (NO_BODY, 304)]
     await database.write("visits", [InsertOne(visit_document(page, number[page.fingerprint])) for page in visits])
     attempts = [attempt_document(result.attempt, number[result.attempt.fingerprint]) for result in results]
     for document, result in zip(attempts, results, strict=True):

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from ...model.record import Attempt, ItemSchema, PageFacts, PageResult, Tally
+from ...model.record import NO_BODY, Attempt, ItemSchema, PageFacts, PageResult, Tally
 from ...store.tallies import added_up
 from ...store.verdict import REPARSED, is_stale, reread, spider_of
 from .changes import identity_of
@@ -155,11 +155,11 @@ async def write_visits(session: Session, results: Sequence[PageResult], number: 
                 tallies += result.quality
     else:
         await session.run(ADD_ATTEMPTS, *attempts)
-    # A 304 brought no body: its facts point to the copy of an earlier visit, which is listed already.
+    # A 304 brought no body, nor did a failure: the facts point to an earlier copy, which is listed already.
     visits = [
         (number[p.fingerprint], p.fetched_at, p.url, p.job, p.status, p.archive_ref, p.body_hash, p.spider, p.failure)
         for p in (result.page for result in results)
-        if p is not None and p.archive_ref and p.status != 304
+        if p is not None and p.archive_ref and p.status not in (NO_BODY, 304)
     ]
     if visits:
         await session.run(ADD_VISITS, *new_rows(visits))

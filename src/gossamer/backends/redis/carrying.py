@@ -20,24 +20,29 @@ from ...frontier.carrying import (
     CarriedSchedule,
     CarriedShape,
     CarriedSite,
+    CarriedSown,
     CarriedStanding,
     CarriedUrl,
     StateItem,
     job_tally,
 )
+from ...frontier.contract import Sown
 from ...model.carrying import Mark
 from ...model.job import JobTerms
 from ...model.schedule import Standing
 from ...model.task import UrlState
+from ..standings import readable
 from . import cargo, rows
 from .jobs import JobRow
-from .keys import JOB_KEYS, SHARD_KEYS
+from .keys import JOB_KEYS, SHARD_KEYS, SOWN_KEYS
 from .schedules import schedule_text
 from .state import RedisState
 
 AT_ONCE = 500
 MARK = "mark"  # a field of the book
-BOOK_KEYS = ("jobs", "running", "dropping", "workers", "standings", "purses", "schedules", "leader")
+BOOK_KEYS = (
+    "jobs", "running", "dropping", "named", "workers", "standings", "purses", "schedules", "leader", *SOWN_KEYS,
+)  # fmt: skip
 LOOKS = 5  # a walk through a hash may show an entry twice; then it is walked again
 _STATES = tuple(state.value for state in UrlState)
 _EXTRAS = ("discovered", "duplicates", "retries", "redirected")
@@ -52,6 +57,7 @@ class RedisStateCarrier:
         self._routes = state.routes
         self._purse = state.purse
         self._schedules = state.schedules
+        self._sowings = state.sowings
         self._time = state.jobs._time
 
     async def mark(self) -> Mark | None:
@@ -106,7 +112,8 @@ class RedisStateCarrier:
     async def pour(self) -> AsyncIterator[Sequence[StateItem]]:
         jobs = sorted(await self._jobs.rows(), key=lambda job: job.number)
         yield [await self._carried_job(job) for job in jobs]
-        yield [CarriedSchedule(standing) for standing in await self._schedules.schedules()]
+        yield [CarriedSchedule(readable(one)) for one in await self._schedules.everything()]
+        yield [CarriedSown(job.id, sown) for job in jobs if (sown := await self._sowings.sown(job.id)) != Sown()]
         names: dict[tuple[int, int], str] = {}
         for shard in range(self._keys.shards):
             async for batch in _batches(self._scan(self._keys.in_shard(shard, "sites"))):
@@ -150,6 +157,9 @@ class RedisStateCarrier:
                     await self._server.call("HSETNX", self._keys.book("purses"), item.name, item.spent)
                 case CarriedJob():
                     await self._add_job(item)
+                case CarriedSown(job_id, sown):
+                    known = await self._sowings.sown(job_id)
+                    await self._sowings.note(job_id, sown.sites - known.sites, sown.trouble)
                 case CarriedSchedule():
                     await self._add_schedule(item.standing)
         now = repr(await self.time())
@@ -161,6 +171,7 @@ class RedisStateCarrier:
         """Nothing depends on all of it: rows name their parents by fingerprint."""
 
     async def clear(self) -> None:
+        await self._jobs.clear_all()  # and with it what forgotten jobs have left
         for job in await self._jobs.rows():
             for shard in range(self._keys.shards):
                 await self._server.call("UNLINK", *(self._key(shard, job, name) for name in JOB_KEYS))
@@ -173,7 +184,7 @@ class RedisStateCarrier:
             "UNLINK",
             *(self._keys.book(name) for name in BOOK_KEYS),
         )
-        await self._server.call("HDEL", self._keys.book("book"), "jobs", "changes")
+        await self._server.call("HDEL", self._keys.book("book"), "jobs", "changes", "named")
 
     # -- reading -----------------------------------------------------------------------------------------------
 
@@ -315,6 +326,7 @@ class RedisStateCarrier:
         )
         if not await self._server.call("HSETNX", self._keys.book("jobs"), job.id, msgspec.json.encode(row)):
             return
+        await self._server.call("HDEL", self._keys.book("book"), "named")  # its place by name is given later
         newest = int(await self._server.call("HGET", self._keys.book("book"), "jobs") or 0)
         await self._server.call("HSET", self._keys.book("book"), "jobs", max(newest, job.number))
         if job.state == "running":

@@ -16,6 +16,7 @@ from importlib.resources import files
 from typing import Any
 from urllib.parse import urlsplit
 
+from ... import openfiles
 from ...errors import BackendUnavailable, GossamerError, Misconfigured, MissingExtra
 
 try:
@@ -38,7 +39,7 @@ SHARED_PARTS = {
     **dict.fromkeys(("open_job", "change_job", "settle_tick"), ("jobs",)),
 }
 BOOK_SCRIPTS = (
-    "lead", "resign", "unlock", "routes_learn", "routes_forget", "routes_take", "routes_give_back",
+    "lead", "resign", "sow", "unlock", "routes_learn", "routes_forget", "routes_take", "routes_give_back",
     "exits_report", "exits_use", "exits_renew",
 )  # fmt: skip
 
@@ -242,6 +243,8 @@ def translated(where: str) -> Iterator[None]:
 def _unreachable(where: str, error: Exception) -> str:
     if isinstance(error, problems.TimeoutError | asyncio.TimeoutError):
         return f"Redis at {where} does not answer."
+    if openfiles.were_used_up(error):
+        return openfiles.remedy()
     return (
         f"Redis at {where} cannot be reached ({_first_line(error)}). "
         "Start it, or set state = 'sqlite:///...' in gossamer.toml."

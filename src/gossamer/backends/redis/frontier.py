@@ -25,7 +25,7 @@ from .entrance import ADD_AT_ONCE, Entrance, total
 from .gathering import Gathering
 from .jobs import RedisJobs
 from .keys import Keyspace
-from .leasing import Asking, Counter
+from .leasing import Asking, Counter, Rounds
 from .terms import KnownJob, admission_terms
 
 COMPLETE, RETRY, RELEASE, BURY, MOVE = 1, 2, 3, 4, 5
@@ -48,6 +48,7 @@ class RedisFrontier:
         terms_for: TermsFor,
         is_gone: Callable[[str], bool],
         time: Callable[[], float] | None = None,
+        rounds: Rounds | None = None,
     ) -> None:
         self._server = server
         self._keys = keys
@@ -65,6 +66,7 @@ class RedisFrontier:
             is_gone=is_gone,
             now=self._now,
             ticks=time or monotonic,
+            rounds=rounds or Rounds(),
         )
 
     async def add(self, job: str, candidates: Sequence[Candidate]) -> Added:

@@ -1,13 +1,16 @@
-"""Jobs on Redis: opened once, found again, paused, cancelled, closed once. Fulfils `JobBook` and `JobControl`.
+"""Jobs on Redis: opened once, found again, paused, cancelled, closed once, forgotten. Fulfils `JobBook`, `JobControl`
+and `JobHistory`.
 
 The book is in one slot, URLs are in shards. What becomes of a job is decided in the book by one script, then the shards
-are told. How it recovers: whoever died over the telling, others look in the book and tell them.
+are told. What a job that was given up or forgotten leaves there is cleared away in portions (leftovers.py).
+How it recovers: whoever died over the telling or the clearing, others look in the book and go on with it.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from time import monotonic
 from typing import Any
 
 import msgspec
@@ -15,12 +18,13 @@ import msgspec
 from ...errors import Permanent
 from ...model.job import Job, JobCounts, JobState, JobTerms, slug
 from .connection import Server
-from .keys import Keyspace
+from .keys import SOWN_KEYS, Keyspace
+from .leftovers import Leftovers
 
-DROP_AT_ONCE = 1_000
 LIMIT = "limit"  # the ending that leaves tasks in the queue
 CANCELLED = "cancelled"
 GIVEN_UP = ("replaced", CANCELLED)  # endings that drop what is open
+NUMBER_DIGITS = 12  # of a job's number in the order by name, as lua/jobs.lua writes it
 
 
 class JobRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,9 +76,11 @@ class RedisJobs:
         self._server = server
         self._keys = keys
         self._time = time
-        self._dropping = keys.book("dropping")
-        self._clearing = asyncio.Lock()
-        self.book = (keys.book("book"), keys.book("jobs"), keys.book("running"), self._dropping)  # for lua/jobs.lua
+        self._named = keys.book("named")
+        self._leftovers = Leftovers(server, keys, self, time or monotonic)
+        self.book = tuple(
+            keys.book(name) for name in ("book", "jobs", "running", "dropping", "named", "forgetting")
+        )  # for lua/jobs.lua
 
     async def open_job(self, name: str, terms: JobTerms, *, fresh: bool) -> tuple[Job, bool]:
         answer: list[Any] = []
@@ -83,7 +89,7 @@ class RedisJobs:
             answer = await self._server.run(
                 "open_job",
                 self.book,
-                self._now(),
+                self.now(),
                 name,
                 slug(name),
                 msgspec.json.encode(terms),
@@ -91,11 +97,12 @@ class RedisJobs:
                 "" if known is None else known.id,
                 b"" if known is None else msgspec.json.encode(terms.resumed(known.admission())),
             )
-        text, found = answer
+        text, found, replaced = answer
         row = read_job(text)
         # Also when it was found: whoever opened it may have died before all shards knew.
         await self.remind_shards(row.id)
-        await self.finish_dropping()
+        if replaced:
+            await self._leftovers.finish()
         return row.job(), bool(found)
 
     async def seal_seeds(self, job: str) -> None:
@@ -105,7 +112,7 @@ class RedisJobs:
         await self._change(job, "seal")
 
     async def is_sealed(self, job: str) -> bool:
-        found = await self._find(job)
+        found = await self.find_row(job)
         return found is not None and found.sealed
 
     async def close_job(self, job: str, ending: str) -> bool:
@@ -128,7 +135,7 @@ class RedisJobs:
 
     async def cancel_job(self, job: str) -> bool:
         cancelled = await self._change(job, "cancel", CANCELLED)
-        await self.finish_dropping()
+        await self._leftovers.finish()
         return cancelled
 
     async def reopen(self, job: str) -> None:
@@ -146,11 +153,35 @@ class RedisJobs:
             await self.reopen(job)
 
     async def job(self, job: str) -> Job | None:
-        found = await self._find(job)
+        found = await self.find_row(job)
         return found.job() if found else None
 
     async def jobs(self) -> list[Job]:
         return [row.job() for row in await self.rows()]
+
+    async def newest_jobs(self, name: str, limit: int, *, skip: int = 0) -> list[Job]:
+        await self._see_that_all_are_named()
+        first, beyond = name.encode() + b"\0", name.encode() + b"\1"
+        places = await self._server.call(
+            "ZREVRANGEBYLEX", self._named, b"(" + beyond, b"[" + first, "LIMIT", skip, limit
+        )
+        ids = [place[len(first) + NUMBER_DIGITS :] for place in places]
+        texts = await self._server.call("HMGET", self._keys.book("jobs"), *ids) if ids else []
+        return [read_job(text).job() for text in texts if text]
+
+    async def forget_jobs(self, jobs: Sequence[str]) -> int:
+        await self._see_that_all_are_named()
+        forgotten = 0
+        for job in jobs:
+            row = await self.find_row(job)
+            if row is None or await self._in_hand(row.number) or not await self._change(job, "forget"):
+                continue
+            forgotten += 1
+            for name in SOWN_KEYS:
+                await self._server.call("HDEL", self._keys.book(name), job)
+        if forgotten:
+            self._leftovers.begin()
+        return forgotten
 
     async def running_jobs(self) -> list[Job]:
         return [row.job() for row in await self.running_rows()]
@@ -159,7 +190,7 @@ class RedisJobs:
         return (await self.row(job)).admission()
 
     async def counts(self, job: str) -> JobCounts:
-        row = await self._find(job)
+        row = await self.find_row(job)
         if row is None:
             return JobCounts()
         names = JobCounts.__struct_fields__
@@ -173,7 +204,7 @@ class RedisJobs:
 
     async def row(self, job: str) -> JobRow:
         """Raises Permanent for an unknown job."""
-        found = await self._find(job)
+        found = await self.find_row(job)
         if found is None:
             raise Permanent(f"There is no job {job!r}. `gossamer status` lists the jobs.")
         return found
@@ -206,14 +237,24 @@ class RedisJobs:
         told = await self._of_all_shards(row.number, "meta", ("state", "paused"))
         return all((state, paused == b"1") == (row.word.encode(), row.paused) for state, paused in told)
 
-    async def finish_dropping(self) -> None:
-        """Clear the shards of jobs that were given up. Whoever did it may have died over it, so everybody looks."""
-        async with self._clearing:  # many ticks may replace jobs at once; once cleared is enough
-            for job in await self._server.call("SMEMBERS", self._dropping):
-                row = await self._find(job.decode())
-                if row is not None and row.state != JobState.RUNNING:
-                    await self._drop_open(row)
-                await self._server.call("SREM", self._dropping, job)
+    async def drop_soon(self, job: str) -> None:
+        """Nothing more of a job that was given up is handed out; its open URLs are dropped while others are served."""
+        await self._leftovers.drop(job)
+
+    async def clear_all(self) -> None:
+        """Return when it is gone: what forgotten jobs have left, and what is open of those given up."""
+        await self._leftovers.finish()
+
+    async def look_after_leftovers(self) -> None:
+        """Go on with what somebody died over. Looks every few seconds at most."""
+        await self._leftovers.look()
+
+    async def close(self) -> None:
+        await self._leftovers.close()
+
+    async def find_row(self, job: str) -> JobRow | None:
+        text = await self._server.call("HGET", self._keys.book("jobs"), job)
+        return read_job(text) if text else None
 
     async def depths(self, number: int) -> list[int]:
         """How many URLs wait for their turn, shard by shard."""
@@ -227,18 +268,18 @@ class RedisJobs:
         shards = await self._of_all_shards(number, "counts", ("queued", "waiting", "leased"))
         return sum(int(count or 0) for counts in shards for count in counts)
 
+    async def _in_hand(self, number: int) -> bool:
+        """Whether sites still owe it slots."""
+        return any(int(leased or 0) for (leased,) in await self._of_all_shards(number, "counts", ("leased",)))
+
     async def _used(self, number: int) -> int:
         """How many pages count for the job's limit."""
         shards = await self._of_all_shards(number, "counts", ("redirected", "done", "unchanged", "dead", "leased"))
         return sum(sum(int(count or 0) for count in pages) - int(redirected or 0) for redirected, *pages in shards)
 
-    async def _find(self, job: str) -> JobRow | None:
-        text = await self._server.call("HGET", self._keys.book("jobs"), job)
-        return read_job(text) if text else None
-
     async def _running(self, name: str) -> JobRow | None:
         job = await self._server.call("HGET", self._keys.book("running"), name)
-        return await self._find(job.decode()) if job else None
+        return await self.find_row(job.decode()) if job else None
 
     async def _of_all_shards(self, number: int, key: str, names: Sequence[str]) -> list[Any]:
         keys = self._keys
@@ -250,7 +291,7 @@ class RedisJobs:
         )
 
     async def _change(self, job: str, verb: str, ending: str = "") -> bool:
-        return bool(await self._server.run("change_job", self.book, self._now(), job, verb, ending))
+        return bool(await self._server.run("change_job", self.book, self.now(), job, verb, ending))
 
     async def _tell_shards(self, number: int, *fields: str) -> None:
         """Names and values."""
@@ -262,13 +303,14 @@ class RedisJobs:
             )
         )
 
-    async def _drop_open(self, row: JobRow) -> None:
-        """What a job that was given up still had to do will not be done: dropped, with the reason; slots given back."""
-        await self._tell_shards(row.number, "state", row.word, "paused", "")
-        for shard in range(self._keys.shards):
-            keys = self._keys.of_job(shard, row.number)
-            while await self._server.run("drop_open", keys, self._now(), row.ending, DROP_AT_ONCE):
-                pass
+    async def _see_that_all_are_named(self) -> None:
+        """Jobs that were opened before there was an order by name, or carried here, enter it."""
+        if await self._server.call("HGET", self._keys.book("book"), "named"):
+            return
+        for row in await self.rows():
+            place = row.name.encode() + b"\0%0*d" % (NUMBER_DIGITS, row.number) + row.id.encode()
+            await self._server.call("ZADD", self._named, 0, place)
+        await self._server.call("HSET", self._keys.book("book"), "named", 1)
 
-    def _now(self) -> str:
+    def now(self) -> str:
         return "" if self._time is None else repr(self._time())

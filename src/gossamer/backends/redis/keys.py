@@ -4,12 +4,17 @@
 keys of one shard lie on one node, so that a script may touch them together; shards may lie on different nodes.
 
     gossamer:{P}:book           hash    version and shards of this keyspace, number of the newest job, mark of a move,
-                                        how often schedules were changed
+                                        how often schedules were changed, whether all jobs are in `named`
     gossamer:{P}:jobs           hash    job id -> JSON: name, state, terms, times, whether it is paused
     gossamer:{P}:running        hash    job name -> id of its unfinished job; #id -> id of an older one, running again
     gossamer:{P}:dropping       set     ids of replaced and cancelled jobs whose open URLs are not dropped yet
+    gossamer:{P}:named          zset    jobs in order of name and number: name, a zero byte, number, id (scores 0)
+    gossamer:{P}:forgetting     set     numbers of jobs that were forgotten and whose keys are not deleted yet
     gossamer:{P}:schedules      hash    name of a schedule -> its version, its last job, and JSON: where it stands
     gossamer:{P}:leader         hash    the scheduler that leads: its name, its token, until when
+    gossamer:{P}:sowing         hash    id of a job -> until when, and which worker reads its source
+    gossamer:{P}:sown           hash    id of a job -> sites that were found in its source, one in each line
+    gossamer:{P}:troubles       hash    id of a job -> what was wrong with its source
     gossamer:{P}:workers        hash    worker -> JSON: its last sign of life
     gossamer:{P}:standings      hash    site that blocks -> JSON: the route its pages begin with, and why
     gossamer:{P}:purses         hash    what tokens were spent for -> how many, in billionths, as decimal digits
@@ -56,6 +61,7 @@ from __future__ import annotations
 from functools import lru_cache
 from hashlib import blake2b
 
+SOWN_KEYS = ("sowing", "sown", "troubles")  # of the book: by job, how its source was read
 SHARD_KEYS = ("shard", "sites", "numbers", "parked", "freed")
 JOB_KEYS = (
     "meta", "counts", "urls", "queue", "queues", "ready", "sleeping", "held", "waiting", "leased", "dead", "shapes",

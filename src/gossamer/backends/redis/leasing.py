@@ -21,6 +21,7 @@ import msgspec
 from ...errors import BackendUnavailable
 from ...frontier.contract import LeaseBatch
 from ...frontier.politeness import SiteTerms, TermsFor
+from ...model.job import JobState
 from ...model.task import Lease
 from . import rows
 from .connection import Server
@@ -34,6 +35,7 @@ NOT_READY = timedelta(milliseconds=50)  # until all shards know of a job that is
 PAUSED = timedelta(seconds=1)  # how often a worker asks whether a paused job goes on
 LOCK_SECONDS = 5
 SITES_AT_ONCE = 100
+TOO_FAR = 3600.0  # seconds; what was written so much later than now was written by a clock that was ahead
 
 
 class Look(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,6 +67,27 @@ class Asking(msgspec.Struct, frozen=True):
     lanes: bytes
 
 
+class Rounds:
+    """Looking after other jobs than one's own: once for a process, however many of them it works on."""
+
+    def __init__(self) -> None:
+        self._next_at = -math.inf
+        self._looked_at = 0  # number of the last job
+
+    def begin(self, now: float) -> bool:
+        """Is it time? Then the caller goes."""
+        if now < self._next_at:
+            return False
+        self._next_at = now + ORPHAN_CHECK
+        return True
+
+    def next_in_turn(self, jobs: list[JobRow]) -> list[JobRow]:
+        """Some of them: those after the ones that were looked at last, then from the beginning."""
+        jobs.sort(key=lambda row: (row.number <= self._looked_at, row.number))
+        self._looked_at = jobs[:OTHERS_AT_ONCE][-1].number if jobs else 0
+        return jobs[:OTHERS_AT_ONCE]
+
+
 class Counter:
     """The lease verb. `is_gone(worker)` tells for certain that a worker's process does not exist any more."""
 
@@ -79,17 +102,19 @@ class Counter:
         is_gone: Callable[[str], bool],
         now: Callable[[], str],
         ticks: Callable[[], float],
+        rounds: Rounds,
     ) -> None:
         self._server = server
         self._keys = keys
         self._jobs = jobs
         self._lease_seconds = lease_seconds
+        self._longest = max(2 * lease_seconds, TOO_FAR)  # others may give longer leases, by settings of their own
         self._terms_for = terms_for
         self._is_gone = is_gone
         self._now = now
         self._ticks = ticks
         self._orphans_checked = -math.inf
-        self._looked_at = 0  # number of the last other job
+        self._rounds = rounds
 
     async def lease(self, job: KnownJob, asking: Asking, n: int) -> tuple[LeaseBatch, list[Lease]]:
         """The batch, and leases on what turned out not to be a task of ours."""
@@ -185,6 +210,7 @@ class Counter:
             min(n, SITES_AT_ONCE),
             job.terms.max_deliveries,
             asking.lanes,
+            self._longest,
             *gone,
         )
         queued, waiting, leased, done, unchanged, dead, redirected, discovered = counters
@@ -266,9 +292,14 @@ class Counter:
         if self._ticks() - self._orphans_checked < ORPHAN_CHECK:
             return []
         self._orphans_checked = self._ticks()
-        await self._jobs.finish_dropping()
+        ours = await self._jobs.row(job.id)
+        looked_after = [ours] if ours.state == JobState.RUNNING else []
+        if self._rounds.begin(self._ticks()):
+            await self._jobs.look_after_leftovers()
+            others = [row for row in await self._jobs.running_rows() if row.number != job.number]
+            looked_after += self._rounds.next_in_turn(others)
         gone: list[str] = []
-        for row in self._next_in_turn(job, await self._jobs.running_rows()):
+        for row in looked_after:
             if row.number == job.number and not await self._jobs.is_known_to_shards(row):
                 await self._jobs.remind_shards(row.id)
             for shard in range(self._keys.shards):
@@ -280,16 +311,8 @@ class Counter:
                 elif names:
                     # Nobody may be working on that job any more, but the slots it holds are everybody's.
                     keys, deliveries = self._keys.of_job(shard, row.number), row.admission().max_deliveries
-                    await self._server.run("prepare", keys, self._now(), "", 0, deliveries, b"", *dead)
+                    await self._server.run("prepare", keys, self._now(), "", 0, deliveries, b"", self._longest, *dead)
         return gone
-
-    def _next_in_turn(self, job: KnownJob, running: list[JobRow]) -> list[JobRow]:
-        """Our own job, and some others: those after the ones that were looked at last, then from the beginning."""
-        ours = [row for row in running if row.number == job.number]
-        others = [row for row in running if row.number != job.number]
-        others.sort(key=lambda row: (row.number <= self._looked_at, row.number))
-        self._looked_at = others[:OTHERS_AT_ONCE][-1].number if others else 0
-        return ours + others[:OTHERS_AT_ONCE]
 
     @asynccontextmanager
     async def _alone(self, job: KnownJob) -> AsyncIterator[None]:

@@ -102,6 +102,7 @@ class RedisLetters:
             if answer[0] != ENDED:
                 added = await self._entrance.look_twice(known, links, answer, letter)
                 return total(added, Added(duplicates=to_itself))
+        await self._jobs.clear_all()  # else the links would be dropped with what was given up
         added, lost = await self._entrance.offer(known, links, parent=letter, refuse_when_full=False, revives=True)
         await self._jobs.revive(letter.job)
         answer = await self._settle(known, letter, row.token, duplicates, lost, reason, ())
@@ -142,6 +143,8 @@ class RedisLetters:
         async for one in self._find_dead(which):
             groups.setdefault((one.job.number, one.shard), (one.job, []))[1].append(one.row.fingerprint)
         changed = 0
+        if how == "replay":
+            await self._jobs.clear_all()  # else a job would run again with what was given up
         for (number, shard), (job, fingerprints) in groups.items():
             if how == "replay":
                 await self._jobs.reopen(job.id)

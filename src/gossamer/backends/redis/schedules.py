@@ -13,14 +13,13 @@ import msgspec
 
 from ...errors import LeaseLost
 from ...model.job import JobTerms, slug
-from ...model.schedule import Schedule, Settled, Standing, Term
+from ...model.schedule import Schedule, Settled, Standing, Term, Unreadable
+from ..standings import is_free, read_standing
 from .connection import Server
 from .jobs import RedisJobs, read_job
 from .keys import Keyspace
 
 OVER, CHANGED = -1, 0  # answers of lua/settle_tick.lua
-
-_read = msgspec.json.Decoder(Standing).decode
 
 
 class RedisSchedules:
@@ -33,87 +32,131 @@ class RedisSchedules:
         self._schedules, self._leader = keys.book("schedules"), keys.book("leader")
 
     async def schedules(self) -> list[Standing]:
-        texts = await self._server.call("HVALS", self._schedules)
-        return sorted((read_schedule(text) for text in texts), key=lambda standing: standing.schedule.name)
+        return [one for one in await self.everything() if isinstance(one, Standing)]
+
+    async def everything(self) -> list[Standing | Unreadable]:
+        answer = await self._server.call("HGETALL", self._schedules)
+        pairs = answer.items() if isinstance(answer, dict) else zip(answer[::2], answer[1::2], strict=True)
+        return [read_schedule(name, text) for name, text in sorted(pairs)]
 
     async def put(self, schedule: Schedule, *, origin: str, replace: bool = False) -> bool:
         while True:
-            known = await self._find(schedule.name)
-            if known is None:
-                new = Standing(schedule=schedule, origin=origin, created_at=await self._clock())
-            elif not replace:
+            known, now = await self._find(schedule.name), await self._clock()
+            if is_free(known, replace=replace):
+                new = Standing(schedule=schedule, origin=origin, created_at=now)
+            elif not isinstance(known, Standing) or not replace:
                 return False
-            elif (known.schedule, known.origin) == (schedule, origin):
+            elif (known.schedule, known.origin, known.withdrawn_at) == (schedule, origin, None):
                 return True
             else:
-                new = known.rewritten(schedule, origin)
-            if await self._write(new, known):
+                new = known.rewritten(schedule, origin, now)
+            if await self._write(schedule.name, _version(known), new):
                 return True
 
     async def remove(self, name: str) -> bool:
-        return bool(await self._server.call("HDEL", self._schedules, name))
+        return bool(await self._write(name, ""))
 
     async def pause(self, name: str, paused: bool) -> bool:
         while True:
             known = await self._find(name)
-            if known is None or known.paused == paused:
-                return known is not None
-            if await self._write(msgspec.structs.replace(known, paused=paused), known):
+            if not isinstance(known, Standing):
+                return False
+            if known.paused == paused:
                 return True
+            if await self._write(name, known.version, known.rested(paused, await self._clock())):
+                return True
+
+    async def begin(
+        self, before: Standing, after: Standing, opening: tuple[str, JobTerms], *, replaces: str = ""
+    ) -> Settled | None:
+        settled = await self._settle(None, before, after, opening, replaces)
+        if settled is not None and replaces:
+            await self._jobs.clear_all()
+        return settled
+
+    async def leader(self) -> Term | None:
+        name, token, until = await self._server.call("HMGET", self._leader, "name", "token", "until")
+        if not name or float(until) <= await self._clock():
+            return None
+        return Term(name.decode(), int(token), float(until))
 
     async def lead(self, candidate: str, duration: timedelta) -> Term | None:
         answer = await self._server.run("lead", (self._leader,), self._now(), candidate, duration.total_seconds())
+        await self._jobs.look_after_leftovers()
         return Term(candidate, answer[0], float(answer[1])) if answer else None
 
     async def resign(self, term: Term) -> None:
         await self._server.run("resign", (self._leader,), term.leader, term.token)
 
+    async def changes(self) -> int:
+        return int(await self._server.call("HGET", self._jobs.book[0], "changes") or 0)
+
     async def settle(
-        self, term: Term, before: Standing, after: Standing, opening: tuple[str, JobTerms] | None = None
+        self,
+        term: Term,
+        before: Standing | None,
+        after: Standing,
+        opening: tuple[str, JobTerms] | None = None,
+        *,
+        replaces: str = "",
     ) -> Settled | None:
-        begun = () if opening is None else (opening[0], slug(opening[0]), msgspec.json.encode(opening[1]))
-        version, *rest = await self._server.run(
-            "settle_tick",
-            (*self._jobs.book, self._schedules, self._leader),
-            self._now(),
-            term.leader,
-            term.token,
-            before.schedule.name,
-            before.version,
-            msgspec.json.encode(after),
-            after.last_job,
-            *begun,
-        )
-        if version == OVER:
-            raise LeaseLost(f"{term.leader} does not lead the schedulers any more; nothing was changed.")
-        if version == CHANGED:
+        return await self._settle(term, before, after, opening, replaces)
+
+    async def forget(self, term: Term, standing: Standing) -> bool:
+        return bool(await self._write(standing.schedule.name, standing.version, term=term))
+
+    async def _settle(
+        self,
+        term: Term | None,
+        before: Standing | None,
+        after: Standing,
+        opening: tuple[str, JobTerms] | None,
+        replaces: str,
+    ) -> Settled | None:
+        name = after.schedule.name
+        begun: tuple[str | bytes, ...] = ()
+        if opening is not None:
+            begun = (opening[0], slug(opening[0]), msgspec.json.encode(opening[1]), replaces)
+        answer = await self._write(name, _version(before), after, *begun, term=term)
+        if answer is None:
             return None
+        version, text, replaced = answer
         if opening is None:
             return Settled(msgspec.structs.replace(after, version=version))
-        text, replaced = rest
         row = read_job(text)
         if replaced:
-            await self._jobs.finish_dropping()
+            await self._jobs.drop_soon(replaced.decode())
         return Settled(msgspec.structs.replace(after, version=version, last_job=row.id), row.job())
 
-    async def _find(self, name: str) -> Standing | None:
+    async def _find(self, name: str) -> Standing | Unreadable | None:
         text = await self._server.call("HGET", self._schedules, name)
-        return read_schedule(text) if text else None
+        return read_schedule(name.encode(), text) if text else None
 
-    async def _write(self, standing: Standing, known: Standing | None) -> bool:
-        """False when somebody else was faster."""
-        (version, *_) = await self._server.run(
+    async def _write(
+        self,
+        name: str,
+        version: int | str,
+        standing: Standing | None = None,
+        *opening: str | bytes,
+        term: Term | None = None,
+    ) -> tuple[int, bytes, bytes] | None:
+        """Run lua/settle_tick.lua. None when it found the book changed. Raises LeaseLost."""
+        answer, *rest = await self._server.run(
             "settle_tick",
             (*self._jobs.book, self._schedules, self._leader),
             self._now(),
-            "",
-            "",
-            standing.schedule.name,
-            0 if known is None else known.version,
-            msgspec.json.encode(standing),
-            standing.last_job,
+            "" if term is None else term.leader,
+            "" if term is None else term.token,
+            name,
+            version,
+            b"" if standing is None else msgspec.json.encode(standing),
+            "" if standing is None else standing.last_job,
+            *opening,
         )
-        return bool(version != CHANGED)
+        if answer == OVER:
+            who = "" if term is None else term.leader
+            raise LeaseLost(f"{who} does not lead the schedulers any more; nothing was changed.")
+        return None if answer == CHANGED else (answer, rest[0], rest[1])
 
     async def _clock(self) -> float:
         if self._time is not None:
@@ -125,10 +168,23 @@ class RedisSchedules:
         return "" if self._time is None else repr(self._time())
 
 
-def read_schedule(text: bytes) -> Standing:
+def read_schedule(name: bytes, text: bytes) -> Standing | Unreadable:
     """As lua/settle_tick.lua writes it."""
-    version, last_job, standing = text.split(b" ", 2)
-    return msgspec.structs.replace(_read(standing), version=int(version), last_job=last_job.decode())
+    shown = name.decode(errors="replace")
+    try:
+        version, last_job, standing = text.split(b" ", 2)
+        number, job = int(version), last_job.decode()
+    except ValueError:
+        return Unreadable(shown, "it does not begin with a version and a job")
+    found = read_standing(shown, standing)
+    return found if isinstance(found, Unreadable) else msgspec.structs.replace(found, version=number, last_job=job)
+
+
+def _version(known: Standing | Unreadable | None) -> int | str:
+    """What lua/settle_tick.lua is to find: no schedule, this one, or (where it cannot be read) any."""
+    if known is None:
+        return 0
+    return known.version if isinstance(known, Standing) else ""
 
 
 def schedule_text(standing: Standing) -> bytes:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from datetime import timedelta
 
 import msgspec
 
 from ...errors import BadState, Misconfigured
+from ...frontier.contract import FrontierFor
 from ...frontier.politeness import TermsFor
 from ...store.contract import RecordStore
 from ..processes import is_gone as process_is_gone
@@ -20,9 +21,11 @@ from .exits import RedisExits
 from .frontier import RedisFrontier
 from .jobs import RedisJobs
 from .keys import Keyspace
+from .leasing import Rounds
 from .robots import RedisRobotsShelf
 from .routes import RedisPurse, RedisRouteBook
 from .schedules import RedisSchedules
+from .sowing import RedisSowings
 from .workers import RedisWorkers
 
 VERSION = 3  # 1 knew no lanes, 2 no paused jobs; what they wrote is read as it is
@@ -42,6 +45,8 @@ class RedisState(msgspec.Struct, frozen=True):
     purse: RedisPurse
     exits: RedisExits
     schedules: RedisSchedules
+    sowings: RedisSowings
+    frontier_for: FrontierFor
     warnings: tuple[str, ...]
 
     async def time(self) -> float:
@@ -75,30 +80,47 @@ async def open_redis_state(
         keys = Keyspace(project, await _agreed_shards(server, project, shards))
         jobs = RedisJobs(server, keys, time)
         entrance = Entrance(server, keys, jobs, records=records, time=time)
-        frontier = RedisFrontier(
-            server,
-            keys,
-            jobs,
-            entrance,
-            lease_duration=lease_duration,
-            terms_for=terms_for,
-            is_gone=is_gone,
-            time=time,
-        )
+
+        rounds = Rounds()
+
+        def frontier_at(entrance: Entrance, terms_for: TermsFor) -> RedisFrontier:
+            return RedisFrontier(
+                server,
+                keys,
+                jobs,
+                entrance,
+                lease_duration=lease_duration,
+                terms_for=terms_for,
+                is_gone=is_gone,
+                time=time,
+                rounds=rounds,
+            )
+
+        @contextmanager
+        def frontier_for(terms_for: TermsFor) -> Iterator[RedisFrontier]:
+            # With an entrance of its own: what that remembers of jobs goes with it.
+            yield frontier_at(Entrance(server, keys, jobs, records=records, time=time), terms_for)
+
+        frontier = frontier_at(entrance, terms_for)
         desk = RedisDesk(server, keys, jobs, entrance, time=time)
-        yield RedisState(
-            server,
-            frontier,
-            jobs,
-            desk,
-            RedisRobotsShelf(server, keys),
-            RedisWorkers(server, keys),
-            RedisRouteBook(server, keys),
-            RedisPurse(server, keys),
-            RedisExits(server, keys, time),
-            RedisSchedules(server, keys, jobs, time),
-            warnings,
-        )
+        try:
+            yield RedisState(
+                server,
+                frontier,
+                jobs,
+                desk,
+                RedisRobotsShelf(server, keys),
+                RedisWorkers(server, keys),
+                RedisRouteBook(server, keys),
+                RedisPurse(server, keys),
+                RedisExits(server, keys, time),
+                RedisSchedules(server, keys, jobs, time),
+                RedisSowings(server, keys, time),
+                frontier_for,
+                warnings,
+            )
+        finally:
+            await jobs.close()
 
 
 async def _agreed_shards(server: Server, project: str, wanted: int | None) -> int:

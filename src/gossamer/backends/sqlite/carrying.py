@@ -18,17 +18,20 @@ from ...frontier.carrying import (
     CarriedSchedule,
     CarriedShape,
     CarriedSite,
+    CarriedSown,
     CarriedStanding,
     CarriedUrl,
     StateItem,
     job_tally,
 )
+from ...frontier.contract import Sown
 from ...model.carrying import Mark
-from ...model.schedule import Standing
 from ...model.task import UrlState
+from ..standings import read_standing, readable
 from .cargo import EXTRAS, STATES, carried_job, carried_url
 from .connection import Database
 from .ledger import MICROSECONDS, Ledger, Tally
+from .leftovers import clear_some
 from .marks import Rows, read_mark, stream, write_mark
 
 AT_ONCE = 500
@@ -38,7 +41,8 @@ _COUNTED = {
     "purses": "purses", "schedules": "schedules",
 }  # fmt: skip
 _TABLES = (
-    "incidents", "shapes", "queues", "urls", "sites", "robots", "workers", "standings", "purses", "schedules", "jobs",
+    "incidents", "shapes", "queues", "urls", "sites", "robots", "workers", "standings", "purses", "schedules",
+    "sowings", "forgetting", "jobs",
 )  # fmt: skip
 
 _JOBS = f"""
@@ -46,7 +50,8 @@ SELECT number, id, name, state, sealed, paused, ending, created_at, finished_at,
     {", ".join((*EXTRAS, *STATES))}
 FROM jobs ORDER BY number"""  # noqa: S608 - our own names
 
-_SCHEDULES = "SELECT standing FROM schedules ORDER BY name"
+_SCHEDULES = "SELECT name, standing FROM schedules ORDER BY name"
+_SOWN = "SELECT job, sites, trouble FROM sowings ORDER BY job"
 _SITES = "SELECT name, next_at, rest_until, asked_interval, in_flight FROM sites ORDER BY number"
 _ROBOTS = "SELECT origin, status, body, fetched_at, expires_at FROM robots ORDER BY origin"
 _STANDINGS = "SELECT site, route, since, reason, blocks, recheck_at, patience FROM standings ORDER BY site"
@@ -118,6 +123,7 @@ class SqliteStateCarrier:
         return [name for (name,) in rows]
 
     async def tally(self) -> dict[str, int]:
+        await self._clear_leftovers()
         counts: dict[str, int] = {}
         states = await self._states()
         jobs = await self._jobs(states)
@@ -130,9 +136,12 @@ class SqliteStateCarrier:
         return {name: count for name, count in {"jobs": len(jobs), **counts}.items() if count}
 
     async def pour(self) -> AsyncIterator[Sequence[StateItem]]:
+        await self._clear_leftovers()
         yield await self._jobs(await self._states())
         async for rows in stream(self._database, _SCHEDULES, (), AT_ONCE):
-            yield [CarriedSchedule(msgspec.json.decode(text, type=Standing)) for (text,) in rows]
+            yield [CarriedSchedule(readable(read_standing(name, text))) for name, text in rows]
+        async for rows in stream(self._database, _SOWN, (), AT_ONCE):
+            yield [CarriedSown(job, Sown(frozenset(sites.splitlines()), trouble)) for job, sites, trouble in rows]
         async for rows in stream(self._database, _SITES, (), AT_ONCE):
             yield [
                 CarriedSite(name=name, next_at=next_at, rest_until=rest, asked_interval=asked, in_hand=in_hand)
@@ -181,6 +190,11 @@ class SqliteStateCarrier:
 
     async def _rows(self, sql: str, values: Sequence[Any] = ()) -> Rows:
         return await self._database.read(lambda connection: connection.execute(sql, values).fetchall())
+
+    async def _clear_leftovers(self) -> None:
+        """Jobs that were forgotten are not carried, and their pages are not counted."""
+        while await self._database.write(lambda connection: clear_some(connection, self._clock.now())):
+            pass
 
     async def _jobs(self, states: dict[int, dict[str, int]]) -> list[CarriedJob]:
         return [carried_job(row, states.get(row[0], {})) for row in await self._rows(_JOBS)]
@@ -241,6 +255,11 @@ class SqliteStateCarrier:
                     (standing.schedule.name, standing.version, msgspec.json.encode(standing).decode()),
                 )
                 connection.execute("UPDATE scheduling SET changes = max(changes, ?)", (standing.version,))
+            case CarriedSown(job, sown):
+                connection.execute(
+                    "INSERT OR IGNORE INTO sowings (job, sites, trouble) VALUES (?, ?, ?)",
+                    (job, "".join(f"{site}\n" for site in sorted(sown.sites)), sown.trouble),
+                )
             case CarriedSite():
                 connection.execute(
                     "UPDATE sites SET next_at = ?, rest_until = ?, asked_interval = ? WHERE number = ?",

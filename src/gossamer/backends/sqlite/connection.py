@@ -22,6 +22,7 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, Self, TypeVar
 
+from ... import openfiles
 from ...errors import BackendUnavailable, BadState, GossamerError, Misconfigured
 
 T = TypeVar("T")
@@ -141,7 +142,7 @@ class Database:
             if connection.in_transaction:
                 with suppress(sqlite3.Error):  # the transaction is void either way
                     connection.execute("ROLLBACK")
-            for forget in self.on_rollback:
+            for forget in tuple(self.on_rollback):  # the loop's thread may add to it
                 forget()
             if not isinstance(error, sqlite3.Error) and len(group) > 1:
                 # A value that SQLite cannot take is the fault of one write: the others go on without it.
@@ -164,6 +165,10 @@ class Database:
             return writer, self._connect()
         except sqlite3.Error as error:
             raise translate(error, self.path, self._role) from error
+        except OSError as error:  # of the files with the schema
+            if not openfiles.were_used_up(error):
+                raise
+            raise BackendUnavailable(openfiles.remedy()) from error
 
     def _connect(self) -> sqlite3.Connection:
         connection = sqlite3.connect(
@@ -264,6 +269,8 @@ def translate(error: sqlite3.Error, path: Path, role: str) -> GossamerError:
         return BadState(
             f"{path} is damaged or not a SQLite file ({text}). Move it away, or set {role} to another path."
         )
+    if "unable to open" in text and openfiles.are_used_up():
+        return BackendUnavailable(openfiles.remedy())
     if "unable to open" in text or "readonly" in text:
         return BadState(f"{path} cannot be opened for writing ({text}). Check its permissions and its folder's.")
     if "disk is full" in text or "disk I/O" in text:

@@ -12,7 +12,9 @@ from ...clock import Clock
 from ...frontier.contract import Added, DeadFilter, DeadLetter, SiteLoad, UrlStory
 from ...model.task import Candidate, UrlState
 from .connection import Database
+from .jobs import SqliteJobs
 from .ledger import Ledger, Tally
+from .leftovers import drop_rest
 
 CHUNK = 2_000
 LETTERS_AT_ONCE = 500  # fewer: each may bring a long error
@@ -49,9 +51,10 @@ WHERE number = ? AND state <> 'running' AND ending <> 'limit'
 
 
 class SqliteDesk:
-    def __init__(self, database: Database, clock: Clock) -> None:
+    def __init__(self, database: Database, clock: Clock, jobs: SqliteJobs) -> None:
         self._database = database
         self._clock = clock
+        self._jobs = jobs
 
     async def story(self, site: str, fingerprint: bytes) -> list[UrlStory]:
         def read(connection: sqlite3.Connection) -> list[UrlStory]:
@@ -112,6 +115,8 @@ class SqliteDesk:
             ledger = Ledger()
             letters = _select(connection, where, values)
             tallies: dict[int, Tally] = {}
+            for job in {job for _, job, *_ in letters}:
+                drop_rest(connection, job, now)  # else it would run again with what was given up
             for number, job, site, lane, priority in letters:
                 connection.execute(
                     "UPDATE urls SET state = 'queued', reason = '', message = '', attempts = 0, deliveries = 0, "
@@ -128,6 +133,7 @@ class SqliteDesk:
                 )
             return len(letters)
 
+        await self._jobs.clear_all()  # in portions, so that little is left to drop in the step itself
         return await self._database.write(write)
 
     async def resolve(
@@ -148,6 +154,7 @@ class SqliteDesk:
             ledger.note(connection, letter.id, now, f"resolved from the dead letters ({letter.reason})")
             tally = Tally(discovered=duplicates + to_itself, duplicates=duplicates + to_itself)
             tally.move("dead", "done")
+            drop_rest(connection, job.number, now)
             added = ledger.admit(connection, job, links, found_on=letter.id, now=now, tally=tally)
             tally.write(connection, job.number)
             if added.queued:

@@ -14,7 +14,7 @@ from ...frontier.contract import Added, LeaseBatch
 from ...frontier.politeness import TermsFor
 from ...model.task import Candidate, Lease, UrlState
 from .connection import Database
-from .jobs import drop_late
+from .jobs import SqliteJobs, given_up
 from .leasing import Counter
 from .ledger import Ledger, Tally
 
@@ -38,6 +38,7 @@ class SqliteFrontier:
         self,
         database: Database,
         clock: Clock,
+        jobs: SqliteJobs,
         *,
         lease_duration: timedelta,
         terms_for: TermsFor,
@@ -45,10 +46,15 @@ class SqliteFrontier:
     ) -> None:
         self._database = database
         self._clock = clock
+        self._jobs = jobs
         self._ledger = Ledger()
         self._counter = Counter(self._ledger, duration=lease_duration, terms_for=terms_for, is_gone=is_gone)
         self._lease_seconds = lease_duration.total_seconds()
         database.on_rollback.append(self._ledger.forget)
+
+    def let_go(self) -> None:
+        """Nobody uses it any more; the file stays open for others."""
+        self._database.on_rollback.remove(self._ledger.forget)
 
     async def add(self, job: str, candidates: Sequence[Candidate]) -> Added:
         def write(connection: sqlite3.Connection) -> Added:
@@ -64,10 +70,9 @@ class SqliteFrontier:
                         f"{bound} (crawl.max_queued). Add fewer at once, or wait until some are done."
                     )
             tally, now = Tally(), self._clock.now()
-            added = self._ledger.admit(connection, row, candidates, found_on=None, now=now, tally=tally)
+            late = given_up(connection, row.number)
+            added = self._ledger.admit(connection, row, candidates, found_on=None, now=now, tally=tally, given_up=late)
             tally.write(connection, row.number)
-            if drop_late(connection, row.number, now):
-                return Added(duplicates=added.duplicates, dropped=added.dropped + added.queued)
             return added
 
         return await self._database.write(write)
@@ -77,6 +82,7 @@ class SqliteFrontier:
             row = self._ledger.job(connection, job)
             return self._counter.lease(connection, row, worker, n, lanes, self._clock.now())
 
+        await self._jobs.look_after_leftovers()
         return await self._database.write(write)
 
     async def renew(self, leases: Sequence[Lease]) -> list[Lease]:

@@ -1,21 +1,24 @@
-"""Jobs on SQLite: opened once, found again, paused, cancelled, closed once. Fulfils `JobBook` and `JobControl`."""
+"""Jobs on SQLite: opened once, found again, paused, cancelled, closed once, forgotten. Fulfils `JobBook`, `JobControl`
+and `JobHistory`.
+
+A job that is replaced or cancelled ends in one short step. Its open pages are dropped in portions (leftovers.py), by
+this process or, when that dies over it, by one that looks later.
+"""
 
 from __future__ import annotations
 
+import math
 import sqlite3
-from datetime import timedelta
+from collections.abc import Sequence
 
 import msgspec
 
 from ...clock import Clock
 from ...errors import Permanent
 from ...model.job import Job, JobCounts, JobState, JobTerms, slug
-from ..processes import is_gone
+from ..clearing import LOOK, Clearing
 from .connection import Database
-
-LAST_WORDS = timedelta(seconds=5)  # as long as a pacer holds a request at most
-
-REPLACED, CANCELLED = "replaced", "cancelled"  # endings that drop what is open
+from .leftovers import CANCELLED, REPLACED, clear_some, drop_first, forget, left_over
 
 _COLUMNS = "id, name, state, created_at, finished_at, terms, ending, paused"
 
@@ -27,6 +30,8 @@ class SqliteJobs:
     def __init__(self, database: Database, clock: Clock) -> None:
         self._database = database
         self._clock = clock
+        self._clearing = Clearing(self._clear_some)
+        self._looked_at = -math.inf
 
     async def open_job(self, name: str, terms: JobTerms, *, fresh: bool) -> tuple[Job, bool]:
         def write(connection: sqlite3.Connection) -> tuple[Job, bool]:
@@ -38,7 +43,10 @@ class SqliteJobs:
             connection.execute("UPDATE jobs SET terms = ? WHERE id = ?", (text, row[0]))
             return _job((*row[:5], text, *row[6:])), True
 
-        return await self._database.write(write)
+        opened = await self._database.write(write)
+        if fresh:
+            await self._clearing.finish()
+        return opened
 
     async def seal_seeds(self, job: str) -> None:
         await self._database.write(lambda c: c.execute("UPDATE jobs SET sealed = 1 WHERE id = ?", (job,)).rowcount)
@@ -59,7 +67,9 @@ class SqliteJobs:
         return bool(changed)
 
     async def cancel_job(self, job: str) -> bool:
-        return await self._database.write(lambda c: _give_up(c, job, CANCELLED, self._clock.now()))
+        cancelled = await self._database.write(lambda c: _give_up(c, job, CANCELLED, self._clock.now()))
+        await self._clearing.finish()
+        return cancelled
 
     async def job(self, job: str) -> Job | None:
         row = await self._database.read(
@@ -72,6 +82,22 @@ class SqliteJobs:
             lambda c: c.execute(f"SELECT {_COLUMNS} FROM jobs ORDER BY number DESC").fetchall()  # noqa: S608
         )
         return [_job(row) for row in rows]
+
+    async def newest_jobs(self, name: str, limit: int, *, skip: int = 0) -> list[Job]:
+        rows = await self._database.read(
+            lambda c: c.execute(
+                f"SELECT {_COLUMNS} FROM jobs INDEXED BY jobs_named WHERE name = ? "  # noqa: S608
+                "ORDER BY number DESC LIMIT ? OFFSET ?",
+                (name, limit, skip),
+            ).fetchall()
+        )
+        return [_job(row) for row in rows]
+
+    async def forget_jobs(self, jobs: Sequence[str]) -> int:
+        forgotten = await self._database.write(lambda c: sum(forget(c, job) for job in jobs))
+        if forgotten:
+            self._clearing.begin()
+        return forgotten
 
     async def running_jobs(self) -> list[Job]:
         rows = await self._database.read(
@@ -94,6 +120,28 @@ class SqliteJobs:
         )
         return JobCounts(**dict(zip(JobCounts.__struct_fields__, row, strict=True))) if row else JobCounts()
 
+    # -- what jobs leave behind, for the other parts of this backend -------------------------------------------
+
+    def clear_soon(self) -> None:
+        """Begin to clear away what there is; somebody else may have to be served meanwhile."""
+        self._clearing.begin()
+
+    async def clear_all(self) -> None:
+        """Return when it is gone. Raises BackendUnavailable."""
+        await self._clearing.finish()
+
+    async def look_after_leftovers(self) -> None:
+        """Go on where a process died over it. Looks every LOOK at most."""
+        if self._clock.monotonic() - self._looked_at >= LOOK.total_seconds():
+            self._looked_at = self._clock.monotonic()
+            self._clearing.go_on(await self._database.read(left_over))
+
+    async def close(self) -> None:
+        await self._clearing.close()
+
+    async def _clear_some(self) -> bool:
+        return await self._database.write(lambda c: clear_some(c, self._clock.now()))
+
 
 def begin_job(connection: sqlite3.Connection, name: str, terms: JobTerms, now: float) -> Job:
     """A new job; an unfinished one of that name is replaced. Runs inside a transaction."""
@@ -109,13 +157,10 @@ def begin_job(connection: sqlite3.Connection, name: str, terms: JobTerms, now: f
     return _job((job, name, JobState.RUNNING, now, None, text, "", 0))
 
 
-def drop_late(connection: sqlite3.Connection, job: int, now: float) -> bool:
-    """What has just entered a job that was replaced or cancelled is dropped like the rest. Returns whether it was."""
-    ending = connection.execute("SELECT ending FROM jobs WHERE number = ?", (job,)).fetchone()[0]
-    if ending not in (REPLACED, CANCELLED):
-        return False
-    _drop_open(connection, job, ending, now)
-    return True
+def given_up(connection: sqlite3.Connection, job: int) -> str:
+    """The ending of a job that was replaced or cancelled: nothing may enter it any more. "" for any other."""
+    row = connection.execute("SELECT ending FROM jobs WHERE number = ?", (job,)).fetchone()
+    return row[0] if row is not None and row[0] in (REPLACED, CANCELLED) else ""
 
 
 def _unfinished(connection: sqlite3.Connection, name: str) -> Row | None:
@@ -137,7 +182,7 @@ def _close(connection: sqlite3.Connection, job: str, ending: str, now: float) ->
 
 
 def _give_up(connection: sqlite3.Connection, job: str, ending: str, now: float) -> bool:
-    """End a job that has not come to its end: what is open is dropped."""
+    """End a job that has not come to its end. What is open is dropped: what is in hand now, the rest in portions."""
     state = JobState.CANCELLED if ending == CANCELLED else JobState.FINISHED
     ended = connection.execute(
         "UPDATE jobs SET state = ?, ending = ?, finished_at = ?, paused = 0 WHERE id = ? AND state = 'running' "
@@ -146,7 +191,7 @@ def _give_up(connection: sqlite3.Connection, job: str, ending: str, now: float) 
     ).fetchone()
     if ended is None:
         return False
-    _drop_open(connection, ended[0], ending, now)
+    drop_first(connection, ended[0], ending, now)
     return True
 
 
@@ -167,36 +212,4 @@ def _job(row: Row) -> Job:
         due=terms.due,
         spider=terms.spider,
         windows=terms.windows,
-    )
-
-
-def _drop_open(connection: sqlite3.Connection, job: int, reason: str, now: float) -> None:
-    """What a job that was given up still had to do will not be done: dropped, with the reason; slots are given back.
-
-    A worker that lives may send what it has in hand for some moments yet: its paced sites are left alone for so long.
-    """
-    workers = connection.execute("SELECT DISTINCT worker FROM urls WHERE job = ? AND state = 'leased'", (job,))
-    alive = [worker for (worker,) in workers if not is_gone(worker)]
-    connection.execute(
-        "UPDATE sites SET in_flight = in_flight - held.n, holder = NULL, "
-        "rest_until = CASE WHEN holder IS NULL THEN rest_until ELSE max(rest_until, ?) END FROM "
-        "(SELECT site, count(*) AS n FROM urls WHERE job = ? AND state = 'leased' GROUP BY site) AS held "
-        "WHERE sites.number = held.site",
-        (now + LAST_WORDS.total_seconds() if alive else 0.0, job),
-    )
-    connection.execute(
-        "UPDATE queues SET state = 'ready' WHERE state IN ('full', 'held') AND site IN "
-        "(SELECT site FROM urls WHERE job = ? AND state = 'leased')",
-        (job,),
-    )
-    connection.execute(
-        "UPDATE urls SET state = 'dropped', reason = ?, worker = NULL, lease_until = NULL, due_at = NULL, "
-        "changed_at = ? WHERE job = ? AND state IN ('queued', 'waiting', 'leased')",
-        (reason, now, job),
-    )
-    connection.execute("DELETE FROM queues WHERE job = ?", (job,))
-    connection.execute(
-        "UPDATE jobs SET dropped = dropped + queued + waiting + leased, queued = 0, waiting = 0, leased = 0 "
-        "WHERE number = ?",
-        (job,),
     )

@@ -17,7 +17,7 @@ from ...frontier.contract import LeaseBatch
 from ...frontier.politeness import GIVE_WAY, HEAD_START, LANE_TURN, TermsFor, after_start, earliest_start
 from ...model.task import Lease, Pace, Task
 from .ledger import MICROSECONDS, JobRow, Ledger, Tally
-from .reclaiming import Reclaimer
+from .reclaiming import TOO_FAR, Reclaimer
 
 PROMOTED_AT_ONCE = 500
 PAUSED = timedelta(seconds=1)  # how often a worker asks whether a paused job goes on
@@ -74,7 +74,7 @@ class Counter:
         self._ledger = ledger
         self._duration = duration.total_seconds()
         self._terms_for = terms_for
-        self._reclaimer = Reclaimer(ledger, terms_for=terms_for, is_gone=is_gone)
+        self._reclaimer = Reclaimer(ledger, duration=self._duration, terms_for=terms_for, is_gone=is_gone)
 
     def lease(
         self, connection: sqlite3.Connection, job: JobRow, worker: str, n: int, lanes: frozenset[str] | None, now: float
@@ -215,6 +215,8 @@ class Counter:
             if in_flight and holder != worker:
                 self._park(connection, job, site, lanes, "held", held_for=holder)
                 return
+            if next_at > now + interval * burst + TOO_FAR.total_seconds():
+                next_at = now  # no request was so far ahead: the clock was
             turn = earliest_start(next_at, interval=interval, burst=burst) - HEAD_START.total_seconds()
             if turn > now:
                 self._park(connection, job, site, lanes, "sleeping", wake_at=turn)

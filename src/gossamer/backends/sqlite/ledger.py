@@ -131,8 +131,12 @@ class Ledger:
         found_on: int | None,
         now: float,
         tally: Tally,
+        given_up: str = "",
     ) -> Added:
-        """Enter candidates: each becomes queued, or dropped with a reason, or is counted as a duplicate."""
+        """Enter candidates: each becomes queued, or dropped with a reason, or is counted as a duplicate.
+
+        `given_up` is the reason for which none may be queued any more.
+        """
         terms = job.terms
         room = self._room(connection, job) if candidates else None
         turn = int(now * MICROSECONDS)
@@ -142,13 +146,13 @@ class Ledger:
         shapes: dict[tuple[int, str], int] = {}  # (site, shape) -> taken so far
         for candidate in candidates:
             site = self.site(connection, candidate.site)
-            reason = candidate.dropped
-            if reason is None and room is not None and queued >= room:
-                reason = DropReason.FULL
+            reason = candidate.dropped.value if candidate.dropped else given_up
+            if not reason and room is not None and queued >= room:
+                reason = DropReason.FULL.value
             entered = connection.execute(
                 _INSERT_URL,
                 (
-                    job.number, site, *((_DROPPED, reason.value) if reason else _QUEUED), candidate.priority, turn,
+                    job.number, site, *((_DROPPED, reason) if reason else _QUEUED), candidate.priority, turn,
                     candidate.depth, candidate.fingerprint, candidate.url, candidate.kind, found_on, now, now,
                     candidate.max_attempts or terms.max_attempts, candidate.data,
                     msgspec.json.encode(candidate.redirects).decode() if candidate.redirects else "",
@@ -157,18 +161,18 @@ class Ledger:
             ).rowcount  # fmt: skip
             which = (site, candidate.fetcher)
             if not entered:
-                if reason is None and self._readmit(connection, job, site, candidate, now, tally):
+                if not reason and self._readmit(connection, job, site, candidate, now, tally):
                     queued += 1
                     fed[which] = _better(fed.get(which), candidate.priority, 0)
                 duplicates += 1
                 continue
-            if reason is None and self._over_budget(connection, job, site, candidate, taken, shapes):
+            if not reason and self._over_budget(connection, job, site, candidate, taken, shapes):
                 connection.execute(
                     "UPDATE urls SET state = 'dropped', reason = 'trap' WHERE job = ? AND site = ? AND fingerprint = ?",
                     (job.number, site, candidate.fingerprint),
                 )
-                reason = DropReason.TRAP
-            if reason is not None:
+                reason = DropReason.TRAP.value
+            if reason:
                 dropped += 1
                 continue
             queued += 1

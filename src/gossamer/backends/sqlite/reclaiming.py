@@ -1,6 +1,9 @@
 """Taking back what was handed out and will not be settled: leases that ended, and those of workers that died.
 
 Runs inside a transaction. A task comes back to the queue of its lane, until it was delivered too often.
+
+The machine's clock may have been ahead, and be right again. A lease that was given then would not end for as long: one
+that ends later than any can is over, and its holder loses it. What waits since then waits from now on.
 """
 
 from __future__ import annotations
@@ -15,25 +18,41 @@ from .ledger import MICROSECONDS, Ledger, Tally
 
 ORPHAN_CHECK = timedelta(seconds=2)  # how often dead neighbours are looked for
 RECLAIM_AT_ONCE = 500
+TOO_FAR = timedelta(hours=1)  # what was written so much later than now was written by a clock that was ahead
+
+_LAPSED = """
+SELECT number FROM urls INDEXED BY urls_leased WHERE state = 'leased' AND lease_until <= :now
+UNION ALL SELECT number FROM urls INDEXED BY urls_leased WHERE state = 'leased' AND lease_until > :longest
+LIMIT :most"""
+
+_WAIT_FROM_NOW = """
+UPDATE urls SET due_at = :now + max(0.0, due_at - changed_at), changed_at = :now
+WHERE state = 'waiting' AND due_at > :far AND changed_at > :far"""
 
 
 class Reclaimer:
-    """`is_gone(worker)` tells for certain that a worker's process does not exist any more."""
+    """`is_gone(worker)` tells for certain that a worker's process does not exist any more. `duration` is that of a
+    lease here; others may give longer ones, by some settings of their own."""
 
-    def __init__(self, ledger: Ledger, *, terms_for: TermsFor, is_gone: Callable[[str], bool]) -> None:
+    def __init__(self, ledger: Ledger, *, duration: float, terms_for: TermsFor, is_gone: Callable[[str], bool]) -> None:
         self._ledger = ledger
+        self._longest = max(2 * duration, TOO_FAR.total_seconds())
+        self._latest = math.inf  # the latest time that was seen; before the first look any is earlier
         self._terms_for = terms_for
         self._is_gone = is_gone
         self._orphans_checked = -math.inf
 
     def reclaim(self, connection: sqlite3.Connection, worker: str, now: float) -> None:
         """Take back what expired, and what belongs to workers of this machine that are gone."""
+        if now < self._latest:
+            self._forget_wrong_times(connection, now)
+        self._latest = now
         lapsed = connection.execute(
-            "SELECT number FROM urls WHERE state = 'leased' AND lease_until <= ? LIMIT ?", (now, RECLAIM_AT_ONCE)
+            _LAPSED, {"now": now, "longest": now + self._longest, "most": RECLAIM_AT_ONCE}
         ).fetchall()
         for (number,) in lapsed:
             self._take_back(connection, number, now, "stopped renewing its lease")
-        if now - self._orphans_checked >= ORPHAN_CHECK.total_seconds():
+        if not 0 <= now - self._orphans_checked < ORPHAN_CHECK.total_seconds():
             self._orphans_checked = now
             owners = connection.execute("SELECT DISTINCT worker FROM urls WHERE state = 'leased'").fetchall()
             for (owner,) in owners:
@@ -43,6 +62,14 @@ class Reclaimer:
                     ).fetchall()
                     for (number,) in orphans:
                         self._take_back(connection, number, now, "died")
+
+    def _forget_wrong_times(self, connection: sqlite3.Connection, now: float) -> None:
+        """The clock was put back, maybe before this process began. Looked for then only: it reads all that waits."""
+        far = now + TOO_FAR.total_seconds()
+        connection.execute(_WAIT_FROM_NOW, {"now": now, "far": far})
+        connection.execute(
+            "UPDATE queues SET state = 'ready', wake_at = NULL WHERE state = 'sleeping' AND wake_at > ?", (far,)
+        )
 
     def _take_back(self, connection: sqlite3.Connection, number: int, now: float, fate: str) -> None:
         job, job_id, site, name, asked, lane, priority, deliveries, worker = connection.execute(

@@ -14,61 +14,85 @@ import msgspec
 from ...clock import Clock
 from ...errors import LeaseLost
 from ...model.job import JobTerms
-from ...model.schedule import Schedule, Settled, Standing, Term
+from ...model.schedule import Schedule, Settled, Standing, Term, Unreadable
+from ..standings import is_free, read_standing
 from .connection import Database
-from .jobs import begin_job
-
-_read = msgspec.json.Decoder(Standing).decode
+from .jobs import SqliteJobs, begin_job
 
 
 class SqliteSchedules:
-    def __init__(self, database: Database, clock: Clock) -> None:
+    def __init__(self, database: Database, clock: Clock, jobs: SqliteJobs) -> None:
         self._database = database
         self._clock = clock
+        self._jobs = jobs
 
     async def schedules(self) -> list[Standing]:
-        rows = await self._database.read(lambda c: c.execute("SELECT standing FROM schedules ORDER BY name").fetchall())
-        return [_read(text) for (text,) in rows]
+        return [one for one in await self.everything() if isinstance(one, Standing)]
+
+    async def everything(self) -> list[Standing | Unreadable]:
+        rows = await self._database.read(
+            lambda c: c.execute("SELECT name, standing FROM schedules ORDER BY name").fetchall()
+        )
+        return [read_standing(name, text) for name, text in rows]
 
     async def put(self, schedule: Schedule, *, origin: str, replace: bool = False) -> bool:
         def write(connection: sqlite3.Connection) -> bool:
-            known = _find(connection, schedule.name)
-            if known is None:
-                _write(connection, Standing(schedule=schedule, origin=origin, created_at=self._clock.now()))
-            elif not replace:
+            known, now = _find(connection, schedule.name), self._clock.now()
+            if is_free(known, replace=replace):
+                _write(connection, Standing(schedule=schedule, origin=origin, created_at=now))
+            elif not isinstance(known, Standing) or not replace:
                 return False
-            elif (known.schedule, known.origin) != (schedule, origin):
-                _write(connection, known.rewritten(schedule, origin))
+            elif (known.schedule, known.origin, known.withdrawn_at) != (schedule, origin, None):
+                _write(connection, known.rewritten(schedule, origin, now))
             return True
 
         return await self._database.write(write)
 
     async def remove(self, name: str) -> bool:
-        removed = await self._database.write(
-            lambda c: c.execute("DELETE FROM schedules WHERE name = ?", (name,)).rowcount
-        )
-        return bool(removed)
+        return await self._database.write(lambda c: _remove(c, name))
 
     async def pause(self, name: str, paused: bool) -> bool:
         def write(connection: sqlite3.Connection) -> bool:
             known = _find(connection, name)
-            if known is not None and known.paused != paused:
-                _write(connection, msgspec.structs.replace(known, paused=paused))
-            return known is not None
+            if not isinstance(known, Standing):
+                return False
+            if known.paused != paused:
+                _write(connection, known.rested(paused, self._clock.now()))
+            return True
 
         return await self._database.write(write)
+
+    async def begin(
+        self, before: Standing, after: Standing, opening: tuple[str, JobTerms], *, replaces: str = ""
+    ) -> Settled | None:
+        settled = await self._database.write(
+            lambda c: _settle(c, before, after, opening, replaces=replaces, now=self._clock.now())
+        )
+        if replaces:
+            await self._jobs.clear_all()
+        return settled
+
+    async def leader(self) -> Term | None:
+        now = self._clock.now()
+        found = await self._database.read(
+            lambda c: c.execute("SELECT leader, token, until FROM scheduling WHERE until > ?", (now,)).fetchone()
+        )
+        return Term(*found) if found is not None else None
 
     async def lead(self, candidate: str, duration: timedelta) -> Term | None:
         def write(connection: sqlite3.Connection) -> Term | None:
             now = self._clock.now()
             found = connection.execute(
                 "UPDATE scheduling SET leader = :candidate, until = :until, "
-                "token = token + (leader <> :candidate) WHERE leader = :candidate OR until <= :now RETURNING token",
+                "token = token + (leader <> :candidate) WHERE leader = :candidate OR until <= :now OR until > :until "
+                "RETURNING token",
                 {"candidate": candidate, "until": now + duration.total_seconds(), "now": now},
             ).fetchone()
             return Term(candidate, found[0], now + duration.total_seconds()) if found is not None else None
 
-        return await self._database.write(write)
+        term = await self._database.write(write)
+        await self._jobs.look_after_leftovers()
+        return term
 
     async def resign(self, term: Term) -> None:
         await self._database.write(
@@ -80,32 +104,84 @@ class SqliteSchedules:
             )
         )
 
+    async def changes(self) -> int:
+        (count,) = await self._database.read(lambda c: c.execute("SELECT changes FROM scheduling").fetchone())
+        return int(count)
+
     async def settle(
-        self, term: Term, before: Standing, after: Standing, opening: tuple[str, JobTerms] | None = None
+        self,
+        term: Term,
+        before: Standing | None,
+        after: Standing,
+        opening: tuple[str, JobTerms] | None = None,
+        *,
+        replaces: str = "",
     ) -> Settled | None:
         def write(connection: sqlite3.Connection) -> Settled | None:
             now = self._clock.now()
-            leads = connection.execute(
-                "SELECT 1 FROM scheduling WHERE leader = ? AND token = ? AND until > ?", (term.leader, term.token, now)
-            ).fetchone()
-            if leads is None:
-                raise LeaseLost(f"{term.leader} does not lead the schedulers any more; nothing was changed.")
-            stored = connection.execute(
-                "SELECT version FROM schedules WHERE name = ?", (before.schedule.name,)
-            ).fetchone()
-            if stored is None or stored[0] != before.version:
-                return None
-            if opening is None:
-                return Settled(_write(connection, after))
-            job = begin_job(connection, *opening, now)
-            return Settled(_write(connection, msgspec.structs.replace(after, last_job=job.id)), job)
+            _demand_lead(connection, term, now)
+            return _settle(connection, before, after, opening, replaces=replaces, now=now)
+
+        settled = await self._database.write(write)
+        if opening is not None:
+            self._jobs.clear_soon()  # it may have replaced a big one, and other ticks are due
+        return settled
+
+    async def forget(self, term: Term, standing: Standing) -> bool:
+        def write(connection: sqlite3.Connection) -> bool:
+            _demand_lead(connection, term, self._clock.now())
+            return _is_as(connection, standing, standing.schedule.name) and _remove(connection, standing.schedule.name)
 
         return await self._database.write(write)
 
 
-def _find(connection: sqlite3.Connection, name: str) -> Standing | None:
+def _demand_lead(connection: sqlite3.Connection, term: Term, now: float) -> None:
+    """Raises LeaseLost when the term is over."""
+    leads = connection.execute(
+        "SELECT 1 FROM scheduling WHERE leader = ? AND token = ? AND until > ?", (term.leader, term.token, now)
+    ).fetchone()
+    if leads is None:
+        raise LeaseLost(f"{term.leader} does not lead the schedulers any more; nothing was changed.")
+
+
+def _settle(
+    connection: sqlite3.Connection,
+    before: Standing | None,
+    after: Standing,
+    opening: tuple[str, JobTerms] | None,
+    *,
+    replaces: str,
+    now: float,
+) -> Settled | None:
+    if not _is_as(connection, before, after.schedule.name):
+        return None
+    if opening is None:
+        return Settled(_write(connection, after))
+    going = connection.execute(
+        "SELECT id FROM jobs WHERE name = ? AND state = 'running' ORDER BY number DESC", (opening[0],)
+    ).fetchone()
+    if going is not None and going[0] != replaces:
+        return None
+    job = begin_job(connection, *opening, now)
+    return Settled(_write(connection, msgspec.structs.replace(after, last_job=job.id)), job)
+
+
+def _is_as(connection: sqlite3.Connection, before: Standing | None, name: str) -> bool:
+    """Whether a schedule is still as it was; None: whether there is still none."""
+    stored = connection.execute("SELECT version FROM schedules WHERE name = ?", (name,)).fetchone()
+    return bool(stored == (None if before is None else (before.version,)))
+
+
+def _find(connection: sqlite3.Connection, name: str) -> Standing | Unreadable | None:
     row = connection.execute("SELECT standing FROM schedules WHERE name = ?", (name,)).fetchone()
-    return _read(row[0]) if row is not None else None
+    return read_standing(name, row[0]) if row is not None else None
+
+
+def _remove(connection: sqlite3.Connection, name: str) -> bool:
+    removed = connection.execute("DELETE FROM schedules WHERE name = ?", (name,)).rowcount
+    if removed:
+        connection.execute("UPDATE scheduling SET changes = changes + 1")
+    return bool(removed)
 
 
 def _write(connection: sqlite3.Connection, standing: Standing) -> Standing:

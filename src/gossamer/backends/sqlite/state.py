@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from datetime import timedelta
 from pathlib import Path
 
 import msgspec
 
 from ...clock import Clock
+from ...frontier.contract import FrontierFor
 from ...frontier.politeness import TermsFor
 from ..processes import is_gone as process_is_gone
 from .connection import Database
@@ -20,6 +21,7 @@ from .jobs import SqliteJobs
 from .robots import SqliteRobotsShelf
 from .routes import SqlitePurse, SqliteRouteBook
 from .schedules import SqliteSchedules
+from .sowing import SqliteSowings
 from .workers import SqliteWorkers
 
 APPLICATION_ID = 0x676F7373  # "goss"
@@ -39,6 +41,8 @@ class SqliteState(msgspec.Struct, frozen=True):
     purse: SqlitePurse
     exits: SqliteExits
     schedules: SqliteSchedules
+    sowings: SqliteSowings
+    frontier_for: FrontierFor
 
 
 @asynccontextmanager
@@ -54,17 +58,37 @@ async def open_sqlite_state(
     # Not fsynced per commit: a power cut may undo the last settlements, so that work is repeated. The records
     # of that work are fsynced before, so that nothing is lost.
     database = Database(path, schema="state", application_id=APPLICATION_ID, durable=False, linger=LINGER, role="state")
-    async with database:
-        frontier = SqliteFrontier(database, clock, lease_duration=lease_duration, terms_for=terms_for, is_gone=is_gone)
-        yield SqliteState(
-            database,
-            frontier,
-            SqliteJobs(database, clock),
-            SqliteDesk(database, clock),
-            SqliteRobotsShelf(database),
-            SqliteWorkers(database),
-            SqliteRouteBook(database),
-            SqlitePurse(database),
-            SqliteExits(database, clock),
-            SqliteSchedules(database, clock),
+
+    jobs = SqliteJobs(database, clock)
+
+    def frontier_with(terms_for: TermsFor) -> SqliteFrontier:
+        return SqliteFrontier(
+            database, clock, jobs, lease_duration=lease_duration, terms_for=terms_for, is_gone=is_gone
         )
+
+    @contextmanager
+    def frontier_for(terms_for: TermsFor) -> Iterator[SqliteFrontier]:
+        frontier = frontier_with(terms_for)
+        try:
+            yield frontier
+        finally:
+            frontier.let_go()
+
+    async with database:
+        try:
+            yield SqliteState(
+                database,
+                frontier_with(terms_for),
+                jobs,
+                SqliteDesk(database, clock, jobs),
+                SqliteRobotsShelf(database),
+                SqliteWorkers(database),
+                SqliteRouteBook(database),
+                SqlitePurse(database),
+                SqliteExits(database, clock),
+                SqliteSchedules(database, clock, jobs),
+                SqliteSowings(database, clock, is_gone=is_gone),
+                frontier_for,
+            )
+        finally:
+            await jobs.close()

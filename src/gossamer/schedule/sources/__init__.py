@@ -2,11 +2,13 @@
 `entries` gives the URLs.
 
 Here: patterns.py (braces), tables.py (the kinds of source), reading.py (from gossamer.toml), contract.py (what comes
-out, and what is needed from outside), lists.py, commands.py and walking.py (one kind each), giving.py (`entries`).
+out, and what is needed from outside), lists.py, commands.py and walking.py (one kind each), packing.py (gzip),
+hiding.py (what is not shown), giving.py (`entries`).
 """
 
 from .contract import Batch, Bounds, Child, Context, Download, Entry, Validators, believable
 from .giving import entries
+from .hiding import discreet
 from .reading import SOURCE_KEYS, parse_source
 from .tables import (
     Command,
@@ -21,10 +23,11 @@ from .tables import (
     describe,
     only_changed,
     source_of,
+    without_secrets,
 )
 
 __all__ = [
     "SOURCE_KEYS", "Batch", "Bounds", "Child", "Command", "Context", "Download", "Entry", "FeedSource", "File",
-    "Listing", "Sitemap", "Source", "Start", "Urls", "Validators", "believable", "count_of", "describe", "entries",
-    "only_changed", "parse_source", "source_of",
+    "Listing", "Sitemap", "Source", "Start", "Urls", "Validators", "believable", "count_of", "describe", "discreet",
+    "entries", "only_changed", "parse_source", "source_of", "without_secrets",
 ]  # fmt: skip

@@ -1,27 +1,34 @@
 """The output of a program, as a source. It is run to its end before the first line of it is looked at: a slow consumer
-does not hold it up, and one that fails gives nothing.
+does not hold it up, and one that fails gives nothing. What others print that it started and left behind is not waited
+for. It sees the environment of the worker without GOSSAMER_*: those hold the addresses and passwords of the fleet.
 
 How it fails: SourceFailed when it cannot be started, ends with another exit code than 0, takes too long or prints too
-much; its last words are quoted. How it recovers: what is left of it is killed, with all that it started.
+much; its last words are quoted. How it recovers: one that takes too long or prints too much is killed, with all that
+it started; only what moved to a session of its own (a daemon) is out of reach and goes on. One that ends by itself may
+leave others running.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
-import shlex
 import signal
-from contextlib import suppress
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from ...errors import SourceFailed
+from .hiding import program
 from .tables import Command
 
 LAST_WORDS = 4_096  # bytes of stderr that are kept
 QUOTED = 300  # characters of them that are quoted
+OURS = "GOSSAMER_"  # how the variables begin that are not handed on
 _PIECE = 65_536
+_PIPEFUL = 16  # pieces: more than a pipe holds
 _GOODBYE = 5.0  # seconds for a killed program to be gone
+_AFTERWARDS = 0.5  # seconds for others to finish what the program has begun to print
 
 
 class _TooMuch(Exception):
@@ -30,73 +37,145 @@ class _TooMuch(Exception):
 
 async def run_command(command: Command, root: Path, to: BinaryIO) -> None:
     """Run it in the folder `root`, and write what it prints into `to`. Raises SourceFailed."""
-    name = shown(command)
-    try:
-        process = await asyncio.create_subprocess_exec(
-            *command.argv,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-            cwd=root,
-            start_new_session=True,  # so that it can be ended with all that it started
-        )
-    except OSError as error:
-        raise SourceFailed(
-            f"Command {name} cannot be started in {root}: {error.strerror}. Check its name and place, or give the "
-            "whole path."
-        ) from error
-    assert process.stdout is not None
-    assert process.stderr is not None
+    name = program(command.argv)
     words = bytearray()
-    listening = asyncio.create_task(_keep_end(process.stderr, words), name=f"stderr of {process.pid}")
-    is_over = False
-    try:
-        async with asyncio.timeout(command.timeout.total_seconds()):
-            await _keep(process.stdout, to, command.max_output)
-            await listening
-            code = await process.wait()
-        is_over = True
-    except TimeoutError as error:
-        raise SourceFailed(
-            f"Command {name} was not finished within {command.timeout.total_seconds():g} s and was ended. Make it "
-            f"faster, or raise timeout.{_quoted(words)}"
-        ) from error
-    except _TooMuch as error:
-        raise SourceFailed(
-            f"Command {name} printed more than {command.max_output:,} bytes and was ended. Let it print less, or "
-            "raise max_output."
-        ) from error
-    finally:
-        if not is_over:
-            await _end(process, listening)
+    with ExitStack() as stack:
+        printed = stack.enter_context(_Ear(_writer(to, command.max_output)))
+        said = stack.enter_context(_Ear(_keeper(words)))
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *command.argv,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=printed.mouth,
+                stderr=said.mouth,
+                cwd=root,
+                env={key: value for key, value in os.environ.items() if not key.startswith(OURS)},
+                start_new_session=True,  # so that it can be ended with all that it started
+            )
+        except OSError as error:
+            raise SourceFailed(
+                f"Command {name} cannot be started in {root}: {error.strerror}. Check its name and place, or give the "
+                "whole path."
+            ) from error
+        printed.close_mouth()
+        said.close_mouth()
+        is_over = False
+        try:
+            async with asyncio.timeout(command.timeout.total_seconds()):
+                code = await _ended(process, printed)
+            await printed.rest(_AFTERWARDS)
+            await said.rest(0)
+            is_over = True
+        except TimeoutError as error:
+            raise SourceFailed(
+                f"Command {name} was not finished within {command.timeout.total_seconds():g} s and was ended. Make it "
+                f"faster, or raise timeout.{_quoted(words)}"
+            ) from error
+        except _TooMuch as error:
+            raise SourceFailed(
+                f"Command {name} printed more than {command.max_output:,} bytes and was ended. Let it print less, or "
+                "raise max_output."
+            ) from error
+        finally:
+            if not is_over:
+                await _end(process)
     if code != 0:
         how = f"ended with exit code {code}" if code > 0 else f"was ended by signal {-code}"
         raise SourceFailed(f"Command {name} {how}, so its output is not used.{_quoted(words)}")
 
 
-def shown(command: Command) -> str:
-    """The command as one would type it, shortened."""
-    text = shlex.join(command.argv)
-    return text if len(text) <= 100 else f"{text[:97]}..."
+class _Ear:
+    """A pipe that a program talks into. `take` gets the pieces as they come, until it raises.
+
+    The pipes are our own and not those of asyncio, whose programs end for it only when all who hold their pipes have
+    closed them: a daemon never does.
+    """
+
+    def __init__(self, take: Callable[[bytes], None]) -> None:
+        self._take = take
+        self._loop = asyncio.get_running_loop()
+        self.over: asyncio.Future[None] = self._loop.create_future()  # nobody holds the pipe any more, or `take` raised
+        self._ear, self.mouth = os.pipe()
+        os.set_blocking(self._ear, False)
+
+    def __enter__(self) -> _Ear:
+        self._loop.add_reader(self._ear, self._listen)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._loop.remove_reader(self._ear)
+        os.close(self._ear)
+        self.close_mouth()
+        if self.over.done() and not self.over.cancelled():
+            self.over.exception()  # known to whoever waited
+        self.over.cancel()
+
+    def close_mouth(self) -> None:
+        """Our copy of it: the program has its own."""
+        if self.mouth >= 0:
+            os.close(self.mouth)
+            self.mouth = -1
+
+    async def rest(self, seconds: float) -> None:
+        """Wait so long for the end of it; then take what is there. Raises what `take` raises."""
+        await asyncio.wait({self.over}, timeout=seconds)
+        for _ in range(_PIPEFUL):
+            if self.over.done() or not self._listen():
+                break
+        if self.over.done():
+            self.over.result()
+
+    def _listen(self) -> bool:
+        """Take a piece. False when there is none."""
+        try:
+            piece = os.read(self._ear, _PIECE)
+            if piece:
+                self._take(piece)
+                return True
+            self.over.set_result(None)
+        except BlockingIOError:
+            return False
+        except (_TooMuch, OSError) as error:
+            self.over.set_exception(error)
+        self._loop.remove_reader(self._ear)
+        return False
 
 
-async def _keep(stream: asyncio.StreamReader, to: BinaryIO, most: int) -> None:
+def _writer(to: BinaryIO, most: int) -> Callable[[bytes], None]:
     size = 0
-    while piece := await stream.read(_PIECE):
+
+    def write(piece: bytes) -> None:
+        nonlocal size
         size += len(piece)
         if size > most:
             raise _TooMuch
         to.write(piece)
 
+    return write
 
-async def _keep_end(stream: asyncio.StreamReader, words: bytearray) -> None:
-    while piece := await stream.read(_PIECE):
-        words += piece
+
+def _keeper(words: bytearray) -> Callable[[bytes], None]:
+    def keep(piece: bytes) -> None:
+        words.extend(piece)
         del words[:-LAST_WORDS]
 
+    return keep
 
-async def _end(process: asyncio.subprocess.Process, listening: asyncio.Task[None]) -> None:
-    listening.cancel()
+
+async def _ended(process: asyncio.subprocess.Process, printed: _Ear) -> int:
+    """Its exit code. Raises what happens to its output before."""
+    ending = asyncio.ensure_future(process.wait())
+    try:
+        both: set[asyncio.Future[Any]] = {ending, printed.over}  # Any: one has a number, the other nothing
+        await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+        if printed.over.done():
+            printed.over.result()
+        return await ending
+    finally:
+        ending.cancel()
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
     # While any of its group is there the number is not given to others, unless the program itself is gone and somebody
     # of that number is there all the same.
     if process.returncode is None or not _is_there(process.pid):
@@ -104,8 +183,6 @@ async def _end(process: asyncio.subprocess.Process, listening: asyncio.Task[None
             os.killpg(process.pid, signal.SIGKILL)
     with suppress(TimeoutError):
         await asyncio.wait_for(process.wait(), _GOODBYE)
-    # Its pipes, which somebody may hold who left the group. There is no public way to close them.
-    process._transport.close()  # type: ignore[attr-defined]
 
 
 def _is_there(pid: int) -> bool:

@@ -15,8 +15,9 @@ from typing import BinaryIO
 
 from ...errors import FetchFailed, FetchRefused, InvalidUrl, ParseFailed, SourceFailed
 from ...model.url import parse_url
-from .commands import run_command, shown
+from .commands import run_command
 from .contract import Batch, Bounds, Context, Entry
+from .hiding import discreet, program
 from .lists import AT_ONCE, MOST_TOLD, open_list, read_list
 from .patterns import parse_pattern
 from .tables import Command, FeedSource, File, Listing, Sitemap, Urls
@@ -24,7 +25,8 @@ from .walking import SitemapWalk
 
 
 async def entries(source: Listing, context: Context, bounds: Bounds | None = None) -> AsyncGenerator[Entry, None]:
-    """Give all of the source. Raises SourceFailed; Misconfigured and BackendUnavailable come from the context.
+    """Give all of the source, up to its `max_urls`; that there are more is reported. No report and no error shows the
+    password of an address. Raises SourceFailed; Misconfigured and BackendUnavailable come from the context.
 
     Whoever stops before the end closes it: `async with contextlib.aclosing(entries(...)) as found`.
     """
@@ -34,11 +36,15 @@ async def entries(source: Listing, context: Context, bounds: Bounds | None = Non
         async for entry in found:
             count += 1
             if count > source.max_urls:
-                raise SourceFailed(
+                # No failure: the user set the bound, and trying again would find the same.
+                context.report(
                     f"The source lists more than {source.max_urls:,} URLs; the rest is left out. Raise max_urls, or "
                     "make several schedules of it."
                 )
+                return
             yield entry
+    except SourceFailed as error:
+        raise SourceFailed(discreet(str(error))) from error.__cause__
     except OSError as error:  # of files on this machine; those of the net are translated where they happen
         raise SourceFailed(
             f"A file of the source cannot be written or read ({error.strerror or error}). Make room in "
@@ -74,11 +80,11 @@ async def _of_urls(source: Urls, context: Context) -> AsyncGenerator[Entry, None
             except InvalidUrl as error:
                 bad += 1
                 if bad <= MOST_TOLD:
-                    context.report(str(error))
+                    _tell(context, str(error))
                 continue
             yield entry
     if bad > MOST_TOLD:
-        context.report(f"{bad - MOST_TOLD:,} more addresses of the source are none.")
+        _tell(context, f"{bad - MOST_TOLD:,} more addresses of the source are none.")
 
 
 async def _of_file(source: File, context: Context) -> AsyncGenerator[Entry, None]:
@@ -92,7 +98,7 @@ async def _of_command(source: Command, context: Context) -> AsyncGenerator[Entry
     with tempfile.TemporaryFile() as file:
         await run_command(source, context.root, file)
         file.seek(0)
-        name = f"The output of {shown(source)}"
+        name = f"The output of {program(source.argv)}"
         async with aclosing(_of_list(file, name, source, context)) as found:
             async for entry in found:
                 yield entry
@@ -104,14 +110,14 @@ async def _of_list(file: BinaryIO, name: str, source: File | Command, context: C
     first = ""
     while (batch := await asyncio.to_thread(next, batches, None)) is not None:
         for words in batch.troubles:
-            context.report(words)
+            _tell(context, words)
             first = first or words
         bad += batch.skipped
         for entry in _pages(batch):
             given += 1
             yield entry
     if bad:
-        context.report(f"{name}: {bad:,} more lines without a good address were left out.")
+        _tell(context, f"{name}: {bad:,} more lines without a good address were left out.")
     if first and not given:
         raise SourceFailed(f"{name} holds no good address. {first}")
 
@@ -131,13 +137,17 @@ async def _of_feed(source: FeedSource, context: Context, bounds: Bounds) -> Asyn
         *([f"{source.url} did not come whole: {download.trouble}."] if download.trouble else ()),
     ]
     for words in troubles:
-        context.report(words)
+        _tell(context, words)
     if batch.skipped:
-        context.report(f"{source.url}: {batch.skipped:,} entries without an address were left out.")
+        _tell(context, f"{source.url}: {batch.skipped:,} entries without an address were left out.")
     for entry in _pages(batch):
         yield entry
     if not troubles and download.validators.usable:
         context.remember(source.url, download.validators)
+
+
+def _tell(context: Context, words: str) -> None:
+    context.report(discreet(words))
 
 
 def _pages(batch: Batch) -> Iterator[Entry]:

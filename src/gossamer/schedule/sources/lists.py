@@ -1,4 +1,5 @@
-"""Lists of addresses from files and programs: plain lines, CSV, JSON Lines. In flat memory, whatever the size.
+"""Lists of addresses from files and programs: plain lines, CSV, JSON Lines, packed with gzip or not. In flat memory,
+whatever the size.
 
 How it fails: a file that cannot be read as what it should be raises SourceFailed. A line without a good address is
 left out and counted; the first few are told.
@@ -19,13 +20,15 @@ import msgspec
 from ...errors import InvalidUrl, SourceFailed
 from ...model.url import parse_url
 from .contract import Batch, Entry
+from .packing import GZIP, Damaged, TooLarge, is_packed, unpacked
 
 LONGEST_LINE = 1024 * 1024  # bytes
 LONGEST_URL = 8_192  # characters
-LARGEST_FILE = 4 * 1024 * 1024 * 1024
+LARGEST_FILE = 4 * 1024 * 1024 * 1024  # bytes, as it is and unpacked
 MOST_TOLD = 5  # bad lines of which each is told
 AT_ONCE = 500  # entries in one batch
 
+_PIECE = 65_536
 _COMMENT = re.compile(r"(?:^|\s)#.*")
 _DELIMITERS = "\t;,"
 _UNREADABLE = "it is no text in UTF-8, or much too long."
@@ -92,22 +95,49 @@ class _Line(msgspec.Struct, frozen=True):
 
 
 def _lines(file: BinaryIO, name: str) -> Iterator[_Line]:
-    number = 0
-    while raw := file.readline(LONGEST_LINE):
-        number += 1
-        if number == 1:
+    for number, raw in enumerate(_raw_lines(_pieces(file, name)), start=1):
+        if number == 1 and raw is not None:
             if raw.startswith(_OTHER_CODES):
                 raise SourceFailed(f"{name} is no text in UTF-8. Save it as such.")
             raw = raw.removeprefix(b"\xef\xbb\xbf")
-        if len(raw) == LONGEST_LINE and not raw.endswith(b"\n"):
-            while (more := file.readline(LONGEST_LINE)) and not more.endswith(b"\n"):
-                pass
-            yield _Line(number, None)
-            continue
         try:
-            yield _Line(number, raw.decode())
+            yield _Line(number, raw.decode() if raw is not None else None)
         except UnicodeDecodeError:
             yield _Line(number, None)
+
+
+def _raw_lines(pieces: Iterator[bytes]) -> Iterator[bytes | None]:
+    """Lines with their ends, which are those of any system: LF, CR LF or CR. None for one that is too long."""
+    rest, is_too_long = b"", False
+    for piece in pieces:
+        *whole, rest = (rest + piece).splitlines(keepends=True)
+        if rest.endswith(b"\n"):  # a CR waits, for a LF may follow
+            whole.append(rest)
+            rest = b""
+        for line in whole:
+            yield None if is_too_long or len(line) > LONGEST_LINE else line
+            is_too_long = False
+        if len(rest) > LONGEST_LINE:
+            rest, is_too_long = rest[-1:], True
+    if rest or is_too_long:
+        yield None if is_too_long else rest
+
+
+def _pieces(file: BinaryIO, name: str) -> Iterator[bytes]:
+    if not is_packed(file):
+        yield from iter(lambda: file.read(_PIECE), b"")
+        return
+    is_first = True
+    try:
+        for piece in unpacked(file, max_bytes=LARGEST_FILE):
+            if is_first and piece.startswith(GZIP):
+                raise SourceFailed(f"{name} is packed with gzip twice. Unpack it once.")
+            is_first = False
+            yield piece
+    except Damaged as error:
+        raise SourceFailed(f"{name} is packed with gzip and damaged ({error}). Pack it anew.") from error
+    except TooLarge as error:
+        raise SourceFailed(f"{name} unpacks to more than {error}. Make several files and schedules of it.") from error
 
 
 def _readable(lines: Iterator[_Line], bad: _BadLines) -> Iterator[str]:

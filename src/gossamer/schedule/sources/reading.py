@@ -22,6 +22,8 @@ from typing import Any, NoReturn
 from ...errors import InvalidUrl, Misconfigured
 from ...measures import parse_duration, parse_size
 from ...model.url import parse_url
+from .hiding import discreet
+from .packing import SUFFIX
 from .patterns import parse_pattern
 from .tables import (
     COLUMN,
@@ -56,6 +58,13 @@ Table = Mapping[str, Any]  # Any: what people write is looked at key by key
 
 def parse_source(table: Table, where: str = "The source") -> Source:
     """Read the keys of SOURCE_KEYS that a table has. `where` begins every complaint. Raises Misconfigured."""
+    try:
+        return _parse(table, where)
+    except Misconfigured as error:
+        raise Misconfigured(discreet(str(error))) from error.__cause__
+
+
+def _parse(table: Table, where: str) -> Source:
     for key in table:
         if key not in SOURCE_KEYS:
             near = difflib.get_close_matches(key, SOURCE_KEYS, n=1)
@@ -89,7 +98,7 @@ def _urls(table: Table, where: str) -> Urls:
             pattern = parse_pattern(text)
             parse_url(pattern.at(0))
         except (Misconfigured, InvalidUrl) as error:
-            raise Misconfigured(f"{where}: {error}") from error
+            raise Misconfigured(f"{where}: {_whole(text) or error}") from error
         total += pattern.count
         if total > most:
             _refuse(
@@ -102,7 +111,8 @@ def _urls(table: Table, where: str) -> Urls:
 
 def _file(table: Table, where: str) -> File:
     path = _text(table, "file", where, 'file = "urls.txt"')
-    form, column = _form(table, where, _FORM_OF_SUFFIX.get(PurePath(path).suffix.lower(), "lines"))
+    suffix = PurePath(path.lower().removesuffix(SUFFIX)).suffix
+    form, column = _form(table, where, _FORM_OF_SUFFIX.get(suffix, "lines"))
     return File(path=path, form=form, column=column, max_urls=_most(table, where))
 
 
@@ -184,7 +194,24 @@ def _address(table: Table, key: str, where: str, example: str) -> str:
     try:
         return parse_url(text).partition("#")[0]
     except InvalidUrl as error:
-        raise Misconfigured(f"{where}: {key}: {error}") from error
+        raise Misconfigured(f"{where}: {key}: {_whole(text) or error}") from error
+
+
+def _whole(text: str) -> str:
+    """What to write when only the site, or the https:// before it, is missing; "" when it is something else."""
+    if "//" in text or "\\" in text:
+        return ""
+    site = "shop.example" if text.startswith("/") else ""
+    example = f"https://{site}{text}"
+    try:
+        parse_url(parse_pattern(example).at(0))
+    except (Misconfigured, InvalidUrl):
+        return ""
+    return (
+        f"{text[:200]!r} is not a URL: it names no site. Write the whole address, like {example[:200]}"
+        if site
+        else (f"{text[:200]!r} is not a URL. Did you mean {example[:200]} ?")
+    )
 
 
 def _most(table: Table, where: str) -> int:

@@ -6,6 +6,7 @@ from datetime import timedelta
 
 import msgspec
 
+from .hiding import HIDDEN, discreet, program
 from .patterns import parse_pattern
 
 MOST_URLS = 10_000_000  # of one source, unless it says otherwise
@@ -92,20 +93,32 @@ def count_of(source: Source) -> int | None:
     return source.count if isinstance(source, Urls) else None
 
 
-def describe(source: Source) -> str:
-    """The source in a few words, for lists that people read."""
+def without_secrets(source: Source) -> Source:
+    """The source as it may be shown: no passwords of addresses, and of a command the first word alone."""
     match source:
-        case Urls(urls=(only,)):
-            return f"{only} ({source.count:,} URLs)" if "{" in only else only
         case Urls():
-            return f"{source.count:,} URLs, the first {source.urls[0]}"
-        case File():
-            return f"file {source.path}"
+            return msgspec.structs.replace(source, urls=tuple(discreet(url) for url in source.urls))
         case Command():
-            return f"output of {source.argv[0]}"
-        case Sitemap():
-            return f"sitemap {source.url}"
-        case FeedSource():
-            return f"feed {source.url}"
-        case Start():
+            return msgspec.structs.replace(source, argv=(program(source.argv), *(HIDDEN for _ in source.argv[1:])))
+        case Sitemap() | FeedSource():
+            return msgspec.structs.replace(source, url=discreet(source.url))
+    return source
+
+
+def describe(source: Source) -> str:
+    """The source in a few words and without secrets, for lists that people read."""
+    match without_secrets(source):
+        case Urls(urls=(only,)):
+            return f"{only} ({count_of(source):,} URLs)" if "{" in only else only
+        case Urls(urls=(first, *_)):
+            return f"{count_of(source):,} URLs, the first {first}"
+        case File(path=path):
+            return f"file {path}"
+        case Command(argv=(name, *_)):
+            return f"output of {name}"
+        case Sitemap(url=url):
+            return f"sitemap {url}"
+        case FeedSource(url=url):
+            return f"feed {url}"
+        case _:
             return "the spider's own start"

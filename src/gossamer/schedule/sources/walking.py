@@ -23,6 +23,7 @@ from urllib.parse import urlsplit
 from ...errors import FetchFailed, FetchRefused, InvalidUrl, ParseFailed, SourceFailed
 from ...model.url import parse_url
 from .contract import Batch, Bounds, Child, Context, Download, Entry, Validators
+from .hiding import discreet
 
 LONGEST_URL = 8_192  # characters
 MOST_REPORTS = 20  # sitemaps that were left out and are told of one by one
@@ -138,7 +139,7 @@ class SitemapWalk:
             self._leave_out(f"{url} leads to {download.url}, which was read before.")
             return False
         if download.trouble:
-            context.report(f"{url} did not come whole: {download.trouble}. What came is read.")
+            self._tell(f"{url} did not come whole: {download.trouble}. What came is read.")
         file.seek(0)
         batches = context.read_sitemap(file, download.url, max_bytes=self._bounds.unpacked)
         self._open.append(_OpenFile(url, depth, file, batches, _trusted(download)))
@@ -163,10 +164,10 @@ class SitemapWalk:
         if batch is not None:
             top.is_index = top.is_index or batch.is_index
             for words in batch.troubles:
-                self._context.report(words)
+                self._tell(words)
                 top.validators = Validators()
             if batch.skipped:
-                self._context.report(f"{top.url}: {batch.skipped:,} places without a good address were left out.")
+                self._tell(f"{top.url}: {batch.skipped:,} places without a good address were left out.")
             top.listed = iter(batch.listed)
             return
         if not top.is_index:
@@ -194,13 +195,16 @@ class SitemapWalk:
     def _leave_out(self, words: str) -> None:
         self._left_out += 1
         if self._left_out <= MOST_REPORTS:
-            self._context.report(words)
+            self._tell(words)
+
+    def _tell(self, words: str) -> None:
+        self._context.report(discreet(words))
 
     def _conclude(self) -> None:
         if self._first_failure and not self._read and not self._given:
             raise SourceFailed(f"Nothing of {self._root} could be read. {self._first_failure}")
         if self._left_out > MOST_REPORTS:
-            self._context.report(f"{self._root}: {self._left_out - MOST_REPORTS:,} more sitemaps were left out.")
+            self._tell(f"{self._root}: {self._left_out - MOST_REPORTS:,} more sitemaps were left out.")
 
 
 def _trusted(download: Download) -> Validators:

@@ -1,9 +1,19 @@
--- Change a job. ARGV: time or '', id, 'seal' | 'pause' | 'resume' | 'close' | 'cancel' | 'reopen', ending.
+-- Change a job. ARGV: time or '', id, 'seal' | 'pause' | 'resume' | 'close' | 'cancel' | 'reopen' | 'forget', ending.
 -- Returns 1 when it changed something: for closing and cancelling, to exactly one caller. A running job can be paused
--- and resumed at any time.
+-- and resumed at any time. Forgotten is a job that has ended and is cleared, unless it is the newest of its name.
 
 local job, verb = find_job(ARGV[2]), ARGV[3]
 if not job then return 0 end
+if verb == 'forget' then
+    local place = place_by_name(job.name, job.number, job.id)
+    local newest = redis.call('ZREVRANGEBYLEX', NAMED, '(' .. job.name .. '\1', '[' .. job.name .. '\0', 'LIMIT', 0, 1)
+    if job.state == 'running' or newest[1] == place then return 0 end
+    if redis.call('SISMEMBER', DROPPING, job.id) == 1 then return 0 end
+    redis.call('SADD', FORGETTING, job.number)
+    redis.call('HDEL', JOBS, job.id)
+    redis.call('ZREM', NAMED, place)
+    return 1
+end
 if verb == 'seal' then
     if job.sealed then return 0 end
     job.sealed = true

@@ -1,11 +1,13 @@
 -- A job that was replaced or cancelled: what it still had to do is dropped, some at a time. ARGV: time, reason, how many.
--- Returns how many were dropped; 0 when nothing is open any more.
+-- Returns how many were looked at, 0 when nothing is open any more; -1 when the shard does not know that it was given up.
 
 insist()
 local reason, left = ARGV[2], tonumber(ARGV[3])
-local dropped = 0
+if call('HGET', META, 'state') ~= reason then return -1 end
+local seen = 0
 
 local function drop(fingerprint)
+    seen = seen + 1
     local row = read_row(fingerprint)
     if not row or row.state > IN_HAND then return end
     local queue = queue_of(queue_number(row))
@@ -24,21 +26,17 @@ local function drop(fingerprint)
     move(row.state, DROPPED)
     row.state, row.reason, row.worker, row.at, row.changed = DROPPED, reason, '', 0, now
     write_row(row)
-    dropped = dropped + 1
 end
 
 for _, key in ipairs({LEASED, WAITING}) do
-    for _, fingerprint in ipairs(call('ZRANGE', key, 0, left - dropped - 1)) do
+    for _, fingerprint in ipairs(seen < left and call('ZRANGE', key, 0, left - seen - 1) or {}) do
         call('ZREM', key, fingerprint)
         drop(fingerprint)
     end
-    if dropped >= left then break end
 end
-if dropped < left then
-    for _, member in ipairs(call('ZRANGE', QUEUE, 0, left - dropped - 1)) do
-        call('ZREM', QUEUE, member)
-        drop(string.sub(member, -16))
-    end
+for _, member in ipairs(seen < left and call('ZRANGE', QUEUE, 0, left - seen - 1) or {}) do
+    call('ZREM', QUEUE, member)
+    drop(string.sub(member, -16))
 end
 flush()
-return dropped
+return seen

@@ -1,8 +1,8 @@
 -- What every script about the book of jobs begins with: names for KEYS, the clock, and how a job begins and ends.
--- KEYS: book, jobs, running, dropping. ARGV[1] is the time in seconds, or '' for the server's own clock.
+-- KEYS: book, jobs, running, dropping, named, forgetting. ARGV[1] is the time in seconds, or '' for the server's own clock.
 -- Numbers that JSON in Lua would round are texts.
 
-local BOOK, JOBS, RUNNING, DROPPING = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local BOOK, JOBS, RUNNING, DROPPING, NAMED, FORGETTING = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 
 local now = tonumber(ARGV[1])
 if not now then
@@ -35,7 +35,12 @@ local function give_up(job, state, ending)
     end_job(job, state, ending)
 end
 
--- A new job; an unfinished one of that name is replaced. Returns it as JSON, its id, and 1 when one was replaced.
+-- Where a job stands among those of its name: the newest last.
+local function place_by_name(name, number, id)
+    return name .. '\0' .. string.format('%012d', number) .. id
+end
+
+-- A new job; an unfinished one of that name is replaced. Returns it as JSON, its id, and the id of the replaced one or ''.
 local function begin_job(name, slug, terms)
     local before = find_job(redis.call('HGET', RUNNING, name))
     if before then give_up(before, 'finished', 'replaced') end
@@ -45,5 +50,6 @@ local function begin_job(name, slug, terms)
         paused = false, created_at = string.format('%.6f', now), finished_at = '', terms = terms,
     }
     redis.call('HSET', RUNNING, name, job.id)
-    return write_job(job), job.id, before and 1 or 0
+    redis.call('ZADD', NAMED, 0, place_by_name(name, number, job.id))
+    return write_job(job), job.id, before and before.id or ''
 end

@@ -1,5 +1,5 @@
 -- Bring the shard up to date and tell what could be handed out. ARGV: time, worker, n, max_deliveries, lanes (see
--- lanes_named), gone workers...
+-- lanes_named), the longest time in seconds that a lease may last, gone workers...
 --
 -- Leases that ended and leases of workers that are gone come back; tasks that are due join their queues; sites whose
 -- bucket filled up, whose slots were freed or which this worker holds itself become ready.
@@ -8,7 +8,7 @@
 
 insist()
 local AT_ONCE = 500
-local worker, wanted, max_deliveries = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
+local worker, wanted, max_deliveries, longest = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[6])
 
 local function take_back(fingerprint, fate)
     local row = read_row(fingerprint)
@@ -36,9 +36,13 @@ end
 for _, fingerprint in ipairs(call('ZRANGEBYSCORE', LEASED, '-inf', now, 'LIMIT', 0, AT_ONCE)) do
     take_back(fingerprint, 'stopped renewing its lease')
 end
-if #ARGV > 5 then
+-- A lease that ends later than any can was given while the server's clock was ahead: it is over.
+for _, fingerprint in ipairs(call('ZRANGEBYSCORE', LEASED, now + longest, '+inf', 'LIMIT', 0, AT_ONCE)) do
+    take_back(fingerprint, 'stopped renewing its lease')
+end
+if #ARGV > 6 then
     local gone = {}
-    for i = 6, #ARGV do gone[ARGV[i]] = true end
+    for i = 7, #ARGV do gone[ARGV[i]] = true end
     for _, fingerprint in ipairs(call('ZRANGE', LEASED, 0, -1)) do
         local row = read_row(fingerprint)
         if row and gone[row.worker] then take_back(fingerprint, 'died') end
@@ -81,7 +85,7 @@ for i = 1, #freed, 2 do
 end
 if #freed > 0 then call('HSET', META, 'freed', freed[#freed]) end
 flush()
-for i = 6, #ARGV do call('HDEL', HOLDERS, ARGV[i]) end
+for i = 7, #ARGV do call('HDEL', HOLDERS, ARGV[i]) end
 
 local function first_of(key)
     local found = call('ZRANGE', key, 0, 0, 'WITHSCORES')

@@ -92,6 +92,7 @@ local function must_give_way(terms)
 end
 
 local HEAD_START = 0.02  -- seconds, as in frontier/politeness.py
+local TOO_FAR = 3600  -- seconds, as in leasing.py
 local answer = {0}
 
 local function give(row, site, interval, burst)
@@ -158,6 +159,8 @@ local function serve(terms, n, floor)
     if site.asked >= 0 then interval, burst = math.max(interval, site.asked), 1 end
     if interval >= 0 then
         if site.in_flight > 0 and site.holder ~= worker then return park(ready, number, Q_HELD, site.holder) end
+        -- No request was so far ahead: the server's clock was.
+        if site.next_at > now + interval * burst + TOO_FAR then site.next_at = now end
         local turn = site.next_at - (burst - 1) * interval - HEAD_START
         if turn > now then return put_to_sleep(ready, turn, true) end
         n = math.min(n, burst)

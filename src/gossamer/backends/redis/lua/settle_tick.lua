@@ -1,24 +1,34 @@
--- Write a schedule, and begin the job of its tick, in one step. KEYS: those of jobs.lua, then schedules, leader.
--- ARGV: time or '', leader ('' when it is not a scheduler who writes), its token, name, version that it must have now
--- (0: there must be none), standing (JSON), last job, and for a job that begins: its name, slug and terms (JSON).
+-- Write or remove a schedule, and begin the job of its tick, in one step. KEYS: those of jobs.lua, then schedules,
+-- leader. ARGV: time or '', leader ('' when it is not a scheduler who writes), its token, name, version that it must have
+-- now (0: there must be none; '': any), standing (JSON; '': remove it), last job, and for a job that begins: its name,
+-- slug and terms (JSON), and the id of the job that it may replace, or ''.
 --
 -- A schedule is written as its version, its last job and its standing, with a blank between them. The standing is not
 -- read here: JSON in Lua would round its times.
--- Returns {-1} when the leader's term is over, {0} when the schedule is not as it was; nothing is changed then. Else
--- {version, job as JSON or '', 1 when another job was replaced}.
+-- Returns {-1} when the leader's term is over, {0} when the schedule is not as it was or another job is in the way;
+-- nothing is changed then. Else {version, job as JSON or '', id of the job that it replaced or ''}.
 
-local SCHEDULES, LEADER = KEYS[5], KEYS[6]
+local SCHEDULES, LEADER = KEYS[7], KEYS[8]
 if ARGV[2] ~= '' then
     local leader = redis.call('HMGET', LEADER, 'name', 'token', 'until')
     if leader[1] ~= ARGV[2] or leader[2] ~= ARGV[3] or tonumber(leader[3]) <= now then return {-1} end
 end
 local name, last_job = ARGV[4], ARGV[7]
 local stored = redis.call('HGET', SCHEDULES, name)
-local version = stored and string.match(stored, '^%d+') or '0'
-if version ~= ARGV[5] then return {0} end
+local version = stored and (string.match(stored, '^%d+') or '?') or '0'
+if ARGV[5] ~= '' and version ~= ARGV[5] then return {0} end
+if ARGV[6] == '' then
+    if not stored then return {0} end
+    redis.call('HDEL', SCHEDULES, name)
+    return {redis.call('HINCRBY', BOOK, 'changes', 1), '', ''}
+end
 
-local text, replaced = '', 0
-if ARGV[8] then text, last_job, replaced = begin_job(ARGV[8], ARGV[9], ARGV[10]) end
+local text, replaced = '', ''
+if ARGV[8] then
+    local going = find_job(redis.call('HGET', RUNNING, ARGV[8]))
+    if going and going.id ~= ARGV[11] then return {0} end
+    text, last_job, replaced = begin_job(ARGV[8], ARGV[9], ARGV[10])
+end
 local changed = redis.call('HINCRBY', BOOK, 'changes', 1)
 redis.call('HSET', SCHEDULES, name, changed .. ' ' .. last_job .. ' ' .. ARGV[6])
 return {changed, text, replaced}

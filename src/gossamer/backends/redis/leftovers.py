@@ -1,0 +1,113 @@
+"""What jobs leave in the shards, cleared away in portions: open URLs of those given up, all URLs of those forgotten.
+
+The book says whose they are: `dropping` and `forgetting`. Nothing of a job that was given up is handed out, whether its
+URLs are dropped already or not: every shard is told first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Protocol
+
+from ...errors import BackendUnavailable
+from ...model.job import JobState
+from ..clearing import LOOK, Clearing
+from .connection import Server
+from .keys import JOB_KEYS, Keyspace
+
+if TYPE_CHECKING:
+    from .jobs import JobRow
+
+DROP_AT_ONCE = 250  # URLs; a longer script would hold up everybody else
+UNAWARE = -1  # the answer of a shard that does not know yet that the job was given up
+
+
+class Rows(Protocol):
+    """What must be known of jobs."""
+
+    async def find_row(self, job: str) -> JobRow | None: ...
+
+    async def remind_shards(self, job: str) -> bool: ...
+
+    async def is_known_to_shards(self, row: JobRow) -> bool: ...
+
+    def now(self) -> str: ...
+
+
+class Leftovers:
+    """`ticks` measures durations."""
+
+    def __init__(self, server: Server, keys: Keyspace, jobs: Rows, ticks: Callable[[], float]) -> None:
+        self._server = server
+        self._keys = keys
+        self._jobs = jobs
+        self._ticks = ticks
+        self._dropping, self._forgetting = keys.book("dropping"), keys.book("forgetting")
+        self._clearing = Clearing(self._clear_some)
+        self._looked_at = -math.inf
+        self.begin, self.finish, self.close = self._clearing.begin, self._clearing.finish, self._clearing.close
+
+    async def drop(self, job: str) -> None:
+        """Drop what a job that was given up has in hand, and some more; the rest in the background."""
+        with suppress(BackendUnavailable):  # it is over all the same: whoever looks next goes on
+            await self._jobs.remind_shards(job)
+            if await self._is_cleared(job):
+                await self._server.call("SREM", self._dropping, job)
+                return
+        self.begin()
+
+    async def look(self) -> None:
+        """Somebody may have died over it: tell the shards of jobs that were given up, and go on with the clearing."""
+        if self._ticks() - self._looked_at < LOOK.total_seconds():
+            return
+        self._looked_at = self._ticks()
+        for job in await self._server.call("SMEMBERS", self._dropping):
+            await self._tell(job.decode())
+        if await self._clear_some():  # some of it at once: sites may wait for their slots
+            self.begin()
+
+    async def _tell(self, job: str) -> None:
+        row = await self._jobs.find_row(job)
+        if row is not None and not await self._jobs.is_known_to_shards(row):
+            await self._jobs.remind_shards(job)
+
+    async def _clear_some(self) -> bool:
+        """One portion. False when there was nothing to clear away."""
+        given_up = await self._server.call("SRANDMEMBER", self._dropping)
+        if given_up:
+            if await self._is_cleared(given_up.decode()):
+                await self._server.call("SREM", self._dropping, given_up)
+            return True
+        forgotten = await self._server.call("SRANDMEMBER", self._forgetting)
+        if not forgotten:
+            return False
+        for shard in range(self._keys.shards):
+            names = (f"{int(forgotten)}:{name}" for name in JOB_KEYS)
+            await self._server.call("UNLINK", *(self._keys.in_shard(shard, name) for name in names))
+        await self._server.call("SREM", self._forgetting, forgotten)
+        return True
+
+    async def _is_cleared(self, job: str) -> bool:
+        """Drop some open URLs of a job that was given up, with the reason; their slots are given back. True when none
+        is left, or the job runs again."""
+        row = await self._jobs.find_row(job)
+        if row is None or row.state == JobState.RUNNING:
+            return True
+        answers = await asyncio.gather(
+            *(
+                self._server.run(
+                    "drop_open",
+                    self._keys.of_job(shard, row.number),
+                    self._jobs.now(),
+                    row.ending,
+                    DROP_AT_ONCE,
+                )
+                for shard in range(self._keys.shards)
+            )
+        )
+        if UNAWARE in answers:
+            await self._jobs.remind_shards(job)
+        return all(0 <= seen < DROP_AT_ONCE for seen in answers)

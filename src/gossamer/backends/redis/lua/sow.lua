@@ -1,0 +1,29 @@
+-- Who reads the source of a job, and what was found in it. KEYS: sowing, sown, troubles.
+-- ARGV: time or '', verb, job id, then
+--   sow: sower, seconds. Returns 1 when it is the one that reads, 0 while another one is.
+--   rest: sower. It reads no more.
+--   note: sites, one in each line, and a trouble or ''. The first trouble stays.
+
+local now = tonumber(ARGV[1])
+if not now then
+    local time = redis.call('TIME')
+    now = tonumber(time[1]) + tonumber(time[2]) / 1000000
+end
+local verb, job = ARGV[2], ARGV[3]
+local till, sower = string.match(redis.call('HGET', KEYS[1], job) or '', '^(%S+) (.*)$')
+
+if verb == 'sow' then
+    local length = tonumber(ARGV[5])
+    till = tonumber(till or 0)
+    -- An end that is further away than it can be was written while the clock was ahead.
+    if sower and sower ~= ARGV[4] and till > now and till <= now + length then return 0 end
+    redis.call('HSET', KEYS[1], job, string.format('%.6f', now + length) .. ' ' .. ARGV[4])
+elseif verb == 'rest' then
+    if sower == ARGV[4] then redis.call('HDEL', KEYS[1], job) end
+else
+    if ARGV[4] ~= '' then
+        redis.call('HSET', KEYS[2], job, (redis.call('HGET', KEYS[2], job) or '') .. ARGV[4])
+    end
+    if ARGV[5] ~= '' then redis.call('HSETNX', KEYS[3], job, ARGV[5]) end
+end
+return 1

@@ -1,0 +1,147 @@
+"""What jobs leave behind, cleared away in portions: open pages of those that were given up, all of those forgotten.
+
+Runs inside a transaction. Counters and rows agree after each portion. Nothing of a job that was given up is handed out,
+whether its pages are dropped already or not: its state says so.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from datetime import timedelta
+
+from ..processes import is_gone
+
+AT_ONCE = 500  # rows in a portion
+AT_FIRST = 50  # rows in the step that ends a job: there may be many such steps in one transaction
+LAST_WORDS = timedelta(seconds=5)  # as long as a pacer holds a request at most
+
+REPLACED, CANCELLED = "replaced", "cancelled"  # endings that drop what is open
+
+_DROPPING = """
+SELECT number, ending, queued + waiting FROM jobs INDEXED BY jobs_dropping
+WHERE ending IN ('replaced', 'cancelled') AND queued + waiting > 0 AND number >= ? ORDER BY number LIMIT 1"""
+
+_DROP = {
+    state: f"""
+UPDATE urls SET state = 'dropped', reason = ?, due_at = NULL, changed_at = ? WHERE number IN
+    (SELECT number FROM urls INDEXED BY urls_{state} WHERE job = ? AND state = '{state}' LIMIT ?)"""  # noqa: S608
+    for state in ("queued", "waiting")
+}
+
+# Of the newest job of a name something may be asked for yet: by its schedule, and by the next crawl of that name. Its
+# number is not given again either.
+_FORGET = """
+DELETE FROM jobs WHERE id = ? AND state <> 'running' AND leased = 0
+    AND NOT (ending IN ('replaced', 'cancelled') AND queued + waiting > 0)
+    AND number < (SELECT max(number) FROM jobs AS namesakes WHERE namesakes.name = jobs.name)
+RETURNING number"""
+
+_OF_JOB = "SELECT number FROM urls INDEXED BY urls_identity WHERE job = ? LIMIT ?"
+_DELETE_REST = (
+    "DELETE FROM queues WHERE (job, site, lane) IN (SELECT job, site, lane FROM queues WHERE job = ? LIMIT ?)",
+    "DELETE FROM shapes WHERE (job, site, shape) IN (SELECT job, site, shape FROM shapes WHERE job = ? LIMIT ?)",
+)
+
+
+def drop_first(connection: sqlite3.Connection, job: int, reason: str, now: float) -> None:
+    """In the step that gives a job up: drop what is in hand of it, and some of what is open besides."""
+    _let_go(connection, job, reason, now)
+    _drop(connection, job, reason, now, AT_FIRST)
+
+
+def _let_go(connection: sqlite3.Connection, job: int, reason: str, now: float) -> None:
+    """What workers have in hand settles nothing any more; its slots are given back.
+
+    A worker that lives may send what it has in hand for some moments yet: its paced sites are left alone for so long.
+    """
+    held = connection.execute(
+        "SELECT number, site, worker FROM urls INDEXED BY urls_leased WHERE state = 'leased' AND job = ?", (job,)
+    ).fetchall()
+    if not held:
+        return
+    slots: dict[int, int] = {}
+    for _, site, _ in held:
+        slots[site] = slots.get(site, 0) + 1
+    alive = any(not is_gone(worker) for worker in {worker for _, _, worker in held})
+    rest = now + LAST_WORDS.total_seconds() if alive else 0.0
+    connection.executemany(
+        "UPDATE sites SET in_flight = in_flight - ?1, holder = CASE WHEN in_flight <= ?1 THEN NULL ELSE holder END, "
+        "rest_until = CASE WHEN holder IS NULL THEN rest_until ELSE max(rest_until, ?2) END WHERE number = ?3",
+        [(count, rest, site) for site, count in slots.items()],
+    )
+    connection.executemany(
+        "UPDATE queues SET state = 'ready', held_for = NULL WHERE site = ? AND state IN ('full', 'held')",
+        [(site,) for site in slots],
+    )
+    connection.executemany(
+        "UPDATE urls SET state = 'dropped', reason = ?, worker = NULL, lease_until = NULL, changed_at = ? "
+        "WHERE number = ?",
+        [(reason, now, number) for number, _, _ in held],
+    )
+    connection.execute(
+        "UPDATE jobs SET dropped = dropped + ?1, leased = leased - ?1 WHERE number = ?2", (len(held), job)
+    )
+
+
+def left_over(connection: sqlite3.Connection) -> tuple[int, int] | None:
+    """A measure of what is left to clear away: the next job, and how far it is. None when there is nothing."""
+    dropping = connection.execute(_DROPPING, (0,)).fetchone()
+    if dropping is not None:
+        return dropping[0], dropping[2]
+    forgotten = _forgotten(connection)
+    if forgotten is None:
+        return None
+    url = connection.execute(_OF_JOB, (forgotten, 1)).fetchone()
+    return forgotten, 0 if url is None else url[0]
+
+
+def clear_some(connection: sqlite3.Connection, now: float) -> bool:
+    """One portion. False when there was nothing to clear away."""
+    dropping = connection.execute(_DROPPING, (0,)).fetchone()
+    if dropping is not None:
+        _drop(connection, dropping[0], dropping[1], now, AT_ONCE)
+        return True
+    forgotten = _forgotten(connection)
+    if forgotten is None:
+        return False
+    urls = connection.execute(_OF_JOB, (forgotten, AT_ONCE)).fetchall()
+    connection.executemany("DELETE FROM incidents WHERE url = ?", urls)
+    connection.executemany("DELETE FROM urls WHERE number = ?", urls)
+    if not urls and not sum(connection.execute(one, (forgotten, AT_ONCE)).rowcount for one in _DELETE_REST):
+        connection.execute("DELETE FROM forgetting WHERE job = ?", (forgotten,))
+    return True
+
+
+def drop_rest(connection: sqlite3.Connection, job: int, now: float) -> None:
+    """All that is left to drop of one job, at once: somebody is about to let it run again."""
+    dropping = connection.execute(_DROPPING, (job,)).fetchone()
+    if dropping is not None and dropping[0] == job:
+        _drop(connection, job, dropping[1], now, -1)
+
+
+def forget(connection: sqlite3.Connection, job: str) -> bool:
+    """Forget a job that has ended, unless it is the newest of its name. What it leaves is cleared away later."""
+    found = connection.execute(_FORGET, (job,)).fetchone()
+    if found is None:
+        return False
+    connection.execute("INSERT INTO forgetting (job) VALUES (?)", found)
+    connection.execute("DELETE FROM sowings WHERE job = ?", (job,))
+    return True
+
+
+def _forgotten(connection: sqlite3.Connection) -> int | None:
+    """The next job whose pages are to be deleted."""
+    found: int | None = connection.execute("SELECT min(job) FROM forgetting").fetchone()[0]
+    return found
+
+
+def _drop(connection: sqlite3.Connection, job: int, reason: str, now: float, most: int) -> None:
+    """Drop so many of the job's open pages (-1: all)."""
+    for state, sql in _DROP.items():
+        dropped = connection.execute(sql, (reason, now, job, most)).rowcount
+        connection.execute(
+            f"UPDATE jobs SET dropped = dropped + ?1, {state} = {state} - ?1 WHERE number = ?2",  # noqa: S608
+            (dropped, job),
+        )
+        if dropped == most:
+            return

@@ -1,0 +1,60 @@
+"""Who reads the source of a job, on SQLite. Fulfils `SowBook`. Time is this machine's clock."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterable
+from datetime import timedelta
+
+from ...clock import Clock
+from ...frontier.contract import Sown
+from .connection import Database
+
+
+class SqliteSowings:
+    def __init__(self, database: Database, clock: Clock, *, is_gone: Callable[[str], bool]) -> None:
+        self._database = database
+        self._clock = clock
+        self._is_gone = is_gone
+
+    async def sow(self, job: str, sower: str, duration: timedelta) -> bool:
+        def write(connection: sqlite3.Connection) -> bool:
+            now, length = self._clock.now(), duration.total_seconds()
+            found = connection.execute("SELECT sower, until FROM sowings WHERE job = ?", (job,)).fetchone()
+            # An end that is further away than it can be was written while the clock was ahead.
+            taken = found is not None and found[0] not in ("", sower) and now < found[1] <= now + length
+            if taken and not self._is_gone(found[0]):
+                return False
+            connection.execute(
+                "INSERT INTO sowings (job, sower, until) VALUES (?1, ?2, ?3) "
+                "ON CONFLICT (job) DO UPDATE SET sower = ?2, until = ?3",
+                (job, sower, now + length),
+            )
+            return True
+
+        return await self._database.write(write)
+
+    async def rest(self, job: str, sower: str) -> None:
+        await self._database.write(
+            lambda c: (
+                c.execute("UPDATE sowings SET sower = '', until = 0 WHERE job = ? AND sower = ?", (job, sower)).rowcount
+            )
+        )
+
+    async def note(self, job: str, sites: Iterable[str], trouble: str = "") -> None:
+        lines = "".join(f"{site}\n" for site in sites)
+        await self._database.write(
+            lambda c: (
+                c.execute(
+                    "INSERT INTO sowings (job, sites, trouble) VALUES (?1, ?2, ?3) ON CONFLICT (job) DO UPDATE "
+                    "SET sites = sites || ?2, trouble = CASE WHEN trouble = '' THEN ?3 ELSE trouble END",
+                    (job, lines, trouble),
+                ).rowcount
+            )
+        )
+
+    async def sown(self, job: str) -> Sown:
+        row = await self._database.read(
+            lambda c: c.execute("SELECT sites, trouble FROM sowings WHERE job = ?", (job,)).fetchone()
+        )
+        return Sown() if row is None else Sown(frozenset(row[0].splitlines()), row[1])

@@ -1,0 +1,33 @@
+"""Schedules as the books of all backends read them. One that cannot be read does not hide the others."""
+
+from __future__ import annotations
+
+import msgspec
+
+from ..errors import BadState
+from ..model.schedule import Standing, Unreadable
+
+_decode = msgspec.json.Decoder(Standing).decode
+
+
+def read_standing(name: str, text: str | bytes) -> Standing | Unreadable:
+    """What is kept under a name. Never raises."""
+    try:
+        found = _decode(text)
+    except (msgspec.MsgspecError, ValueError) as error:
+        return Unreadable(name, str(error))
+    return found if found.schedule.name == name else Unreadable(name, f"it calls itself {found.schedule.name!r}")
+
+
+def readable(found: Standing | Unreadable) -> Standing:
+    """For a move, which leaves nothing behind. Raises BadState."""
+    if isinstance(found, Unreadable):
+        raise BadState(found.words)
+    return found
+
+
+def is_free(known: Standing | Unreadable | None, *, replace: bool) -> bool:
+    """Whether a schedule that is written under a name begins anew."""
+    if isinstance(known, Unreadable):
+        return replace
+    return known is None or (known.withdrawn_at is not None and not replace)

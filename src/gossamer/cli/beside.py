@@ -1,0 +1,81 @@
+"""The schedules of a project inside of `gossamer crawl`: on one machine nothing else has to run for them.
+
+As long as the crawl lasts, runs that are due are begun and worked on by the same process, with half of its concurrency.
+What is not done when the crawl ends waits for the next `crawl`, `worker` or `up`. A fleet has schedulers and workers of
+its own: with a state on a server nothing is done here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any
+
+import msgspec
+
+from ..assembly import System
+from ..backends.opening import is_local
+from ..backends.processes import hand_name
+from ..errors import GossamerError
+from ..model import events
+from ..model.job import Job
+from ..scheduler import Scheduler
+from ..settings import Settings
+from ..station import Station
+from .scheduler import Bulletin
+
+
+class Aside(Bulletin):
+    """What is said of schedules while a crawl shows how far it is."""
+
+    def emit(self, event: events.Event) -> None:
+        match event:
+            case events.Leading():  # nobody asked who does
+                return
+            case events.JobEnded() | events.JobLeft():
+                self._say(f"{event.job} ended: {event.ending}")
+            case _:
+                super().emit(event)
+
+
+BESIDE = 0  # the hand of the crawl's process that works for schedules; a station numbers its own from 1
+
+
+async def schedules_of_laptop(system: System) -> int:
+    """How many schedules a crawl here has to see to."""
+    if not is_local(system.settings, "state"):
+        return 0
+    return len({*system.settings.schedules, *(one.schedule.name for one in await system.schedules.schedules())})
+
+
+@asynccontextmanager
+async def schedules_beside(system: System, project: Settings, sink: events.EventSink) -> AsyncIterator[None]:
+    """Run them as long as the block lasts; what is in hand then is finished. `project` are the settings without the
+    flags of the crawl, which are not meant for them."""
+    half = msgspec.structs.replace(project.crawl, concurrency=max(1, project.crawl.concurrency // 2))
+    settings = msgspec.structs.replace(project, crawl=half)
+    apart = msgspec.structs.replace(system, settings=settings, worker=hand_name(system.worker, BESIDE))
+    scheduler, station = Scheduler(apart, sink), Station(apart, sink, takes=_is_run)
+    tasks = [
+        asyncio.create_task(_told(system, sink, one.run()), name=f"schedules: {type(one).__name__}")
+        for one in (scheduler, station)
+    ]
+    try:
+        yield
+    finally:
+        scheduler.drain()
+        station.drain()
+        await asyncio.gather(*tasks)
+
+
+def _is_run(job: Job) -> bool:
+    return bool(job.schedule)
+
+
+async def _told(system: System, sink: events.EventSink, work: Coroutine[Any, Any, None]) -> None:
+    """Trouble with schedules is no trouble of the crawl."""
+    try:
+        await work
+    except GossamerError as error:
+        sink.emit(events.Trouble(at=system.clock.now(), stage="schedules", message=str(error)))

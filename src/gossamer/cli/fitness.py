@@ -1,0 +1,57 @@
+"""Can the schedules of a project run here? Their spiders, their callbacks, the files they read. For `gossamer doctor`.
+
+Nothing is fetched, and no program is started. A spider or a file that is missing may be on other machines, where the
+workers are: that is worth a word, and no fault.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from ..errors import Misconfigured, SpiderNotFound
+from ..model.schedule import Standing
+from ..schedule.spelling import parse_trigger
+from ..schedule.windows import parse_windows
+from ..scheduler.opening import Spiders
+from ..settings import Settings
+from .adding import opening_for
+from .cautions import cautions
+
+
+class Unfit(msgspec.Struct, frozen=True):
+    """What is wrong with a schedule. `grave`: its runs will fail wherever they are worked on."""
+
+    why: str
+    advice: str
+    grave: bool
+
+
+def unfit(settings: Settings, standings: Iterable[Standing], now: float) -> Iterator[Unfit]:
+    """What stands in the way of these schedules, and of the windows of sites."""
+    for site, domain in settings.domains.items():
+        try:
+            parse_windows(domain.windows) if domain.windows else ()
+        except Misconfigured as error:
+            yield Unfit(f"domains.{site}.windows: {error}", "Mend it in gossamer.toml.", grave=True)
+    spiders = Spiders(settings)  # the folder is read once
+    for standing in standings:
+        yield from _unfit(settings, standing, spiders, now)
+
+
+def _unfit(settings: Settings, standing: Standing, spiders: Spiders, now: float) -> Iterator[Unfit]:
+    schedule = standing.schedule
+    starts: list[str] = []
+    try:
+        parse_trigger(schedule.trigger, schedule.zone)
+        opening_for(settings, schedule, 0.0, spiders=spiders)
+        starts += spiders.find(schedule.spider).start_urls
+    except SpiderNotFound as error:
+        advice = "It can run only where its spider is: with schedulers and workers of other machines."
+        yield Unfit(f"{schedule.name}: {error}", advice, grave=False)
+    except Misconfigured as error:
+        yield Unfit(f"{schedule.name}: {error}", "Until that is mended, no run of it can begin.", grave=True)
+        return
+    for words in cautions(settings, standing, starts, now):
+        yield Unfit(f"{schedule.name}: {words}", "", grave=False)

@@ -1,0 +1,204 @@
+"""Runs for people to read: the jobs of a project with their counts, each with one word for where it stands.
+
+The verbs are in job.py, look.py and schedule.py. Nothing is written here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+
+from ..assembly import System
+from ..crawl.heart import MISSING_AFTER
+from ..frontier.contract import WorkerCard
+from ..model.job import Job, JobCounts, JobState
+from ..schedule.windows import is_open, opens_at, parse_windows
+from ..store.export import iso_time
+from .app import out
+from .layout import Column, distance, moment, number, print_table, span
+
+RUNNING, READING, WAITING, UNSERVED, PAUSED = "running", "reading", "waiting", "unserved", "paused"
+TAKEN_UP_WITHIN = timedelta(seconds=10)  # a worker looks for jobs every second, and says every five on what it works
+
+
+class Run(msgspec.Struct, frozen=True, kw_only=True):
+    """A job with its counts, as it was at `now`. `sealed`: all its seeds are in. `served`: a worker says that it works
+    on it, or may be about to."""
+
+    job: Job
+    counts: JobCounts
+    now: float
+    sealed: bool = True
+    served: bool = True
+    trouble: str = ""  # of reading its source, where a part of it could be had
+
+    @property
+    def state(self) -> str:
+        """Where it stands, in a word: running, reading (its source, and nothing has come yet), waiting (for its
+        window), unserved (no worker works on it), paused; or how it ended."""
+        job, counts = self.job, self.counts
+        if job.state is not JobState.RUNNING:
+            return job.ending.partition(":")[0] or job.state.value
+        if job.paused:
+            return PAUSED
+        if counts.leased:
+            return RUNNING
+        if not self.is_open:
+            return WAITING  # for that no worker is needed
+        if not self.served:
+            return UNSERVED
+        return RUNNING if self.sealed or counts.discovered else READING
+
+    @property
+    def is_open(self) -> bool:
+        """Is one of its windows open, or has it none?"""
+        return not self.job.windows or is_open(parse_windows(self.job.windows), self.now)
+
+    @property
+    def story(self) -> str:
+        """As `state`, with what a reader would ask next."""
+        match self.state:
+            case "waiting":
+                opening = opens_at(parse_windows(self.job.windows), self.now)
+                when = f"opens at {moment(opening, self.now)}" if opening is not None else "which opens no more"
+                return f"waiting for its window, {when}"
+            case "reading":
+                return "reading its source"
+            case "unserved":
+                return "unserved: no worker works on it just now"
+            case word:
+                return word
+
+    @property
+    def fault(self) -> str:
+        """Why it ended before its time, where more is known than a word: what was wrong with its source."""
+        return self.job.ending.partition(": ")[2]
+
+    @property
+    def total(self) -> int:
+        """Every address that it knows, each once."""
+        return self.counts.discovered - self.counts.duplicates
+
+    @property
+    def seconds(self) -> float:
+        """From its beginning to its end, or to now; pauses and closed windows count."""
+        end = self.job.finished_at if self.job.finished_at is not None else self.now
+        return max(0.0, end - self.job.created_at)
+
+    @property
+    def rate(self) -> float:
+        """Pages settled per second, on average over all of its time."""
+        return self.counts.settled / self.seconds if self.seconds > 0 else 0.0
+
+    @property
+    def remaining(self) -> int:
+        """Pages that are open and that its limit still lets it fetch."""
+        limit = self.job.limit
+        return self.counts.open if limit is None else max(0, min(self.counts.open, limit - self.counts.settled))
+
+    @property
+    def eta(self) -> float | None:
+        """Seconds to its end, if the rest goes as fast as all did so far. None when that says nothing."""
+        if self.state != RUNNING or not self.rate:
+            return None
+        return self.remaining / self.rate
+
+    @property
+    def rate_words(self) -> str:
+        return f"{self.rate:.1f}/s" if self.rate >= 1 or not self.rate else f"{self.rate * 60:.1f}/m"
+
+    @property
+    def took(self) -> str:
+        return span(self.seconds)
+
+    def as_json(self) -> dict[str, Any]:
+        job, counts = self.job, self.counts
+        return {
+            "id": job.id,
+            "name": job.name,
+            "spider": job.spider_name,
+            "schedule": job.schedule or None,
+            "due": iso_time(job.due) if job.due is not None else None,
+            "state": job.state.value,
+            "paused": job.paused,
+            "standing": self.state,
+            "ending": job.ending or None,
+            "trouble": self.trouble or None,
+            "started": iso_time(job.created_at),
+            "finished": iso_time(job.finished_at) if job.finished_at is not None else None,
+            "seconds": round(self.seconds, 3),
+            "limit": job.limit,
+            "windows": job.windows or None,
+            "total": self.total,
+            "done": counts.done,
+            "unchanged": counts.unchanged,
+            "dropped": counts.dropped,
+            "dead": counts.dead,
+            "open": counts.open,
+            "retries": counts.retries,
+            "pages_per_second": round(self.rate, 4),
+            "eta_seconds": round(self.eta, 3) if self.eta is not None else None,
+        }
+
+
+async def runs_of(system: System, jobs: Iterable[Job]) -> list[Run]:
+    """The jobs with their counts, as they are now."""
+    found = list(jobs)
+    runs: list[Run] = []
+    goes_on = any(job.state is JobState.RUNNING for job in found)
+    cards = await system.workers.workers() if goes_on else []
+    for job in found:
+        is_running = job.state is JobState.RUNNING
+        counts = await system.jobs.counts(job.id)
+        sealed = await system.jobs.is_sealed(job.id) if is_running else True
+        now = system.clock.now()
+        served = is_served(job, cards, now) if is_running else True
+        runs.append(Run(job=job, counts=counts, now=now, sealed=sealed, served=served))
+    return runs
+
+
+async def run_of(system: System, job: Job) -> Run:
+    """As `runs_of`, with what was wrong with its source."""
+    (run,) = await runs_of(system, [job])
+    trouble = (await system.sowings.sown(job.id)).trouble if job.schedule else ""
+    return msgspec.structs.replace(run, trouble=trouble)
+
+
+def is_served(job: Job, cards: Collection[WorkerCard], now: float) -> bool:
+    """Does a worker say that it works on the job? A new job has some seconds to be taken up, if anybody is there."""
+    alive = [card for card in cards if now - card.seen_at <= MISSING_AFTER.total_seconds()]
+    if any(job.id in card.job.split(", ") for card in alive):
+        return True
+    return bool(alive) and now - job.created_at < TAKEN_UP_WITHIN.total_seconds()
+
+
+def print_runs(runs: list[Run], *, indent: int = 0) -> None:
+    """A table of jobs with their counts. Those that add up to the total stay, however narrow the terminal is."""
+    print_table(
+        (
+            Column("JOB", "bold"), Column("SCHEDULE", spare=4), Column("STATE"), Column("STARTED", spare=1),
+            Column("TOOK", right=True, spare=2), Column("TOTAL", right=True), Column("DONE", "green", right=True),
+            Column("UNCHANGED", right=True), Column("DEAD", "red", right=True), Column("DROPPED", right=True),
+            Column("OPEN", "cyan", right=True), Column("RATE", right=True, spare=3),
+        ),
+        [_row(run) for run in runs],
+        indent=indent,
+    )  # fmt: skip
+
+
+def _row(run: Run) -> list[str]:
+    job, counts = run.job, run.counts
+    on_terminal = out.is_terminal
+    figures = (run.total, counts.done, counts.unchanged, counts.dead, counts.dropped, counts.open)
+    return [
+        job.id,
+        job.schedule,
+        run.state,
+        distance(job.created_at, run.now) if on_terminal else iso_time(job.created_at),
+        run.took if on_terminal else f"{run.seconds:.1f}s",
+        *(number(figure) for figure in figures),
+        run.rate_words,
+    ]

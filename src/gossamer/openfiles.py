@@ -1,0 +1,48 @@
+"""How many files a process may have open, and how to tell that this was the trouble.
+
+Sockets count as files. A process that has used up its share fails wherever it opens the next one, and what fails there
+speaks of other things: a database that cannot be opened, a server that cannot be reached.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import resource
+
+USED_UP = (errno.EMFILE, errno.ENFILE)
+
+
+def allowed() -> int | None:
+    """How many files this process may have open; None: no bound."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return None if soft == resource.RLIM_INFINITY else soft
+
+
+def are_used_up() -> bool:
+    """Can this process open no file just now? For errors of libraries that do not say why they failed."""
+    try:
+        os.close(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
+    except OSError as error:
+        return error.errno in USED_UP
+    return False
+
+
+def were_used_up(error: BaseException | None) -> bool:
+    """Does the error, or what it came from, say so?"""
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        if isinstance(error, OSError) and error.errno in USED_UP:
+            return True
+        seen.add(id(error))
+        error = error.__cause__ or error.__context__
+    return False
+
+
+def remedy() -> str:
+    bound = allowed()
+    most = "as many as the system has" if bound is None else f"{bound:,}, as many as it may"
+    return (
+        f"This process has too many files and connections open ({most}). Raise the limit (`ulimit -n 65536`, or "
+        f"LimitNOFILE in a service file), or lower crawl.concurrency."
+    )

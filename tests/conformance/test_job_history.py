@@ -1,0 +1,305 @@
+"""What holds for jobs that have ended: what they leave behind, and how they are forgotten. Against each backend."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from itertools import pairwise
+
+import pytest
+
+from gossamer.errors import LeaseLost, Permanent
+from gossamer.frontier.contract import DeadFilter, JobTerms, Sown
+from gossamer.frontier.politeness import SiteTerms
+from gossamer.model.job import Job, JobCounts, JobState
+from gossamer.model.schedule import Schedule
+from gossamer.model.task import Lease, UrlState
+from tests.conformance.frontiers import Backends, Lab, candidate
+
+TERM = timedelta(seconds=6)
+MANY = 2_300  # more than are dropped in one step anywhere: of five shards and of eight, too
+DAY = 86_400.0
+
+
+@pytest.fixture(params=Backends.NAMES)
+async def lab(request, tmp_path, backends):
+    async with backends.open(request.param, tmp_path) as lab:
+        yield lab
+
+
+async def ended(lab: Lab, name: str = "books", *, dead: bool = False) -> str:
+    """A job with one page, done or dead."""
+    job = (await lab.job(name)).id
+    await lab.frontier.add(job, [candidate("https://a.test/")])
+    await lab.jobs.seal_seeds(job)
+    (lease,) = (await lab.frontier.lease(job, "w", 1)).leases
+    await (lab.frontier.bury(lease, "http-404", "gone") if dead else lab.frontier.complete(lease, UrlState.DONE))
+    assert await lab.jobs.close_job(job, "done")
+    return job
+
+
+async def filled(lab: Lab, job: str, count: int) -> None:
+    for start in range(0, count, 500):
+        urls = [f"https://{n % 3}.test/{n}" for n in range(start, min(count, start + 500))]
+        await lab.frontier.add(job, [candidate(url) for url in urls])
+
+
+async def replaced(lab: Lab, *, letters: int = 0) -> tuple[Job, Lease]:
+    """A run with very many pages, one of them in hand, that the next run of its schedule has replaced. The scheduler
+    died at once."""
+    await lab.schedules.put(Schedule(name="prices", spider="shop", trigger="every 6h"), origin="command")
+    (before,) = await lab.schedules.schedules()
+    async with lab.again() as dying:
+        term = await dying.ticks.lead("dying", TERM)
+        first = await dying.ticks.settle(term, before, before, ("prices", JobTerms()))
+        await filled(dying, first.job.id, MANY)
+        *dead, lease = (await dying.frontier.lease(first.job.id, "w", letters + 1)).leases
+        for one in dead:
+            await dying.frontier.bury(one, "http-404", "gone")
+        await dying.ticks.settle(term, first.standing, first.standing, ("prices", JobTerms()), replaces=first.job.id)
+    return await lab.jobs.job(first.job.id), lease
+
+
+def portion_of(lab: Lab):
+    """What clears away one portion."""
+    return getattr(lab.jobs, "_leftovers", lab.jobs)._clear_some
+
+
+def adds_up(counts: JobCounts) -> bool:
+    return counts.discovered == counts.open + counts.settled + counts.dropped + counts.duplicates
+
+
+async def cleared(lab: Lab, job: str) -> JobCounts:
+    """Its counts when nothing of it is open any more; they add up until then."""
+    async with asyncio.timeout(20):
+        while True:
+            counts = await lab.jobs.counts(job)
+            assert adds_up(counts)
+            if not counts.open:
+                return counts
+            lab.clock.advance(3)  # whoever works looks around every few seconds
+            await lab.frontier.lease((await lab.jobs.running_jobs())[0].id, "looker", 1)
+
+
+# -- big jobs that are given up -----------------------------------------------------------------------------------
+
+
+async def test_a_tick_that_replaces_a_big_run_leaves_most_of_its_pages_to_whoever_looks_next(lab):
+    job, lease = await replaced(lab)
+
+    # It is over for everybody, though most of its pages are still there.
+    counts = await lab.jobs.counts(job.id)
+    assert (job.state, job.ending) == (JobState.FINISHED, "replaced")
+    assert adds_up(counts)
+    assert 0 < counts.open < MANY
+    batch = await lab.frontier.lease(job.id, "w", 5)
+    assert (batch.leases, batch.drained) == ((), True)
+    with pytest.raises(LeaseLost):
+        await lab.frontier.complete(lease, UrlState.DONE)
+    assert (await lab.frontier.add(job.id, [candidate("https://late.test/")])).queued == 0
+    # Whoever works clears it away.
+    assert (await cleared(lab, job.id)).dropped == MANY + 1
+    assert {(state, reason) async for _, state, reason in lab.desk.urls(job.id)} == {(UrlState.DROPPED, "replaced")}
+
+
+async def test_what_is_left_of_a_big_job_is_dropped_in_short_portions(lab):
+    job, _ = await replaced(lab)
+    left = [(await lab.jobs.counts(job.id)).open]
+
+    while await portion_of(lab)():
+        counts = await lab.jobs.counts(job.id)
+        assert adds_up(counts)
+        left.append(counts.open)
+
+    assert left[-1] == 0
+    assert max(before - after for before, after in pairwise(left)) <= 3 * 250  # of three shards at most
+
+
+async def test_a_letter_that_is_replayed_brings_back_nothing_of_what_was_given_up(lab):
+    job, _ = await replaced(lab, letters=1)
+    (letter,) = await lab.desk.dead(DeadFilter())
+
+    assert await lab.desk.replay(DeadFilter()) == 1
+
+    counts = await lab.jobs.counts(job.id)
+    assert (counts.open, counts.dropped, adds_up(counts)) == (1, MANY - 1, True)
+    (again,) = (await lab.frontier.lease(job.id, "w", 9)).leases
+    assert again.task.url == letter.url
+
+
+async def test_a_letter_that_is_resolved_brings_back_nothing_of_what_was_given_up(lab):
+    job, _ = await replaced(lab, letters=1)
+    (letter,) = await lab.desk.dead(DeadFilter())
+
+    added = await lab.desk.resolve(letter, [candidate(f"https://{site}.test/new") for site in "abc"])
+
+    assert added.queued == 3
+    counts = await lab.jobs.counts(job.id)
+    assert (counts.open, counts.done, counts.dropped, adds_up(counts)) == (3, 1, MANY - 1, True)
+    assert len((await lab.frontier.lease(job.id, "w", 9)).leases) == 3
+
+
+# -- a clock that was ahead ---------------------------------------------------------------------------------------
+
+
+async def test_a_lease_that_was_given_while_the_clock_was_ahead_is_over_when_it_is_right_again(lab):
+    lab.terms["a.test"] = SiteTerms(interval=timedelta(seconds=1), burst=1, concurrency=1)
+    job = (await lab.job()).id
+    await lab.frontier.add(job, [candidate("https://a.test/")])
+    lab.clock.advance(DAY)
+    (old,) = (await lab.frontier.lease(job, "w-of-an-earlier-boot", 1)).leases
+    lab.clock.advance(-DAY)
+
+    lab.clock.advance(5)
+    batch = await lab.frontier.lease(job, "w", 1)
+    if not batch.leases:  # the site is kept at a distance from what the lost worker may have sent
+        lab.clock.advance(2)
+        batch = await lab.frontier.lease(job, "w", 1)
+
+    (new,) = batch.leases
+    assert new.token > old.token
+    with pytest.raises(LeaseLost):
+        await lab.frontier.complete(old, UrlState.DONE)
+    await lab.frontier.complete(new, UrlState.DONE)
+    assert (await lab.jobs.counts(job)).done == 1
+
+
+@pytest.mark.parametrize("lab", ["sqlite"], indirect=True)
+@pytest.mark.parametrize("restarted", [False, True])
+async def test_what_was_put_off_while_the_clock_was_ahead_waits_no_longer_than_it_should(lab, restarted):
+    job = (await lab.job()).id
+    await lab.frontier.add(job, [candidate("https://a.test/")])
+    lab.clock.advance(DAY)
+    (lease,) = (await lab.frontier.lease(job, "w", 1)).leases
+    await lab.frontier.retry(lease, timedelta(seconds=60), "timeout")
+    lab.clock.advance(-DAY)
+
+    async with lab.again() as fresh:
+        worker = fresh if restarted else lab
+        assert (await worker.frontier.lease(job, "w", 1)).leases == ()
+        lab.clock.advance(61)
+        assert len((await worker.frontier.lease(job, "w", 1)).leases) == 1
+
+
+async def test_what_is_put_off_for_days_by_a_clock_that_is_right_waits_for_days(lab):
+    job = (await lab.job()).id
+    await lab.frontier.add(job, [candidate("https://a.test/")])
+    (lease,) = (await lab.frontier.lease(job, "w", 1)).leases
+    await lab.frontier.release(lease, timedelta(days=2), "window")
+
+    async with lab.again() as fresh:
+        for _ in range(3):
+            lab.clock.advance(DAY / 2)
+            assert (await fresh.frontier.lease(job, "w", 1)).leases == ()
+        lab.clock.advance(DAY / 2)
+        assert len((await fresh.frontier.lease(job, "w", 1)).leases) == 1
+
+
+# -- jobs of a name -----------------------------------------------------------------------------------------------
+
+
+async def test_the_newest_jobs_of_a_name_are_found_without_the_others(lab):
+    books = [await ended(lab, "books") for _ in range(3)]
+    await ended(lab, "books 2")
+    await ended(lab, "book")
+    running = (await lab.job("books")).id
+
+    assert [job.id for job in await lab.jobs.newest_jobs("books", 2)] == [running, books[2]]
+    assert [job.id for job in await lab.jobs.newest_jobs("books", 9, skip=2)] == [books[1], books[0]]
+    assert await lab.jobs.newest_jobs("boo", 9) == []
+
+
+async def test_jobs_that_were_carried_here_are_found_by_name(lab, tmp_path_factory, backends):
+    jobs = [await ended(lab, "books") for _ in range(2)]
+    async with backends.open("sqlite", tmp_path_factory.mktemp("other")) as other:
+        assert await lab.jobs.newest_jobs("books", 9) != []
+        async for batch in lab.carrier.pour():
+            await other.carrier.fill(batch)
+        await lab.carrier.clear()
+        assert await lab.jobs.newest_jobs("books", 9) == []
+        async for batch in other.carrier.pour():
+            await lab.carrier.fill(batch)
+
+    assert [job.id for job in await lab.jobs.newest_jobs("books", 9)] == jobs[::-1]
+
+
+# -- forgetting ---------------------------------------------------------------------------------------------------
+
+
+async def test_a_forgotten_job_is_unknown_and_nothing_of_it_is_left(lab):
+    old, new = await ended(lab, dead=True), await ended(lab)
+    await lab.sowings.note(old, ["a.test"], "no answer")
+    assert [letter.job for letter in await lab.desk.dead(DeadFilter())] == [old]
+
+    assert await lab.jobs.forget_jobs([old, "no-such-job"]) == 1
+
+    assert await lab.jobs.job(old) is None
+    assert [job.id for job in await lab.jobs.jobs()] == [new]
+    assert [job.id for job in await lab.jobs.newest_jobs("books", 9)] == [new]
+    assert (await lab.jobs.counts(old), await lab.sowings.sown(old)) == (JobCounts(), Sown())
+    assert await lab.desk.dead(DeadFilter()) == []
+    page = candidate("https://a.test/")
+    assert [story.job for story in await lab.desk.story(page.site, page.fingerprint)] == [new]
+    with pytest.raises(Permanent):
+        await lab.jobs.terms(old)
+    assert await lab.jobs.forget_jobs([old]) == 0
+    assert (await lab.job("books")).id not in (old, new)
+
+
+async def test_what_must_be_known_is_not_forgotten(lab):
+    # given the newest of a name, one that runs, and one that is not cleared yet
+    newest = await ended(lab, "books")
+    running = (await lab.job("shop")).id
+    given_up, _ = await replaced(lab)
+
+    assert await lab.jobs.forget_jobs([newest, running, given_up.id]) == 0
+
+    assert {job.id for job in await lab.jobs.jobs()} >= {newest, running, given_up.id}
+
+
+async def test_a_job_whose_forgetter_died_is_deleted_by_whoever_works(lab):
+    old, new = await ended(lab), await ended(lab)
+    async with lab.again() as dying:
+        assert await dying.jobs.forget_jobs([old]) == 1
+    other = (await lab.job("other")).id
+
+    async with asyncio.timeout(20):
+        while await portion_is_due(lab):
+            lab.clock.advance(3)
+            await lab.frontier.lease(other, "looker", 1)
+
+    page = candidate("https://a.test/")
+    assert [story.job for story in await lab.desk.story(page.site, page.fingerprint)] == [new]
+
+
+async def portion_is_due(lab: Lab) -> bool:
+    """Whether anything is left to clear away."""
+    if hasattr(lab.jobs, "_database"):
+        rows = await lab.jobs._database.read(
+            lambda c: c.execute("SELECT count(*) FROM forgetting UNION ALL SELECT count(*) FROM urls").fetchall()
+        )
+        return rows != [(0,), (1,)]
+    server, keys = lab.jobs._server, lab.jobs._keys
+    shards = [name async for name in server.names(f"gossamer:{{{keys.project}.*}}:1:*")]
+    return bool(shards or await server.call("SCARD", keys.book("forgetting")))
+
+
+@pytest.mark.parametrize("lab", ["sqlite"], indirect=True)
+async def test_the_space_of_forgotten_jobs_is_used_again(lab):
+    async def size() -> int:
+        return await lab.jobs._database.read(lambda c: c.execute("PRAGMA page_count").fetchone()[0])
+
+    async def run() -> str:
+        job = (await lab.job("books")).id
+        await filled(lab, job, 1_000)
+        await lab.control.cancel_job(job)
+        return job
+
+    jobs, sizes = [await run(), await run()], []
+    for _ in range(4):
+        await lab.jobs.forget_jobs(jobs[:-1])
+        await lab.jobs.clear_all()
+        jobs = [jobs[-1], await run()]
+        sizes.append(await size())
+
+    assert sizes[-1] <= sizes[0] * 1.05

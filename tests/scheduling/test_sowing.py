@@ -1,0 +1,206 @@
+"""The source of a run is read by one worker, and what can go wrong with it does not hurt the schedule: nothing is lost,
+nothing is fetched beyond the budget, and every job comes to an end."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from gossamer.assembly import System, open_system
+from gossamer.crawl.observing import rhythm_of
+from gossamer.frontier.contract import JobTerms
+from gossamer.model.events import Silence
+from gossamer.model.job import Job
+from gossamer.parse.discovery import load_spider
+from gossamer.parse.spider import Spider
+from gossamer.settings import Settings
+from gossamer.sowing import Sower
+from gossamer.station import Station
+from gossamer.terms import job_terms, scope_of
+from tests.scheduling.test_sown import pages, ran, settings_in, source
+from tests.sites.moving import MovingShop, moving_shop
+
+FOLLOWS = """
+from gossamer import Spider
+
+class Follows(Spider):
+    def parse(self, page):
+        yield {"url": page.url}
+        yield from page.follow_all("a")
+"""
+
+
+@asynccontextmanager
+async def opened(settings: Settings, **terms: Any) -> AsyncIterator[tuple[System, Job]]:
+    """A job as a tick opens it. Nobody works on it yet."""
+    async with open_system(settings) as system:
+        usual = job_terms(settings, Spider())
+        wanted = {"schedule": "listed", "spider": "things", **terms}
+        job, _ = await system.jobs.open_job("listed", msgspec.structs.replace(usual, **wanted), fresh=True)
+        yield system, job
+
+
+def sower_of(system: System, job: Job, terms: JobTerms) -> Sower:
+    settings = system.settings
+    spider = load_spider(terms.spider, settings.root, settings.spiders)()
+    sites: set[str] = set()
+    return Sower(system, spider, job.id, terms, scope_of(settings, job, spider, sites), sites, Silence())
+
+
+def linked(folder: Path, shop: MovingShop, **flags: Any) -> Settings:
+    """A project with a spider that follows links, and a file that lists the front page alone."""
+    settings = settings_in(folder, **flags)
+    (folder / "spiders" / "follows.py").write_text(FOLLOWS, encoding="utf-8")
+    (folder / "list.txt").write_text(f"{shop.url}\n", encoding="utf-8")
+    return settings
+
+
+async def test_a_worker_that_comes_after_the_seeds_follows_the_same_links(tmp_path: Path) -> None:
+    with moving_shop(3) as shop:
+        settings = linked(tmp_path, shop)
+        async with opened(settings, spider="follows", source=source(file="list.txt")) as (system, job):
+            await sower_of(system, job, await system.jobs.terms(job.id)).run()
+            assert await system.jobs.is_sealed(job.id)
+            await Station(system, Silence(), until_idle=True).run()  # it has never seen the list
+            assert (await system.jobs.counts(job.id)).done == 4
+        assert pages(shop) == {f"/p/{n}": 1 for n in (1, 2, 3)}
+
+
+async def test_a_sitemap_may_list_pages_elsewhere_and_does_not_say_where_links_may_lead(tmp_path: Path) -> None:
+    with moving_shop(3) as elsewhere, moving_shop(0) as shop:
+        settings = linked(tmp_path, shop, **{"fetch.allow_hosts": ["127.0.0.1", "localhost"]})
+        shop.listed = [elsewhere.url.replace("127.0.0.1", "localhost")]
+        await ran(settings, "listed", spider="follows", source=source(sitemap=f"{shop.url}sitemap.xml"))
+        assert [path for path in elsewhere.hits if path != "/robots.txt"] == ["/"]
+
+
+async def test_a_budget_holds_when_the_source_is_read_again(tmp_path: Path) -> None:
+    with moving_shop(20) as shop:
+        settings = settings_in(tmp_path)
+        listed = source(urls=[f"{shop.url}p/{{1..20}}"])
+        async with opened(settings, source=listed, budget=5, limit=5) as (system, job):
+            terms = await system.jobs.terms(job.id)
+            sower = sower_of(system, job, terms)
+            await _sown_but_not_sealed(sower)
+            assert not await system.jobs.is_sealed(job.id)
+            await Station(system, Silence(), until_idle=True).run()
+        assert len(pages(shop)) == 5
+
+
+async def _sown_but_not_sealed(sower: Sower) -> None:
+    """As if the worker had died just before the last step."""
+
+    async def die(*_: object) -> None:
+        raise ConnectionAbortedError
+
+    sower._system = msgspec.structs.replace(sower._system, jobs=_Without(sower._system.jobs, seal_seeds=die))
+    with pytest.raises(ConnectionAbortedError):
+        await sower.run()
+
+
+class _Without:
+    """Another book of jobs, but for one verb."""
+
+    def __init__(self, jobs: Any, **verbs: Any) -> None:
+        self._jobs, self._verbs = jobs, verbs
+
+    def __getattr__(self, name: str) -> Any:
+        return self._verbs.get(name) or getattr(self._jobs, name)
+
+
+async def test_pages_that_never_answer_do_not_take_the_budget_for_ever(tmp_path: Path) -> None:
+    with moving_shop(2) as shop:
+        settings = settings_in(tmp_path, **{"retry.max_attempts": 1})
+        listed = source(urls=["http://127.0.0.1:1/a", "http://127.0.0.1:1/b", f"{shop.url}p/{{1..2}}"])
+        for _ in range(2):
+            await ran(settings, "adaptive", source=listed, budget=2, limit=2)
+        assert pages(shop) == {"/p/1": 1, "/p/2": 1}
+
+
+async def test_what_was_learned_of_a_page_outlives_a_failed_visit(tmp_path: Path) -> None:
+    with moving_shop(1) as shop:
+        settings = settings_in(tmp_path)
+        listed = source(urls=[f"{shop.url}p/1"])
+        for missing in (False, False, True):
+            shop.missing = {1} if missing else set()
+            await ran(settings, "watched", source=listed)
+        async with open_system(settings) as system:
+            fingerprint = system.rules.fingerprint(f"{shop.url}p/1")
+            facts = (await system.records.facts([fingerprint]))[fingerprint]
+        rhythm = rhythm_of(facts)
+        assert rhythm is not None
+        assert (facts.failure, rhythm.checks) == ("http-404", 1)
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        ("def start(self):\n        raise ValueError('no list today')", "no list today"),
+        ("pass", "nothing to start from"),
+    ],
+)
+async def test_a_run_whose_spider_cannot_start_ends_and_says_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str, words: str
+) -> None:
+    monkeypatch.setattr("gossamer.sowing.SOURCE_PAUSES", ())
+    settings = settings_in(tmp_path)
+    (tmp_path / "spiders" / "broken.py").write_text(
+        f"from gossamer import Spider\n\n\nclass Broken(Spider):\n    {code}\n", encoding="utf-8"
+    )
+    job, _ = await ran(settings, "broken", spider="broken")
+    assert job.ending.startswith("source failed: ")
+    assert words in job.ending
+
+
+async def test_a_young_page_of_the_spiders_own_start_is_left_out(tmp_path: Path) -> None:
+    with moving_shop(1) as shop:
+        settings = settings_in(tmp_path)
+        (tmp_path / "spiders" / "own.py").write_text(
+            f"from gossamer import Spider\n\n\nclass Own(Spider):\n    start_urls = ['{shop.url}p/1']\n\n"
+            "    def parse(self, page):\n        yield {'url': page.url}\n",
+            encoding="utf-8",
+        )
+        for _ in range(2):
+            await ran(settings, "own", spider="own", min_age=timedelta(hours=1))
+        assert pages(shop) == {"/p/1": 1}
+
+
+async def test_one_worker_reads_the_source_for_all(tmp_path: Path) -> None:
+    with moving_shop(3) as shop:
+        settings = settings_in(tmp_path)
+        program = f"open('runs', 'a').write('x'); import time; time.sleep(1); print('{shop.url}p/1')"
+        listed = source(command=[sys.executable, "-c", program])
+        async with opened(settings, source=listed) as (system, job), open_system(settings) as beside:
+            other = msgspec.structs.replace(beside, worker="another-host/1/1")  # this process has one name
+            stations = [Station(one, Silence(), until_idle=True) for one in (system, other)]
+            async with asyncio.timeout(60):
+                await asyncio.gather(*(station.run() for station in stations))
+            assert (await system.jobs.counts(job.id)).done == 1
+        assert (tmp_path / "runs").read_text() == "x"
+
+
+async def test_a_queue_that_holds_few_takes_a_long_list_bit_by_bit(tmp_path: Path) -> None:
+    with moving_shop(30) as shop:
+        settings = settings_in(tmp_path, **{"crawl.max_queued": 7, "crawl.concurrency": 2})
+        listed = source(urls=[f"{shop.url}p/{{1..30}}"])
+        job, _ = await ran(settings, "bounded", source=listed)
+        assert job.ending == "done"
+        assert pages(shop) == {f"/p/{n}": 1 for n in range(1, 31)}
+
+
+async def test_what_was_wrong_with_a_source_is_noted_with_its_job(tmp_path: Path) -> None:
+    with moving_shop(1) as shop:
+        settings = settings_in(tmp_path)
+        (tmp_path / "list.txt").write_text(f"{shop.url}p/1\nno address\n", encoding="utf-8")
+        job, _ = await ran(settings, "faulty", source=source(file="list.txt"))
+        async with open_system(settings) as system:
+            assert "no address" in (await system.sowings.sown(job.id)).trouble
+        assert (job.ending, pages(shop)) == ("done", {"/p/1": 1})

@@ -1,0 +1,287 @@
+"""More jobs than one process can work on at once: they take turns, those that wait hold nobody up, and what is wrong
+with one is said once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import msgspec
+import pytest
+
+from gossamer import places, station
+from gossamer.assembly import System, open_system
+from gossamer.crawl import worker as workers
+from gossamer.model.events import Event, JobBegun, JobEnded, JobLeft, Trouble
+from gossamer.model.job import Job, JobState
+from gossamer.parse.spider import Spider
+from gossamer.settings import load
+from gossamer.station import Station
+from gossamer.terms import job_terms
+from tests.scheduling.test_sown import SPIDER, source
+from tests.services.valkey import ValkeyServer, running_valkey
+
+GRUMPY = """
+from pathlib import Path
+from gossamer import Spider
+
+class Grumpy(Spider):
+    def start(self):
+        with Path({tries!r}).open("a") as file:
+            file.write("x")
+        raise RuntimeError("not today")
+"""
+
+
+@pytest.fixture(scope="module")
+def valkey() -> Iterator[ValkeyServer]:
+    with running_valkey() as server:
+        yield server
+
+
+@pytest.fixture(params=["sqlite", "valkey"])
+def state(request: pytest.FixtureRequest) -> dict[str, str]:
+    if request.param == "sqlite":
+        return {}
+    return {"state": request.getfixturevalue("valkey").address(), "project": f"turns-{uuid4().hex[:8]}"}
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What takes a second or more in life."""
+    for module, name, milliseconds in (
+        (station, "LOOK", 30), (station, "SILENT", 60), (station, "UNFIT_AGAIN", 60), (workers, "LOOK", 30),
+        (places, "IDLE", 100), (places, "TURN", 100),
+    ):  # fmt: skip
+        monkeypatch.setattr(module, name, timedelta(milliseconds=milliseconds))
+
+
+class Site:
+    """Answers every request after `pause`; while it is `held`, not at all. Counts who is inside."""
+
+    def __init__(self) -> None:
+        self.url = ""
+        self.pause = 0.0
+        self.inside = 0
+        self.held = False
+        self.open = asyncio.Event()
+
+    async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while await reader.readuntil(b"\r\n\r\n"):
+                self.inside += 1
+                await (self.open.wait() if self.held else asyncio.sleep(self.pause))
+                self.inside -= 1
+                writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 9\r\n\r\n<p>Hi</p>")
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass
+        finally:
+            writer.close()
+
+
+@pytest.fixture
+async def site() -> AsyncIterator[Site]:
+    site = Site()
+    server = await asyncio.start_server(site.answer, "127.0.0.1", 0)
+    site.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
+    yield site
+    site.open.set()
+    server.close()
+
+
+class Ears:
+    def __init__(self) -> None:
+        self.heard: list[Event] = []
+        self.most_at_once = 0  # jobs that were begun and not ended
+
+    def emit(self, event: Event) -> None:
+        self.heard.append(event)
+        self.most_at_once = max(self.most_at_once, len(self.jobs(JobBegun)) - len(self.jobs(JobEnded)))
+
+    def jobs(self, kind: type[Event]) -> list[str]:
+        return [event.job for event in self.heard if isinstance(event, kind)]
+
+
+class Shift:
+    """A station at work, and what it says."""
+
+    def __init__(self, system: System, *, until_idle: bool = False) -> None:
+        self.system = system
+        self.ears = Ears()
+        self.station = Station(system, self.ears, until_idle=until_idle)
+
+    async def job(self, name: str, **terms: Any) -> Job:
+        usual = job_terms(self.system.settings, Spider())
+        scheduled = {"schedule": name, "spider": "things", **terms} if terms else {}
+        job, _ = await self.system.jobs.open_job(name, msgspec.structs.replace(usual, **scheduled), fresh=True)
+        return job
+
+    async def standing(self, job: Job) -> JobState:
+        found = await self.system.jobs.job(job.id)
+        assert found is not None
+        return found.state
+
+    @asynccontextmanager
+    async def on(self) -> AsyncIterator[None]:
+        running = asyncio.create_task(self.station.run())
+        try:
+            yield
+        finally:
+            self.station.drain()
+            await running
+
+    async def until(self, reached: Callable[[], bool]) -> None:
+        async with asyncio.timeout(20):
+            while not reached():
+                await asyncio.sleep(0.005)
+
+
+@asynccontextmanager
+async def shift(folder: Path, *, until_idle: bool = False, **flags: Any) -> AsyncIterator[Shift]:
+    (folder / "spiders").mkdir(exist_ok=True)
+    (folder / "spiders" / "things.py").write_text(SPIDER, encoding="utf-8")
+    usual = {
+        "politeness.rate": "unlimited", "politeness.concurrency": "none", "politeness.robots": False,
+        "fetch.allow_private": True, "crawl.drain": "0s",
+    }  # fmt: skip
+    settings = load(start=folder, environ={}, flags={**usual, **flags})
+    async with open_system(settings) as system:
+        yield Shift(system, until_idle=until_idle)
+
+
+def closed_now() -> str:
+    """A window that is not open for hours."""
+    hour = datetime.now(UTC) + timedelta(hours=11)
+    return f"{hour:%H}:00-{hour:%H}:30 UTC"
+
+
+async def test_jobs_that_are_due_together_are_worked_off_a_few_at_a_time(
+    tmp_path: Path, site: Site, state: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(places, "TURN", timedelta(hours=1))
+    monkeypatch.setattr(places, "IDLE", timedelta(hours=1))
+    async with shift(tmp_path, until_idle=True, **{"crawl.concurrency": 1, **state}) as crew:
+        jobs = [await crew.job(f"due-{n}", source=source(urls=[f"{site.url}{n}"])) for n in range(8)]
+        async with asyncio.timeout(60):
+            await crew.station.run()
+        assert {await crew.standing(job) for job in jobs} == {JobState.FINISHED}
+    assert len(crew.ears.jobs(JobEnded)) == 8
+    assert crew.ears.most_at_once <= places.JOBS_FOR_A_PAGE
+
+
+async def test_jobs_whose_sites_are_paced_do_not_wait_for_each_other(
+    tmp_path: Path, site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(places, "TURN", timedelta(hours=1))
+    monkeypatch.setattr(places, "IDLE", timedelta(hours=1))
+    monkeypatch.setattr(station, "SILENT", timedelta(milliseconds=200))
+    async with shift(tmp_path, **{"crawl.concurrency": 1, "politeness.rate": "10/s"}) as crew, crew.on():
+        # given one page at a time, and jobs for different sites, each of which has something to do ten times a second
+        for n in range(3):
+            address = site.url.replace("127.0.0.1", f"site{n}.localhost")
+            await crew.job(f"paced-{n}", source=source(urls=[f"{address}{{1..5000}}"]))
+        # then they are worked on side by side
+        await crew.until(lambda: len(crew.ears.jobs(JobBegun)) == 3)
+        assert crew.ears.jobs(JobEnded) == []
+
+
+async def test_a_long_job_takes_turns_with_a_short_one(
+    tmp_path: Path, site: Site, state: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # given one place, and a job in it that has work for long
+    monkeypatch.setattr(places, "JOBS_FOR_A_PAGE", 1)
+    site.pause = 0.02
+    async with shift(tmp_path, **{"crawl.concurrency": 1, **state}) as crew, crew.on():
+        long = await crew.job("long", source=source(urls=[f"{site.url}{{1..5000}}"]))
+        await crew.until(lambda: crew.ears.jobs(JobBegun) == [long.id])
+        # when another one comes, then it is done while the first one goes on, and goes on after it
+        short = await crew.job("short", source=source(urls=[f"{site.url}short"]))
+        await crew.until(lambda: crew.ears.jobs(JobEnded) == [short.id])
+        before = (await crew.system.jobs.counts(long.id)).done
+        async with asyncio.timeout(20):
+            while (await crew.system.jobs.counts(long.id)).done <= before:
+                await asyncio.sleep(0.01)
+        assert crew.ears.jobs(JobBegun) == [long.id, short.id]  # a new turn is no news
+
+
+async def test_a_job_that_waits_for_a_retry_makes_way(
+    tmp_path: Path, site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(places, "JOBS_FOR_A_PAGE", 1)
+    monkeypatch.setattr(places, "TURN", timedelta(hours=1))
+    async with shift(tmp_path, **{"crawl.concurrency": 1, "retry.base": "60s"}) as crew, crew.on():
+        # given one place, and a job in it whose only page is to be tried again in a while
+        failing = await crew.job("failing", source=source(urls=["http://127.0.0.1:9/"]))
+        await crew.until(lambda: crew.ears.jobs(JobBegun) == [failing.id])
+        # when another one comes, then it is served
+        good = await crew.job("good", source=source(urls=[site.url]))
+        await crew.until(lambda: crew.ears.jobs(JobEnded) == [good.id])
+        assert await crew.standing(failing) is JobState.RUNNING
+
+
+async def test_jobs_whose_window_is_closed_take_no_share_of_the_concurrency(tmp_path: Path, site: Site) -> None:
+    site.held = True
+    async with shift(tmp_path, **{"crawl.concurrency": 4}) as crew, crew.on():
+        for n in range(3):
+            await crew.job(f"closed-{n}", windows=closed_now(), source=source(urls=[site.url]))
+        await crew.job("open", source=source(urls=[f"{site.url}{{1..20}}"]))
+        await crew.until(lambda: len(crew.ears.jobs(JobBegun)) == 4)
+        await crew.until(lambda: site.inside == 4)
+
+
+async def test_a_job_that_is_cancelled_while_its_window_is_closed_is_let_go(
+    tmp_path: Path, state: dict[str, str]
+) -> None:
+    async with shift(tmp_path, **state) as crew, crew.on():
+        job = await crew.job("night", windows=closed_now(), source=source(urls=["http://127.0.0.1:9/"]))
+        await crew.until(lambda: crew.ears.jobs(JobBegun) == [job.id])
+        assert await crew.system.control.cancel_job(job.id)
+        await crew.until(lambda: crew.ears.jobs(JobLeft) == [job.id])
+
+
+@pytest.mark.parametrize("obstacle", ["window", "pause"])
+async def test_what_cannot_be_worked_on_now_is_told_and_left_for_later(tmp_path: Path, obstacle: str) -> None:
+    # given a worker that ends when nothing is left to do, and a job that waits for its hour or for a person
+    async with shift(tmp_path, until_idle=True) as crew:
+        windows = closed_now() if obstacle == "window" else ""
+        job = await crew.job("later", windows=windows, source=source(urls=["http://127.0.0.1:9/"]))
+        if obstacle == "pause":
+            await crew.system.control.pause_job(job.id, True)
+        async with asyncio.timeout(20):
+            await crew.station.run()
+        # then it ends and has said why, and the job is as it was
+        [trouble] = [event for event in crew.ears.heard if isinstance(event, Trouble)]
+        assert ("its window opens at" if obstacle == "window" else "it is paused") in trouble.message
+        assert await crew.standing(job) is JobState.RUNNING
+
+
+async def test_a_pause_ends_a_worker_that_has_nothing_else_to_do(tmp_path: Path, site: Site) -> None:
+    site.pause = 0.02
+    async with shift(tmp_path, until_idle=True) as crew:
+        job = await crew.job("long", source=source(urls=[f"{site.url}{{1..5000}}"]))
+        running = asyncio.create_task(crew.station.run())
+        await crew.until(lambda: site.inside > 0)
+        await crew.system.control.pause_job(job.id, True)
+        async with asyncio.timeout(20):
+            await running
+        assert await crew.standing(job) is JobState.RUNNING
+
+
+async def test_what_is_wrong_with_a_job_is_said_once_and_others_go_on(tmp_path: Path, site: Site) -> None:
+    async with shift(tmp_path, **{"crawl.concurrency": 1}) as crew:
+        tries = tmp_path / "tries"
+        (tmp_path / "spiders" / "grumpy.py").write_text(GRUMPY.format(tries=str(tries)), encoding="utf-8")
+        async with crew.on():
+            # given a spider that cannot start, and was tried again and again
+            grumpy = await crew.job("grumpy")
+            await crew.until(lambda: tries.exists() and len(tries.read_text()) >= 3)
+            good = await crew.job("good", source=source(urls=[site.url]))
+            await crew.until(lambda: crew.ears.jobs(JobEnded) == [good.id])
+    [trouble] = [event for event in crew.ears.heard if isinstance(event, Trouble)]
+    assert trouble.message == f"Job {grumpy.id} is left to others: RuntimeError: not today"
+    assert crew.ears.jobs(JobBegun) == [grumpy.id, good.id]

@@ -1,0 +1,136 @@
+"""`gossamer schedule run` and `remove`, and schedules of which something is the matter."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+
+import pytest
+
+from gossamer.model.events import Silence
+from gossamer.scheduler import Scheduler
+from tests.unit.commandline import project as project
+
+SPIDER = """
+from gossamer import Page, Spider
+
+class Books(Spider):
+    start_urls = ["https://shop.example/"]
+
+    def parse(self, page: Page):
+        return []
+"""
+DAILY = """
+[schedules.daily]
+spider = "books"
+every = "1d"
+budget = 240
+limit = 5
+"""
+
+
+@pytest.fixture
+def shop(project):
+    """A project with one spider and one schedule."""
+    project.write("spiders/books.py", SPIDER)
+    project.write("gossamer.toml", DAILY)
+    return project
+
+
+def show(project, name: str = "daily"):
+    return project.run("schedule", "show", name, "--json").json
+
+
+def terms_of(project, *jobs: str):
+    found = []
+
+    async def look(system):
+        found.extend([await system.jobs.terms(job) for job in jobs])
+
+    project.fill(look)
+    return found
+
+
+def schedule(project):
+    """Let a scheduler look twice: it follows the file, and does what is due."""
+
+    async def turn(system):
+        scheduler = Scheduler(system, Silence())
+        await scheduler.turn()
+        await scheduler.turn()
+        await scheduler.resign()
+
+    project.fill(turn)
+
+
+def test_a_run_by_hand_is_counted_and_the_next_one_gets_what_is_left_of_the_budget(shop):
+    shop.run("schedule", "run", "daily")
+    shop.run("schedule", "run", "daily", "--replace")
+
+    first, second = terms_of(shop, "daily-1", "daily-2")
+    assert (first.budget, second.budget) == (240, 1)  # a run by hand gets one fetch at least
+    found = show(shop)
+    assert (found["runs"], found["last_job"], found["last_due"]) == (2, "daily-2", None)
+    assert found["last_runs"][1]["ending"] == "replaced"
+
+
+def test_a_run_that_is_refused_changes_nothing(shop):
+    shop.run("schedule", "run", "daily")
+    shop.write("gossamer.toml", DAILY.replace("limit = 5", "limit = 500"))
+
+    said = shop.run("schedule", "run", "daily")
+
+    assert said.code == 1
+    assert "daily-1 is still running" in said.err
+    (terms,) = terms_of(shop, "daily-1")
+    assert (terms.limit, show(shop)["runs"]) == (5, 1)
+
+
+def test_a_schedule_that_was_taken_out_of_the_file_can_be_removed_at_once(shop):
+    schedule(shop)
+    shop.write("gossamer.toml", "")
+
+    said = shop.run("schedule", "remove", "daily")
+
+    assert said.code == 0, said
+    assert shop.run("schedule", "list", "--json").json == []
+
+
+def test_a_schedule_that_was_withdrawn_is_listed_with_what_becomes_of_it(shop):
+    schedule(shop)
+    shop.write("gossamer.toml", "")
+    schedule(shop)
+
+    assert show(shop)["state"] == "withdrawn"
+    assert "daily: not in gossamer.toml any more" in shop.run("schedule", "list").err
+    # and it is back with the table
+    shop.write("gossamer.toml", DAILY)
+    assert show(shop)["state"] != "withdrawn"
+
+
+def test_a_schedule_that_nobody_can_read_is_listed_and_can_be_removed(shop):
+    schedule(shop)
+    shop.write("gossamer.toml", "")
+    state = sqlite3.connect(shop.folder / "gossamer-data" / "state.db")
+    with closing(state), state:
+        state.execute("""UPDATE schedules SET standing = replace(standing, '"skip"', '"later"')""")
+
+    listed, shown = shop.run("schedule", "list"), shop.run("schedule", "show", "daily")
+    (found,) = shop.run("schedule", "list", "--json").json
+    removed = shop.run("schedule", "remove", "daily")
+
+    assert "Schedule daily cannot be read" in listed.err
+    assert (shown.code, "Schedule daily cannot be read" in shown.err) == (1, True)
+    assert (found["name"], found["state"]) == ("daily", "unreadable")
+    assert removed.code == 0, removed
+    assert shop.run("schedule", "list", "--json").json == []
+
+
+def test_a_moment_that_is_past_is_told(shop):
+    shop.write("gossamer.toml", '[schedules.once]\nspider = "books"\nat = "2020-01-31T12:00"\n')
+    schedule(shop)
+
+    said = shop.run("schedule", "list")
+
+    assert show(shop, "once")["state"] == "over"
+    assert "once: its moment is past, and it did not run." in said.err

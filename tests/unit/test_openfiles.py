@@ -1,0 +1,60 @@
+"""A process that may open no more files says so, and what to do about it, whatever failed."""
+
+from __future__ import annotations
+
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from gossamer import openfiles
+from gossamer.backends.redis.connection import open_server
+from gossamer.backends.sqlite.state import open_sqlite_state
+from gossamer.clock import SystemClock
+from gossamer.errors import BackendUnavailable
+from tests.conformance.frontiers import LEASE, UNLIMITED
+
+
+@contextmanager
+def no_more_files() -> Iterator[None]:
+    """What is open stays open; nothing more can be opened."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+async def test_a_state_file_that_cannot_be_opened_for_want_of_files_is_not_called_bad(tmp_path: Path) -> None:
+    (tmp_path / "state.db").touch()
+    with no_more_files(), pytest.raises(BackendUnavailable, match="ulimit -n"):
+        async with open_sqlite_state(
+            tmp_path / "state.db", SystemClock(), lease_duration=LEASE, terms_for=lambda site: UNLIMITED
+        ):
+            pass
+
+
+async def test_a_server_that_cannot_be_dialled_for_want_of_files_is_not_called_away() -> None:
+    with no_more_files(), pytest.raises(BackendUnavailable, match="ulimit -n"):
+        async with open_server("redis://127.0.0.1:9/0"):
+            pass
+
+
+def read_spider() -> None:
+    try:
+        Path("/dev/null").read_bytes()
+    except OSError as error:
+        raise RuntimeError("the spider cannot be read") from error
+
+
+def test_it_is_found_behind_other_errors() -> None:
+    with no_more_files():
+        assert openfiles.are_used_up()
+        with pytest.raises(RuntimeError) as failure:
+            read_spider()
+    assert openfiles.were_used_up(failure.value)
+    assert not openfiles.are_used_up()
+    assert not openfiles.were_used_up(FileNotFoundError(2, "no such file"))

@@ -1,0 +1,107 @@
+"""Who has a place, who is next, who makes way, and how wide each job is."""
+
+from __future__ import annotations
+
+import pytest
+
+from gossamer.places import (
+    FILES_OF_A_JOB,
+    FILES_OF_A_PROCESS,
+    IDLE,
+    TURN,
+    Applicant,
+    Occupant,
+    has_room,
+    in_order,
+    makes_way,
+    shares,
+    wanted,
+)
+
+TURN_S, IDLE_S = TURN.total_seconds(), IDLE.total_seconds()
+
+
+def occupant(job: str, *, idle: float = 0.0, worked: float = 0.0, opening: float = 0.0) -> Occupant:
+    return Occupant(job=job, idle=idle, worked=worked, opening=opening)
+
+
+@pytest.mark.parametrize(
+    ("can_work", "taken", "in_flight", "opening", "steady", "expected"),
+    [
+        (True, 31, 500, 0, 0, True),  # fewer jobs than pages: always
+        (False, 31, 0, 0, 0, True),
+        (True, 32, 31, 0, 32, True),  # pages in flight are few: more jobs
+        (True, 32, 32, 0, 32, False),
+        (True, 40, 10, 22, 18, False),  # those that begin will have some
+        (True, 32, 4, 0, 16, True),
+        (True, 32, 4, 0, 15, False),  # most of them only wait, or have just begun
+        (True, 36, 4, 4, 14, True),  # whoever was let in a moment ago does not shut the door
+        (False, 32, 0, 0, 32, False),  # not for one that cannot work
+        (True, 127, 0, 0, 127, True),
+        (True, 128, 0, 0, 128, False),  # four for each page, and no more
+    ],
+)
+def test_there_is_room(can_work: bool, taken: int, in_flight: int, opening: int, steady: int, expected: bool) -> None:
+    room = has_room(
+        Applicant("a", can_work, 0.0),
+        concurrency=32,
+        files=None,
+        taken=taken,
+        in_flight=in_flight,
+        opening=opening,
+        steady=steady,
+    )
+    assert room is expected
+
+
+def test_there_are_never_more_jobs_than_files_allow() -> None:
+    applicant = Applicant("a", True, 0.0)
+    files = FILES_OF_A_PROCESS + 5 * FILES_OF_A_JOB
+    room = [has_room(applicant, concurrency=32, files=files, taken=n, in_flight=0, opening=0, steady=n) for n in (4, 5)]
+    assert room == [True, False]
+    # One, whatever they allow.
+    assert has_room(applicant, concurrency=32, files=10, taken=0, in_flight=0, opening=0, steady=0)
+
+
+def test_the_longest_waiting_is_next_and_those_that_cannot_work_are_last() -> None:
+    line = [Applicant("closed", False, 1.0), Applicant("late", True, 9.0), Applicant("early", True, 2.0)]
+    assert [one.job for one in in_order(line)] == ["early", "late", "closed"]
+
+
+def test_nobody_makes_way_for_a_job_that_cannot_work_or_failed_a_moment_ago() -> None:
+    line = [Applicant("closed", False, 1.0), Applicant("failed", True, 300.0), Applicant("good", True, 2.0)]
+    assert wanted(line, now=10.0) == 1
+    assert wanted(line, now=300.0) == 2
+
+
+def test_the_idle_make_way_first_then_those_that_had_their_turn() -> None:
+    places = [
+        occupant("new", worked=TURN_S - 0.1),
+        occupant("long", worked=TURN_S + 5),
+        occupant("longer", worked=TURN_S + 50),
+        occupant("pausing", idle=IDLE_S - 0.1, worked=TURN_S - 0.1),
+        occupant("idle", idle=IDLE_S + 1, worked=3.0),
+        occupant("idler", idle=IDLE_S + 9, worked=11.0),
+    ]
+    assert makes_way(places) == ["idler", "idle", "longer", "long"]
+
+
+def test_a_job_that_took_long_to_begin_has_a_turn_as_long() -> None:
+    assert makes_way([occupant("reader", worked=TURN_S + 5, opening=TURN_S + 6)]) == []
+    assert makes_way([occupant("reader", worked=TURN_S + 6, opening=TURN_S + 6)]) == ["reader"]
+
+
+@pytest.mark.parametrize(
+    ("idle", "expected"),
+    [
+        ([], []),
+        ([False], [32]),
+        ([False, False, False], [11, 11, 10]),
+        ([True, True, False, True], [1, 1, 32, 1]),
+        ([True, False, True, False], [1, 16, 1, 16]),
+        ([True, True], [16, 16]),  # nobody has work: whoever gets some first is not held up
+        ([False] * 40, [1] * 40),
+    ],
+)
+def test_concurrency_is_shared_by_those_who_work(idle: list[bool], expected: list[int]) -> None:
+    assert shares(32, idle) == expected
