@@ -15,7 +15,7 @@ import asyncio
 import os
 import threading
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -117,9 +117,14 @@ class _Upload:
                 raise self._place._trouble(error) from error
 
     def abort(self, why: BaseException) -> None:
-        """Take back what was sent. What the service says to that is of no more use: the export has failed already."""
+        """Take back what was sent. What the service says to that is of no more use: the export has failed already.
+
+        Parts that are on their way are waited for: one that arrives after the end would stay as an unfinished upload.
+        """
         with self._lock:
             self._over = True
+            with suppress(Exception):  # what did not arrive need not be taken back
+                self._writer.flush()
             try:
                 self._writer.__exit__(type(why), why, why.__traceback__)
             except Exception as error:
