@@ -149,7 +149,7 @@ class Endless(Source):
 def test_a_place_is_tried_without_leaving_anything(s3: Seaweed, folder: str) -> None:
     try_place(ObjectPlace(s3.address(f"{folder}/x.jsonl")))
     assert objects(s3, folder) == {}
-    await no_upload_is_left(s3)
+    asyncio.run(no_upload_is_left(s3))
 
 
 @pytest.mark.parametrize(
