@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gossamer.places import (
+from gossamer.station.places import (
     FILES_OF_A_JOB,
     FILES_OF_A_PROCESS,
     IDLE,

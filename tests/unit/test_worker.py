@@ -16,7 +16,8 @@ from gossamer.backends.sqlite.records import open_sqlite_records
 from gossamer.crawl.gates import Gates
 from gossamer.crawl.journey import Crew
 from gossamer.crawl.pacer import Pacer
-from gossamer.crawl.worker import PATIENCE, Worker
+from gossamer.crawl.patience import PATIENCE
+from gossamer.crawl.worker import Worker
 from gossamer.errors import BackendUnavailable, GossamerError, Misconfigured
 from gossamer.fetch.contract import Response
 from gossamer.fetch.fetcher import Disallowed, Outcome, Redirected, Visit

@@ -16,9 +16,6 @@ import traceback
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from functools import partial
-from typing import TypeVar
-
-import msgspec
 
 from ..errors import GossamerError, LeaseLost, Misconfigured, Transient
 from ..frontier.contract import Frontier, LeaseBatch
@@ -28,27 +25,15 @@ from ..model.task import Lease
 from ..store.contract import RecordStore
 from .hold import Hold
 from .journey import Crew, Journey
+from .patience import Patience
 from .quarantine import FEW, Quarantine, chosen
 from .slots import Slot, Slots
 
-T = TypeVar("T")
-
 POLL = timedelta(milliseconds=250)  # how long an idle worker trusts that neighbours added nothing
 LOOK = timedelta(seconds=1)  # between two looks at a job whose window is closed
-PATIENCE = timedelta(seconds=60)  # how long a backend may fail without one good answer
-FIRST_PAUSE = timedelta(milliseconds=250)
-LONGEST_PAUSE = timedelta(seconds=10)
 RENEWALS = 3  # per lease duration
 SUSPECT = "was in the hands of a worker that died, and waits to be tried apart from others"
 OURS = (Transient, Misconfigured)  # failures of a backend, or of our standing with it; never the page's
-
-
-class Failing(msgspec.Struct, frozen=True):
-    """Calls of one stage that failed, with no good one since the first (`since`) of them."""
-
-    since: float
-    last: float
-    error: GossamerError
 
 
 class Worker:
@@ -93,8 +78,7 @@ class Worker:
         self._began_at: float | None = None
         self._idle_since: float | None = None  # nothing in hand, and nothing to be had
         self._due_at = 0.0  # when there may be something to do, while it is idle
-        self._failing: dict[str, Failing] = {}  # by stage
-        self._pause = FIRST_PAUSE
+        self._patience = Patience(crew.clock, self._emit_trouble)
 
     @property
     def in_flight(self) -> int:
@@ -157,7 +141,7 @@ class Worker:
             if slots.free == 0:
                 await slots.changed.wait()
                 continue
-            await self._sit_out_trouble()
+            await self._patience.sit_out()
             closed = self._crew.gates.job.wait() if self._crew.gates is not None else None
             if closed:
                 if await self._found_over():
@@ -169,7 +153,7 @@ class Worker:
                 continue
             with self._quarantine.entered():  # what is being handed out counts as in hand
                 asked_at = self._crew.clock.monotonic()
-                batch = await self._sheltered("lease", self._lease, Transient)
+                batch = await self._patience.sheltered("lease", self._lease, Transient)
                 suspects = await self._start(batch.leases, asked_at) if batch is not None and batch.leases else []
             if suspects:
                 await self._try_apart(suspects)
@@ -256,23 +240,23 @@ class Worker:
         if not leases:
             return {}
         if not self._knows or self._crew.sink.away:
-            self._went_well("records")  # what is not asked does not fail
+            self._patience.went_well("records")  # what is not asked does not fail
             return {}
         fingerprints = [lease.task.fingerprint for lease in leases]
-        return await self._sheltered("records", lambda: self._records.facts(fingerprints), OURS) or {}
+        return await self._patience.sheltered("records", lambda: self._records.facts(fingerprints), OURS) or {}
 
     async def _accompany(self, journey: Journey, hold: Hold) -> None:
         """Run a journey; give its task back when it could not be finished through no fault of the page."""
         url = hold.lease.task.url
         try:
             await journey.run()
-            self._went_well("journey")
+            self._patience.went_well("journey")
         except asyncio.CancelledError:
             await self._give_back(hold, timedelta(0), "the worker stopped")
             raise
         except OURS as error:
-            self._failed("journey", error)
-            await self._give_back(hold, self._pause, error.reason)
+            self._patience.failed("journey", error)
+            await self._give_back(hold, self._patience.pause, error.reason)
         except Exception as error:
             # A defect of ours, and the same page would meet it again: to the dead letters, so that it is seen.
             self._emit_trouble("journey", f"{_words(error)} (at {url})")
@@ -307,43 +291,6 @@ class Worker:
     def _paced_ahead(self, hold: Hold) -> timedelta:
         return self._crew.pacer.ahead(hold.lease.task.site)
 
-    async def _sheltered(
-        self,
-        stage: str,
-        call: Callable[[], Awaitable[T]],
-        tolerated: type[GossamerError] | tuple[type[GossamerError], ...],
-    ) -> T | None:
-        """Make a call to a backend; None when it fails in a way that may pass."""
-        try:
-            answer = await call()
-        except tolerated as error:
-            self._failed(stage, error)
-            return None
-        self._went_well(stage)
-        return answer
-
-    def _failed(self, stage: str, error: GossamerError) -> None:
-        self._emit_trouble(stage, str(error))
-        now = self._crew.clock.monotonic()
-        if not self._failing:
-            self._pause = FIRST_PAUSE
-        before = self._failing.get(stage)
-        self._failing[stage] = Failing(since=now if before is None else before.since, last=now, error=error)
-
-    def _went_well(self, stage: str) -> None:
-        self._failing.pop(stage, None)
-
-    async def _sit_out_trouble(self) -> None:
-        """While a stage fails, take work slowly. Raises its error when it has failed for PATIENCE."""
-        if not self._failing:
-            return
-        for stage in self._failing.values():
-            # Up to the last failure, not up to now: a stage that nobody tried since may be well again.
-            if stage.last - stage.since > PATIENCE.total_seconds():
-                raise stage.error
-        pause, self._pause = self._pause, min(self._pause * 2, LONGEST_PAUSE)
-        await self._crew.clock.sleep(pause.total_seconds())
-
     def _emit_trouble(self, stage: str, message: str) -> None:
         crew = self._crew
         crew.events.emit(events.Trouble(at=crew.clock.now(), job=crew.job, stage=stage, message=message))
@@ -359,7 +306,7 @@ class Worker:
         if self._is_over is None or now - self._looked_at < LOOK.total_seconds():
             return False
         self._looked_at = now
-        return await self._sheltered("job", self._is_over, Transient) or False
+        return await self._patience.sheltered("job", self._is_over, Transient) or False
 
     async def _wait_for_change(self, wait: timedelta | None, at_most: timedelta = POLL) -> None:
         """Until a slot is freed (settling feeds the queue), the queue says so, or a neighbour may have added."""

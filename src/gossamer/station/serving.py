@@ -1,4 +1,4 @@
-"""A station: one process that works on every running job of the project. What `gossamer worker` runs.
+"""The station itself: it finds jobs, opens a worker for each, and lets them take turns.
 
 What it does: looks every second which jobs run, and opens a worker for each one whose spider is found here; a job that
 is named by a URL is crawled as a site. The workers run side by side, share the process's connections, and share its
@@ -16,24 +16,25 @@ from datetime import timedelta
 
 import msgspec
 
-from . import openfiles, places
-from .assembly import System, open_beside, open_worker
-from .backends.processes import hand_name
+from .. import openfiles
+from ..assembly import System, open_beside, open_worker
+from ..backends.processes import hand_name
+from ..crawl.heart import Heart, Vitals
+from ..crawl.worker import Worker
+from ..errors import BackendUnavailable, GossamerError, Misconfigured, Transient
+from ..launch import close_drained, work_off
+from ..model.events import EventSink
+from ..model.job import Job
+from ..monitor.hub import EventHub
+from ..parse.discovery import load_spider
+from ..parse.site import SiteSpider
+from ..parse.spider import Spider
+from ..settings import Settings
+from ..terms import local_hosts, scope_of
+from . import places
 from .bulletin import Bulletin
-from .crawl.heart import Heart, Vitals
-from .crawl.worker import Worker
-from .errors import BackendUnavailable, GossamerError, Misconfigured, Transient
-from .launch import close_drained, work_off
-from .model.events import EventSink
-from .model.job import Job
-from .monitor.hub import EventHub
 from .obstacles import Obstacles, moment
-from .parse.discovery import load_spider
-from .parse.site import SiteSpider
-from .parse.spider import Spider
 from .places import Applicant, Occupant
-from .settings import Settings
-from .terms import local_hosts, scope_of
 
 LOOK = timedelta(seconds=1)  # between two looks for jobs
 AGAIN = timedelta(seconds=5)  # before a job is tried again whose worker met a backend in trouble

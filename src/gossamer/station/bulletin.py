@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 
-from .clock import Clock
-from .model.events import EventSink, JobBegun, JobLeft, JobPaused, Trouble
-from .model.job import Job
+from ..clock import Clock
+from ..model.events import EventSink, JobBegun, JobLeft, JobPaused, Trouble
+from ..model.job import Job
 
 GIVEN_UP = ("cancelled", "replaced")  # endings that are somebody's doing
 MOST_WORDS = 20  # different ones about one job that are remembered

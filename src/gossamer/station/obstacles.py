@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection
 from datetime import UTC, datetime
 
-from .clock import Clock
-from .crawl.gates import Gate
-from .errors import Misconfigured
-from .model.job import Job
-from .schedule.windows import parse_windows
+from ..clock import Clock
+from ..crawl.gates import Gate
+from ..errors import Misconfigured
+from ..model.job import Job
+from ..schedule.windows import parse_windows
 
 
 class Obstacles:
