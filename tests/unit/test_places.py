@@ -21,8 +21,11 @@ from gossamer.station.places import (
 TURN_S, IDLE_S = TURN.total_seconds(), IDLE.total_seconds()
 
 
-def occupant(job: str, *, idle: float = 0.0, worked: float = 0.0, opening: float = 0.0) -> Occupant:
-    return Occupant(job=job, idle=idle, worked=worked, opening=opening)
+LINE = [Applicant("next", True, 0.0)]
+
+
+def occupant(job: str, *, idle: float = 0.0, worked: float = 0.0, opening: float = 0.0, priority: int = 0) -> Occupant:
+    return Occupant(job=job, idle=idle, worked=worked, opening=opening, priority=priority)
 
 
 @pytest.mark.parametrize(
@@ -83,12 +86,12 @@ def test_the_idle_make_way_first_then_those_that_had_their_turn() -> None:
         occupant("idle", idle=IDLE_S + 1, worked=3.0),
         occupant("idler", idle=IDLE_S + 9, worked=11.0),
     ]
-    assert makes_way(places) == ["idler", "idle", "longer", "long"]
+    assert makes_way(places, LINE) == ["idler", "idle", "longer", "long"]
 
 
 def test_a_job_that_took_long_to_begin_has_a_turn_as_long() -> None:
-    assert makes_way([occupant("reader", worked=TURN_S + 5, opening=TURN_S + 6)]) == []
-    assert makes_way([occupant("reader", worked=TURN_S + 6, opening=TURN_S + 6)]) == ["reader"]
+    assert makes_way([occupant("reader", worked=TURN_S + 5, opening=TURN_S + 6)], LINE) == []
+    assert makes_way([occupant("reader", worked=TURN_S + 6, opening=TURN_S + 6)], LINE) == ["reader"]
 
 
 @pytest.mark.parametrize(
@@ -105,3 +108,12 @@ def test_a_job_that_took_long_to_begin_has_a_turn_as_long() -> None:
 )
 def test_concurrency_is_shared_by_those_who_work(idle: list[bool], expected: list[int]) -> None:
     assert shares(32, idle) == expected
+
+
+def test_more_important_jobs_go_first_and_do_not_make_way_for_lesser_ones() -> None:
+    line = [Applicant("old", True, 1.0), Applicant("urgent", True, 9.0, priority=5), Applicant("new", True, 2.0)]
+    assert [one.job for one in in_order(line)] == ["urgent", "old", "new"]
+    served = [occupant("high", worked=TURN_S + 9, priority=3), occupant("low", worked=TURN_S, priority=-1)]
+    assert makes_way(served, line) == ["low", "high"]
+    assert makes_way(served, [Applicant("plain", True, 1.0)]) == ["low"]
+    assert makes_way(served, []) == []

@@ -33,6 +33,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     due: float | None = None
     spider: str = ""  # where it is not the name
     windows: str = ""  # when its pages may be fetched; "": always
+    priority: int = 0  # of the schedule that began it: where jobs stand in line, more goes first
 
     @property
     def spider_name(self) -> str:

@@ -3,9 +3,11 @@
 A thousand jobs may be due at midnight. Each that is worked on costs memory, questions to the queue and sockets, so that
 there are only as many places as pages in flight. Where sites are paced, a job has nothing in flight most of the time:
 then more jobs have a place, up to four for each page, unless those that have one only wait, as jobs do that are after
-the same site. Jobs without a place stand in line, the longest waiting is next.
+the same site. Jobs without a place stand in line: the one with the highest priority is next, of equal ones the longest
+waiting.
 
-A job that has nothing to do makes way for one that has, and so does one that had its turn. A job that cannot work now,
+A job that has nothing to do makes way for one that has, and so does one that had its turn, unless its priority is
+higher. A job that cannot work now,
 because it is paused or its window is closed, has a place only while nobody else needs it.
 """
 
@@ -29,6 +31,7 @@ class Applicant(msgspec.Struct, frozen=True):
     job: str
     can_work: bool
     since: float
+    priority: int = 0
 
 
 class Occupant(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,6 +41,7 @@ class Occupant(msgspec.Struct, frozen=True, kw_only=True):
     idle: float
     worked: float
     opening: float
+    priority: int = 0
 
     @property
     def has_had_its_turn(self) -> bool:
@@ -60,8 +64,8 @@ def has_room(
 
 
 def in_order(applicants: Iterable[Applicant]) -> list[Applicant]:
-    """Those that can work first, the longest waiting before the others."""
-    return sorted(applicants, key=lambda one: (not one.can_work, one.since))
+    """Those that can work first, by priority, of equal ones the longest waiting before the others."""
+    return sorted(applicants, key=lambda one: (not one.can_work, -one.priority, one.since))
 
 
 def wanted(line: Iterable[Applicant], now: float) -> int:
@@ -69,14 +73,19 @@ def wanted(line: Iterable[Applicant], now: float) -> int:
     return sum(one.can_work and one.since <= now for one in line)
 
 
-def makes_way(occupants: Sequence[Occupant]) -> list[str]:
-    """Who may have to go, in this order: those with nothing to do, the longest idle first, then those that had their
-    turn, the longest first."""
+def makes_way(occupants: Sequence[Occupant], line: Iterable[Applicant]) -> list[str]:
+    """Who may have to go for those in the line, in this order: those with nothing to do, the longest idle first, then
+    those that had their turn, the least important and of these the longest first."""
+    highest = max((one.priority for one in line if one.can_work), default=None)
     idle = [one for one in occupants if one.idle >= IDLE.total_seconds()]
-    done = [one for one in occupants if one not in idle and one.has_had_its_turn]
+    done = [
+        one
+        for one in occupants
+        if one not in idle and one.has_had_its_turn and highest is not None and one.priority <= highest
+    ]
     return [
         *(one.job for one in sorted(idle, key=lambda one: -one.idle)),
-        *(one.job for one in sorted(done, key=lambda one: -one.worked)),
+        *(one.job for one in sorted(done, key=lambda one: (one.priority, -one.worked))),
     ]
 
 

@@ -167,7 +167,7 @@ class Station:
             if obstacle and self._until_idle:
                 self._bulletin.trouble(job.id, "job", f"Job {job.id} is left for later: {obstacle}")
                 continue
-            applicants.append(Applicant(job.id, not obstacle, self._since.setdefault(job.id, now)))
+            applicants.append(Applicant(job.id, not obstacle, self._since.setdefault(job.id, now), job.priority))
         self._line = places.in_order(applicants)[::-1]
 
     def _fill(self) -> None:
@@ -198,7 +198,8 @@ class Station:
             else:
                 self._tell_wait(place)
         needed = places.wanted(self._line, now) - sum(place.leaves for place in self._places.values())
-        for job in places.makes_way([_occupant(place, now) for place in staying.values() if not place.leaves]):
+        occupants = [_occupant(place, now) for place in staying.values() if not place.leaves]
+        for job in places.makes_way(occupants, self._line):
             if needed <= 0:
                 return
             # Whoever reads the seeds of a job would have to begin anew.
@@ -383,6 +384,7 @@ def _occupant(place: Place, now: float) -> Occupant:
         idle=worker.idle.total_seconds(),
         worked=now - worker.began_at,
         opening=worker.began_at - place.taken_at,
+        priority=place.job.priority,
     )
 
 

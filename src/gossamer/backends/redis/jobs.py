@@ -65,6 +65,7 @@ class JobRow(msgspec.Struct, frozen=True, kw_only=True):
             due=terms.due,
             spider=terms.spider,
             windows=terms.windows,
+            priority=terms.priority,
         )
 
 

@@ -212,4 +212,5 @@ def _job(row: Row) -> Job:
         due=terms.due,
         spider=terms.spider,
         windows=terms.windows,
+        priority=terms.priority,
     )
