@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from .model.item import Item
@@ -10,12 +11,12 @@ from .model.route import Action, Render
 from .model.task import Request
 from .parse.page import Page
 from .parse.spider import Results, Spider
-from .pipeline.near import NearDuplicates
-from .pipeline.quality import Fault
-from .pipeline.steps import Drop
 
 if TYPE_CHECKING:
     from .launch import CrawlReport
+    from .pipeline.near import NearDuplicates
+    from .pipeline.quality import Fault
+    from .pipeline.steps import Drop
 
 __all__ = [
     "Action",
@@ -34,6 +35,19 @@ __all__ = [
 ]
 
 __version__ = "0.1.0"
+
+_LATER = {"NearDuplicates": ".pipeline.near", "Fault": ".pipeline.quality", "Drop": ".pipeline.steps"}
+
+
+def __getattr__(name: str) -> object:
+    """What few scripts and commands need is imported when it is: starting quickly is a feature."""
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_LATER[name], __name__), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LATER})
 
 
 def run(spider: type[Spider] | Spider, *, fresh: bool = False, quiet: bool = False, **settings: Any) -> CrawlReport:

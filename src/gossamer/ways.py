@@ -20,7 +20,6 @@ from .fetch.browser.chromium import is_there
 from .fetch.contract import Transport
 from .fetch.http import AiohttpTransport
 from .fetch.ladder import Terms, chosen_by_hand, ladder_of, routes_of
-from .fetch.managed import ManagedTransport, describe
 from .fetch.tolls import Budgets
 from .fetch.transports import Opening, Transports
 from .model.route import BROWSER, HTTP, MANAGED, PROFILE, TRANSPORTS, Route
@@ -139,6 +138,8 @@ def transports_of(settings: Settings, clock: Clock) -> Transports:
         PROFILE: partial(_open_profile, settings),
         BROWSER: partial(_open_browser, settings),
     }
+    if settings.managed:
+        from .fetch.managed import ManagedTransport, describe  # few need it, and it takes a while to import
     for name, table in settings.managed.items():
         vendor = describe(name, table, root=settings.root)
         openings[f"{MANAGED}/{name}"] = partial(ManagedTransport, vendor, guard_of(settings), clock)

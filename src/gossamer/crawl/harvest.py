@@ -18,9 +18,9 @@ LONGEST_TRACEBACK = 20_000
 
 
 async def harvested(
-    snapshot: Snapshot, task: Task, spider: Spider, pipeline: Pipeline, limit: TimeLimit
+    snapshot: Snapshot, task: Task, spider: Spider, pipeline: Pipeline, limit: TimeLimit, *, new: bool = False
 ) -> tuple[Parsed, Piped] | ParseFailed:
-    """Parse a page and pass its items through the pipeline.
+    """Parse a page and pass its items through the pipeline. A `new` page was never visited before.
 
     The page's tree, many times the size of its body, ends here: storing may have to wait, and the trees of all pages
     that wait would fill the memory. So would a failure that holds on to its frames.
@@ -28,7 +28,7 @@ async def harvested(
     try:
         page = Page(snapshot, depth=task.depth, spider=spider)
         parsed = await limit.run(run_callback(spider, task.kind, page), task.url)
-        piping = pipeline.run(parsed.items, page, spider=spider.name, job=task.job, now=snapshot.fetched_at)
+        piping = pipeline.run(parsed.items, page, spider=spider.name, job=task.job, now=snapshot.fetched_at, new=new)
         return parsed, await limit.run(piping, task.url, waits=False)
     except ParseFailed as failure:
         failure.__cause__ = failure.__context__ = None  # what they had to say is in the detail

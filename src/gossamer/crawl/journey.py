@@ -326,7 +326,8 @@ class Journey:
     async def _understand(self, snapshot: Snapshot) -> None:
         crew = self._crew
         began = crew.clock.monotonic()
-        harvest = await harvested(snapshot, self._task, crew.spider, crew.pipeline, crew.time_limit)
+        new = self._known is None and (crew.conditional or crew.watched)  # else nobody has looked
+        harvest = await harvested(snapshot, self._task, crew.spider, crew.pipeline, crew.time_limit, new=new)
         if isinstance(harvest, ParseFailed):
             self._log.quality = crew.pipeline.refused(harvest, snapshot.fetched_at)
             self._guard(0, 1)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from functools import lru_cache
+from functools import cache, lru_cache
 from hashlib import blake2b
 from ipaddress import ip_address
 
@@ -20,7 +20,11 @@ from url import URL, URLError
 
 from ..errors import InvalidUrl
 
-_suffixes = publicsuffixlist.PublicSuffixList()
+
+@cache
+def _suffixes() -> publicsuffixlist.PublicSuffixList:
+    """The list is long: it is read when the first address is looked at, not when the program starts."""
+    return publicsuffixlist.PublicSuffixList()
 
 
 def parse_url(text: str, base: str | None = None) -> str:
@@ -149,7 +153,7 @@ def site_of_host(host: str) -> str:
     try:
         ip_address(host)
     except ValueError:
-        found: str | None = _suffixes.privatesuffix(host)
+        found: str | None = _suffixes().privatesuffix(host)
         return found or host
     return host
 

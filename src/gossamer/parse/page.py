@@ -17,16 +17,15 @@ from ..errors import InvalidUrl, ParseFailed
 from ..model.page import Headers, Snapshot
 from ..model.route import BROWSER, Render
 from ..model.task import Request
-from . import article, metadata, tables
 from .css import compile_css
 from .encoding import decode_as, parse_html
 from .links import LinkBase, base_of, hrefs
 from .media import Media, media_of
 from .selectors import Selector, SelectorList, XPathVariable
-from .structured import structured_data
 from .xml import parse_xml
 
 if TYPE_CHECKING:
+    from . import article, metadata, tables
     from .feeds import Feed
     from .product import Product
     from .sitemaps import Sitemap
@@ -303,6 +302,8 @@ class Page:
 
     def structured(self) -> dict[str, Any]:
         """JSON-LD, microdata, Open Graph, <meta> and RDFa of the page, as plain JSON values."""
+        from .structured import structured_data
+
         return structured_data(self.tree, self._links_from.href)
 
     def feed(self) -> Feed:
@@ -319,10 +320,14 @@ class Page:
 
     def main_text(self) -> str:
         """The text of the page's main content, without menus and margins; "" when there is none."""
+        from . import article
+
         return article.main_text(self)
 
     def markdown(self) -> str:
         """The main content as Markdown; the whole page where no part stands out."""
+        from . import article
+
         return article.markdown(self)
 
     def product(self) -> Product | None:
@@ -333,14 +338,20 @@ class Page:
 
     def article(self) -> article.Article | None:
         """The article of the page: text, Markdown, authors, dates; None when there is hardly any text."""
+        from . import article
+
         return article.article_of(self)
 
     def metadata(self) -> metadata.Metadata:
         """What the page says about itself: title, canonical address, language, dates, feeds, other languages."""
+        from . import metadata
+
         return metadata.metadata_of(self)
 
     def tables(self, selector: str = "table", *, layout: bool = False) -> list[tables.Table]:
         """The tables of the page, spans unfolded. Tables that only place things are left out unless `layout`."""
+        from . import tables
+
         return tables.tables_of(self, selector, layout=layout)
 
     def __repr__(self) -> str:

@@ -114,10 +114,13 @@ class Inspector:
         self._habits = habits or Habits(terms.usual)
         self._latest = latest if terms.price_jump is not None else None
 
-    async def inspect(self, items: Sequence[tuple[Identity, AnyItem]], page: object, at: float) -> Inspection:
-        """Look at all items that the page gave. Raises ParseFailed, BackendUnavailable."""
+    async def inspect(
+        self, items: Sequence[tuple[Identity, AnyItem]], page: object, at: float, *, new: bool = False
+    ) -> Inspection:
+        """Look at all items that the page gave; a `new` page was never visited before, so that nobody asks the store
+        for earlier ones. Raises ParseFailed, BackendUnavailable."""
         counted = _Counts(self._spider, day_of(at))
-        before = await self._before(items)
+        before = {} if new else await self._before(items)
         faults: list[Fault] = []
         faulty = 0
         for identity, item in items:

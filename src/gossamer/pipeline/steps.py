@@ -95,8 +95,10 @@ class Pipeline:
         spider: str,
         job: str,
         now: float,
+        new: bool = False,
     ) -> Piped:
-        """Pass the items of one page through all steps. `now` is when they were scraped.
+        """Pass the items of one page through all steps. `now` is when they were scraped. What a `new` page gives is
+        compared with nothing before it.
 
         Raises ParseFailed, and BackendUnavailable where the inspector asks the store.
         """
@@ -112,7 +114,7 @@ class Pipeline:
         inspection = Inspection()
         if self._inspector is not None:
             found = [(identity, item) for identity, (item, _) in winners.items()]
-            inspection = await self._inspector.inspect(found, page, now)
+            inspection = await self._inspector.inspect(found, page, now, new=new)
         schemas = {id(item): schema_of(item) for item, _ in winners.values()}
         records = [
             Record(
