@@ -30,9 +30,8 @@ else
 endif
 
 # What is timed or weighed by a test runs alone; the rest shares the cores, three at a time because much of it waits.
-ALONE := tests/faults/test_fleet.py tests/faults/test_killed_crawlers.py tests/faults/test_politeness.py \
-	tests/faults/test_schedulers.py tests/faults/test_station_pace.py tests/journey/test_memory.py tests/journey/test_routes.py \
-	tests/journey/test_two_hundred_domains.py
+ALONE := tests/faults/test_fleet.py tests/faults/test_politeness.py tests/faults/test_schedulers.py \
+	tests/faults/test_station_pace.py tests/journey/test_memory.py
 
 test: $(STAMP) ## run the tests (ARGS="-k frontier" to choose)
 ifeq ($(strip $(ARGS)),)

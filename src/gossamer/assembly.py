@@ -12,9 +12,10 @@ import msgspec
 from .backends.opening import ArchiveOnDemand, old_copy, open_archive, open_records, open_state, record_carrier
 from .backends.processes import worker_name
 from .clock import Clock, ServerClock, SystemClock
+from .crawl.crew import Crew
 from .crawl.freshness import Freshness
 from .crawl.gates import Gates
-from .crawl.journey import Crew
+from .crawl.neighbours import Neighbours
 from .crawl.pacer import Pacer
 from .crawl.quarantine import Quarantine
 from .crawl.steady import SteadyFrontier
@@ -238,6 +239,7 @@ async def open_worker(
         since = day_of(clock.now() - HABITS_OF.total_seconds())
         counted = await system.records.scores(spider=spider.name, since=since)
         watched = terms is not None and bool(terms.schedule)
+        grows = scope.sites if watched and isinstance(scope.sites, set) and spider.allowed_domains is None else None
         crew = Crew(
             job=job,
             worker=system.worker,
@@ -272,6 +274,7 @@ async def open_worker(
             gates=gates_of(settings, terms, clock),
             watched=watched,
             conditional=settings.fetch.conditional,
+            neighbours=None if grows is None else Neighbours(system.jobs, system.sowings, job, grows),
         )
         yield Worker(
             crew,
@@ -280,7 +283,6 @@ async def open_worker(
             concurrency=settings.crawl.concurrency,
             lease_duration=settings.lease.duration,
             drain_within=settings.crawl.drain,
-            knows=settings.fetch.conditional or watched,
             lanes=lanes_of(serves, routing.routes, routing.ladder),
             quarantine=system.quarantine,
             max_deliveries=settings.lease.max_deliveries,

@@ -35,18 +35,33 @@ async def forget_old_runs(history: JobHistory, book: JobBook, name: str, keep: i
     """
     if keep is None:
         return 0
-    old = [job for job in await history.newest_jobs(name, AT_ONCE, skip=keep) if _may_go(job)]
-    quiet = [job.id for job in old if not (await book.counts(job.id)).dead]
-    very_old = [job.id for job in await history.newest_jobs(name, AT_ONCE, skip=keep * LETTERS_KEPT) if _may_go(job)]
-    going = list(dict.fromkeys([*quiet, *very_old]))
-    return await history.forget_jobs(going) if going else 0
+    old = await history.newest_jobs(name, AT_ONCE, skip=keep)
+    if not old:
+        return 0
+    last_run = await _last_run(history, name)
+    very_old = await history.newest_jobs(name, AT_ONCE, skip=keep * LETTERS_KEPT)
+    quiet = [job for job in old if _may_go(job) and not (await book.counts(job.id)).dead]
+    going = dict.fromkeys(job.id for job in (*quiet, *very_old) if _may_go(job) and job.id != last_run)
+    return await history.forget_jobs(list(going)) if going else 0
 
 
 async def forget_ended(
     history: JobHistory, book: JobBook, *, before: float | None, dead_before: float | None, keep: Collection[str]
 ) -> Forgotten:
-    """Forget jobs without dead letters that ended before `before`, and those with some that ended before `dead_before`
-    (None: none of them), but for those to `keep`. Returns when all their pages are deleted."""
+    """Forget the jobs of `ended_jobs`. Returns when all their pages are deleted."""
+    going, with_letters = await ended_jobs(book, before=before, dead_before=dead_before, keep=keep)
+    forgotten = 0
+    for start in range(0, len(going), FORGOTTEN_AT_ONCE):
+        forgotten += await history.forget_jobs(going[start : start + FORGOTTEN_AT_ONCE])
+    await history.clear_all()
+    return Forgotten(jobs=forgotten, with_letters=with_letters)
+
+
+async def ended_jobs(
+    book: JobBook, *, before: float | None, dead_before: float | None, keep: Collection[str]
+) -> tuple[list[str], int]:
+    """Jobs without dead letters that ended before `before`, and those with some that ended before `dead_before` (None:
+    none of them), but for those to `keep`; and how many stay only because of their dead letters."""
     newest: set[str] = set()
     going: list[str] = []
     with_letters = 0
@@ -62,11 +77,18 @@ async def forget_ended(
                 with_letters += _ended_before(job, before)
         elif _ended_before(job, before):
             going.append(job.id)
-    forgotten = 0
-    for start in range(0, len(going), FORGOTTEN_AT_ONCE):
-        forgotten += await history.forget_jobs(going[start : start + FORGOTTEN_AT_ONCE])
-    await history.clear_all()
-    return Forgotten(jobs=forgotten, with_letters=with_letters)
+    return going, with_letters
+
+
+async def _last_run(history: JobHistory, name: str) -> str:
+    """The run that its schedule knows as the last one, also when many jobs were begun by hand since; "" for none."""
+    passed = 0
+    while jobs := await history.newest_jobs(name, AT_ONCE if passed else 1, skip=passed):
+        for job in jobs:
+            if job.schedule:
+                return job.id
+        passed += len(jobs)
+    return ""
 
 
 def _may_go(job: Job) -> bool:

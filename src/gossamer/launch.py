@@ -100,10 +100,10 @@ async def crawl(
                 watching = asyncio.create_task(attend(running), name="attend") if attend else None
                 try:
                     drained = await work_off(system, spider, job, worker, scope, sites, listeners)
+                    if drained:
+                        await close_drained(system, spider, job, listeners)
                 finally:
                     await _end(watching)
-        if drained:
-            await close_drained(system, spider, job, listeners)
         if after is not None:
             await after(system, job)
         return CrawlReport(
@@ -194,9 +194,11 @@ async def _work_off_run(
 ) -> bool:
     """Work on the run of a schedule: one of its workers reads the source (sowing.py)."""
     sower = Sower(system, spider, job.id, terms, scope, sites, events)
+    await sower.learn_sites()  # whoever read before us may have died: what he found is in the queue
     if await system.jobs.is_sealed(job.id):
         await sower.learn_sites()
         return await worker.run()
+    worker.sows = lambda: sower.reads
     sowing = asyncio.create_task(sower.run(), name="seeds")
     try:
         return await _work(worker, sowing)

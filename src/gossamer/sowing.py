@@ -18,7 +18,7 @@ from datetime import timedelta
 import msgspec
 
 from .assembly import System, freshness_of, gates_of
-from .errors import FrontierFull, GossamerError, Misconfigured, SourceFailed, Transient
+from .errors import FrontierFull, Misconfigured, SourceFailed, Transient
 from .forgetting import forget_old_runs
 from .frontier.admission import Admission, Judged, Scope
 from .frontier.contract import JobTerms
@@ -38,6 +38,8 @@ LONGEST_ENDING = 500
 FULL_PAUSE = timedelta(milliseconds=500)
 LEASE = timedelta(seconds=15)  # after so long without a sign another worker reads the source
 RENEW = timedelta(seconds=4)
+SITE = "@"  # before its name, where it stands in place of a job: one source at a time is read there
+TURN_LOOK = timedelta(milliseconds=100)
 LOOK = timedelta(seconds=1)  # between two looks at what another worker has read
 
 
@@ -62,6 +64,8 @@ class Sower:
         self._sites = sites
         self._events = events
         self._noted: set[str] = set()
+        self._reads = self._waits = False
+        self._asked = 0  # requests for files of the source so far
         self._faults: list[str] = []  # of this reading of the source
         # A list may name any site. Where links may lead is another matter: see `_widen`.
         seeds_scope = scope if spider.allowed_domains is not None else msgspec.structs.replace(scope, sites=None)
@@ -73,6 +77,11 @@ class Sower:
         if isinstance(self._source, Sitemap | FeedSource):
             sites.add(site_of(self._source.url))
 
+    @property
+    def reads(self) -> bool:
+        """The source is being read here, just now: whoever goes on with it would have to begin anew."""
+        return self._reads and not self._waits
+
     async def learn_sites(self) -> None:
         """Take over what other workers have found."""
         self._sites.update((await self._system.sowings.sown(self._job)).sites)
@@ -81,7 +90,10 @@ class Sower:
         """Until all seeds are in, by whomever, or the job has ended for want of any. Raises Transient."""
         system, job = self._system, self._job
         while not await system.jobs.is_sealed(job):
-            if await system.sowings.sow(job, system.worker, LEASE):
+            known = await system.jobs.job(job)
+            if known is not None and known.paused:
+                await system.clock.sleep(LOOK.total_seconds())
+            elif await system.sowings.sow(job, system.worker, LEASE):
                 try:
                     if not await self._sow_while_leased():
                         return
@@ -95,6 +107,7 @@ class Sower:
     async def _sow_while_leased(self) -> bool:
         """Sow, until all is in or another worker has taken over. False when the job has ended."""
         sowing = asyncio.create_task(self._sow(), name="read the source")
+        self._reads = True
         try:
             while not sowing.done():
                 await asyncio.wait({sowing}, timeout=RENEW.total_seconds())
@@ -102,6 +115,7 @@ class Sower:
                     return True  # the other one reads on
             return sowing.result()
         finally:
+            self._reads = False
             if not sowing.done():
                 sowing.cancel()
                 await asyncio.gather(sowing, return_exceptions=True)
@@ -116,6 +130,7 @@ class Sower:
             self._faults.clear()
             try:
                 async for judged in self._wanted():
+                    await self._wait_for_demand()
                     await self._widen(judged.candidates)
                     fresh = judged if self._freshness is None else await self._freshness.mark(judged)
                     await offer(system, self._job, fresh, self._terms.max_queued)
@@ -134,6 +149,15 @@ class Sower:
             await system.sowings.note(self._job, (), self._faults[0] + (f" And {more:,} more." if more else ""))
         await system.jobs.seal_seeds(self._job)
         return True
+
+    async def _wait_for_demand(self) -> None:
+        """A run with a limit needs no more pages in its queue than that."""
+        limit = self._terms.limit
+        while limit is not None:
+            counts = await self._system.jobs.counts(self._job)
+            if counts.queued + counts.waiting <= limit:
+                return
+            await self._system.clock.sleep(FULL_PAUSE.total_seconds())
 
     async def _end(self, ending: str) -> None:
         """Only who still reads may say that there is nothing."""
@@ -184,7 +208,7 @@ class Sower:
             async for request in seeds(self._spider):
                 count += 1
                 yield request
-        except GossamerError:
+        except (SourceFailed, Misconfigured):
             raise
         except Exception as error:  # a spider's own code may raise anything
             raise SourceFailed(f"start() of {self._spider.name} failed: {type(error).__name__}: {error}") from error
@@ -197,17 +221,20 @@ class Sower:
         system, terms = self._system, self._terms
         gates = gates_of(system.settings, terms, system.clock)
 
-        async def leave_alone(site: str, rest: timedelta) -> None:
-            await system.frontier.slow_down(site, interval=None, rest=rest)
+        def closed_for(site: str) -> timedelta:
+            closed = max(gates.job.wait(), gates.wait_for(site))
+            self._waits = bool(closed)
+            return closed
 
         async with (
             open_sourcing(
                 system.settings,
+                spider=self._spider,
                 clock=system.clock,
                 shelf=system.robots_shelf,
                 exits=system.exits,
-                announce=leave_alone,
-                closed_for=lambda site: max(gates.job.wait(), gates.wait_for(site)),
+                announce=self._take_turn,
+                closed_for=closed_for,
             ) as sourcing,
             aclosing(entries(source, sourcing.context(report=self._report))) as listed,
         ):
@@ -215,6 +242,15 @@ class Sower:
                 yield Request(
                     url=entry.url, kind=terms.kind or DEFAULT_KIND, priority=terms.priority, lastmod=entry.lastmod
                 )
+
+    async def _take_turn(self, site: str, rest: timedelta) -> None:
+        """Have the site to ourselves for so long: sources that others read there come later, and so do pages."""
+        system = self._system
+        self._asked += 1
+        name = f"{system.worker}.{self._job}.{self._asked}"
+        while rest and not await system.sowings.sow(f"{SITE}{site}", name, rest):
+            await system.clock.sleep(min(TURN_LOOK, rest).total_seconds())
+        await system.frontier.slow_down(site, interval=None, rest=rest)
 
     def _report(self, message: str) -> None:
         self._faults.append(message)

@@ -9,6 +9,7 @@ from itertools import pairwise
 import pytest
 
 from gossamer.errors import LeaseLost, Permanent
+from gossamer.forgetting import forget_old_runs
 from gossamer.frontier.contract import DeadFilter, JobTerms, Sown
 from gossamer.frontier.politeness import SiteTerms
 from gossamer.model.job import Job, JobCounts, JobState
@@ -255,6 +256,46 @@ async def test_what_must_be_known_is_not_forgotten(lab):
     assert await lab.jobs.forget_jobs([newest, running, given_up.id]) == 0
 
     assert {job.id for job in await lab.jobs.jobs()} >= {newest, running, given_up.id}
+
+
+async def test_the_last_run_of_a_schedule_is_kept_though_others_were_begun_by_hand_since(lab):
+    terms = JobTerms(schedule="prices")
+    old, last = [(await lab.jobs.open_job("prices", terms, fresh=True))[0].id for _ in range(2)]
+    by_hand = [(await lab.job("prices", fresh=True)).id for _ in range(2)]
+
+    assert await forget_old_runs(lab.jobs, lab.jobs, "prices", 1) == 1
+
+    assert await lab.jobs.job(old) is None
+    assert [job.id for job in await lab.jobs.jobs()] == [*by_hand[::-1], last]
+
+
+@pytest.mark.parametrize("lab", ["valkey"], indirect=True)
+async def test_a_job_that_has_no_place_by_name_is_not_forgotten(lab):
+    # given one that an older Gossamer began: it may be the newest of its name
+    older, newer = await ended(lab), await ended(lab)
+    await lab.jobs._server.call("ZREMRANGEBYRANK", lab.jobs._named, 1, 1)
+
+    assert await lab.jobs.forget_jobs([older, newer]) == 0
+
+    assert [job.id for job in await lab.jobs.jobs()] == [newer, older]
+
+
+@pytest.mark.parametrize("lab", ["valkey"], indirect=True)
+async def test_jobs_that_were_begun_before_there_was_an_order_by_name_enter_it_once(lab):
+    jobs = [await ended(lab) for _ in range(3)]
+    await lab.jobs._server.call("UNLINK", lab.jobs._named)
+    await lab.jobs._server.call("HDEL", lab.jobs._keys.book("book"), "named")
+    rows, read = lab.jobs.rows, []
+
+    async def counted():
+        read.append(True)
+        return await rows()
+
+    lab.jobs.rows = counted
+    answers = await asyncio.gather(*(lab.jobs.newest_jobs("books", 9) for _ in range(20)))
+
+    assert [[job.id for job in answer] for answer in answers] == [jobs[::-1]] * 20
+    assert len(read) == 1
 
 
 async def test_a_job_whose_forgetter_died_is_deleted_by_whoever_works(lab):

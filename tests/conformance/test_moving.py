@@ -277,6 +277,36 @@ async def test_schedules_and_jobs_stand_on_the_other_side_where_they_stood(labs:
     assert moved_on.standing.version > max(one.version for one in await source.schedules.schedules())
 
 
+async def nothing_is_cleared() -> bool:
+    """In place of a portion, for a process that dies before the first."""
+    return False
+
+
+@pytest.mark.parametrize("labs", WAYS, indirect=True, ids="-to-".join)
+async def test_what_was_given_up_and_not_dropped_yet_is_dropped_on_both_sides(labs: tuple[Lab, Lab]) -> None:
+    # given a run that the next one has replaced; the scheduler died before it had dropped all of it
+    source, target = labs
+    await source.schedules.put(Schedule(name="nightly", spider="shop", trigger="every 1h"), origin="added")
+    (before,) = await source.schedules.schedules()
+    async with source.again() as dying:
+        getattr(dying.jobs, "_leftovers", dying.jobs)._clearing._portion = nothing_is_cleared
+        term = await dying.ticks.lead("host/1/x", timedelta(seconds=5))
+        assert term is not None
+        first = await dying.ticks.settle(term, before, before, ("nightly", JobTerms()))
+        assert first is not None
+        assert first.job is not None
+        await dying.frontier.add(first.job.id, [candidate(f"{SHOP}/{n}") for n in range(300)])
+        await dying.ticks.settle(term, first.standing, first.standing, ("nightly", JobTerms()), replaces=first.job.id)
+    assert (await source.jobs.counts(first.job.id)).open > 0
+
+    await carry(source.carrier, target.carrier)
+
+    for lab in labs:
+        counts = await lab.jobs.counts(first.job.id)
+        assert (counts.open, counts.dropped) == (0, 300)
+    assert await target.carrier.tally() == await source.carrier.tally()
+
+
 @pytest.mark.parametrize("labs", WAYS, indirect=True, ids="-to-".join)
 async def test_a_site_that_asked_for_rest_gets_it_on_the_other_side(labs: tuple[Lab, Lab]) -> None:
     source, target = labs

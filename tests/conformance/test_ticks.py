@@ -9,8 +9,9 @@ import msgspec
 import pytest
 
 from gossamer.errors import LeaseLost
+from gossamer.frontier.contract import DeadFilter
 from gossamer.model.job import JobState
-from gossamer.model.schedule import Schedule, Standing
+from gossamer.model.schedule import Schedule, Settled, Standing
 from gossamer.model.task import UrlState
 from tests.conformance.frontiers import Backends, candidate
 from tests.conformance.standings import DUE, PRICES, TERM, fired, opening, settled, standing_of, written
@@ -88,6 +89,75 @@ async def test_a_job_that_may_not_be_replaced_is_in_the_way_of_a_tick(lab, repla
 
     assert await lab.jobs.running_jobs() == [job]
     assert await lab.schedules.schedules() == [before]
+
+
+async def with_a_letter(lab, term, before) -> Settled:
+    """A run that has ended with a dead letter: it runs again when that is replayed."""
+    done = await settled(lab, term, before)
+    await lab.frontier.add(done.job.id, [candidate(f"https://{done.job.id}.test/")])
+    (lease,) = (await lab.frontier.lease(done.job.id, "w", 1)).leases
+    await lab.frontier.bury(lease, "http-404", "gone")
+    await lab.jobs.seal_seeds(done.job.id)
+    assert await lab.jobs.close_job(done.job.id, "done")
+    return done
+
+
+async def test_of_two_runs_that_run_again_the_newer_is_replaced(lab):
+    term = await lab.ticks.lead("one", TERM)
+    first = await with_a_letter(lab, term, await written(lab))
+    last = await with_a_letter(lab, term, first.standing)
+    for one in (first, last):  # the older one is the first to run again
+        assert await lab.desk.replay(DeadFilter(job=one.job.id)) == 1
+    replaced = [job.id for job in await lab.jobs.running_jobs()]
+    assert replaced == [first.job.id, last.job.id]
+
+    # when ticks replace the newest run, again and again
+    for due in (DUE + 60, DUE + 120):
+        before = last.standing
+        newest = (await lab.jobs.running_jobs())[-1].id
+        last = await lab.ticks.settle(term, before, fired(before, due), opening(before, due), replaces=newest)
+        assert (await lab.jobs.job(newest)).ending == "replaced"
+
+    # then the older one runs on beside the last
+    assert [job.id for job in await lab.jobs.running_jobs()] == [first.job.id, last.job.id]
+    assert len((await lab.frontier.lease(first.job.id, "w", 9)).leases) == 1
+    assert (await lab.jobs.counts(replaced[1])).dropped == 1
+
+
+async def test_a_run_that_runs_again_is_replaced_though_a_newer_one_has_ended(lab):
+    term = await lab.ticks.lead("one", TERM)
+    first = await with_a_letter(lab, term, await written(lab))
+    second = await settled(lab, term, first.standing)
+    assert await lab.desk.replay(DeadFilter(job=first.job.id)) == 1
+    await lab.jobs.seal_seeds(second.job.id)
+    assert await lab.jobs.close_job(second.job.id, "done")
+    assert [job.id for job in await lab.jobs.running_jobs()] == [first.job.id]
+
+    later = fired(second.standing, DUE + 60), opening(second.standing, DUE + 60)
+    third = await lab.ticks.settle(term, second.standing, *later, replaces=first.job.id)
+
+    assert [job.id for job in await lab.jobs.running_jobs()] == [third.job.id]
+    assert (await lab.jobs.job(first.job.id)).ending == "replaced"
+    assert (await lab.jobs.job(second.job.id)).ending == "done"
+
+
+async def test_a_leader_has_its_term_before_anything_is_cleared_away(lab):
+    # given a look after what dead processes left that does not come to its end
+    looked = asyncio.Event()
+
+    async def stuck() -> None:
+        looked.set()
+        await asyncio.Event().wait()
+
+    if hasattr(lab.jobs, "_leftovers"):
+        lab.jobs._leftovers.look = stuck
+    else:
+        lab.jobs.look_after_leftovers = stuck
+
+    async with asyncio.timeout(10):
+        term = await lab.ticks.lead("one", TERM)
+        await looked.wait()
+        assert (await lab.ticks.lead("one", TERM)).token == term.token
 
 
 async def test_a_leader_enters_what_is_new_and_forgets_what_is_gone(lab):

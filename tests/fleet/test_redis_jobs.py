@@ -166,6 +166,33 @@ async def test_a_job_that_is_closed_while_its_letters_are_replayed_runs_on(lab):
     assert (await lab.frontier.lease(job.id, "w", 1)).leases
 
 
+async def test_a_job_that_is_given_up_again_while_it_is_cleared_is_cleared_again(lab):
+    # given a cancelled job with a dead letter, and one who has just dropped what was open of it
+    job = (await lab.job()).id
+    await lab.frontier.add(job, [candidate("https://a.test/1"), candidate("https://a.test/2")])
+    [lease] = (await lab.frontier.lease(job, "w", 1)).leases
+    await lab.frontier.bury(lease, "http-404", "gone")
+    await lab.jobs._change(job, "cancel", "cancelled")
+    run = lab.jobs._server.run
+
+    # when the letter is replayed, and the job cancelled by somebody who dies at once, before it is called cleared
+    async def with_others_between(script, keys, *rest):
+        if "cleared" in rest:
+            lab.jobs._server.run = run
+            async with lab.again() as other:
+                assert await other.desk.replay(DeadFilter()) == 1
+                lab.clock.advance(1)
+                assert await other.jobs._change(job, "cancel", "cancelled")
+        return await run(script, keys, *rest)
+
+    lab.jobs._server.run = with_others_between
+    await lab.jobs.clear_all()
+
+    # then what came back is dropped as well
+    counts = await lab.jobs.counts(job)
+    assert (counts.open, counts.dropped) == (0, 2)
+
+
 async def test_leases_of_a_dead_worker_count_by_the_terms_of_their_own_job(lab):
     strict, patient = await lab.job("strict", max_deliveries=1), await lab.job("patient", max_deliveries=5)
     await lab.frontier.add(patient.id, [candidate("https://a.test/")])

@@ -158,7 +158,7 @@ async def test_what_was_queued_before_there_were_lanes_finds_its_lane(valkey, mo
         # then each gets its own, and workers that know none are turned away
         assert [lease.task.url for lease in plain.leases] == ["https://a.test/2"]
         assert [(lease.task.url, lease.delivery) for lease in shown.leases] == [("https://a.test/1", 1)]
-        assert await state.server.call("HGET", "gossamer:{older}:book", "version") == b"3"
+        assert await state.server.call("HGET", "gossamer:{older}:book", "version") == b"4"
     monkeypatch.setattr("gossamer.backends.redis.state.VERSION", 1)
     assert "newer Gossamer" in await refusal(valkey, BadState, project="older")
 

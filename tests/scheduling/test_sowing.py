@@ -4,10 +4,12 @@ nothing is fetched beyond the budget, and every job comes to an end."""
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +18,11 @@ import pytest
 
 from gossamer.assembly import System, open_system
 from gossamer.crawl.observing import rhythm_of
+from gossamer.frontier.admission import Admission, Scope
 from gossamer.frontier.contract import JobTerms
 from gossamer.model.events import Silence
 from gossamer.model.job import Job
+from gossamer.model.task import Request
 from gossamer.parse.discovery import load_spider
 from gossamer.parse.spider import Spider
 from gossamer.settings import Settings
@@ -204,3 +208,99 @@ async def test_what_was_wrong_with_a_source_is_noted_with_its_job(tmp_path: Path
         async with open_system(settings) as system:
             assert "no address" in (await system.sowings.sown(job.id)).trouble
         assert (job.ending, pages(shop)) == ("done", {"/p/1": 1})
+
+
+async def test_who_takes_over_from_a_dead_sower_follows_the_links_of_what_is_in(tmp_path: Path) -> None:
+    with moving_shop(3) as shop:
+        settings = linked(tmp_path, shop)
+        program = f"import os, time; time.sleep(1.5 * os.path.exists('again')); open('again', 'w'); print('{shop.url}')"
+        listed = source(command=[sys.executable, "-c", program])
+        async with opened(settings, spider="follows", source=listed) as (system, job):
+            await _sown_but_not_sealed(sower_of(system, job, await system.jobs.terms(job.id)))
+            # The page is fetched while the list is read for the second time.
+            await Station(system, Silence(), until_idle=True).run()
+            counts = await system.jobs.counts(job.id)
+        assert (counts.done, counts.dropped) == (4, 0)
+
+
+async def test_a_page_of_a_site_that_another_worker_has_found_keeps_its_links(tmp_path: Path) -> None:
+    with moving_shop(3) as shop:
+        settings = linked(tmp_path, shop)
+        async with opened(settings, spider="follows", source=source(file="list.txt")) as (system, job):
+            # given a page in the queue, and another worker that has just found its site
+            await system.sowings.sow(job.id, "another-host/1/1", timedelta(minutes=1))
+            page = Admission(Scope(), system.rules).judge([Request(url=shop.url)])
+            await system.sowings.note(job.id, ["127.0.0.1"])
+            await system.frontier.add(job.id, page.candidates)
+            station = Station(system, Silence())
+            running = asyncio.create_task(station.run())
+            async with asyncio.timeout(30):
+                while (await system.jobs.counts(job.id)).done < 4:
+                    await asyncio.sleep(0.05)
+            station.drain()
+            await running
+
+
+async def test_addresses_that_lead_elsewhere_take_their_turn_under_a_budget(tmp_path: Path) -> None:
+    with moving_shop(6) as shop:
+        settings = settings_in(tmp_path)
+        listed = source(urls=[f"{shop.url}to/{{1..6}}"])
+        for _ in range(3):
+            await ran(settings, "moved", source=listed, budget=4, limit=4)  # two addresses and where they lead
+        assert {path for path in shop.hits if path.startswith("/to/")} == {f"/to/{n}" for n in range(1, 7)}
+
+
+async def test_a_young_page_is_left_out_also_when_the_page_before_it_has_not_changed(tmp_path: Path) -> None:
+    with moving_shop(2) as shop:
+        settings = linked(tmp_path, shop)
+        shop.etag = True
+        terms: dict[str, Any] = {"spider": "follows", "source": source(file="list.txt")}
+        await ran(settings, "listed", **terms)
+        with sqlite3.connect(tmp_path / "gossamer-data" / "records.db") as records:
+            records.execute("UPDATE pages SET fetched_at = fetched_at - 7200 WHERE url = ?", (shop.url,))
+        job, _ = await ran(settings, "listed", min_age=timedelta(hours=1), **terms)
+        async with open_system(settings) as system:
+            counts = await system.jobs.counts(job.id)
+        assert (counts.unchanged, counts.dropped) == (1, 2)
+        assert pages(shop) == {"/p/1": 1, "/p/2": 1}
+
+
+async def test_errors_of_ours_in_a_start_end_the_run_as_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gossamer.sowing.SOURCE_PAUSES", ())
+    settings = settings_in(tmp_path)
+    (tmp_path / "spiders" / "broken.py").write_text(
+        "from gossamer import Spider\nfrom gossamer.errors import ParseFailed\n\n\nclass Broken(Spider):\n"
+        "    def start(self):\n        raise ParseFailed('no list in it')\n",
+        encoding="utf-8",
+    )
+    job, _ = await ran(settings, "broken", spider="broken")
+    assert job.ending.startswith("source failed: ")
+
+
+async def test_a_run_with_a_limit_fills_the_queue_no_further_than_that(tmp_path: Path) -> None:
+    with moving_shop(3) as shop:
+        settings = settings_in(tmp_path)
+        listed = source(urls=[f"{shop.url}p/{{1..3}}?{{1..1000}}"])
+        job, _ = await ran(settings, "few", source=listed, limit=5)
+        async with open_system(settings) as system:
+            counts = await system.jobs.counts(job.id)
+        assert (job.ending, counts.settled) == ("limit", 5)
+        assert counts.discovered <= 1000  # of 3,000: two parts of the list
+
+
+async def test_sources_on_one_site_are_read_one_request_at_a_time(tmp_path: Path) -> None:
+    with moving_shop(0) as shop:
+        settings = settings_in(tmp_path, **{"politeness.rate": "20/s", "politeness.robots": False})
+        async with open_system(settings) as system:
+            for n in range(4):
+                terms = job_terms(settings, Spider())
+                wanted = {
+                    "schedule": f"map-{n}",
+                    "spider": "things",
+                    "source": source(sitemap=f"{shop.url}sitemap.xml"),
+                }
+                await system.jobs.open_job(f"map-{n}", msgspec.structs.replace(terms, **wanted), fresh=True)
+            await Station(system, Silence(), until_idle=True).run()
+    gaps = [later - earlier for earlier, later in pairwise(shop.times)]
+    assert len(gaps) == 3
+    assert min(gaps) >= 0.05  # by the site's own clock; without taking turns all come at once

@@ -284,3 +284,21 @@ async def test_what_is_wrong_with_a_job_is_said_once_and_others_go_on(tmp_path: 
     [trouble] = [event for event in crew.ears.heard if isinstance(event, Trouble)]
     assert trouble.message == f"Job {grumpy.id} is left to others: RuntimeError: not today"
     assert crew.ears.jobs(JobBegun) == [grumpy.id, good.id]
+
+
+async def test_a_job_that_waits_with_its_source_for_a_window_makes_way(
+    tmp_path: Path, site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(places, "IDLE", timedelta(seconds=0.2))
+    async with shift(tmp_path, **{"crawl.concurrency": 1}) as crew:
+        # given more jobs than places, whose sitemaps may be fetched at night only
+        nights = [
+            await crew.job(f"night-{n}", source=source(sitemap=f"{site.url}map.xml"), windows=closed_now())
+            for n in range(places.JOBS_FOR_A_PAGE + 1)
+        ]
+        async with crew.on():
+            await crew.until(lambda: len(crew.ears.jobs(JobBegun)) >= 1)
+            # when one comes that can work now, it does
+            day = await crew.job("day", source=source(urls=[site.url]))
+            await crew.until(lambda: day.id in crew.ears.jobs(JobEnded))
+        assert {await crew.standing(job) for job in nights} == {JobState.RUNNING}

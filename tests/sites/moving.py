@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -21,8 +22,10 @@ class MovingShop:
         self.sold_out: set[int] = set()  # not listed any more
         self.missing: set[int] = set()  # listed, and 404
         self.lastmods: dict[int, str] = {}  # what /sitemap.xml says of a product; it lists all
+        self.etag = False  # whether pages have one, and are told from older ones by it
         self.listed: list[str] = []  # further addresses in /sitemap.xml
         self.hits: list[str] = []
+        self.times: list[float] = []  # of the same requests
         self._shown = 0
         self._lock = threading.Lock()
         self.url = ""
@@ -30,6 +33,7 @@ class MovingShop:
     def answer(self, path: str) -> tuple[int, str]:
         with self._lock:
             self.hits.append(path)
+            self.times.append(time.monotonic())
             if path == "/robots.txt":
                 return 404, "none"
             if path == "/":
@@ -39,7 +43,9 @@ class MovingShop:
                 return 200, FRONT.format(links=links)
             if path == "/sitemap.xml":
                 return 200, self._sitemap()
-            number = int(path.removeprefix("/p/"))
+            if path.startswith("/to/"):
+                return 301, f"/p/{path.removeprefix('/to/')}"
+            number = int(path.removeprefix("/p/").partition("?")[0])
             if number in self.missing:
                 return 404, "<html><title>Not here</title></html>"
             self._shown += 1
@@ -63,7 +69,14 @@ def moving_shop(products: int, change_after: int | None = None) -> Iterator[Movi
         def do_GET(self) -> None:
             status, text = shop.answer(self.path)
             body = text.encode()
+            tag = f'"{len(body)}"'
+            if shop.etag and self.headers.get("If-None-Match") == tag:
+                status, body = 304, b""
             self.send_response(status)
+            if shop.etag:
+                self.send_header("ETag", tag)
+            if status == 301:
+                self.send_header("Location", text)
             self.send_header("Content-Type", "text/html; charset=utf-8")
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()

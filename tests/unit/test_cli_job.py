@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
+
 import msgspec
 import pytest
 
-from gossamer.cli.runs import Run, is_served
+from gossamer.cli.runs import Run, Shut, is_served
 from gossamer.frontier.contract import JobTerms, WorkerCard
 from gossamer.model.job import Job, JobCounts, JobState
-from tests.unit.commandline import on_a_terminal
+from gossamer.schedule.sources import Sitemap
+from tests.unit.commandline import candidate, on_a_terminal
 from tests.unit.commandline import project as project
 from tests.unit.crawled import WORKER, crawl_half
 
@@ -147,18 +150,74 @@ def test_why_the_source_of_a_job_failed_is_told_afterwards(project):
     assert the_job(project, "prices")["ending"] == "source failed: there is no file urls.csv"
 
 
+def shut_windows() -> str:
+    """Windows that are closed now, and open the day after tomorrow."""
+    return (datetime.now(UTC) + timedelta(days=2)).strftime("%a 00:00-01:00 UTC")
+
+
+def test_a_job_waits_while_the_windows_of_all_its_sites_are_closed(project):
+    closed = f'[domains."*.example"]\nwindows = "{shut_windows()}"\n'
+
+    async def begin(system):
+        job, _ = await system.jobs.open_job("books", JobTerms(), fresh=False)
+        await system.frontier.add(job.id, [candidate("https://a.example/"), candidate("https://b.example/")])
+        await system.jobs.seal_seeds(job.id)
+
+    project.fill(begin)
+    project.write("gossamer.toml", closed)
+
+    assert project.run("job", "list").lines[1].split()[2] == "waiting"
+    for verb in (["job", "show"], ["status"]):
+        assert "waiting for the windows of 2 sites, the first opens at " in project.run(*verb, "books").out
+    assert the_job(project)["opens"].endswith("T00:00:00.000Z")
+    # but not when one of them may be visited
+    project.write("gossamer.toml", closed + '[domains."b.example"]\nrate = "1/s"\n')
+    assert (the_job(project)["standing"], the_job(project)["opens"]) == ("unserved", None)
+
+
+def test_a_job_waits_while_the_window_of_the_site_of_its_source_is_closed(project):
+    source = msgspec.json.encode(Sitemap(url="https://shop.example/sitemap.xml")).decode()
+
+    async def begin(system):
+        terms = JobTerms(schedule="prices", due=1.0, source=source)
+        await system.jobs.open_job("prices", terms, fresh=False)
+
+    project.fill(begin)
+    project.write("gossamer.toml", f'[domains."shop.example"]\nwindows = "{shut_windows()}"\n')
+
+    said = project.run("job", "show", "prices").out
+
+    assert "waiting: its source waits for the window of shop.example, opens at " in said
+
+
+@pytest.mark.parametrize("verb", [["job", "list"], ["status"]])
+def test_programs_get_all_jobs_and_people_the_newest_twenty(project, verb):
+    async def begin_many(system):
+        for number in range(22):
+            await system.jobs.open_job(f"books{number}", JobTerms(), fresh=False)
+
+    project.fill(begin_many)
+
+    assert len(project.run(*verb, "--json").json) == 22
+    assert len(project.run(*verb, "--json", "--limit", "3").json) == 3
+    said = project.run(*verb)
+    assert (len(said.lines), said.err) == (21, "... and 2 older jobs; --limit shows more.\n")
+
+
 # -- figures -------------------------------------------------------------------------------------------------------
 
 
 def run(counts: JobCounts, **fields) -> Run:
     job = Job(id="books-1", name="books", state=JobState.RUNNING, created_at=1000.0)
     now = fields.pop("now", 1100.0)
-    known = {name: fields.pop(name) for name in ("sealed", "served") if name in fields}
+    known = {name: fields.pop(name) for name in ("sealed", "served", "shut") if name in fields}
     return Run(job=msgspec.structs.replace(job, **fields), counts=counts, now=now, **known)
 
 
 HALF = JobCounts(discovered=110, duplicates=10, done=40, unchanged=8, dead=2, queued=45, leased=5)
 IDLE = JobCounts(discovered=3, queued=3)
+ONE = Shut(sites=("shop.example",), opens=7200.0)
+TWO = Shut(sites=("shop.example", "other.example"), opens=7200.0)
 CLOSED = "Thu 03:00-04:00 UTC"  # the epoch began on a Thursday, at midnight
 
 
@@ -174,6 +233,15 @@ CLOSED = "Thu 03:00-04:00 UTC"  # the epoch began on a Thursday, at midnight
         (run(IDLE, windows=CLOSED), "waiting", "waiting for its window, opens at 1970-01-01 "),
         (run(IDLE, windows=CLOSED, served=False), "waiting", "waiting for its window, opens at 1970-01-01 "),
         (run(IDLE, windows="Thu 00:00-01:00 UTC"), "running", "running"),
+        (run(IDLE, shut=ONE), "waiting", "waiting for the window of shop.example, opens at 1970-01-01 "),
+        (run(IDLE, shut=TWO), "waiting", "waiting for the windows of 2 sites, the first opens at 1970-01-01 "),
+        (run(HALF, shut=ONE), "running", "running"),  # what is in hand is finished
+        (run(IDLE, shut=ONE, paused=True), "paused", "paused"),
+        (
+            run(JobCounts(), sealed=False, shut=Shut(sites=("shop.example",), opens=None, source=True)),
+            "waiting",
+            "waiting: its source waits for the window of shop.example, which opens no more",
+        ),
         (run(IDLE, windows=CLOSED, paused=True), "paused", "paused"),
         (run(IDLE, windows=CLOSED, state=JobState.FINISHED, ending="limit"), "limit", "limit"),
         (run(IDLE, state=JobState.FINISHED, ending="source failed: gone"), "source failed", "source failed"),

@@ -88,6 +88,27 @@ def test_status_of_one_job_knows_when_its_windows_open(crawled):
     assert "any time" in next(line for line in said.splitlines() if " shop.example" in line)
 
 
+def test_why_knows_the_window_of_a_site_also_for_what_is_queued(crawled):
+    tomorrow = (datetime.now(UTC) + timedelta(days=2)).strftime("%a 00:00-01:00 UTC")
+    crawled.write("gossamer.toml", f'[domains."slow.example"]\nwindows = "{tomorrow}"\n')
+
+    assert "queued: it waits for the window of slow.example, opens at " in crawled.run("why", f"{SLOW}/2").out
+
+
+def test_why_promises_nothing_for_workers_that_may_have_older_settings(project):
+    async def close(system):
+        job, _ = await system.jobs.open_job("books", JobTerms(), fresh=False)
+        await system.frontier.add(job.id, [candidate(f"{SHOP}/")])
+        (lease,) = (await system.frontier.lease(job.id, WORKER, 1)).leases
+        await system.frontier.release(lease, timedelta(minutes=10), "window")
+
+    project.fill(close)
+
+    said = project.run("why", f"{SHOP}/").out
+
+    assert "waits for its window, open by the settings here; a running worker reads them when it starts" in said
+
+
 def test_a_misspelled_job_gets_a_suggestion(crawled):
     said = crawled.run("status", "boks-1")
 
@@ -188,6 +209,7 @@ def test_an_unknown_url_is_said_to_be_unknown_with_its_canonical_form(crawled):
         ("shop.example:80/done", "Did you mean https://shop.example:80/done ?"),
         ("javascript:alert(1)", "only http and https"),
         ("https://", "is not a URL"),
+        ("not a url", "'not a url' is not a URL.\n"),
     ],
 )
 def test_what_is_no_url_gets_one_line(crawled, typed, answer):

@@ -8,7 +8,7 @@ from gossamer.assembly import System
 from gossamer.frontier.contract import JobTerms
 from gossamer.model.task import UrlState
 from tests.conformance.frontiers import candidate
-from tests.unit.commandline import Project
+from tests.unit.commandline import Project, on_a_terminal
 from tests.unit.commandline import project as project
 from tests.unit.crawled import SHOP, crawl_half
 
@@ -58,6 +58,16 @@ def test_old_jobs_are_forgotten_but_for_the_newest_and_those_with_dead_letters(c
     assert len(crawled.run("export").lines) == 1
     why = crawled.run("why", f"{SHOP}/broken").out
     assert "No job knows it any more" in why
+
+
+def test_on_a_terminal_the_forgetting_of_jobs_is_asked_for(crawled: Project) -> None:
+    crawled.fill(end_some)
+
+    said = on_a_terminal(crawled.folder, "prune", "--jobs", "0s", columns=100, typed="n\n", code=1)
+
+    assert "Forget 1 job for good? Records stay." in said
+    assert "Nothing was changed." in said
+    assert "1 job forgotten" in crawled.run("prune", "--jobs", "0s", "--yes").out
 
 
 def test_what_is_younger_stays(crawled: Project) -> None:

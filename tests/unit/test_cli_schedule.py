@@ -223,13 +223,14 @@ def test_two_of_one_name_are_refused_and_one_may_replace_the_other(shop):
 
     refused = shop.run("schedule", "add", "prices", "--spider", "books", "--every", "1h")
     before = show(shop, "prices")
-    add(shop, "prices", "--every", "1h", "--replace")
+    replaced = add(shop, "prices", "--every", "1h", "--replace")
     after = show(shop, "prices")
 
     assert refused.code == 1
     assert "There is a schedule 'prices' already" in refused.err
     assert (before["trigger"], after["trigger"]) == ("every 6h", "every 1h")
     assert after["paused"] is True
+    assert "it is paused, and runs when it is resumed: gossamer schedule resume prices." in replaced.out
 
 
 def test_private_addresses_that_workers_will_refuse_are_told(shop):
@@ -366,6 +367,7 @@ def test_a_paused_schedule_has_no_next_run_until_it_is_resumed(shop):
     assert shop.run("schedule", "pause", "prices").code == 0
     paused = show(shop, "prices")
     assert (paused["state"], paused["next"], paused["next_ticks"]) == ("paused", None, [])
+    assert shop.run("schedule", "next", "prices").out == "Nothing is due as long as prices is paused.\n"
     assert "paused already" in shop.run("schedule", "pause", "prices").out
     assert "goes on" in shop.run("schedule", "resume", "prices").out
     assert show(shop, "prices")["next"] is not None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import closing
+from datetime import timedelta
 
 import pytest
 
@@ -130,7 +131,35 @@ def test_a_moment_that_is_past_is_told(shop):
     shop.write("gossamer.toml", '[schedules.once]\nspider = "books"\nat = "2020-01-31T12:00"\n')
     schedule(shop)
 
-    said = shop.run("schedule", "list")
-
+    assert show(shop, "once")["state"] == "missed"
+    assert "once" not in shop.run("schedule", "list").err  # its state says it
+    assert "its moment is past, and it did not run." in shop.run("schedule", "show", "once").out
+    assert "once: its moment is past, and it did not run." in shop.run("doctor", "--offline", "--json").out
+    # and it is no longer so after a run by hand
+    shop.run("schedule", "run", "once")
     assert show(shop, "once")["state"] == "over"
-    assert "once: its moment is past, and it did not run." in said.err
+
+
+def leads(project):
+    async def lead(system):
+        assert await system.ticks.lead("here/1/0", timedelta(minutes=5)) is not None
+
+    project.fill(lead)
+
+
+def test_what_is_in_force_is_shown_while_the_leading_scheduler_has_not_read_the_file(shop):
+    schedule(shop)
+    leads(shop)
+    shop.write("gossamer.toml", DAILY.replace("1d", "2d"))
+
+    found, said = show(shop), shop.run("schedule", "list").err
+
+    assert (found["trigger"], found["file_differs"]) == ("every 1d", True)
+    assert "daily: changed in gossamer.toml; that is read when the leading scheduler is restarted." in said
+    # and likewise when its table is taken out
+    shop.write("gossamer.toml", "")
+    said = shop.run("schedule", "list").err
+    assert "daily: not in gossamer.toml any more; it rests when the leading scheduler is restarted." in said
+    # but not when the file is as it was
+    shop.write("gossamer.toml", DAILY)
+    assert show(shop)["file_differs"] is False

@@ -96,6 +96,15 @@ def test_every_event_is_one_json_line_and_a_summary_tells_speeds():
     assert summary["stage_seconds"]["parse"] == 0.25
 
 
+def test_moments_in_the_log_have_one_form():
+    stream = io.StringIO()
+
+    JsonLog(stream, VirtualClock()).emit(events.ScheduleFired(at=60.5, schedule="prices", job="prices-1", due=60.0))
+
+    line = json.loads(stream.getvalue())
+    assert (line["at"], line["due"]) == ("1970-01-01T00:01:00.500Z", "1970-01-01T00:01:00.000Z")
+
+
 def test_a_log_that_nobody_reads_any_more_fails_nobody():
     # given a log whose reader has left
     ours, theirs = os.pipe()

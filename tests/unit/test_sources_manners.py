@@ -116,6 +116,8 @@ async def test_requests_are_announced_and_share_the_pace_with_workers_on_the_sam
 
     async def announce(site: str, rest: timedelta) -> None:
         assert site == "127.0.0.1"
+        if announced:  # one at a time has the site to itself
+            await clock.sleep(announced[-1] - clock.now())
         announced.append(clock.now() + rest.total_seconds())
 
     async with hostile_site() as site, open_sourcing(PACED, clock=clock, announce=announce) as sourcing:

@@ -125,7 +125,7 @@ async def test_feed_gives_its_entries_with_their_dates() -> None:
         ]
         assert scene.reports == [f"{feed.url}: 1 entries without an address were left out."]
         scene.site.show("/rss", "<html>no feed")
-        assert "is not a feed that can be read" in await scene.failure(feed)
+        assert (await scene.failure(feed)).startswith(f"{feed.url} is not a feed that can be read. ")
         assert "answered 404" in await scene.failure(FeedSource(url=scene.site.url("/nothing")))
 
 

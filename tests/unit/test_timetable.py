@@ -10,7 +10,7 @@ import pytest
 from gossamer.cli.flags import in_flags
 from gossamer.cli.layout import span
 from gossamer.cli.scheduler import Bulletin
-from gossamer.cli.timetable import coming, natural, state_of, ticks_of
+from gossamer.cli.timetable import coming, natural, next_run, state_of, ticks_of
 from gossamer.cli.worker import Voice
 from gossamer.model import events
 from gossamer.model.schedule import Schedule, Standing
@@ -55,6 +55,18 @@ def test_a_moment_that_was_used_has_no_further_tick_and_the_schedule_is_over():
 )
 def test_the_state_of_a_schedule_is_one_word(fields, state):
     assert state_of(msgspec.structs.replace(standing("every 1h"), **fields), NOW + 1) == state
+
+
+def test_the_next_run_with_a_small_budget_is_the_first_tick_that_gets_a_fetch():
+    # given a fetch for every 4.8 hours since midnight, which was eight hours ago
+    hourly = standing("every 1h")
+    thin = msgspec.structs.replace(hourly, schedule=msgspec.structs.replace(hourly.schedule, budget=5))
+
+    assert next_run(hourly, NOW, None) == (NOW, 0)
+    assert next_run(thin, NOW, None) == (NOW + 2 * HOUR, 2)
+    # and when a run was for that moment, the next one is for the 15th hour
+    later = msgspec.structs.replace(thin, last_due=NOW + 2 * HOUR, runs=1)
+    assert next_run(later, NOW + 2 * HOUR, NOW + 2 * HOUR) == (NOW + 7 * HOUR, 4)
 
 
 def test_names_are_sorted_as_people_count():

@@ -13,8 +13,8 @@ import pytest
 
 from gossamer import Spider
 from gossamer.backends.sqlite.records import open_sqlite_records
+from gossamer.crawl.crew import Crew
 from gossamer.crawl.gates import Gates
-from gossamer.crawl.journey import Crew
 from gossamer.crawl.pacer import Pacer
 from gossamer.crawl.patience import PATIENCE
 from gossamer.crawl.worker import Worker
@@ -161,7 +161,7 @@ class Bench:
         )
         return Worker(
             crew, line, self.records, concurrency=concurrency, lease_duration=LEASE, drain_within=drain_within,
-            knows=False, lanes=lanes, is_over=is_over,
+            lanes=lanes, is_over=is_over,
         )  # fmt: skip
 
     def _router(self) -> Router:

@@ -23,9 +23,9 @@ from ..settings import ScheduleTable, Settings
 from .app import err, out, run_async, settings_with
 from .cautions import cautions
 from .flags import in_flags
-from .layout import advise, moment, span, visible
+from .layout import advise, many, moment, span, visible
 from .schedules import ADDED, FILE, found, in_file, schedule_app
-from .timetable import in_zone, next_tick, trigger_of
+from .timetable import in_zone, next_run, trigger_of
 
 
 @schedule_app.command("add")
@@ -110,7 +110,7 @@ def add_verb(
         raise Misconfigured(in_file(settings, name, "change it"))
     starts = demand_spider(settings, schedule, force=force)
 
-    async def add() -> tuple[Standing, float, bool, list[str]]:
+    async def add() -> tuple[Standing, float, bool, float | None, list[str]]:
         async with open_system(settings, to_look=True) as system:
             demand_future(schedule, system.clock.now())
             known = [one for one in await system.schedules.schedules() if one.schedule.name == name]
@@ -122,13 +122,13 @@ def add_verb(
                 )
             going = [job.id for job in await system.jobs.running_jobs() if job.schedule == name]
             leads = await system.schedules.leader() is not None
-            return await found(system, settings, name), system.clock.now(), leads, going
+            standing = await found(system, settings, name)
+            last = await system.jobs.job(standing.last_job) if standing.last_job else None
+            return standing, system.clock.now(), leads, None if last is None else last.due, going
 
-    standing, now, leads, going = run_async(add())
-    first = next_tick(standing, now)
-    soon = "at once" if leads else "as soon as a scheduler runs"
-    when = soon if first is None or first <= now else moment(first, now)
-    out.print(f"Schedule {visible(name)}: {describe(trigger_of(schedule))}; next run {when}.", markup=False)
+    standing, now, leads, last_due, going = run_async(add())
+    when = first_run(standing, now, leads=leads, last=last_due)
+    out.print(f"Schedule {visible(name)}: {describe(trigger_of(schedule))}; {when}.", markup=False)
     for job in going:
         out.print(f"{visible(job)} goes on under the terms with which it began.", markup=False)
     for warning in cautions(settings, standing, starts, now):
@@ -137,6 +137,18 @@ def add_verb(
         ("gossamer up", "a scheduler and a worker on this machine"),
         (f"gossamer schedule show {shlex.quote(name)}", "where it stands"),
     )
+
+
+def first_run(standing: Standing, now: float, *, leads: bool, last: float | None) -> str:
+    """When it will run; `last` is the moment that its last run was for."""
+    if standing.paused:
+        return f"it is paused, and runs when it is resumed: gossamer schedule resume {visible(standing.schedule.name)}"
+    first, skipped = next_run(standing, now, last)
+    early = f"{many(skipped, 'tick')} before it, too early for a single fetch of the budget, will be skipped"
+    if first is None:
+        return "no tick to come gets a single fetch of the budget" if skipped else "it is never due again"
+    soon = "at once" if leads else "as soon as a scheduler runs"
+    return f"next run {soon if first <= now else moment(first, now)}" + (f"; {early}" if skipped else "")
 
 
 def words_of(option: str, text: str | None) -> tuple[str, ...] | None:

@@ -210,6 +210,8 @@ def summarise(report: CrawlReport, tally: Tally, settings: Settings, output: str
     table.add_column()
     unchanged = f", {counts.unchanged:,} unchanged" if counts.unchanged else ""
     speed = f"{tally.pages / report.seconds:,.1f} pages/s" if report.seconds else ""
+    if speed and tally.pages < counts.settled:  # others helped, or a command before this one
+        speed = f"{tally.pages:,} by this command, {speed}"
     spent = f"{report.seconds:.1f} s" if report.seconds < 60 else spell_seconds(report.seconds)
     table.add_row("pages", f"[bold]{counts.done:,}[/] done{unchanged}  [dim]{spent}, {speed}[/]")
     table.add_row("records", f"[bold]{report.records:,}[/]  [dim]{tally.changed:,} new or changed[/]")

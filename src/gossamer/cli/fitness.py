@@ -18,6 +18,7 @@ from ..scheduler.opening import Spiders
 from ..settings import Settings
 from .adding import opening_for
 from .cautions import cautions
+from .timetable import is_missed
 
 
 class Unfit(msgspec.Struct, frozen=True):
@@ -53,5 +54,8 @@ def _unfit(settings: Settings, standing: Standing, spiders: Spiders, now: float)
     except Misconfigured as error:
         yield Unfit(f"{schedule.name}: {error}", "Until that is mended, no run of it can begin.", grave=True)
         return
+    if is_missed(standing, now):
+        advice = f"Write another moment, or begin a run now: gossamer schedule run {schedule.name}"
+        yield Unfit(f"{schedule.name}: its moment is past, and it did not run.", advice, grave=False)
     for words in cautions(settings, standing, starts, now):
         yield Unfit(f"{schedule.name}: {words}", "", grave=False)

@@ -26,12 +26,10 @@ from .layout import (
     span,
     visible,
 )
-from .look import is_crawled, nothing_crawled, open_crawled
+from .look import JOBS_SHOWN, is_crawled, nothing_crawled, open_crawled, shown, tell_of_older
 from .runs import PAUSED, RUNNING, UNSERVED, Run, print_runs, run_of, runs_of
 from .timetable import window_words
 from .typed import typed_job
-
-JOBS_SHOWN = 20
 
 job_app = typer.Typer(help="The runs of the project: list them, pause, resume or cancel one.", no_args_is_help=True)
 app.add_typer(job_app, name="job")
@@ -45,7 +43,9 @@ JsonOption = Annotated[bool, typer.Option("--json", help="For programs.")]
 @job_app.command("list")
 def list_verb(
     schedule: Annotated[str | None, typer.Option("--schedule", help="Only those that this schedule began.")] = None,
-    limit: Annotated[int, typer.Option(min=1, help="Show so many, the newest first.")] = JOBS_SHOWN,
+    limit: Annotated[
+        int | None, typer.Option(min=1, help=f"Show so many, the newest first; {JOBS_SHOWN}, or all with --json.")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """List the jobs, with what came of each and how fast it was."""
@@ -56,7 +56,7 @@ def list_verb(
             return [], 0
         async with open_crawled(settings) as system:
             jobs = [job for job in await system.jobs.jobs() if schedule is None or job.schedule == schedule]
-            return await runs_of(system, jobs[:limit]), len(jobs)
+            return await runs_of(system, jobs[: shown(limit, as_json)]), len(jobs)
 
     runs, total = run_async(find())
     if as_json:
@@ -67,8 +67,7 @@ def list_verb(
         out.print(words, markup=False)
         return
     print_runs(runs)
-    if total > len(runs) and out.is_terminal:
-        out.print(f"[dim]... and {total - len(runs):,} older jobs; --limit shows more.[/]")
+    tell_of_older(total - len(runs))
 
 
 @job_app.command("show")

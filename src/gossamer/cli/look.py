@@ -84,13 +84,15 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
 @app.command("status")
 def status_verb(
     job: Annotated[str | None, typer.Argument(help="A job's id (books-3), or the name of a spider.")] = None,
-    limit: Annotated[int, typer.Option(min=1, help="Show so many jobs, newest first.")] = JOBS_SHOWN,
+    limit: Annotated[
+        int | None, typer.Option(min=1, help=f"Show so many jobs, newest first; {JOBS_SHOWN}, or all with --json.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
 ) -> None:
     """Where every job stands; with JOB, everything about that one."""
     settings = settings_with()
     if job is None:
-        run_async(_show_all(settings, limit, as_json))
+        run_async(_show_all(settings, shown(limit, as_json), as_json))
     else:
         run_async(_show_one(settings, job, as_json))
 
@@ -138,7 +140,19 @@ async def _standings(system: System, jobs: list[Job]) -> list[Standing]:
     ]
 
 
-async def _show_all(settings: Settings, limit: int, as_json: bool) -> None:
+def shown(limit: int | None, as_json: bool) -> int | None:
+    """How many jobs a list has. Programs get all of them, unless they ask for fewer."""
+    return limit if limit is not None or as_json else JOBS_SHOWN
+
+
+def tell_of_older(count: int) -> None:
+    """A list was cut. What goes into a pipe is the list alone."""
+    if count > 0:
+        words = f"... and {many(count, 'older job')}; --limit shows more."
+        (out if out.is_terminal else err).print(Text(words, style="dim"))
+
+
+async def _show_all(settings: Settings, limit: int | None, as_json: bool) -> None:
     standings: list[Standing] = []
     total, records, now = 0, 0, 0.0
     if is_crawled(settings):
@@ -164,8 +178,7 @@ async def _show_all(settings: Settings, limit: int, as_json: bool) -> None:
         ),
         [_row(standing, now) for standing in standings],
     )  # fmt: skip
-    if total > len(standings) and out.is_terminal:
-        out.print(f"[dim]... and {total - len(standings):,} older jobs; --limit shows more.[/]")
+    tell_of_older(total - len(standings))
 
 
 def _row(standing: Standing, now: float) -> list[str]:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import sys
 from datetime import timedelta
-from typing import Annotated
+from typing import Annotated, TypedDict
 
 import typer
 
 from ..assembly import System
 from ..errors import Misconfigured
-from ..forgetting import forget_ended
+from ..forgetting import ended_jobs, forget_ended
 from ..measures import parse_duration
-from .app import app, out, run_async, settings_with
+from .app import app, err, out, run_async, settings_with
 from .layout import many, size, visible
 from .look import open_crawled
 
@@ -28,6 +29,7 @@ def prune_verb(
     dead: Annotated[
         str | None, typer.Option(help="Forget jobs with dead letters, too, that ended longer ago than this: 90d.")
     ] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before jobs are forgotten.")] = False,
 ) -> None:
     """Make room: forget attempts, raw pages and jobs of some age. Records and their history stay."""
     settings = settings_with()
@@ -35,6 +37,16 @@ def prune_verb(
     jobs_age, dead_age = _age("--jobs", jobs), _age("--dead", dead)
     if attempts_age is pages_age is jobs_age is dead_age is None:
         raise Misconfigured("Say what may go: gossamer prune --attempts 90d --pages 30d --jobs 30d")
+
+    async def count() -> int:
+        async with open_crawled(settings) as system:
+            return len((await ended_jobs(system.jobs, **await _bounds(system, jobs_age, dead_age)))[0])
+
+    if (jobs_age is not None or dead_age is not None) and not yes and sys.stdin.isatty():
+        meant = run_async(count())
+        if meant and not typer.confirm(f"Forget {many(meant, 'job')} for good? Records stay.", err=True):
+            err.print("Nothing was changed.")
+            raise typer.Exit(1)
 
     async def prune() -> None:
         async with open_crawled(settings) as system:
@@ -53,16 +65,25 @@ def prune_verb(
 
 async def _forget(system: System, jobs_age: timedelta | None, dead_age: timedelta | None) -> str:
     """Forget the jobs; return what became of them, for people."""
+    forgotten = await forget_ended(system.history, system.jobs, **await _bounds(system, jobs_age, dead_age))
+    stay = f"; {forgotten.with_letters:,} with dead letters kept (see --dead)" if forgotten.with_letters else ""
+    return f"{many(forgotten.jobs, 'job')} forgotten{stay}"
+
+
+class _Bounds(TypedDict):
+    before: float | None
+    dead_before: float | None
+    keep: set[str]
+
+
+async def _bounds(system: System, jobs_age: timedelta | None, dead_age: timedelta | None) -> _Bounds:
+    """Which jobs are meant, in the words of forgetting.py."""
     now = system.clock.now()
-    forgotten = await forget_ended(
-        system.history,
-        system.jobs,
+    return _Bounds(
         before=None if jobs_age is None else now - jobs_age.total_seconds(),
         dead_before=None if dead_age is None else now - dead_age.total_seconds(),
         keep={standing.last_job for standing in await system.schedules.schedules()},
     )
-    stay = f"; {forgotten.with_letters:,} with dead letters kept (see --dead)" if forgotten.with_letters else ""
-    return f"{many(forgotten.jobs, 'job')} forgotten{stay}"
 
 
 def _age(option: str, text: str | None) -> timedelta | None:

@@ -15,13 +15,26 @@ from ..assembly import System
 from ..crawl.heart import MISSING_AFTER
 from ..frontier.contract import WorkerCard
 from ..model.job import Job, JobCounts, JobState
+from ..model.url import site_of
+from ..schedule.sources import FeedSource, Sitemap, source_of
 from ..schedule.windows import is_open, opens_at, parse_windows
+from ..settings import Settings
 from ..store.export import iso_time
 from .app import out
-from .layout import Column, distance, moment, number, print_table, span
+from .layout import Column, distance, number, print_table, span
+from .timetable import opening_at
 
 RUNNING, READING, WAITING, UNSERVED, PAUSED = "running", "reading", "waiting", "unserved", "paused"
+SITES_LOOKED_AT = 1000  # of one job; with more of them nobody says that all are closed
 TAKEN_UP_WITHIN = timedelta(seconds=10)  # a worker looks for jobs every second, and says every five on what it works
+
+
+class Shut(msgspec.Struct, frozen=True, kw_only=True):
+    """The windows of all sites are closed to which a job could go on. The first of them opens at `opens`."""
+
+    sites: tuple[str, ...]
+    opens: float | None  # None: never
+    source: bool = False  # it waits for the site of its source
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,12 +46,13 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     now: float
     sealed: bool = True
     served: bool = True
+    shut: Shut | None = None  # by the windows of its sites
     trouble: str = ""  # of reading its source, where a part of it could be had
 
     @property
     def state(self) -> str:
         """Where it stands, in a word: running, reading (its source, and nothing has come yet), waiting (for its
-        window), unserved (no worker works on it), paused; or how it ended."""
+        window or those of its sites), unserved (no worker works on it), paused; or how it ended."""
         job, counts = self.job, self.counts
         if job.state is not JobState.RUNNING:
             return job.ending.partition(":")[0] or job.state.value
@@ -46,7 +60,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
             return PAUSED
         if counts.leased:
             return RUNNING
-        if not self.is_open:
+        if not self.is_open or self.shut is not None:
             return WAITING  # for that no worker is needed
         if not self.served:
             return UNSERVED
@@ -62,15 +76,32 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
         """As `state`, with what a reader would ask next."""
         match self.state:
             case "waiting":
-                opening = opens_at(parse_windows(self.job.windows), self.now)
-                when = f"opens at {moment(opening, self.now)}" if opening is not None else "which opens no more"
-                return f"waiting for its window, {when}"
+                return self._waiting
             case "reading":
                 return "reading its source"
             case "unserved":
                 return "unserved: no worker works on it just now"
             case word:
                 return word
+
+    @property
+    def _waiting(self) -> str:
+        if not self.is_open:
+            return f"waiting for its window, {opening_at(self.opens, self.now)}"
+        assert self.shut is not None
+        site, *others = self.shut.sites
+        whose = f"the window of {site}" if not others else f"the windows of {1 + len(others):,} sites"
+        when = ("the first " if others else "") + opening_at(self.opens, self.now)
+        return f"waiting{': its source waits' if self.shut.source else ''} for {whose}, {when}"
+
+    @property
+    def opens(self) -> float | None:
+        """When it may go on, where it waits for a window."""
+        if self.state != WAITING:
+            return None
+        if not self.is_open:
+            return opens_at(parse_windows(self.job.windows), self.now)
+        return self.shut.opens if self.shut is not None else None
 
     @property
     def fault(self) -> str:
@@ -132,6 +163,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
             "seconds": round(self.seconds, 3),
             "limit": job.limit,
             "windows": job.windows or None,
+            "opens": iso_time(self.opens) if self.opens is not None else None,
             "total": self.total,
             "done": counts.done,
             "unchanged": counts.unchanged,
@@ -156,8 +188,39 @@ async def runs_of(system: System, jobs: Iterable[Job]) -> list[Run]:
         sealed = await system.jobs.is_sealed(job.id) if is_running else True
         now = system.clock.now()
         served = is_served(job, cards, now) if is_running else True
-        runs.append(Run(job=job, counts=counts, now=now, sealed=sealed, served=served))
+        shut = await _shut(system, job, sealed, now) if is_running and not counts.leased else None
+        runs.append(Run(job=job, counts=counts, now=now, sealed=sealed, served=served, shut=shut))
     return runs
+
+
+async def _shut(system: System, job: Job, sealed: bool, now: float) -> Shut | None:
+    """None when a site of it may be visited now, or nothing is known that it could go on with."""
+    settings = system.settings
+    if not any(domain.windows for domain in settings.domains.values()):
+        return None  # nearly always; spares the queue a question
+    sites = [load.site for load in await system.desk.sites(job.id, SITES_LOOKED_AT)]
+    if len(sites) == SITES_LOOKED_AT:
+        return None
+    source = None
+    if not sealed:
+        match source_of((await system.jobs.terms(job.id)).source):
+            case Sitemap(url=url) | FeedSource(url=url):
+                source = site_of(url)
+    wanted = dict.fromkeys([*([source] if source is not None else ()), *sites])
+    if not wanted or not all(closed_until(settings, site, now)[0] for site in wanted):
+        return None
+    openings = [at for site in wanted if (at := closed_until(settings, site, now)[1]) is not None]
+    only_source = source is not None and not sites
+    return Shut(sites=tuple(wanted), opens=min(openings, default=None), source=only_source)
+
+
+def closed_until(settings: Settings, site: str, now: float) -> tuple[bool, float | None]:
+    """Is the site's own window closed, and when does it open? None: never."""
+    text = settings.domain(site).windows
+    windows = parse_windows(text) if text else ()
+    if not windows or is_open(windows, now):
+        return False, None
+    return True, opens_at(windows, now)
 
 
 async def run_of(system: System, job: Job) -> Run:

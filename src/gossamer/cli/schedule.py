@@ -5,6 +5,7 @@ Those of gossamer.toml are listed with the others; they are changed and removed 
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Annotated, Any
 
 import msgspec
@@ -12,8 +13,8 @@ import typer
 from rich.text import Text
 
 from ..assembly import System, open_system
-from ..errors import Misconfigured
-from ..model.schedule import Settled, Standing
+from ..errors import Misconfigured, Transient
+from ..model.schedule import Standing
 from ..schedule.spelling import describe
 from ..scheduler.deciding import run_now
 from ..scheduler.opening import share_of
@@ -48,12 +49,13 @@ from .schedules import (
     with_one,
 )
 from .timetable import (
-    SKIPPED,
     coming,
     definition,
     in_zone,
     is_counted,
+    missed_words,
     next_tick,
+    skipped_words,
     source_words,
     standing_json,
     state_of,
@@ -65,6 +67,8 @@ from .timetable import (
 TICKS_SHOWN = 10
 TICKS_OF_ONE = 5
 RUNS_SHOWN = 5
+RUN_TRIES = 50
+RUN_PAUSE = timedelta(milliseconds=100)  # between two of them
 
 
 # -- looking -----------------------------------------------------------------------------------------------------
@@ -100,6 +104,7 @@ def _json(standing: Standing, listing: Listing) -> dict[str, Any]:
         "last_standing": run.state if run is not None else None,
         "last_ending": (run.job.ending or None) if run is not None else None,
         "file_ignored": standing.schedule.name in listing.ignored,
+        "file_differs": listing.is_behind(standing),
     }
 
 
@@ -187,7 +192,7 @@ def _show(settings: Settings, standing: Standing, listing: Listing) -> None:
     if standing.trouble:
         again = f", tried again {_again(standing.retry_at, listing)}" if standing.retry_at is not None else ""
         trouble = f"{standing.trouble} ({many(standing.failures, 'try', 'tries')} in a row{again})"
-    run = listing.last_runs.get(schedule.name)
+    run, missed = listing.last_runs.get(schedule.name), missed_words(standing, now)
     print_facts(
         [
             ("spider", schedule.spider),
@@ -197,8 +202,9 @@ def _show(settings: Settings, standing: Standing, listing: Listing) -> None:
             *definition(schedule),
             ("from", origin),
             ("runs", f"{standing.runs:,} so far"),
-            ("skipped", _skipped(standing)),
+            ("skipped", skipped_words(standing)),
             ("last tick", moment(standing.last_due, now)),
+            ("missed", Text(missed, style="yellow") if missed else ""),
             ("last run", f"{standing.last_job}: {run.story}" if run is not None else standing.last_job),
             ("waiting", f"the run of {moment(standing.waiting_due)}" if standing.waiting_due is not None else ""),
             ("trouble", Text(visible(trouble), style="yellow") if trouble else ""),
@@ -235,10 +241,13 @@ def next_verb(
                 for tick in ticks
             ],
         )
+    elif paused:
+        be = "is" if len(paused) == 1 else "are"
+        out.print(visible(f"Nothing is due as long as {', '.join(paused)} {be} paused."), markup=False)
     else:
         out.print("Nothing is due any more." if standings else "No schedules.")
     print_notes(msgspec.structs.replace(listing, ignored=frozenset(), last_runs={}), leader=False)
-    if paused:
+    if paused and ticks:
         err.print(Text(visible(f"Left out, because paused: {', '.join(paused)}."), style="dim"), soft_wrap=True)
 
 
@@ -290,8 +299,7 @@ def run_verb(
     """Begin a run now, besides its ticks. Workers take it up at once; no scheduler is needed."""
 
     async def begin(system: System, standing: Standing) -> str:
-        settled: Settled | None = None
-        while settled is None:  # somebody may change the schedule, or begin another run, while we write
+        for _ in range(RUN_TRIES):  # somebody may change the schedule, or begin another run, while we write
             going = [job for job in await system.jobs.running_jobs() if job.name == name][-1:]
             if going and not replace:
                 (job,) = going
@@ -305,8 +313,13 @@ def run_verb(
             opening = opening_for(system.settings, standing.schedule, now, budget=budget)
             replaces = going[0].id if going else ""
             settled = await system.schedules.begin(kept, run_now(kept), opening, replaces=replaces)
-        begun = settled.standing.last_job
-        return f"{begun} is begun. Workers take it up; see: gossamer job show {begun}"
+            if settled is not None:
+                begun = settled.standing.last_job
+                return f"{begun} is begun. Workers take it up; see: gossamer job show {begun}"
+            await system.clock.sleep(RUN_PAUSE.total_seconds())
+        raise Transient(
+            f"Others change schedule {name} or begin runs of it all the time. Nothing was begun; try again."
+        )
 
     with_one(name, begin)
 
@@ -341,10 +354,3 @@ def remove_verb(name: NameArgument) -> None:
 async def _still_running(system: System, name: str) -> str:
     jobs = [job.id for job in await system.jobs.running_jobs() if job.schedule == name]
     return "".join(f" Its job {job} goes on; `gossamer job cancel {job}` ends it." for job in jobs)
-
-
-def _skipped(standing: Standing) -> str:
-    if not standing.skipped:
-        return ""
-    why = SKIPPED.get(standing.skip_reason, standing.skip_reason)
-    return many(standing.skipped, "tick") + (f", the last because {why}" if why else "")

@@ -16,14 +16,13 @@ from ..clock import SystemClock
 from ..errors import Misconfigured
 from ..model.job import JobCounts, JobState
 from ..model.schedule import Schedule, Standing, Term, Unreadable
-from ..schedule.triggers import is_past
 from ..scheduler.defining import schedules_of
 from ..settings import FILE_NAME, Settings
 from .app import app, err, out, run_async, settings_with
 from .layout import visible
 from .look import is_crawled
 from .runs import Run, runs_of
-from .timetable import natural, next_tick, trigger_of
+from .timetable import natural
 
 FILE, ADDED = "file", "added"  # origins
 
@@ -61,6 +60,7 @@ class Listing(msgspec.Struct, frozen=True, kw_only=True):
     leader: Term | None = None  # of the schedulers
     unread: frozenset[str] = frozenset()  # new in the file since a scheduler has read it
     changed: frozenset[str] = frozenset()  # in the file, since then
+    removed: frozenset[str] = frozenset()  # from the file, since then
     ignored: frozenset[str] = frozenset()  # in the file, while one of that name was added at run time
     last_runs: dict[str, Run] = {}  # by schedule
     unreadable: list[Unreadable] = []
@@ -72,6 +72,10 @@ class Listing(msgspec.Struct, frozen=True, kw_only=True):
 
     def is_unread(self, standing: Standing) -> bool:
         return standing.schedule.name in self.unread
+
+    def is_behind(self, standing: Standing) -> bool:
+        """Says gossamer.toml something else than what is in force?"""
+        return standing.schedule.name in self.unread | self.changed | self.removed
 
 
 async def look(settings: Settings, only: str | None = None) -> Listing:
@@ -89,13 +93,15 @@ async def listing_of(system: System, settings: Settings, only: str | None = None
     written = await system.schedules.everything()
     book = {one.schedule.name: one for one in written if isinstance(one, Standing)}
     unreadable = [one for one in written if isinstance(one, Unreadable)]
+    leader = await system.schedules.leader()
     listing = Listing(
-        standings=await merged(system, settings),
+        standings=await merged(system, settings, in_force=leader is not None),
         unreadable=unreadable,
         now=system.clock.now(),
-        leader=await system.schedules.leader(),
+        leader=leader,
         unread=frozenset(wanted.keys() - book.keys() - {one.name for one in unreadable}),
         changed=frozenset(name for name, schedule in wanted.items() if _is_changed(book.get(name), schedule)),
+        removed=frozenset(name for name, one in book.items() if name not in wanted and _is_removed(one)),
         ignored=frozenset(name for name in wanted if name in book and book[name].origin != FILE),
     )
     listing = listing if only is None else listing.of(only)
@@ -104,6 +110,10 @@ async def listing_of(system: System, settings: Settings, only: str | None = None
 
 def _is_changed(known: Standing | None, schedule: Schedule) -> bool:
     return known is not None and known.origin == FILE and (known.schedule != schedule or known.withdrawn_at is not None)
+
+
+def _is_removed(known: Standing) -> bool:
+    return known.origin == FILE and known.withdrawn_at is None
 
 
 async def _last_runs(system: System, standings: list[Standing]) -> dict[str, Run]:
@@ -123,18 +133,15 @@ def print_notes(listing: Listing, *, leader: bool = True) -> None:
         _note(broken.words)
     for one in listing.standings:
         name, run = one.schedule.name, listing.last_runs.get(one.schedule.name)
-        if name in listing.unread | listing.changed:
-            news = "new" if name in listing.unread else "changed"
-            _note(f"{name}: {news} in {FILE_NAME}; it is read when a scheduler starts.", "dim")
+        if listing.is_behind(one):
+            _note(f"{name}: {_behind(one, listing)}", "dim")
         if name in listing.ignored:
             _note(
                 f"{name}: the table [schedules.{name}] of {FILE_NAME} is ignored, because one of that name was added. "
                 f"Remove that one (gossamer schedule remove {name}), or rename the table."
             )
-        if one.withdrawn_at is not None:
+        if one.withdrawn_at is not None and not listing.is_behind(one):
             _note(f"{name}: not in {FILE_NAME} any more, so it rests; it is forgotten after a week.", "dim")
-        elif _is_missed(one, listing.now):
-            _note(f"{name}: its moment is past, and it did not run.")
         if one.trouble:
             _note(f"{name}: {one.trouble}")
         if run is not None and run.fault:
@@ -143,10 +150,16 @@ def print_notes(listing: Listing, *, leader: bool = True) -> None:
         _note("No scheduler is running; start `gossamer up`.")
 
 
-def _is_missed(standing: Standing, now: float) -> bool:
-    """Whether its only moment went by without a run, and nobody will make up for it."""
-    trigger = trigger_of(standing.schedule)
-    return is_past(trigger, last_due=standing.last_due, now=now) and next_tick(standing, now) is None
+def _behind(standing: Standing, listing: Listing) -> str:
+    """What the file says otherwise, and when that will hold."""
+    name, led = standing.schedule.name, listing.leader is not None
+    when = "when the leading scheduler is restarted" if led else "when a scheduler starts"
+    if name in listing.removed:
+        return f"not in {FILE_NAME} any more; it rests {when}."
+    if name in listing.unread:
+        return f"new in {FILE_NAME}; it is read {when}."
+    news = "changed" if standing.withdrawn_at is None else "back"
+    return f"{news} in {FILE_NAME}; that is read {when}."
 
 
 def _note(words: str, style: str = "yellow") -> None:
@@ -162,15 +175,18 @@ async def unreadable_in(system: System) -> list[Unreadable]:
     return [one for one in await system.schedules.everything() if isinstance(one, Unreadable)]
 
 
-async def merged(system: System | None, settings: Settings) -> list[Standing]:
-    """All schedules by name. Those of the file are shown as it has them, also before a scheduler has read it."""
+async def merged(system: System | None, settings: Settings, *, in_force: bool = False) -> list[Standing]:
+    """All schedules by name. Those of the file are as it has them, also before a scheduler has read it.
+
+    `in_force`: one that a scheduler has read is as that one has it, whatever the file says by now.
+    """
     standings = {one.schedule.name: one for one in await system.schedules.schedules()} if system is not None else {}
     now = (system.clock if system is not None else SystemClock()).now()
     for name, schedule in schedules_of(settings.schedules).items():
         known = standings.get(name)
         if known is None:
             standings[name] = Standing(schedule=schedule, origin=FILE, created_at=now)
-        elif known.origin == FILE and (known.schedule != schedule or known.withdrawn_at is not None):
+        elif not in_force and known.origin == FILE and (known.schedule != schedule or known.withdrawn_at is not None):
             standings[name] = known.rewritten(schedule, FILE, now)
     return [standings[name] for name in sorted(standings, key=natural)]
 

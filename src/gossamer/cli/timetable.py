@@ -19,15 +19,17 @@ from ..schedule.sources import Start, discreet, source_of, without_secrets
 from ..schedule.sources import describe as describe_source
 from ..schedule.sources.tables import MOST_URLS
 from ..schedule.spelling import parse_trigger
-from ..schedule.triggers import Every, Fire, Over, Trigger, Wait, next_due
+from ..schedule.triggers import Every, Fire, Over, Trigger, Wait, is_past, next_due
 from ..schedule.windows import is_open, opens_at, parse_windows
 from ..schedule.zones import read_zone
-from ..scheduler.deciding import decided
+from ..scheduler.deciding import budget_of, decided
 from ..store.export import iso_time
-from .layout import distance, jsonable, moment, setting_text
+from .layout import distance, jsonable, many, moment, setting_text
 
 NEW = "new"  # nothing was decided about it yet
 UNREAD = "unread"  # in gossamer.toml, and no scheduler has started since
+MISSED = "missed"  # its only moment was past when a scheduler read it
+TICKS_LOOKED_AT = 3_000  # for one that a small budget lets run
 
 SKIPPED = {
     "running": "the run before is still going",
@@ -78,6 +80,29 @@ def next_tick(standing: Standing, now: float) -> float | None:
     return next((tick.at for tick in ticks_of(standing, now)), None)
 
 
+def next_run(standing: Standing, now: float, last: float | None) -> tuple[float | None, int]:
+    """The next tick that its budget lets run, and how many before it are skipped as too early for a single fetch.
+
+    `last` is the moment that its last run was for. None: never, or not among so many ticks as are looked at.
+    """
+    budget, trigger = standing.schedule.budget, trigger_of(standing.schedule)
+    skipped = 0
+    for tick in islice(ticks_of(standing, now), TICKS_LOOKED_AT):
+        following = next_due(trigger, tick.at, first=standing.created_at)
+        if budget is None or budget_of(budget, due=tick.at, now=max(now, tick.at), since=last, following=following):
+            return tick.at, skipped
+        skipped += 1
+    return None, skipped
+
+
+def is_missed(standing: Standing, now: float) -> bool:
+    """Whether its only moment went by without a run, and nobody will make up for it. A run by hand is one."""
+    if standing.runs:
+        return False
+    trigger = trigger_of(standing.schedule)
+    return is_past(trigger, last_due=standing.last_due, now=now) and next_tick(standing, now) is None
+
+
 def is_counted(standing: Standing) -> bool:
     """Do its ticks depend on when a scheduler reads it? Those of an interval do."""
     return isinstance(trigger_of(standing.schedule), Every)
@@ -108,7 +133,8 @@ def natural(name: str) -> list[tuple[int, str]]:
 
 def state_of(standing: Standing, now: float, *, unread: bool = False) -> str:
     """One word: unread (no scheduler has read it from the file), paused, trouble, waiting (a run waits for the one
-    before), over (never due again), new, active, withdrawn (not in the file any more)."""
+    before), missed (its only moment was past when it was read), over (never due again), new, active, withdrawn (not in
+    the file any more)."""
     if unread:
         return UNREAD
     if standing.withdrawn_at is not None:
@@ -120,8 +146,17 @@ def state_of(standing: Standing, now: float, *, unread: bool = False) -> str:
     if standing.waiting_due is not None:
         return "waiting"
     if next_tick(standing, now) is None:
-        return "over"
+        return MISSED if is_missed(standing, now) else "over"
     return NEW if standing.last_due is None else "active"
+
+
+def opening(windows: str, now: float) -> str:
+    """When windows that are closed open, to follow their name and a comma."""
+    return opening_at(opens_at(parse_windows(windows), now), now)
+
+
+def opening_at(at: float | None, now: float) -> str:
+    return f"opens at {moment(at, now)}" if at is not None else "which opens no more"
 
 
 def window_words(windows: str, now: float) -> str:
@@ -133,6 +168,21 @@ def window_words(windows: str, now: float) -> str:
         return f"{windows} (open now)"
     opening = opens_at(read, now)
     return f"{windows} (closed, {f'opens {moment(opening, now)}' if opening is not None else 'opens no more'})"
+
+
+def skipped_words(standing: Standing) -> str:
+    """How many ticks of it did not run, and why the last did not."""
+    if not standing.skipped:
+        return ""
+    why = SKIPPED.get(standing.skip_reason, standing.skip_reason)
+    return many(standing.skipped, "tick") + (f", the last because {why}" if why else "")
+
+
+def missed_words(standing: Standing, now: float) -> str:
+    """That it will never run, and what to do about it; "" where that is not so."""
+    if not is_missed(standing, now):
+        return ""
+    return f"its moment is past, and it did not run. To begin a run now: gossamer schedule run {standing.schedule.name}"
 
 
 def definition(schedule: Schedule) -> list[tuple[str, object]]:

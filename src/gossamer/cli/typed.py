@@ -20,9 +20,9 @@ def typed_url(text: str) -> str:
     """The absolute address that the user means. Raises InvalidUrl."""
     scheme, colon, _ = text.strip().partition(":")
     if "://" not in text and (not colon or scheme.lower() not in _SCHEMES):
-        raise InvalidUrl(
-            f"{visible(text[:200])!r} is not a URL. Did you mean https://{visible(text[:200]).strip('/ ')} ?"
-        )
+        blank = len(text.split()) != 1  # then it is no address that lacks its beginning
+        hint = "" if blank else f" Did you mean https://{visible(text[:200]).strip('/ ')} ?"
+        raise InvalidUrl(f"{visible(text[:200])!r} is not a URL.{hint}")
     return parse_url(text.strip())
 
 

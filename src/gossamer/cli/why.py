@@ -19,7 +19,7 @@ from ..model.record import Attempt, PageFacts, StoredRecord
 from ..model.task import LANE_ONLY, DropReason, UrlState
 from ..model.url import site_of
 from ..schedule.rhythm import Rhythm, prior_of, rate, sums_of
-from ..schedule.windows import opens_at, parse_windows
+from ..schedule.windows import is_open, parse_windows
 from ..store.contract import RecordQuery
 from ..store.export import iso_time
 from ..terms import url_rules
@@ -40,6 +40,7 @@ from .layout import (
     visible,
 )
 from .look import crawl_command, open_crawled
+from .timetable import opening
 from .typed import typed_url
 
 RECORDS_SHOWN = 20
@@ -150,7 +151,7 @@ def in_words(story: UrlStory, job: Job | None, now: float, windows: str = "") ->
     """Where the URL stands in one job, and why, in one sentence. `windows` are those of its site."""
     match story.state:
         case UrlState.QUEUED:
-            return f"queued: {_queued(story, job, now)}"
+            return f"queued: {_queued(story, job, now, windows)}"
         case UrlState.WAITING:
             return f"waiting: {_waiting(story, now, windows)}"
         case UrlState.LEASED:
@@ -170,16 +171,17 @@ def tries(attempts: int, deliveries: int) -> str:
     return many(attempts, "try", "tries") if attempts else many(deliveries, "delivery", "deliveries")
 
 
-def _queued(story: UrlStory, job: Job | None, now: float) -> str:
+def _queued(story: UrlStory, job: Job | None, now: float, windows: str) -> str:
     if job is not None and job.state is not JobState.RUNNING:
         if job.ending == "limit" and job.limit is not None:
             return f"the job ended at its limit of {job.limit:,} pages before its turn came"
         return f"the job ended ({job.ending or job.state.value}) before its turn came"
     if job is not None and job.paused:
         return f"its job is paused (gossamer job resume {job.id})"
-    opens = opens_at(parse_windows(job.windows), now) if job is not None and job.windows else now
-    if opens is not None and opens > now:
-        return f"its job waits for its window, opens at {moment(opens, now)}"
+    own = job.windows if job is not None else ""
+    for text, words in ((own, "its job waits for its window"), (windows, f"it waits for the window of {story.site}")):
+        if text and not is_open(parse_windows(text), now):
+            return f"{words}, {opening(text, now)}"
     ahead = story.ahead_of_it or 0
     order = f"it is the next of {story.site}"
     if ahead:
@@ -192,10 +194,9 @@ def _queued(story: UrlStory, job: Job | None, now: float) -> str:
 
 def _waiting(story: UrlStory, now: float, windows: str) -> str:
     if story.reason == WINDOW:
-        opens = opens_at(parse_windows(windows), now) if windows else None
-        if opens is None or opens <= now:
-            return "waits for its window, which is open; it goes on within a minute"
-        return f"waits for its window, opens at {moment(opens, now)}"
+        if not windows or is_open(parse_windows(windows), now):
+            return "waits for its window, open by the settings here; a running worker reads them when it starts"
+        return f"waits for its window, {opening(windows, now)}"
     if story.reason in _fetch_reasons() or story.reason.startswith("blocked-"):
         cause = f"try {story.attempts} of {story.max_attempts} failed with {story.reason}"
         goal = "next try"

@@ -16,38 +16,32 @@ touched by it. Errors of our own (a backend that does not answer) give the task 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
 import msgspec
 
-from ..clock import Clock
 from ..errors import BudgetSpent, FetchFailed, FetchRefused, GossamerError, LeaseLost, ParseFailed, WayFailed
 from ..fetch.blocks import Block
-from ..fetch.fetcher import Disallowed, Fetched, Fetcher, NotModified, Redirected, Visit
+from ..fetch.fetcher import Disallowed, Fetched, NotModified, Redirected, Visit
 from ..fetch.retry_after import parse_retry_after
-from ..fetch.router import Router
 from ..fetch.trip import Elsewhere
-from ..frontier.admission import Admission, Judged
-from ..frontier.contract import Added, Frontier
-from ..frontier.retry import GiveUp, RetryTerms, decide, failure_of
+from ..frontier.admission import Judged
+from ..frontier.contract import Added
+from ..frontier.retry import GiveUp, decide, failure_of
 from ..model import events
 from ..model.page import Snapshot
 from ..model.record import PageFacts
 from ..model.task import LANE_ONLY, Request, UrlState
-from ..parse.spider import Spider
-from ..parse.timelimit import TimeLimit
-from ..pipeline.guard import Guard
-from ..pipeline.steps import Piped, Pipeline
-from ..store.batching import Sink
-from .freshness import Freshness
-from .gates import WINDOW, Gates
+from ..pipeline.steps import Piped
+from .crew import Crew
+from .gates import WINDOW
 from .harvest import harvested
 from .hold import Hold
 from .logbook import Logbook
 from .observing import content_of, observed
-from .pacer import Pacer, TooEarly
+from .pacer import TooEarly
 from .passage import Arrival, Passage, failure_of_block
 
 SHORT_REST = timedelta(seconds=2)  # one that a journey waits out where it is
@@ -55,35 +49,6 @@ SHORT_REST = timedelta(seconds=2)  # one that a journey waits out where it is
 LOOK_AGAIN = timedelta(minutes=1)  # at a window that is closed
 
 MOST_FAULTS = 50  # that are told of a page that is held back
-
-RetryTermsFor = Callable[[str], RetryTerms]
-
-
-class Crew(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything a journey needs, shared by all journeys of one job in one process."""
-
-    job: str
-    worker: str
-    spider: Spider
-    parser_version: str
-    fetcher: Fetcher
-    router: Router
-    pacer: Pacer
-    pipeline: Pipeline
-    guard: Guard
-    admission: Admission
-    sink: Sink
-    frontier: Frontier  # one that sits out short absences
-    retry_terms_for: RetryTermsFor
-    clock: Clock
-    events: events.EventSink
-    time_limit: TimeLimit = TimeLimit()  # for the code of one page
-    buries_unpaid: bool = False  # a page whose budget is spent is given up; else it waits
-    detects_blocks: Callable[[str], bool] = lambda site: True
-    freshness: Freshness | None = None  # leaves out pages that were fetched lately
-    gates: Gates | None = None  # when pages may be fetched; None: always
-    watched: bool = False  # how often its pages change is written down, and when they were tried in vain
-    conditional: bool = True  # the server is asked whether a known page has changed
 
 
 class Journey:
@@ -228,10 +193,10 @@ class Journey:
             lastmod=wishes.lastmod,
             max_attempts=task.max_attempts,
         )
-        judged = self._crew.admission.judge([request], depth=task.depth, priority=task.priority)
+        judged = await self._crew.judge([request], depth=task.depth, priority=task.priority, site=task.site)
         candidates = [msgspec.structs.replace(one, redirects=outcome.redirects) for one in judged.candidates]
         reason = f"redirected to {outcome.to}"
-        await self._log.keep(outcome="redirected", reason=reason)
+        await self._log.keep(outcome="redirected", reason=reason, page=self._in_vain("redirected"))
         added = await self._complete(UrlState.DONE, reason, candidates, judged.duplicates)
         self._ended("redirected", added)
 
@@ -244,7 +209,7 @@ class Journey:
         """The server says that nothing changed: not parsed again, but its links are followed as they were."""
         known = self._known
         links = msgspec.json.decode(known.links, type=list[Request]) if known is not None and known.links else []
-        judged = self._judge(links)
+        judged = await self._judge(links)
         facts = msgspec.structs.replace(known, fetched_at=outcome.fetched_at, job=self._task.job) if known else None
         if facts is not None:
             facts = self._observed(facts, facts.content)
@@ -326,7 +291,7 @@ class Journey:
     async def _understand(self, snapshot: Snapshot) -> None:
         crew = self._crew
         began = crew.clock.monotonic()
-        new = self._known is None and (crew.conditional or crew.watched)  # else nobody has looked
+        new = self._known is None
         harvest = await harvested(snapshot, self._task, crew.spider, crew.pipeline, crew.time_limit, new=new)
         if isinstance(harvest, ParseFailed):
             self._log.quality = crew.pipeline.refused(harvest, snapshot.fetched_at)
@@ -339,9 +304,7 @@ class Journey:
         if crew.guard.closed and (piped.records or piped.inspection.empty):
             await self._hold_back(piped)
             return
-        judged = self._judge(parsed.requests)
-        if crew.freshness is not None:
-            judged = await crew.freshness.mark(judged)
+        judged = await self._judge(parsed.requests)
         now = crew.clock.monotonic()
         self._emit(events.Parsed, items=len(piped.records), links=len(parsed.requests), seconds=now - began)
         for drop in piped.dropped:
@@ -392,9 +355,9 @@ class Journey:
     def _with_version(self, detail: str) -> str:
         return f"{detail}\n\nParser version {self._crew.parser_version}".strip()
 
-    def _judge(self, requests: Sequence[Request]) -> Judged:
+    async def _judge(self, requests: Sequence[Request]) -> Judged:
         task = self._task
-        return self._crew.admission.judge(requests, depth=task.depth + 1, priority=task.priority, site=task.site)
+        return await self._crew.judge(requests, depth=task.depth + 1, priority=task.priority, site=task.site)
 
     async def _complete(
         self, state: UrlState, reason: str, discovered: Sequence[Any] = (), duplicates: int = 0

@@ -23,8 +23,9 @@ from ..model import events
 from ..model.record import PageFacts
 from ..model.task import Lease
 from ..store.contract import RecordStore
+from .crew import Crew
 from .hold import Hold
-from .journey import Crew, Journey
+from .journey import Journey
 from .patience import Patience
 from .quarantine import FEW, Quarantine, chosen
 from .slots import Slot, Slots
@@ -52,7 +53,6 @@ class Worker:
         concurrency: int,
         lease_duration: timedelta,
         drain_within: timedelta,
-        knows: bool,
         lanes: frozenset[str] | None = None,
         quarantine: Quarantine | None = None,
         max_deliveries: int = 5,
@@ -64,7 +64,6 @@ class Worker:
         self._slots = Slots(concurrency)
         self._lease_duration = lease_duration
         self._drain_within = drain_within
-        self._knows = knows  # what is remembered of a page goes with it on its journey
         self._lanes = lanes
         self._quarantine = quarantine or Quarantine()
         self._max_deliveries = max_deliveries
@@ -78,6 +77,7 @@ class Worker:
         self._began_at: float | None = None
         self._idle_since: float | None = None  # nothing in hand, and nothing to be had
         self._due_at = 0.0  # when there may be something to do, while it is idle
+        self.sows: Callable[[], bool] | None = None  # whether the job's source is being read here, where it has one
         self._patience = Patience(crew.clock, self._emit_trouble)
 
     @property
@@ -239,7 +239,7 @@ class Worker:
         """What is remembered of the pages. Nothing while the store is away: it would hold up every lease."""
         if not leases:
             return {}
-        if not self._knows or self._crew.sink.away:
+        if self._crew.sink.away:
             self._patience.went_well("records")  # what is not asked does not fail
             return {}
         fingerprints = [lease.task.fingerprint for lease in leases]

@@ -47,7 +47,8 @@ def _reference_parse(text: str, base: str | None) -> str:
     try:
         parsed = ada_url.URL(text, base) if base is not None else ada_url.URL(text)
     except (ValueError, UnicodeError):
-        hint = "" if "//" in text else f" Did you mean https://{text[:200].strip()} ?"
+        blank = len(text.split()) != 1  # then it is no address that lacks its beginning
+        hint = "" if "//" in text or blank else f" Did you mean https://{text[:200].strip()} ?"
         raise InvalidUrl(f"{text[:200]!r} is not a URL.{hint}") from None
     href: str = parsed.href
     return href

@@ -13,6 +13,7 @@ from ..model import events
 from .tally import Tally
 
 SUMMARY_EVERY = 10.0  # seconds
+MOMENTS = ("at", "due")  # fields that are points in time; the other numbers are counts, sizes and seconds
 
 _LEVELS = {
     "ScheduleFailed": "error",
@@ -41,7 +42,7 @@ class JsonLog:
         self._tally.emit(event)
         kind = type(event).__name__
         facts = {name: value for name, value in msgspec.structs.asdict(event).items() if value != ""}
-        facts["at"] = iso(event.at)
+        facts |= {name: iso(facts[name]) for name in MOMENTS if name in facts}
         self._write({"level": _LEVELS.get(kind, "info"), "event": kind, **facts})
         if self._clock.monotonic() - self._summed_up >= SUMMARY_EVERY:
             self.summary()

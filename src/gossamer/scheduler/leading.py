@@ -56,6 +56,7 @@ class Scheduler:
     def __init__(self, system: System, events: EventSink, *, name: str = "", workshop: Workshop | None = None) -> None:
         self._system = system
         self._clock = system.clock
+        self._began = system.clock.now()
         self._events = events
         self._wanted = schedules_of(system.settings.schedules)
         self._lead = Lead(system.ticks, system.clock, events, name or system.worker)
@@ -148,7 +149,7 @@ class Scheduler:
         try:
             trigger = _read_trigger(standing.schedule.trigger, standing.schedule.zone)
             found = look(standing, trigger, now)
-            if found == Rest(None) and is_past(trigger, last_due=standing.last_due, now=now):
+            if found == Rest(None) and self._is_news(standing, is_past(trigger, last_due=standing.last_due, now=now)):
                 self._tell_past(standing)
         except Misconfigured as error:  # it was written by another version of Gossamer, say
             self._tell(name, f"Schedule {name} is left alone. {error}")
@@ -304,6 +305,10 @@ class Scheduler:
         if words not in said:
             said.add(words)
             self._events.emit(Trouble(at=self._clock.now(), stage="schedules", message=words))
+
+    def _is_news(self, standing: Standing, past: bool) -> bool:
+        """A moment that was past already when this scheduler read it, and nobody has run it by hand."""
+        return past and not standing.runs and standing.created_at >= self._began
 
     def _tell_past(self, standing: Standing) -> None:
         name = standing.schedule.name

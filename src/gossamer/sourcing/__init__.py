@@ -16,6 +16,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from ..clock import Clock, SystemClock
 from ..fetch.robots import MemoryShelf, RobotsShelf
 from ..model.route import DIRECT
+from ..parse.spider import Spider
 from ..proxy.contract import ExitBook
 from ..proxy.pools import Pools
 from ..settings import Settings
@@ -34,13 +35,14 @@ async def open_sourcing(
     exits: ExitBook | None = None,
     announce: Announce | None = None,
     closed_for: ClosedFor | None = None,
+    spider: Spider | None = None,
 ) -> AsyncIterator[Sourcing]:
     """A way to sitemaps and feeds. Raises Misconfigured.
 
     `shelf` keeps answers of robots.txt, `exits` is needed where the settings send a site through a proxy pool.
     `announce` is awaited before each request, with the site and the time that it should be left alone from then on:
     the frontier does not count these requests, and its workers may be on the same site. `closed_for` says how long
-    the site's window is closed yet.
+    the site's window is closed yet. The wishes of a `spider` (rate, robots) hold for its source as for its pages.
     """
     clock = clock or SystemClock()
     async with AsyncExitStack() as stack:
@@ -51,4 +53,4 @@ async def open_sourcing(
                 Pools(settings.proxies, exits, clock, project=settings.project, root=settings.root)
             )
         direct = await transports.for_robots(DIRECT)
-        yield Sourcing(settings, transports, direct, pools, shelf or MemoryShelf(), clock, announce, closed_for)
+        yield Sourcing(settings, transports, direct, pools, shelf or MemoryShelf(), clock, announce, closed_for, spider)

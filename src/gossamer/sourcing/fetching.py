@@ -33,10 +33,11 @@ from ..fetch.way import Through, Way
 from ..frontier.retry import GiveUp, decide, failure_of
 from ..model.route import MANAGED, Exit, ExitOutcome, Route
 from ..model.url import origin_of, site_of
+from ..parse.spider import Spider
 from ..proxy.pools import Pools
 from ..schedule.sources import Batch, Download, Validators
 from ..settings import Settings
-from ..terms import limits_of, retry_terms, site_terms
+from ..terms import limits_of, retry_terms, robots_rule, site_terms
 from ..ways import routing_of
 from .reading import feed_batch, sitemap_batches
 
@@ -62,6 +63,7 @@ class Sourcing:
         clock: Clock,
         announce: Announce | None,
         closed_for: ClosedFor | None,
+        spider: Spider | None = None,
     ) -> None:
         self.settings = settings
         self.clock = clock
@@ -72,7 +74,8 @@ class Sourcing:
         self._announce = announce
         self._closed_for = closed_for
         self._routing = routing_of(settings)
-        self._site_terms = site_terms(settings, None)
+        self._site_terms = site_terms(settings, spider)
+        self._obeys_robots = robots_rule(settings, spider or Spider())
         self._retry_terms = retry_terms(settings)
         self._last: OrderedDict[str, float] = OrderedDict()  # site -> when a request left, or will
         self._fetchers: dict[tuple[int, bool], Fetcher] = {}
@@ -161,8 +164,7 @@ class Sourcing:
         settings, clock = self.settings, self.clock
 
         def robots_for(site: str) -> Robots | None:
-            own = settings.domain(site).robots
-            return self._robots if asks and (settings.politeness.robots if own is None else own) else None
+            return self._robots if asks and self._obeys_robots(site) else None
 
         made = self._fetchers[max_bytes, asks] = Fetcher(
             self._direct,
@@ -183,9 +185,10 @@ class Sourcing:
             if self._announce is None:
                 start = max(now, last + with_margin(spacing))
             else:
-                # Workers may be on the site: one of their turns ago, and one of their turns after our last request.
+                # Others are on the site, too: not before one turn has passed, and then they have one.
+                await self._announce(site, timedelta(seconds=2 * with_margin(spacing)))
+                now = self.clock.monotonic()
                 start = max(now + with_margin(spacing), last + 2 * with_margin(spacing))
-                await self._announce(site, timedelta(seconds=start - now + spacing))
             self._note(site, start)  # before waiting: whoever comes meanwhile waits for the next turn
             if start > now:
                 await self.clock.sleep(start - now)

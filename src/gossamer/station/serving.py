@@ -17,7 +17,7 @@ from datetime import timedelta
 import msgspec
 
 from .. import openfiles
-from ..assembly import System, open_beside, open_worker
+from ..assembly import System, is_over, open_beside, open_worker
 from ..backends.processes import hand_name
 from ..crawl.heart import Heart, Vitals
 from ..crawl.worker import Worker
@@ -196,14 +196,13 @@ class Station:
             if self._obstacles.of(self._running.get(job, place.job)):
                 self._stand_down(place)
             else:
-                self._tell_wait(place)
+                await self._tell_wait(place)
         needed = places.wanted(self._line, now) - sum(place.leaves for place in self._places.values())
         occupants = [_occupant(place, now) for place in staying.values() if not place.leaves]
         for job in places.makes_way(occupants, self._line):
             if needed <= 0:
                 return
-            # Whoever reads the seeds of a job would have to begin anew.
-            if await self._is_sealed(job) and job in self._places:
+            if await self._may_leave(self._places[job]) and job in self._places:
                 self._stand_down(self._places[job])
                 needed -= 1
 
@@ -218,10 +217,16 @@ class Station:
             self._respites[place.job.id] = Respite(until, hopeful=True)
         worker.stand_down()
 
-    def _tell_wait(self, place: Place) -> None:
+    async def _tell_wait(self, place: Place) -> None:
         """For what a process waits that is to end when it is idle."""
-        worker = place.worker
-        if worker is None or place.waits or min(worker.idle, worker.due_in) < IDLE:
+        worker, job = place.worker, place.job.id
+        if worker is None or place.waits or worker.idle < IDLE:
+            return
+        if not await self._is_sealed(job):
+            place.waits = True
+            self._bulletin.trouble(job, "job", f"Job {job} waits for its source: to be read, or for its site's window.")
+            return
+        if worker.due_in < IDLE:
             return
         place.waits = True
         due = moment(self._system.clock.now() + worker.due_in.total_seconds())
@@ -229,6 +234,11 @@ class Station:
             f"Job {place.job.id} waits: its next page is due at {due}, after a retry or when its site's window opens."
         )
         self._bulletin.trouble(place.job.id, "job", words)
+
+    async def _may_leave(self, place: Place) -> bool:
+        """Whoever reads the seeds of a job would have to begin anew."""
+        sows = place.worker.sows if place.worker is not None else None
+        return await self._is_sealed(place.job.id) if sows is None else not sows()
 
     async def _is_sealed(self, job: str) -> bool:
         try:
@@ -294,7 +304,7 @@ class Station:
                         over = await work_off(system, spider, job, worker, scope, sites, self._events)
                     finally:
                         idling.cancel()
-                if over:
+                if over or (self._draining and await is_over(system.jobs, job.id)):  # all done, and told to go
                     await close_drained(system, spider, job, self._events)
                     self._bulletin.ended(await system.jobs.job(job.id))
         except Exception as error:  # of the backends, of the spider's start, of ours: other jobs go on
@@ -308,7 +318,7 @@ class Station:
         idle_since = clock.monotonic()
         while clock.monotonic() - idle_since < IDLE.total_seconds():
             await clock.sleep(LOOK.total_seconds())
-            if worker.in_flight:
+            if worker.in_flight or (worker.sows is not None and worker.sows()):
                 idle_since = clock.monotonic()
         self._respites[job.id] = Respite(clock.monotonic() + UNFIT_AGAIN.total_seconds(), hopeful=False)
         self._bulletin.trouble(job.id, "job", f"Job {job.id} has no page left for the routes that are served here.")

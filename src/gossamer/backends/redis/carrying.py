@@ -91,6 +91,7 @@ class RedisStateCarrier:
         return sorted(found)
 
     async def tally(self) -> dict[str, int]:
+        await self._jobs.clear_all()
         counts: Counter[str] = Counter()
         jobs = await self._jobs.rows()
         for job in jobs:
@@ -110,6 +111,7 @@ class RedisStateCarrier:
         return {name: count for name, count in {"jobs": len(jobs), **counts}.items() if count}
 
     async def pour(self) -> AsyncIterator[Sequence[StateItem]]:
+        await self._jobs.clear_all()  # what was given up goes nowhere any more
         jobs = sorted(await self._jobs.rows(), key=lambda job: job.number)
         yield [await self._carried_job(job) for job in jobs]
         yield [CarriedSchedule(readable(one)) for one in await self._schedules.everything()]
@@ -158,8 +160,7 @@ class RedisStateCarrier:
                 case CarriedJob():
                     await self._add_job(item)
                 case CarriedSown(job_id, sown):
-                    known = await self._sowings.sown(job_id)
-                    await self._sowings.note(job_id, sown.sites - known.sites, sown.trouble)
+                    await self._sowings.note(job_id, sown.sites, sown.trouble)
                 case CarriedSchedule():
                     await self._add_schedule(item.standing)
         now = repr(await self.time())
@@ -175,6 +176,7 @@ class RedisStateCarrier:
         for job in await self._jobs.rows():
             for shard in range(self._keys.shards):
                 await self._server.call("UNLINK", *(self._key(shard, job, name) for name in JOB_KEYS))
+            await self._server.call("UNLINK", self._keys.book(f"sown:{job.id}"))
         for shard in range(self._keys.shards):
             await self._server.call("UNLINK", *(self._keys.in_shard(shard, name) for name in SHARD_KEYS))
         async for name in self._server.names(f"gossamer:{{{self._keys.project}.*}}:robots:*"):
@@ -329,6 +331,8 @@ class RedisStateCarrier:
         await self._server.call("HDEL", self._keys.book("book"), "named")  # its place by name is given later
         newest = int(await self._server.call("HGET", self._keys.book("book"), "jobs") or 0)
         await self._server.call("HSET", self._keys.book("book"), "jobs", max(newest, job.number))
+        if row.given_up:
+            await self._server.call("SADD", self._keys.book("dropping"), job.id)
         if job.state == "running":
             older = await self._server.call("HGET", self._keys.book("running"), job.name)
             if older:

@@ -24,6 +24,7 @@ from .leftovers import Leftovers
 LIMIT = "limit"  # the ending that leaves tasks in the queue
 CANCELLED = "cancelled"
 GIVEN_UP = ("replaced", CANCELLED)  # endings that drop what is open
+NAMED_AT_ONCE = 500
 NUMBER_DIGITS = 12  # of a job's number in the order by name, as lua/jobs.lua writes it
 
 
@@ -42,9 +43,13 @@ class JobRow(msgspec.Struct, frozen=True, kw_only=True):
     paused: bool = False
 
     @property
+    def given_up(self) -> bool:
+        return self.ending in GIVEN_UP
+
+    @property
     def word(self) -> str:
         """The state as shards know it: where a job was given up they must know that nothing may enter any more."""
-        return self.ending if self.ending in GIVEN_UP else self.state
+        return self.ending if self.given_up else self.state
 
     def admission(self) -> JobTerms:
         return msgspec.json.decode(self.terms, type=JobTerms)
@@ -78,6 +83,7 @@ class RedisJobs:
         self._keys = keys
         self._time = time
         self._named = keys.book("named")
+        self._naming = asyncio.Lock()
         self._leftovers = Leftovers(server, keys, self, time or monotonic)
         self.book = tuple(
             keys.book(name) for name in ("book", "jobs", "running", "dropping", "named", "forgetting")
@@ -180,6 +186,7 @@ class RedisJobs:
             forgotten += 1
             for name in SOWN_KEYS:
                 await self._server.call("HDEL", self._keys.book(name), job)
+            await self._server.call("UNLINK", self._keys.book(f"sown:{job}"))
         if forgotten:
             self._leftovers.begin()
         return forgotten
@@ -224,13 +231,17 @@ class RedisJobs:
 
     async def remind_shards(self, job: str) -> bool:
         """Tell the shards what the book says of a job: it is right where they differ. Returns whether it is running."""
+        return (await self.tell_of(job)).state == JobState.RUNNING
+
+    async def tell_of(self, job: str) -> JobRow:
+        """As `remind_shards`; returns what they were told."""
         row = await self.row(job)
         while True:
             sealed = ("sealed", "1") if row.sealed else ()
             await self._tell_shards(row.number, "state", row.word, "paused", "1" if row.paused else "", *sealed)
             now = await self.row(job)
             if (now.word, now.paused) == (row.word, row.paused):
-                return now.state == JobState.RUNNING
+                return now
             row = now  # it was changed while we spoke, and our word may have come last
 
     async def is_known_to_shards(self, row: JobRow) -> bool:
@@ -249,6 +260,14 @@ class RedisJobs:
     async def look_after_leftovers(self) -> None:
         """Go on with what somebody died over. Looks every few seconds at most."""
         await self._leftovers.look()
+
+    def look_after_leftovers_soon(self) -> None:
+        """The same, in the background: to tell the shards of many jobs takes seconds."""
+        self._leftovers.look_soon()
+
+    async def note_cleared(self, job: str, finished_at: str) -> None:
+        """Nothing is open of the job that was given up then. If it has run since, nothing is noted."""
+        await self._change(job, "cleared", finished_at)
 
     async def close(self) -> None:
         await self._leftovers.close()
@@ -291,8 +310,9 @@ class RedisJobs:
             )
         )
 
-    async def _change(self, job: str, verb: str, ending: str = "") -> bool:
-        return bool(await self._server.run("change_job", self.book, self.now(), job, verb, ending))
+    async def _change(self, job: str, verb: str, what: str = "") -> bool:
+        """Run lua/change_job.lua."""
+        return bool(await self._server.run("change_job", self.book, self.now(), job, verb, what))
 
     async def _tell_shards(self, number: int, *fields: str) -> None:
         """Names and values."""
@@ -306,12 +326,22 @@ class RedisJobs:
 
     async def _see_that_all_are_named(self) -> None:
         """Jobs that were opened before there was an order by name, or carried here, enter it."""
-        if await self._server.call("HGET", self._keys.book("book"), "named"):
+        if await self._are_all_named():
             return
-        for row in await self.rows():
-            place = row.name.encode() + b"\0%0*d" % (NUMBER_DIGITS, row.number) + row.id.encode()
-            await self._server.call("ZADD", self._named, 0, place)
-        await self._server.call("HSET", self._keys.book("book"), "named", 1)
+        async with self._naming:  # one for all who ask at the same time
+            if await self._are_all_named():
+                return
+            rows = await self.rows()
+            for start in range(0, len(rows), NAMED_AT_ONCE):
+                places = [
+                    row.name.encode() + b"\0%0*d" % (NUMBER_DIGITS, row.number) + row.id.encode()
+                    for row in rows[start : start + NAMED_AT_ONCE]
+                ]
+                await self._server.call("ZADD", self._named, *(word for place in places for word in (0, place)))
+            await self._server.call("HSET", self._keys.book("book"), "named", 1)
+
+    async def _are_all_named(self) -> bool:
+        return bool(await self._server.call("HGET", self._keys.book("book"), "named"))
 
     def now(self) -> str:
         return "" if self._time is None else repr(self._time())

@@ -12,8 +12,9 @@ keys of one shard lie on one node, so that a script may touch them together; sha
     gossamer:{P}:forgetting     set     numbers of jobs that were forgotten and whose keys are not deleted yet
     gossamer:{P}:schedules      hash    name of a schedule -> its version, its last job, and JSON: where it stands
     gossamer:{P}:leader         hash    the scheduler that leads: its name, its token, until when
-    gossamer:{P}:sowing         hash    id of a job -> until when, and which worker reads its source
-    gossamer:{P}:sown           hash    id of a job -> sites that were found in its source, one in each line
+    gossamer:{P}:sowing         hash    id of a job -> until when, and which worker reads its source; @site -> until
+                                        when, and whose request for a source has the site to itself
+    gossamer:{P}:sown:I         set     sites that were found in the source of the job with the id I
     gossamer:{P}:troubles       hash    id of a job -> what was wrong with its source
     gossamer:{P}:workers        hash    worker -> JSON: its last sign of life
     gossamer:{P}:standings      hash    site that blocks -> JSON: the route its pages begin with, and why
@@ -61,7 +62,7 @@ from __future__ import annotations
 from functools import lru_cache
 from hashlib import blake2b
 
-SOWN_KEYS = ("sowing", "sown", "troubles")  # of the book: by job, how its source was read
+SOWN_KEYS = ("sowing", "troubles")  # of the book: by job, how its source was read
 SHARD_KEYS = ("shard", "sites", "numbers", "parked", "freed")
 JOB_KEYS = (
     "meta", "counts", "urls", "queue", "queues", "ready", "sleeping", "held", "waiting", "leased", "dead", "shapes",

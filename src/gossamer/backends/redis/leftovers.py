@@ -13,7 +13,6 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
 from ...errors import BackendUnavailable
-from ...model.job import JobState
 from ..clearing import LOOK, Clearing
 from .connection import Server
 from .keys import JOB_KEYS, Keyspace
@@ -22,6 +21,8 @@ if TYPE_CHECKING:
     from .jobs import JobRow
 
 DROP_AT_ONCE = 250  # URLs; a longer script would hold up everybody else
+DROP_AT_FIRST = 50  # and all that is in hand, when a job is given up: there may be many such jobs at a time
+TELL_AT_ONCE = 50  # jobs
 UNAWARE = -1  # the answer of a shard that does not know yet that the job was given up
 
 
@@ -32,7 +33,11 @@ class Rows(Protocol):
 
     async def remind_shards(self, job: str) -> bool: ...
 
+    async def tell_of(self, job: str) -> JobRow: ...
+
     async def is_known_to_shards(self, row: JobRow) -> bool: ...
+
+    async def note_cleared(self, job: str, finished_at: str) -> None: ...
 
     def now(self) -> str: ...
 
@@ -47,15 +52,19 @@ class Leftovers:
         self._ticks = ticks
         self._dropping, self._forgetting = keys.book("dropping"), keys.book("forgetting")
         self._clearing = Clearing(self._clear_some)
+        self._looking = Clearing(self._look_once)
         self._looked_at = -math.inf
-        self.begin, self.finish, self.close = self._clearing.begin, self._clearing.finish, self._clearing.close
+        self.begin, self.finish, self.look_soon = self._clearing.begin, self._clearing.finish, self._looking.begin
+
+    async def close(self) -> None:
+        """Leave the rest to others."""
+        await self._looking.close()
+        await self._clearing.close()
 
     async def drop(self, job: str) -> None:
         """Drop what a job that was given up has in hand, and some more; the rest in the background."""
         with suppress(BackendUnavailable):  # it is over all the same: whoever looks next goes on
-            await self._jobs.remind_shards(job)
-            if await self._is_cleared(job):
-                await self._server.call("SREM", self._dropping, job)
+            if await self._drop_some(await self._jobs.tell_of(job), DROP_AT_FIRST):
                 return
         self.begin()
 
@@ -64,10 +73,15 @@ class Leftovers:
         if self._ticks() - self._looked_at < LOOK.total_seconds():
             return
         self._looked_at = self._ticks()
-        for job in await self._server.call("SMEMBERS", self._dropping):
-            await self._tell(job.decode())
+        jobs = [job.decode() for job in await self._server.call("SMEMBERS", self._dropping)]
+        for start in range(0, len(jobs), TELL_AT_ONCE):
+            await asyncio.gather(*(self._tell(job) for job in jobs[start : start + TELL_AT_ONCE]))
         if await self._clear_some():  # some of it at once: sites may wait for their slots
             self.begin()
+
+    async def _look_once(self) -> bool:
+        await self.look()
+        return False
 
     async def _tell(self, job: str) -> None:
         row = await self._jobs.find_row(job)
@@ -78,8 +92,12 @@ class Leftovers:
         """One portion. False when there was nothing to clear away."""
         given_up = await self._server.call("SRANDMEMBER", self._dropping)
         if given_up:
-            if await self._is_cleared(given_up.decode()):
-                await self._server.call("SREM", self._dropping, given_up)
+            job = given_up.decode()
+            row = await self._jobs.find_row(job)
+            if row is None:
+                await self._jobs.note_cleared(job, "")
+            else:
+                await self._drop_some(row, DROP_AT_ONCE)
             return True
         forgotten = await self._server.call("SRANDMEMBER", self._forgetting)
         if not forgotten:
@@ -90,24 +108,26 @@ class Leftovers:
         await self._server.call("SREM", self._forgetting, forgotten)
         return True
 
-    async def _is_cleared(self, job: str) -> bool:
+    async def _drop_some(self, row: JobRow, at_once: int) -> bool:
         """Drop some open URLs of a job that was given up, with the reason; their slots are given back. True when none
-        is left, or the job runs again."""
-        row = await self._jobs.find_row(job)
-        if row is None or row.state == JobState.RUNNING:
-            return True
-        answers = await asyncio.gather(
-            *(
-                self._server.run(
-                    "drop_open",
-                    self._keys.of_job(shard, row.number),
-                    self._jobs.now(),
-                    row.ending,
-                    DROP_AT_ONCE,
+        is left, or the job runs again; then it is not among those to clear any more."""
+        if row.given_up:
+            answers = await asyncio.gather(
+                *(
+                    self._server.run(
+                        "drop_open",
+                        self._keys.of_job(shard, row.number),
+                        self._jobs.now(),
+                        row.ending,
+                        DROP_AT_ONCE,
+                        at_once,
+                    )
+                    for shard in range(self._keys.shards)
                 )
-                for shard in range(self._keys.shards)
             )
-        )
-        if UNAWARE in answers:
-            await self._jobs.remind_shards(job)
-        return all(0 <= seen < DROP_AT_ONCE for seen in answers)
+            if UNAWARE in answers:
+                await self._jobs.remind_shards(row.id)
+            if not all(0 <= seen < at_once for seen in answers):
+                return False
+        await self._jobs.note_cleared(row.id, row.finished_at)
+        return True

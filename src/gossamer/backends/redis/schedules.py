@@ -82,7 +82,7 @@ class RedisSchedules:
 
     async def lead(self, candidate: str, duration: timedelta) -> Term | None:
         answer = await self._server.run("lead", (self._leader,), self._now(), candidate, duration.total_seconds())
-        await self._jobs.look_after_leftovers()
+        self._jobs.look_after_leftovers_soon()  # a term that is told late is partly over
         return Term(candidate, answer[0], float(answer[1])) if answer else None
 
     async def resign(self, term: Term) -> None:

@@ -9,6 +9,8 @@ from ...frontier.contract import Sown
 from .connection import Server
 from .keys import Keyspace
 
+AT_ONCE = 1_000  # sites
+
 
 class RedisSowings:
     """`time` replaces the server's clock in tests."""
@@ -16,22 +18,29 @@ class RedisSowings:
     def __init__(self, server: Server, keys: Keyspace, time: Callable[[], float] | None) -> None:
         self._server = server
         self._time = time
-        self._keys = (keys.book("sowing"), keys.book("sown"), keys.book("troubles"))
+        self._book = keys.book
 
     async def sow(self, job: str, sower: str, duration: timedelta) -> bool:
-        return bool(await self._server.run("sow", self._keys, self._now(), "sow", job, sower, duration.total_seconds()))
+        return bool(
+            await self._server.run("sow", self._keys(job), self._now(), "sow", job, sower, duration.total_seconds())
+        )
 
     async def rest(self, job: str, sower: str) -> None:
-        await self._server.run("sow", self._keys, self._now(), "rest", job, sower)
+        await self._server.run("sow", self._keys(job), self._now(), "rest", job, sower)
 
     async def note(self, job: str, sites: Iterable[str], trouble: str = "") -> None:
-        lines = "".join(f"{site}\n" for site in sites)
-        await self._server.run("sow", self._keys, self._now(), "note", job, lines, trouble)
+        named = list(sites)
+        for start in range(0, max(len(named), 1), AT_ONCE):
+            part = named[start : start + AT_ONCE]
+            await self._server.run("sow", self._keys(job), self._now(), "note", job, trouble, *part)
 
     async def sown(self, job: str) -> Sown:
-        _, sites, troubles = self._keys
-        lines, trouble = await self._server.call("HGET", sites, job), await self._server.call("HGET", troubles, job)
-        return Sown(frozenset((lines or b"").decode().splitlines()), (trouble or b"").decode())
+        _, sites, troubles = self._keys(job)
+        found, trouble = await self._server.call("SMEMBERS", sites), await self._server.call("HGET", troubles, job)
+        return Sown(frozenset(site.decode() for site in found), (trouble or b"").decode())
+
+    def _keys(self, job: str) -> tuple[str, str, str]:
+        return self._book("sowing"), self._book(f"sown:{job}"), self._book("troubles")
 
     def _now(self) -> str:
         return "" if self._time is None else repr(self._time())

@@ -28,7 +28,7 @@ from .schedules import RedisSchedules
 from .sowing import RedisSowings
 from .workers import RedisWorkers
 
-VERSION = 3  # 1 knew no lanes, 2 no paused jobs; what they wrote is read as it is
+VERSION = 4  # 1 knew no lanes, 2 no paused jobs, 3 no order by name; what they wrote is read as it is
 SHARDS_ALONE, SHARDS_IN_CLUSTER = 1, 8
 
 

@@ -42,7 +42,7 @@ _COUNTED = {
 }  # fmt: skip
 _TABLES = (
     "incidents", "shapes", "queues", "urls", "sites", "robots", "workers", "standings", "purses", "schedules",
-    "sowings", "forgetting", "jobs",
+    "sowings", "sown_sites", "forgetting", "jobs",
 )  # fmt: skip
 
 _JOBS = f"""
@@ -51,7 +51,8 @@ SELECT number, id, name, state, sealed, paused, ending, created_at, finished_at,
 FROM jobs ORDER BY number"""  # noqa: S608 - our own names
 
 _SCHEDULES = "SELECT name, standing FROM schedules ORDER BY name"
-_SOWN = "SELECT job, sites, trouble FROM sowings ORDER BY job"
+_SOWN_SITES = "SELECT job, site FROM sown_sites ORDER BY job, site"
+_TROUBLES = "SELECT job, trouble FROM sowings WHERE trouble <> '' ORDER BY job"
 _SITES = "SELECT name, next_at, rest_until, asked_interval, in_flight FROM sites ORDER BY number"
 _ROBOTS = "SELECT origin, status, body, fetched_at, expires_at FROM robots ORDER BY origin"
 _STANDINGS = "SELECT site, route, since, reason, blocks, recheck_at, patience FROM standings ORDER BY site"
@@ -140,8 +141,10 @@ class SqliteStateCarrier:
         yield await self._jobs(await self._states())
         async for rows in stream(self._database, _SCHEDULES, (), AT_ONCE):
             yield [CarriedSchedule(readable(read_standing(name, text))) for name, text in rows]
-        async for rows in stream(self._database, _SOWN, (), AT_ONCE):
-            yield [CarriedSown(job, Sown(frozenset(sites.splitlines()), trouble)) for job, sites, trouble in rows]
+        async for rows in stream(self._database, _SOWN_SITES, (), AT_ONCE):
+            yield [CarriedSown(job, Sown(frozenset((site,)))) for job, site in rows]
+        async for rows in stream(self._database, _TROUBLES, (), AT_ONCE):
+            yield [CarriedSown(job, Sown(trouble=trouble)) for job, trouble in rows]
         async for rows in stream(self._database, _SITES, (), AT_ONCE):
             yield [
                 CarriedSite(name=name, next_at=next_at, rest_until=rest, asked_interval=asked, in_hand=in_hand)
@@ -256,10 +259,13 @@ class SqliteStateCarrier:
                 )
                 connection.execute("UPDATE scheduling SET changes = max(changes, ?)", (standing.version,))
             case CarriedSown(job, sown):
-                connection.execute(
-                    "INSERT OR IGNORE INTO sowings (job, sites, trouble) VALUES (?, ?, ?)",
-                    (job, "".join(f"{site}\n" for site in sorted(sown.sites)), sown.trouble),
+                connection.executemany(
+                    "INSERT OR IGNORE INTO sown_sites (job, site) VALUES (?, ?)", [(job, site) for site in sown.sites]
                 )
+                if sown.trouble:
+                    connection.execute(
+                        "INSERT OR IGNORE INTO sowings (job, trouble) VALUES (?, ?)", (job, sown.trouble)
+                    )
             case CarriedSite():
                 connection.execute(
                     "UPDATE sites SET next_at = ?, rest_until = ?, asked_interval = ? WHERE number = ?",

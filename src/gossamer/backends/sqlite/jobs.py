@@ -31,6 +31,7 @@ class SqliteJobs:
         self._database = database
         self._clock = clock
         self._clearing = Clearing(self._clear_some)
+        self._looking = Clearing(self._look_once)
         self._looked_at = -math.inf
 
     async def open_job(self, name: str, terms: JobTerms, *, fresh: bool) -> tuple[Job, bool]:
@@ -136,8 +137,17 @@ class SqliteJobs:
             self._looked_at = self._clock.monotonic()
             self._clearing.go_on(await self._database.read(left_over))
 
+    def look_after_leftovers_soon(self) -> None:
+        """The same, in the background."""
+        self._looking.begin()
+
     async def close(self) -> None:
+        await self._looking.close()
         await self._clearing.close()
+
+    async def _look_once(self) -> bool:
+        await self.look_after_leftovers()
+        return False
 
     async def _clear_some(self) -> bool:
         return await self._database.write(lambda c: clear_some(c, self._clock.now()))

@@ -126,6 +126,7 @@ def forget(connection: sqlite3.Connection, job: str) -> bool:
         return False
     connection.execute("INSERT INTO forgetting (job) VALUES (?)", found)
     connection.execute("DELETE FROM sowings WHERE job = ?", (job,))
+    connection.execute("DELETE FROM sown_sites WHERE job = ?", (job,))
     return True
 
 

@@ -91,7 +91,7 @@ class SqliteSchedules:
             return Term(candidate, found[0], now + duration.total_seconds()) if found is not None else None
 
         term = await self._database.write(write)
-        await self._jobs.look_after_leftovers()
+        self._jobs.look_after_leftovers_soon()  # a term that is told late is partly over
         return term
 
     async def resign(self, term: Term) -> None:

@@ -42,19 +42,23 @@ class SqliteSowings:
         )
 
     async def note(self, job: str, sites: Iterable[str], trouble: str = "") -> None:
-        lines = "".join(f"{site}\n" for site in sites)
-        await self._database.write(
-            lambda c: (
-                c.execute(
-                    "INSERT INTO sowings (job, sites, trouble) VALUES (?1, ?2, ?3) ON CONFLICT (job) DO UPDATE "
-                    "SET sites = sites || ?2, trouble = CASE WHEN trouble = '' THEN ?3 ELSE trouble END",
-                    (job, lines, trouble),
-                ).rowcount
-            )
-        )
+        rows = [(job, site) for site in sites]
+
+        def write(connection: sqlite3.Connection) -> None:
+            connection.executemany("INSERT OR IGNORE INTO sown_sites (job, site) VALUES (?, ?)", rows)
+            if trouble:
+                connection.execute(
+                    "INSERT INTO sowings (job, trouble) VALUES (?1, ?2) ON CONFLICT (job) DO UPDATE "
+                    "SET trouble = CASE WHEN trouble = '' THEN ?2 ELSE trouble END",
+                    (job, trouble),
+                )
+
+        await self._database.write(write)
 
     async def sown(self, job: str) -> Sown:
-        row = await self._database.read(
-            lambda c: c.execute("SELECT sites, trouble FROM sowings WHERE job = ?", (job,)).fetchone()
-        )
-        return Sown() if row is None else Sown(frozenset(row[0].splitlines()), row[1])
+        def read(connection: sqlite3.Connection) -> Sown:
+            sites = connection.execute("SELECT site FROM sown_sites WHERE job = ?", (job,)).fetchall()
+            row = connection.execute("SELECT trouble FROM sowings WHERE job = ?", (job,)).fetchone()
+            return Sown(frozenset(site for (site,) in sites), "" if row is None else row[0])
+
+        return await self._database.read(read)

@@ -130,7 +130,9 @@ async def _of_feed(source: FeedSource, context: Context, bounds: Bounds) -> Asyn
                 return
             file.seek(0)
             batch = await asyncio.to_thread(context.read_feed, file, download.url, download.content_type)
-    except (FetchFailed, FetchRefused, ParseFailed) as error:
+    except ParseFailed as error:  # which says of itself what is no feed
+        raise SourceFailed(str(error)) from error
+    except (FetchFailed, FetchRefused) as error:
         raise SourceFailed(f"The feed {source.url} cannot be read. {error}") from error
     troubles = [
         *batch.troubles,

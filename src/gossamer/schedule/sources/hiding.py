@@ -8,6 +8,7 @@ import re
 HIDDEN = "***"
 
 _LOGIN = re.compile(r"(//)([^/?#\s:@]*+)(:?+)[^/?#\s]*@")
+_NAME = re.compile(r"\s*([\w./+-]+)(?=[\s;|]|$)")
 
 
 def discreet(text: str) -> str:
@@ -19,6 +20,12 @@ def program(argv: tuple[str, ...]) -> str:
     """A command by its first word, on one line: the others are nobody's business."""
     name = "".join(sign if sign.isprintable() else "?" for sign in argv[0])
     return name if len(name) <= 100 else f"{name[:97]}..."
+
+
+def shell_program(script: str) -> str:
+    """The first word of what a shell reads; "" where that is more than the name of a program: `KEY=hunter2 list`."""
+    found = _NAME.match(script)
+    return "" if found is None else program((found[1],))
 
 
 def _hidden(found: re.Match[str]) -> str:

@@ -31,6 +31,7 @@ from .tables import (
     FORMS,
     MOST_OUTPUT,
     MOST_URLS,
+    SHELL,
     Command,
     FeedSource,
     File,
@@ -51,7 +52,6 @@ _OPTIONS: dict[str, frozenset[str]] = {
 KINDS = tuple(_OPTIONS)
 SOURCE_KEYS = frozenset(KINDS).union(*_OPTIONS.values())
 _FORM_OF_SUFFIX = {".csv": "csv", ".tsv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
-_SHELL = ("/bin/sh", "-c")
 
 Table = Mapping[str, Any]  # Any: what people write is looked at key by key
 
@@ -119,7 +119,7 @@ def _file(table: Table, where: str) -> File:
 def _command(table: Table, where: str) -> Command:
     value = table["command"]
     if _yes_or_no(table, "shell", where):
-        words = (*_SHELL, _text(table, "command", where, 'with shell = true: command = "psql -c ... | sort"'))
+        words = (*SHELL, _text(table, "command", where, 'with shell = true: command = "psql -c ... | sort"'))
     elif isinstance(value, str):
         _refuse(
             where,
@@ -199,7 +199,7 @@ def _address(table: Table, key: str, where: str, example: str) -> str:
 
 def _whole(text: str) -> str:
     """What to write when only the site, or the https:// before it, is missing; "" when it is something else."""
-    if "//" in text or "\\" in text:
+    if "//" in text or "\\" in text or len(text.split()) != 1:
         return ""
     site = "shop.example" if text.startswith("/") else ""
     example = f"https://{site}{text}"

@@ -6,12 +6,13 @@ from datetime import timedelta
 
 import msgspec
 
-from .hiding import HIDDEN, discreet, program
+from .hiding import HIDDEN, discreet, program, shell_program
 from .patterns import parse_pattern
 
 MOST_URLS = 10_000_000  # of one source, unless it says otherwise
 MOST_OUTPUT = 256 * 1024 * 1024  # bytes that a command may print
 COMMAND_TIME = timedelta(minutes=10)
+SHELL = ("/bin/sh", "-c")  # what reads a command for which `shell` is set
 COLUMN = "url"
 FORMS = ("lines", "csv", "jsonl")
 
@@ -107,6 +108,9 @@ def without_secrets(source: Source) -> Source:
 
 def describe(source: Source) -> str:
     """The source in a few words and without secrets, for lists that people read."""
+    if isinstance(source, Command) and source.argv[:-1] == SHELL:
+        first = shell_program(source.argv[-1])
+        return f"output of a shell command{f' ({first} ...)' if first else ''}"
     match without_secrets(source):
         case Urls(urls=(only,)):
             return f"{only} ({count_of(source):,} URLs)" if "{" in only else only

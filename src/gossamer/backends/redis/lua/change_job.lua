@@ -1,13 +1,20 @@
--- Change a job. ARGV: time or '', id, 'seal' | 'pause' | 'resume' | 'close' | 'cancel' | 'reopen' | 'forget', ending.
+-- Change a job. ARGV: time or '', id, 'seal' | 'pause' | 'resume' | 'close' | 'cancel' | 'reopen' | 'cleared' | 'forget',
+-- and for 'close' and 'cancel' the ending, for 'cleared' when the job ended whose open URLs are gone.
 -- Returns 1 when it changed something: for closing and cancelling, to exactly one caller. A running job can be paused
 -- and resumed at any time. Forgotten is a job that has ended and is cleared, unless it is the newest of its name.
 
 local job, verb = find_job(ARGV[2]), ARGV[3]
+if verb == 'cleared' then
+    -- It may have run again, and been given up again, since somebody looked.
+    if job and job.finished_at ~= ARGV[4] then return 0 end
+    return redis.call('SREM', DROPPING, ARGV[2])
+end
 if not job then return 0 end
 if verb == 'forget' then
     local place = place_by_name(job.name, job.number, job.id)
     local newest = redis.call('ZREVRANGEBYLEX', NAMED, '(' .. job.name .. '\1', '[' .. job.name .. '\0', 'LIMIT', 0, 1)
     if job.state == 'running' or newest[1] == place then return 0 end
+    if not redis.call('ZSCORE', NAMED, place) then return 0 end -- whether it is the newest cannot be told
     if redis.call('SISMEMBER', DROPPING, job.id) == 1 then return 0 end
     redis.call('SADD', FORGETTING, job.number)
     redis.call('HDEL', JOBS, job.id)
@@ -20,6 +27,7 @@ if verb == 'seal' then
 elseif verb == 'reopen' then
     if job.state == 'running' then return 0 end
     job.state, job.ending, job.finished_at = 'running', '', ''
+    redis.call('SREM', DROPPING, job.id)
     -- A newer unfinished job of that name keeps the name; this one is found by its id.
     if redis.call('HSETNX', RUNNING, job.name, job.id) == 0 then
         redis.call('HSET', RUNNING, '#' .. job.id, job.id)

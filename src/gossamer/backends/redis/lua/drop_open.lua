@@ -1,8 +1,9 @@
--- A job that was replaced or cancelled: what it still had to do is dropped, some at a time. ARGV: time, reason, how many.
+-- A job that was replaced or cancelled: what it still had to do is dropped, some at a time. ARGV: time, reason, how many
+-- of what is in hand, how many with the rest.
 -- Returns how many were looked at, 0 when nothing is open any more; -1 when the shard does not know that it was given up.
 
 insist()
-local reason, left = ARGV[2], tonumber(ARGV[3])
+local reason, in_hand, left = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
 if call('HGET', META, 'state') ~= reason then return -1 end
 local seen = 0
 
@@ -28,12 +29,15 @@ local function drop(fingerprint)
     write_row(row)
 end
 
-for _, key in ipairs({LEASED, WAITING}) do
-    for _, fingerprint in ipairs(seen < left and call('ZRANGE', key, 0, left - seen - 1) or {}) do
+local function drop_from(key, most)
+    for _, fingerprint in ipairs(most > 0 and call('ZRANGE', key, 0, most - 1) or {}) do
         call('ZREM', key, fingerprint)
         drop(fingerprint)
     end
 end
+
+drop_from(LEASED, in_hand)
+drop_from(WAITING, left - seen)
 for _, member in ipairs(seen < left and call('ZRANGE', QUEUE, 0, left - seen - 1) or {}) do
     call('ZREM', QUEUE, member)
     drop(string.sub(member, -16))

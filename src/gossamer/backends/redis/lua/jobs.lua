@@ -40,11 +40,15 @@ local function place_by_name(name, number, id)
     return name .. '\0' .. string.format('%012d', number) .. id
 end
 
--- A new job; an unfinished one of that name is replaced. Returns it as JSON, its id, and the id of the replaced one or ''.
-local function begin_job(name, slug, terms)
-    local before = find_job(redis.call('HGET', RUNNING, name))
+-- A new job. It replaces `before`, a running job of that name; without one that which has the name.
+-- Returns it as JSON, its id, and the id of the replaced one or ''.
+local function begin_job(name, slug, terms, before)
+    before = before or find_job(redis.call('HGET', RUNNING, name))
     if before then give_up(before, 'finished', 'replaced') end
+    local holder = find_job(redis.call('HGET', RUNNING, name))
+    if holder then redis.call('HSET', RUNNING, '#' .. holder.id, holder.id) end -- it runs on, and is found by its id
     local number = redis.call('HINCRBY', BOOK, 'jobs', 1)
+    if number == 1 then redis.call('HSET', BOOK, 'named', 1) end -- no job was here before there was an order by name
     local job = {
         number = number, id = slug .. '-' .. number, name = name, state = 'running', ending = '', sealed = false,
         paused = false, created_at = string.format('%.6f', now), finished_at = '', terms = terms,

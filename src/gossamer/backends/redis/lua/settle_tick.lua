@@ -25,9 +25,13 @@ end
 
 local text, replaced = '', ''
 if ARGV[8] then
-    local going = find_job(redis.call('HGET', RUNNING, ARGV[8]))
+    -- The newest that runs counts. It need not have the name: one that ran again has it when it was the first to.
+    local going, given = find_job(redis.call('HGET', RUNNING, ARGV[8])), find_job(ARGV[11])
+    if given and given.state == 'running' and given.name == ARGV[8] and (not going or given.number > going.number) then
+        going = given
+    end
     if going and going.id ~= ARGV[11] then return {0} end
-    text, last_job, replaced = begin_job(ARGV[8], ARGV[9], ARGV[10])
+    text, last_job, replaced = begin_job(ARGV[8], ARGV[9], ARGV[10], going)
 end
 local changed = redis.call('HINCRBY', BOOK, 'changes', 1)
 redis.call('HSET', SCHEDULES, name, changed .. ' ' .. last_job .. ' ' .. ARGV[6])

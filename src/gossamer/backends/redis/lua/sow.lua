@@ -2,7 +2,7 @@
 -- ARGV: time or '', verb, job id, then
 --   sow: sower, seconds. Returns 1 when it is the one that reads, 0 while another one is.
 --   rest: sower. It reads no more.
---   note: sites, one in each line, and a trouble or ''. The first trouble stays.
+--   note: a trouble or '', and sites. The first trouble stays.
 
 local now = tonumber(ARGV[1])
 if not now then
@@ -21,9 +21,7 @@ if verb == 'sow' then
 elseif verb == 'rest' then
     if sower == ARGV[4] then redis.call('HDEL', KEYS[1], job) end
 else
-    if ARGV[4] ~= '' then
-        redis.call('HSET', KEYS[2], job, (redis.call('HGET', KEYS[2], job) or '') .. ARGV[4])
-    end
-    if ARGV[5] ~= '' then redis.call('HSETNX', KEYS[3], job, ARGV[5]) end
+    if ARGV[4] ~= '' then redis.call('HSETNX', KEYS[3], job, ARGV[4]) end
+    for i = 5, #ARGV do redis.call('SADD', KEYS[2], ARGV[i]) end
 end
 return 1
