@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import socket
+import sys
 from collections.abc import Callable
 from datetime import timedelta
 
@@ -28,6 +29,9 @@ from .transports import vouched as vouched
 HASTY = Limits(connect=timedelta(milliseconds=300), read=timedelta(milliseconds=300), total=timedelta(seconds=3))
 SHOP = AddressGuard(allow_hosts=frozenset({"shop.example"}))
 Conduct = Callable[[ProxyServer], None]
+
+# Python 3.11.2 fails itself over a certificate that it refuses within another TLS connection; 3.11.7 does not.
+TLS_IN_TLS_TELLS = sys.version_info >= (3, 11, 7)
 
 
 # --- leaving ----------------------------------------------------------------------------------------------------
@@ -252,7 +256,7 @@ async def test_a_site_that_nobody_vouches_for_is_no_failure_of_the_proxy(
     opened: Opener, safe_site: HostileSite, vouched: Vouched, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     stranger = vouched_for(tmp_path_factory.mktemp("stranger"))
-    for scheme in ("http", "https", "socks5"):
+    for scheme in ("http", "https", "socks5") if TLS_IN_TLS_TELLS else ("http", "socks5"):
         with a_proxy(scheme, stranger) as proxy:
             async with opened(trust=stranger.client) as transport:
                 with pytest.raises(TlsFailed):

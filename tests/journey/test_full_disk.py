@@ -27,8 +27,8 @@ PAGES = 60
 IN_A_HURRY = """
 from datetime import timedelta
 from gossamer.cli import main
-from gossamer.crawl import worker
-worker.PATIENCE = timedelta(milliseconds=300)
+from gossamer.crawl import patience
+patience.PATIENCE = timedelta(milliseconds=300)
 main()
 """
 

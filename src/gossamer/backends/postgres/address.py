@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from urllib.parse import SplitResult, parse_qsl, unquote, urlencode, urlsplit
+from urllib.parse import SplitResult, parse_qsl, unquote, urlencode
 
 import msgspec
 
@@ -60,10 +60,14 @@ def quoted(schema: str) -> str:
 
 
 def _split(address: str) -> SplitResult | None:
-    try:
-        return urlsplit(address)
-    except ValueError:
+    """By hand: `urlsplit` of some versions of Python refuses several hosts of which one is in brackets."""
+    scheme, found, rest = address.partition("://")
+    if not found:
         return None
+    rest, _, fragment = rest.partition("#")
+    rest, _, query = rest.partition("?")
+    hosts, slash, path = rest.partition("/")
+    return SplitResult(scheme.lower(), hosts, slash + path, query, fragment)
 
 
 def _is_host(text: str) -> bool:
