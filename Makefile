@@ -33,9 +33,12 @@ endif
 ALONE := tests/faults/test_fleet.py tests/faults/test_politeness.py tests/faults/test_schedulers.py \
 	tests/faults/test_station_pace.py tests/journey/test_memory.py
 
+# Whole crawls take longest: they begin first, so that no core is idle at the end.
+FIRST := tests/faults tests/trust tests/journey tests/docs tests/browser tests/fleet
+
 test: $(STAMP) ## run the tests (ARGS="-k frontier" to choose)
 ifeq ($(strip $(ARGS)),)
-	@$(PYTHON) -m pytest -n 3 --dist loadfile $(addprefix --ignore=,$(ALONE))
+	@$(PYTHON) -m pytest -n 3 --dist loadfile --no-loadscope-reorder $(addprefix --ignore=,$(ALONE)) $(FIRST) tests
 	@$(PYTHON) -m pytest $(ALONE)
 else
 	@$(PYTHON) -m pytest $(ARGS)

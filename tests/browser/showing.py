@@ -137,7 +137,10 @@ def driver_and_browser(watchdog: int) -> tuple[int, int]:
     """The watchdog's child, and the child of that."""
     parents: dict[int, list[int]] = {}
     for pid in descendants(watchdog):
-        parent = int(Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[1])
+        try:
+            parent = int(Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[1])
+        except OSError:  # a helper of the browser has ended meanwhile
+            continue
         parents.setdefault(parent, []).append(pid)
     driver = parents[watchdog][0]
     return driver, parents[driver][0]
