@@ -286,6 +286,6 @@ def test_the_frontier_behaves_like_its_model_under_any_sequence_of_calls(name, b
     run_state_machine_as_test(
         machine,
         settings=settings(
-            max_examples=40, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
+            max_examples=25, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
         ),
     )
