@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,7 @@ class Command:
         """The events of these kinds that it wrote with --json-logs. The last line of one that was killed may be cut."""
         lines = self.said().splitlines(keepends=True)
         likely = [line for line in lines if line.endswith("\n") and any(kind in line for kind in kinds)]
-        return [event for event in map(json.loads, likely) if event["event"] in kinds]
+        return [_with_moment(event) for event in map(json.loads, likely) if event["event"] in kinds]
 
     def signal(self, number: signal.Signals) -> None:
         self.process.send_signal(number)
@@ -49,6 +50,12 @@ class Command:
 
     def children(self) -> set[int]:
         return children_of(self.pid)
+
+
+def _with_moment(event: dict[str, Any]) -> dict[str, Any]:
+    """The moment of a tick as a number."""
+    due = event.get("due")
+    return event if due is None else {**event, "due": round(datetime.fromisoformat(due).timestamp(), 3)}
 
 
 class StationProject(Project):
