@@ -25,12 +25,12 @@ from tests.services.valkey import running_valkey
 from tests.sites.hostile_server import Call, HostileSite, Reply, hostile_site, whole
 from tests.sites.sitemaps import urlset
 
-from gossamer.assembly import System, open_system
 from gossamer.model.schedule import Standing
 from gossamer.schedule.spelling import parse_trigger
 from gossamer.schedule.triggers import next_due
 from gossamer.scheduler.holding import TERM
 from gossamer.settings import Settings, load
+from gossamer.system import System, open_system
 
 SCHEDULERS, WORKERS = 3, 4
 CONCURRENCY = 8  # pages at once in each worker

@@ -9,9 +9,9 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from gossamer.assembly import open_system
 from gossamer.model.job import Job, JobCounts
 from gossamer.model.schedule import Standing
+from gossamer.system import open_system
 
 from .storm import Life, Storm
 

@@ -5,15 +5,14 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from .model.item import Item
-from .model.money import Money
-from .model.route import Action, Render
-from .model.task import Request
-from .parse.page import Page
-from .parse.spider import Results, Spider
-
 if TYPE_CHECKING:
     from .launch import CrawlReport
+    from .model.item import Item
+    from .model.money import Money
+    from .model.route import Action, Render
+    from .model.task import Request
+    from .parse.page import Page
+    from .parse.spider import Results, Spider
     from .pipeline.near import NearDuplicates
     from .pipeline.quality import Fault
     from .pipeline.steps import Drop
@@ -36,18 +35,30 @@ __all__ = [
 
 __version__ = "0.1.0"
 
-_LATER = {"NearDuplicates": ".pipeline.near", "Fault": ".pipeline.quality", "Drop": ".pipeline.steps"}
+_ROOMS = {
+    "Action": ".model.route",
+    "Drop": ".pipeline.steps",
+    "Fault": ".pipeline.quality",
+    "Item": ".model.item",
+    "Money": ".model.money",
+    "NearDuplicates": ".pipeline.near",
+    "Page": ".parse.page",
+    "Render": ".model.route",
+    "Request": ".model.task",
+    "Results": ".parse.spider",
+    "Spider": ".parse.spider",
+}
 
 
 def __getattr__(name: str) -> object:
-    """What few scripts and commands need is imported when it is: starting quickly is a feature."""
-    if name not in _LATER:
+    """A public name is fetched from its room when it is asked for: starting quickly is a feature."""
+    if name not in _ROOMS:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_LATER[name], __name__), name)
+    return getattr(import_module(_ROOMS[name], __name__), name)
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_LATER})
+    return sorted({*globals(), *_ROOMS})
 
 
 def run(spider: type[Spider] | Spider, *, fresh: bool = False, quiet: bool = False, **settings: Any) -> CrawlReport:

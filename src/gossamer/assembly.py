@@ -1,26 +1,21 @@
-"""Settings in, a running system out. The only place that wires; everybody else is handed what they need."""
+"""An open system in, a running worker out. Only here and in system.py are things wired; everybody else is handed
+what they need."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from datetime import timedelta
 from functools import partial
 
-import msgspec
-
-from .backends.opening import ArchiveOnDemand, old_copy, open_archive, open_records, open_state, record_carrier
-from .backends.processes import worker_name
-from .clock import Clock, ServerClock, SystemClock
+from .clock import Clock
 from .crawl.crew import Crew
 from .crawl.freshness import Freshness
 from .crawl.gates import Gates
 from .crawl.neighbours import Neighbours
 from .crawl.pacer import Pacer
-from .crawl.quarantine import Quarantine
 from .crawl.steady import SteadyFrontier
 from .crawl.worker import Worker
-from .fetch.book import Purse, RouteBook
 from .fetch.contract import Transport
 from .fetch.cookies import CookieJar
 from .fetch.fetcher import Fetcher
@@ -30,131 +25,28 @@ from .fetch.router import Router, lanes_of
 from .fetch.tolls import Tolls, yesterday
 from .frontier.admission import Admission, Scope
 from .frontier.contract import (
-    Frontier,
-    FrontierDesk,
-    FrontierFor,
     JobBook,
-    JobControl,
-    JobHistory,
     JobTerms,
-    SowBook,
-    WorkerBook,
 )
-from .lifeline import TIES, BlackBox
 from .model.events import EventSink, Silence
 from .model.job import JobState
 from .model.route import DIRECT
-from .model.url import UrlRules
 from .parse.spider import Spider, spider_version
 from .parse.timelimit import TimeLimit
 from .pipeline.guard import Guard
 from .pipeline.inspection import day_of
-from .proxy.contract import ExitBook
 from .proxy.pools import Pools
 from .refining import latest_of, minimum_of, pipeline_of
-from .schedule.contract import ScheduleBook, TickBook
 from .schedule.sources import only_changed, source_of
 from .schedule.windows import Window, parse_windows
 from .settings import Settings
 from .store.batching import Sink
-from .store.contract import Archive, Records
 from .store.spool import Spool
-from .terms import limits_of, retry_terms, robots_rule, site_terms, url_rules
+from .system import System
+from .terms import limits_of, retry_terms, robots_rule
 from .ways import check_installed, guard_of, routing_of, transports_of
 
 HABITS_OF = timedelta(days=30)  # what was usual for so long is expected
-
-
-class System(msgspec.Struct, frozen=True, kw_only=True):
-    """The open backends of a project and what is derived from its settings."""
-
-    settings: Settings
-    clock: Clock
-    rules: UrlRules
-    frontier: Frontier
-    frontier_for: FrontierFor
-    jobs: JobBook
-    desk: FrontierDesk
-    robots_shelf: RobotsShelf
-    workers: WorkerBook
-    routes: RouteBook
-    purse: Purse
-    exits: ExitBook
-    schedules: ScheduleBook
-    ticks: TickBook
-    sowings: SowBook
-    control: JobControl
-    history: JobHistory
-    records: Records
-    archive: Archive
-    worker: str
-    quarantine: Quarantine  # of the whole process
-    box: BlackBox | None = None
-    warnings: tuple[str, ...] = ()  # what the user should know about the backends
-    old_copies: tuple[str, ...] = ()  # those of them that say that the project was moved away
-
-
-@asynccontextmanager
-async def open_system(
-    settings: Settings, *, spider: Spider | None = None, clock: Clock | None = None, to_look: bool = False
-) -> AsyncIterator[System]:
-    """Open state, records and archive. Raises Misconfigured, BadState or BackendUnavailable.
-
-    A spider's own wishes (rate, concurrency) hold for the sites it visits. `to_look` opens the archive only when a
-    page is asked for.
-    """
-    shared = ServerClock(clock or SystemClock())
-    worker = worker_name()
-    async with AsyncExitStack() as stack:
-        records = await stack.enter_async_context(open_records(settings, shared))
-        state = await stack.enter_async_context(
-            open_state(settings, shared, terms_for=site_terms(settings, spider), records=records)
-        )
-        records_copy = await old_copy(settings, "records", record_carrier(settings, records))
-        old_copies = (*state.old_copy, *records_copy)
-        writer = worker.replace("/", "-")
-        archive: Archive = (
-            ArchiveOnDemand(settings, writer, stack)
-            if to_look
-            else await stack.enter_async_context(open_archive(settings, writer))
-        )
-        yield System(
-            settings=settings,
-            clock=state.clock,
-            rules=url_rules(settings),
-            frontier=state.frontier,
-            frontier_for=state.frontier_for,
-            jobs=state.jobs,
-            desk=state.desk,
-            robots_shelf=state.robots,
-            workers=state.workers,
-            routes=state.routes,
-            purse=state.purse,
-            exits=state.exits,
-            schedules=state.schedules,
-            ticks=state.ticks,
-            sowings=state.sowings,
-            control=state.control,
-            history=state.history,
-            records=records,
-            archive=archive,
-            worker=worker,
-            quarantine=Quarantine(),
-            box=TIES.box,
-            warnings=(*state.warnings, *old_copies),
-            old_copies=old_copies,
-        )
-
-
-@contextmanager
-def open_beside(system: System, spider: Spider, *, settings: Settings, worker: str) -> Iterator[System]:
-    """A system for one more job of this process, on the same connections.
-
-    The frontier is one of its own, because the spider's own wishes go with it, and so is the name, because each site
-    is paced by one worker at a time.
-    """
-    with system.frontier_for(site_terms(settings, spider)) as frontier:
-        yield msgspec.structs.replace(system, settings=settings, frontier=frontier, worker=worker)
 
 
 @asynccontextmanager

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from .assembly import System, open_system, open_worker
+from .assembly import open_worker
 from .crawl.heart import Heart, Vitals
 from .crawl.worker import Worker
 from .errors import Misconfigured, Transient
@@ -28,6 +28,7 @@ from .settings import Settings
 from .sowing import SEEDS_AT_ONCE, Sower, forget_runs_before, offer
 from .store.contract import RecordQuery
 from .store.spool_home import something_waits
+from .system import System, open_system
 from .terms import job_terms, scope_of
 
 ECHO = timedelta(seconds=1)  # a signal this soon after the first is the same one

@@ -13,13 +13,13 @@ from contextlib import aclosing
 
 import msgspec
 
-from .assembly import System
 from .crawl.observing import rhythm_of
 from .frontier.admission import Judged
 from .frontier.contract import JobTerms
 from .schedule.allotting import Bounds
 from .schedule.choosing import Ledger
 from .schedule.sources import only_changed, source_of
+from .system import System
 
 SHORTEST = 60.0  # seconds between two fetches of a page, where the schedule says nothing
 

@@ -17,7 +17,7 @@ from datetime import timedelta
 
 import msgspec
 
-from .assembly import System, freshness_of, gates_of
+from .assembly import freshness_of, gates_of
 from .errors import FrontierFull, Misconfigured, SourceFailed, Transient
 from .forgetting import forget_old_runs
 from .frontier.admission import Admission, Judged, Scope
@@ -30,6 +30,7 @@ from .parse.spider import Spider, listed_seeds, seeds
 from .rationing import chosen
 from .schedule.sources import FeedSource, Listing, Sitemap, Start, entries, source_of
 from .sourcing import open_sourcing
+from .system import System
 
 SEEDS_AT_ONCE = 500
 SOURCE_PAUSES = (timedelta(seconds=5), timedelta(seconds=30))  # between tries of a source that fails

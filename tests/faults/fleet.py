@@ -16,12 +16,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from uuid import uuid4
 
-from gossamer.assembly import System, open_system
 from gossamer.frontier.contract import DeadFilter, DeadLetter
 from gossamer.model.job import JobCounts
 from gossamer.model.record import StoredRecord
 from gossamer.settings import load
 from gossamer.store.contract import RecordQuery
+from gossamer.system import System, open_system
 from tests.faults.crawlers import SPIDER
 from tests.services.postgres import PostgresServer
 from tests.services.seaweed import ACCESS_KEY, SECRET_KEY, Seaweed

@@ -15,10 +15,10 @@ from uuid import uuid4
 
 import pytest
 
-from gossamer.assembly import open_system
 from gossamer.model.job import Job, JobCounts, JobState
 from gossamer.model.schedule import Standing
 from gossamer.settings import load
+from gossamer.system import open_system
 from tests.faults.stations import PATIENCE, Command, StationProject, until
 from tests.services.valkey import ValkeyServer
 from tests.sites.running import Park, park

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import signal
 import time
 from collections import Counter
-from itertools import pairwise
 from uuid import uuid4
 
 import pytest
@@ -120,7 +120,7 @@ def test_a_station_sows_what_a_killed_crawl_did_not(opened):
 
 
 def test_a_job_that_begins_later_is_found_and_two_jobs_run_side_by_side(opened):
-    with park(pages=40, hosts=2, latency_ms=5) as site:
+    with park(pages=60, hosts=2, latency_ms=5) as site:
         project = opened([site.url(0)], "")
         for number, name in enumerate(("One", "Two")):
             file = project.folder / "spiders" / f"{name.lower()}.py"
@@ -129,16 +129,19 @@ def test_a_job_that_begins_later_is_found_and_two_jobs_run_side_by_side(opened):
         station = project.run("worker")
         until(lambda: "serves all jobs" in station.said(), station)
         # when two jobs are begun, and the crawls that began them stop
-        for name in ("one", "two"):
-            crawl = project.run("crawl", name, "--quiet")
-            until(lambda name=name: f"{name}-" in station.said(), station)
+        crawls = [project.run("crawl", name, "--quiet") for name in ("one", "two")]
+        until(lambda: all(f"working on {name}-" in station.said() for name in ("one", "two")), station)
+        for crawl in crawls:
             crawl.signal(signal.SIGINT)
+        for crawl in crawls:
             crawl.ended()
-        # then the station ends them both, and its requests of the two came in between each other
+        # then the station ends them both, and neither of the two sites waited for the other
         until(lambda: station.said().count("ended: done") == 2, station)
         hosts = [hit.host for hit in site.hits()]
-        assert Counter(hosts) == {site.hosts[0]: 40, site.hosts[1]: 40}
-        assert sum(one != other for one, other in pairwise(hosts)) > 20
+        one, two = ([at for at, host in enumerate(hosts) if host == name] for name in site.hosts)
+        assert (len(one), len(two)) == (60, 60)
+        assert one[0] < two[-1]
+        assert two[0] < one[-1]
         station.signal(signal.SIGTERM)
         assert station.ended() == 0
 
@@ -152,10 +155,12 @@ def test_jobs_that_cannot_be_served_here_are_told_once_and_left_alone(opened):
         spiders = project.folder / "spiders"
         for name in ("Gone", "Broken", "Grumpy"):
             (spiders / f"{name.lower()}.py").write_text(SPIDER.format(name=name, url=site.url()))
-        for target in ("gone", "broken", "grumpy", site.url(1), "park"):
-            crawl = project.run("crawl", target, "--quiet", "--rate", "30/m")
-            until(lambda crawl=crawl, n=target: any(j["name"] == n for j in project.json("status")), crawl)
+        targets = ("gone", "broken", "grumpy", site.url(1), "park")
+        crawls = [project.run("crawl", target, "--quiet", "--rate", "30/m") for target in targets]
+        until(lambda: len(project.json("status")) == 5, *crawls)
+        for crawl in crawls:
             crawl.signal(signal.SIGTERM)
+        for crawl in crawls:
             crawl.ended()
         (spiders / "gone.py").unlink()
         (spiders / "broken.py").write_text("def parse(:")
@@ -168,12 +173,12 @@ def test_jobs_that_cannot_be_served_here_are_told_once_and_left_alone(opened):
         said = project.done("worker", "--until-idle")
 
         # then the good one is done, and each of the others is named once and stays as it is
-        assert "park-5 ended: done" in said
+        assert re.search(r"park-\d ended: done", said)
         for job, why in (
-            ("gone-1", "There is no spider 'gone'"),
-            ("broken-2", "syntax error"),
-            ("grumpy-3", "not today"),
-            ("site1-localhost", "private address"),
+            ("gone-", "There is no spider 'gone'"),
+            ("broken-", "syntax error"),
+            ("grumpy-", "not today"),
+            ("site1-localhost-", "private address"),
         ):
             [line] = [line for line in said.splitlines() if f"Job {job}" in line]
             assert why in line

@@ -13,7 +13,6 @@ from uuid import uuid4
 import msgspec
 import pytest
 
-from gossamer.assembly import open_system
 from gossamer.backends.redis import connection, rows
 from gossamer.backends.redis.state import open_redis_state
 from gossamer.backends.redis.terms import filter_size
@@ -25,6 +24,7 @@ from gossamer.model.record import PageFacts
 from gossamer.model.task import UrlState
 from gossamer.settings import load
 from gossamer.station import Station
+from gossamer.system import open_system
 from tests.conformance.frontiers import candidate
 from tests.services.valkey import PASSWORD, running_valkey
 

@@ -9,7 +9,6 @@ from typing import Any
 import msgspec
 
 from gossamer import Spider, settings
-from gossamer.assembly import System, open_system
 from gossamer.frontier.contract import DeadFilter, DeadLetter
 from gossamer.launch import Attend, CrawlReport, crawl
 from gossamer.model.events import Event
@@ -17,6 +16,7 @@ from gossamer.model.job import Job
 from gossamer.model.record import StoredRecord
 from gossamer.settings import Settings
 from gossamer.store.contract import RecordQuery
+from gossamer.system import System, open_system
 
 # Everything that waits, waits briefly; everything that is long is cut early.
 IMPATIENT: dict[str, Any] = {

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from gossamer import Item, Page
-from gossamer.assembly import open_system
 from gossamer.errors import Misconfigured
 from gossamer.frontier.admission import Admission, Scope
 from gossamer.model.task import Request
+from gossamer.system import open_system
 from gossamer.terms import job_terms
 from tests.journey.crawling import Aftermath, crawled, settings_for
 from tests.journey.visiting import GOOD, Curious, among_good_pages

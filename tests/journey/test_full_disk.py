@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from gossamer.assembly import System
 from gossamer.launch import Running
 from gossamer.model.events import Event, Trouble
 from gossamer.model.task import UrlState
 from gossamer.parse.site import SiteSpider
 from gossamer.store.contract import RecordQuery
+from gossamer.system import System
 from tests.journey.commands import IMPATIENT, Said, ended, gossamer
 from tests.journey.crawling import Heard, crawled, look, settings_for
 from tests.sites.hostile import HostileSite, hostile_site, noise

@@ -15,8 +15,8 @@ from time import monotonic, sleep
 import pytest
 
 from gossamer import settings as settings_module
-from gossamer.assembly import open_system
 from gossamer.store.contract import RecordQuery
+from gossamer.system import open_system
 from tests.faults.crawlers import Project, kill
 from tests.services.postgres import PostgresServer, schema_of
 from tests.services.seaweed import Seaweed

@@ -10,9 +10,9 @@ from collections import Counter
 import pytest
 
 from gossamer import Page, Render, Request, settings
-from gossamer.assembly import open_system
 from gossamer.frontier.admission import Admission, Scope
 from gossamer.frontier.contract import JobTerms
+from gossamer.system import open_system
 from tests.browser.conftest import chromium as chromium
 from tests.faults.stations import StationProject, children_of, is_alive, until
 from tests.sites.blocking import blocking_world

@@ -16,7 +16,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from gossamer.assembly import System, open_system
 from gossamer.crawl.observing import rhythm_of
 from gossamer.frontier.admission import Admission, Scope
 from gossamer.frontier.contract import JobTerms
@@ -28,6 +27,7 @@ from gossamer.parse.spider import Spider
 from gossamer.settings import Settings
 from gossamer.sowing import Sower
 from gossamer.station import Station
+from gossamer.system import System, open_system
 from gossamer.terms import job_terms, scope_of
 from tests.scheduling.test_sown import pages, ran, settings_in, source
 from tests.sites.moving import MovingShop, moving_shop

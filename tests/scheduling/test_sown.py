@@ -11,7 +11,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from gossamer.assembly import System, open_system
 from gossamer.crawl.observing import rhythm_of
 from gossamer.model.events import Silence
 from gossamer.model.job import Job, JobState
@@ -21,6 +20,7 @@ from gossamer.schedule.sources import parse_source
 from gossamer.settings import Settings, load
 from gossamer.station import Station
 from gossamer.store.contract import RecordQuery
+from gossamer.system import System, open_system
 from gossamer.terms import job_terms
 from tests.sites.moving import MovingShop, moving_shop
 

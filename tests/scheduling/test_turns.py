@@ -14,13 +14,13 @@ from uuid import uuid4
 import msgspec
 import pytest
 
-from gossamer.assembly import System, open_system
 from gossamer.crawl import worker as workers
 from gossamer.model.events import Event, JobBegun, JobEnded, JobLeft, Trouble
 from gossamer.model.job import Job, JobState
 from gossamer.parse.spider import Spider
 from gossamer.settings import load
 from gossamer.station import Station, places, serving
+from gossamer.system import System, open_system
 from gossamer.terms import job_terms
 from tests.scheduling.test_sown import SPIDER, source
 from tests.services.valkey import ValkeyServer, running_valkey

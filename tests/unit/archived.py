@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from gossamer.assembly import System
 from gossamer.model.job import JobTerms
 from gossamer.model.page import Headers, Snapshot
 from gossamer.model.record import Attempt, PageFacts, PageResult
 from gossamer.model.task import Lease
 from gossamer.model.url import fingerprint, site_of
+from gossamer.system import System
 from tests.unit.commandline import candidate
 
 SHOP = "https://shop.example"

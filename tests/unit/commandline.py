@@ -18,10 +18,10 @@ import msgspec
 import pytest
 
 from gossamer import settings as settings_module
-from gossamer.assembly import System, open_system
 from gossamer.cli.app import run
 from gossamer.model.task import Candidate
 from gossamer.model.url import fingerprint, shape_of, site_of
+from gossamer.system import System, open_system
 
 PATIENCE = 60.0  # seconds without a word; then the command hangs
 COMMAND = str(Path(sys.executable).with_name("gossamer"))

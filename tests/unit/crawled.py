@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from gossamer.assembly import System
 from gossamer.frontier.contract import JobTerms
 from gossamer.model.page import Headers, Snapshot
 from gossamer.model.record import Attempt, PageFacts, PageResult, Record
 from gossamer.model.task import DropReason, Lease, UrlState
 from gossamer.model.url import fingerprint, site_of
+from gossamer.system import System
 from tests.unit.commandline import candidate
 
 SHOP = "https://shop.example"

@@ -8,12 +8,12 @@ from contextlib import asynccontextmanager
 import msgspec
 import pytest
 
-from gossamer.assembly import open_system
 from gossamer.clock import VirtualClock
 from gossamer.model.events import ScheduleFired
 from gossamer.model.schedule import Schedule
 from gossamer.scheduler import Scheduler
 from gossamer.settings import load
+from gossamer.system import open_system
 
 SPIDER = """
 from gossamer import Spider

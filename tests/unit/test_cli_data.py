@@ -15,10 +15,10 @@ from hashlib import sha256
 import msgspec
 import pytest
 
-from gossamer.assembly import System
 from gossamer.frontier.contract import JobTerms
 from gossamer.model.record import PageResult, Record
 from gossamer.store.export.parquet import rows_of
+from gossamer.system import System
 from tests.unit.commandline import COMMAND
 from tests.unit.commandline import project as project
 from tests.unit.crawled import attempt, crawl_half

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from gossamer.assembly import System
 from gossamer.backends.folder.carrying import FolderSegments
 from gossamer.backends.processes import worker_name
 from gossamer.backends.sqlite.carrying import SqliteStateCarrier
@@ -23,6 +22,7 @@ from gossamer.frontier.contract import JobTerms, WorkerCard
 from gossamer.model.page import Headers, Snapshot
 from gossamer.model.task import UrlState
 from gossamer.store.carrying import CarriedPage, CarriedRecord
+from gossamer.system import System
 
 from ..conformance.stores import NOW, book, page_of, result
 from ..services.postgres import PASSWORD, PostgresServer, schema_of

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from gossamer.assembly import System
 from gossamer.frontier.contract import JobTerms
 from gossamer.model.task import UrlState
+from gossamer.system import System
 from tests.conformance.frontiers import candidate
 from tests.unit.commandline import Project, on_a_terminal
 from tests.unit.commandline import project as project

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from gossamer.assembly import System
 from gossamer.cli.routes import day_of
 from gossamer.fetch.book import Bound, Standing
 from gossamer.frontier.contract import JobTerms
 from gossamer.store.export import iso_time
+from gossamer.system import System
 from tests.unit.commandline import Project, on_a_terminal
 from tests.unit.commandline import project as project
 

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from warcio.archiveiterator import ArchiveIterator
 
-from gossamer.assembly import System
 from gossamer.model.page import Headers, Snapshot
 from gossamer.model.record import PageFacts, PageResult
 from gossamer.model.url import fingerprint
 from gossamer.store.contract import VisitQuery
+from gossamer.system import System
 from tests.unit.commandline import Project
 from tests.unit.commandline import project as project
 from tests.unit.crawled import BODY, SHOP, attempt, crawl_half

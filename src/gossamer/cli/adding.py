@@ -10,7 +10,6 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from ..assembly import open_system
 from ..errors import GossamerError, Misconfigured, SpiderNotFound
 from ..measures import Size, parse_duration, parse_size
 from ..model.job import JobTerms
@@ -20,6 +19,7 @@ from ..schedule.triggers import Once
 from ..scheduler.defining import schedule_of
 from ..scheduler.opening import Spiders, opening_of
 from ..settings import ScheduleTable, Settings
+from ..system import open_system
 from .app import err, out, run_async, settings_with
 from .cautions import cautions
 from .flags import in_flags

@@ -14,7 +14,6 @@ from typing import Any
 
 import msgspec
 
-from ..assembly import System
 from ..backends.opening import is_local
 from ..backends.processes import hand_name
 from ..errors import GossamerError
@@ -23,6 +22,7 @@ from ..model.job import Job
 from ..scheduler import Scheduler
 from ..settings import Settings
 from ..station import Station
+from ..system import System
 from .scheduler import Bulletin
 
 

@@ -12,7 +12,6 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from ..assembly import System
 from ..backends.opening import is_local, local_path, place_of
 from ..clock import SystemClock
 from ..errors import InvalidUrl, Misconfigured
@@ -33,6 +32,7 @@ from ..settings import Settings
 from ..store.contract import RecordQuery
 from ..store.export import export
 from ..supervisor import Pulse
+from ..system import System
 from ..terms import local_hosts
 from .app import app, err, fail, run_async, settings_with
 from .beside import Aside, schedules_beside, schedules_of_laptop

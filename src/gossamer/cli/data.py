@@ -10,7 +10,6 @@ from typing import Annotated
 import msgspec
 import typer
 
-from ..assembly import System
 from ..backends.opening import place_of
 from ..clock import SystemClock
 from ..errors import Misconfigured
@@ -18,6 +17,7 @@ from ..settings import Settings
 from ..store.contract import RecordQuery
 from ..store.export import Exported, Place, StandardOutput, export, form_of, iso_time
 from ..store.export.progress import Progress, ProgressFile
+from ..system import System
 from .app import app, err, run_async, settings_with
 from .layout import many, visible
 from .look import open_crawled

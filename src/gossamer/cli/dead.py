@@ -10,7 +10,6 @@ import msgspec
 import typer
 from rich.text import Text
 
-from ..assembly import System
 from ..errors import InvalidUrl, Misconfigured
 from ..frontier.contract import DeadFilter, DeadLetter
 from ..model.record import Attempt, PageFacts
@@ -18,6 +17,7 @@ from ..model.task import UrlState
 from ..model.url import site_of
 from ..reparsing.letters import revive
 from ..reparsing.run import FAILED
+from ..system import System
 from .app import app, err, out, run_async, settings_with
 from .layout import (
     Column,

@@ -25,7 +25,6 @@ import msgspec
 import typer
 from rich.text import Text
 
-from ..assembly import open_system
 from ..backends.opening import is_local, local_path, open_archive, open_records, open_state, place_of
 from ..clock import ServerClock, SystemClock
 from ..errors import GossamerError
@@ -34,6 +33,7 @@ from ..model.schedule import Standing
 from ..parse.discovery import list_spiders
 from ..scheduler.defining import schedules_of
 from ..settings import FILE_NAME, Settings, find_file
+from ..system import open_system
 from ..terms import site_terms
 from ..ways import check_installed, routing_of, transports_of
 from .app import app, out, run_async, settings_with

@@ -9,12 +9,12 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
-from ..assembly import System
 from ..errors import Misconfigured
 from ..model.record import ItemSchema, StoredRecord
 from ..reparsing.run import is_run
 from ..store.contract import RecordQuery, Version
 from ..store.export import iso_time
+from ..system import System
 from .app import app, err, out, run_async, settings_with
 from .changes import Lines, changes, in_words, shown
 from .layout import Column, advise, heading, many, moment, print_json, print_table, visible

@@ -12,9 +12,9 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from ..assembly import System
 from ..errors import Misconfigured
 from ..model.job import Job, JobState
+from ..system import System
 from .app import app, err, out, run_async, settings_with
 from .layout import (
     advise,

@@ -11,7 +11,6 @@ import msgspec
 import typer
 from rich.text import Text
 
-from ..assembly import System, open_system
 from ..backends.opening import is_local, local_path, place_of
 from ..demo.spider import DemoShop
 from ..errors import Misconfigured
@@ -21,6 +20,7 @@ from ..schedule.windows import is_open, opens_at, parse_windows
 from ..settings import Settings
 from ..store.contract import RecordQuery
 from ..store.export import iso_time
+from ..system import System, open_system
 from .app import app, err, out, run_async, settings_with
 from .layout import (
     Column,

@@ -8,10 +8,10 @@ from typing import Annotated, TypedDict
 
 import typer
 
-from ..assembly import System
 from ..errors import Misconfigured
 from ..forgetting import ended_jobs, forget_ended
 from ..measures import parse_duration
+from ..system import System
 from .app import app, err, out, run_async, settings_with
 from .layout import many, size, visible
 from .look import open_crawled

@@ -11,7 +11,6 @@ from typing import Any
 
 import msgspec
 
-from ..assembly import System
 from ..crawl.heart import MISSING_AFTER
 from ..frontier.contract import WorkerCard
 from ..model.job import Job, JobCounts, JobState
@@ -20,6 +19,7 @@ from ..schedule.sources import FeedSource, Sitemap, source_of
 from ..schedule.windows import is_open, opens_at, parse_windows
 from ..settings import Settings
 from ..store.export import iso_time
+from ..system import System
 from .app import out
 from .layout import Column, distance, number, print_table, span
 from .timetable import opening_at

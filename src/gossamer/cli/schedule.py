@@ -12,7 +12,6 @@ import msgspec
 import typer
 from rich.text import Text
 
-from ..assembly import System, open_system
 from ..errors import Misconfigured, Transient
 from ..model.schedule import Standing
 from ..schedule.spelling import describe
@@ -20,6 +19,7 @@ from ..scheduler.deciding import run_now
 from ..scheduler.opening import share_of
 from ..settings import FILE_NAME, Settings
 from ..store.export import iso_time
+from ..system import System, open_system
 from .adding import opening_for  # which also brings the verb `add`
 from .app import err, out, run_async, settings_with
 from .layout import (

@@ -9,7 +9,6 @@ from typing import Annotated
 
 import typer
 
-from ..assembly import System
 from ..backends.opening import place_of
 from ..errors import Misconfigured
 from ..launch import stopping
@@ -17,6 +16,7 @@ from ..model import events
 from ..scheduler import Scheduler
 from ..settings import Settings
 from ..supervisor import MISCONFIGURED, Pulse
+from ..system import System
 from .app import app, fail, run_async, settings_with
 from .layout import moment, span
 from .timetable import SKIPPED

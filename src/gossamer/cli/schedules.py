@@ -11,13 +11,13 @@ import msgspec
 import typer
 from rich.text import Text
 
-from ..assembly import System, open_system
 from ..clock import SystemClock
 from ..errors import Misconfigured
 from ..model.job import JobCounts, JobState
 from ..model.schedule import Schedule, Standing, Term, Unreadable
 from ..scheduler.defining import schedules_of
 from ..settings import FILE_NAME, Settings
+from ..system import System, open_system
 from .app import app, err, out, run_async, settings_with
 from .layout import visible
 from .look import is_crawled

@@ -18,12 +18,12 @@ from typing import Annotated
 
 import typer
 
-from ..assembly import System
 from ..backends.opening import place_of
 from ..launch import stopping
 from ..scheduler.defining import schedules_of
 from ..settings import Settings
 from ..supervisor import Supervisor, silence_under
+from ..system import System
 from .app import app, err, run_async, settings_with
 from .layout import many
 from .worker import Voice, open_patiently

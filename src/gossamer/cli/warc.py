@@ -10,7 +10,6 @@ from typing import Annotated
 import typer
 
 from .. import __version__
-from ..assembly import open_system
 from ..clock import SystemClock
 from ..errors import Misconfigured
 from ..fetch.body import BodyDecoder, layers_of
@@ -21,6 +20,7 @@ from ..settings import Settings
 from ..store.contract import VisitQuery
 from ..store.warc.taking import Imported, WarcImport
 from ..store.warc.writing import Kept, export_warc, is_compressed
+from ..system import open_system
 from .app import app, err, run_async, settings_with
 from .layout import many, visible
 from .look import open_crawled

@@ -13,7 +13,7 @@ import msgspec
 import typer
 from rich.text import Text
 
-from ..assembly import open_robots, open_system
+from ..assembly import open_robots
 from ..clock import Clock, SystemClock
 from ..errors import FetchRefused, GossamerError, Misconfigured, RobotsUnreachable
 from ..fetch.cookies import CookieJar
@@ -28,6 +28,7 @@ from ..parse.media import Media
 from ..parse.page import Page
 from ..proxy.pools import Pools
 from ..settings import Settings
+from ..system import open_system
 from ..terms import limits_of
 from ..ways import routing_of, transports_of
 from .app import app, err, run_async, settings_with

@@ -9,7 +9,6 @@ import msgspec
 import typer
 from rich.text import Text
 
-from ..assembly import System
 from ..crawl.gates import WINDOW
 from ..crawl.observing import rhythm_of
 from ..errors import FetchFailed, WayFailed
@@ -22,6 +21,7 @@ from ..schedule.rhythm import Rhythm, prior_of, rate, sums_of
 from ..schedule.windows import is_open, parse_windows
 from ..store.contract import RecordQuery
 from ..store.export import iso_time
+from ..system import System
 from ..terms import url_rules
 from .app import app, err, out, run_async, settings_with
 from .layout import (

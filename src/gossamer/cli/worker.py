@@ -11,7 +11,6 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from ..assembly import System, open_system
 from ..backends.opening import place_of
 from ..clock import SystemClock
 from ..crawl.heart import MISSING_AFTER
@@ -26,6 +25,7 @@ from ..monitor.worries import Worries
 from ..settings import Settings
 from ..station import Station
 from ..supervisor import MISCONFIGURED, Pulse, Supervisor, silence_under
+from ..system import System, open_system
 from ..ways import routing_of, served
 from .app import app, err, fail, out, run_async, settings_with
 from .layout import Column, distance, jsonable, many, number, print_json, print_table, size, visible

@@ -17,7 +17,6 @@ from datetime import timedelta
 
 import msgspec
 
-from ..assembly import System
 from ..cancelling import is_cancellation
 from ..errors import Misconfigured, ParseFailed
 from ..frontier.admission import Admission
@@ -26,6 +25,7 @@ from ..model.job import Job
 from ..model.url import origin_of, site_of
 from ..parse.spider import Spider, listed_seeds, seeds
 from ..parse.timelimit import TimeLimit
+from ..system import System
 from ..terms import scope_of
 from .crew import Crew, cores
 from .orders import Outcome, Wanted

@@ -14,10 +14,10 @@ from typing import Any
 
 import msgspec
 
-from ..assembly import System
 from ..model.record import Record, StoredRecord
 from ..store.contract import Difference, Identity, RecordQuery
 from ..store.verdict import NO_PAGE, REPARSED, Held, Verdict, last_of_each, receive
+from ..system import System
 from .orders import Outcome
 
 AT_ONCE = 500  # records that are asked for at a time

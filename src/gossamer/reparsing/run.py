@@ -17,11 +17,12 @@ from secrets import token_hex
 
 import msgspec
 
-from ..assembly import HABITS_OF, System
+from ..assembly import HABITS_OF
 from ..model.record import Attempt, PageResult, Tally
 from ..model.url import origin_of, site_of
 from ..pipeline.inspection import USUAL, day_of
 from ..store.contract import VisitQuery
+from ..system import System
 from .crew import Crew, cores
 from .orders import Outcome, Wanted
 from .preview import Preview, TellChange

@@ -20,7 +20,6 @@ from contextlib import suppress
 from datetime import timedelta
 from functools import lru_cache
 
-from ..assembly import System
 from ..errors import GossamerError, LeaseLost, Misconfigured, Transient
 from ..forgetting import forget_old_runs
 from ..model.events import EventSink, ScheduleFailed, ScheduleFired, ScheduleQueued, ScheduleSkipped, Trouble
@@ -28,6 +27,7 @@ from ..model.job import JobTerms
 from ..model.schedule import Settled, Standing
 from ..schedule.spelling import parse_trigger
 from ..schedule.triggers import is_past
+from ..system import System
 from .deciding import Begin, Due, Outcome, Rest, Step, failed, judge, look, skipped
 from .defining import schedules_of
 from .following import Entry, entries_of, unused

@@ -17,7 +17,7 @@ from datetime import timedelta
 import msgspec
 
 from .. import openfiles
-from ..assembly import System, is_over, open_beside, open_worker
+from ..assembly import is_over, open_worker
 from ..backends.processes import hand_name
 from ..crawl.heart import Heart, Vitals
 from ..crawl.worker import Worker
@@ -30,6 +30,7 @@ from ..parse.discovery import load_spider
 from ..parse.site import SiteSpider
 from ..parse.spider import Spider
 from ..settings import Settings
+from ..system import System, open_beside
 from ..terms import local_hosts, scope_of
 from . import places
 from .bulletin import Bulletin
