@@ -18,12 +18,11 @@ from datetime import timedelta
 import msgspec
 
 from .assembly import freshness_of, gates_of
-from .errors import FrontierFull, Misconfigured, SourceFailed, Transient
-from .forgetting import forget_old_runs
+from .ending import end
+from .errors import FrontierFull, Misconfigured, SourceFailed
 from .frontier.admission import Admission, Judged, Scope
 from .frontier.contract import JobTerms
-from .model.events import EventSink, JobEnded, Trouble
-from .model.job import Job
+from .model.events import EventSink, Trouble
 from .model.task import DEFAULT_KIND, Candidate, Request
 from .model.url import site_of
 from .parse.spider import Spider, listed_seeds, seeds
@@ -39,7 +38,7 @@ LONGEST_ENDING = 500
 FULL_PAUSE = timedelta(milliseconds=500)
 LEASE = timedelta(seconds=15)  # after so long without a sign another worker reads the source
 RENEW = timedelta(seconds=4)
-SITE = "@"  # before its name, where it stands in place of a job: one source at a time is read there
+SITE = "@"  # before its name, where it stands in place of a job (SowBook): one source at a time is read there
 TURN_LOOK = timedelta(milliseconds=100)
 LOOK = timedelta(seconds=1)  # between two looks at what another worker has read
 
@@ -67,7 +66,7 @@ class Sower:
         self._noted: set[str] = set()
         self._reads = self._waits = False
         self._asked = 0  # requests for files of the source so far
-        self._faults: list[str] = []  # of this reading of the source
+        self._fault, self._faults = "", 0  # of this reading of the source: the first one, and how many
         # A list may name any site. Where links may lead is another matter: see `_widen`.
         seeds_scope = scope if spider.allowed_domains is not None else msgspec.structs.replace(scope, sites=None)
         self._admission = Admission(
@@ -128,7 +127,7 @@ class Sower:
         """Offer all seeds and seal the job. False when there were none and the job has ended."""
         system = self._system
         for pause in (*SOURCE_PAUSES, None):
-            self._faults.clear()
+            self._fault, self._faults = "", 0
             try:
                 async for judged in self._wanted():
                     await self._wait_for_demand()
@@ -146,8 +145,8 @@ class Sower:
                     return False
                 break
         if self._faults:
-            more = len(self._faults) - 1
-            await system.sowings.note(self._job, (), self._faults[0] + (f" And {more:,} more." if more else ""))
+            more = f" And {self._faults - 1:,} more." if self._faults > 1 else ""
+            await system.sowings.note(self._job, (), self._fault + more)
         await system.jobs.seal_seeds(self._job)
         return True
 
@@ -162,12 +161,9 @@ class Sower:
 
     async def _end(self, ending: str) -> None:
         """Only who still reads may say that there is nothing."""
-        system = self._system
-        if await self._renewed() and await system.jobs.close_job(self._job, ending):
-            self._events.emit(JobEnded(at=system.clock.now(), job=self._job, ending=ending))
-            job = await system.jobs.job(self._job)
-            if job is not None:
-                await forget_runs_before(system, job, self._events)
+        job = await self._system.jobs.job(self._job)
+        if job is not None and await self._renewed():
+            await end(self._system, job, ending, self._events)
 
     async def _widen(self, candidates: tuple[Candidate, ...]) -> None:
         """Links may lead to the sites of a list that its owner wrote. What a site writes into its sitemap or its feed
@@ -246,26 +242,19 @@ class Sower:
 
     async def _take_turn(self, site: str, rest: timedelta) -> None:
         """Have the site to ourselves for so long: sources that others read there come later, and so do pages."""
+        if not rest:
+            return
         system = self._system
         self._asked += 1
         name = f"{system.worker}.{self._job}.{self._asked}"
-        while rest and not await system.sowings.sow(f"{SITE}{site}", name, rest):
+        while not await system.sowings.sow(f"{SITE}{site}", name, rest):
             await system.clock.sleep(min(TURN_LOOK, rest).total_seconds())
         await system.frontier.slow_down(site, interval=None, rest=rest)
 
     def _report(self, message: str) -> None:
-        self._faults.append(message)
+        self._fault = self._fault or message
+        self._faults += 1
         self._events.emit(Trouble(at=self._system.clock.now(), job=self._job, stage="source", message=message))
-
-
-async def forget_runs_before(system: System, job: Job, events: EventSink) -> None:
-    """A run has ended: of the older ones of its schedule only so many are kept."""
-    if not job.schedule:
-        return
-    try:
-        await forget_old_runs(system.history, system.jobs, job.name, system.settings.store.keep_runs)
-    except Transient as error:  # the next run will see to it
-        events.emit(Trouble(at=system.clock.now(), job=job.id, stage="old runs", message=str(error)))
 
 
 async def offer(system: System, job: str, judged: Judged, max_queued: int | None) -> None:

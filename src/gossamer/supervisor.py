@@ -21,8 +21,8 @@ from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
 
-from .launch import stopping
 from .lifeline import BOX_VARIABLE, MARGIN, PULSE_VARIABLE, TIES, BlackBox
+from .signals import stopping
 
 PULSE = timedelta(seconds=1)
 SILENCE = timedelta(seconds=30)  # a child that is silent for so long hangs

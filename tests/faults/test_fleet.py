@@ -85,7 +85,8 @@ def test_a_worker_that_slept_past_its_leases_settles_nothing(tmp_path, fleet):
 
 def test_a_killed_valkey_comes_back_with_all_that_was_settled(tmp_path, fleet):
     with park(**SITE) as site:
-        project = fleet.project(tmp_path, site)
+        # A page whose lease was given by an answer that never arrived comes back when the lease is over.
+        project = fleet.project(tmp_path, site, settings='[lease]\nduration = "8s"')
         with workers(*project.crew(WORKERS)) as crew:
             for goal in (500, 1500):
                 poll_until(lambda goal=goal: len(site.hits()) > goal, crew)

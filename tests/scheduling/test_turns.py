@@ -54,7 +54,7 @@ def state(request: pytest.FixtureRequest) -> dict[str, str]:
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """What takes a second or more in life."""
     for module, name, milliseconds in (
-        (serving, "LOOK", 30), (serving, "SILENT", 60), (serving, "UNFIT_AGAIN", 60), (workers, "LOOK", 30),
+        (serving, "LOOK", 30), (places, "SILENT", 60), (serving, "UNFIT_AGAIN", 60), (workers, "LOOK", 30),
         (places, "IDLE", 100), (places, "TURN", 100),
     ):  # fmt: skip
         monkeypatch.setattr(module, name, timedelta(milliseconds=milliseconds))
@@ -178,7 +178,7 @@ async def test_jobs_whose_sites_are_paced_do_not_wait_for_each_other(
 ) -> None:
     monkeypatch.setattr(places, "TURN", timedelta(hours=1))
     monkeypatch.setattr(places, "IDLE", timedelta(hours=1))
-    monkeypatch.setattr(serving, "SILENT", timedelta(milliseconds=200))
+    monkeypatch.setattr(places, "SILENT", timedelta(milliseconds=200))
     async with shift(tmp_path, **{"crawl.concurrency": 1, "politeness.rate": "10/s"}) as crew, crew.on():
         # given one page at a time, and jobs for different sites, each of which has something to do ten times a second
         for n in range(3):

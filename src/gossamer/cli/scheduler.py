@@ -11,10 +11,10 @@ import typer
 
 from ..backends.opening import place_of
 from ..errors import Misconfigured
-from ..launch import stopping
 from ..model import events
 from ..scheduler import Scheduler
 from ..settings import Settings
+from ..signals import stopping
 from ..supervisor import MISCONFIGURED, Pulse
 from ..system import System
 from .app import app, fail, run_async, settings_with

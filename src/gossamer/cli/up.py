@@ -19,9 +19,9 @@ from typing import Annotated
 import typer
 
 from ..backends.opening import place_of
-from ..launch import stopping
 from ..scheduler.defining import schedules_of
 from ..settings import Settings
+from ..signals import stopping
 from ..supervisor import Supervisor, silence_under
 from ..system import System
 from .app import app, err, run_async, settings_with

@@ -16,13 +16,13 @@ from ..clock import SystemClock
 from ..crawl.heart import MISSING_AFTER
 from ..errors import BackendUnavailable, Misconfigured
 from ..frontier.contract import WorkerCard
-from ..launch import stopping
 from ..lifeline import TIES
 from ..model import events
 from ..monitor.hub import EventHub
 from ..monitor.logs import JsonLog
 from ..monitor.worries import Worries
 from ..settings import Settings
+from ..signals import stopping
 from ..station import Station
 from ..supervisor import MISCONFIGURED, Pulse, Supervisor, silence_under
 from ..system import System, open_system

@@ -173,7 +173,10 @@ class Sown(msgspec.Struct, frozen=True):
 
 class SowBook(Protocol):
     """Who reads the source of a job that a schedule began. One worker at a time does; what it dies over, the next one
-    reads from the beginning. Nothing is lost by two that read at once, only done twice."""
+    reads from the beginning. Nothing is lost by two that read at once, only done twice.
+
+    What is leased goes by its name alone: "@" and a site in place of a job is the turn to read a source at that site.
+    """
 
     async def sow(self, job: str, sower: str, duration: timedelta) -> bool:
         """Become the one that reads, or go on being it, for so long by the backend's clock. False while another is."""

@@ -21,8 +21,9 @@ from ..assembly import is_over, open_worker
 from ..backends.processes import hand_name
 from ..crawl.heart import Heart, Vitals
 from ..crawl.worker import Worker
+from ..ending import close_drained
 from ..errors import BackendUnavailable, GossamerError, Misconfigured, Transient
-from ..launch import close_drained, work_off
+from ..launch import work_off
 from ..model.events import EventSink
 from ..model.job import Job
 from ..monitor.hub import EventHub
@@ -35,7 +36,7 @@ from ..terms import local_hosts, scope_of
 from . import places
 from .bulletin import Bulletin
 from .obstacles import Obstacles, moment
-from .places import Applicant, Occupant
+from .places import Applicant, Place
 
 LOOK = timedelta(seconds=1)  # between two looks for jobs
 AGAIN = timedelta(seconds=5)  # before a job is tried again whose worker met a backend in trouble
@@ -43,7 +44,6 @@ IDLE = timedelta(seconds=20)  # without a page in hand, before a specialised wor
 UNFIT_AGAIN = timedelta(seconds=30)  # before a job is tried again that could not be served here
 UNFIT_CLAIM = timedelta(minutes=5)  # before anybody makes way for it
 LONGEST_REST = timedelta(seconds=5)  # of a job that made way: what it waits for may come earlier than it seemed
-SILENT = timedelta(seconds=1)  # without anything to do, before a job's share goes to others
 
 
 class Respite(msgspec.Struct, frozen=True):
@@ -51,31 +51,6 @@ class Respite(msgspec.Struct, frozen=True):
 
     until: float
     hopeful: bool
-
-
-class Place(msgspec.Struct, kw_only=True):
-    """A job that is served. `worker` is None until it is open."""
-
-    job: Job
-    taken_at: float
-    worker: Worker | None = None
-    width: int = 0
-    leaves: bool = False
-    waits: bool = False  # it was told for what
-
-    @property
-    def in_flight(self) -> int:
-        return self.worker.in_flight if self.worker is not None else 0
-
-    @property
-    def is_opening(self) -> bool:
-        return self.worker is None or self.worker.began_at is None
-
-    def is_steady(self, now: float) -> bool:
-        """Has it been at work for a while, and does not just wait?"""
-        if self.worker is None or self.worker.began_at is None:
-            return False
-        return now - self.worker.began_at >= SILENT.total_seconds() > self.worker.idle.total_seconds()
 
 
 class Station:
@@ -199,7 +174,7 @@ class Station:
             else:
                 await self._tell_wait(place)
         needed = places.wanted(self._line, now) - sum(place.leaves for place in self._places.values())
-        occupants = [_occupant(place, now) for place in staying.values() if not place.leaves]
+        occupants = [place.occupant(now) for place in staying.values() if not place.leaves]
         for job in places.makes_way(occupants, self._line):
             if needed <= 0:
                 return
@@ -231,10 +206,8 @@ class Station:
             return
         place.waits = True
         due = moment(self._system.clock.now() + worker.due_in.total_seconds())
-        words = (
-            f"Job {place.job.id} waits: its next page is due at {due}, after a retry or when its site's window opens."
-        )
-        self._bulletin.trouble(place.job.id, "job", words)
+        words = f"Job {job} waits: its next page is due at {due}, after a retry or when its site's window opens."
+        self._bulletin.trouble(job, "job", words)
 
     async def _may_leave(self, place: Place) -> bool:
         """Whoever reads the seeds of a job would have to begin anew."""
@@ -337,7 +310,7 @@ class Station:
     def _share_out(self) -> None:
         """The process's concurrency, among the jobs that have something to do."""
         served = [(place, place.worker) for place in self._places.values() if place.worker is not None]
-        idle = [place.leaves or worker.idle >= SILENT for place, worker in served]
+        idle = [place.leaves or worker.idle >= places.SILENT for place, worker in served]
         widths = places.shares(self._system.settings.crawl.concurrency, idle)
         for (place, worker), width in zip(served, widths, strict=True):
             if place.width != width:
@@ -384,19 +357,6 @@ class Station:
         state = "draining" if self._draining else "working" if self._tasks else "idle"
         in_flight = sum(place.in_flight for place in self._places.values())
         return Vitals(job=", ".join(self._tasks), state=state, in_flight=in_flight)
-
-
-def _occupant(place: Place, now: float) -> Occupant:
-    worker = place.worker
-    assert worker is not None
-    assert worker.began_at is not None
-    return Occupant(
-        job=place.job.id,
-        idle=worker.idle.total_seconds(),
-        worked=now - worker.began_at,
-        opening=worker.began_at - place.taken_at,
-        priority=place.job.priority,
-    )
 
 
 def _new_hosts(settings: Settings, urls: list[str]) -> list[str]:

@@ -204,12 +204,10 @@ class Cell:
         """End it in peace if that works, else by force."""
         if not self.gone.is_set() and self._browser is not None and self._playwright is not None:
             self.why_gone = "it was closed"
-            try:
+            with suppress(Exception):  # whatever it says, it is killed now
                 async with asyncio.timeout(_STOP_PATIENCE):
                     await self._browser.close()
                     await self._playwright.stop()
-            except Exception:  # noqa: S110  # whatever it says, it is killed now
-                pass
         await self.kill(self.why_gone or "it was closed")
 
     async def kill(self, why: str) -> None:

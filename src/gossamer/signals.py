@@ -1,0 +1,46 @@
+"""SIGINT and SIGTERM, heeded by commands that finish what they have in hand."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from datetime import timedelta
+
+ECHO = timedelta(seconds=1)  # a signal this soon after the first is the same one
+
+
+@contextmanager
+def stopping(drain: Callable[[], None], force: Callable[[signal.Signals], None] | None = None) -> Iterator[None]:
+    """SIGINT and SIGTERM call `drain`. A further one, later than ECHO, calls `force`, and without it ends the process.
+
+    The echo: `timeout` signals its command and then the command's whole group; a terminal signals all of a group at
+    once, and its first process passes the signal on.
+    """
+    loop = asyncio.get_running_loop()
+    asked_at: float | None = None
+    installed: list[signal.Signals] = []
+
+    def heed(number: signal.Signals) -> None:
+        nonlocal asked_at
+        if asked_at is None:
+            asked_at = loop.time()
+            drain()
+        elif loop.time() - asked_at > ECHO.total_seconds():
+            if force is not None:
+                force(number)
+                return
+            while installed:
+                loop.remove_signal_handler(installed.pop())
+            signal.raise_signal(number)  # as it would have ended without us
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        with suppress(ValueError, NotImplementedError, RuntimeError):  # not the main thread: the caller stops us
+            loop.add_signal_handler(number, heed, number)
+            installed.append(number)
+    try:
+        yield
+    finally:
+        while installed:
+            loop.remove_signal_handler(installed.pop())
