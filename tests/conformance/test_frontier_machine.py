@@ -15,7 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from gossamer.errors import LeaseLost
 from gossamer.frontier.contract import DeadFilter
-from gossamer.frontier.politeness import HEAD_START, LANE_TURN, SiteTerms
+from gossamer.frontier.politeness import HEAD_START, TURN, SiteTerms
 from gossamer.model.task import DropReason, UrlState
 from tests.conformance.frontiers import LEASE, Backends, candidate
 
@@ -136,7 +136,7 @@ class FrontierMachine(RuleBasedStateMachine):
     def limited(self, url, kept_waiting):
         site = url.split("/")[2]
         terms = TERMS[site]
-        if site in kept_waiting and self.now() - self.began >= LANE_TURN.total_seconds():
+        if site in kept_waiting and self.now() - self.began >= TURN.total_seconds():
             return True
         in_flight = sum(lease.task.site == site for lease in self.held.values())
         if self.rest_until.get(site, 0) > self.now():

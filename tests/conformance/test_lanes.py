@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from gossamer.frontier.contract import DeadFilter
-from gossamer.frontier.politeness import GIVE_WAY, HEAD_START, LANE_TURN, SiteTerms
+from gossamer.frontier.politeness import GIVE_WAY, HEAD_START, TURN, SiteTerms
 from gossamer.model.task import UrlState
 from tests.conformance.frontiers import LEASE, Backends, candidate
 
@@ -279,7 +279,7 @@ async def test_workers_of_different_lanes_share_one_sites_pace_and_both_get_on(l
     for worker in ("plain", "browser"):
         mine = [at for at, who in grants if who == worker]
         pauses = [after - before for before, after in zip([started, *mine], [*mine, started + 60], strict=True)]
-        assert max(pauses) < 2 * LANE_TURN.total_seconds() + 4, (worker, pauses)
+        assert max(pauses) < 2 * TURN.total_seconds() + 4, (worker, pauses)
 
 
 async def test_a_lane_that_nobody_serves_any_more_holds_up_nobody(lab):
@@ -292,7 +292,7 @@ async def test_a_lane_that_nobody_serves_any_more_holds_up_nobody(lab):
     # given a browser worker that asked in vain and went away
     (lease,) = (await lab.frontier.lease(job.id, "plain", 9, PLAIN)).leases
     assert urls_of(await lab.frontier.lease(job.id, "browser", 9, BROWSER)) == []
-    lab.clock.advance(LANE_TURN.total_seconds() + 1)
+    lab.clock.advance(TURN.total_seconds() + 1)
     await lab.frontier.complete(lease, UrlState.DONE)
 
     # when the other one goes on
@@ -306,7 +306,7 @@ async def test_a_lane_that_nobody_serves_any_more_holds_up_nobody(lab):
             batch = await lab.frontier.lease(job.id, "plain", 9, PLAIN)
         (lease,) = batch.leases
         await lab.frontier.complete(lease, UrlState.DONE)
-        lab.clock.advance(LANE_TURN.total_seconds() + 1)
+        lab.clock.advance(TURN.total_seconds() + 1)
 
     # then it left the site to the browser once, and no more
     assert pauses == 1

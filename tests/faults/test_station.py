@@ -146,6 +146,31 @@ def test_a_job_that_begins_later_is_found_and_two_jobs_run_side_by_side(opened):
         assert station.ended() == 0
 
 
+@pytest.mark.parametrize("state", ["sqlite", "valkey"])
+def test_a_job_gets_its_turn_at_a_slow_site_that_another_one_has(opened, request, state):
+    settings = "[politeness]\nconcurrency = 3\n"
+    if state == "valkey":
+        address = request.getfixturevalue("valkey").address()
+        settings = f'state = "{address}"\nproject = "test-{uuid4().hex[:8]}"\n{settings}'
+    with park(pages=120, latency_ms=400) as site:
+        # given a site that answers more slowly than its pace asks, and a job that keeps it busy
+        project = opened([], settings)
+        for name in ("Long", "Short"):
+            file = project.folder / "spiders" / f"{name.lower()}.py"
+            file.write_text(SPIDER.format(name=name, url=site.url()))
+        long = project.run("crawl", "long", "--quiet")
+        until(lambda: len(site.hits()) > 5, long)
+        # when another job comes for a few pages of it, then it has them long before the first one is done
+        short = project.run("crawl", "short", "--quiet", "--limit", "3")
+        assert short.ended() == 0, short.said()
+        assert long.process.poll() is None
+        [(ended,)] = project.sql("records.db", "SELECT max(at) FROM attempts WHERE job LIKE 'short-%'")
+        assert long.ended() == 0, long.said()
+        assert set(Counter(hit.path for hit in site.hits()).values()) == {1, 2}
+        after = project.sql("records.db", f"SELECT count(*) FROM attempts WHERE job LIKE 'long-%' AND at > {ended}")
+        assert after[0][0] > 20
+
+
 def test_jobs_that_cannot_be_served_here_are_told_once_and_left_alone(opened):
     with park(pages=60, hosts=2, latency_ms=30) as site:
         project = opened([site.url(0)], f'{UNLIMITED}[fetch]\nallow_hosts = ["{site.hosts[0]}"]\n')

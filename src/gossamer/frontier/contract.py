@@ -55,8 +55,8 @@ class Frontier(Protocol):
         A task's lane is its `fetcher`, "" without one. Only tasks of the given lanes are handed out (None: of every
         lane); those of other lanes are not in their way, and cost the site neither token nor slot. All lanes of a
         site share its politeness. Where that lets only some workers in, lanes that were refused take turns (see
-        politeness.LANE_TURN). What a worker cannot have for its lanes is open work all the same: the job is drained
-        only when there is none in any lane.
+        politeness.TURN), and so do jobs (turns.py). What a worker cannot have for its lanes is open work all the same:
+        the job is drained only when there is none in any lane.
         The site's rate token and concurrency slot are taken in the same step. A site with a rate limit is
         handed to one worker at a time: its requests are spaced by that worker's pacer, exactly. It may get a task
         HEAD_START before its turn; `Lease.pace` says how long the request must wait.

@@ -38,10 +38,10 @@ TermsFor = Callable[[str], SiteTerms]
 # every request would be late by the time that a lease takes, and high rates would never be reached.
 HEAD_START = timedelta(milliseconds=20)
 
-# Workers of different lanes share a site that only some of them can have at a time. A lane that was asked
-# for in vain and has not been served for LANE_TURN gets its turn: the others leave the site alone for GIVE_WAY, and
-# again until it had it. That is longer than an idle worker waits before it asks again.
-LANE_TURN = timedelta(seconds=5)
+# Lanes, and jobs (turns.py), share a site that only some of them can have at a time. One that was asked for in vain
+# and was not served for TURN gets its turn: the others leave the site alone for GIVE_WAY, and again until it had it.
+# That is longer than an idle worker waits before it asks again.
+TURN = timedelta(seconds=5)
 GIVE_WAY = timedelta(milliseconds=500)
 
 

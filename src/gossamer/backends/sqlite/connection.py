@@ -256,7 +256,7 @@ def statements_of(script: str) -> list[str]:
     statements, current = [], ""
     for line in script.splitlines(keepends=True):
         current += line
-        if line.rstrip().endswith(";") and sqlite3.complete_statement(current):
+        if ";" in line and sqlite3.complete_statement(current):
             statements.append(current)
             current = ""
     return statements

@@ -7,14 +7,15 @@ their wake-up time, and queues that wait for a slot are not looked at until one 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import timedelta
 from typing import Any
 
 import msgspec
 
 from ...frontier.contract import LeaseBatch
-from ...frontier.politeness import GIVE_WAY, HEAD_START, LANE_TURN, TermsFor, after_start, earliest_start
+from ...frontier.politeness import GIVE_WAY, HEAD_START, TURN, TermsFor, after_start, earliest_start
+from ...frontier.turns import Want, after_refusal, makes_way
 from ...model.task import Lease, Pace, Task
 from .ledger import MICROSECONDS, JobRow, Ledger, Tally
 from .reclaiming import TOO_FAR, Reclaimer
@@ -34,7 +35,14 @@ ORDER BY priority DESC, turn LIMIT ?"""
 _GRANT = """
 UPDATE urls SET state = 'leased', token = ?, deliveries = deliveries + 1, worker = ?, lease_until = ?, changed_at = ?
 WHERE number = ?"""
-_VISIT = "UPDATE sites SET in_flight = in_flight + ?, next_at = ?, holder = ? WHERE number = ?"
+_SITE = """
+SELECT name, next_at, rest_until, asked_interval, in_flight, holder, latest, wanted,
+    wanted_turn, wanted_since, offered_at
+FROM sites WHERE number = ?"""
+_VISIT = """
+UPDATE sites SET in_flight = in_flight + ?1, next_at = ?2, holder = ?3, latest = ?4, wanted = nullif(wanted, ?4)
+WHERE number = ?5"""
+_WANT = "UPDATE sites SET wanted = ?, wanted_turn = ?, wanted_since = ?, offered_at = ? WHERE number = ?"
 _PARK = """
 UPDATE queues SET state = ?, wake_at = ?, held_for = ?, refused = 1 WHERE job = ? AND site = ? AND lane = ?"""
 _SERVED = "UPDATE queues SET state = ?, priority = ?, turn = ?, refused = 0 WHERE job = ? AND site = ? AND lane = ?"
@@ -54,7 +62,7 @@ class Grants:
 
     def __init__(self) -> None:
         self.leases: list[Lease] = []
-        self.sites: list[tuple[int, float, str | None, int]] = []
+        self.sites: list[tuple[int, float, str | None, int | None, int]] = []
         self.queues: list[tuple[str, int, int, int, int, str]] = []
 
     def write(self, connection: sqlite3.Connection, worker: str, now: float) -> None:
@@ -167,7 +175,7 @@ class Counter:
             "SELECT lane, refused, turn FROM queues WHERE job = ? AND site = ? AND state <> 'empty'", (job.number, site)
         ).fetchall()
         before = min(
-            int((now - LANE_TURN.total_seconds()) * MICROSECONDS),
+            int((now - TURN.total_seconds()) * MICROSECONDS),
             *(turn - 1 for lane, _, turn in queues if lane in lanes),
         )
         others = [lane for lane, refused, turn in queues if refused and turn <= before and lane not in lanes]
@@ -177,11 +185,7 @@ class Counter:
             "UPDATE queues SET refused = 0 WHERE job = ? AND site = ? AND lane = ? AND state = 'ready'",
             [(job.number, site, lane) for lane in others],
         )
-        connection.executemany(
-            "UPDATE queues SET state = 'sleeping', wake_at = ? "
-            "WHERE job = ? AND site = ? AND lane = ? AND state = 'ready'",
-            [(now + GIVE_WAY.total_seconds(), job.number, site, lane) for lane in lanes],
-        )
+        self._leave_alone(connection, job, site, lanes, now)
         return True
 
     def _serve(
@@ -197,10 +201,10 @@ class Counter:
         grants: Grants,
     ) -> None:
         """Take up to `n` tasks of one site if it allows; else put its queues where they will be woken from."""
-        name, next_at, rest_until, asked, in_flight, holder = connection.execute(
-            "SELECT name, next_at, rest_until, asked_interval, in_flight, holder FROM sites WHERE number = ?",
-            (site,),
+        name, next_at, rest_until, asked, in_flight, holder, latest, *want = connection.execute(
+            _SITE, (site,)
         ).fetchone()
+        noted = Want(*want) if want[0] is not None else None
         terms = self._terms_for(name)
         if rest_until > now:
             self._park(connection, job, site, lanes, "sleeping", wake_at=rest_until)
@@ -208,11 +212,13 @@ class Counter:
         if terms.concurrency is not None:
             n = min(n, terms.concurrency - in_flight)
             if n <= 0:
+                self._refuse(connection, job, site, noted, latest, now)
                 self._park(connection, job, site, lanes, "full")
                 return
         interval, burst = terms.spacing(asked), terms.burst_under(asked)
         if interval is not None:
             if in_flight and holder != worker:
+                self._refuse(connection, job, site, noted, latest, now)
                 self._park(connection, job, site, lanes, "held", held_for=holder)
                 return
             if next_at > now + interval * burst + TOO_FAR.total_seconds():
@@ -224,6 +230,11 @@ class Counter:
             n = min(n, burst)
             if interval > 0:
                 n = min(n, int((now - turn) / interval) + 1)
+        others_first, want_now = makes_way(noted, job=job.number, is_free=interval is None or not in_flight, now=now)
+        self._want(connection, site, noted, want_now)
+        if others_first:
+            self._leave_alone(connection, job, site, lanes, now)
+            return
         rows = self._tasks(connection, job, site, lanes, n + 1)
         taken = [row for row in rows[:n] if floor is None or row[4] >= floor]
         for row in taken:
@@ -232,7 +243,8 @@ class Counter:
                 next_at = after_start(next_at, start=now, interval=interval)
                 pace = Pace(interval, burst, next_at - now)
             grants.leases.append(self._lease_of(job, name, row, now, pace))
-        grants.sites.append((len(taken), next_at, worker if interval is not None else None, site))
+        paced_by, latest = worker if interval is not None else None, job.number if taken else latest
+        grants.sites.append((len(taken), next_at, paced_by, latest, site))
         rest = rows[len(taken) :]
         for lane in lanes:
             left = rest if len(lanes) == 1 else [row for row in rest if (row[11] or "") == lane]
@@ -291,6 +303,32 @@ class Counter:
         held_for: str | None = None,
     ) -> None:
         connection.executemany(_PARK, [(state, wake_at, held_for, job.number, site, lane) for lane in lanes])
+
+    def _leave_alone(
+        self, connection: sqlite3.Connection, job: JobRow, site: int, lanes: Iterable[str], now: float
+    ) -> None:
+        """For a moment, so that somebody else can have the site."""
+        connection.executemany(
+            "UPDATE queues SET state = 'sleeping', wake_at = ? "
+            "WHERE job = ? AND site = ? AND lane = ? AND state = 'ready'",
+            [(now + GIVE_WAY.total_seconds(), job.number, site, lane) for lane in lanes],
+        )
+
+    def _refuse(
+        self, connection: sqlite3.Connection, job: JobRow, site: int, noted: Want | None, latest: int | None, now: float
+    ) -> None:
+        """The job cannot have the site, because somebody else has it."""
+        (turn,) = connection.execute(
+            "SELECT max(turn) FROM queues WHERE job = ? AND site = ?", (job.number, site)
+        ).fetchone()
+        want = after_refusal(noted, job=job.number, served_at=turn / MICROSECONDS, latest=latest, now=now)
+        self._want(connection, site, noted, want)
+
+    def _want(self, connection: sqlite3.Connection, site: int, before: Want | None, after: Want | None) -> None:
+        if after is None and before is not None:
+            connection.execute(_WANT, (None, None, None, None, site))
+        elif after is not None and after != before:
+            connection.execute(_WANT, (*msgspec.structs.astuple(after), site))
 
     def _promote(self, connection: sqlite3.Connection, job: JobRow, now: float) -> None:
         """Tasks whose waiting time is over join their queue again, behind those of equal priority."""

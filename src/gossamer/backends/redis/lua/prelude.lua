@@ -173,8 +173,9 @@ end
 
 -- sites -------------------------------------------------------------------------------------------------------
 -- `pace` is the interval of the last grant, for the case that its worker is lost. -1 stands for none.
+-- `latest`, `wanted`, `wanted_turn`, `since`, `offered`: how jobs take turns, see frontier/turns.py. 0 stands for none.
 
-local SITE = '>dddI4d'
+local SITE, TURNS = '>dddI4d', '>I4I4ddd'
 local sites = {}
 
 local function site_of(number)
@@ -184,7 +185,11 @@ local function site_of(number)
     local place
     site = {}
     site.next_at, site.rest_until, site.asked, site.in_flight, site.pace, place = unpack_from(SITE, text)
-    site.holder, site.name = unpack_from('>Bc0Hc0', text, place)
+    site.holder, site.name, place = unpack_from('>Bc0Hc0', text, place)
+    site.latest, site.wanted, site.wanted_turn, site.since, site.offered = 0, 0, 0, 0, 0
+    if place <= #text then
+        site.latest, site.wanted, site.wanted_turn, site.since, site.offered = unpack_from(TURNS, text, place)
+    end
     sites[number] = site
     return site
 end
@@ -195,7 +200,8 @@ local function number_of(name)
     local number = call('HINCRBY', SHARD, 'sites', 1)
     call('HSET', NUMBERS, name, number)
     sites[number] = {
-        next_at = 0, rest_until = 0, asked = -1, in_flight = 0, pace = -1, holder = '', name = name, changed = true,
+        next_at = 0, rest_until = 0, asked = -1, in_flight = 0, pace = -1, holder = '', name = name, latest = 0,
+        wanted = 0, wanted_turn = 0, since = 0, offered = 0, changed = true,
     }
     return number
 end
@@ -308,7 +314,8 @@ local function flush()
         if site.changed then
             call('HSET', SITES, number,
                 pack(SITE, site.next_at, site.rest_until, site.asked, site.in_flight, site.pace)
-                .. pack('>Bc0Hc0', #site.holder, site.holder, #site.name, site.name))
+                .. pack('>Bc0Hc0', #site.holder, site.holder, #site.name, site.name)
+                .. pack(TURNS, site.latest, site.wanted, site.wanted_turn, site.since, site.offered))
         end
     end
     for name, change in pairs(counted) do

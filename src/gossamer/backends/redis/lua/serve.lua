@@ -61,7 +61,7 @@ local function park(ready, number, state, holder)
 end
 
 -- seconds, as in frontier/politeness.py
-local LANE_TURN, GIVE_WAY = 5, 0.5
+local TURN, GIVE_WAY = 5, 0.5
 
 local served, others = {}, nil
 if ARGV[8] ~= '*' then
@@ -72,7 +72,7 @@ end
 -- could be served and is not asked for while we pause has nobody who waits for it any more.
 local function must_give_way(terms)
     if ARGV[8] == '*' then return false end
-    local before = (now - LANE_TURN) * 1000000
+    local before = (now - TURN) * 1000000
     for _, entry in ipairs(terms.ready) do before = math.min(before, entry.queue.turn - 1) end
     if not others then
         others = {}
@@ -89,6 +89,40 @@ local function must_give_way(terms)
         end
     end
     return found
+end
+
+-- How jobs take turns at a site, as in frontier/turns.py.
+local job_number = tonumber(string.match(META, '(%d+):meta$'))
+
+local function note_refusal(site, ready)
+    if site.latest == 0 or site.latest == job_number then return end
+    local served_at = 0
+    for _, entry in ipairs(ready) do served_at = math.max(served_at, entry.queue.turn / 1000000) end
+    if site.wanted == 0 then
+        site.wanted, site.wanted_turn, site.since, site.offered, site.changed = job_number, served_at, now, 0, true
+    elseif site.wanted ~= job_number and served_at < site.wanted_turn then
+        site.wanted, site.wanted_turn, site.offered, site.changed = job_number, served_at, 0, true
+    end
+end
+
+-- Whether the site is left to another job that wants it. `free`: that one would not be refused.
+local function makes_way(site, free)
+    if site.wanted == 0 or site.wanted == job_number then return false end
+    if site.since > now then  -- the clock was put back
+        site.since, site.offered, site.changed = now, 0, true
+        return false
+    end
+    if now - site.since < TURN then return false end
+    if not free then
+        site.changed = site.changed or site.offered ~= 0
+        site.offered = 0
+    elseif site.offered == 0 or site.offered > now then
+        site.offered, site.changed = now, true
+    elseif now - site.offered >= GIVE_WAY then
+        site.wanted, site.changed = 0, true  -- nobody waits for it any more
+        return false
+    end
+    return true
 end
 
 local HEAD_START = 0.02  -- seconds, as in frontier/politeness.py
@@ -153,18 +187,27 @@ local function serve(terms, n, floor)
     if site.rest_until > now then return put_to_sleep(ready, site.rest_until, true) end
     if terms.concurrency > 0 then
         n = math.min(n, terms.concurrency - site.in_flight)
-        if n <= 0 then return park(ready, number, Q_FULL, '') end
+        if n <= 0 then
+            note_refusal(site, ready)
+            return park(ready, number, Q_FULL, '')
+        end
     end
     local interval, burst = terms.interval, terms.burst
     if site.asked >= 0 then interval, burst = math.max(interval, site.asked), 1 end
     if interval >= 0 then
-        if site.in_flight > 0 and site.holder ~= worker then return park(ready, number, Q_HELD, site.holder) end
+        if site.in_flight > 0 and site.holder ~= worker then
+            note_refusal(site, ready)
+            return park(ready, number, Q_HELD, site.holder)
+        end
         -- No request was so far ahead: the server's clock was.
         if site.next_at > now + interval * burst + TOO_FAR then site.next_at = now end
         local turn = site.next_at - (burst - 1) * interval - HEAD_START
         if turn > now then return put_to_sleep(ready, turn, true) end
         n = math.min(n, burst)
         if interval > 0 then n = math.min(n, math.floor((now - turn) / interval) + 1) end
+    end
+    if makes_way(site, interval < 0 or site.in_flight == 0) then
+        return put_to_sleep(ready, now + GIVE_WAY, false)
     end
     for _, entry in ipairs(ready) do
         entry.places, entry.gone, entry.given = places(entry, number, n + 1), 0, 0
@@ -196,6 +239,10 @@ local function serve(terms, n, floor)
     end
     site.in_flight, site.pace, site.changed = site.in_flight + given, interval, true
     site.holder = interval >= 0 and worker or ''
+    if given > 0 then
+        site.latest = job_number
+        if site.wanted == job_number then site.wanted = 0 end
+    end
     count('queued', -given)
     count('leased', given)
     wanted = wanted - given
