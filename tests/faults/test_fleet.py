@@ -19,7 +19,7 @@ pytestmark = pytest.mark.timeout(240)
 WORKERS = 4
 CONCURRENCY = 8
 IN_FLIGHT = 2 * CONCURRENCY  # of one worker at most: journeys that wait for long step aside for others
-PAGES = 3000
+PAGES = 2000
 SITE = {"hosts": 20, "pages": PAGES // 20, "latency_ms": 5, "body_bytes": 1500, "links": 5}
 JITTER = 0.06  # seconds between leaving the worker and the line in the log: the site waits for a core too
 POINTS = ("mid-fetch", "mid-parse", "mid-store", "before-settle", "after-settle")
@@ -88,7 +88,7 @@ def test_a_killed_valkey_comes_back_with_all_that_was_settled(tmp_path, fleet):
         # A page whose lease was given by an answer that never arrived comes back when the lease is over.
         project = fleet.project(tmp_path, site, settings='[lease]\nduration = "8s"')
         with workers(*project.crew(WORKERS)) as crew:
-            for goal in (500, 1500):
+            for goal in (400, 1000):
                 poll_until(lambda goal=goal: len(site.hits()) > goal, crew)
                 fleet.valkey.kill()
                 time.sleep(1)
@@ -105,7 +105,7 @@ def test_postgres_may_stop_and_die_while_the_crawl_goes_on(tmp_path, fleet):
             poll_until(lambda: len(site.hits()) > 400, crew)
             fleet.postgres.kill()  # in the middle of commits
             fetched = len(site.hits())
-            poll_until(lambda: len(site.hits()) > fetched + 600, crew)  # journeys go on, results wait in the spool
+            poll_until(lambda: len(site.hits()) > fetched + 400, crew)  # journeys go on, results wait in the spool
             assert list((tmp_path / "gossamer-data" / "spool").rglob("*"))
             fleet.postgres.start()
             wait_for_all(crew)
@@ -174,7 +174,7 @@ def test_an_archive_that_answers_500_is_waited_for(tmp_path, fleet):
 
 
 def test_sixteen_processes_keep_the_pace_of_two_hundred_sites(tmp_path, fleet):
-    # given 200 sites with ten pages each, ten requests a second allowed for each, and a restart in the middle
+    # given 200 sites with ten pages each, four requests a second allowed for each, and a restart in the middle
     with park(hosts=200, pages=10, body_bytes=1000, links=4) as site:
         project = fleet.project(tmp_path, site, politeness='rate = "4/s"\nconcurrency = 4')
         with workers(*project.crew(16)) as crew:
