@@ -1,14 +1,23 @@
-"""SIGINT and SIGTERM, heeded by commands that finish what they have in hand."""
+"""SIGINT and SIGTERM, heeded by commands that finish what they have in hand; and signals to processes of ours."""
 
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 
 ECHO = timedelta(seconds=1)  # a signal this soon after the first is the same one
+
+
+def send(process: asyncio.subprocess.Process, number: signal.Signals) -> None:
+    """To a process that may have ended just now. (`send_signal` of the process looks whether it has, and then takes the
+    exit code away from whoever waits for it.)"""
+    if process.returncode is None:
+        with suppress(ProcessLookupError):
+            os.kill(process.pid, number)
 
 
 @contextmanager

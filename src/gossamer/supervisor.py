@@ -22,7 +22,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from .lifeline import BOX_VARIABLE, MARGIN, PULSE_VARIABLE, TIES, BlackBox
-from .signals import stopping
+from .signals import send, stopping
 
 PULSE = timedelta(seconds=1)
 SILENCE = timedelta(seconds=30)  # a child that is silent for so long hangs
@@ -72,8 +72,7 @@ class Child:
             return False
 
     def signal(self, number: signal.Signals) -> None:
-        with suppress(ProcessLookupError):
-            self.process.send_signal(number)
+        send(self.process, number)
 
     async def end(self) -> None:
         if self.process.returncode is None:

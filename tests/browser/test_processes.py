@@ -19,6 +19,7 @@ from gossamer.fetch.browser.cell import Cell
 from gossamer.fetch.browser.transport import BrowserTransport
 from gossamer.measures import Size
 from gossamer.settings.browser import Browser
+from gossamer.signals import send
 from tests.sites.hostile import Call, HostileSite, hostile_site, whole
 from tests.sites.rendered import dress
 
@@ -57,8 +58,7 @@ async def a_worker(folder: Path, *options: str) -> AsyncIterator[tuple[asyncio.s
             await until(lambda: len(site.seen("/late")) == 2, "both browsers show their page")
             yield process, site
         finally:
-            if process.returncode is None:
-                process.kill()
+            send(process, signal.SIGKILL)
             await process.wait()
 
 
@@ -73,7 +73,7 @@ async def test_a_worker_that_ends_leaves_no_process_and_no_file(
     async with a_worker(short_folder, *options) as (process, _):
         known = family(process.pid)
         assert len(marked(str(short_folder))) >= 8  # worker, two watchdogs, two drivers, two browsers and their helpers
-        process.send_signal(number)
+        send(process, number)
         await process.wait()
         await until(lambda: not still_alive(known), "all of its processes are gone")
         await until(lambda: not marked(str(short_folder)), "no process carries its mark")
@@ -87,7 +87,7 @@ async def test_a_worker_that_stands_still_and_is_killed_leaves_nothing(short_fol
         for folder in short_folder.glob("gossamer-browser-*"):
             driver, _ = driver_and_browser(int((folder / "watchdog.pid").read_text()))
             os.kill(driver, signal.SIGSTOP)
-        process.kill()
+        send(process, signal.SIGKILL)
         await until(lambda: not still_alive(known), "all of its processes are gone")
 
 
@@ -122,12 +122,12 @@ async def test_the_next_worker_clears_what_a_killed_worker_and_its_watchdogs_lef
         async with BrowserTransport(GUARD, Browser()):  # somebody starts while the worker is at work
             assert sorted(short_folder.glob("gossamer-browser-*")) == left
             assert still_alive(known) == list(known)
-        process.send_signal(signal.SIGSTOP)  # else it would end its browsers itself
+        send(process, signal.SIGSTOP)  # else it would end its browsers itself
         for watchdog in watchdogs:
             if stand_still:
                 os.kill(driver_and_browser(watchdog)[1], signal.SIGSTOP)
             os.kill(watchdog, signal.SIGKILL)
-        process.kill()
+        send(process, signal.SIGKILL)
         await process.wait()
     assert sorted(short_folder.glob("gossamer-browser-*")) == left
     async with BrowserTransport(GUARD, Browser()):

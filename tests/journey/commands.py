@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import os
+import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
+
+from gossamer.signals import send
 
 PATIENCE = 60.0  # seconds; then the command hangs
 
@@ -70,7 +73,7 @@ async def ended(process: asyncio.subprocess.Process) -> Said:
         async with asyncio.timeout(PATIENCE):
             out, err = await process.communicate()
     except TimeoutError:
-        process.kill()
+        send(process, signal.SIGKILL)
         out, err = await process.communicate()
         raise AssertionError(f"The command did not end. It said: {err.decode()[-2000:]}") from None
     assert process.returncode is not None

@@ -7,6 +7,7 @@ import signal
 
 import pytest
 
+from gossamer.signals import send
 from tests.journey.commands import IMPATIENT, ended, gossamer, started
 from tests.sites.hostile import Call, hostile_site, whole
 
@@ -48,7 +49,7 @@ async def test_a_stopped_crawl_finishes_what_is_in_hand_and_goes_on_later(tmp_pa
     process = await started(tmp_path, "crawl", site.url("/start"))
     await turnstile.reached.wait()
     # when it is asked to stop, and what is in hand is answered after that
-    process.send_signal(number)
+    send(process, number)
     turnstile.opened.set()
     said = await ended(process)
 
@@ -76,7 +77,7 @@ async def test_a_second_ctrl_c_ends_it_at_once_and_nothing_is_lost(tmp_path, sit
 
     async with asyncio.timeout(9):  # it would give what is in hand ten seconds
         while process.returncode is None:
-            process.send_signal(signal.SIGINT)
+            send(process, signal.SIGINT)
             await asyncio.wait([asyncio.create_task(process.wait())], timeout=0.2)
     said = await ended(process)
 

@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import sys
 from collections.abc import AsyncIterator, Sequence
-from contextlib import suppress
 from datetime import timedelta
 
 from ..errors import Misconfigured
 from ..model.record import Tally
+from ..signals import send
 from .orders import HEAD, Order, Outcome, Wanted, frame, read_answer
 
 PORTION = 50  # pages for a child at a time, at most
@@ -217,6 +218,5 @@ class _Process:
             async with asyncio.timeout(2):
                 await self._process.wait()
         except TimeoutError:
-            with suppress(ProcessLookupError):
-                self._process.kill()
+            send(self._process, signal.SIGKILL)
             await self._process.wait()
