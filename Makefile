@@ -7,6 +7,9 @@ MAKEFLAGS += --no-print-directory
 PYTHON := .venv/bin/python
 STAMP := .venv/.gossamer-installed
 
+# Hundreds of processes are started by the tests: what one has compiled, the others read.
+unexport PYTHONDONTWRITEBYTECODE
+
 # `make run URL=...`: passed through the environment, so that no shell reads the & and ? in it.
 export URL
 

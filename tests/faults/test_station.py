@@ -152,7 +152,7 @@ def test_a_job_gets_its_turn_at_a_slow_site_that_another_one_has(opened, request
     if state == "valkey":
         address = request.getfixturevalue("valkey").address()
         settings = f'state = "{address}"\nproject = "test-{uuid4().hex[:8]}"\n{settings}'
-    with park(pages=120, latency_ms=400) as site:
+    with park(pages=90, latency_ms=400) as site:
         # given a site that answers more slowly than its pace asks, and a job that keeps it busy
         project = opened([], settings)
         for name in ("Long", "Short"):
@@ -168,7 +168,7 @@ def test_a_job_gets_its_turn_at_a_slow_site_that_another_one_has(opened, request
         assert long.ended() == 0, long.said()
         assert set(Counter(hit.path for hit in site.hits()).values()) == {1, 2}
         after = project.sql("records.db", f"SELECT count(*) FROM attempts WHERE job LIKE 'long-%' AND at > {ended}")
-        assert after[0][0] > 20
+        assert after[0][0] > 10
 
 
 def test_jobs_that_cannot_be_served_here_are_told_once_and_left_alone(opened):

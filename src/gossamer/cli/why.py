@@ -188,6 +188,8 @@ def _queued(story: UrlStory, job: Job | None, now: float, windows: str) -> str:
         order = f"{many(ahead, 'task')} of {story.site} {'goes' if ahead == 1 else 'go'} first"
     if story.site_next_at is not None and story.site_next_at > now:
         return f"{order}; the site's rate allows the next request {distance(story.site_next_at, now)}"
+    if story.site_taken_by is not None:
+        return f"{order}; {story.site_taken_by} has the site, and jobs take turns there"
     serving = f" and serves {story.lane.removeprefix(LANE_ONLY)}" if story.lane else ""
     return f"{order}; the site may be asked at any time, so it waits for a worker that is free{serving}"
 

@@ -169,6 +169,7 @@ def _settled(story: UrlStory) -> UrlStory:
         worker=None,
         lease_until=None,
         site_next_at=None,
+        site_taken_by=None,
         ahead_of_it=None,
     )
 

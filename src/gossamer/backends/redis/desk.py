@@ -5,7 +5,7 @@ Dead letters are in letters.py.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -23,10 +23,11 @@ class RedisDesk(RedisLetters):
     async def story(self, site: str, fingerprint: bytes) -> list[UrlStory]:
         stories = []
         shard = self._keys.shard_of(site)
-        for job in await self._jobs.rows():
+        jobs = {job.number: job for job in await self._jobs.rows()}
+        for job in jobs.values():
             row = await self._row(shard, job.number, fingerprint)
             if row is not None:
-                stories.append(await self._tell(shard, site, job, row))
+                stories.append(await self._tell(shard, site, job, row, jobs))
         return stories
 
     async def sites(self, job: str, limit: int = 20) -> list[SiteLoad]:
@@ -63,9 +64,10 @@ class RedisDesk(RedisLetters):
         found = await self._row(self._keys.shard_of(row.tail.parent_site or site), job, row.tail.parent)
         return url_of(found) if found is not None else None
 
-    async def _tell(self, shard: int, site: str, job: JobRow, row: rows.Row) -> UrlStory:
+    async def _tell(self, shard: int, site: str, job: JobRow, row: rows.Row, jobs: Mapping[int, JobRow]) -> UrlStory:
         packed = await self._server.call("HGET", self._keys.in_shard(shard, "sites"), row.site)
         politeness, _ = rows.read_site(packed)
+        other = jobs.get(politeness.latest)
         noted = await self._server.call("HGET", self._keys.in_shard(shard, f"{job.number}:incidents"), row.fingerprint)
         incidents = msgspec.msgpack.decode(noted, type=list[tuple[float, str]]) if noted else []
         return UrlStory(
@@ -88,6 +90,7 @@ class RedisDesk(RedisLetters):
             worker=row.worker or None,
             lease_until=row.at if row.state is UrlState.LEASED else None,
             site_next_at=max(politeness.next_at, politeness.rest_until),
+            site_taken_by=other.id if other is not None and other is not job and politeness.in_flight else None,
             lane=row.tail.fetcher or "" if row.tail else "",
             ahead_of_it=await self._ahead(shard, job, row) if row.state is UrlState.QUEUED else None,
             incidents=tuple(incidents),

@@ -25,6 +25,7 @@ _CANDIDATE = struct.Struct(">16sBiIIB")
 _ROW = struct.Struct(">BIiddIIIIIddd")
 _LEASE = struct.Struct(">16sdiIIIIIdddId")
 _SITE = struct.Struct(">dddId")
+_JOB = struct.Struct(">I")
 _QUEUE = struct.Struct(">BiddIIII")
 _LEAST, _MOST = -(2**31), 2**31 - 1
 _LANE_FOLLOWS = b"\xc1"  # no MessagePack begins with it
@@ -82,6 +83,7 @@ class SiteRow(msgspec.Struct, frozen=True, kw_only=True):
     asked: float
     in_flight: int
     pace: float
+    latest: int = 0  # number of the job that was served last; 0: none
 
 
 _encode_tail = msgspec.msgpack.Encoder().encode
@@ -251,8 +253,10 @@ def read_site(packed: bytes) -> tuple[SiteRow, str]:
     """The site's row and name."""
     next_at, rest_until, asked, in_flight, pace = _SITE.unpack_from(packed)
     _, place = _string(packed, _SITE.size, 1)
-    name, _ = _string(packed, place, 2)
-    return SiteRow(next_at=next_at, rest_until=rest_until, asked=asked, in_flight=in_flight, pace=pace), name
+    name, place = _string(packed, place, 2)
+    (latest,) = _JOB.unpack_from(packed, place) if place < len(packed) else (0,)
+    site = SiteRow(next_at=next_at, rest_until=rest_until, asked=asked, in_flight=in_flight, pace=pace, latest=latest)
+    return site, name
 
 
 def read_load(packed: bytes) -> tuple[int, int, int]:

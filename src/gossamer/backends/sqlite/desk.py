@@ -24,7 +24,9 @@ Values = tuple[str | int | float | bytes, ...]  # what is bound in a query
 _STORY = """
 SELECT urls.number, jobs.id, urls.url, urls.state, urls.reason, urls.message, sites.name, urls.kind, urls.depth,
     urls.priority, urls.attempts, urls.max_attempts, urls.deliveries, urls.created_at, urls.changed_at, parent.url,
-    urls.due_at, urls.worker, urls.lease_until, max(sites.next_at, sites.rest_until), coalesce(urls.fetcher, ''),
+    urls.due_at, urls.worker, urls.lease_until, max(sites.next_at, sites.rest_until),
+    (SELECT id FROM jobs WHERE number = sites.latest AND sites.in_flight > 0 AND sites.latest <> urls.job),
+    coalesce(urls.fetcher, ''),
     (SELECT count(*) FROM (SELECT 1 FROM urls AS other WHERE other.job = urls.job AND other.site = urls.site
         AND other.fetcher IS urls.fetcher AND other.state = 'queued' AND (other.priority > urls.priority
         OR (other.priority = urls.priority AND (other.turn, other.number) < (urls.turn, urls.number))) LIMIT 100000))
