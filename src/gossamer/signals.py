@@ -14,7 +14,8 @@ ECHO = timedelta(seconds=1)  # a signal this soon after the first is the same on
 
 def send(process: asyncio.subprocess.Process, number: signal.Signals) -> None:
     """To a process that may have ended just now. (`send_signal` of the process looks whether it has, and then takes the
-    exit code away from whoever waits for it.)"""
+    exit code away from whoever waits for it. Here, for an instant, the number could be that of a new process: numbers
+    are given again only after all others.)"""
     if process.returncode is None:
         with suppress(ProcessLookupError):
             os.kill(process.pid, number)

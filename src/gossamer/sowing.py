@@ -67,6 +67,7 @@ class Sower:
         self._reads = self._waits = False
         self._asked = 0  # requests for files of the source so far
         self._fault, self._faults = "", 0  # of this reading of the source: the first one, and how many
+        self._listed_some = False  # it gave an address
         # A list may name any site. Where links may lead is another matter: see `_widen`.
         seeds_scope = scope if spider.allowed_domains is not None else msgspec.structs.replace(scope, sites=None)
         self._admission = Admission(
@@ -127,16 +128,19 @@ class Sower:
         """Offer all seeds and seal the job. False when there were none and the job has ended."""
         system = self._system
         for pause in (*SOURCE_PAUSES, None):
-            self._fault, self._faults = "", 0
+            self._fault, self._faults, self._listed_some = "", 0, False
             try:
                 async for judged in self._wanted():
                     await self._wait_for_demand()
                     await self._widen(judged.candidates)
                     fresh = judged if self._freshness is None else await self._freshness.mark(judged)
                     await offer(system, self._job, fresh, self._terms.max_queued)
+                if self._faults and not self._listed_some:
+                    raise SourceFailed(self._fault)
                 break
             except (SourceFailed, Misconfigured) as error:
-                self._report(str(error))
+                if str(error) != self._fault:
+                    self._report(str(error))
                 if pause is not None and isinstance(error, SourceFailed):
                     await system.clock.sleep(pause.total_seconds())
                     continue
@@ -144,6 +148,8 @@ class Sower:
                     await self._end(f"{SOURCE_FAILED}: {error}"[:LONGEST_ENDING])
                     return False
                 break
+        if not self._faults and not self._listed_some:
+            self._report("Its source gave not one address.")
         if self._faults:
             more = f" And {self._faults - 1:,} more." if self._faults > 1 else ""
             await system.sowings.note(self._job, (), self._fault + more)
@@ -186,6 +192,7 @@ class Sower:
         chunk: list[Request] = []
         async with aclosing(self._requests()) as requests:
             async for request in requests:
+                self._listed_some = True
                 chunk.append(request)
                 if len(chunk) >= SEEDS_AT_ONCE:
                     yield self._admission.judge(chunk, priority=self._terms.priority)

@@ -1,4 +1,4 @@
-"""The open backends of a project. Whoever only looks at them, or writes to them, need not load what fetches pages."""
+"""The open backends of a project. Whoever only looks at them, or writes to them, loads no transport and no worker."""
 
 from __future__ import annotations
 

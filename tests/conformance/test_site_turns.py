@@ -7,8 +7,9 @@ from datetime import timedelta
 import pytest
 
 from gossamer.frontier.politeness import GIVE_WAY, HEAD_START, TURN, SiteTerms
+from gossamer.frontier.turns import LONGEST
 from gossamer.model.task import UrlState
-from tests.conformance.frontiers import Backends, candidate
+from tests.conformance.frontiers import LEASE, Backends, candidate
 
 STEP = 0.05  # seconds
 PACED = SiteTerms(interval=timedelta(seconds=0.5), burst=1, concurrency=8)
@@ -36,8 +37,8 @@ class Crowd:
         await self.lab.frontier.add(job.id, [candidate(f"https://a.test/{name}/{n}") for n in range(pages)])
         return job.id
 
-    async def ask(self, job, worker, n=4):
-        leases = (await self.lab.frontier.lease(job, worker, n)).leases
+    async def ask(self, job, worker, n=4, lanes=None):
+        leases = (await self.lab.frontier.lease(job, worker, n, lanes)).leases
         for lease in leases:
             self.grants.append((self.lab.clock.now(), job))
             self.in_hand.append((self.lab.clock.now() + self.latency, lease))
@@ -130,16 +131,61 @@ async def test_workers_of_one_job_do_not_send_each_other_away(lab):
 async def test_a_clock_that_is_put_back_does_not_make_a_job_wait_for_the_old_time(lab):
     lab.terms["a.test"] = ONE_AT_A_TIME
     crowd = Crowd(lab, latency=1.7)
-    first, second = await crowd.job("first"), await crowd.job("second")
-    await crowd.ask(first, "w1")
-    assert await crowd.ask(second, "w2") == 0
+    jobs = [await crowd.job(name) for name in ("one", "two", "three")]
+    await crowd.ask(jobs[0], "w1")
+    assert await crowd.ask(jobs[1], "w2") == 0
     lab.clock.advance(-7200)
     crowd.in_hand.clear()  # a lease that ends later than any can is over
+    crowd.grants.clear()
     back = lab.clock.now()
 
-    await crowd.spend(30, (first, "w1", 1), (second, "w2", 5))
+    await crowd.spend(45, (jobs[0], "w1", 1), (jobs[1], "w2", 5), (jobs[2], "w3", 7))
 
-    assert max(crowd.pauses(second, back)) < 2 * TURN.total_seconds() + 4
+    for job in jobs:
+        assert max(crowd.pauses(job, back)) < 4 * TURN.total_seconds() + 8
+
+
+@pytest.mark.parametrize("gone", [True, False], ids=["nobody waits", "somebody waits"])
+async def test_a_page_that_takes_very_long_does_not_make_its_site_stand_idle_as_long(lab, gone):
+    lab.terms["a.test"] = PACED
+    crowd = Crowd(lab, latency=0.4)
+    first, second = await crowd.job("first"), await crowd.job("second")
+    began = lab.clock.now()
+    await crowd.ask(first, "w1", n=1)
+    _, slow = crowd.in_hand.pop()
+    crowd.in_hand.append((began + LEASE.total_seconds() - 1, slow))
+    assert await crowd.ask(second, "w2") == 0
+
+    asking = [(first, "w1", 1)] if gone else [(first, "w1", 1), (second, "w2", 5)]
+    await crowd.spend(LEASE.total_seconds() - 2, *asking)
+
+    pauses = sorted(crowd.pauses(first, began))
+    assert pauses[-1] < LONGEST.total_seconds() + 1
+    if gone:
+        assert pauses[-2] < 1  # it was waited for once
+
+
+async def test_a_job_with_several_lanes_waits_as_long_as_its_site_was_not_served_in_any(lab):
+    lab.terms["a.test"] = PACED
+    crowd = Crowd(lab, latency=1.7)
+    lanes = await crowd.job("lanes", pages=40)
+    await lab.frontier.add(lanes, [candidate("https://a.test/shown", fetcher="browser")])
+    holder, patient = await crowd.job("holder"), await crowd.job("patient")
+    # given a job that was served after the patient one came, but not in its other lane
+    lab.clock.advance(0.1)
+    await crowd.ask(lanes, "plain", n=1, lanes=frozenset({""}))
+    lab.clock.advance(crowd.latency)
+    await crowd.settle()
+    assert await crowd.ask(holder, "w1", n=1) == 1
+    # when both are refused, the one with the lanes first
+    assert await crowd.ask(lanes, "browser", lanes=frozenset({"browser"})) == 0
+    assert await crowd.ask(patient, "w2") == 0
+    lab.clock.advance(TURN.total_seconds())
+    await crowd.settle()
+
+    # then the site is the patient one's
+    assert await crowd.ask(lanes, "browser", lanes=frozenset({"browser"})) == 0
+    assert await crowd.ask(patient, "w2", n=1) == 1
 
 
 async def test_the_story_of_a_page_tells_which_job_has_its_site(lab):
@@ -154,6 +200,8 @@ async def test_the_story_of_a_page_tells_which_job_has_its_site(lab):
 
     assert await has(second) is None
     await crowd.ask(first, "w1", n=1)
+    assert (await has(first), await has(second)) == (None, None)  # nobody has asked for it yet
+    assert await crowd.ask(second, "w2") == 0
     assert (await has(first), await has(second)) == (None, first)
     lab.clock.advance(crowd.latency)
     await crowd.settle()

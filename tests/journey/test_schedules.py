@@ -65,6 +65,8 @@ def test_a_crawl_on_this_machine_runs_the_schedules_meanwhile(project, site):
     until(lambda: jobs(project, "finished") >= 2, crawl)
     crawl.signal(signal.SIGINT)
     assert crawl.ended() == 130
+    left = project.sql("state.db", "SELECT id FROM jobs WHERE state = 'running' AND name = 'pulse'")
+    assert [f"{job} of the schedules is not done" in crawl.said() for (job,) in left] == [True] * len(left)
     # then each run has fetched each page once, and the crawl has not fetched for it
     ended = project.sql("state.db", "SELECT done FROM jobs WHERE state = 'finished' AND name = 'pulse'")
     assert ended == [(PAGES,)] * len(ended)

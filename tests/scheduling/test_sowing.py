@@ -210,6 +210,26 @@ async def test_what_was_wrong_with_a_source_is_noted_with_its_job(tmp_path: Path
         assert (job.ending, pages(shop)) == ("done", {"/p/1": 1})
 
 
+@pytest.mark.parametrize("text", ["no address\n", "no address\nnone either\n"])
+async def test_a_list_without_one_address_that_can_be_used_has_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    monkeypatch.setattr("gossamer.sowing.SOURCE_PAUSES", ())
+    (tmp_path / "list.txt").write_text(text, encoding="utf-8")
+    job, _ = await ran(settings_in(tmp_path), "faulty", source=source(file="list.txt"))
+    assert job.ending.startswith("source failed: ")
+    assert "no address" in job.ending
+
+
+async def test_a_list_that_is_empty_is_told(tmp_path: Path) -> None:
+    (tmp_path / "list.txt").write_text("# nothing today\n", encoding="utf-8")
+    settings = settings_in(tmp_path)
+    job, _ = await ran(settings, "empty", source=source(file="list.txt"))
+    assert job.ending == "done"
+    async with open_system(settings) as system:
+        assert (await system.sowings.sown(job.id)).trouble == "Its source gave not one address."
+
+
 async def test_who_takes_over_from_a_dead_sower_follows_the_links_of_what_is_in(tmp_path: Path) -> None:
     with moving_shop(3) as shop:
         settings = linked(tmp_path, shop)

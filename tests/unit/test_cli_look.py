@@ -106,7 +106,7 @@ def test_why_promises_nothing_for_workers_that_may_have_older_settings(project):
 
     said = project.run("why", f"{SHOP}/").out
 
-    assert "waits for its window, open by the settings here; a running worker reads them when it starts" in said
+    assert "waits for its window, which is open by the settings here: it is looked at again at " in said
 
 
 def test_a_misspelled_job_gets_a_suggestion(crawled):

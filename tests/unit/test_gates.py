@@ -31,7 +31,7 @@ def test_a_gate_opens_and_closes_with_its_window() -> None:
     assert gate.wait() == timedelta(hours=16)
 
 
-def test_each_site_taken_by_its_own_windows() -> None:
+def test_each_site_has_its_own_windows() -> None:
     clock = VirtualClock(at("2027-01-31T12:00"))
     gates = Gates((), lambda site: NIGHT if site == "night.example" else (), clock)
     assert gates.job.wait() == timedelta(0)

@@ -178,7 +178,7 @@ def test_passwords_of_a_source_are_not_shown(source: Source, shown: str) -> None
 
 
 def test_range_of_a_billion_is_refused_with_its_number_and_not_made() -> None:
-    with pytest.raises(Misconfigured, match=r"would make 1,000,000,000 addresses; at most 10,000,000") as refusal:
+    with pytest.raises(Misconfigured, match=r"make 1,000,000,000 addresses in all; at most 10,000,000") as refusal:
         parse_source({"urls": ["https://x.example/{1..1000000000}"]})
     assert "raise max_urls" in str(refusal.value)
     with pytest.raises(Misconfigured, match=r"1,000,000,000,000,000,000,000,000"):

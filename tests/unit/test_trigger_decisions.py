@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from gossamer.model.schedule import Overlap
 from gossamer.schedule.triggers import (
     FORGIVEN,
+    MOST_COUNTED,
     Cron,
     Decision,
     Every,
@@ -49,8 +50,23 @@ def test_a_tick_fires_when_it_is_due_and_not_before() -> None:
 def test_ticks_that_were_missed_run_once() -> None:
     # given a schedule of every minute that nobody looked at for five years
     decision = decide(Cron("* * * * *"), first=MADE, last_due=MADE, now=at("2031-01-01T00:00:30"))
-    # then the latest of two million fires
-    assert decision == Fire(at("2031-01-01T00:00"), at("2031-01-01T00:01"))
+    # then the latest of two million fires, and the others are counted as far as that costs nothing
+    assert decision == Fire(at("2031-01-01T00:00"), at("2031-01-01T00:01"), missed=MOST_COUNTED)
+
+
+@pytest.mark.parametrize(
+    ("trigger", "until", "missed"),
+    [
+        (Cron("* * * * *"), "2026-01-01T10:08:30", 0),
+        (Cron("* * * * *"), "2026-01-01T10:11:00", 3),
+        (Every(20.0), "2026-01-01T10:07:39", 0),
+        (Every(20.0), "2026-01-01T10:08:10", 2),
+    ],
+)
+def test_ticks_that_did_not_run_are_counted(trigger, until, missed) -> None:
+    decision = decide(trigger, first=MADE, last_due=MADE, now=at(until))
+    assert isinstance(decision, Fire)
+    assert decision.missed == missed
 
 
 def test_a_single_moment_that_was_missed_runs_late_and_then_it_is_over() -> None:

@@ -23,9 +23,9 @@ from ..system import open_system
 from .app import err, out, run_async, settings_with
 from .cautions import cautions
 from .flags import in_flags
-from .layout import advise, many, moment, span, visible
+from .layout import advise, many, span, visible
 from .schedules import ADDED, FILE, found, in_file, schedule_app
-from .timetable import in_zone, next_run, trigger_of
+from .timetable import at_its_place, in_zone, next_run, trigger_of
 
 
 @schedule_app.command("add")
@@ -147,8 +147,10 @@ def first_run(standing: Standing, now: float, *, leads: bool, last: float | None
     early = f"{many(skipped, 'tick')} before it, too early for a single fetch of the budget, will be skipped"
     if first is None:
         return "no tick to come gets a single fetch of the budget" if skipped else "it is never due again"
-    soon = "at once" if leads else "as soon as a scheduler runs"
-    return f"next run {soon if first <= now else moment(first, now)}" + (f"; {early}" if skipped else "")
+    when = at_its_place(standing, first, now)
+    if first <= now:
+        when = "at once" if leads else "as soon as a scheduler runs"
+    return f"next run {when}" + (f"; {early}" if skipped else "")
 
 
 def words_of(option: str, text: str | None) -> tuple[str, ...] | None:

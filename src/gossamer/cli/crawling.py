@@ -89,7 +89,11 @@ def run_crawl(
                 err.print(f"[dim]{count:,} {run} meanwhile; --no-schedules leaves them alone.[/]")
             await ProgressLine(running.system.jobs, clock, err, job=running.job.id, limit=running.job.limit).show()
 
+    left: list[str] = []  # runs of schedules that are not done
+
     async def after(system: System, job: Job) -> None:
+        if project is not None and await schedules_of_laptop(system):
+            left.extend(one.id for one in await system.jobs.running_jobs() if one.schedule and not one.paused)
         # A crawl that had nothing leaves the file of the last one alone.
         if output is not None and not await why_nothing_came(system, job.id):
             place = output_place(output, now=system.clock.now(), job=job.id)
@@ -109,6 +113,11 @@ def run_crawl(
         log.summary()
     if show and not report.failure:
         summarise(report, tally, settings, output, command)
+        if left:
+            be = "is" if len(left) == 1 else "are"
+            err.print(
+                f"\n[yellow]{', '.join(left)} of the schedules {be} not done.[/] `gossamer up` goes on with that."
+            )
     return report
 
 

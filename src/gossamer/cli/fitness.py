@@ -47,7 +47,8 @@ def _unfit(settings: Settings, standing: Standing, spiders: Spiders, now: float)
     try:
         parse_trigger(schedule.trigger, schedule.zone)
         opening_for(settings, schedule, 0.0, spiders=spiders)
-        starts += spiders.find(schedule.spider).start_urls
+        if "://" not in schedule.spider:
+            starts += spiders.find(schedule.spider).start_urls
     except SpiderNotFound as error:
         advice = "It can run only where its spider is: with schedulers and workers of other machines."
         yield Unfit(f"{schedule.name}: {error}", advice, grave=False)

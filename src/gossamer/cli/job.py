@@ -108,7 +108,7 @@ def _show(run: Run) -> None:
                 "retries",
                 many(counts.retries, "failed try was repeated", "failed tries were repeated") if counts.retries else "",
             ),
-            ("limit", f"{job.limit:,} pages" if job.limit is not None else ""),
+            ("limit", f"{many(job.limit, 'page')}; redirects do not count" if job.limit is not None else ""),
             ("rate", f"{run.rate_words}, on average since it began"),
             ("time to go", _time_to_go(run)),
         ]

@@ -80,7 +80,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
             case "reading":
                 return "reading its source"
             case "unserved":
-                return "unserved: no worker works on it just now"
+                return "unserved: no worker works on it just now; start one (gossamer up), or see what they say"
             case word:
                 return word
 

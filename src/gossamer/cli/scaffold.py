@@ -15,7 +15,7 @@ from ..terms import local_hosts
 EXAMPLE_URL = "https://books.toscrape.com/"  # a shop that exists to be scraped
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9]*(?:[_-][A-Za-z0-9]+)*")
-_TAKEN = frozenset({"Spider", "Item", "Page", "Money", "Results", "Request", "WebPage", "Book"})
+_TAKEN = frozenset({"Spider", "Item", "Page", "Money", "Results", "Request", "SitePage", "Book"})
 
 
 class Names(msgspec.Struct, frozen=True):
@@ -120,7 +120,7 @@ from __future__ import annotations
 from gossamer import Item, Page, Results, Spider
 
 
-class WebPage(Item, key="url"):
+class SitePage(Item, key="url"):
     """One record. A field without a default is required: a page that lacks it becomes a dead letter."""
 
     title: str | None
@@ -135,7 +135,7 @@ class {names.class_name}(Spider):
 
     def parse(self, page: Page) -> Results:
         """Called with every page: yield items to keep, and links to follow."""
-        yield WebPage(
+        yield SitePage(
             url=page.url,
             title=page.title,
             headline=page.css("h1").text or None,

@@ -49,6 +49,7 @@ from .schedules import (
     with_one,
 )
 from .timetable import (
+    at_its_place,
     coming,
     definition,
     in_zone,
@@ -277,7 +278,7 @@ def resume_verb(name: NameArgument) -> None:
         await _pause(system, standing, False)
         now = system.clock.now()
         due = next_tick(standing.rested(False, now), now)
-        return f"Schedule {name} goes on. Next run: {'never' if due is None else moment(max(due, now), now)}."
+        return f"Schedule {name} goes on. Next run: {'never' if due is None else at_its_place(standing, due, now)}."
 
     with_one(name, resume)
 

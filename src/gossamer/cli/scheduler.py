@@ -18,7 +18,7 @@ from ..signals import stopping
 from ..supervisor import MISCONFIGURED, Pulse
 from ..system import System
 from .app import app, fail, run_async, settings_with
-from .layout import moment, span
+from .layout import many, moment, span
 from .timetable import SKIPPED
 from .worker import Voice, open_patiently
 
@@ -64,7 +64,8 @@ class Bulletin(Voice):
             case events.ScheduleFired():
                 self._skipping.pop(event.schedule, None)
                 late = event.at - event.due > LATE.total_seconds()
-                self._say(f"{event.schedule}: {event.job} begun{f', for {moment(event.due)}' if late else ''}")
+                missed = f"; {many(event.missed, 'tick')} before it did not run" if event.missed else ""
+                self._say(f"{event.schedule}: {event.job} begun{f', for {moment(event.due)}' if late else ''}{missed}")
             case events.ScheduleQueued():
                 self._say(f"{event.schedule}: the run of {moment(event.due)} waits for the one before")
             case events.ScheduleSkipped() if self._skipping.get(event.schedule) != event.reason:

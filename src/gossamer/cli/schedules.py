@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import difflib
 from collections.abc import Awaitable, Callable
 from typing import Annotated
@@ -13,7 +14,7 @@ from rich.text import Text
 
 from ..clock import SystemClock
 from ..errors import Misconfigured
-from ..model.job import JobCounts, JobState
+from ..model.job import JobState
 from ..model.schedule import Schedule, Standing, Term, Unreadable
 from ..scheduler.defining import schedules_of
 from ..settings import FILE_NAME, Settings
@@ -21,10 +22,11 @@ from ..system import System, open_system
 from .app import app, err, out, run_async, settings_with
 from .layout import visible
 from .look import is_crawled
-from .runs import Run, runs_of
+from .runs import Run, run_of
 from .timetable import natural
 
 FILE, ADDED = "file", "added"  # origins
+AT_ONCE = 50  # last runs that are asked for at a time
 
 schedule_app = typer.Typer(help="What is scraped, and when.", no_args_is_help=True)
 app.add_typer(schedule_app, name="schedule")
@@ -117,13 +119,15 @@ def _is_removed(known: Standing) -> bool:
 
 
 async def _last_runs(system: System, standings: list[Standing]) -> dict[str, Run]:
-    found = {}
-    for one in standings:
-        job = await system.jobs.job(one.last_job) if one.last_job else None
-        if job is not None and job.state is JobState.RUNNING:
-            (found[one.schedule.name],) = await runs_of(system, [job])
-        elif job is not None:  # how it ended is all that is asked for
-            found[one.schedule.name] = Run(job=job, counts=JobCounts(), now=system.clock.now())
+    async def last_run(standing: Standing) -> Run | None:
+        job = await system.jobs.job(standing.last_job) if standing.last_job else None
+        return None if job is None else await run_of(system, job)
+
+    found: dict[str, Run] = {}
+    for start in range(0, len(standings), AT_ONCE):
+        some = standings[start : start + AT_ONCE]
+        runs = await asyncio.gather(*(last_run(one) for one in some))
+        found |= {one.schedule.name: run for one, run in zip(some, runs, strict=True) if run is not None}
     return found
 
 
@@ -144,10 +148,20 @@ def print_notes(listing: Listing, *, leader: bool = True) -> None:
             _note(f"{name}: not in {FILE_NAME} any more, so it rests; it is forgotten after a week.", "dim")
         if one.trouble:
             _note(f"{name}: {one.trouble}")
-        if run is not None and run.fault:
-            _note(f"{name}: {run.job.id} ended: {run.job.ending}")
+        if run is not None and (trouble := _trouble_of(run)):
+            _note(f"{name}: {trouble}")
     if leader and listing.leader is None and any(not one.paused for one in listing.standings):
         _note("No scheduler is running; start `gossamer up`.")
+
+
+def _trouble_of(run: Run) -> str:
+    """What is wrong with a run, whatever its ending says."""
+    job, counts = run.job.id, run.counts
+    if run.fault:
+        return f"{job} ended: {run.job.ending}"
+    if counts.dead and not counts.done + counts.unchanged and run.job.state is not JobState.RUNNING:
+        return f"not one page of {job} could be had; see: gossamer dead list --job {job}"
+    return f"{job}: {run.trouble}" if run.trouble else ""
 
 
 def _behind(standing: Standing, listing: Listing) -> str:

@@ -36,6 +36,7 @@ SKIPPED = {
     "waiting": "a run waits already for the one before",
     "paused": "the schedule is paused",
     "budget": "it is too early for a single fetch of the budget",
+    "missed": "a later one was due already when it could have run",
 }
 
 
@@ -116,6 +117,11 @@ def until(at: float, now: float) -> str:
 def in_zone(at: float, zone: str) -> str:
     """What the clock on the wall shows there: `2027-01-31 12:00:05 CET`."""
     return datetime.fromtimestamp(at, read_zone(zone)).strftime("%Y-%m-%d %H:%M:%S %Z")
+
+
+def at_its_place(standing: Standing, at: float, now: float) -> str:
+    """On the clock of its zone, and how far off: `2027-01-31 12:00:05 CET (in 2 h)`."""
+    return f"{in_zone(at, standing.schedule.zone)} ({distance(at, now)})"
 
 
 # -- where it stands ---------------------------------------------------------------------------------------------

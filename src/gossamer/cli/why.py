@@ -197,7 +197,8 @@ def _queued(story: UrlStory, job: Job | None, now: float, windows: str) -> str:
 def _waiting(story: UrlStory, now: float, windows: str) -> str:
     if story.reason == WINDOW:
         if not windows or is_open(parse_windows(windows), now):
-            return "waits for its window, open by the settings here; a running worker reads them when it starts"
+            again = f" at {moment(story.ready_at, now)}" if story.ready_at is not None else ""
+            return f"waits for its window, which is open by the settings here: it is looked at again{again}"
         return f"waits for its window, {opening(windows, now)}"
     if story.reason in _fetch_reasons() or story.reason.startswith("blocked-"):
         cause = f"try {story.attempts} of {story.max_attempts} failed with {story.reason}"

@@ -289,7 +289,7 @@ class UrlStory(msgspec.Struct, frozen=True, kw_only=True):
     worker: str | None = None
     lease_until: float | None = None
     site_next_at: float | None = None  # when the site's rate allows the next request
-    site_taken_by: str | None = None  # the other job that the site was handed to last, while it has requests under way
+    site_taken_by: str | None = None  # the job because of which it was refused the site when it was asked for last
     lane: str = ""  # which workers may have it: those that serve this lane
     ahead_of_it: int | None = None  # queued tasks of the same site and lane that go first
     incidents: tuple[tuple[float, str], ...] = ()  # lapsed leases, letters that were replayed or resolved

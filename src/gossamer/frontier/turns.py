@@ -2,8 +2,9 @@
 
 A site that answers more slowly than its pace asks, or that takes few requests at once, stays with the job that has it:
 whenever a slot comes free, that job's worker is there first. So it is noted that somebody was refused, and which of
-those that were was served longest ago. After TURN the others leave the site alone until that job was served, or until
-the site was free for GIVE_WAY and nobody came.
+those that were was served longest ago. After TURN the others leave the site alone until that job was served. They do
+so in vain when the site was free for GIVE_WAY and nobody came, or when a slow page keeps it from being free for
+LONGEST: then it goes on as before, and whoever is still there and refused again is noted again.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ from __future__ import annotations
 import msgspec
 
 from .politeness import GIVE_WAY, TURN
+
+LONGEST = 3 * TURN  # that a site stands idle until the last page of its job is there
 
 
 class Want(msgspec.Struct, frozen=True):
@@ -28,6 +31,8 @@ def after_refusal(want: Want | None, *, job: int, served_at: float, latest: int 
     other workers of that one do not count."""
     if latest is None or latest == job:
         return want
+    if served_at > now:  # by a clock that was put back since
+        served_at = 0.0
     if want is None:
         return Want(job, served_at, now)
     if want.job != job and served_at < want.served_at:
@@ -45,6 +50,8 @@ def makes_way(want: Want | None, *, job: int, is_free: bool, now: float) -> tupl
     if now - want.since < TURN.total_seconds():
         return False, want
     if not is_free:
+        if now - want.since >= (TURN + LONGEST).total_seconds():
+            return False, None
         return True, Want(want.job, want.served_at, want.since)
     if want.offered is None or want.offered > now:
         return True, Want(want.job, want.served_at, want.since, now)

@@ -161,10 +161,11 @@ class JobLeft(Event, frozen=True, kw_only=True, gc=False):
 
 
 class ScheduleFired(Event, frozen=True, kw_only=True, gc=False):
-    """A run of a schedule has begun: `job`. It is for the tick `due`."""
+    """A run of a schedule has begun: `job`. It is for the tick `due`; so many before that were missed."""
 
     schedule: str
     due: float
+    missed: int = 0
 
 
 class ScheduleQueued(Event, frozen=True, kw_only=True, gc=False):

@@ -81,8 +81,10 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
         """Let it rest, or go on: then with the next tick, and what was missed or waited is over."""
         if paused:
             return msgspec.structs.replace(self, paused=True)
-        late = 0 if self.waiting_due is None else 1
-        return msgspec.structs.replace(self, paused=False, since=now, waiting_due=None, skipped=self.skipped + late)
+        after = msgspec.structs.replace(self, paused=False, since=now)
+        if self.waiting_due is None:
+            return after
+        return msgspec.structs.replace(after, waiting_due=None, skipped=self.skipped + 1, skip_reason="paused")
 
 
 class Unreadable(msgspec.Struct, frozen=True):

@@ -94,6 +94,7 @@ class ProgressLine:
                 live.update(Text(""), refresh=True)
 
     async def _plain(self, stream: IO[str]) -> None:
+        await self._standing()  # a rate needs two looks
         while True:
             await asyncio.sleep(PLAIN_EVERY.total_seconds())
             stream.write(f"{self._job}: {describe(await self._standing())}\n")

@@ -109,6 +109,7 @@ def describe(trigger: Trigger) -> str:
             return f"every {_spell(seconds)}"
         case Cron(text, zone):
             said = read_cron(text, _LEAP_YEAR).explain()
+            said = said.replace(" day of month and on ", " day of month or on ")  # one of the two is enough
             said = re.sub(r"\b(\d*)([123])th\b", _ordinal, f"{said[:1].lower()}{said[1:]}")
             return f"{said}, {zone} (cron {text})"
         case Once(at, zone):

@@ -30,6 +30,7 @@ from ..model.schedule import Overlap
 from .zones import first_moment_of, moments_of, offset_at, read_zone
 
 FORGIVEN = 3600.0  # seconds; a clock put back by less repeats no tick and is simply waited out
+MOST_COUNTED = 1000  # ticks that were missed
 LATE = 86400.0  # seconds; a single moment that was missed by less when its schedule was made, is made up for
 END_OF_TIME = datetime(9000, 1, 1, tzinfo=UTC).timestamp()  # calendars end in 9999; nothing is due near that
 
@@ -67,10 +68,12 @@ Trigger = Every | Cron | Once
 
 
 class Fire(msgspec.Struct, frozen=True):
-    """Start the run of the tick `due`, and remember `due` as the new `last_due`."""
+    """Start the run of the tick `due`, and remember `due` as the new `last_due`. So many ticks before it were missed;
+    more than MOST_COUNTED are not told apart."""
 
     due: float
     next_due: float | None
+    missed: int = 0
 
 
 class Wait(msgspec.Struct, frozen=True):
@@ -134,10 +137,12 @@ def decide(
     if due > now:
         return Wait(due)
     following = _next(trigger, due, first, floor)
+    missed = 0
     if following is not None and following <= now:
-        due = _latest(trigger, following, now, first, floor)
+        earliest, due = due, _latest(trigger, following, now, first, floor)
         following = _next(trigger, due, first, floor)
-    return Fire(due, following)
+        missed = _count(trigger, earliest, due, first, floor)
+    return Fire(due, following, missed)
 
 
 def is_past(trigger: Trigger, *, last_due: float | None, now: float) -> bool:
@@ -176,6 +181,16 @@ def _latest(trigger: Trigger, due: float, now: float, first: float, floor: float
         else:
             end = middle
     return due
+
+
+def _count(trigger: Trigger, due: float, end: float, first: float, floor: float) -> int:
+    """Ticks from `due`, which is one, to before `end`; MOST_COUNTED at most."""
+    count, at = 0, due
+    while at < end and count < MOST_COUNTED:
+        count += 1
+        found = _next(trigger, at, first, floor)
+        at = end if found is None else found
+    return count
 
 
 def _next(trigger: Trigger, after: float, first: float, floor: float) -> float | None:

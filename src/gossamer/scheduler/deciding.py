@@ -27,6 +27,8 @@ LONGEST_PAUSE = timedelta(minutes=5)  # ... up to this
 JOB_LOOK = timedelta(seconds=1)  # how often a run that waits looks whether the one before has ended
 LONGEST_TROUBLE = 500  # characters
 
+MISSED = "missed"  # why a tick was skipped: a later one was due already when it could have run
+
 _DAY_MS = 86_400_000
 
 
@@ -46,9 +48,10 @@ class Rest(msgspec.Struct, frozen=True):
 
 
 class Due(msgspec.Struct, frozen=True):
-    """A tick is due, or (None) there is one that waits for the run before it."""
+    """A tick is due, or (None) there is one that waits for the run before it. So many before it were missed."""
 
     tick: float | None
+    missed: int = 0
 
 
 class Step(msgspec.Struct, frozen=True):
@@ -61,11 +64,13 @@ class Step(msgspec.Struct, frozen=True):
 
 
 class Begin(msgspec.Struct, frozen=True):
-    """The run of the tick `due` is to begin; then the schedule stands at `after`. It ends the job `replaces`."""
+    """The run of the tick `due` is to begin; then the schedule stands at `after`. It ends the job `replaces`. So many
+    ticks before it were missed."""
 
     after: Standing
     due: float
     replaces: str = ""
+    missed: int = 0
 
 
 def look(standing: Standing, trigger: Trigger, now: float) -> Rest | Step | Due:
@@ -75,8 +80,8 @@ def look(standing: Standing, trigger: Trigger, now: float) -> Rest | Step | Due:
     if not standing.paused and _pauses(standing, now):
         return Rest(standing.retry_at)
     match decided(standing, trigger, now):
-        case Fire(due):
-            return skipped(standing, standing.waiting_due or due, "paused") if standing.paused else Due(due)
+        case Fire(due, _, missed):
+            return skipped(standing, standing.waiting_due or due, "paused") if standing.paused else Due(due, missed)
         case Wait(_, since) if since is not None:
             return Step(msgspec.structs.replace(standing, since=since), Outcome.NOTED)
         case Wait() | Over() if standing.waiting_due is not None:
@@ -113,11 +118,13 @@ def judge(standing: Standing, due: Due, now: float, *, running: str) -> Rest | S
         return Begin(_begun(standing), waiting)  # a newer tick is looked at after it
     if due.tick is None:
         return Rest(now + JOB_LOOK.total_seconds())
+    if due.missed:
+        standing = msgspec.structs.replace(standing, skipped=standing.skipped + due.missed, skip_reason=MISSED)
     match on_overlap(standing.schedule.overlap, bool(running), waiting=waiting is not None):
         case Start() | Replace():
             passed_over = 0 if waiting is None else 1  # its overlap was changed while a tick waited
             after = _begun(standing, last_due=due.tick, skipped=standing.skipped + passed_over)
-            return Begin(after, due.tick, replaces=running)
+            return Begin(after, due.tick, replaces=running, missed=due.missed)
         case Queue():
             after = _decided(standing, last_due=due.tick, waiting_due=due.tick)
             return Step(after, Outcome.QUEUED, due.tick, "running")

@@ -248,9 +248,9 @@ class Scheduler:
     def _report(self, step: Step | Begin, settled: Settled, now: float) -> None:
         name, standing = settled.standing.schedule.name, settled.standing
         match step:
-            case Begin(due=due):
+            case Begin(due=due, missed=missed):
                 job = "" if settled.job is None else settled.job.id
-                self._events.emit(ScheduleFired(at=now, job=job, schedule=name, due=due))
+                self._events.emit(ScheduleFired(at=now, job=job, schedule=name, due=due, missed=missed))
             case Step(outcome=Outcome.QUEUED, due=float() as due):
                 self._events.emit(ScheduleQueued(at=now, schedule=name, due=due))
             case Step(outcome=Outcome.SKIPPED, due=float() as due):

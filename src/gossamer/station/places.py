@@ -1,4 +1,4 @@
-"""Places: how many jobs one process works on at once, who comes next, and who makes way. No clock is read here.
+"""Places: how many jobs one process works on at once, who comes next, and who makes way. Pure: no clock is read.
 
 A thousand jobs may be due at midnight. Each that is worked on costs memory, questions to the queue and sockets, so that
 there are only as many places as pages in flight. Where sites are paced, a job has nothing in flight most of the time:
@@ -17,9 +17,6 @@ from collections.abc import Iterable, Sequence
 from datetime import timedelta
 
 import msgspec
-
-from ..crawl.worker import Worker
-from ..model.job import Job
 
 TURN = timedelta(seconds=10)  # of a job, while others stand in line
 SILENT = timedelta(seconds=1)  # without anything to do, before a job's share goes to others
@@ -51,44 +48,6 @@ class Occupant(msgspec.Struct, frozen=True, kw_only=True):
     def has_had_its_turn(self) -> bool:
         """As long as it took to begin, too: what reads a million seeds first gets to work at all."""
         return self.worked >= max(TURN.total_seconds(), self.opening)
-
-
-class Place(msgspec.Struct, kw_only=True):
-    """A job that is served. `worker` is None until it is open."""
-
-    job: Job
-    taken_at: float
-    worker: Worker | None = None
-    width: int = 0
-    leaves: bool = False
-    waits: bool = False  # it was told for what
-
-    @property
-    def in_flight(self) -> int:
-        return self.worker.in_flight if self.worker is not None else 0
-
-    @property
-    def is_opening(self) -> bool:
-        return self.worker is None or self.worker.began_at is None
-
-    def is_steady(self, now: float) -> bool:
-        """Has it been at work for a while, and does not just wait?"""
-        if self.worker is None or self.worker.began_at is None:
-            return False
-        return now - self.worker.began_at >= SILENT.total_seconds() > self.worker.idle.total_seconds()
-
-    def occupant(self, now: float) -> Occupant:
-        """As others see it who want its place. Only of a job that is at work."""
-        worker = self.worker
-        assert worker is not None
-        assert worker.began_at is not None
-        return Occupant(
-            job=self.job.id,
-            idle=worker.idle.total_seconds(),
-            worked=now - worker.began_at,
-            opening=worker.began_at - self.taken_at,
-            priority=self.job.priority,
-        )
 
 
 def has_room(

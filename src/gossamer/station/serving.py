@@ -36,7 +36,8 @@ from ..terms import local_hosts, scope_of
 from . import places
 from .bulletin import Bulletin
 from .obstacles import Obstacles, moment
-from .places import Applicant, Place
+from .place import Place
+from .places import Applicant
 
 LOOK = timedelta(seconds=1)  # between two looks for jobs
 AGAIN = timedelta(seconds=5)  # before a job is tried again whose worker met a backend in trouble
@@ -200,7 +201,8 @@ class Station:
             return
         if not await self._is_sealed(job):
             place.waits = True
-            self._bulletin.trouble(job, "job", f"Job {job} waits for its source: to be read, or for its site's window.")
+            words = f"Job {job} waits for its source: to be read, to be tried again, or for its site's window."
+            self._bulletin.trouble(job, "job", words)
             return
         if worker.due_in < IDLE:
             return

@@ -67,7 +67,8 @@ class RedisDesk(RedisLetters):
     async def _tell(self, shard: int, site: str, job: JobRow, row: rows.Row, jobs: Mapping[int, JobRow]) -> UrlStory:
         packed = await self._server.call("HGET", self._keys.in_shard(shard, "sites"), row.site)
         politeness, _ = rows.read_site(packed)
-        other = jobs.get(politeness.latest)
+        lane = await self._lane(shard, job, row)
+        other = jobs.get(politeness.latest) if politeness.in_flight else None
         noted = await self._server.call("HGET", self._keys.in_shard(shard, f"{job.number}:incidents"), row.fingerprint)
         incidents = msgspec.msgpack.decode(noted, type=list[tuple[float, str]]) if noted else []
         return UrlStory(
@@ -90,17 +91,25 @@ class RedisDesk(RedisLetters):
             worker=row.worker or None,
             lease_until=row.at if row.state is UrlState.LEASED else None,
             site_next_at=max(politeness.next_at, politeness.rest_until),
-            site_taken_by=other.id if other is not None and other is not job and politeness.in_flight else None,
+            site_taken_by=other.id if other not in (None, job) and await self._refused(shard, job, row, lane) else None,
             lane=row.tail.fetcher or "" if row.tail else "",
-            ahead_of_it=await self._ahead(shard, job, row) if row.state is UrlState.QUEUED else None,
+            ahead_of_it=await self._ahead(shard, job, row, lane) if row.state is UrlState.QUEUED else None,
             incidents=tuple(incidents),
         )
 
-    async def _ahead(self, shard: int, job: JobRow, row: rows.Row) -> int:
-        lane = 0
-        if row.tail is not None and row.tail.fetcher:
-            lanes = self._keys.in_shard(shard, f"{job.number}:lanes")
-            lane = int(await self._server.call("HGET", lanes, rows.lane_name(row.tail.fetcher)) or 0)
+    async def _lane(self, shard: int, job: JobRow, row: rows.Row) -> int:
+        if row.tail is None or not row.tail.fetcher:
+            return 0
+        lanes = self._keys.in_shard(shard, f"{job.number}:lanes")
+        return int(await self._server.call("HGET", lanes, rows.lane_name(row.tail.fetcher)) or 0)
+
+    async def _refused(self, shard: int, job: JobRow, row: rows.Row, lane: int) -> bool:
+        """Does the page's queue wait for a slot of the site?"""
+        queues = self._keys.in_shard(shard, f"{job.number}:queues")
+        packed = await self._server.call("HGET", queues, rows.queue_number(lane, row.site))
+        return packed is not None and rows.waits_for_slot(packed)
+
+    async def _ahead(self, shard: int, job: JobRow, row: rows.Row, lane: int) -> int:
         start, place = rows.place_in_queue(row, lane)
         key = self._keys.in_shard(shard, f"{job.number}:queue")
         return min(AHEAD_COUNTED, int(await self._server.call("ZLEXCOUNT", key, b"[" + start, b"(" + place)))

@@ -26,6 +26,7 @@ _ROW = struct.Struct(">BIiddIIIIIddd")
 _LEASE = struct.Struct(">16sdiIIIIIdddId")
 _SITE = struct.Struct(">dddId")
 _JOB = struct.Struct(">I")
+_SLOTLESS = (4, 5)  # Q_FULL and Q_HELD of prelude.lua
 _QUEUE = struct.Struct(">BiddIIII")
 _LEAST, _MOST = -(2**31), 2**31 - 1
 _LANE_FOLLOWS = b"\xc1"  # no MessagePack begins with it
@@ -145,6 +146,10 @@ def split_queue(number: int) -> tuple[int, int]:
     return divmod(number, SITES_OF_A_LANE)
 
 
+def queue_number(lane: int, site: int) -> int:
+    return lane * SITES_OF_A_LANE + site
+
+
 def place_in_queue(row: Row, lane: int) -> tuple[bytes, bytes]:
     """Where the tasks of the row's site and lane begin, and where its own is."""
     start = (b"\xff" * 4 + lane.to_bytes(4, "big") if lane else b"") + row.site.to_bytes(4, "big")
@@ -257,6 +262,11 @@ def read_site(packed: bytes) -> tuple[SiteRow, str]:
     (latest,) = _JOB.unpack_from(packed, place) if place < len(packed) else (0,)
     site = SiteRow(next_at=next_at, rest_until=rest_until, asked=asked, in_flight=in_flight, pace=pace, latest=latest)
     return site, name
+
+
+def waits_for_slot(packed: bytes) -> bool:
+    """Of a site's queue: was it refused, because others have the site?"""
+    return packed[0] in _SLOTLESS
 
 
 def read_load(packed: bytes) -> tuple[int, int, int]:

@@ -25,7 +25,9 @@ _STORY = """
 SELECT urls.number, jobs.id, urls.url, urls.state, urls.reason, urls.message, sites.name, urls.kind, urls.depth,
     urls.priority, urls.attempts, urls.max_attempts, urls.deliveries, urls.created_at, urls.changed_at, parent.url,
     urls.due_at, urls.worker, urls.lease_until, max(sites.next_at, sites.rest_until),
-    (SELECT id FROM jobs WHERE number = sites.latest AND sites.in_flight > 0 AND sites.latest <> urls.job),
+    (SELECT other.id FROM jobs AS other JOIN queues ON queues.job = urls.job AND queues.site = urls.site
+        AND queues.lane = coalesce(urls.fetcher, '') WHERE other.number = sites.latest AND sites.latest <> urls.job
+        AND sites.in_flight > 0 AND queues.state IN ('full', 'held')),
     coalesce(urls.fetcher, ''),
     (SELECT count(*) FROM (SELECT 1 FROM urls AS other WHERE other.job = urls.job AND other.site = urls.site
         AND other.fetcher IS urls.fetcher AND other.state = 'queued' AND (other.priority > urls.priority

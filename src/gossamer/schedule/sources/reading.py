@@ -103,8 +103,8 @@ def _urls(table: Table, where: str) -> Urls:
         if total > most:
             _refuse(
                 where,
-                f"urls with {text} would make {total:,} addresses; at most {most:,} are allowed. Narrow the range, "
-                "make several schedules of it, or raise max_urls.",
+                f"urls with {text} would make {total:,} addresses in all; at most {most:,} are allowed. Narrow the "
+                "range, make several schedules of it, or raise max_urls.",
             )
     return Urls(urls=tuple(texts), max_urls=most)
 

@@ -106,6 +106,11 @@ def without_secrets(source: Source) -> Source:
     return source
 
 
+def _count(source: Source) -> str:
+    count = count_of(source)
+    return f"{count:,} {'URL' if count == 1 else 'URLs'}"
+
+
 def describe(source: Source) -> str:
     """The source in a few words and without secrets, for lists that people read."""
     if isinstance(source, Command) and source.argv[:-1] == SHELL:
@@ -113,9 +118,9 @@ def describe(source: Source) -> str:
         return f"output of a shell command{f' ({first} ...)' if first else ''}"
     match without_secrets(source):
         case Urls(urls=(only,)):
-            return f"{only} ({count_of(source):,} URLs)" if "{" in only else only
+            return f"{only} ({_count(source)})" if "{" in only else only
         case Urls(urls=(first, *_)):
-            return f"{count_of(source):,} URLs, the first {first}"
+            return f"{_count(source)}, the first {first}"
         case File(path=path):
             return f"file {path}"
         case Command(argv=(name, *_)):

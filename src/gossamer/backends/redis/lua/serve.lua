@@ -60,8 +60,8 @@ local function park(ready, number, state, holder)
     call('SADD', PARKED, number)
 end
 
--- seconds, as in frontier/politeness.py
-local TURN, GIVE_WAY = 5, 0.5
+-- seconds, as in frontier/politeness.py and frontier/turns.py
+local TURN, GIVE_WAY, LONGEST = 5, 0.5, 15
 
 local served, others = {}, nil
 if ARGV[8] ~= '*' then
@@ -94,10 +94,14 @@ end
 -- How jobs take turns at a site, as in frontier/turns.py.
 local job_number = tonumber(string.match(META, '(%d+):meta$'))
 
-local function note_refusal(site, ready)
+local function note_refusal(site, number)
     if site.latest == 0 or site.latest == job_number then return end
     local served_at = 0
-    for _, entry in ipairs(ready) do served_at = math.max(served_at, entry.queue.turn / 1000000) end
+    for _, lane in ipairs(lanes_named('*')) do
+        local queue = find_queue(lane * SITES_OF_A_LANE + number)
+        if queue then served_at = math.max(served_at, queue.turn / 1000000) end
+    end
+    if served_at > now then served_at = 0 end  -- by a clock that was put back since
     if site.wanted == 0 then
         site.wanted, site.wanted_turn, site.since, site.offered, site.changed = job_number, served_at, now, 0, true
     elseif site.wanted ~= job_number and served_at < site.wanted_turn then
@@ -114,6 +118,10 @@ local function makes_way(site, free)
     end
     if now - site.since < TURN then return false end
     if not free then
+        if now - site.since >= TURN + LONGEST then
+            site.wanted, site.changed = 0, true
+            return false
+        end
         site.changed = site.changed or site.offered ~= 0
         site.offered = 0
     elseif site.offered == 0 or site.offered > now then
@@ -188,7 +196,7 @@ local function serve(terms, n, floor)
     if terms.concurrency > 0 then
         n = math.min(n, terms.concurrency - site.in_flight)
         if n <= 0 then
-            note_refusal(site, ready)
+            note_refusal(site, number)
             return park(ready, number, Q_FULL, '')
         end
     end
@@ -196,7 +204,7 @@ local function serve(terms, n, floor)
     if site.asked >= 0 then interval, burst = math.max(interval, site.asked), 1 end
     if interval >= 0 then
         if site.in_flight > 0 and site.holder ~= worker then
-            note_refusal(site, ready)
+            note_refusal(site, number)
             return park(ready, number, Q_HELD, site.holder)
         end
         -- No request was so far ahead: the server's clock was.
