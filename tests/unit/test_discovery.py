@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -37,6 +39,15 @@ def test_spider_is_found_by_name(root: Path) -> None:
     write(root, "shop.py", BOOKS + "class Toys(Spider):\n    name = 'toy-shop'\n")
     assert load_spider("books", root, "spiders").__name__ == "Books"
     assert load_spider("toy-shop", root, "spiders").__name__ == "Toys"
+
+
+def test_a_file_that_was_mended_within_a_second_is_read_anew(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    for moment, word in ((0, "one"), (1, "two")):
+        path = write(root, "books.py", f"{BOOKS}    word = '{word}'\n")
+        os.utime(path, ns=(moment, 1_700_000_000_000_000_000 + moment))
+        assert vars(load_spider("books", root, "spiders"))["word"] == word
+    assert not (root / "spiders" / "__pycache__").exists()
 
 
 def test_spider_is_found_by_file_and_class(root: Path) -> None:

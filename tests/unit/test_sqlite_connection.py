@@ -1,8 +1,10 @@
-"""Writes that are committed together and still fail alone."""
+"""Writes that are committed together and still fail alone; reads that nobody waits for any more."""
 
 from __future__ import annotations
 
 import asyncio
+import sqlite3
+import threading
 from datetime import timedelta
 from pathlib import Path
 
@@ -10,10 +12,12 @@ import pytest
 
 from gossamer.backends.sqlite.connection import Database
 from gossamer.backends.sqlite.state import APPLICATION_ID
+from gossamer.errors import BackendUnavailable
 
 
-async def test_a_value_that_cannot_be_stored_fails_its_own_write_only(tmp_path: Path) -> None:
-    database = Database(
+@pytest.fixture
+def database(tmp_path: Path) -> Database:
+    return Database(
         tmp_path / "state.db",
         schema="state",
         application_id=APPLICATION_ID,
@@ -21,6 +25,9 @@ async def test_a_value_that_cannot_be_stored_fails_its_own_write_only(tmp_path: 
         linger=timedelta(milliseconds=20),
         role="state",
     )
+
+
+async def test_a_value_that_cannot_be_stored_fails_its_own_write_only(database: Database) -> None:
     values = [1, 10**30, "half \ud800", 2]
 
     def note(value: object) -> asyncio.Task[int]:
@@ -43,3 +50,35 @@ async def test_a_value_that_cannot_be_stored_fails_its_own_write_only(tmp_path: 
     assert kept == ["1", "2"]
     with pytest.raises(Exception, match="closed"):
         await note(3)
+
+
+async def test_a_read_that_nobody_waits_for_any_more_keeps_the_connection_to_its_end(database: Database) -> None:
+    began, go_on = threading.Event(), threading.Event()
+    seen: list[str] = []
+
+    def slowly(connection: sqlite3.Connection) -> None:
+        began.set()
+        assert go_on.wait(20)
+        seen.append(f"slow {connection.execute('SELECT count(*) FROM jobs').fetchone()[0]}")
+
+    def quickly(connection: sqlite3.Connection) -> None:
+        seen.append(f"quick {connection.execute('SELECT count(*) FROM jobs').fetchone()[0]}")
+
+    async def close_and_read_no_more() -> None:
+        async with database:
+            asking = asyncio.create_task(database.read(slowly))
+            await asyncio.to_thread(began.wait, 20)
+            # when whoever asked is cancelled, and others ask
+            asking.cancel()
+            await asyncio.gather(asking, return_exceptions=True)
+            waiting = asyncio.create_task(database.read(quickly))
+            await asyncio.sleep(0.05)
+            assert not seen
+            asyncio.get_running_loop().call_later(0.1, go_on.set)
+        with pytest.raises(BackendUnavailable):
+            await database.read(quickly)
+        await asyncio.gather(waiting, return_exceptions=True)
+
+    await close_and_read_no_more()
+    # then the first has read all it wanted before the file was closed, and nobody read at the same time
+    assert seen[0] == "slow 0"

@@ -70,7 +70,8 @@ class Database:
         self._inbox.put(None)
         await asyncio.to_thread(self._thread.join)
         self._fail_pending(BackendUnavailable(f"The {self._role} file was closed."))
-        await asyncio.to_thread(self._close)
+        async with self._read_lock:  # nobody reads any more
+            await asyncio.to_thread(self._close)
 
     async def write(self, write: Callable[[sqlite3.Connection], T]) -> T:
         """Run `write` in a transaction and return its result after the commit."""
@@ -85,11 +86,26 @@ class Database:
 
     async def read(self, read: Callable[[sqlite3.Connection], T]) -> T:
         """Run `read` on a connection of its own, beside the writes; it sees only what is committed."""
-        async with self._read_lock:
-            try:
-                return await asyncio.to_thread(read, self._reader)
-            except sqlite3.Error as error:
-                raise translate(error, self.path, self._role) from error
+        await self._read_lock.acquire()
+        if self._closed:
+            self._read_lock.release()
+            raise BackendUnavailable(f"The {self._role} file {self.path} is closed.")
+        try:
+            reading = self._loop.run_in_executor(None, read, self._reader)
+        except RuntimeError:  # the loop is about to end
+            self._read_lock.release()
+            raise
+        reading.add_done_callback(self._has_read)
+        try:
+            # Whoever asked may be cancelled. The thread is not, and uses the connection to the end.
+            return await asyncio.shield(reading)
+        except sqlite3.Error as error:
+            raise translate(error, self.path, self._role) from error
+
+    def _has_read(self, reading: asyncio.Future[Any]) -> None:
+        self._read_lock.release()
+        if not reading.cancelled():
+            reading.exception()  # seen, also when nobody waits for it any more
 
     def _dispatch(self) -> None:
         self._scheduled = False
