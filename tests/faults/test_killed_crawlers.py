@@ -84,8 +84,10 @@ def test_fresh_starts_over_and_an_ended_crawl_starts_a_new_job(tmp_path):
 
 
 def test_two_processes_share_the_work_and_fetch_nothing_twice(tmp_path):
-    with park(pages=600, latency_ms=10, body_bytes=3000) as site:
-        project = Project(tmp_path, site.seeds(), '[politeness]\nrate = "unlimited"\nconcurrency = 8')
+    with park(pages=600, latency_ms=50, body_bytes=3000) as site:
+        # given processes of which neither can take all that the site allows
+        settings = '[politeness]\nrate = "unlimited"\nconcurrency = 8\n[crawl]\nconcurrency = 6'
+        project = Project(tmp_path, site.seeds(), settings)
         first, second = project.start(), project.start()
         wait_for(first)
         wait_for(second)
