@@ -28,7 +28,8 @@ keys of one shard lie on one node, so that a script may touch them together; sha
     gossamer:{P}:lock:J         string  held for moments, when a page limit must hold across shards
 
     gossamer:{P.S}:shard        hash    counters: sites (last number given), freed (last sequence)
-    gossamer:{P.S}:sites        hash    site number -> packed: bucket, rest, crawl-delay, slots in use, holder, name
+    gossamer:{P.S}:sites        hash    site number -> packed: bucket, rest, crawl-delay, slots in use, holder, name,
+                                        and how jobs take turns there
     gossamer:{P.S}:numbers      hash    site name -> site number
     gossamer:{P.S}:parked       set     sites for whose slots a queue waits
     gossamer:{P.S}:freed        zset    sites that gave back a slot somebody waited for, by sequence
