@@ -18,10 +18,10 @@ from pathlib import Path
 from gossamer.backends.sqlite.state import open_sqlite_state
 from gossamer.clock import SystemClock
 from gossamer.frontier.politeness import SiteTerms
-from gossamer.measures import Secret
 from gossamer.model.route import ExitOutcome
-from gossamer.proxy.pools import Pools
+from gossamer.routing.proxies.pools import Pools
 from gossamer.settings import ProxyPool
+from gossamer.units import Secret
 
 from .crawlers import GOSSAMER_TOML, gossamer
 from .measure import run

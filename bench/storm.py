@@ -26,11 +26,11 @@ from tests.sites.hostile_server import Call, HostileSite, Reply, hostile_site, w
 from tests.sites.sitemaps import urlset
 
 from gossamer.model.schedule import Standing
+from gossamer.project.open import Project, open_project
+from gossamer.schedule.leadership import TERM
 from gossamer.schedule.spelling import parse_trigger
 from gossamer.schedule.triggers import next_due
-from gossamer.scheduler.holding import TERM
 from gossamer.settings import Settings, load
-from gossamer.system import System, open_system
 
 SCHEDULERS, WORKERS = 3, 4
 CONCURRENCY = 8  # pages at once in each worker
@@ -221,7 +221,7 @@ class Storm(StationProject):
                 raise SystemExit(f"A {life.verb} ended with {code}. It said: {life.command.said()[-2000:]}")
 
     async def _come_to_rest(self) -> None:
-        async with open_system(self.settings(), to_look=True) as system:
+        async with open_project(self.settings(), to_look=True) as system:
             for plan in self.plans:
                 await system.schedules.pause(plan.name, True)
             self.calmed_at = time.time()
@@ -231,7 +231,7 @@ class Storm(StationProject):
                     raise SystemExit(f"After {PATIENCE:.0f} s these jobs have not ended: {', '.join(going)}")
                 await asyncio.sleep(0.2)
 
-    async def _is_busy(self, system: System) -> bool:
+    async def _is_busy(self, system: Project) -> bool:
         if await system.jobs.running_jobs():
             return True
         return any(

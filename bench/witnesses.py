@@ -11,7 +11,7 @@ from datetime import datetime
 
 from gossamer.model.job import Job, JobCounts
 from gossamer.model.schedule import Standing
-from gossamer.system import open_system
+from gossamer.project.open import open_project
 
 from .storm import Life, Storm
 
@@ -38,7 +38,7 @@ class Witnesses:
 
 
 async def gather(blown: Storm) -> Witnesses:
-    async with open_system(blown.settings(), to_look=True) as system:
+    async with open_project(blown.settings(), to_look=True) as system:
         standings = {one.schedule.name: one for one in await system.schedules.schedules()}
         jobs: dict[str, list[Job]] = defaultdict(list)
         for job in sorted(await system.jobs.jobs(), key=lambda job: job.created_at):

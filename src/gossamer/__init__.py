@@ -6,7 +6,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .launch import CrawlReport
     from .model.item import Item
     from .model.money import Money
     from .model.route import Action, Render
@@ -16,6 +15,7 @@ if TYPE_CHECKING:
     from .pipeline.near import NearDuplicates
     from .pipeline.quality import Fault
     from .pipeline.steps import Drop
+    from .project.crawl import CrawlReport
 
 __all__ = [
     "Action",

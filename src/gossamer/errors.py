@@ -129,7 +129,7 @@ class PageCrashed(FetchFailed):
 
 
 class Blocked(FetchFailed):
-    """The site does not want to serve this visitor. `kind` says what came instead of the page (see fetch/blocks.py)."""
+    """The site does not want to serve this visitor. `kind` says what came instead of the page (routing/blocks.py)."""
 
     reason = "blocked"
 

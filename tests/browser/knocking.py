@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from gossamer.fetch.addresses import AddressGuard
-from gossamer.fetch.gatehouse import Gatehouse, Pass
+from gossamer.fetch.browser.guard import Gatehouse, Pass
 from tests.sites.hostile import HostileSite, hostile_site
 
 from .showing import GUARD

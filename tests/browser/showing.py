@@ -18,9 +18,9 @@ from gossamer.fetch.addresses import AddressGuard
 from gossamer.fetch.browser.transport import BrowserTransport
 from gossamer.fetch.browser.watchdog import descendants
 from gossamer.fetch.contract import Exchange, Limits, Response
-from gossamer.measures import Size
 from gossamer.model.route import Render
 from gossamer.settings.browser import Browser
+from gossamer.units import Size
 from tests.services.proxies import Vouched
 from tests.sites.hostile import HostileSite, hostile_site
 from tests.sites.rendered import dress

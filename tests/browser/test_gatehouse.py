@@ -12,7 +12,7 @@ import pytest
 
 from gossamer.errors import AddressRefused, BadResponse, ConnectFailed, ConnectionDropped, DnsFailed
 from gossamer.fetch.addresses import AddressGuard
-from gossamer.fetch.gatehouse import MARK
+from gossamer.fetch.browser.guard import MARK
 from tests.sites.hostile import PAGE
 
 from .knocking import a_gate, plain, say, token, tunnel

@@ -11,7 +11,7 @@ import pytest
 from gossamer.errors import AddressRefused, ConnectFailed, ProxyFailed, TimedOut
 from gossamer.fetch import addresses
 from gossamer.fetch.addresses import AddressGuard
-from gossamer.fetch.gatehouse import Gatehouse
+from gossamer.fetch.browser.guard import Gatehouse
 from gossamer.model.route import Exit
 from tests.services.proxies import ProxyServer, http_proxy, https_proxy, socks_proxy, vouched_for
 from tests.sites.hostile import PAGE, hostile_site

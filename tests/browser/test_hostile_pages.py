@@ -13,7 +13,7 @@ from gossamer.errors import BadResponse, PageCrashed, TimedOut
 from gossamer.fetch.browser import cell as cell_module
 from gossamer.fetch.browser.page_work import MAX_REQUESTS
 from gossamer.fetch.contract import Limits
-from gossamer.measures import Size
+from gossamer.units import Size
 from tests.sites.hostile import Call, whole
 
 from .showing import LIMITS, Show, a_show, born_at, family, renderers, still_alive, until

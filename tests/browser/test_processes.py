@@ -17,9 +17,9 @@ from gossamer.errors import BrowserFailed, Misconfigured
 from gossamer.fetch.browser import cell as cell_module
 from gossamer.fetch.browser.cell import Cell
 from gossamer.fetch.browser.transport import BrowserTransport
-from gossamer.measures import Size
+from gossamer.process.signals import send
 from gossamer.settings.browser import Browser
-from gossamer.signals import send
+from gossamer.units import Size
 from tests.sites.hostile import Call, HostileSite, hostile_site, whole
 from tests.sites.rendered import dress
 

@@ -14,7 +14,6 @@ from gossamer.backends.redis.state import open_redis_state
 from gossamer.backends.sqlite.carrying import SqliteStateCarrier
 from gossamer.backends.sqlite.state import open_sqlite_state
 from gossamer.clock import VirtualClock
-from gossamer.fetch.book import Purse, RouteBook
 from gossamer.fetch.robots import RobotsShelf
 from gossamer.frontier.carrying import StateCarrier
 from gossamer.frontier.contract import Frontier, FrontierDesk, JobBook, JobControl, JobTerms, SowBook, WorkerBook
@@ -22,7 +21,8 @@ from gossamer.frontier.politeness import SiteTerms
 from gossamer.model.job import Job
 from gossamer.model.task import Candidate
 from gossamer.model.url import fingerprint, shape_of, site_of
-from gossamer.proxy.contract import ExitBook
+from gossamer.routing.contract import Purse, RouteBook
+from gossamer.routing.proxies.contract import ExitBook
 from gossamer.schedule.contract import ScheduleBook, TickBook
 from tests.services.valkey import ValkeyServer, running_cluster, running_valkey
 

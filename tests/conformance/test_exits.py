@@ -15,8 +15,8 @@ from gossamer.backends.redis.state import open_redis_state
 from gossamer.backends.sqlite.connection import schema_scripts, statements_of
 from gossamer.backends.sqlite.state import APPLICATION_ID
 from gossamer.model.route import ExitOutcome
-from gossamer.proxy.contract import ExitHealth, ExitReport, Renewal, RestTerms
-from gossamer.proxy.health import FORGOTTEN, REMEMBERED, RENEWED, after
+from gossamer.routing.proxies.contract import ExitHealth, ExitReport, Renewal, RestTerms
+from gossamer.routing.proxies.health import FORGOTTEN, REMEMBERED, RENEWED, after
 
 from .frontiers import LEASE, UNLIMITED, Backends, sqlite_lab
 
@@ -231,7 +231,7 @@ LIVES = st.lists(st.tuples(st.floats(0, 400), REPORTS), min_size=1, max_size=6)
 
 
 async def test_every_book_counts_as_the_rules_say(lab):
-    """Lua and Python must not drift apart: whatever happens, the book holds what proxy/health.py works out."""
+    """Lua and Python must not drift apart: the book always holds what routing/proxies/health.py works out."""
 
     async def live(pool: str, life: list[tuple[float, list[ExitReport]]], terms: RestTerms) -> None:
         expected: dict[str, ExitHealth] = {}

@@ -9,12 +9,12 @@ from itertools import pairwise
 import pytest
 
 from gossamer.errors import LeaseLost, Permanent
-from gossamer.forgetting import forget_old_runs
 from gossamer.frontier.contract import DeadFilter, JobTerms, Sown
 from gossamer.frontier.politeness import SiteTerms
 from gossamer.model.job import Job, JobCounts, JobState
 from gossamer.model.schedule import Schedule
 from gossamer.model.task import Lease, UrlState
+from gossamer.project.retention import forget_old_runs
 from tests.conformance.frontiers import Backends, Lab, candidate
 
 TERM = timedelta(seconds=6)

@@ -17,7 +17,7 @@ import pytest
 from gossamer.backends.redis.state import RedisState, open_redis_state
 from gossamer.backends.sqlite.state import SqliteState, open_sqlite_state
 from gossamer.clock import VirtualClock
-from gossamer.fetch.book import Bound, Standing
+from gossamer.routing.contract import Bound, Standing
 
 from .frontiers import LEASE, UNLIMITED, Backends, Lab
 from .test_moving import WAYS, carry

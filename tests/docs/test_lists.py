@@ -18,10 +18,10 @@ from gossamer.cli.app import app
 from gossamer.cli.layout import setting_text
 from gossamer.cli.project import lines_of
 from gossamer.cli.verbs import register
-from gossamer.measures import Rate, Secret, Size
 from gossamer.model.task import DropReason, UrlState
 from gossamer.model.url import UrlRules, parse_url
 from gossamer.settings import DEFAULT_TRACKING, NAMED_TABLES, Settings, known_keys
+from gossamer.units import Rate, Secret, Size
 
 from .manual import ROOT, quoted, read, rows_under, sections_of
 

@@ -19,9 +19,9 @@ from uuid import uuid4
 from gossamer.frontier.contract import DeadFilter, DeadLetter
 from gossamer.model.job import JobCounts
 from gossamer.model.record import StoredRecord
+from gossamer.project.open import Project, open_project
 from gossamer.settings import load
 from gossamer.store.contract import RecordQuery
-from gossamer.system import System, open_system
 from tests.faults.crawlers import SPIDER
 from tests.services.postgres import PostgresServer
 from tests.services.seaweed import ACCESS_KEY, SECRET_KEY, Seaweed
@@ -135,11 +135,11 @@ class FleetProject:
 
     async def _look(self) -> Outcome:
         os.environ.update(AWS_ACCESS_KEY_ID=ACCESS_KEY, AWS_SECRET_ACCESS_KEY=SECRET_KEY)
-        async with open_system(load(start=self.folder, environ={}), to_look=True) as system:
+        async with open_project(load(start=self.folder, environ={}), to_look=True) as system:
             return await _read(system)
 
 
-async def _read(system: System) -> Outcome:
+async def _read(system: Project) -> Outcome:
     jobs = await system.jobs.jobs()
     assert len(jobs) == 1, jobs
     return Outcome(

@@ -12,8 +12,8 @@ from tests.faults.stations import children_of, is_alive, until
 
 KEPT = """
 import ctypes, datetime, os, signal, sys, time
-from gossamer.keeper import keep
-from gossamer.lifeline import MARGIN, TIES
+from gossamer.process.keeper import keep
+from gossamer.process.black_box import MARGIN, TIES
 def command():
     box = TIES.box
     print("first" if not box.fate else box.fate, os.getpid(), flush=True)

@@ -16,7 +16,7 @@ import pytest
 
 from gossamer import Page
 from gossamer.clock import SystemClock
-from gossamer.crawl.hold import Hold
+from gossamer.crawl.held_lease import HeldLease
 from gossamer.crawl.quarantine import FEW, Quarantine, chosen
 from gossamer.errors import ParseFailed
 from gossamer.model.page import Headers, Snapshot
@@ -276,12 +276,14 @@ def run(program: str) -> subprocess.CompletedProcess[str]:
 # -- suspects ----------------------------------------------------------------------------------------------------
 
 
-def hold(delivery: int) -> Hold:
+def hold(delivery: int) -> HeldLease:
     task = Task(
         id=1, job="j", url=PAGE, fingerprint=b"", site="a.example", kind="parse", priority=0, depth=0, attempt=0,
         max_attempts=4, created_at=0.0,
     )  # fmt: skip
-    return Hold(Lease(task=task, token=1, delivery=delivery, expires_at=0.0), SystemClock(), timedelta(seconds=60), 0.0)
+    return HeldLease(
+        Lease(task=task, token=1, delivery=delivery, expires_at=0.0), SystemClock(), timedelta(seconds=60), 0.0
+    )
 
 
 def test_suspects_are_tried_a_few_together_and_then_alone():

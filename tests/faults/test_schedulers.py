@@ -17,8 +17,8 @@ import pytest
 
 from gossamer.model.job import Job, JobCounts, JobState
 from gossamer.model.schedule import Standing
+from gossamer.project.open import open_project
 from gossamer.settings import load
-from gossamer.system import open_system
 from tests.faults.stations import PATIENCE, Command, StationProject, until
 from tests.services.valkey import ValkeyServer
 from tests.sites.running import Park, park
@@ -89,7 +89,7 @@ class Storm(StationProject):
 
 
 async def ask(project: StationProject, question):
-    async with open_system(load(start=project.folder, environ={}), to_look=True) as system:
+    async with open_project(load(start=project.folder, environ={}), to_look=True) as system:
         return await question(system)
 
 

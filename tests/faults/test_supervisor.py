@@ -12,7 +12,7 @@ from datetime import timedelta
 
 import pytest
 
-from gossamer.supervisor import Supervisor
+from gossamer.process.supervisor import Supervisor
 from tests.faults.stations import StationProject, is_alive, until
 from tests.services.valkey import ValkeyServer
 from tests.sites.running import park

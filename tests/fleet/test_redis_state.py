@@ -22,9 +22,9 @@ from gossamer.frontier.politeness import SiteTerms
 from gossamer.model.events import Silence
 from gossamer.model.record import PageFacts
 from gossamer.model.task import UrlState
+from gossamer.project.open import open_project
+from gossamer.project.worker_pool import WorkerPool
 from gossamer.settings import load
-from gossamer.station import Station
-from gossamer.system import open_system
 from tests.conformance.frontiers import candidate
 from tests.services.valkey import PASSWORD, running_valkey
 
@@ -213,8 +213,8 @@ async def test_a_cancellation_that_the_driver_forgets_is_not_lost():
 
 async def test_a_worker_with_nothing_to_do_ends_at_once(valkey, tmp_path):
     (tmp_path / "gossamer.toml").write_text(f'project = "idle-{uuid4().hex}"\nstate = "{valkey.address()}"\n')
-    async with open_system(load(start=tmp_path, environ={})) as system:
-        await asyncio.wait_for(Station(system, Silence(), until_idle=True).run(), 20)
+    async with open_project(load(start=tmp_path, environ={})) as system:
+        await asyncio.wait_for(WorkerPool(system, Silence(), until_idle=True).run(), 20)
 
 
 # -- running ------------------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from gossamer.signals import send
+from gossamer.process.signals import send
 
 PATIENCE = 60.0  # seconds; then the command hangs
 

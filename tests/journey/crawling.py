@@ -10,13 +10,13 @@ import msgspec
 
 from gossamer import Spider, settings
 from gossamer.frontier.contract import DeadFilter, DeadLetter
-from gossamer.launch import Attend, CrawlReport, crawl
 from gossamer.model.events import Event
 from gossamer.model.job import Job
 from gossamer.model.record import StoredRecord
+from gossamer.project.crawl import Attend, CrawlReport, crawl
+from gossamer.project.open import Project, open_project
 from gossamer.settings import Settings
 from gossamer.store.contract import RecordQuery
-from gossamer.system import System, open_system
 
 # Everything that waits, waits briefly; everything that is long is cut early.
 IMPATIENT: dict[str, Any] = {
@@ -95,7 +95,7 @@ async def crawled(
     heard = heard or Heard()
     left: dict[str, Any] = {}
 
-    async def after(system: System, job: Job) -> None:
+    async def after(system: Project, job: Job) -> None:
         left["fates"] = [(url, state.value, reason) async for url, state, reason in system.desk.urls(job.id)]
         left["records"] = [record async for record in system.records.records(RecordQuery(job=job.id))]
         letters = await system.desk.dead(DeadFilter(job=job.id), limit=1000)
@@ -105,7 +105,7 @@ async def crawled(
     return Aftermath(report=report, heard=heard, **left)
 
 
-async def look(read: Settings, question: Callable[[System], Awaitable[Any]]) -> Any:
+async def look(read: Settings, question: Callable[[Project], Awaitable[Any]]) -> Any:
     """Ask the closed project something."""
-    async with open_system(read) as system:
+    async with open_project(read) as system:
         return await question(system)

@@ -13,8 +13,8 @@ from gossamer import Item, Page
 from gossamer.errors import Misconfigured
 from gossamer.frontier.admission import Admission, Scope
 from gossamer.model.task import Request
-from gossamer.system import open_system
-from gossamer.terms import job_terms
+from gossamer.project.open import open_project
+from gossamer.settings.effective import job_terms
 from tests.journey.crawling import Aftermath, crawled, settings_for
 from tests.journey.visiting import GOOD, Curious, among_good_pages
 from tests.sites.hostile import HostileSite, hostile_site
@@ -193,7 +193,7 @@ async def test_a_callback_that_is_gone_says_so_and_names_the_one_that_may_be_mea
         spider.start_urls = [site.url("/plain")]
         read = settings_for(tmp_path, fetch__allow_hosts=["127.0.0.1"])
         # given an unfinished crawl by an older version of the file, in which the method had another name
-        async with open_system(read) as system:
+        async with open_project(read) as system:
             job, _ = await system.jobs.open_job("shop", job_terms(read, spider), fresh=False)
             judged = Admission(Scope(), system.rules).judge([Request(url=product, kind="product")])
             await system.frontier.add(job.id, judged.candidates)

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from gossamer.launch import Running
 from gossamer.model.events import Event, Trouble
 from gossamer.model.task import UrlState
 from gossamer.parse.site import SiteSpider
+from gossamer.project.crawl import Running
+from gossamer.project.open import Project
 from gossamer.store.contract import RecordQuery
-from gossamer.system import System
 from tests.journey.commands import IMPATIENT, Said, ended, gossamer
 from tests.journey.crawling import Heard, crawled, look, settings_for
 from tests.sites.hostile import HostileSite, hostile_site, noise
@@ -139,7 +139,7 @@ async def finished(folder: Path, site: HostileSite) -> int:
     assert "Going on with" in said.err
     asked = len(site.log) - before
 
-    async def question(system: System) -> None:
+    async def question(system: Project) -> None:
         (job,) = await system.jobs.jobs()
         assert {fate[1:] async for fate in system.desk.urls(job.id)} == {(UrlState.DONE, "")}
         counts = await system.jobs.counts(job.id)

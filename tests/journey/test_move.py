@@ -15,8 +15,8 @@ from time import monotonic, sleep
 import pytest
 
 from gossamer import settings as settings_module
+from gossamer.project.open import open_project
 from gossamer.store.contract import RecordQuery
-from gossamer.system import open_system
 from tests.faults.crawlers import Project, kill
 from tests.services.postgres import PostgresServer, schema_of
 from tests.services.seaweed import Seaweed
@@ -81,7 +81,7 @@ def wait_for_hits(site: Park, count: int, process: subprocess.Popen[bytes]) -> N
 
 async def standing(folder: Path) -> tuple[dict[str, int], dict[str, str], int]:
     """Where the newest job stands, the title of every record by its sku, and how many raw pages can be read."""
-    async with open_system(settings_module.load(start=folder, environ={})) as system:
+    async with open_project(settings_module.load(start=folder, environ={})) as system:
         job = (await system.jobs.jobs())[0]
         counts = await system.jobs.counts(job.id)
         assert counts.discovered == counts.open + counts.settled + counts.dropped + counts.duplicates

@@ -12,7 +12,7 @@ import pytest
 from gossamer import Page, Render, Request, settings
 from gossamer.frontier.admission import Admission, Scope
 from gossamer.frontier.contract import JobTerms
-from gossamer.system import open_system
+from gossamer.project.open import open_project
 from tests.browser.conftest import chromium as chromium
 from tests.faults.stations import StationProject, children_of, is_alive, until
 from tests.sites.blocking import blocking_world
@@ -68,7 +68,7 @@ async def test_a_shell_climbs_straight_to_a_route_that_renders(tmp_path):
 async def sown(folder, urls):
     """A job of the spider in that folder that nobody has worked on yet."""
     read = settings.load(start=folder, environ={})
-    async with open_system(read) as system:
+    async with open_project(read) as system:
         job, _ = await system.jobs.open_job("offers", JobTerms(), fresh=True)
         judged = Admission(Scope(), system.rules).judge([Request(url=url) for url in urls])
         await system.frontier.add(job.id, judged.candidates)

@@ -8,9 +8,9 @@ from collections import Counter
 import pytest
 
 from gossamer import Request
-from gossamer.fetch.ladder import wished
 from gossamer.model import events
-from gossamer.ways import routing_of
+from gossamer.project.transports import routing_of
+from gossamer.routing.ladder import wished
 
 from .crawling import Heard, crawled, look
 from .routing import PASSWORD, Offers, roads

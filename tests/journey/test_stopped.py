@@ -7,7 +7,7 @@ import signal
 
 import pytest
 
-from gossamer.signals import send
+from gossamer.process.signals import send
 from tests.journey.commands import IMPATIENT, ended, gossamer, started
 from tests.sites.hostile import Call, hostile_site, whole
 

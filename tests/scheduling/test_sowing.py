@@ -24,11 +24,11 @@ from gossamer.model.job import Job
 from gossamer.model.task import Request
 from gossamer.parse.discovery import load_spider
 from gossamer.parse.spider import Spider
+from gossamer.project.open import Project, open_project
+from gossamer.project.seeding import Sower
+from gossamer.project.worker_pool import WorkerPool
 from gossamer.settings import Settings
-from gossamer.sowing import Sower
-from gossamer.station import Station
-from gossamer.system import System, open_system
-from gossamer.terms import job_terms, scope_of
+from gossamer.settings.effective import job_terms, scope_of
 from tests.scheduling.test_sown import pages, ran, settings_in, source
 from tests.sites.moving import MovingShop, moving_shop
 
@@ -43,16 +43,16 @@ class Follows(Spider):
 
 
 @asynccontextmanager
-async def opened(settings: Settings, **terms: Any) -> AsyncIterator[tuple[System, Job]]:
+async def opened(settings: Settings, **terms: Any) -> AsyncIterator[tuple[Project, Job]]:
     """A job as a tick opens it. Nobody works on it yet."""
-    async with open_system(settings) as system:
+    async with open_project(settings) as system:
         usual = job_terms(settings, Spider())
         wanted = {"schedule": "listed", "spider": "things", **terms}
         job, _ = await system.jobs.open_job("listed", msgspec.structs.replace(usual, **wanted), fresh=True)
         yield system, job
 
 
-def sower_of(system: System, job: Job, terms: JobTerms) -> Sower:
+def sower_of(system: Project, job: Job, terms: JobTerms) -> Sower:
     settings = system.settings
     spider = load_spider(terms.spider, settings.root, settings.spiders)()
     sites: set[str] = set()
@@ -73,7 +73,7 @@ async def test_a_worker_that_comes_after_the_seeds_follows_the_same_links(tmp_pa
         async with opened(settings, spider="follows", source=source(file="list.txt")) as (system, job):
             await sower_of(system, job, await system.jobs.terms(job.id)).run()
             assert await system.jobs.is_sealed(job.id)
-            await Station(system, Silence(), until_idle=True).run()  # it has never seen the list
+            await WorkerPool(system, Silence(), until_idle=True).run()  # it has never seen the list
             assert (await system.jobs.counts(job.id)).done == 4
         assert pages(shop) == {f"/p/{n}": 1 for n in (1, 2, 3)}
 
@@ -95,7 +95,7 @@ async def test_a_budget_holds_when_the_source_is_read_again(tmp_path: Path) -> N
             sower = sower_of(system, job, terms)
             await _sown_but_not_sealed(sower)
             assert not await system.jobs.is_sealed(job.id)
-            await Station(system, Silence(), until_idle=True).run()
+            await WorkerPool(system, Silence(), until_idle=True).run()
         assert len(pages(shop)) == 5
 
 
@@ -136,7 +136,7 @@ async def test_what_was_learned_of_a_page_outlives_a_failed_visit(tmp_path: Path
         for missing in (False, False, True):
             shop.missing = {1} if missing else set()
             await ran(settings, "watched", source=listed)
-        async with open_system(settings) as system:
+        async with open_project(settings) as system:
             fingerprint = system.rules.fingerprint(f"{shop.url}p/1")
             facts = (await system.records.facts([fingerprint]))[fingerprint]
         rhythm = rhythm_of(facts)
@@ -154,7 +154,7 @@ async def test_what_was_learned_of_a_page_outlives_a_failed_visit(tmp_path: Path
 async def test_a_run_whose_spider_cannot_start_ends_and_says_why(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str, words: str
 ) -> None:
-    monkeypatch.setattr("gossamer.sowing.SOURCE_PAUSES", ())
+    monkeypatch.setattr("gossamer.project.seeding.SOURCE_PAUSES", ())
     settings = settings_in(tmp_path)
     (tmp_path / "spiders" / "broken.py").write_text(
         f"from gossamer import Spider\n\n\nclass Broken(Spider):\n    {code}\n", encoding="utf-8"
@@ -182,9 +182,9 @@ async def test_one_worker_reads_the_source_for_all(tmp_path: Path) -> None:
         settings = settings_in(tmp_path)
         program = f"open('runs', 'a').write('x'); import time; time.sleep(1); print('{shop.url}p/1')"
         listed = source(command=[sys.executable, "-c", program])
-        async with opened(settings, source=listed) as (system, job), open_system(settings) as beside:
+        async with opened(settings, source=listed) as (system, job), open_project(settings) as beside:
             other = msgspec.structs.replace(beside, worker="another-host/1/1")  # this process has one name
-            stations = [Station(one, Silence(), until_idle=True) for one in (system, other)]
+            stations = [WorkerPool(one, Silence(), until_idle=True) for one in (system, other)]
             async with asyncio.timeout(60):
                 await asyncio.gather(*(station.run() for station in stations))
             assert (await system.jobs.counts(job.id)).done == 1
@@ -205,7 +205,7 @@ async def test_what_was_wrong_with_a_source_is_noted_with_its_job(tmp_path: Path
         settings = settings_in(tmp_path)
         (tmp_path / "list.txt").write_text(f"{shop.url}p/1\nno address\n", encoding="utf-8")
         job, _ = await ran(settings, "faulty", source=source(file="list.txt"))
-        async with open_system(settings) as system:
+        async with open_project(settings) as system:
             assert "no address" in (await system.sowings.sown(job.id)).trouble
         assert (job.ending, pages(shop)) == ("done", {"/p/1": 1})
 
@@ -214,7 +214,7 @@ async def test_what_was_wrong_with_a_source_is_noted_with_its_job(tmp_path: Path
 async def test_a_list_without_one_address_that_can_be_used_has_failed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
 ) -> None:
-    monkeypatch.setattr("gossamer.sowing.SOURCE_PAUSES", ())
+    monkeypatch.setattr("gossamer.project.seeding.SOURCE_PAUSES", ())
     (tmp_path / "list.txt").write_text(text, encoding="utf-8")
     job, _ = await ran(settings_in(tmp_path), "faulty", source=source(file="list.txt"))
     assert job.ending.startswith("source failed: ")
@@ -226,7 +226,7 @@ async def test_a_list_that_is_empty_is_told(tmp_path: Path) -> None:
     settings = settings_in(tmp_path)
     job, _ = await ran(settings, "empty", source=source(file="list.txt"))
     assert job.ending == "done"
-    async with open_system(settings) as system:
+    async with open_project(settings) as system:
         assert (await system.sowings.sown(job.id)).trouble == "Its source gave not one address."
 
 
@@ -238,7 +238,7 @@ async def test_who_takes_over_from_a_dead_sower_follows_the_links_of_what_is_in(
         async with opened(settings, spider="follows", source=listed) as (system, job):
             await _sown_but_not_sealed(sower_of(system, job, await system.jobs.terms(job.id)))
             # The page is fetched while the list is read for the second time.
-            await Station(system, Silence(), until_idle=True).run()
+            await WorkerPool(system, Silence(), until_idle=True).run()
             counts = await system.jobs.counts(job.id)
         assert (counts.done, counts.dropped) == (4, 0)
 
@@ -252,7 +252,7 @@ async def test_a_page_of_a_site_that_another_worker_has_found_keeps_its_links(tm
             page = Admission(Scope(), system.rules).judge([Request(url=shop.url)])
             await system.sowings.note(job.id, ["127.0.0.1"])
             await system.frontier.add(job.id, page.candidates)
-            station = Station(system, Silence())
+            station = WorkerPool(system, Silence())
             running = asyncio.create_task(station.run())
             async with asyncio.timeout(30):
                 while (await system.jobs.counts(job.id)).done < 4:
@@ -279,14 +279,14 @@ async def test_a_young_page_is_left_out_also_when_the_page_before_it_has_not_cha
         with sqlite3.connect(tmp_path / "gossamer-data" / "records.db") as records:
             records.execute("UPDATE pages SET fetched_at = fetched_at - 7200 WHERE url = ?", (shop.url,))
         job, _ = await ran(settings, "listed", min_age=timedelta(hours=1), **terms)
-        async with open_system(settings) as system:
+        async with open_project(settings) as system:
             counts = await system.jobs.counts(job.id)
         assert (counts.unchanged, counts.dropped) == (1, 2)
         assert pages(shop) == {"/p/1": 1, "/p/2": 1}
 
 
 async def test_errors_of_ours_in_a_start_end_the_run_as_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gossamer.sowing.SOURCE_PAUSES", ())
+    monkeypatch.setattr("gossamer.project.seeding.SOURCE_PAUSES", ())
     settings = settings_in(tmp_path)
     (tmp_path / "spiders" / "broken.py").write_text(
         "from gossamer import Spider\nfrom gossamer.errors import ParseFailed\n\n\nclass Broken(Spider):\n"
@@ -302,7 +302,7 @@ async def test_a_run_with_a_limit_fills_the_queue_no_further_than_that(tmp_path:
         settings = settings_in(tmp_path)
         listed = source(urls=[f"{shop.url}p/{{1..3}}?{{1..1000}}"])
         job, _ = await ran(settings, "few", source=listed, limit=5)
-        async with open_system(settings) as system:
+        async with open_project(settings) as system:
             counts = await system.jobs.counts(job.id)
         assert (job.ending, counts.settled) == ("limit", 5)
         assert counts.discovered <= 1000  # of 3,000: two parts of the list
@@ -311,7 +311,7 @@ async def test_a_run_with_a_limit_fills_the_queue_no_further_than_that(tmp_path:
 async def test_sources_on_one_site_are_read_one_request_at_a_time(tmp_path: Path) -> None:
     with moving_shop(0) as shop:
         settings = settings_in(tmp_path, **{"politeness.rate": "20/s", "politeness.robots": False})
-        async with open_system(settings) as system:
+        async with open_project(settings) as system:
             for n in range(4):
                 terms = job_terms(settings, Spider())
                 wanted = {
@@ -320,7 +320,7 @@ async def test_sources_on_one_site_are_read_one_request_at_a_time(tmp_path: Path
                     "source": source(sitemap=f"{shop.url}sitemap.xml"),
                 }
                 await system.jobs.open_job(f"map-{n}", msgspec.structs.replace(terms, **wanted), fresh=True)
-            await Station(system, Silence(), until_idle=True).run()
+            await WorkerPool(system, Silence(), until_idle=True).run()
     gaps = [later - earlier for earlier, later in pairwise(shop.times)]
     assert len(gaps) == 3
     assert min(gaps) >= 0.05  # by the site's own clock; without taking turns all come at once

@@ -16,12 +16,12 @@ from gossamer.model.events import Silence
 from gossamer.model.job import Job, JobState
 from gossamer.model.task import DropReason
 from gossamer.parse.spider import Spider
+from gossamer.project.open import Project, open_project
+from gossamer.project.worker_pool import WorkerPool
 from gossamer.schedule.sources import parse_source
 from gossamer.settings import Settings, load
-from gossamer.station import Station
+from gossamer.settings.effective import job_terms
 from gossamer.store.contract import RecordQuery
-from gossamer.system import System, open_system
-from gossamer.terms import job_terms
 from tests.sites.moving import MovingShop, moving_shop
 
 SPIDER = """
@@ -43,14 +43,14 @@ def settings_in(folder: Path, **flags: Any) -> Settings:
     )
 
 
-async def ran(settings: Settings, name: str, **terms: Any) -> tuple[Job, System]:
+async def ran(settings: Settings, name: str, **terms: Any) -> tuple[Job, Project]:
     """Open a job as a tick would, and let a station work until nothing is left."""
-    async with open_system(settings) as system:
+    async with open_project(settings) as system:
         usual = job_terms(settings, Spider())
         job, _ = await system.jobs.open_job(
             name, msgspec.structs.replace(usual, **{"schedule": name, "spider": "things", **terms}), fresh=True
         )
-        await Station(system, Silence(), until_idle=True).run()
+        await WorkerPool(system, Silence(), until_idle=True).run()
         ended = await system.jobs.job(job.id)
         assert ended is not None
         assert ended.state is JobState.FINISHED
@@ -80,13 +80,13 @@ async def test_a_page_that_was_fetched_lately_is_left_out(tmp_path: Path) -> Non
         await ran(settings, "hourly", source=source(urls=[f"{shop.url}p/{{1..3}}"]), **terms)
         job, _ = await ran(settings, "hourly", source=source(urls=[f"{shop.url}p/{{1..5}}"]), **terms)
         assert pages(shop) == {f"/p/{n}": 1 for n in range(1, 6)}
-        async with open_system(settings) as system:
+        async with open_project(settings) as system:
             counts = await system.jobs.counts(job.id)
             assert (counts.done, counts.dropped) == (2, 3)
 
 
 async def test_a_source_that_fails_ends_its_job_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gossamer.sowing.SOURCE_PAUSES", ())
+    monkeypatch.setattr("gossamer.project.seeding.SOURCE_PAUSES", ())
     settings = settings_in(tmp_path)
     job, _ = await ran(settings, "broken", source=source(file=str(tmp_path / "no-such-file.txt")))
     assert job.ending.startswith("source failed: ")
@@ -99,7 +99,7 @@ async def test_pages_wait_for_the_window_of_their_site(tmp_path: Path) -> None:
         closed = msgspec.structs.replace(
             settings, domains={"127.0.0.1": msgspec.structs.replace(settings.domain("x"), windows=_never_now())}
         )
-        async with open_system(closed) as system:
+        async with open_project(closed) as system:
             usual = job_terms(closed, Spider())
             job, _ = await system.jobs.open_job(
                 "night",
@@ -108,7 +108,7 @@ async def test_pages_wait_for_the_window_of_their_site(tmp_path: Path) -> None:
                 ),
                 fresh=True,
             )
-            station = Station(system, Silence())
+            station = WorkerPool(system, Silence())
             await _until_waiting(station, system, job.id)
             [story] = await system.desk.story("127.0.0.1", system.rules.fingerprint(f"{shop.url}p/1"))
         assert pages(shop) == {}
@@ -122,7 +122,7 @@ def _never_now() -> str:
     return f"{begin}:00-{end}:00 UTC"
 
 
-async def _until_waiting(station: Station, system: System, job: str) -> None:
+async def _until_waiting(station: WorkerPool, system: Project, job: str) -> None:
     import asyncio
 
     running = asyncio.create_task(station.run())
@@ -166,7 +166,7 @@ async def test_pages_that_their_sitemap_calls_unchanged_are_left_out_where_that_
         shop.lastmods[3] = an_hour_from_now()
         job, _ = await ran(settings, "changes", source=listed)
         assert pages(shop) == {"/p/1": 1, "/p/2": 1, "/p/3": 2, "/p/4": 2}  # nothing is said of the fourth
-        async with open_system(settings) as system:
+        async with open_project(settings) as system:
             counts = await system.jobs.counts(job.id)
             [story, _] = await system.desk.story("127.0.0.1", system.rules.fingerprint(f"{shop.url}p/1"))
             assert (counts.done, counts.dropped, story.reason) == (2, 2, DropReason.UNMODIFIED)
@@ -180,7 +180,7 @@ async def test_a_budget_goes_first_to_pages_that_announce_a_change(tmp_path: Pat
         shop.lastmods = dict.fromkeys((3, 8), an_hour_from_now())
         await ran(settings, "adaptive", source=listed, budget=2, min_interval=timedelta(milliseconds=1))
         assert {path for path, hits in pages(shop).items() if hits == 2} == {"/p/3", "/p/8"}
-        async with open_system(settings) as system:
+        async with open_project(settings) as system:
             fingerprint = system.rules.fingerprint(f"{shop.url}p/3")
             rhythm = rhythm_of((await system.records.facts([fingerprint]))[fingerprint])
         assert rhythm is not None
@@ -192,6 +192,6 @@ async def test_what_has_dropped_out_of_a_list_is_not_gone(tmp_path: Path) -> Non
         settings = settings_in(tmp_path)
         await ran(settings, "listed", source=source(urls=[f"{shop.url}p/{{1..2}}"]))
         await ran(settings, "listed", source=source(urls=[f"{shop.url}p/{{3..4}}"]))
-        async with open_system(settings) as system:
+        async with open_project(settings) as system:
             there = [await system.records.count(RecordQuery(gone=gone)) for gone in (False, True)]
         assert there == [4, 0]

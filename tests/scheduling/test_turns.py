@@ -18,10 +18,10 @@ from gossamer.crawl import worker as workers
 from gossamer.model.events import Event, JobBegun, JobEnded, JobLeft, Trouble
 from gossamer.model.job import Job, JobState
 from gossamer.parse.spider import Spider
+from gossamer.project.open import Project, open_project
+from gossamer.project.worker_pool import WorkerPool, places, serving
 from gossamer.settings import load
-from gossamer.station import Station, places, serving
-from gossamer.system import System, open_system
-from gossamer.terms import job_terms
+from gossamer.settings.effective import job_terms
 from tests.scheduling.test_sown import SPIDER, source
 from tests.services.valkey import ValkeyServer, running_valkey
 
@@ -109,10 +109,10 @@ class Ears:
 class Shift:
     """A station at work, and what it says."""
 
-    def __init__(self, system: System, *, until_idle: bool = False) -> None:
+    def __init__(self, system: Project, *, until_idle: bool = False) -> None:
         self.system = system
         self.ears = Ears()
-        self.station = Station(system, self.ears, until_idle=until_idle)
+        self.station = WorkerPool(system, self.ears, until_idle=until_idle)
 
     async def job(self, name: str, **terms: Any) -> Job:
         usual = job_terms(self.system.settings, Spider())
@@ -149,7 +149,7 @@ async def shift(folder: Path, *, until_idle: bool = False, **flags: Any) -> Asyn
         "fetch.allow_private": True, "crawl.drain": "0s",
     }  # fmt: skip
     settings = load(start=folder, environ={}, flags={**usual, **flags})
-    async with open_system(settings) as system:
+    async with open_project(settings) as system:
         yield Shift(system, until_idle=until_idle)
 
 

@@ -9,7 +9,7 @@ from gossamer.model.page import Headers, Snapshot
 from gossamer.model.record import Attempt, PageFacts, PageResult
 from gossamer.model.task import Lease
 from gossamer.model.url import fingerprint, site_of
-from gossamer.system import System
+from gossamer.project.open import Project
 from tests.unit.commandline import candidate
 
 SHOP = "https://shop.example"
@@ -18,10 +18,10 @@ WORKER = "elsewhere/77/1"
 
 def crawled(
     spider: str, pages: dict[str, str], *, name: str = "", depth: int = 0, kind: str = "parse", broken: bool = False
-) -> Callable[[System], Awaitable[None]]:
+) -> Callable[[Project], Awaitable[None]]:
     """A job of that spider that has fetched these pages, path and HTML; `broken`: they are dead letters."""
 
-    async def fill(system: System) -> None:
+    async def fill(system: Project) -> None:
         job, _ = await system.jobs.open_job(name or spider, JobTerms(), fresh=True)
         await system.frontier.add(job.id, [candidate(f"{SHOP}{path}", depth=depth) for path in pages])
         leases = (await system.frontier.lease(job.id, WORKER, len(pages))).leases
@@ -36,7 +36,7 @@ def crawled(
 
 
 async def _visit(
-    system: System, lease: Lease, spider: str, kind: str, pages: dict[str, str], broken: bool
+    system: Project, lease: Lease, spider: str, kind: str, pages: dict[str, str], broken: bool
 ) -> PageResult:
     url, job, now = lease.task.url, lease.task.job, system.clock.now()
     snapshot = Snapshot(

@@ -21,7 +21,7 @@ from gossamer import settings as settings_module
 from gossamer.cli.app import run
 from gossamer.model.task import Candidate
 from gossamer.model.url import fingerprint, shape_of, site_of
-from gossamer.system import System, open_system
+from gossamer.project.open import Project, open_project
 
 PATIENCE = 60.0  # seconds without a word; then the command hangs
 COMMAND = str(Path(sys.executable).with_name("gossamer"))
@@ -55,7 +55,7 @@ class Said(msgspec.Struct, frozen=True):
         return self.out.splitlines()
 
 
-class Project:
+class ProjectFolder:
     """A project folder that is the working directory."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[bytes]) -> None:
@@ -84,11 +84,11 @@ class Project:
         seen = self._capsys.readouterr()
         return Said(int(code or 0), seen.out, seen.err.decode())
 
-    def fill(self, work: Callable[[System], Awaitable[None]]) -> None:
+    def fill(self, work: Callable[[Project], Awaitable[None]]) -> None:
         """Let `work` use the open system, as a crawl would."""
 
         async def within() -> None:
-            async with open_system(settings_module.load(start=self.folder)) as system:
+            async with open_project(settings_module.load(start=self.folder)) as system:
                 await work(system)
 
         asyncio.run(within())
@@ -99,8 +99,8 @@ def candidate(url: str, **fields: Any) -> Candidate:
 
 
 @pytest.fixture
-def project(tmp_path, monkeypatch, capsysbinary) -> Project:
-    made = Project(tmp_path, monkeypatch, capsysbinary)
+def project(tmp_path, monkeypatch, capsysbinary) -> ProjectFolder:
+    made = ProjectFolder(tmp_path, monkeypatch, capsysbinary)
     made.write("gossamer.toml", TOML)
     return made
 

@@ -9,7 +9,7 @@ from gossamer.model.page import Headers, Snapshot
 from gossamer.model.record import Attempt, PageFacts, PageResult, Record
 from gossamer.model.task import DropReason, Lease, UrlState
 from gossamer.model.url import fingerprint, site_of
-from gossamer.system import System
+from gossamer.project.open import Project
 from tests.unit.commandline import candidate
 
 SHOP = "https://shop.example"
@@ -20,7 +20,7 @@ BODY = b"<h1>Half a page</h1>\xff"
 TRACEBACK = "Book: 1 field is not as declared\n\nTraceback\n  File \"books.py\", line 7\nKeyError: 'price'"
 
 
-async def crawl_half(system: System) -> None:
+async def crawl_half(system: Project) -> None:
     """One job, `books-1`. See the paths for what became of each."""
     job, _ = await system.jobs.open_job("books", JobTerms(max_attempts=4), fresh=False)
     await system.frontier.add(job.id, [candidate(f"{SHOP}/")])
@@ -36,7 +36,7 @@ async def crawl_half(system: System) -> None:
     await _keep(system, job.id)
 
 
-async def _settle(system: System, leases: dict[str, Lease]) -> None:
+async def _settle(system: Project, leases: dict[str, Lease]) -> None:
     frontier = system.frontier
     await frontier.complete(leases[f"{SHOP}/done"], UrlState.DONE)
     await frontier.complete(leases[f"{SHOP}/moved"], UrlState.DONE, f"redirected to {SHOP}/done")
@@ -49,7 +49,7 @@ async def _settle(system: System, leases: dict[str, Lease]) -> None:
     await frontier.complete(leases[f"{SLOW}/0"], UrlState.DONE, paced_ahead=timedelta(minutes=1))
 
 
-async def _keep(system: System, job: str) -> None:
+async def _keep(system: Project, job: str) -> None:
     now = system.clock.now()
     (ref,) = await system.archive.put(
         [

@@ -15,8 +15,8 @@ from gossamer.clock import SystemClock, VirtualClock
 from gossamer.fetch.addresses import AddressGuard
 from gossamer.fetch.contract import Exchange, Limits, Response
 from gossamer.fetch.managed import ManagedTransport, Vendor, describe
-from gossamer.measures import Secret, parse_duration, parse_size
 from gossamer.settings.managed import Managed
+from gossamer.units import Secret, parse_duration, parse_size
 from tests.services.vendors import KEY, GetVendor, JobVendor
 from tests.services.vendors import Vendor as Server
 

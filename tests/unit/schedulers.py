@@ -11,9 +11,9 @@ import pytest
 from gossamer.clock import VirtualClock
 from gossamer.model.events import ScheduleFired
 from gossamer.model.schedule import Schedule
-from gossamer.scheduler import Scheduler
+from gossamer.project.open import open_project
+from gossamer.schedule.leader import Scheduler
 from gossamer.settings import load
-from gossamer.system import open_system
 
 SPIDER = """
 from gossamer import Spider
@@ -114,7 +114,7 @@ async def bench_in(folder, toml=""):
     (folder / "spiders" / "books.py").write_text(SPIDER)
     (folder / "gossamer.toml").write_text(toml)
     clock = VirtualClock()
-    async with open_system(load(start=folder, environ={}), clock=clock) as system:
+    async with open_project(load(start=folder, environ={}), clock=clock) as system:
         yield Bench(system, clock)
 
 

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from gossamer.errors import SourceFailed
-from gossamer.measures import Rate
+from gossamer.project.sourcing import Sourcing, open_sourcing
 from gossamer.schedule.sources import Bounds, Entry, Listing, Sitemap, Validators, entries
 from gossamer.settings import Settings
 from gossamer.settings.tables import Fetch, Politeness, Retry
-from gossamer.sourcing import Sourcing, open_sourcing
+from gossamer.units import Rate
 from tests.sites.hostile import HostileSite, hostile_site
 
 SETTINGS = Settings(

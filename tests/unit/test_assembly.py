@@ -8,7 +8,7 @@ from gossamer import Spider
 from gossamer.backends.opening import open_archive, place_of, postgres_schema, redacted
 from gossamer.errors import Misconfigured
 from gossamer.settings import load
-from gossamer.terms import job_terms, retry_terms, robots_rule, site_terms
+from gossamer.settings.effective import job_terms, retry_terms, robots_rule, site_terms
 
 TOML = """
 [crawl]

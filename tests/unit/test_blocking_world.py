@@ -8,9 +8,9 @@ from contextlib import asynccontextmanager
 import aiohttp
 import pytest
 
-from gossamer.fetch.blocks import judge
 from gossamer.fetch.contract import Response
 from gossamer.model.page import Headers
+from gossamer.routing.blocks import judge
 from tests.services.proxies import http_proxy
 from tests.sites.blocking import World, blocking_world, looks_like_a_browser
 

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gossamer.fetch import signatures
-from gossamer.fetch.blocks import Block, judge
 from gossamer.fetch.contract import Response
 from gossamer.model.page import Headers
+from gossamer.routing import block_signs as signatures
+from gossamer.routing.blocks import Block, judge
 
 from .walls import WALLS, Wall, answer, page, script
 

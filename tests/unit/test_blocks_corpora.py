@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gossamer.fetch.blocks import judge
+from gossamer.routing.blocks import judge
 
 from .walls import answer
 

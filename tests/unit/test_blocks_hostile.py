@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from gossamer.fetch import signatures
-from gossamer.fetch.blocks import Block, judge
 from gossamer.fetch.contract import Response
+from gossamer.routing import block_signs as signatures
+from gossamer.routing.blocks import Block, judge
 
 from .walls import answer, page
 

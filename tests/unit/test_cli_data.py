@@ -17,8 +17,8 @@ import pytest
 
 from gossamer.frontier.contract import JobTerms
 from gossamer.model.record import PageResult, Record
+from gossamer.project.open import Project
 from gossamer.store.export.parquet import rows_of
-from gossamer.system import System
 from tests.unit.commandline import COMMAND
 from tests.unit.commandline import project as project
 from tests.unit.crawled import attempt, crawl_half
@@ -106,7 +106,7 @@ def book(key: str, **fields: object) -> Record:
 
 
 def store(crawled, *records: Record) -> None:
-    async def save(system: System) -> None:
+    async def save(system: Project) -> None:
         for one in records:
             tried = attempt("books-1", f"/{one.key}", one.scraped_at, "done")
             await system.records.save([PageResult(attempt=tried, records=(one,))])
@@ -115,7 +115,7 @@ def store(crawled, *records: Record) -> None:
 
 
 def retire(crawled) -> None:
-    async def look(system: System) -> None:
+    async def look(system: Project) -> None:
         now = system.clock.now()
         await system.records.save([PageResult(attempt=attempt("books-2", "/done", now, "dead", status=404))])
         assert await system.records.retire("books-2", spider="books", at=now) == 1
@@ -179,7 +179,7 @@ def test_a_cursor_goes_on_with_the_newest_job_of_a_spider(crawled):
     assert len(crawled.run(*words).lines) == 1
 
     # When there is a newer job of it
-    async def again(system: System) -> None:
+    async def again(system: Project) -> None:
         job, _ = await system.jobs.open_job("books", JobTerms(), fresh=True)
         assert job.id == "books-2"
 

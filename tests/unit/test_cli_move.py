@@ -21,12 +21,12 @@ from gossamer.frontier.carrying import CarriedUrl
 from gossamer.frontier.contract import JobTerms, WorkerCard
 from gossamer.model.page import Headers, Snapshot
 from gossamer.model.task import UrlState
+from gossamer.project.open import Project
 from gossamer.store.carrying import CarriedPage, CarriedRecord
-from gossamer.system import System
 
 from ..conformance.stores import NOW, book, page_of, result
 from ..services.postgres import PASSWORD, PostgresServer, schema_of
-from .commandline import TOML, Project, candidate, on_a_terminal
+from .commandline import TOML, ProjectFolder, candidate, on_a_terminal
 from .commandline import project as project
 
 THERE = ("--to-state", "sqlite:///new/state.db", "--to-records", "sqlite:///new/records.db")
@@ -37,7 +37,7 @@ BACK = (
 )  # fmt: skip
 
 
-async def crawl_a_little(system: System) -> None:
+async def crawl_a_little(system: Project) -> None:
     job, _ = await system.jobs.open_job("books", JobTerms(), fresh=False)
     await system.frontier.add(job.id, [candidate(f"https://shop.example/{n}") for n in range(4)])
     first, second = (await system.frontier.lease(job.id, "elsewhere/1/1", 2)).leases
@@ -54,7 +54,7 @@ def files_below(folder: Path) -> set[str]:
     return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
 
 
-def test_a_move_prints_both_sides_and_the_lines_to_write(project: Project) -> None:
+def test_a_move_prints_both_sides_and_the_lines_to_write(project: ProjectFolder) -> None:
     project.fill(crawl_a_little)
     said = project.run("move", *THERE, *PAGES)
 
@@ -75,7 +75,7 @@ def test_a_move_prints_both_sides_and_the_lines_to_write(project: Project) -> No
     assert after.err == ""
 
 
-def test_a_rehearsal_counts_and_makes_nothing(project: Project) -> None:
+def test_a_rehearsal_counts_and_makes_nothing(project: ProjectFolder) -> None:
     project.fill(crawl_a_little)
     before = files_below(project.folder)
 
@@ -88,7 +88,7 @@ def test_a_rehearsal_counts_and_makes_nothing(project: Project) -> None:
     assert project.run("status").err == ""
 
 
-def test_write_changes_the_addresses_and_keeps_all_else(project: Project) -> None:
+def test_write_changes_the_addresses_and_keeps_all_else(project: ProjectFolder) -> None:
     project.fill(crawl_a_little)
     text = '# ours\nstate = "sqlite:///gossamer-data/state.db"  # old\n' + TOML
     project.write("gossamer.toml", text)
@@ -116,7 +116,7 @@ def test_write_changes_the_addresses_and_keeps_all_else(project: Project) -> Non
         (("--to-state", "redis://127.0.0.1:1/0"), "Give this one a name"),
     ],
 )
-def test_what_cannot_be_is_said_in_one_line(project: Project, words: tuple[str, ...], expected: str) -> None:
+def test_what_cannot_be_is_said_in_one_line(project: ProjectFolder, words: tuple[str, ...], expected: str) -> None:
     project.fill(crawl_a_little)
     said = project.run("move", *words)
     assert (said.code, said.out) == (1, "")
@@ -125,7 +125,7 @@ def test_what_cannot_be_is_said_in_one_line(project: Project, words: tuple[str, 
     assert "hunter2" not in said.err
 
 
-def test_on_a_terminal_progress_is_shown_while_it_lasts(project: Project) -> None:
+def test_on_a_terminal_progress_is_shown_while_it_lasts(project: ProjectFolder) -> None:
     project.fill(crawl_a_little)
     seen = on_a_terminal(project.folder, "move", *THERE, *PAGES, columns=100)
     for told in ("4/4", "4/4", "All of it arrived"):  # four URLs; two pages and two records
@@ -133,15 +133,15 @@ def test_on_a_terminal_progress_is_shown_while_it_lasts(project: Project) -> Non
         seen = seen[seen.index(told) + len(told) :]
 
 
-def test_nothing_to_move_makes_nothing(project: Project) -> None:
+def test_nothing_to_move_makes_nothing(project: ProjectFolder) -> None:
     said = project.run("move", *THERE)
     assert said.code == 1
     assert "nothing has been crawled yet" in said.err
     assert files_below(project.folder) == {"gossamer.toml"}
 
 
-def test_a_project_at_work_is_not_moved(project: Project) -> None:
-    async def hold(system: System) -> None:
+def test_a_project_at_work_is_not_moved(project: ProjectFolder) -> None:
+    async def hold(system: Project) -> None:
         job, _ = await system.jobs.open_job("books", JobTerms(), fresh=False)
         await system.frontier.add(job.id, [candidate("https://shop.example/1")])
         await system.frontier.lease(job.id, worker_name(), 1)
@@ -153,8 +153,8 @@ def test_a_project_at_work_is_not_moved(project: Project) -> None:
     assert not (project.folder / "new").exists()
 
 
-def test_a_worker_that_just_gave_a_sign_of_life_is_at_work(project: Project) -> None:
-    async def beat(system: System) -> None:
+def test_a_worker_that_just_gave_a_sign_of_life_is_at_work(project: ProjectFolder) -> None:
+    async def beat(system: Project) -> None:
         await crawl_a_little(system)
         for name, age in (("far/1/1", 5), ("faded/1/1", 500)):
             now = system.clock.now()
@@ -167,7 +167,7 @@ def test_a_worker_that_just_gave_a_sign_of_life_is_at_work(project: Project) -> 
     assert "1 of the project's workers are at work (far/1/1)" in said.err
 
 
-def test_a_target_that_holds_a_project_is_left_alone(project: Project) -> None:
+def test_a_target_that_holds_a_project_is_left_alone(project: ProjectFolder) -> None:
     project.fill(crawl_a_little)
     assert project.run("move", *THERE).code == 0
 
@@ -178,7 +178,7 @@ def test_a_target_that_holds_a_project_is_left_alone(project: Project) -> None:
     assert "Nothing was changed" in said.err
 
 
-def test_the_old_copy_warns_and_takes_the_project_back(project: Project) -> None:
+def test_the_old_copy_warns_and_takes_the_project_back(project: ProjectFolder) -> None:
     project.fill(crawl_a_little)
     text = (project.folder / "gossamer.toml").read_text()
     assert project.run("move", *THERE, *PAGES, "--write").code == 0
@@ -202,11 +202,11 @@ def test_the_old_copy_warns_and_takes_the_project_back(project: Project) -> None
     assert "is an old copy" in project.run("status").err
 
 
-async def more_work(system: System) -> None:
+async def more_work(system: Project) -> None:
     await system.frontier.add("books-1", [candidate("https://shop.example/more")])
 
 
-def test_an_old_copy_that_was_worked_on_is_not_overwritten(project: Project) -> None:
+def test_an_old_copy_that_was_worked_on_is_not_overwritten(project: ProjectFolder) -> None:
     project.fill(crawl_a_little)
     assert project.run("move", *THERE, *PAGES).code == 0
     project.fill(more_work)
@@ -220,7 +220,7 @@ def test_an_old_copy_that_was_worked_on_is_not_overwritten(project: Project) -> 
 
 @pytest.mark.parametrize(("carrier", "role"), [(SqliteStateCarrier, "state"), (SqliteRecordCarrier, "records")])
 def test_what_did_not_arrive_is_named_and_the_target_refuses_work(
-    project: Project, monkeypatch: pytest.MonkeyPatch, carrier: type, role: str
+    project: ProjectFolder, monkeypatch: pytest.MonkeyPatch, carrier: type, role: str
 ) -> None:
     # given a disk that swallows the last thing of every batch
     project.fill(crawl_a_little)
@@ -273,7 +273,7 @@ def spoil_attempts(items: Sequence[Any]) -> list[Any]:
     ],
 )
 def test_contents_that_changed_on_the_way_are_found_though_all_counts_are_the_same(
-    project: Project, monkeypatch: pytest.MonkeyPatch, carrier: type, spoil: Callable[[Any], Any], expected: str
+    project: ProjectFolder, monkeypatch: pytest.MonkeyPatch, carrier: type, spoil: Callable[[Any], Any], expected: str
 ) -> None:
     project.fill(crawl_a_little)
     fill = carrier.fill
@@ -286,7 +286,7 @@ def test_contents_that_changed_on_the_way_are_found_though_all_counts_are_the_sa
     assert expected in said.err
 
 
-def test_a_raw_page_that_changed_on_the_way_is_found(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_raw_page_that_changed_on_the_way_is_found(project: ProjectFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     project.fill(crawl_a_little)
     write = FolderSegments.write
     monkeypatch.setattr(
@@ -300,7 +300,7 @@ def test_a_raw_page_that_changed_on_the_way_is_found(project: Project, monkeypat
     assert "archive: the page " in said.err
 
 
-def test_another_file_of_the_same_name_is_not_overwritten(project: Project) -> None:
+def test_another_file_of_the_same_name_is_not_overwritten(project: ProjectFolder) -> None:
     project.fill(crawl_a_little)
     (segment,) = (project.folder / "gossamer-data" / "archive").rglob("*.zst")
     name = segment.relative_to(project.folder / "gossamer-data")
@@ -313,7 +313,7 @@ def test_another_file_of_the_same_name_is_not_overwritten(project: Project) -> N
     assert theirs.read_text() == "another project's pages"
 
 
-def test_a_password_is_never_printed(project: Project, postgres: PostgresServer, tmp_path: Path) -> None:
+def test_a_password_is_never_printed(project: ProjectFolder, postgres: PostgresServer, tmp_path: Path) -> None:
     project.fill(crawl_a_little)
     address = f"{postgres.address(password=PASSWORD)}?schema={schema_of(tmp_path)}"
 

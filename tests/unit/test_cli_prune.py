@@ -6,20 +6,20 @@ import pytest
 
 from gossamer.frontier.contract import JobTerms
 from gossamer.model.task import UrlState
-from gossamer.system import System
+from gossamer.project.open import Project
 from tests.conformance.frontiers import candidate
-from tests.unit.commandline import Project, on_a_terminal
+from tests.unit.commandline import ProjectFolder, on_a_terminal
 from tests.unit.commandline import project as project
 from tests.unit.crawled import SHOP, crawl_half
 
 
 @pytest.fixture
-def crawled(project: Project) -> Project:
+def crawled(project: ProjectFolder) -> ProjectFolder:
     project.fill(crawl_half)
     return project
 
 
-def test_everything_of_that_age_goes_but_records(crawled: Project) -> None:
+def test_everything_of_that_age_goes_but_records(crawled: ProjectFolder) -> None:
     said = crawled.run("prune", "--attempts", "0s", "--pages", "30d")
 
     assert said.code == 0
@@ -31,7 +31,7 @@ def test_everything_of_that_age_goes_but_records(crawled: Project) -> None:
     assert crawled.run("prune", "--attempts", "0s").lines == ["attempts  0 attempts and visits older than 0s deleted"]
 
 
-async def end_some(system: System) -> None:
+async def end_some(system: Project) -> None:
     """Jobs of the name books: one that is done, one with a dead letter, one more that is done."""
     for outcome in (UrlState.DONE, UrlState.DEAD, UrlState.DONE):
         job, _ = await system.jobs.open_job("books", JobTerms(), fresh=True)
@@ -44,7 +44,7 @@ async def end_some(system: System) -> None:
         await system.jobs.close_job(job.id, "done")
 
 
-def test_old_jobs_are_forgotten_but_for_the_newest_and_those_with_dead_letters(crawled: Project) -> None:
+def test_old_jobs_are_forgotten_but_for_the_newest_and_those_with_dead_letters(crawled: ProjectFolder) -> None:
     crawled.fill(end_some)  # and books-1 is replaced, and has dead letters
 
     assert crawled.run("prune", "--jobs", "30d").lines == ["jobs      0 jobs forgotten"]
@@ -60,7 +60,7 @@ def test_old_jobs_are_forgotten_but_for_the_newest_and_those_with_dead_letters(c
     assert "No job knows it any more" in why
 
 
-def test_on_a_terminal_the_forgetting_of_jobs_is_asked_for(crawled: Project) -> None:
+def test_on_a_terminal_the_forgetting_of_jobs_is_asked_for(crawled: ProjectFolder) -> None:
     crawled.fill(end_some)
 
     said = on_a_terminal(crawled.folder, "prune", "--jobs", "0s", columns=100, typed="n\n", code=1)
@@ -70,7 +70,7 @@ def test_on_a_terminal_the_forgetting_of_jobs_is_asked_for(crawled: Project) -> 
     assert "1 job forgotten" in crawled.run("prune", "--jobs", "0s", "--yes").out
 
 
-def test_what_is_younger_stays(crawled: Project) -> None:
+def test_what_is_younger_stays(crawled: ProjectFolder) -> None:
     said = crawled.run("prune", "--attempts", "90d")
 
     assert said.lines == ["attempts  0 attempts and visits older than 90d deleted"]
@@ -85,7 +85,7 @@ def test_what_is_younger_stays(crawled: Project) -> None:
         (["--pages", "9" * 400 + "d"], "is no age"),
     ],
 )
-def test_bad_input_gets_one_line_and_deletes_nothing(crawled: Project, words: list[str], answer: str) -> None:
+def test_bad_input_gets_one_line_and_deletes_nothing(crawled: ProjectFolder, words: list[str], answer: str) -> None:
     said = crawled.run("prune", *words)
 
     assert (said.code, said.out) == (1, "")
@@ -94,7 +94,7 @@ def test_bad_input_gets_one_line_and_deletes_nothing(crawled: Project, words: li
     assert crawled.run("prune", "--attempts", "0s").out.startswith("attempts  3 ")
 
 
-def test_prune_where_nothing_was_crawled_says_so(project: Project) -> None:
+def test_prune_where_nothing_was_crawled_says_so(project: ProjectFolder) -> None:
     said = project.run("prune", "--attempts", "90d")
 
     assert said.code == 1

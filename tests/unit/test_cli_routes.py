@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from gossamer.cli.routes import day_of
-from gossamer.fetch.book import Bound, Standing
 from gossamer.frontier.contract import JobTerms
+from gossamer.project.open import Project
+from gossamer.routing.contract import Bound, Standing
 from gossamer.store.export import iso_time
-from gossamer.system import System
-from tests.unit.commandline import Project, on_a_terminal
+from tests.unit.commandline import ProjectFolder, on_a_terminal
 from tests.unit.commandline import project as project
 
 SETTINGS = """
@@ -27,7 +27,7 @@ HOUR = 3600.0
 CHEAPEST = "No site has blocked so far: every page begins at its cheapest route.\n"
 
 
-async def crawl_through(system: System) -> None:
+async def crawl_through(system: Project) -> None:
     """Three sites have blocked; a job has spent 32.5003 tokens today, and some on another day."""
     now = system.clock.now()
     for site, route, reason, since, again in (
@@ -48,13 +48,13 @@ async def crawl_through(system: System) -> None:
 
 
 @pytest.fixture
-def learned(project: Project) -> Project:
+def learned(project: ProjectFolder) -> ProjectFolder:
     project.write("gossamer.toml", SETTINGS)
     project.fill(crawl_through)
     return project
 
 
-def test_sites_are_listed_latest_first_with_their_routes_and_the_reason(learned: Project) -> None:
+def test_sites_are_listed_latest_first_with_their_routes_and_the_reason(learned: ProjectFolder) -> None:
     said = learned.run("routes")
 
     assert said.code == 0
@@ -68,7 +68,7 @@ def test_sites_are_listed_latest_first_with_their_routes_and_the_reason(learned:
     assert "\x1b" not in said.out
 
 
-def test_budgets_of_today_and_of_jobs_stand_below(learned: Project) -> None:
+def test_budgets_of_today_and_of_jobs_stand_below(learned: ProjectFolder) -> None:
     said = learned.run("routes")
 
     assert said.lines[5] == "Budgets  in tokens; when one is spent, tasks wait"
@@ -81,7 +81,7 @@ def test_budgets_of_today_and_of_jobs_stand_below(learned: Project) -> None:
     ]
 
 
-def test_programs_get_all_of_it_as_json(learned: Project) -> None:
+def test_programs_get_all_of_it_as_json(learned: ProjectFolder) -> None:
     found = learned.run("routes", "--json").json
 
     assert (found["learn"], found["when_spent"]) == (True, "wait")
@@ -94,13 +94,13 @@ def test_programs_get_all_of_it_as_json(learned: Project) -> None:
     }  # fmt: skip
 
 
-def test_a_limit_leaves_out_the_older_sites(learned: Project) -> None:
+def test_a_limit_leaves_out_the_older_sites(learned: ProjectFolder) -> None:
     listed = learned.run("routes", "--limit", "1", "--json").json
 
     assert [one["site"] for one in listed["standings"]] == ["market.example"]
 
 
-def test_one_site_is_told_in_full_with_its_own_budget(learned: Project) -> None:
+def test_one_site_is_told_in_full_with_its_own_budget(learned: ProjectFolder) -> None:
     said = learned.run("routes", "https://www.shop.example/page")
 
     assert said.lines[0] == "shop.example"
@@ -112,7 +112,7 @@ def test_one_site_is_told_in_full_with_its_own_budget(learned: Project) -> None:
     assert "job books-1" not in said.out
 
 
-def test_what_the_settings_say_about_a_site_is_told(learned: Project) -> None:
+def test_what_the_settings_say_about_a_site_is_told(learned: ProjectFolder) -> None:
     said = learned.run("routes", "dear.example")
 
     assert said.lines[:2] == [
@@ -122,7 +122,7 @@ def test_what_the_settings_say_about_a_site_is_told(learned: Project) -> None:
     assert said.lines[-1].split() == ["dear.example,", "today", "0", "250", "250"]
 
 
-def test_a_reset_forgets_one_site_and_leaves_the_budgets(learned: Project) -> None:
+def test_a_reset_forgets_one_site_and_leaves_the_budgets(learned: ProjectFolder) -> None:
     before = learned.run("routes", "--json").json
 
     said = learned.run("routes", "reset", "shop.example")
@@ -136,7 +136,7 @@ def test_a_reset_forgets_one_site_and_leaves_the_budgets(learned: Project) -> No
     assert after["budgets"] == before["budgets"]
 
 
-def test_a_reset_of_all_forgets_every_site(learned: Project) -> None:
+def test_a_reset_of_all_forgets_every_site(learned: ProjectFolder) -> None:
     said = learned.run("routes", "reset", "--all")
 
     assert said.out == "3 sites forgotten: the next pages begin at the cheapest route again.\n"
@@ -155,7 +155,7 @@ def test_a_reset_of_all_forgets_every_site(learned: Project) -> None:
         (["two words"], "'two words' is no site. Write it like shop.example."),
     ],
 )
-def test_bad_input_gets_one_line_and_forgets_nothing(learned: Project, words: list[str], answer: str) -> None:
+def test_bad_input_gets_one_line_and_forgets_nothing(learned: ProjectFolder, words: list[str], answer: str) -> None:
     said = learned.run("routes", *words)
 
     assert (said.code, said.out) == (1, "")
@@ -164,7 +164,7 @@ def test_bad_input_gets_one_line_and_forgets_nothing(learned: Project, words: li
     assert len(learned.run("routes", "--json").json["standings"]) == 3
 
 
-def test_where_nothing_was_crawled_one_line_says_so_and_no_file_is_made(project: Project) -> None:
+def test_where_nothing_was_crawled_one_line_says_so_and_no_file_is_made(project: ProjectFolder) -> None:
     said = project.run("routes")
 
     assert (said.code, said.out) == (0, CHEAPEST)
@@ -175,7 +175,7 @@ def test_where_nothing_was_crawled_one_line_says_so_and_no_file_is_made(project:
     assert not (project.folder / "gossamer-data").exists()
 
 
-def test_learning_that_is_off_is_told(learned: Project) -> None:
+def test_learning_that_is_off_is_told(learned: ProjectFolder) -> None:
     learned.write("gossamer.toml", "[router]\nlearn = false\nwhen_spent = 'bury'\nbudget_day = 1")
 
     said = learned.run("routes")
@@ -184,7 +184,7 @@ def test_learning_that_is_off_is_told(learned: Project) -> None:
     assert "Budgets  in tokens; when one is spent, tasks are buried" in said.lines
 
 
-def test_on_a_narrow_terminal_what_matters_stays(learned: Project) -> None:
+def test_on_a_narrow_terminal_what_matters_stays(learned: ProjectFolder) -> None:
     wide = on_a_terminal(learned.folder, "routes", columns=120)
     narrow = on_a_terminal(learned.folder, "routes", columns=60)
 
@@ -195,7 +195,7 @@ def test_on_a_narrow_terminal_what_matters_stays(learned: Project) -> None:
         assert word in narrow
 
 
-def test_help_names_both_verbs(project: Project) -> None:
+def test_help_names_both_verbs(project: ProjectFolder) -> None:
     said = project.run("routes", "--help")
 
     assert said.code == 0

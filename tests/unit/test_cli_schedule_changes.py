@@ -9,7 +9,7 @@ from datetime import timedelta
 import pytest
 
 from gossamer.model.events import Silence
-from gossamer.scheduler import Scheduler
+from gossamer.schedule.leader import Scheduler
 from tests.unit.commandline import project as project
 
 SPIDER = """

@@ -10,21 +10,21 @@ import pytest
 
 from gossamer.model.job import JobTerms
 from gossamer.model.task import UrlState
-from gossamer.system import System
-from tests.unit.commandline import Project, candidate
+from gossamer.project.open import Project
+from tests.unit.commandline import ProjectFolder, candidate
 from tests.unit.commandline import project as project
 from tests.unit.test_cli_schedule import add
 from tests.unit.test_cli_schedule import shop as shop
 
-Deed = Callable[[System, str], Awaitable[None]]
+Deed = Callable[[Project, str], Awaitable[None]]
 PAGE = "https://shop.example/1"
 
 
-def run(shop: Project, *deeds: Deed) -> None:
+def run(shop: ProjectFolder, *deeds: Deed) -> None:
     """Let the schedule have a run to which this happens, and which ends."""
     add(shop, "prices", "--every", "6h")
 
-    async def fill(system: System) -> None:
+    async def fill(system: Project) -> None:
         (before,) = await system.schedules.schedules()
         term = await system.ticks.lead("here/1/0", timedelta(minutes=5))
         assert term is not None
@@ -39,19 +39,19 @@ def run(shop: Project, *deeds: Deed) -> None:
     shop.fill(fill)
 
 
-async def bury_a_page(system: System, job: str) -> None:
+async def bury_a_page(system: Project, job: str) -> None:
     await system.frontier.add(job, [candidate(PAGE)])
     (lease,) = (await system.frontier.lease(job, "here/1/1", 1)).leases
     await system.frontier.bury(lease, "parse", "no title")
 
 
-async def fetch_a_page(system: System, job: str) -> None:
+async def fetch_a_page(system: Project, job: str) -> None:
     await system.frontier.add(job, [candidate(f"{PAGE}2")])
     (lease,) = (await system.frontier.lease(job, "here/1/1", 1)).leases
     await system.frontier.complete(lease, UrlState.DONE)
 
 
-async def lose_a_part(system: System, job: str) -> None:
+async def lose_a_part(system: Project, job: str) -> None:
     await system.sowings.note(job, (), "part-2.xml could not be had.")
 
 
@@ -64,12 +64,12 @@ async def lose_a_part(system: System, job: str) -> None:
     ],
     ids=["all dead", "some dead", "a part of the source"],
 )
-def test_a_run_that_ended_and_gave_little_is_told(shop: Project, deeds: tuple[Deed, ...], words: str) -> None:
+def test_a_run_that_ended_and_gave_little_is_told(shop: ProjectFolder, deeds: tuple[Deed, ...], words: str) -> None:
     run(shop, *deeds)
     assert shop.run("schedule", "list").err == words
     assert words in shop.run("schedule", "show", "prices").err
 
 
-def test_the_doctor_tells_of_a_site_that_no_worker_will_visit(project: Project) -> None:
+def test_the_doctor_tells_of_a_site_that_no_worker_will_visit(project: ProjectFolder) -> None:
     assert project.run("schedule", "add", "inside", "--spider", "http://127.0.0.1:9/", "--every", "1h").code == 0
     assert "inside: 127.0.0.1 is a private address" in project.run("doctor", "--offline").out

@@ -12,9 +12,9 @@ from warcio.archiveiterator import ArchiveIterator
 from gossamer.model.page import Headers, Snapshot
 from gossamer.model.record import PageFacts, PageResult
 from gossamer.model.url import fingerprint
+from gossamer.project.open import Project
 from gossamer.store.contract import VisitQuery
-from gossamer.system import System
-from tests.unit.commandline import Project
+from tests.unit.commandline import ProjectFolder
 from tests.unit.commandline import project as project
 from tests.unit.crawled import BODY, SHOP, attempt, crawl_half
 from tests.unit.warcs import members, record, response
@@ -26,12 +26,12 @@ def page(path: str, body: bytes, **changes: Any) -> bytes:
 
 
 @pytest.fixture
-def crawled(project: Project) -> Project:
+def crawled(project: ProjectFolder) -> ProjectFolder:
     project.fill(crawl_half)
     return project
 
 
-def test_archived_pages_go_out_and_come_in_again(crawled: Project, tmp_path, monkeypatch) -> None:
+def test_archived_pages_go_out_and_come_in_again(crawled: ProjectFolder, tmp_path, monkeypatch) -> None:
     said = crawled.run("warc", "export", "-o", "out/{job}.warc.gz", "--job", "books")
     assert (said.code, said.out, said.err) == (0, "", "1 page written to out/books-1.warc.gz\n")
     with (crawled.folder / "out/books-1.warc.gz").open("rb") as file:
@@ -49,7 +49,7 @@ def test_archived_pages_go_out_and_come_in_again(crawled: Project, tmp_path, mon
     )
 
 
-def test_what_is_odd_in_a_file_is_told_in_one_line_each(project: Project) -> None:
+def test_what_is_odd_in_a_file_is_told_in_one_line_each(project: ProjectFolder) -> None:
     content = members(record("resource", "dns:shop.example", b"x"), page("/1", b"one"), page("/2", b"two" * 999))
     (project.folder / "theirs.warc.gz").write_bytes(content[:-9])
     said = project.run("warc", "import", "theirs.warc.gz", "--spider", "shop", "--job", "theirs-1")
@@ -72,14 +72,14 @@ def test_what_is_odd_in_a_file_is_told_in_one_line_each(project: Project) -> Non
         (["import", "gossamer.toml", "--spider", "x"], "is no WARC file"),
     ],
 )
-def test_bad_input_gets_one_line(crawled: Project, words: list[str], answer: str) -> None:
+def test_bad_input_gets_one_line(crawled: ProjectFolder, words: list[str], answer: str) -> None:
     said = crawled.run("warc", *words)
     assert (said.code, said.out) == (1, "")
     assert answer in said.err
     assert said.err.count("\n") == 1
 
 
-def test_pages_of_others_need_a_spider(project: Project) -> None:
+def test_pages_of_others_need_a_spider(project: ProjectFolder) -> None:
     (project.folder / "theirs.warc.gz").write_bytes(members(page("/1", b"one")))
     said = project.run("warc", "import", "theirs.warc.gz")
     assert (said.code, "--spider NAME" in said.err) == (1, True)
@@ -100,7 +100,7 @@ price = { css = ".price", type = "money" }
 BOOK = b"<h1>Dune</h1><p class=price>EUR 9.50</p>"
 
 
-def test_pages_of_others_are_read_as_the_kind_that_they_look_like(project: Project) -> None:
+def test_pages_of_others_are_read_as_the_kind_that_they_look_like(project: ProjectFolder) -> None:
     # Given a recipe with two kinds of pages, and a file of others, which says of no page what it is
     project.write("spiders/shop.toml", RECIPE)
     shelf = page("/shelf", b"<ul><li><a href=/1>One</a></ul>")
@@ -117,7 +117,7 @@ def test_pages_of_others_are_read_as_the_kind_that_they_look_like(project: Proje
     assert (json.loads(line)["title"], json.loads(line)["_meta"]["url"]) == ("Dune", f"{SHOP}/1")
 
 
-def test_the_kind_of_imported_pages_can_be_said(project: Project) -> None:
+def test_the_kind_of_imported_pages_can_be_said(project: ProjectFolder) -> None:
     project.write("spiders/shop.toml", RECIPE)
     (project.folder / "theirs.warc.gz").write_bytes(members(page("/1", BOOK)))
     said = project.run("warc", "import", "theirs.warc.gz", "--spider", "shop", "--kind", "boook")
@@ -126,16 +126,16 @@ def test_the_kind_of_imported_pages_can_be_said(project: Project) -> None:
     assert (said.code, "--spider NAME" in said.err) == (1, True)
     assert project.run("warc", "import", "theirs.warc.gz", "--spider", "shop", "--kind", "book").code == 0
 
-    async def look(system: System) -> None:
+    async def look(system: Project) -> None:
         (visit,) = [one async for one in system.records.archived(VisitQuery(spider="shop"))]
         assert (await system.archive.get(visit.archive_ref)).kind == "book"
 
     project.fill(look)
 
 
-def test_absurd_times_can_be_shown_and_exported(project: Project) -> None:
+def test_absurd_times_can_be_shown_and_exported(project: ProjectFolder) -> None:
     # Given a visit at a time that no calendar has
-    async def visit(system: System) -> None:
+    async def visit(system: Project) -> None:
         old = Snapshot(
             url=f"{SHOP}/1", requested_url=f"{SHOP}/1", status=200, headers=Headers(), body=b"x", fetched_at=3e11
         )

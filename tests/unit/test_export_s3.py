@@ -24,7 +24,7 @@ from gossamer.store.export import export, try_place
 from gossamer.store.export.parquet import arrow
 
 from ..services.seaweed import BUCKET, READER_KEY, READER_SECRET, SECRET_KEY, Seaweed
-from .commandline import Project
+from .commandline import ProjectFolder
 from .commandline import project as project
 from .crawled import BODY, crawl_half
 
@@ -191,7 +191,7 @@ async def test_a_server_that_is_not_there_is_unavailable(s3: Seaweed) -> None:
     assert "archive" not in str(caught.value)
 
 
-def test_the_command_writes_to_a_bucket(project: Project, s3: Seaweed, folder: str) -> None:
+def test_the_command_writes_to_a_bucket(project: ProjectFolder, s3: Seaweed, folder: str) -> None:
     project.fill(crawl_half)
     said = project.run("export", "-o", s3.address(f"{folder}/{{job}}.jsonl"), "--job", "books")
     assert (said.code, "1 record written to s3://" in said.err) == (0, True)
@@ -199,7 +199,7 @@ def test_the_command_writes_to_a_bucket(project: Project, s3: Seaweed, folder: s
     assert (found[0], json.loads(found[1])["title"]) == ("books-1.jsonl", "Dune")
 
 
-def test_the_command_writes_raw_pages_to_a_bucket(project: Project, s3: Seaweed, folder: str) -> None:
+def test_the_command_writes_raw_pages_to_a_bucket(project: ProjectFolder, s3: Seaweed, folder: str) -> None:
     project.fill(crawl_half)
     assert project.run("warc", "export", "-o", s3.address(f"{folder}/x.warc")).code == 0
     assert BODY in objects(s3, folder)["x.warc"]

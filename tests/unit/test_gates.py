@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 from gossamer.clock import VirtualClock
-from gossamer.crawl.gates import Gate, Gates
+from gossamer.crawl.windows import Gate, Gates
 from gossamer.schedule.windows import parse_windows
 
 NIGHT = parse_windows("22:00-06:00 UTC")

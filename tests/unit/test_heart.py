@@ -11,13 +11,13 @@ import pytest
 from gossamer.backends.processes import hand_name, is_gone, worker_name
 from gossamer.backends.sqlite.state import open_sqlite_state
 from gossamer.clock import VirtualClock
-from gossamer.crawl.heart import Heart, Vitals
+from gossamer.crawl.heartbeat import Heart, Vitals
 from gossamer.crawl.slots import Slots
 from gossamer.errors import BackendUnavailable, Misconfigured
 from gossamer.frontier.contract import WorkerCard
 from gossamer.frontier.politeness import SiteTerms
 from gossamer.model.events import Buried, Completed, Event, Retried, Trouble
-from gossamer.supervisor import Backoff
+from gossamer.process.supervisor import Backoff
 
 
 @pytest.fixture

@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gossamer.errors import Misconfigured
-from gossamer.fetch.book import Standing
-from gossamer.fetch.ladder import (
+from gossamer.model.route import DIRECT, Route
+from gossamer.routing.contract import Standing
+from gossamer.routing.ladder import (
     Terms,
     after_climb,
     after_probe,
@@ -21,7 +22,6 @@ from gossamer.fetch.ladder import (
     wants_probe,
     wished,
 )
-from gossamer.model.route import DIRECT, Route
 from gossamer.settings import ProxyPool, RouteTable
 
 POOLS = {"dc": ProxyPool(), "home": ProxyPool(kind="residential")}

@@ -9,9 +9,9 @@ import pytest
 from gossamer.cli.project import lines_of, setting_text
 from gossamer.errors import Misconfigured
 from gossamer.fetch.managed import PRESETS, Vendor, describe
-from gossamer.measures import Secret
 from gossamer.settings import load
 from gossamer.settings.managed import Managed
+from gossamer.units import Secret
 from tests.services.vendors import KEY
 
 OTHER = """

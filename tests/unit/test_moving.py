@@ -9,8 +9,8 @@ import pytest
 from gossamer.frontier.carrying import CarriedSite, CarriedUrl
 from gossamer.frontier.politeness import SiteTerms
 from gossamer.model.task import UrlState
-from gossamer.moving.comparing import Sample, differing_counts
-from gossamer.moving.move import in_time
+from gossamer.project.move.comparing import Sample, differing_counts
+from gossamer.project.move.move import in_time
 
 NOW = 5_000.0
 

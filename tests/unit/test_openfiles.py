@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from gossamer import openfiles
 from gossamer.backends.redis.connection import open_server
 from gossamer.backends.sqlite.state import open_sqlite_state
 from gossamer.clock import SystemClock
 from gossamer.errors import BackendUnavailable
+from gossamer.process import limits as openfiles
 from tests.conformance.frontiers import LEASE, UNLIMITED
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gossamer.station.places import (
+from gossamer.project.worker_pool.places import (
     FILES_OF_A_JOB,
     FILES_OF_A_PROCESS,
     IDLE,

@@ -17,7 +17,7 @@ from gossamer.store.contract import RecordQuery
 
 from ..conformance.stores import NOW, book, result
 from ..services.postgres import PostgresServer, schema_of
-from .commandline import Project
+from .commandline import ProjectFolder
 from .commandline import project as project
 
 CLOCK = VirtualClock(NOW + 10_000)
@@ -132,7 +132,7 @@ def test_without_its_driver_the_message_names_the_command(monkeypatch: pytest.Mo
         __import__("gossamer.backends.postgres.records")
 
 
-def test_gossamer_migrate_tells_what_it_did(project: Project, postgres: PostgresServer, schema: str) -> None:
+def test_gossamer_migrate_tells_what_it_did(project: ProjectFolder, postgres: PostgresServer, schema: str) -> None:
     postgres.sql(
         f"CREATE ROLE owner_{schema} LOGIN PASSWORD 'not-shown'",
         f"CREATE SCHEMA {schema} AUTHORIZATION owner_{schema}",
@@ -150,7 +150,7 @@ def test_gossamer_migrate_tells_what_it_did(project: Project, postgres: Postgres
     assert postgres.sql(f"SELECT count(*) FROM {schema}.migrations") == [str(len(KNOWN))]
 
 
-def test_gossamer_migrate_has_nothing_to_do_for_sqlite(project: Project) -> None:
+def test_gossamer_migrate_has_nothing_to_do_for_sqlite(project: ProjectFolder) -> None:
     said = project.run("migrate")
 
     assert (said.code, said.err) == (0, "")
@@ -158,7 +158,7 @@ def test_gossamer_migrate_has_nothing_to_do_for_sqlite(project: Project) -> None
     assert not (project.folder / "gossamer-data").exists()
 
 
-def test_gossamer_migrate_without_a_server_gets_one_line(project: Project) -> None:
+def test_gossamer_migrate_without_a_server_gets_one_line(project: ProjectFolder) -> None:
     project.write("gossamer.toml", 'records = "postgresql://u:not-shown@127.0.0.1:1/db"')
 
     said = project.run("migrate")

@@ -8,10 +8,10 @@ from contextlib import ExitStack
 import pytest
 
 from gossamer.model.route import ExitOutcome
-from gossamer.proxy.contract import ExitReport, RestTerms
+from gossamer.routing.proxies.contract import ExitReport, RestTerms
 from tests.services.proxies import http_proxy, socks_proxy
 from tests.sites.running import park
-from tests.unit.commandline import Project
+from tests.unit.commandline import ProjectFolder
 from tests.unit.commandline import project as project
 
 PASSWORD = "s3cr3t-pa55"
@@ -28,7 +28,7 @@ username = "{{user}}-{{session}}"
 """
 
 
-def used(project: Project) -> None:
+def used(project: ProjectFolder) -> None:
     """Exit a was banned a moment ago, b works, c was never used; the gateway fails."""
 
     async def use(system):

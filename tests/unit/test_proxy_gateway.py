@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from gossamer.errors import Misconfigured
-from gossamer.measures import Secret
-from gossamer.proxy.gateway import Gateway, another_id, fresh_id, lasting_id, open_gateway
+from gossamer.routing.proxies.gateway import Gateway, another_id, fresh_id, lasting_id, open_gateway
 from gossamer.settings import ProxyPool
+from gossamer.units import Secret
 
 PASSWORD = "s3cr3t-pa55"
 FULL = "{user}-session-{session}-country-{country}"

@@ -9,7 +9,7 @@ import pytest
 
 from gossamer.errors import ProxyFailed
 from gossamer.fetch.addresses import AddressGuard, GuardedResolver
-from gossamer.fetch.knock import knock
+from gossamer.fetch.proxy_check import knock
 from gossamer.model.route import Exit
 from tests.services.proxies import http_proxy, https_proxy, socks_proxy, vouched_for
 

@@ -18,11 +18,11 @@ from gossamer.backends.sqlite.exits import SqliteExits
 from gossamer.backends.sqlite.state import APPLICATION_ID
 from gossamer.clock import SystemClock, VirtualClock
 from gossamer.errors import AllExitsRest, BackendUnavailable, Misconfigured
-from gossamer.measures import Secret
 from gossamer.model import events
 from gossamer.model.route import Exit, ExitOutcome
-from gossamer.proxy.pools import Pools, without_secrets
+from gossamer.routing.proxies.pools import Pools, without_secrets
 from gossamer.settings import ProxyPool
+from gossamer.units import Secret
 
 OK, BANNED, FAILED = ExitOutcome.OK, ExitOutcome.BANNED, ExitOutcome.FAILED
 PAGE = b"\x07" * 16

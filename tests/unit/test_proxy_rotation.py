@@ -9,7 +9,7 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gossamer.proxy.rotation import AllRest, Choice, ExitStanding, Rotation, keep
+from gossamer.routing.proxies.rotation import AllRest, Choice, ExitStanding, Rotation, keep
 
 NOW = 1_800_000_000.0
 STAY = 600.0

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from gossamer.errors import Misconfigured
-from gossamer.measures import Secret
 from gossamer.model.route import Exit
-from gossamer.proxy.sources import listed_exits, parse_exit
+from gossamer.routing.proxies.sources import listed_exits, parse_exit
 from gossamer.settings import ProxyPool, load
+from gossamer.units import Secret
 
 PASSWORD = "s3cr3t-pa55"
 

@@ -21,7 +21,7 @@ from gossamer.store.contract import RecordQuery, Records, VisitQuery
 
 from ..conformance.stores import NOW, all_of, book, fingerprint_of, visit
 from ..services.postgres import PostgresServer, schema_of
-from .commandline import Project
+from .commandline import ProjectFolder
 from .commandline import project as project
 
 CLOCK = VirtualClock(NOW + 10_000)
@@ -146,7 +146,7 @@ async def fill_old_tables(address: str, schema: str) -> None:
 
 
 def test_tables_of_the_first_version_are_brought_up_to_date_by_migrate(
-    project: Project, postgres: PostgresServer, tmp_path: Path
+    project: ProjectFolder, postgres: PostgresServer, tmp_path: Path
 ) -> None:
     schema = schema_of(tmp_path)
     asyncio.run(fill_old_tables(postgres.address(), schema))

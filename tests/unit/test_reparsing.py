@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from gossamer.reparsing.crew import PORTION_BYTES, _portions, size_of
-from gossamer.reparsing.orders import Wanted
-from gossamer.reparsing.run import is_run
+from gossamer.project.reparse.crew import PORTION_BYTES, _portions, size_of
+from gossamer.project.reparse.orders import Wanted
+from gossamer.project.reparse.run import is_run
 from tests.unit.archived import SHOP, crawled
-from tests.unit.commandline import Project, Said
+from tests.unit.commandline import ProjectFolder, Said
 from tests.unit.commandline import project as project
 
 SPIDER = """
@@ -34,16 +34,18 @@ class {name}(Spider):
 """
 
 
-def spider(project: Project, name: str = "Shop", *, file: str = "shop.py", item: str = "Thing", **parts: str) -> None:
+def spider(
+    project: ProjectFolder, name: str = "Shop", *, file: str = "shop.py", item: str = "Thing", **parts: str
+) -> None:
     filled = {"listed": "from the list", "detailed": "in detail", "more": "", "without": "", **parts}
     project.write(f"spiders/{file}", SPIDER.format(name=name, **filled).replace("Thing", item))
 
 
-def reparse(project: Project, *words: str) -> Said:
+def reparse(project: ProjectFolder, *words: str) -> Said:
     return project.run("reparse", "--processes", "1", *words)
 
 
-def stored(project: Project, *words: str) -> dict[str, dict[str, Any]]:
+def stored(project: ProjectFolder, *words: str) -> dict[str, dict[str, Any]]:
     lines = project.run("export", "--format", "jsonl", *words).lines
     return {one["sku"]: one for one in (json.loads(line) for line in lines)}
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from gossamer.parse import timelimit
-from gossamer.reparsing import letters
+from gossamer.project.reparse import letters
 from tests.unit.archived import SHOP, crawled
-from tests.unit.commandline import Project, Said
+from tests.unit.commandline import ProjectFolder, Said
 from tests.unit.commandline import project as project
 
 SPIDER = """
@@ -30,22 +30,22 @@ PAGES = {"/1": "<a href=/9>9</a>", "/2": "<p>2"}
 
 
 @pytest.fixture
-def waiting(project: Project) -> Project:
+def waiting(project: ProjectFolder) -> ProjectFolder:
     """Two dead letters of a spider that is here, one of a spider that is not."""
     project.fill(crawled("shop", PAGES, depth=2, broken=True))
     project.fill(crawled("stray", {"/5": "<p>5"}, broken=True))
     return project
 
 
-def spider(project: Project, *, start: str = f"yield '{SHOP}/'", parse: str = "pass") -> None:
+def spider(project: ProjectFolder, *, start: str = f"yield '{SHOP}/'", parse: str = "pass") -> None:
     project.write("spiders/shop.py", SPIDER.format(start=start, parse=parse))
 
 
-def replay(project: Project, *words: str) -> Said:
+def replay(project: ProjectFolder, *words: str) -> Said:
     return project.run("dead", "replay", *(words or ("--all",)))
 
 
-def left(project: Project) -> list[str]:
+def left(project: ProjectFolder) -> list[str]:
     return sorted(one["url"] for one in project.run("dead", "list", "--json").json["letters"])
 
 

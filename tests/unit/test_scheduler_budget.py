@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gossamer.model.events import ScheduleSkipped
-from gossamer.scheduler import budget_of, share_of
+from gossamer.schedule.decisions import budget_of
+from gossamer.schedule.runs import share_of
 from tests.unit.schedulers import DAY, HOUR, HOURLY
 from tests.unit.schedulers import bench as bench
 

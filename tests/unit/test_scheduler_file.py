@@ -9,7 +9,8 @@ import pytest
 
 from gossamer.errors import Misconfigured
 from gossamer.model.events import ScheduleFired, Trouble
-from gossamer.scheduler import Scheduler, schedules_of
+from gossamer.schedule.definition import schedules_of
+from gossamer.schedule.leader import Scheduler
 from gossamer.settings import load
 from tests.unit.schedulers import DAY, HOUR, HOURLY, bench_in
 

@@ -13,11 +13,10 @@ import msgspec
 from gossamer.clock import SystemClock
 from gossamer.model.events import Leading, ScheduleFired, ScheduleSkipped, Trouble
 from gossamer.model.schedule import Standing
+from gossamer.schedule.decisions import LONGEST_PAUSE, Due, Rest, failed, look
+from gossamer.schedule.leader import TROUBLED, Scheduler
+from gossamer.schedule.leadership import Lead
 from gossamer.schedule.triggers import Every
-from gossamer.scheduler import Scheduler
-from gossamer.scheduler.deciding import LONGEST_PAUSE, Due, Rest, failed, look
-from gossamer.scheduler.holding import Lead
-from gossamer.scheduler.leading import TROUBLED
 from tests.services.valkey import running_valkey
 from tests.unit.schedulers import DAY, HOUR, HOURLY, bench_in, until
 from tests.unit.schedulers import bench as bench

@@ -7,8 +7,8 @@ from datetime import timedelta
 import pytest
 
 from gossamer.errors import Misconfigured, UnknownSetting
-from gossamer.measures import Rate, Size, parse_duration, parse_rate, parse_size
 from gossamer.settings import known_keys, load
+from gossamer.units import Rate, Size, parse_duration, parse_rate, parse_size
 
 
 def read(folder, text="", environ=None, **flags):

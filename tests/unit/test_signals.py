@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 
-from gossamer.signals import send
+from gossamer.process.signals import send
 
 
 async def test_a_signal_to_a_process_that_ends_just_now_leaves_its_exit_code_alone() -> None:

@@ -17,6 +17,7 @@ import msgspec
 import pytest
 
 from gossamer.errors import SourceFailed
+from gossamer.project.sourcing import Sourcing, open_sourcing
 from gossamer.schedule.sources import (
     Command,
     File,
@@ -28,7 +29,6 @@ from gossamer.schedule.sources import (
     parse_source,
 )
 from gossamer.schedule.sources.packing import MOST_PARTS, TooLarge, unpacked
-from gossamer.sourcing import Sourcing, open_sourcing
 
 from .sourced import SETTINGS
 

@@ -12,15 +12,15 @@ import pytest
 
 from gossamer.backends.opening import open_state
 from gossamer.clock import ServerClock, SystemClock, VirtualClock
-from gossamer.measures import Rate, Secret
+from gossamer.project.sourcing import open_sourcing
 from gossamer.schedule.sources import Entry, FeedSource, Sitemap, Validators, entries
 from gossamer.settings import Settings
+from gossamer.settings.effective import site_terms
 from gossamer.settings.managed import Managed
 from gossamer.settings.proxies import ProxyPool
 from gossamer.settings.routes import RouteTable
 from gossamer.settings.tables import Domain, Fetch, Politeness, Retry
-from gossamer.sourcing import open_sourcing
-from gossamer.terms import site_terms
+from gossamer.units import Rate, Secret
 from tests.services.proxies import http_proxy
 from tests.sites.hostile import Call, hostile_site
 from tests.sites.sitemaps import index, urlset

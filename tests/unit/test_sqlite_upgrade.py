@@ -9,8 +9,8 @@ from pathlib import Path
 from gossamer.backends.sqlite.connection import schema_scripts, statements_of
 from gossamer.backends.sqlite.state import APPLICATION_ID, open_sqlite_state
 from gossamer.clock import VirtualClock
-from gossamer.fetch.book import Bound, Standing
 from gossamer.frontier.politeness import SiteTerms
+from gossamer.routing.contract import Bound, Standing
 
 TERMS = SiteTerms(interval=None, burst=1, concurrency=None)
 

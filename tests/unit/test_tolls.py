@@ -9,9 +9,9 @@ import pytest
 from gossamer.backends.sqlite.state import open_sqlite_state
 from gossamer.clock import VirtualClock
 from gossamer.errors import BudgetSpent
-from gossamer.fetch.tolls import Budgets, Tolls
 from gossamer.frontier.politeness import SiteTerms
 from gossamer.model.route import Route
+from gossamer.routing.budget import BudgetKeeper, Budgets
 
 GB = 10**9
 API = Route(name="api", transport="managed", vendor="v", price=9.0)
@@ -32,7 +32,7 @@ async def purse(tmp_path, clock):
 
 
 def tolls_with(purse, clock, *, job="7", **budgets):
-    return Tolls(purse, job, lambda site: Budgets(**budgets), clock, max_body=GB // 100)
+    return BudgetKeeper(purse, job, lambda site: Budgets(**budgets), clock, max_body=GB // 100)
 
 
 async def test_what_a_page_may_cost_is_taken_and_what_it_did_not_cost_comes_back(purse, clock):
@@ -54,7 +54,7 @@ async def test_a_request_that_never_left_costs_nothing(purse, clock):
 
 
 async def test_a_vendor_that_charges_less_is_believed_and_so_is_one_that_charges_more(purse, clock):
-    tolls = Tolls(purse, "7", lambda site: Budgets(job=20.0), clock, max_body=GB)
+    tolls = BudgetKeeper(purse, "7", lambda site: Budgets(job=20.0), clock, max_body=GB)
     assert await tolls.settle(await tolls.pay("a.test", API), 100, told=5.0) == 5.0
     assert await purse.spent() == {"job/7": 5.0}
     assert await tolls.settle(await tolls.pay("a.test", API), 100, told=15.0) == 15.0
@@ -70,7 +70,7 @@ async def test_a_vendor_that_charges_less_is_believed_and_so_is_one_that_charges
     ],
 )
 async def test_a_bound_is_never_passed_and_the_refusal_names_the_setting(purse, clock, budgets, setting):
-    tolls = Tolls(purse, "7", lambda site: Budgets(**budgets), clock, max_body=GB)
+    tolls = BudgetKeeper(purse, "7", lambda site: Budgets(**budgets), clock, max_body=GB)
     for _ in range(2):
         await tolls.settle(await tolls.pay("a.test", API), 100)
     with pytest.raises(BudgetSpent, match=setting) as refusal:
@@ -80,7 +80,7 @@ async def test_a_bound_is_never_passed_and_the_refusal_names_the_setting(purse, 
 
 
 async def test_a_cheaper_route_may_still_be_paid_when_a_dear_one_may_not(purse, clock):
-    tolls = Tolls(purse, "7", lambda site: Budgets(day=10.0), clock, max_body=GB)
+    tolls = BudgetKeeper(purse, "7", lambda site: Budgets(day=10.0), clock, max_body=GB)
     await tolls.settle(await tolls.pay("a.test", API), 100)
     with pytest.raises(BudgetSpent):
         await tolls.pay("a.test", API)
@@ -88,7 +88,7 @@ async def test_a_cheaper_route_may_still_be_paid_when_a_dear_one_may_not(purse, 
 
 
 async def test_each_domain_has_its_own_purse_and_a_new_day_fills_it(purse, clock):
-    tolls = Tolls(purse, "7", lambda site: Budgets(domain=9.0), clock, max_body=GB)
+    tolls = BudgetKeeper(purse, "7", lambda site: Budgets(domain=9.0), clock, max_body=GB)
     await tolls.settle(await tolls.pay("a.test", API), 100)
     await tolls.settle(await tolls.pay("b.test", API), 100)
     with pytest.raises(BudgetSpent) as refusal:
@@ -100,6 +100,6 @@ async def test_each_domain_has_its_own_purse_and_a_new_day_fills_it(purse, clock
 
 
 async def test_without_bounds_nothing_is_written_down(purse, clock):
-    tolls = Tolls(purse, "7", lambda site: Budgets(), clock, max_body=GB)
+    tolls = BudgetKeeper(purse, "7", lambda site: Budgets(), clock, max_body=GB)
     assert await tolls.settle(await tolls.pay("a.test", API), 100) == 9.0
     assert await purse.spent() == {}

@@ -14,18 +14,18 @@ from gossamer.backends.sqlite.state import open_sqlite_state
 from gossamer.clock import VirtualClock
 from gossamer.errors import BackendUnavailable
 from gossamer.fetch.contract import Response
-from gossamer.fetch.ladder import Terms, ladder_of, routes_of
-from gossamer.fetch.router import Router, lanes_of
-from gossamer.fetch.tolls import Budgets, Tolls
-from gossamer.fetch.transports import Transports
-from gossamer.fetch.trip import Elsewhere
 from gossamer.frontier.politeness import SiteTerms
-from gossamer.measures import Secret
 from gossamer.model.page import Headers
 from gossamer.model.route import DIRECT
 from gossamer.model.task import Task
-from gossamer.proxy.pools import Pools
+from gossamer.routing.budget import BudgetKeeper, Budgets
+from gossamer.routing.ladder import Terms, ladder_of, routes_of
+from gossamer.routing.proxies.pools import Pools
+from gossamer.routing.router import Router, lanes_of
+from gossamer.routing.transports import Transports
+from gossamer.routing.trip import Elsewhere
 from gossamer.settings import ProxyPool, RouteTable
+from gossamer.units import Secret
 
 POOLS = {"dc": ProxyPool(urls=(Secret("http://127.0.0.1:9"),))}
 TABLES = {"dc": RouteTable(pool="dc", price=2), "browser": RouteTable(transport="browser", price=5)}
@@ -66,7 +66,7 @@ def router_on(state, *, serves=None, purse=None, budgets=UNBOUND):
         transports=Transports({kind: lambda: nullcontext(nothing) for kind in ("http", "browser")}),
         exits=Pools(POOLS, state.exits, clock, project="", root=Path()),
         book=state.routes,
-        tolls=Tolls(purse or state.purse, "j", lambda site: budgets, clock, max_body=1000),
+        tolls=BudgetKeeper(purse or state.purse, "j", lambda site: budgets, clock, max_body=1000),
         clock=clock,
         serves=serves,
     )

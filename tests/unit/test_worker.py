@@ -13,25 +13,20 @@ import pytest
 
 from gossamer import Spider
 from gossamer.backends.sqlite.records import open_sqlite_records
-from gossamer.crawl.crew import Crew
-from gossamer.crawl.gates import Gates
+from gossamer.crawl.context import Crew
 from gossamer.crawl.pacer import Pacer
 from gossamer.crawl.patience import PATIENCE
+from gossamer.crawl.windows import Gates
 from gossamer.crawl.worker import Worker
 from gossamer.errors import BackendUnavailable, GossamerError, Misconfigured
 from gossamer.fetch.contract import Response
 from gossamer.fetch.fetcher import Disallowed, Outcome, Redirected, Visit
-from gossamer.fetch.ladder import Terms, routes_of
 from gossamer.fetch.robots import Gate
-from gossamer.fetch.router import Router
-from gossamer.fetch.tolls import Budgets, Tolls
-from gossamer.fetch.transports import Transports
 from gossamer.fetch.way import Way
 from gossamer.frontier.admission import Admission, Scope
 from gossamer.frontier.contract import DeadFilter, LeaseBatch
 from gossamer.frontier.politeness import SiteTerms
 from gossamer.frontier.retry import RetryTerms
-from gossamer.measures import Secret
 from gossamer.model.events import Event, LeaseLapsed, Trouble
 from gossamer.model.page import Headers
 from gossamer.model.record import PageResult
@@ -40,9 +35,14 @@ from gossamer.model.task import Lease, Request
 from gossamer.model.url import UrlRules
 from gossamer.pipeline.guard import Guard
 from gossamer.pipeline.steps import Pipeline
-from gossamer.proxy.pools import Pools
+from gossamer.routing.budget import BudgetKeeper, Budgets
+from gossamer.routing.ladder import Terms, routes_of
+from gossamer.routing.proxies.pools import Pools
+from gossamer.routing.router import Router
+from gossamer.routing.transports import Transports
 from gossamer.settings import ProxyPool
 from gossamer.store.batching import Sink
+from gossamer.units import Secret
 from tests.conformance.frontiers import LEASE, Lab, candidate, sqlite_lab
 
 PAGE = "https://a.example/1"
@@ -175,7 +175,7 @@ class Bench:
             transports=transports,
             exits=Pools(homes, self.lab.exits, self.lab.clock, project="", root=Path()),
             book=self.lab.routes,
-            tolls=Tolls(self.lab.purse, self.job, lambda site: Budgets(), self.lab.clock, max_body=1000),
+            tolls=BudgetKeeper(self.lab.purse, self.job, lambda site: Budgets(), self.lab.clock, max_body=1000),
             clock=self.lab.clock,
         )
 

@@ -8,10 +8,10 @@ from functools import partial
 
 import pytest
 
-from gossamer.assembly import is_over
 from gossamer.crawl import worker as workers
-from gossamer.crawl.gates import Gates
+from gossamer.crawl.windows import Gates
 from gossamer.errors import BackendUnavailable
+from gossamer.project.wiring import is_over
 from gossamer.schedule.windows import parse_windows
 from tests.conformance.frontiers import candidate
 from tests.unit.test_worker import PAGE, Bench, Road

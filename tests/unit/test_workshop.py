@@ -10,8 +10,8 @@ import pytest
 
 from gossamer.errors import SpiderNotFound
 from gossamer.model.events import ScheduleFired
-from gossamer.scheduler import Scheduler
-from gossamer.scheduler.workshop import Workshop
+from gossamer.schedule.leader import Scheduler
+from gossamer.schedule.spider_loader import Workshop
 from gossamer.settings import load
 from tests.unit.schedulers import HOURLY, SPIDER, WAITING, until
 from tests.unit.schedulers import bench as bench

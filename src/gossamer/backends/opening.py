@@ -22,7 +22,6 @@ import msgspec
 
 from ..clock import Clock, ServerClock
 from ..errors import BadState, Misconfigured, Permanent
-from ..fetch.book import Purse, RouteBook
 from ..fetch.robots import RobotsShelf
 from ..frontier.carrying import StateCarrier
 from ..frontier.contract import (
@@ -38,7 +37,8 @@ from ..frontier.contract import (
 from ..frontier.politeness import TermsFor
 from ..model.carrying import Carrier, Standing
 from ..model.page import Snapshot
-from ..proxy.contract import ExitBook
+from ..routing.contract import Purse, RouteBook
+from ..routing.proxies.contract import ExitBook
 from ..schedule.contract import ScheduleBook, TickBook
 from ..settings import Settings
 from ..store.carrying import ArchiveCarrier, RecordCarrier

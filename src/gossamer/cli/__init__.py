@@ -7,7 +7,7 @@ def main() -> None:
     """Entry point of the `gossamer` command. What works through pages runs in a child of its own (keeper.py)."""
     import sys
 
-    from ..keeper import is_kept, keep
+    from ..process.keeper import is_kept, keep
 
     try:
         if is_kept(sys.argv[1:]):

@@ -11,15 +11,15 @@ import typer
 from rich.text import Text
 
 from ..errors import GossamerError, Misconfigured, SpiderNotFound
-from ..measures import Size, parse_duration, parse_size
 from ..model.job import JobTerms
 from ..model.schedule import Overlap, Schedule, Standing
+from ..project.open import open_project
+from ..schedule.definition import schedule_of
+from ..schedule.runs import Spiders, opening_of
 from ..schedule.spelling import describe
 from ..schedule.triggers import Once
-from ..scheduler.defining import schedule_of
-from ..scheduler.opening import Spiders, opening_of
 from ..settings import ScheduleTable, Settings
-from ..system import open_system
+from ..units import Size, parse_duration, parse_size
 from .app import err, out, run_async, settings_with
 from .cautions import cautions
 from .flags import in_flags
@@ -111,20 +111,20 @@ def add_verb(
     starts = demand_spider(settings, schedule, force=force)
 
     async def add() -> tuple[Standing, float, bool, float | None, list[str]]:
-        async with open_system(settings, to_look=True) as system:
-            demand_future(schedule, system.clock.now())
-            known = [one for one in await system.schedules.schedules() if one.schedule.name == name]
+        async with open_project(settings, to_look=True) as project:
+            demand_future(schedule, project.clock.now())
+            known = [one for one in await project.schedules.schedules() if one.schedule.name == name]
             if any(one.origin == FILE and one.withdrawn_at is None for one in known):
                 raise Misconfigured(in_file(settings, name, "change it"))
-            if not await system.schedules.put(schedule, origin=ADDED, replace=replace):
+            if not await project.schedules.put(schedule, origin=ADDED, replace=replace):
                 raise Misconfigured(
                     f"There is a schedule {name!r} already. Add --replace to change it, or choose another name."
                 )
-            going = [job.id for job in await system.jobs.running_jobs() if job.schedule == name]
-            leads = await system.schedules.leader() is not None
-            standing = await found(system, settings, name)
-            last = await system.jobs.job(standing.last_job) if standing.last_job else None
-            return standing, system.clock.now(), leads, None if last is None else last.due, going
+            going = [job.id for job in await project.jobs.running_jobs() if job.schedule == name]
+            leads = await project.schedules.leader() is not None
+            standing = await found(project, settings, name)
+            last = await project.jobs.job(standing.last_job) if standing.last_job else None
+            return standing, project.clock.now(), leads, None if last is None else last.due, going
 
     standing, now, leads, last_due, going = run_async(add())
     when = first_run(standing, now, leads=leads, last=last_due)

@@ -19,10 +19,10 @@ from ..backends.processes import hand_name
 from ..errors import GossamerError
 from ..model import events
 from ..model.job import Job
-from ..scheduler import Scheduler
+from ..project.open import Project
+from ..project.worker_pool import WorkerPool
+from ..schedule.leader import Scheduler
 from ..settings import Settings
-from ..station import Station
-from ..system import System
 from .scheduler import Bulletin
 
 
@@ -42,23 +42,23 @@ class Aside(Bulletin):
 BESIDE = 0  # the hand of the crawl's process that works for schedules; a station numbers its own from 1
 
 
-async def schedules_of_laptop(system: System) -> int:
+async def schedules_of_laptop(project: Project) -> int:
     """How many schedules a crawl here has to see to."""
-    if not is_local(system.settings, "state"):
+    if not is_local(project.settings, "state"):
         return 0
-    return len({*system.settings.schedules, *(one.schedule.name for one in await system.schedules.schedules())})
+    return len({*project.settings.schedules, *(one.schedule.name for one in await project.schedules.schedules())})
 
 
 @asynccontextmanager
-async def schedules_beside(system: System, project: Settings, sink: events.EventSink) -> AsyncIterator[None]:
-    """Run them as long as the block lasts; what is in hand then is finished. `project` are the settings without the
+async def schedules_beside(project: Project, plain: Settings, sink: events.EventSink) -> AsyncIterator[None]:
+    """Run them as long as the block lasts; what is in hand then is finished. `plain` are the settings without the
     flags of the crawl, which are not meant for them."""
-    half = msgspec.structs.replace(project.crawl, concurrency=max(1, project.crawl.concurrency // 2))
-    settings = msgspec.structs.replace(project, crawl=half)
-    apart = msgspec.structs.replace(system, settings=settings, worker=hand_name(system.worker, BESIDE))
-    scheduler, station = Scheduler(apart, sink), Station(apart, sink, takes=_is_run)
+    half = msgspec.structs.replace(plain.crawl, concurrency=max(1, plain.crawl.concurrency // 2))
+    settings = msgspec.structs.replace(plain, crawl=half)
+    apart = msgspec.structs.replace(project, settings=settings, worker=hand_name(project.worker, BESIDE))
+    scheduler, station = Scheduler(apart, sink), WorkerPool(apart, sink, takes=_is_run)
     tasks = [
-        asyncio.create_task(_told(system, sink, one.run()), name=f"schedules: {type(one).__name__}")
+        asyncio.create_task(_told(project, sink, one.run()), name=f"schedules: {type(one).__name__}")
         for one in (scheduler, station)
     ]
     try:
@@ -73,9 +73,9 @@ def _is_run(job: Job) -> bool:
     return bool(job.schedule)
 
 
-async def _told(system: System, sink: events.EventSink, work: Coroutine[Any, Any, None]) -> None:
+async def _told(project: Project, sink: events.EventSink, work: Coroutine[Any, Any, None]) -> None:
     """Trouble with schedules is no trouble of the crawl."""
     try:
         await work
     except GossamerError as error:
-        sink.emit(events.Trouble(at=system.clock.now(), stage="schedules", message=str(error)))
+        sink.emit(events.Trouble(at=project.clock.now(), stage="schedules", message=str(error)))

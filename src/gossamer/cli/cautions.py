@@ -13,7 +13,7 @@ from ..schedule.sources.hiding import program
 from ..schedule.sources.patterns import parse_pattern
 from ..schedule.triggers import Every
 from ..settings import FILE_NAME, Settings
-from ..terms import local_hosts
+from ..settings.effective import local_hosts
 from .timetable import ticks_of, trigger_of
 
 _DAY = 86_400.0

@@ -13,7 +13,7 @@ from ..parse.discovery import is_file_ref, load_spider
 from ..parse.site import SiteSpider
 from ..parse.spider import Spider
 from ..settings import Settings
-from ..terms import local_hosts
+from ..settings.effective import local_hosts
 from .app import app, err, fail, settings_with
 
 REPLACED, CANCELLED = "replaced", "cancelled"
@@ -56,7 +56,7 @@ def crawl_verb(
         name=name,
         output=output,
         fresh=fresh,
-        project=None if no_schedules else settings_with(),
+        plain=None if no_schedules else settings_with(),
         quiet=quiet,
         json_logs=json_logs,
         command=f"gossamer crawl {target}",

@@ -14,23 +14,23 @@ from rich.text import Text
 
 from ..backends.opening import is_local, local_path, place_of
 from ..clock import SystemClock
-from ..ending import why_nothing_came
 from ..errors import Misconfigured
-from ..launch import CrawlReport, Running, crawl
-from ..lifeline import TIES
 from ..model.events import EventSink, Trouble
 from ..model.job import Job
 from ..monitor.hub import EventHub
 from ..monitor.logs import JsonLog
 from ..monitor.progress import ProgressLine, spell
 from ..monitor.tally import Tally
-from ..monitor.worries import Alarms, Worries
+from ..monitor.warnings import Alarms, Worries
 from ..parse.spider import Spider
+from ..process.black_box import TIES
+from ..process.supervisor import Pulse
+from ..project.crawl import CrawlReport, Running, crawl
+from ..project.job_end import why_nothing_came
+from ..project.open import Project
 from ..settings import Settings
 from ..store.contract import RecordQuery
 from ..store.export import export
-from ..supervisor import Pulse
-from ..system import System
 from .app import err, run_async, settings_with
 from .beside import Aside, schedules_beside, schedules_of_laptop
 from .crawl import CANCELLED, REPLACED, allow_local
@@ -45,14 +45,14 @@ def run_crawl(
     name: str | None = None,
     output: str | None = None,
     fresh: bool = False,
-    project: Settings | None = None,
+    plain: Settings | None = None,
     quiet: bool = False,
     json_logs: bool = False,
     command: str = "",
 ) -> CrawlReport:
     """Crawl in this process, with what a person expects to see. Raises Misconfigured and Transient.
 
-    With the settings of a `project`, its schedules are run meanwhile.
+    With the `plain` settings of a project, its schedules are run meanwhile.
     """
     if output is not None:
         try_output(output)  # what is wrong with it is better known before the crawl than after it
@@ -70,15 +70,15 @@ def run_crawl(
     aside = EventHub(log) if log is not None else voice.listeners()
 
     async def attend(running: Running) -> None:
-        count = await schedules_of_laptop(running.system) if project is not None else 0
-        async with schedules_beside(running.system, project, aside) if count and project else nullcontext():
+        count = await schedules_of_laptop(running.project) if plain is not None else 0
+        async with schedules_beside(running.project, plain, aside) if count and plain else nullcontext():
             await watch(running, count)
 
     async def watch(running: Running, count: int) -> None:
         if not show:
             await asyncio.Event().wait()  # until it is cancelled
         else:
-            for warning in running.system.warnings:
+            for warning in running.project.warnings:
                 err.print(Text(f"Warning: {warning}", style="yellow"))
             verb = "Going on with" if running.resumed else "Crawling"
             err.print(
@@ -87,17 +87,17 @@ def run_crawl(
             if count:
                 run = "schedule runs" if count == 1 else "schedules run"
                 err.print(f"[dim]{count:,} {run} meanwhile; --no-schedules leaves them alone.[/]")
-            await ProgressLine(running.system.jobs, clock, err, job=running.job.id, limit=running.job.limit).show()
+            await ProgressLine(running.project.jobs, clock, err, job=running.job.id, limit=running.job.limit).show()
 
     left: list[str] = []  # runs of schedules that are not done
 
-    async def after(system: System, job: Job) -> None:
-        if project is not None and await schedules_of_laptop(system):
-            left.extend(one.id for one in await system.jobs.running_jobs() if one.schedule and not one.paused)
+    async def after(project: Project, job: Job) -> None:
+        if plain is not None and await schedules_of_laptop(project):
+            left.extend(one.id for one in await project.jobs.running_jobs() if one.schedule and not one.paused)
         # A crawl that had nothing leaves the file of the last one alone.
-        if output is not None and not await why_nothing_came(system, job.id):
-            place = output_place(output, now=system.clock.now(), job=job.id)
-            await export(system.records, RecordQuery(job=job.id, gone=False), place)
+        if output is not None and not await why_nothing_came(project, job.id):
+            place = output_place(output, now=project.clock.now(), job=job.id)
+            await export(project.records, RecordQuery(job=job.id, gone=False), place)
 
     async def work(events: EventHub, fresh: bool) -> CrawlReport:
         fate = TIES.box.fate if TIES.box is not None else ""

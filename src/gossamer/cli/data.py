@@ -13,11 +13,11 @@ import typer
 from ..backends.opening import place_of
 from ..clock import SystemClock
 from ..errors import Misconfigured
+from ..project.open import Project
 from ..settings import Settings
 from ..store.contract import RecordQuery
 from ..store.export import Exported, Place, StandardOutput, export, form_of, iso_time
 from ..store.export.progress import Progress, ProgressFile
-from ..system import System
 from .app import app, err, run_async, settings_with
 from .layout import many, visible
 from .look import open_crawled
@@ -64,16 +64,16 @@ def export_verb(
     _check_form(output_place(output, now=now, job=job), format)
 
     async def write() -> tuple[Exported, Place]:
-        async with open_crawled(settings) as system:
-            wanted = query if job is None else msgspec.structs.replace(query, job=await _job_id(system, job))
+        async with open_crawled(settings) as project:
+            wanted = query if job is None else msgspec.structs.replace(query, job=await _job_id(project, job))
             place = output_place(output, now=now, job=wanted.job)
             if since_cursor is not None:
                 file = ProgressFile(since_cursor)
                 file.check_place(place)
-                return await _export_changes(system, settings, wanted, filters, place, format, file), place
-            done = await export(system.records, wanted, place, format)
+                return await _export_changes(project, settings, wanted, filters, place, format, file), place
+            done = await export(project.records, wanted, place, format)
             if not done.records and done.whole:
-                err.print(f"[yellow]No record matches.[/] {await _what_there_is(system, wanted)}".rstrip())
+                err.print(f"[yellow]No record matches.[/] {await _what_there_is(project, wanted)}".rstrip())
             return done, place
 
     with _busy(output):
@@ -90,7 +90,7 @@ def _check_form(place: Place, format: str | None) -> None:
 
 
 async def _export_changes(
-    system: System,
+    project: Project,
     settings: Settings,
     query: RecordQuery,
     filters: dict[str, str],
@@ -102,14 +102,14 @@ async def _export_changes(
 
     `filters` are kept as the user typed them: the newest job of a spider is another one each time."""
     kept = file.read()
-    cursor = await system.records.cursor()
+    cursor = await project.records.cursor()
     now = Progress(
-        cursor=cursor, records=place_of(settings, "records"), filters=filters, told_at=iso_time(system.clock.now())
+        cursor=cursor, records=place_of(settings, "records"), filters=filters, told_at=iso_time(project.clock.now())
     )
     if kept is not None:
         file.check(kept, now)
     changed = msgspec.structs.replace(query, gone=None, after=kept.cursor if kept is not None else None, upto=cursor)
-    done = await export(system.records, changed, place, format, even_empty=False)
+    done = await export(project.records, changed, place, format, even_empty=False)
     if not done.whole:
         err.print(
             "[yellow]The reader went away.[/] The cursor stays where it was: the next export tells all of it again."
@@ -121,22 +121,22 @@ async def _export_changes(
     return done
 
 
-async def _job_id(system: System, wanted: str) -> str:
+async def _job_id(project: Project, wanted: str) -> str:
     """As `typed_job`; records of a job that the queue has forgotten can be had as well."""
     try:
-        return (await typed_job(system.jobs, wanted)).id
+        return (await typed_job(project.jobs, wanted)).id
     except Misconfigured:
-        if await system.records.count(RecordQuery(job=wanted)):
+        if await project.records.count(RecordQuery(job=wanted)):
             return wanted
         raise
 
 
-async def _what_there_is(system: System, query: RecordQuery) -> str:
+async def _what_there_is(project: Project, query: RecordQuery) -> str:
     """A hint for those who misspelled a filter."""
-    total = await system.records.count(RecordQuery())
+    total = await project.records.count(RecordQuery())
     if not total:
         return "The store is empty."
-    if query.job is not None and not await system.records.count(RecordQuery(job=query.job)):
+    if query.job is not None and not await project.records.count(RecordQuery(job=query.job)):
         return f"Job {query.job} has no records; the store holds {total:,} of others."
     return f"The store holds {total:,}; leave out a filter to see more."
 

@@ -15,9 +15,9 @@ from ..frontier.contract import DeadFilter, DeadLetter
 from ..model.record import Attempt, PageFacts
 from ..model.task import UrlState
 from ..model.url import site_of
-from ..reparsing.letters import revive
-from ..reparsing.run import FAILED
-from ..system import System
+from ..project.open import Project
+from ..project.reparse.letters import revive
+from ..project.reparse.run import FAILED
 from .app import app, err, out, run_async, settings_with
 from .layout import (
     Column,
@@ -76,9 +76,9 @@ def list_verb(
     async def find() -> tuple[dict[str, int], list[DeadLetter], float]:
         if not is_crawled(settings):
             return {}, [], 0.0
-        async with open_crawled(settings) as system:
-            which = await _filter(system, None, job, reason, domain)
-            return await system.desk.dead_reasons(which), await system.desk.dead(which, limit), system.clock.now()
+        async with open_crawled(settings) as project:
+            which = await _filter(project, None, job, reason, domain)
+            return await project.desk.dead_reasons(which), await project.desk.dead(which, limit), project.clock.now()
 
     reasons, letters, now = run_async(find())
     total = sum(reasons.values())
@@ -120,16 +120,16 @@ def show_verb(
     settings = settings_with()
 
     async def find() -> tuple[list[Autopsy], bytes | None, float]:
-        async with open_crawled(settings) as system:
-            found = [await _examine(system, letter) for letter in await _letters(system, target)]
+        async with open_crawled(settings) as project:
+            found = [await _examine(project, letter) for letter in await _letters(project, target)]
             body = None
             if raw:
                 if found[0].raw is None:
                     raise Misconfigured(
                         f"There is no raw page of {found[0].letter.url}: no answer came, or store.keep_pages is off."
                     )
-                body = (await system.archive.get(found[0].raw.archive_ref)).body
-            return found, body, system.clock.now()
+                body = (await project.archive.get(found[0].raw.archive_ref)).body
+            return found, body, project.clock.now()
 
     found, body, now = run_async(find())
     if body is not None:
@@ -163,22 +163,22 @@ def replay_verb(
     settings = settings_with()
 
     async def replay() -> Replayed:
-        async with open_crawled(settings) as system:
-            which = await _filter(system, target, job, reason, domain)
-            found = await system.desk.dead_reasons(which)
+        async with open_crawled(settings) as project:
+            which = await _filter(project, target, job, reason, domain)
+            found = await project.desk.dead_reasons(which)
             here = [] if fetch else [reason for reason in found if reason in FAILED]
             revivals = [
-                await revive(system, msgspec.structs.replace(which, reason=one), spider=spider, crawled_as=crawled_as)
+                await revive(project, msgspec.structs.replace(which, reason=one), spider=spider, crawled_as=crawled_as)
                 for one in here
             ]
             queued: dict[str, int] = {}
             for one in found:
                 if one not in here:
                     alike = msgspec.structs.replace(which, reason=one)
-                    for name, share in (await _per_job(system, alike)).items():
+                    for name, share in (await _per_job(project, alike)).items():
                         queued[name] = queued.get(name, 0) + share
-                    await system.desk.replay(alike)
-            names = [one.name for one in await system.jobs.jobs() if one.id in queued]
+                    await project.desk.replay(alike)
+            names = [one.name for one in await project.jobs.jobs() if one.id in queued]
             return Replayed(revivals, queued, names)
 
     replayed = run_async(replay())
@@ -203,12 +203,12 @@ def purge_verb(
     settings = settings_with()
 
     async def count() -> int:
-        async with open_crawled(settings) as system:
-            return sum((await system.desk.dead_reasons(await _filter(system, target, job, reason, domain))).values())
+        async with open_crawled(settings) as project:
+            return sum((await project.desk.dead_reasons(await _filter(project, target, job, reason, domain))).values())
 
     async def purge() -> int:
-        async with open_crawled(settings) as system:
-            return await system.desk.purge(await _filter(system, target, job, reason, domain))
+        async with open_crawled(settings) as project:
+            return await project.desk.purge(await _filter(project, target, job, reason, domain))
 
     meant = run_async(count())
     if not meant:
@@ -239,10 +239,10 @@ def _nothing_matches() -> None:
 
 
 async def _filter(
-    system: System, target: str | None, job: str | None, reason: str | None, domain: str | None
+    project: Project, target: str | None, job: str | None, reason: str | None, domain: str | None
 ) -> DeadFilter:
     """What the user typed, in the words of the queue."""
-    letter = (await _letters(system, target))[0] if target is not None else None
+    letter = (await _letters(project, target))[0] if target is not None else None
     by_id = target is not None and _is_id(target)
     site = None
     if domain is not None:
@@ -250,7 +250,7 @@ async def _filter(
     return DeadFilter(
         id=letter.id if letter is not None and by_id else None,
         url=letter.url if letter is not None else None,
-        job=(await typed_job(system.jobs, job)).id if job is not None else letter.job if letter and by_id else None,
+        job=(await typed_job(project.jobs, job)).id if job is not None else letter.job if letter and by_id else None,
         reason=reason,
         site=site,
     )
@@ -260,10 +260,10 @@ def _is_id(target: str) -> bool:
     return target.isascii() and target.isdigit()
 
 
-async def _letters(system: System, target: str) -> list[DeadLetter]:
+async def _letters(project: Project, target: str) -> list[DeadLetter]:
     """The dead letters that an id or a URL names, newest job first. Raises Misconfigured."""
     if _is_id(target):
-        found = await system.desk.dead(DeadFilter(id=int(target[:18])), 1)
+        found = await project.desk.dead(DeadFilter(id=int(target[:18])), 1)
         if not found:
             raise Misconfigured(f"There is no dead letter {target}. `gossamer dead list` shows their ids.")
         return found
@@ -271,32 +271,32 @@ async def _letters(system: System, target: str) -> list[DeadLetter]:
         href = typed_url(target)
     except InvalidUrl as error:
         raise Misconfigured(f"{error} Give a URL, or an id from `gossamer dead list`.") from error
-    stories = await system.desk.story(site_of(href), system.rules.fingerprint(href))
+    stories = await project.desk.story(site_of(href), project.rules.fingerprint(href))
     letters: list[DeadLetter] = []
     for story in stories:
         if story.state is UrlState.DEAD:
-            letters += await system.desk.dead(DeadFilter(job=story.job, url=story.url), 1)
+            letters += await project.desk.dead(DeadFilter(job=story.job, url=story.url), 1)
     if not letters:
         known = f" It is {stories[0].state.value} in {stories[0].job}." if stories else ""
         raise Misconfigured(f"{visible(href)} is not among the dead letters.{known} See: gossamer why URL")
     return letters
 
 
-async def _per_job(system: System, which: DeadFilter) -> dict[str, int]:
+async def _per_job(project: Project, which: DeadFilter) -> dict[str, int]:
     """How many of the letters belong to each job."""
     found: dict[str, int] = {}
-    for job in await system.jobs.jobs():
+    for job in await project.jobs.jobs():
         if which.job in (None, job.id):
-            reasons = await system.desk.dead_reasons(msgspec.structs.replace(which, job=job.id))
+            reasons = await project.desk.dead_reasons(msgspec.structs.replace(which, job=job.id))
             if reasons:
                 found[job.id] = sum(reasons.values())
     return found
 
 
-async def _examine(system: System, letter: DeadLetter) -> Autopsy:
-    fingerprint = system.rules.fingerprint(letter.url)
-    attempts = [one for one in await system.records.attempts(fingerprint) if one.job == letter.job]
-    visits = [visit for visit in await system.records.visits(fingerprint) if visit.archive_ref]
+async def _examine(project: Project, letter: DeadLetter) -> Autopsy:
+    fingerprint = project.rules.fingerprint(letter.url)
+    attempts = [one for one in await project.records.attempts(fingerprint) if one.job == letter.job]
+    visits = [visit for visit in await project.records.visits(fingerprint) if visit.archive_ref]
     ours = [visit for visit in visits if visit.job == letter.job]
     return Autopsy(letter=letter, attempts=tuple(attempts), raw=ours[-1] if ours else None)
 

@@ -31,11 +31,11 @@ from ..errors import GossamerError
 from ..fetch.browser.chromium import is_there
 from ..model.schedule import Standing
 from ..parse.discovery import list_spiders
-from ..scheduler.defining import schedules_of
+from ..project.open import open_project
+from ..project.transports import check_installed, routing_of, transports_of
+from ..schedule.definition import schedules_of
 from ..settings import FILE_NAME, Settings, find_file
-from ..system import open_system
-from ..terms import site_terms
-from ..ways import check_installed, routing_of, transports_of
+from ..settings.effective import site_terms
 from .app import app, out, run_async, settings_with
 from .fitness import unfit
 from .layout import many, moment, print_json, size, visible
@@ -299,10 +299,10 @@ def _opens(settings: Settings) -> Iterator[Finding]:
     """The very way a crawl opens its backends: finds what is away, of another program, or of a newer version."""
 
     async def look() -> tuple[int, float, float, tuple[str, ...]]:
-        async with open_system(settings) as system:
-            jobs = await system.jobs.jobs()
+        async with open_project(settings) as project:
+            jobs = await project.jobs.jobs()
             newest = max((job.created_at for job in jobs), default=0.0)
-            return len(jobs), newest, system.clock.now(), system.warnings
+            return len(jobs), newest, project.clock.now(), project.warnings
 
     try:
         jobs, newest, now, warnings = run_async(look())

@@ -12,9 +12,9 @@ import msgspec
 
 from ..errors import Misconfigured, SpiderNotFound
 from ..model.schedule import Standing
+from ..schedule.runs import Spiders
 from ..schedule.spelling import parse_trigger
 from ..schedule.windows import parse_windows
-from ..scheduler.opening import Spiders
 from ..settings import Settings
 from .adding import opening_for
 from .cautions import cautions

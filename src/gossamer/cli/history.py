@@ -11,10 +11,10 @@ from rich.text import Text
 
 from ..errors import Misconfigured
 from ..model.record import ItemSchema, StoredRecord
-from ..reparsing.run import is_run
+from ..project.open import Project
+from ..project.reparse.run import is_run
 from ..store.contract import RecordQuery, Version
 from ..store.export import iso_time
-from ..system import System
 from .app import app, err, out, run_async, settings_with
 from .changes import Lines, changes, in_words, shown
 from .layout import Column, advise, heading, many, moment, print_json, print_table, visible
@@ -38,9 +38,9 @@ def history_verb(
     settings = settings_with()
 
     async def find() -> list[tuple[StoredRecord, list[Version]]]:
-        async with open_crawled(settings) as system:
-            found = await _records(system, key, type, site, most=None if as_json else RECORDS_SHOWN + 1)
-            return [(one, await system.records.history(one.type, one.site, one.key)) for one in found]
+        async with open_crawled(settings) as project:
+            found = await _records(project, key, type, site, most=None if as_json else RECORDS_SHOWN + 1)
+            return [(one, await project.records.history(one.type, one.site, one.key)) for one in found]
 
     found = run_async(find())
     if as_json:
@@ -62,14 +62,14 @@ def history_verb(
 
 
 async def _records(
-    system: System, key: str, type: str | None, site: str | None, *, most: int | None
+    project: Project, key: str, type: str | None, site: str | None, *, most: int | None
 ) -> list[StoredRecord]:
     for query in (
         RecordQuery(key=key, type=type, site=site),
         RecordQuery(url=key, type=type, site=site),
     ):
         found = []
-        async for record in system.records.records(query):
+        async for record in project.records.records(query):
             found.append(record)
             if len(found) == most:
                 break
@@ -145,11 +145,11 @@ def diff_verb(
     lines = Lines(limit, json_lines=as_json)
 
     async def compare() -> None:
-        async with open_crawled(settings) as system:
-            one, other = await _job(system, before), await _job(system, after)
+        async with open_crawled(settings) as project:
+            one, other = await _job(project, before), await _job(project, after)
             if one == other:
                 raise Misconfigured(f"{one} compared with itself is always the same. Name two jobs.")
-            async for difference in system.records.differences(one, other):
+            async for difference in project.records.differences(one, other):
                 lines.show(difference)
 
     run_async(compare())
@@ -165,11 +165,11 @@ def diff_verb(
     advise(("gossamer history KEY", "every version of one record"))
 
 
-async def _job(system: System, wanted: str) -> str:
+async def _job(project: Project, wanted: str) -> str:
     """Its id; that of a reparse is known to the record store only."""
-    if await system.records.count(RecordQuery(job=wanted)):
+    if await project.records.count(RecordQuery(job=wanted)):
         return wanted
-    return (await typed_job(system.jobs, wanted)).id
+    return (await typed_job(project.jobs, wanted)).id
 
 
 @app.command("schemas")
@@ -181,8 +181,8 @@ def schemas_verb(
     settings = settings_with()
 
     async def find() -> list[tuple[ItemSchema, float]]:
-        async with open_crawled(settings) as system:
-            return await system.records.schemas(type)
+        async with open_crawled(settings) as project:
+            return await project.records.schemas(type)
 
     found = run_async(find())
     if as_json:

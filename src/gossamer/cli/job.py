@@ -14,7 +14,7 @@ from rich.text import Text
 
 from ..errors import Misconfigured
 from ..model.job import Job, JobState
-from ..system import System
+from ..project.open import Project
 from .app import app, err, out, run_async, settings_with
 from .layout import (
     advise,
@@ -34,7 +34,7 @@ from .typed import typed_job
 job_app = typer.Typer(help="The runs of the project: list them, pause, resume or cancel one.", no_args_is_help=True)
 app.add_typer(job_app, name="job")
 
-Act = Callable[[System, Job], Awaitable[str]]  # does something with a running job; what to say of it
+Act = Callable[[Project, Job], Awaitable[str]]  # does something with a running job; what to say of it
 
 JobArgument = Annotated[str, typer.Argument(help="A job's id (books-3), or its name.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="For programs.")]
@@ -54,9 +54,9 @@ def list_verb(
     async def find() -> tuple[list[Run], int]:
         if not is_crawled(settings):
             return [], 0
-        async with open_crawled(settings) as system:
-            jobs = [job for job in await system.jobs.jobs() if schedule is None or job.schedule == schedule]
-            return await runs_of(system, jobs[: shown(limit, as_json)]), len(jobs)
+        async with open_crawled(settings) as project:
+            jobs = [job for job in await project.jobs.jobs() if schedule is None or job.schedule == schedule]
+            return await runs_of(project, jobs[: shown(limit, as_json)]), len(jobs)
 
     runs, total = run_async(find())
     if as_json:
@@ -76,8 +76,8 @@ def show_verb(job: JobArgument, as_json: JsonOption = False) -> None:
     settings = settings_with()
 
     async def find() -> Run:
-        async with open_crawled(settings) as system:
-            return await run_of(system, await typed_job(system.jobs, job))
+        async with open_crawled(settings) as project:
+            return await run_of(project, await typed_job(project.jobs, job))
 
     run = run_async(find())
     if as_json:
@@ -146,12 +146,12 @@ def _time_to_go(run: Run) -> str:
 def pause_verb(job: JobArgument) -> None:
     """Hand out nothing more of a job, to any worker. Pages in hand are finished."""
 
-    async def pause(system: System, found: Job) -> str:
+    async def pause(project: Project, found: Job) -> str:
         if found.paused:
             return f"{found.id} is paused already."
-        if not await system.control.pause_job(found.id, True):
+        if not await project.control.pause_job(found.id, True):
             raise Misconfigured(_too_late(found, "pause"))
-        counts = await system.jobs.counts(found.id)
+        counts = await project.jobs.counts(found.id)
         return (
             f"{found.id} is paused. {many(counts.leased, 'page')} in hand will be finished, "
             f"{counts.queued + counts.waiting:,} wait. Go on with: gossamer job resume {found.id}"
@@ -164,12 +164,12 @@ def pause_verb(job: JobArgument) -> None:
 def resume_verb(job: JobArgument) -> None:
     """Let a paused job go on."""
 
-    async def resume(system: System, found: Job) -> str:
+    async def resume(project: Project, found: Job) -> str:
         if not found.paused:
             return f"{found.id} is not paused."
-        if not await system.control.pause_job(found.id, False):
+        if not await project.control.pause_job(found.id, False):
             raise Misconfigured(_too_late(found, "resume"))
-        counts = await system.jobs.counts(found.id)
+        counts = await project.jobs.counts(found.id)
         return f"{found.id} goes on, with {many(counts.open, 'open page')}. Workers take it up within seconds."
 
     _control(job, "resume", resume)
@@ -183,8 +183,8 @@ def cancel_verb(
     settings = settings_with()
 
     async def find() -> Run:
-        async with open_crawled(settings) as system:
-            return await run_of(system, await _running(system, job, "cancel"))
+        async with open_crawled(settings) as project:
+            return await run_of(project, await _running(project, job, "cancel"))
 
     run = run_async(find())
     question = f"Cancel {visible(run.job.id)}, with {many(run.counts.open, 'open page')}?"
@@ -192,10 +192,10 @@ def cancel_verb(
         err.print("Nothing was changed.")
         raise typer.Exit(1)
 
-    async def cancel(system: System, found: Job) -> str:
-        if not await system.control.cancel_job(found.id):
+    async def cancel(project: Project, found: Job) -> str:
+        if not await project.control.cancel_job(found.id):
             raise Misconfigured(_too_late(found, "cancel"))
-        counts = await system.jobs.counts(found.id)
+        counts = await project.jobs.counts(found.id)
         return (
             f"{found.id} is cancelled: {counts.settled:,} of {many(run.total, 'page')} had been settled, the others "
             "are dropped. What it has stored stays."
@@ -208,18 +208,18 @@ def _control(wanted: str, verb: str, act: Act) -> None:
     settings = settings_with()
 
     async def do() -> str:
-        async with open_crawled(settings) as system:
-            return await act(system, await _running(system, wanted, verb))
+        async with open_crawled(settings) as project:
+            return await act(project, await _running(project, wanted, verb))
 
     out.print(visible(run_async(do())), markup=False)
 
 
-async def _running(system: System, wanted: str, verb: str) -> Job:
+async def _running(project: Project, wanted: str, verb: str) -> Job:
     """The running job of that id or name. Raises Misconfigured when there is none, or it has ended."""
-    for job in await system.jobs.running_jobs():
+    for job in await project.jobs.running_jobs():
         if wanted in (job.id, job.name):
             return job
-    found = await typed_job(system.jobs, wanted)
+    found = await typed_job(project.jobs, wanted)
     raise Misconfigured(_too_late(found, verb))
 
 

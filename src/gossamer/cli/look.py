@@ -16,11 +16,11 @@ from ..demo.spider import DemoShop
 from ..errors import Misconfigured
 from ..frontier.contract import DeadFilter, SiteLoad
 from ..model.job import Job, JobCounts, JobState
+from ..project.open import Project, open_project
 from ..schedule.windows import is_open, opens_at, parse_windows
 from ..settings import Settings
 from ..store.contract import RecordQuery
 from ..store.export import iso_time
-from ..system import System, open_system
 from .app import app, err, out, run_async, settings_with
 from .layout import (
     Column,
@@ -103,18 +103,18 @@ def is_crawled(settings: Settings) -> bool:
 
 
 @asynccontextmanager
-async def open_crawled(settings: Settings) -> AsyncIterator[System]:
+async def open_crawled(settings: Settings) -> AsyncIterator[Project]:
     """The system of a project in which something was crawled. Raises Misconfigured where nothing was."""
     if not is_crawled(settings):
         raise Misconfigured(nothing_crawled(settings))
-    async with open_system(settings, to_look=True) as system:
-        warn_of_old_copies(system)
-        yield system
+    async with open_project(settings, to_look=True) as project:
+        warn_of_old_copies(project)
+        yield project
 
 
-def warn_of_old_copies(system: System) -> None:
+def warn_of_old_copies(project: Project) -> None:
     """Whoever looks at what was moved away should know it."""
-    for warning in system.old_copies:
+    for warning in project.old_copies:
         err.print(Text(f"Warning: {visible(warning)}", style="yellow"), soft_wrap=True)
 
 
@@ -133,10 +133,10 @@ def no_job(settings: Settings, records: int) -> str:
     )
 
 
-async def _standings(system: System, jobs: list[Job]) -> list[Standing]:
+async def _standings(project: Project, jobs: list[Job]) -> list[Standing]:
     return [
-        Standing(run=run, records=await system.records.count(RecordQuery(job=run.job.id)))
-        for run in await runs_of(system, jobs)
+        Standing(run=run, records=await project.records.count(RecordQuery(job=run.job.id)))
+        for run in await runs_of(project, jobs)
     ]
 
 
@@ -156,12 +156,12 @@ async def _show_all(settings: Settings, limit: int | None, as_json: bool) -> Non
     standings: list[Standing] = []
     total, records, now = 0, 0, 0.0
     if is_crawled(settings):
-        async with open_system(settings, to_look=True) as system:
-            warn_of_old_copies(system)
-            jobs = await system.jobs.jobs()
-            total, now = len(jobs), system.clock.now()
-            standings = await _standings(system, jobs[:limit])
-            records = 0 if jobs else await system.records.count(RecordQuery())
+        async with open_project(settings, to_look=True) as project:
+            warn_of_old_copies(project)
+            jobs = await project.jobs.jobs()
+            total, now = len(jobs), project.clock.now()
+            standings = await _standings(project, jobs[:limit])
+            records = 0 if jobs else await project.records.count(RecordQuery())
     if as_json:
         print_json([standing.as_json() for standing in standings])
         return
@@ -193,12 +193,12 @@ def _row(standing: Standing, now: float) -> list[str]:
 
 
 async def _show_one(settings: Settings, wanted: str, as_json: bool) -> None:
-    async with open_crawled(settings) as system:
-        job = await typed_job(system.jobs, wanted)
-        (standing,) = await _standings(system, [job])
-        sites = await system.desk.sites(job.id, SITES_SHOWN)
-        reasons = await system.desk.dead_reasons(DeadFilter(job=job.id)) if standing.counts.dead else {}
-        now = system.clock.now()
+    async with open_crawled(settings) as project:
+        job = await typed_job(project.jobs, wanted)
+        (standing,) = await _standings(project, [job])
+        sites = await project.desk.sites(job.id, SITES_SHOWN)
+        reasons = await project.desk.dead_reasons(DeadFilter(job=job.id)) if standing.counts.dead else {}
+        now = project.clock.now()
     places = {role: place_of(settings, role) for role in ("state", "records", "archive")}
     if as_json:
         loads = [jsonable(site, times=("next_at",)) for site in sites]

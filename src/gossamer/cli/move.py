@@ -16,7 +16,7 @@ from rich.text import Text
 
 from ..backends.opening import scheme_of
 from ..errors import Misconfigured
-from ..moving import ROLES, MoveReport, Part, Watch, move
+from ..project.move import ROLES, MoveReport, Part, Watch, move
 from ..settings import FILE_NAME, Settings
 from .addresses import keep_addresses, shown
 from .app import app, err, out, run_async, settings_with

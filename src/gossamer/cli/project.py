@@ -13,11 +13,11 @@ from rich.text import Text
 from .. import __version__
 from ..backends.opening import redacted
 from ..errors import Misconfigured, UnknownSetting
-from ..measures import Rate, Size
 from ..parse.discovery import list_spiders
 from ..schedule.sources import discreet
 from ..schedule.sources.hiding import HIDDEN
 from ..settings import FILE_NAME, NAMED_TABLES, Settings, known_keys
+from ..units import Rate, Size
 from .app import app, out, settings_with
 from .layout import Column, advise, many, print_json, print_table, setting_text, visible
 from .scaffold import check_name, files_of

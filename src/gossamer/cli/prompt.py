@@ -70,8 +70,8 @@ def open_page(target: str, url: str | None, *, robots: bool, route: str | None =
 
 
 async def _archived(ref: str) -> Snapshot:
-    async with open_crawled(settings_with()) as system:
-        return await system.archive.get(ref)
+    async with open_crawled(settings_with()) as project:
+        return await project.archive.get(ref)
 
 
 def _from_file(file: Path, url: str | None) -> Snapshot:

@@ -11,20 +11,20 @@ import msgspec
 import typer
 from rich.text import Text
 
-from ..assembly import open_transport
 from ..clock import SystemClock
 from ..errors import GossamerError, Misconfigured
 from ..fetch.addresses import GuardedResolver
 from ..fetch.contract import Exchange
-from ..fetch.knock import knock
+from ..fetch.proxy_check import knock
 from ..model.route import Exit
-from ..proxy.contract import ExitHealth
-from ..proxy.pool import GatewayPool, ListedPool, open_pool
-from ..proxy.pools import without_secrets
+from ..project.transports import guard_of
+from ..project.wiring import open_transport
+from ..routing.proxies.contract import ExitHealth
+from ..routing.proxies.pool import GatewayPool, ListedPool, open_pool
+from ..routing.proxies.pools import without_secrets
 from ..settings import Settings
+from ..settings.effective import limits_of
 from ..store.export import iso_time
-from ..terms import limits_of
-from ..ways import guard_of
 from .app import app, err, out, run_async, settings_with
 from .crawl import allow_local
 from .groups import ShowsByDefault
@@ -148,8 +148,8 @@ def reset_verb(pool: PoolArgument = None) -> None:
     settings = settings_with()
 
     async def reset() -> int:
-        async with open_crawled(settings) as system:
-            return await system.exits.reset(pool)
+        async with open_crawled(settings) as project:
+            return await project.exits.reset(pool)
 
     count = run_async(reset())
     if not count and pool is not None:
@@ -173,9 +173,9 @@ async def _find(settings: Settings, names: Sequence[str]) -> tuple[list[PoolLine
     health: dict[str, list[ExitHealth]] = {}
     now = SystemClock().now()
     if is_crawled(settings):  # looking must not create files
-        async with open_crawled(settings) as system:
-            health = {name: await system.exits.health(name) for name in names}
-            now = system.clock.now()
+        async with open_crawled(settings) as project:
+            health = {name: await project.exits.health(name) for name in names}
+            now = project.clock.now()
     return [_pool_lines(settings, name, health.get(name, []), now) for name in names], now
 
 

@@ -9,9 +9,9 @@ from typing import Annotated, TypedDict
 import typer
 
 from ..errors import Misconfigured
-from ..forgetting import ended_jobs, forget_ended
-from ..measures import parse_duration
-from ..system import System
+from ..project.open import Project
+from ..project.retention import ended_jobs, forget_ended
+from ..units import parse_duration
 from .app import app, err, out, run_async, settings_with
 from .layout import many, size, visible
 from .look import open_crawled
@@ -39,8 +39,8 @@ def prune_verb(
         raise Misconfigured("Say what may go: gossamer prune --attempts 90d --pages 30d --jobs 30d")
 
     async def count() -> int:
-        async with open_crawled(settings) as system:
-            return len((await ended_jobs(system.jobs, **await _bounds(system, jobs_age, dead_age)))[0])
+        async with open_crawled(settings) as project:
+            return len((await ended_jobs(project.jobs, **await _bounds(project, jobs_age, dead_age)))[0])
 
     if (jobs_age is not None or dead_age is not None) and not yes and sys.stdin.isatty():
         meant = run_async(count())
@@ -49,23 +49,23 @@ def prune_verb(
             raise typer.Exit(1)
 
     async def prune() -> None:
-        async with open_crawled(settings) as system:
+        async with open_crawled(settings) as project:
             if attempts_age is not None:
-                count = await system.records.prune(attempts_age)
+                count = await project.records.prune(attempts_age)
                 what = many(count, "attempt or visit", "attempts and visits")
                 out.print(f"attempts  {what} older than {attempts} deleted", markup=False)
             if pages_age is not None:
-                freed = await system.archive.prune(pages_age)
+                freed = await project.archive.prune(pages_age)
                 out.print(f"pages     {size(freed)} of raw pages older than {pages} deleted", markup=False)
             if jobs_age is not None or dead_age is not None:
-                out.print(f"jobs      {await _forget(system, jobs_age, dead_age)}", markup=False)
+                out.print(f"jobs      {await _forget(project, jobs_age, dead_age)}", markup=False)
 
     run_async(prune())
 
 
-async def _forget(system: System, jobs_age: timedelta | None, dead_age: timedelta | None) -> str:
+async def _forget(project: Project, jobs_age: timedelta | None, dead_age: timedelta | None) -> str:
     """Forget the jobs; return what became of them, for people."""
-    forgotten = await forget_ended(system.history, system.jobs, **await _bounds(system, jobs_age, dead_age))
+    forgotten = await forget_ended(project.history, project.jobs, **await _bounds(project, jobs_age, dead_age))
     stay = f"; {forgotten.with_letters:,} with dead letters kept (see --dead)" if forgotten.with_letters else ""
     return f"{many(forgotten.jobs, 'job')} forgotten{stay}"
 
@@ -76,13 +76,13 @@ class _Bounds(TypedDict):
     keep: set[str]
 
 
-async def _bounds(system: System, jobs_age: timedelta | None, dead_age: timedelta | None) -> _Bounds:
+async def _bounds(project: Project, jobs_age: timedelta | None, dead_age: timedelta | None) -> _Bounds:
     """Which jobs are meant, in the words of forgetting.py."""
-    now = system.clock.now()
+    now = project.clock.now()
     return _Bounds(
         before=None if jobs_age is None else now - jobs_age.total_seconds(),
         dead_before=None if dead_age is None else now - dead_age.total_seconds(),
-        keep={standing.last_job for standing in await system.schedules.schedules()},
+        keep={standing.last_job for standing in await project.schedules.schedules()},
     )
 
 

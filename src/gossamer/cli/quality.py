@@ -50,8 +50,8 @@ def quality_verb(
     since = (datetime.now(UTC) - timedelta(days=days - 1)).strftime("%Y-%m-%d")
 
     async def find() -> list[Tally]:
-        async with open_crawled(settings) as system:
-            return await system.records.scores(spider=spider, since=since)
+        async with open_crawled(settings) as project:
+            return await project.records.scores(spider=spider, since=since)
 
     scores = scores_of(run_async(find()))
     if as_json:

@@ -18,7 +18,7 @@ from ..parse.recipe.inspecting import Links, Seen, likely_kind, see
 from ..parse.recipe.spider import RecipeSpider
 from ..parse.recipe.taking import Note
 from ..pipeline.steps import Piped
-from ..refining import pipeline_of
+from ..project.pipelines import pipeline_of
 from .app import app, err, out, run_async, settings_with
 from .layout import Column, advise, heading, many, print_json, print_table, size, visible
 from .prompt import open_page

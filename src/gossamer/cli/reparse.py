@@ -10,8 +10,8 @@ from rich.status import Status
 from rich.text import Text
 
 from ..clock import SystemClock
-from ..reparsing.orders import Outcome
-from ..reparsing.run import Choice, Report, reparse
+from ..project.reparse.orders import Outcome
+from ..project.reparse.run import Choice, Report, reparse
 from .app import app, err, out, run_async, settings_with
 from .changes import Lines
 from .layout import advise, many, print_facts, visible
@@ -48,25 +48,25 @@ def reparse_verb(
     lines = Lines(limit, json_lines=as_json)
 
     async def work(status: Status | None) -> tuple[Report, float]:
-        async with open_crawled(settings) as system:
+        async with open_crawled(settings) as project:
             choice = Choice(
                 spider=spider,
                 crawled_as=crawled_as,
-                job=(await typed_job(system.jobs, job)).id if job is not None else None,
+                job=(await typed_job(project.jobs, job)).id if job is not None else None,
                 since=since_at,
                 failed=failed,
             )
-            began = system.clock.monotonic()
+            began = project.clock.monotonic()
 
             def tell(report: Report) -> None:
                 if status is not None:
-                    rate = report.pages / max(system.clock.monotonic() - began, 1e-9)
+                    rate = report.pages / max(project.clock.monotonic() - began, 1e-9)
                     status.update(f"{many(report.pages, 'page')} parsed, {rate:,.0f} per second")
 
             report = await reparse(
-                system, choice, processes=processes, tell=tell, would_change=lines.show if dry_run else None
+                project, choice, processes=processes, tell=tell, would_change=lines.show if dry_run else None
             )
-            return report, system.clock.monotonic() - began
+            return report, project.clock.monotonic() - began
 
     with _busy() as status:
         report, seconds = run_async(work(status))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 from rich.text import Text
 
-from ..reparsing.letters import Revival
+from ..project.reparse.letters import Revival
 from .app import err, out
 from .layout import many, visible
 from .look import crawl_command

@@ -11,9 +11,9 @@ import typer
 
 from ..clock import SystemClock
 from ..errors import InvalidUrl, Misconfigured
-from ..fetch.book import Standing
 from ..model.job import Job
 from ..model.url import site_of
+from ..routing.contract import Standing
 from ..settings import Settings
 from ..store.export import iso_time
 from .app import app, err, out, run_async, settings_with
@@ -105,8 +105,8 @@ def reset_verb(
     wanted = _typed_site(site) if site is not None else None
 
     async def reset() -> int:
-        async with open_crawled(settings) as system:
-            return await system.routes.forget(wanted)
+        async with open_crawled(settings) as project:
+            return await project.routes.forget(wanted)
 
     count = run_async(reset())
     if not count:
@@ -170,18 +170,18 @@ def _typed_site(text: str) -> str:
 async def _find(settings: Settings, site: str | None, limit: int) -> Findings:
     if not is_crawled(settings):
         return Findings(now=SystemClock().now())
-    async with open_crawled(settings) as system:
+    async with open_crawled(settings) as project:
         if site is None:
-            standings = await system.routes.standings(limit + 1)
+            standings = await project.routes.standings(limit + 1)
         else:
-            known = await system.routes.standing(site)
+            known = await project.routes.standing(site)
             standings = [known] if known is not None else []
         return Findings(
             standings=standings[:limit],
             more=len(standings) > limit,
-            spent=await system.purse.spent(),
-            jobs=await system.jobs.jobs(),
-            now=system.clock.now(),
+            spent=await project.purse.spent(),
+            jobs=await project.jobs.jobs(),
+            now=project.clock.now(),
         )
 
 

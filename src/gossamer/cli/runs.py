@@ -11,15 +11,15 @@ from typing import Any
 
 import msgspec
 
-from ..crawl.heart import MISSING_AFTER
+from ..crawl.heartbeat import MISSING_AFTER
 from ..frontier.contract import WorkerCard
 from ..model.job import Job, JobCounts, JobState
 from ..model.url import site_of
+from ..project.open import Project
 from ..schedule.sources import FeedSource, Sitemap, source_of
 from ..schedule.windows import is_open, opens_at, parse_windows
 from ..settings import Settings
 from ..store.export import iso_time
-from ..system import System
 from .app import out
 from .layout import Column, distance, number, print_table, span
 from .timetable import opening_at
@@ -176,34 +176,34 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
         }
 
 
-async def runs_of(system: System, jobs: Iterable[Job]) -> list[Run]:
+async def runs_of(project: Project, jobs: Iterable[Job]) -> list[Run]:
     """The jobs with their counts, as they are now."""
     found = list(jobs)
     runs: list[Run] = []
     goes_on = any(job.state is JobState.RUNNING for job in found)
-    cards = await system.workers.workers() if goes_on else []
+    cards = await project.workers.workers() if goes_on else []
     for job in found:
         is_running = job.state is JobState.RUNNING
-        counts = await system.jobs.counts(job.id)
-        sealed = await system.jobs.is_sealed(job.id) if is_running else True
-        now = system.clock.now()
+        counts = await project.jobs.counts(job.id)
+        sealed = await project.jobs.is_sealed(job.id) if is_running else True
+        now = project.clock.now()
         served = is_served(job, cards, now) if is_running else True
-        shut = await _shut(system, job, sealed, now) if is_running and not counts.leased else None
+        shut = await _shut(project, job, sealed, now) if is_running and not counts.leased else None
         runs.append(Run(job=job, counts=counts, now=now, sealed=sealed, served=served, shut=shut))
     return runs
 
 
-async def _shut(system: System, job: Job, sealed: bool, now: float) -> Shut | None:
+async def _shut(project: Project, job: Job, sealed: bool, now: float) -> Shut | None:
     """None when a site of it may be visited now, or nothing is known that it could go on with."""
-    settings = system.settings
+    settings = project.settings
     if not any(domain.windows for domain in settings.domains.values()):
         return None  # nearly always; spares the queue a question
-    sites = [load.site for load in await system.desk.sites(job.id, SITES_LOOKED_AT)]
+    sites = [load.site for load in await project.desk.sites(job.id, SITES_LOOKED_AT)]
     if len(sites) == SITES_LOOKED_AT:
         return None
     source = None
     if not sealed:
-        match source_of((await system.jobs.terms(job.id)).source):
+        match source_of((await project.jobs.terms(job.id)).source):
             case Sitemap(url=url) | FeedSource(url=url):
                 source = site_of(url)
     wanted = dict.fromkeys([*([source] if source is not None else ()), *sites])
@@ -223,10 +223,10 @@ def closed_until(settings: Settings, site: str, now: float) -> tuple[bool, float
     return True, opens_at(windows, now)
 
 
-async def run_of(system: System, job: Job) -> Run:
+async def run_of(project: Project, job: Job) -> Run:
     """As `runs_of`, with what was wrong with its source."""
-    (run,) = await runs_of(system, [job])
-    trouble = (await system.sowings.sown(job.id)).trouble if job.schedule else ""
+    (run,) = await runs_of(project, [job])
+    trouble = (await project.sowings.sown(job.id)).trouble if job.schedule else ""
     return msgspec.structs.replace(run, trouble=trouble)
 
 

@@ -10,7 +10,7 @@ import msgspec
 
 from ..errors import Misconfigured
 from ..parse.spider import default_name
-from ..terms import local_hosts
+from ..settings.effective import local_hosts
 
 EXAMPLE_URL = "https://books.toscrape.com/"  # a shop that exists to be scraped
 

@@ -14,12 +14,12 @@ from rich.text import Text
 
 from ..errors import Misconfigured, Transient
 from ..model.schedule import Standing
+from ..project.open import Project, open_project
+from ..schedule.decisions import run_now
+from ..schedule.runs import share_of
 from ..schedule.spelling import describe
-from ..scheduler.deciding import run_now
-from ..scheduler.opening import share_of
 from ..settings import FILE_NAME, Settings
 from ..store.export import iso_time
-from ..system import System, open_system
 from .adding import opening_for  # which also brings the verb `add`
 from .app import err, out, run_async, settings_with
 from .layout import (
@@ -152,10 +152,10 @@ def show_verb(name: NameArgument, as_json: JsonOption = False) -> None:
     async def find() -> tuple[Listing, list[Run]]:
         if not is_crawled(settings):
             return await look(settings, name), []
-        async with open_system(settings, to_look=True) as system:
-            listing = await listing_of(system, settings, name)
-            jobs = [job for job in await system.jobs.jobs() if job.schedule == name]
-            return listing, await runs_of(system, jobs[:RUNS_SHOWN])
+        async with open_project(settings, to_look=True) as project:
+            listing = await listing_of(project, settings, name)
+            jobs = [job for job in await project.jobs.jobs() if job.schedule == name]
+            return listing, await runs_of(project, jobs[:RUNS_SHOWN])
 
     listing, runs = run_async(find())
     (standing,), now = listing.standings, listing.now
@@ -259,11 +259,11 @@ def next_verb(
 def pause_verb(name: NameArgument) -> None:
     """Let a schedule rest: its ticks are skipped. A job of it that runs goes on."""
 
-    async def pause(system: System, standing: Standing) -> str:
+    async def pause(project: Project, standing: Standing) -> str:
         if standing.paused:
             return f"Schedule {name} is paused already."
-        await _pause(system, standing, True)
-        return f"Schedule {name} is paused: its ticks are skipped.{await _still_running(system, name)}"
+        await _pause(project, standing, True)
+        return f"Schedule {name} is paused: its ticks are skipped.{await _still_running(project, name)}"
 
     with_one(name, pause)
 
@@ -272,22 +272,22 @@ def pause_verb(name: NameArgument) -> None:
 def resume_verb(name: NameArgument) -> None:
     """Let a paused schedule go on with its next tick."""
 
-    async def resume(system: System, standing: Standing) -> str:
+    async def resume(project: Project, standing: Standing) -> str:
         if not standing.paused:
             return f"Schedule {name} is not paused."
-        await _pause(system, standing, False)
-        now = system.clock.now()
+        await _pause(project, standing, False)
+        now = project.clock.now()
         due = next_tick(standing.rested(False, now), now)
         return f"Schedule {name} goes on. Next run: {'never' if due is None else at_its_place(standing, due, now)}."
 
     with_one(name, resume)
 
 
-async def _pause(system: System, standing: Standing, paused: bool) -> None:
+async def _pause(project: Project, standing: Standing, paused: bool) -> None:
     name = standing.schedule.name
-    if not await system.schedules.pause(name, paused):  # one of the file that no scheduler has met yet
-        await system.schedules.put(standing.schedule, origin=standing.origin)
-        await system.schedules.pause(name, paused)
+    if not await project.schedules.pause(name, paused):  # one of the file that no scheduler has met yet
+        await project.schedules.put(standing.schedule, origin=standing.origin)
+        await project.schedules.pause(name, paused)
 
 
 @schedule_app.command("run")
@@ -299,25 +299,25 @@ def run_verb(
 ) -> None:
     """Begin a run now, besides its ticks. Workers take it up at once; no scheduler is needed."""
 
-    async def begin(system: System, standing: Standing) -> str:
+    async def begin(project: Project, standing: Standing) -> str:
         for _ in range(RUN_TRIES):  # somebody may change the schedule, or begin another run, while we write
-            going = [job for job in await system.jobs.running_jobs() if job.name == name][-1:]
+            going = [job for job in await project.jobs.running_jobs() if job.name == name][-1:]
             if going and not replace:
                 (job,) = going
                 raise Misconfigured(
                     f"{job.id} is still {'paused' if job.paused else 'running'}. Wait for it, end it with `gossamer "
                     f"job cancel {job.id}`, or add --replace."
                 )
-            kept, now = await _kept(system, standing), system.clock.now()
-            share = await share_of(system.jobs, kept, now, now, by_hand=True)
+            kept, now = await _kept(project, standing), project.clock.now()
+            share = await share_of(project.jobs, kept, now, now, by_hand=True)
             budget = None if share is None else max(1, share)
-            opening = opening_for(system.settings, standing.schedule, now, budget=budget)
+            opening = opening_for(project.settings, standing.schedule, now, budget=budget)
             replaces = going[0].id if going else ""
-            settled = await system.schedules.begin(kept, run_now(kept), opening, replaces=replaces)
+            settled = await project.schedules.begin(kept, run_now(kept), opening, replaces=replaces)
             if settled is not None:
                 begun = settled.standing.last_job
                 return f"{begun} is begun. Workers take it up; see: gossamer job show {begun}"
-            await system.clock.sleep(RUN_PAUSE.total_seconds())
+            await project.clock.sleep(RUN_PAUSE.total_seconds())
         raise Transient(
             f"Others change schedule {name} or begin runs of it all the time. Nothing was begun; try again."
         )
@@ -325,14 +325,14 @@ def run_verb(
     with_one(name, begin)
 
 
-async def _kept(system: System, standing: Standing) -> Standing:
+async def _kept(project: Project, standing: Standing) -> Standing:
     """As it is in the book. One of the file that no scheduler has met yet is entered."""
     name = standing.schedule.name
     while True:
-        for one in await system.schedules.schedules():
+        for one in await project.schedules.schedules():
             if one.schedule.name == name:
                 return one
-        await system.schedules.put(standing.schedule, origin=standing.origin)
+        await project.schedules.put(standing.schedule, origin=standing.origin)
 
 
 @schedule_app.command("remove")
@@ -340,18 +340,18 @@ def remove_verb(name: NameArgument) -> None:
     """Remove a schedule. Its jobs stay, and one that runs goes on."""
     settings = settings_with()
 
-    async def remove(system: System, standing: Standing) -> str:
+    async def remove(project: Project, standing: Standing) -> str:
         if standing.origin == FILE and name in settings.schedules:
             raise Misconfigured(in_file(settings, name, "remove it"))
-        return await remove_any(system)
+        return await remove_any(project)
 
-    async def remove_any(system: System) -> str:
-        await system.schedules.remove(name)
-        return f"Schedule {name} is removed.{await _still_running(system, name)}"
+    async def remove_any(project: Project) -> str:
+        await project.schedules.remove(name)
+        return f"Schedule {name} is removed.{await _still_running(project, name)}"
 
     with_one(name, remove, unreadable=remove_any)
 
 
-async def _still_running(system: System, name: str) -> str:
-    jobs = [job.id for job in await system.jobs.running_jobs() if job.schedule == name]
+async def _still_running(project: Project, name: str) -> str:
+    jobs = [job.id for job in await project.jobs.running_jobs() if job.schedule == name]
     return "".join(f" Its job {job} goes on; `gossamer job cancel {job}` ends it." for job in jobs)

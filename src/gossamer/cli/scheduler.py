@@ -12,11 +12,11 @@ import typer
 from ..backends.opening import place_of
 from ..errors import Misconfigured
 from ..model import events
-from ..scheduler import Scheduler
+from ..process.signals import stopping
+from ..process.supervisor import MISCONFIGURED, Pulse
+from ..project.open import Project
+from ..schedule.leader import Scheduler
 from ..settings import Settings
-from ..signals import stopping
-from ..supervisor import MISCONFIGURED, Pulse
-from ..system import System
 from .app import app, fail, run_async, settings_with
 from .layout import many, moment, span
 from .timetable import SKIPPED
@@ -52,10 +52,10 @@ class Bulletin(Voice):
         self._before = f"scheduler {os.getpid()}: " if supervised else ""
         self._skipping: dict[str, str] = {}  # by schedule, why its last tick did not run
 
-    def welcome(self, system: System, text: str) -> None:
+    def welcome(self, project: Project, text: str) -> None:
         if not self._shows or self._supervised:
             return
-        self._greet(system, text, f"schedules in {place_of(system.settings, 'state')}; Ctrl-C ends it")
+        self._greet(project, text, f"schedules in {place_of(project.settings, 'state')}; Ctrl-C ends it")
 
     def emit(self, event: events.Event) -> None:
         match event:
@@ -87,9 +87,9 @@ async def _lead(settings: Settings, voice: Bulletin, pulse: Pulse | None) -> Non
     async with AsyncExitStack() as stack:
         if pulse is not None:
             await stack.enter_async_context(pulse.beating(orphaned))
-        system = await open_patiently(stack, settings, voice, to_look=True)
-        scheduler = Scheduler(system, voice.listeners())
+        project = await open_patiently(stack, settings, voice, to_look=True)
+        scheduler = Scheduler(project, voice.listeners())
         schedulers.append(scheduler)
-        voice.welcome(system, f"Scheduler {os.getpid()} of")
+        voice.welcome(project, f"Scheduler {os.getpid()} of")
         with stopping(scheduler.drain):
             await scheduler.run()

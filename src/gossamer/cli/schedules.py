@@ -16,9 +16,9 @@ from ..clock import SystemClock
 from ..errors import Misconfigured
 from ..model.job import JobState
 from ..model.schedule import Schedule, Standing, Term, Unreadable
-from ..scheduler.defining import schedules_of
+from ..project.open import Project, open_project
+from ..schedule.definition import schedules_of
 from ..settings import FILE_NAME, Settings
-from ..system import System, open_system
 from .app import app, err, out, run_async, settings_with
 from .layout import visible
 from .look import is_crawled
@@ -37,8 +37,8 @@ JsonOption = Annotated[bool, typer.Option("--json", help="For programs.")]
 
 def with_one(
     name: str,
-    act: Callable[[System, Standing], Awaitable[str]],
-    unreadable: Callable[[System], Awaitable[str]] | None = None,
+    act: Callable[[Project, Standing], Awaitable[str]],
+    unreadable: Callable[[Project], Awaitable[str]] | None = None,
 ) -> None:
     """Find the schedule, do something with it, and say what came of it. `unreadable` is for one that cannot be read."""
     settings = settings_with()
@@ -46,10 +46,10 @@ def with_one(
     async def do() -> str:
         if not is_crawled(settings):
             named(await merged(None, settings), name)  # a name that is not there was mistyped: nothing is created
-        async with open_system(settings, to_look=True) as system:
-            if unreadable is not None and name in {one.name for one in await unreadable_in(system)}:
-                return await unreadable(system)
-            return await act(system, await found(system, settings, name))
+        async with open_project(settings, to_look=True) as project:
+            if unreadable is not None and name in {one.name for one in await unreadable_in(project)}:
+                return await unreadable(project)
+            return await act(project, await found(project, settings, name))
 
     out.print(visible(run_async(do())), markup=False)
 
@@ -86,20 +86,20 @@ async def look(settings: Settings, only: str | None = None) -> Listing:
         wanted = schedules_of(settings.schedules)
         listing = Listing(standings=await merged(None, settings), now=SystemClock().now(), unread=frozenset(wanted))
         return listing if only is None else listing.of(only)
-    async with open_system(settings, to_look=True) as system:
-        return await listing_of(system, settings, only)
+    async with open_project(settings, to_look=True) as project:
+        return await listing_of(project, settings, only)
 
 
-async def listing_of(system: System, settings: Settings, only: str | None = None) -> Listing:
+async def listing_of(project: Project, settings: Settings, only: str | None = None) -> Listing:
     wanted = schedules_of(settings.schedules)
-    written = await system.schedules.everything()
+    written = await project.schedules.everything()
     book = {one.schedule.name: one for one in written if isinstance(one, Standing)}
     unreadable = [one for one in written if isinstance(one, Unreadable)]
-    leader = await system.schedules.leader()
+    leader = await project.schedules.leader()
     listing = Listing(
-        standings=await merged(system, settings, in_force=leader is not None),
+        standings=await merged(project, settings, in_force=leader is not None),
         unreadable=unreadable,
-        now=system.clock.now(),
+        now=project.clock.now(),
         leader=leader,
         unread=frozenset(wanted.keys() - book.keys() - {one.name for one in unreadable}),
         changed=frozenset(name for name, schedule in wanted.items() if _is_changed(book.get(name), schedule)),
@@ -107,7 +107,7 @@ async def listing_of(system: System, settings: Settings, only: str | None = None
         ignored=frozenset(name for name in wanted if name in book and book[name].origin != FILE),
     )
     listing = listing if only is None else listing.of(only)
-    return msgspec.structs.replace(listing, last_runs=await _last_runs(system, listing.standings))
+    return msgspec.structs.replace(listing, last_runs=await _last_runs(project, listing.standings))
 
 
 def _is_changed(known: Standing | None, schedule: Schedule) -> bool:
@@ -118,10 +118,10 @@ def _is_removed(known: Standing) -> bool:
     return known.origin == FILE and known.withdrawn_at is None
 
 
-async def _last_runs(system: System, standings: list[Standing]) -> dict[str, Run]:
+async def _last_runs(project: Project, standings: list[Standing]) -> dict[str, Run]:
     async def last_run(standing: Standing) -> Run | None:
-        job = await system.jobs.job(standing.last_job) if standing.last_job else None
-        return None if job is None else await run_of(system, job)
+        job = await project.jobs.job(standing.last_job) if standing.last_job else None
+        return None if job is None else await run_of(project, job)
 
     found: dict[str, Run] = {}
     for start in range(0, len(standings), AT_ONCE):
@@ -180,22 +180,22 @@ def _note(words: str, style: str = "yellow") -> None:
     err.print(Text(visible(words), style=style), soft_wrap=True)
 
 
-async def found(system: System, settings: Settings, name: str) -> Standing:
-    demand_readable(await unreadable_in(system), name)
-    return named(await merged(system, settings), name)
+async def found(project: Project, settings: Settings, name: str) -> Standing:
+    demand_readable(await unreadable_in(project), name)
+    return named(await merged(project, settings), name)
 
 
-async def unreadable_in(system: System) -> list[Unreadable]:
-    return [one for one in await system.schedules.everything() if isinstance(one, Unreadable)]
+async def unreadable_in(project: Project) -> list[Unreadable]:
+    return [one for one in await project.schedules.everything() if isinstance(one, Unreadable)]
 
 
-async def merged(system: System | None, settings: Settings, *, in_force: bool = False) -> list[Standing]:
+async def merged(project: Project | None, settings: Settings, *, in_force: bool = False) -> list[Standing]:
     """All schedules by name. Those of the file are as it has them, also before a scheduler has read it.
 
     `in_force`: one that a scheduler has read is as that one has it, whatever the file says by now.
     """
-    standings = {one.schedule.name: one for one in await system.schedules.schedules()} if system is not None else {}
-    now = (system.clock if system is not None else SystemClock()).now()
+    standings = {one.schedule.name: one for one in await project.schedules.schedules()} if project is not None else {}
+    now = (project.clock if project is not None else SystemClock()).now()
     for name, schedule in schedules_of(settings.schedules).items():
         known = standings.get(name)
         if known is None:

@@ -7,9 +7,9 @@ from datetime import datetime
 
 from ..errors import InvalidUrl, Misconfigured
 from ..frontier.contract import JobBook
-from ..measures import parse_duration
 from ..model.job import Job
 from ..model.url import parse_url
+from ..units import parse_duration
 from .layout import visible
 
 # Schemes that are meant as such; before any other colon stands a host name: shop.example:8080

@@ -19,11 +19,11 @@ from typing import Annotated
 import typer
 
 from ..backends.opening import place_of
-from ..scheduler.defining import schedules_of
+from ..process.signals import stopping
+from ..process.supervisor import Supervisor, silence_under
+from ..project.open import Project
+from ..schedule.definition import schedules_of
 from ..settings import Settings
-from ..signals import stopping
-from ..supervisor import Supervisor, silence_under
-from ..system import System
 from .app import app, err, run_async, settings_with
 from .layout import many
 from .worker import Voice, open_patiently
@@ -53,11 +53,11 @@ def up_verb(
 class Welcome(Voice):
     """What is said before the children begin to speak."""
 
-    def welcome(self, system: System, text: str) -> None:
+    def welcome(self, project: Project, text: str) -> None:
         if not self._shows:
             return
-        place = place_of(system.settings, "state")
-        self._greet(system, text, f"queue in {place}; Ctrl-C finishes what is in hand")
+        place = place_of(project.settings, "state")
+        self._greet(project, text, f"queue in {place}; Ctrl-C finishes what is in hand")
 
     def miss_schedules(self) -> None:
         if self._shows:
@@ -67,9 +67,9 @@ class Welcome(Voice):
 async def _run(settings: Settings, voice: Welcome, scheduler: list[str], worker: list[str], workers: int) -> int:
     schedules_of(settings.schedules)  # raises Misconfigured, before anything is started
     async with AsyncExitStack() as stack:  # what is wrong with the backends is told once, and not by each child
-        system = await open_patiently(stack, settings, voice, to_look=True)
-        voice.welcome(system, f"A scheduler and {many(workers, 'worker')} for")
-        if not settings.schedules and not await system.schedules.schedules():
+        project = await open_patiently(stack, settings, voice, to_look=True)
+        voice.welcome(project, f"A scheduler and {many(workers, 'worker')} for")
+        if not settings.schedules and not await project.schedules.schedules():
             voice.miss_schedules()
 
     def tell_of_scheduler(words: str) -> None:

@@ -15,12 +15,12 @@ from ..errors import Misconfigured
 from ..fetch.body import BodyDecoder, layers_of
 from ..parse.discovery import is_file_ref
 from ..parse.spider import callback_names
-from ..reparsing.spiders import Finder, load
+from ..project.open import open_project
+from ..project.reparse.spiders import Finder, load
 from ..settings import Settings
 from ..store.contract import VisitQuery
 from ..store.warc.taking import Imported, WarcImport
 from ..store.warc.writing import Kept, export_warc, is_compressed
-from ..system import open_system
 from .app import app, err, run_async, settings_with
 from .layout import many, visible
 from .look import open_crawled
@@ -49,14 +49,14 @@ def export_verb(
     is_compressed(output_place(output, now=now, job=job).name)
 
     async def write() -> tuple[Kept, str]:
-        async with open_crawled(settings) as system:
-            job_id = (await typed_job(system.jobs, job)).id if job is not None else None
+        async with open_crawled(settings) as project:
+            job_id = (await typed_job(project.jobs, job)).id if job is not None else None
             place = output_place(output, now=now, job=job_id)
-            visits = system.records.archived(VisitQuery(spider=spider, job=job_id, since=since_at, failures=None))
+            visits = project.records.archived(VisitQuery(spider=spider, job=job_id, since=since_at, failures=None))
             with _telling() as tell:
                 kept = await export_warc(
                     visits,
-                    system.archive,
+                    project.archive,
                     place,
                     program=f"Gossamer {__version__}",
                     tell=lambda pages: tell(f"Writing ... {many(pages, 'page')}"),
@@ -88,16 +88,16 @@ def import_verb(
         _check_kind(kind, spider, settings)
 
     async def take() -> Imported:
-        async with open_system(settings, to_look=True) as system:
+        async with open_project(settings, to_look=True) as project:
             with _telling() as tell:
                 task = WarcImport(
-                    system.records,
-                    system.archive,
-                    system.rules,
+                    project.records,
+                    project.archive,
+                    project.rules,
                     decode=decoded,
                     max_body=settings.fetch.max_body.bytes,
-                    worker=system.worker,
-                    clock=system.clock,
+                    worker=project.worker,
+                    clock=project.clock,
                     spider=name,
                     kind=kind,
                     job=job,

@@ -13,12 +13,10 @@ import msgspec
 import typer
 from rich.text import Text
 
-from ..assembly import open_robots
 from ..clock import Clock, SystemClock
 from ..errors import FetchRefused, GossamerError, Misconfigured, RobotsUnreachable
 from ..fetch.cookies import CookieJar
 from ..fetch.fetcher import Disallowed, Fetched, Fetcher, Redirected, Visit
-from ..fetch.ladder import wished
 from ..fetch.robots import MemoryShelf
 from ..fetch.way import Through, Way
 from ..model.page import Snapshot
@@ -26,11 +24,13 @@ from ..model.route import Exit
 from ..model.url import origin_of, site_of
 from ..parse.media import Media
 from ..parse.page import Page
-from ..proxy.pools import Pools
+from ..project.open import open_project
+from ..project.transports import routing_of, transports_of
+from ..project.wiring import open_robots
+from ..routing.ladder import wished
+from ..routing.proxies.pools import Pools
 from ..settings import Settings
-from ..system import open_system
-from ..terms import limits_of
-from ..ways import routing_of, transports_of
+from ..settings.effective import limits_of
 from .app import app, err, run_async, settings_with
 from .crawl import allow_local
 from .layout import print_json, size, span, visible, write_bytes
@@ -148,9 +148,9 @@ async def open_way(settings: Settings, url: str, name: str | None, clock: Clock)
         transports = await stack.enter_async_context(transports_of(settings, clock))
         exit: Exit | None = None
         if route.pool is not None:
-            system = await stack.enter_async_context(open_system(settings, to_look=True))
+            project = await stack.enter_async_context(open_project(settings, to_look=True))
             pools = await stack.enter_async_context(
-                Pools(settings.proxies, system.exits, clock, project=settings.project, root=settings.root)
+                Pools(settings.proxies, project.exits, clock, project=settings.project, root=settings.root)
             )
             exit = await pools.take(route.pool, site=site_of(url), fingerprint=b"")
         pages, texts = await transports.for_pages(route), await transports.for_robots(route)

@@ -9,20 +9,20 @@ import msgspec
 import typer
 from rich.text import Text
 
-from ..crawl.gates import WINDOW
 from ..crawl.observing import rhythm_of
+from ..crawl.windows import WINDOW
 from ..errors import FetchFailed, WayFailed
 from ..frontier.contract import UrlStory
 from ..model.job import Job, JobState
 from ..model.record import Attempt, PageFacts, StoredRecord
 from ..model.task import LANE_ONLY, DropReason, UrlState
 from ..model.url import site_of
+from ..project.open import Project
 from ..schedule.rhythm import Rhythm, prior_of, rate, sums_of
 from ..schedule.windows import is_open, parse_windows
+from ..settings.effective import url_rules
 from ..store.contract import RecordQuery
 from ..store.export import iso_time
-from ..system import System
-from ..terms import url_rules
 from .app import app, err, out, run_async, settings_with
 from .layout import (
     Column,
@@ -100,8 +100,8 @@ def why_verb(
     canonical = rules.canonical(href)
 
     async def find() -> Findings:
-        async with open_crawled(settings) as system:
-            return await find_out(system, href, canonical, rules.fingerprint(href))
+        async with open_crawled(settings) as project:
+            return await find_out(project, href, canonical, rules.fingerprint(href))
 
     found = run_async(find())
     if as_json:
@@ -119,16 +119,16 @@ def why_verb(
         raise typer.Exit(1)
 
 
-async def find_out(system: System, href: str, canonical: str, fingerprint: bytes) -> Findings:
+async def find_out(project: Project, href: str, canonical: str, fingerprint: bytes) -> Findings:
     """Ask everyone who may know something."""
-    stories = await system.desk.story(site_of(canonical), fingerprint)
-    attempts = await system.records.attempts(fingerprint)
-    visits = await system.records.visits(fingerprint)
-    jobs = {job.id: job for job in await system.jobs.jobs()}
+    stories = await project.desk.story(site_of(canonical), fingerprint)
+    attempts = await project.records.attempts(fingerprint)
+    visits = await project.records.visits(fingerprint)
+    jobs = {job.id: job for job in await project.jobs.jobs()}
     addresses = dict.fromkeys([href.partition("#")[0], canonical, *(story.url for story in stories)])
     records: list[StoredRecord] = []
     for address in addresses:
-        async for record in system.records.records(RecordQuery(url=address)):
+        async for record in project.records.records(RecordQuery(url=address)):
             records.append(record)
             if len(records) > RECORDS_SHOWN:
                 break
@@ -141,9 +141,9 @@ async def find_out(system: System, href: str, canonical: str, fingerprint: bytes
         attempts=tuple(attempts),
         visits=tuple(visits),
         records=tuple(records),
-        now=system.clock.now(),
-        facts=(await system.records.facts([fingerprint])).get(fingerprint),
-        windows=system.settings.domain(site_of(canonical)).windows or "",
+        now=project.clock.now(),
+        facts=(await project.records.facts([fingerprint])).get(fingerprint),
+        windows=project.settings.domain(site_of(canonical)).windows or "",
     )
 
 

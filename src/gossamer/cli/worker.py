@@ -13,20 +13,20 @@ from rich.text import Text
 
 from ..backends.opening import place_of
 from ..clock import SystemClock
-from ..crawl.heart import MISSING_AFTER
+from ..crawl.heartbeat import MISSING_AFTER
 from ..errors import BackendUnavailable, Misconfigured
 from ..frontier.contract import WorkerCard
-from ..lifeline import TIES
 from ..model import events
 from ..monitor.hub import EventHub
 from ..monitor.logs import JsonLog
-from ..monitor.worries import Worries
+from ..monitor.warnings import Worries
+from ..process.black_box import TIES
+from ..process.signals import stopping
+from ..process.supervisor import MISCONFIGURED, Pulse, Supervisor, silence_under
+from ..project.open import Project, open_project
+from ..project.transports import routing_of, served
+from ..project.worker_pool import WorkerPool
 from ..settings import Settings
-from ..signals import stopping
-from ..station import Station
-from ..supervisor import MISCONFIGURED, Pulse, Supervisor, silence_under
-from ..system import System, open_system
-from ..ways import routing_of, served
 from .app import app, err, fail, out, run_async, settings_with
 from .layout import Column, distance, jsonable, many, number, print_json, print_table, size, visible
 from .look import is_crawled
@@ -88,17 +88,17 @@ class Voice:
         lines = (Worries(err, before=self._before, names_jobs=True), self) if self._shows else ()
         return EventHub(*lines) if self._log is None else EventHub(self._log, *lines)
 
-    def welcome(self, system: System, text: str) -> None:
+    def welcome(self, project: Project, text: str) -> None:
         """What the user should know first. The children of a supervisor leave it to him."""
         if not self._shows or self._supervised:
             return
-        settings = system.settings
+        settings = project.settings
         place = place_of(settings, "state")
-        self._greet(system, f"{text} all jobs of", f"queue in {place}; Ctrl-C finishes what is in hand")
+        self._greet(project, f"{text} all jobs of", f"queue in {place}; Ctrl-C finishes what is in hand")
 
-    def _greet(self, system: System, text: str, note: str) -> None:
-        settings = system.settings
-        for warning in system.warnings:
+    def _greet(self, project: Project, text: str, note: str) -> None:
+        settings = project.settings
+        for warning in project.warnings:
             err.print(Text(f"Warning: {visible(warning)}", style="yellow"), soft_wrap=True)
         name = visible(settings.project or str(settings.root))
         err.print(Text.assemble(f"{text} ", (name, "bold"), (f" ({visible(note)})", "dim")))
@@ -135,7 +135,7 @@ class Voice:
 async def _serve(
     settings: Settings, voice: Voice, pulse: Pulse | None, *, until_idle: bool, serves: frozenset[str] | None
 ) -> None:
-    stations: list[Station] = []  # none until the backends are open
+    stations: list[WorkerPool] = []  # none until the backends are open
 
     def orphaned() -> None:
         for station in stations:
@@ -147,20 +147,20 @@ async def _serve(
         if pulse is not None:
             silence = silence_under(settings.crawl.parse_timeout)
             await stack.enter_async_context(pulse.beating(orphaned, silence=silence))
-        system = await open_patiently(stack, settings, voice)
-        station = Station(system, voice.listeners(), until_idle=until_idle, serves=serves)
+        project = await open_patiently(stack, settings, voice)
+        station = WorkerPool(project, voice.listeners(), until_idle=until_idle, serves=serves)
         stations.append(station)
-        voice.welcome(system, f"Worker {os.getpid()} serves")
+        voice.welcome(project, f"Worker {os.getpid()} serves")
         with stopping(station.drain), TIES.at_work(settings.crawl.parse_timeout):
             await station.run()
 
 
-async def open_patiently(stack: AsyncExitStack, settings: Settings, voice: Voice, *, to_look: bool = False) -> System:
+async def open_patiently(stack: AsyncExitStack, settings: Settings, voice: Voice, *, to_look: bool = False) -> Project:
     """Open the backends; one that is away is waited for, since commands are often started before their servers."""
     clock, pause, told = SystemClock(), FIRST_PAUSE, ""
     while True:
         try:
-            return await stack.enter_async_context(open_system(settings, to_look=to_look))
+            return await stack.enter_async_context(open_project(settings, to_look=to_look))
         except BackendUnavailable as error:
             if str(error) != told:
                 told = str(error)
@@ -171,8 +171,8 @@ async def open_patiently(stack: AsyncExitStack, settings: Settings, voice: Voice
 
 async def _supervise(settings: Settings, voice: Voice, command: list[str], processes: int, *, until_idle: bool) -> int:
     async with AsyncExitStack() as stack:  # what is wrong with the backends is told once, and not by each child
-        system = await open_patiently(stack, settings, voice)
-        voice.welcome(system, f"{processes} workers serve")
+        project = await open_patiently(stack, settings, voice)
+        voice.welcome(project, f"{processes} workers serve")
     supervisor = Supervisor(
         command,
         processes=processes,
@@ -194,10 +194,10 @@ async def _show(settings: Settings, as_json: bool) -> None:
     cards: list[WorkerCard] = []
     now, scheduler = 0.0, ""
     if is_crawled(settings):
-        async with open_system(settings, to_look=True) as system:
-            cards, now = await system.workers.workers(), system.clock.now()
+        async with open_project(settings, to_look=True) as project:
+            cards, now = await project.workers.workers(), project.clock.now()
             if not as_json:
-                scheduler = await _scheduler(system)
+                scheduler = await _scheduler(project)
     if as_json:
         print_json([{**jsonable(card, ("started_at", "seen_at")), "missing": _is_missing(card, now)} for card in cards])
         return
@@ -209,13 +209,13 @@ async def _show(settings: Settings, as_json: bool) -> None:
         err.print(Text(visible(scheduler), style="dim"), soft_wrap=True)
 
 
-async def _scheduler(system: System) -> str:
+async def _scheduler(project: Project) -> str:
     """Who begins the runs of schedules; nothing where there are neither."""
-    leader = await system.schedules.leader()
+    leader = await project.schedules.leader()
     if leader is not None:
         host, _, rest = leader.leader.partition("/")
         return f"A scheduler leads on {host}, process {rest.partition('/')[0]}."
-    if system.settings.schedules or await system.schedules.schedules():
+    if project.settings.schedules or await project.schedules.schedules():
         return "No scheduler is running; start `gossamer up`."
     return ""
 

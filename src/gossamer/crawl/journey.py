@@ -23,10 +23,8 @@ from typing import Any
 import msgspec
 
 from ..errors import BudgetSpent, FetchFailed, FetchRefused, GossamerError, LeaseLost, ParseFailed, WayFailed
-from ..fetch.blocks import Block
 from ..fetch.fetcher import Disallowed, Fetched, NotModified, Redirected, Visit
 from ..fetch.retry_after import parse_retry_after
-from ..fetch.trip import Elsewhere
 from ..frontier.admission import Judged
 from ..frontier.contract import Added
 from ..frontier.retry import GiveUp, decide, failure_of
@@ -35,14 +33,16 @@ from ..model.page import Snapshot
 from ..model.record import PageFacts
 from ..model.task import LANE_ONLY, Request, UrlState
 from ..pipeline.steps import Piped
-from .crew import Crew
-from .gates import WINDOW
+from ..routing.blocks import Block
+from ..routing.trip import Elsewhere
+from .attempt_log import Logbook
+from .context import Crew
+from .fetch_page import Arrival, Passage, failure_of_block
 from .harvest import harvested
-from .hold import Hold
-from .logbook import Logbook
+from .held_lease import HeldLease
 from .observing import content_of, observed
 from .pacer import TooEarly
-from .passage import Arrival, Passage, failure_of_block
+from .windows import WINDOW
 
 SHORT_REST = timedelta(seconds=2)  # one that a journey waits out where it is
 
@@ -54,7 +54,7 @@ MOST_FAULTS = 50  # that are told of a page that is held back
 class Journey:
     """One lease, from fetch to settlement. `known` is what is remembered of the page from an earlier visit."""
 
-    def __init__(self, crew: Crew, hold: Hold, known: PageFacts | None = None) -> None:
+    def __init__(self, crew: Crew, hold: HeldLease, known: PageFacts | None = None) -> None:
         self._crew = crew
         self._hold = hold
         self._lease = hold.lease

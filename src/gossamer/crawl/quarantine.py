@@ -11,12 +11,12 @@ import asyncio
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from .hold import Hold
+from .held_lease import HeldLease
 
 FEW = 4  # suspects that are tried together
 
 
-def chosen(suspects: Sequence[Hold], max_deliveries: int) -> list[Hold]:
+def chosen(suspects: Sequence[HeldLease], max_deliveries: int) -> list[HeldLease]:
     """Which of them are tried together now: a few that are suspected for the first time, else the first alone.
 
     When the next death would be the last, it must not be somebody else's.

@@ -23,8 +23,8 @@ from ..model import events
 from ..model.record import PageFacts
 from ..model.task import Lease
 from ..store.contract import RecordStore
-from .crew import Crew
-from .hold import Hold
+from .context import Crew
+from .held_lease import HeldLease
 from .journey import Journey
 from .patience import Patience
 from .quarantine import FEW, Quarantine, chosen
@@ -70,7 +70,7 @@ class Worker:
         self._is_over = is_over
         self._looked_at = -math.inf  # when it was asked last whether the job is over
         self._careful = False  # suspects were met: only a few tasks are asked for the next time
-        self._in_hand: set[Hold] = set()
+        self._in_hand: set[HeldLease] = set()
         self._journeys: set[asyncio.Task[None]] = set()
         self._draining = asyncio.Event()
         self._leaving = False  # told to stand down
@@ -169,10 +169,10 @@ class Worker:
         crew, wanted = self._crew, min(FEW, self._slots.free) if self._careful else self._slots.free
         return await self._frontier.lease(crew.job, crew.worker, wanted, self._lanes)
 
-    async def _start(self, leases: tuple[Lease, ...], asked_at: float) -> list[Hold]:
+    async def _start(self, leases: tuple[Lease, ...], asked_at: float) -> list[HeldLease]:
         """Begin the journeys. Return the suspects that are to be tried now, apart from all others, if there are any."""
         self._idle_since = None
-        holds = [Hold(lease, self._crew.clock, self._lease_duration, asked_at) for lease in leases]
+        holds = [HeldLease(lease, self._crew.clock, self._lease_duration, asked_at) for lease in leases]
         self._in_hand.update(holds)
         suspects = [hold for hold in holds if hold.lease.delivery > 1]
         self._careful = bool(suspects)
@@ -190,7 +190,7 @@ class Worker:
             raise
         return now
 
-    def _set_out(self, hold: Hold, known: dict[bytes, PageFacts]) -> asyncio.Task[None]:
+    def _set_out(self, hold: HeldLease, known: dict[bytes, PageFacts]) -> asyncio.Task[None]:
         crew, task = self._crew, hold.lease.task
         journey = Journey(crew, hold, known.get(task.fingerprint))
         # Before the journey has its first turn: the next lease is asked for with what is free now.
@@ -201,7 +201,7 @@ class Worker:
         making.add_done_callback(partial(self._part, hold, slot))
         return making
 
-    async def _try_apart(self, suspects: list[Hold]) -> None:
+    async def _try_apart(self, suspects: list[HeldLease]) -> None:
         """Work on these when nothing else is in hand in this process, and take nothing more until they are over."""
         try:
             await self._until(self._quarantine.empty)
@@ -217,7 +217,7 @@ class Worker:
         trying.add_done_callback(lambda _: self._quarantine.give_back())
         await self._until(self._quarantine.free)
 
-    async def _put_off(self, suspect: Hold) -> None:
+    async def _put_off(self, suspect: HeldLease) -> None:
         """Give a suspect back. It uses up no delivery, and is a suspect still."""
         self._crew.pacer.enter(suspect.lease)
         try:
@@ -245,7 +245,7 @@ class Worker:
         fingerprints = [lease.task.fingerprint for lease in leases]
         return await self._patience.sheltered("records", lambda: self._records.facts(fingerprints), OURS) or {}
 
-    async def _accompany(self, journey: Journey, hold: Hold) -> None:
+    async def _accompany(self, journey: Journey, hold: HeldLease) -> None:
         """Run a journey; give its task back when it could not be finished through no fault of the page."""
         url = hold.lease.task.url
         try:
@@ -262,14 +262,14 @@ class Worker:
             self._emit_trouble("journey", f"{_words(error)} (at {url})")
             await self._bury(hold, "".join(traceback.format_exception(error)))
 
-    def _part(self, hold: Hold, slot: Slot, journey: asyncio.Task[None]) -> None:
+    def _part(self, hold: HeldLease, slot: Slot, journey: asyncio.Task[None]) -> None:
         """The journey is over, even if it was cancelled before its first turn."""
         self._journeys.discard(journey)
         self._in_hand.discard(hold)
         self._crew.pacer.leave(hold.lease)
         slot.leave()
 
-    async def _bury(self, hold: Hold, message: str) -> None:
+    async def _bury(self, hold: HeldLease, message: str) -> None:
         try:
             await self._frontier.bury(hold.lease, "internal-error", message, paced_ahead=self._paced_ahead(hold))
         except LeaseLost as lost:
@@ -277,7 +277,7 @@ class Worker:
         except GossamerError as error:
             self._emit_trouble("bury", str(error))
 
-    async def _give_back(self, hold: Hold, delay: timedelta, reason: str) -> None:
+    async def _give_back(self, hold: HeldLease, delay: timedelta, reason: str) -> None:
         if hold.lost:
             return
         try:
@@ -288,14 +288,14 @@ class Worker:
             # It will come back by itself when the lease expires.
             self._emit_trouble("release", str(error))
 
-    def _paced_ahead(self, hold: Hold) -> timedelta:
+    def _paced_ahead(self, hold: HeldLease) -> timedelta:
         return self._crew.pacer.ahead(hold.lease.task.site)
 
     def _emit_trouble(self, stage: str, message: str) -> None:
         crew = self._crew
         crew.events.emit(events.Trouble(at=crew.clock.now(), job=crew.job, stage=stage, message=message))
 
-    def _emit_lapsed(self, hold: Hold, lost: LeaseLost) -> None:
+    def _emit_lapsed(self, hold: HeldLease, lost: LeaseLost) -> None:
         crew, task = self._crew, hold.lease.task
         lapsed = events.LeaseLapsed(at=crew.clock.now(), job=crew.job, url=task.url, site=task.site, message=str(lost))
         crew.events.emit(lapsed)

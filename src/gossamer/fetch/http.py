@@ -36,7 +36,7 @@ from .contract import Exchange, Limits, Response
 from .exits import addresses_of, authorization, check_target, guard_for, shown
 from .http_connector import Connector, Leaving, PeerResponse, Request, leaving
 from .http_faults import translated, translated_on_exit
-from .knock import knock
+from .proxy_check import knock
 
 _MAX_HEADERS = 128
 _WIRE_SLACK = 64 * 1024  # headers and checksums of a packed body that is just as long as the limit

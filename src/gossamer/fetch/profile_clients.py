@@ -27,8 +27,8 @@ from ..model.route import Exit
 from .addresses import AddressGuard, GuardedResolver
 from .contract import Limits
 from .exits import addresses_of, check_target, is_literal
-from .knock import knock
 from .profiles import Profile
+from .proxy_check import knock
 
 if TYPE_CHECKING:
     import wreq

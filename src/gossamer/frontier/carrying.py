@@ -72,7 +72,7 @@ class CarriedRobots(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CarriedStanding(msgspec.Struct, frozen=True, kw_only=True):
-    """What was learned about the ways to a site (fetch/book.py)."""
+    """What was learned about the ways to a site (routing/contract.py)."""
 
     site: str
     route: str

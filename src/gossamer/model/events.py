@@ -27,7 +27,7 @@ class Fetched(Event, frozen=True, kw_only=True, gc=False):
 
 
 class Blocked(Event, frozen=True, kw_only=True, gc=False):
-    """What came is no page: a challenge, a wall, an empty shell. `kind` as in fetch/blocks.py."""
+    """What came is no page: a challenge, a wall, an empty shell. `kind` as in routing/blocks.py."""
 
     kind: str
     route: str

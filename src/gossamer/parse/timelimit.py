@@ -24,7 +24,7 @@ from types import FrameType
 from typing import Any, Generic, TypeVar
 
 from ..errors import ParseFailed
-from ..lifeline import BlackBox
+from ..process.black_box import BlackBox
 
 T = TypeVar("T")
 

@@ -16,12 +16,12 @@ from typing import Any, Protocol, TypeAlias
 
 import msgspec
 
-from ..cancelling import is_cancellation
 from ..errors import ParseFailed
 from ..model.item import AnyItem, Item, content_hash, item_data, item_key, safe_text, type_name, validate
 from ..model.record import ItemSchema, Record, Tally
 from ..model.schema import schema_of
 from ..model.url import site_of
+from ..process.cancellation import is_cancellation
 from .clean import clean
 from .inspection import Identity, Inspection, Inspector
 

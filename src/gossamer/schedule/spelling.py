@@ -9,7 +9,7 @@ import re
 from datetime import datetime, timedelta
 
 from ..errors import Misconfigured
-from ..measures import TooLong, parse_duration
+from ..units import TooLong, parse_duration
 from .triggers import Cron, Every, Once, Trigger, read_cron
 from .zones import first_moment_of, read_zone, wall_at
 

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import msgspec
 
-from ..measures import Size
+from ..units import Size
 
 
 class Browser(msgspec.Struct, frozen=True, kw_only=True):

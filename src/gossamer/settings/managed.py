@@ -9,7 +9,7 @@ from datetime import timedelta
 
 import msgspec
 
-from ..measures import Secret, Size
+from ..units import Secret, Size
 
 
 class Managed(msgspec.Struct, frozen=True, kw_only=True):

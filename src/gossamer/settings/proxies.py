@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import msgspec
 
-from ..measures import Secret
+from ..units import Secret
 
 
 class ProxyPool(msgspec.Struct, frozen=True, kw_only=True):

@@ -16,8 +16,8 @@ from urllib.parse import unquote
 import msgspec
 
 from ..errors import Misconfigured, UnknownSetting
-from ..measures import Rate, Secret, Size, parse_duration, parse_rate, parse_size
 from ..schedule.windows import parse_windows
+from ..units import Rate, Secret, Size, parse_duration, parse_rate, parse_size
 from .managed import Managed
 from .proxies import ProxyPool
 from .routes import RouteTable

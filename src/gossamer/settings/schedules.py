@@ -1,4 +1,4 @@
-"""[schedules.NAME]: what is scraped again and again, or once at a moment. scheduler/defining.py checks the whole."""
+"""[schedules.NAME]: what is scraped again and again, or once at a moment. schedule/definition.py checks the whole."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import msgspec
 
-from ..measures import Size
+from ..units import Size
 
 
 class ScheduleTable(msgspec.Struct, frozen=True, kw_only=True):

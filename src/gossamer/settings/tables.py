@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from ..measures import Rate, Size
+from ..units import Rate, Size
 from .browser import Browser
 from .managed import Managed
 from .proxies import ProxyPool

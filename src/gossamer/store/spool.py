@@ -29,8 +29,8 @@ from typing import Self
 
 import zstandard
 
-from .. import openfiles
 from ..errors import BackendUnavailable, Misconfigured
+from ..process import limits as openfiles
 from .spool_format import ENTRY_BYTES, HEAD_BYTES, Damage, Entry, Waiting, frame, head, other_version, pack, unpack
 from .spool_home import Home, Reader, Segment, sync_folder, write_all
 

@@ -16,8 +16,8 @@ from importlib.resources import files
 from typing import Any
 from urllib.parse import urlsplit
 
-from ... import openfiles
 from ...errors import BackendUnavailable, GossamerError, Misconfigured, MissingExtra
+from ...process import limits as openfiles
 
 try:
     from redis import exceptions as problems

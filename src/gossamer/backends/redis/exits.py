@@ -11,8 +11,8 @@ from typing import Any
 
 import msgspec
 
-from ...proxy.contract import ExitHealth, ExitReport, Renewal, RestTerms
-from ...proxy.health import DECAY, EASE, FAILURE_CAP, FORGOTTEN, MAX_STRIKES, REMEMBERED, RENEWED
+from ...routing.proxies.contract import ExitHealth, ExitReport, Renewal, RestTerms
+from ...routing.proxies.health import DECAY, EASE, FAILURE_CAP, FORGOTTEN, MAX_STRIKES, REMEMBERED, RENEWED
 from .connection import Server
 from .keys import Keyspace
 

@@ -22,8 +22,8 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, Self, TypeVar
 
-from ... import openfiles
 from ...errors import BackendUnavailable, BadState, GossamerError, Misconfigured
+from ...process import limits as openfiles
 
 T = TypeVar("T")
 Write = Callable[[sqlite3.Connection], Any]

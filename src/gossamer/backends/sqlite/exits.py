@@ -1,4 +1,4 @@
-"""How the exits of proxy pools fare, in the state file. Fulfils `ExitBook`. proxy/health.py says what a report does."""
+"""How exits of proxy pools fare, in the state file. Fulfils `ExitBook`; routing/proxies/health.py judges reports."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import msgspec
 
 from ...clock import Clock
-from ...proxy.contract import ExitHealth, ExitReport, Renewal, RestTerms
-from ...proxy.health import FORGOTTEN, REMEMBERED, RENEWED, after
+from ...routing.proxies.contract import ExitHealth, ExitReport, Renewal, RestTerms
+from ...routing.proxies.health import FORGOTTEN, REMEMBERED, RENEWED, after
 from .connection import Database
 
 _FIELDS = ExitHealth.__struct_fields__

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from ...fetch.book import Bound, Standing
+from ...routing.contract import Bound, Standing
 from ..tokens import days_before, tokens_in, units_allowed, units_to_give, units_to_take
 from .connection import Database
 

@@ -18,7 +18,7 @@ import msgspec
 
 from ...errors import BadResponse, ConnectFailed, FetchRefused
 from ...model.url import authority_of
-from ..gatehouse import MARK, Pass
+from .guard import MARK, Pass
 
 if TYPE_CHECKING:
     from playwright.async_api import CDPSession

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ...model.route import Action, Render
-from ..gatehouse import Pass
+from .guard import Pass
 
 if TYPE_CHECKING:
     from playwright.async_api import CDPSession, FloatRect, Page, Request, ViewportSize

@@ -28,9 +28,9 @@ from ...errors import BrowserFailed, FetchRefused, GossamerError, Misconfigured,
 from ...settings.browser import Browser as BrowserSettings
 from ..addresses import AddressGuard
 from ..contract import Exchange, Response
-from ..gatehouse import Gatehouse
 from .cell import Cell
 from .document import KINDS
+from .guard import Gatehouse
 from .page_work import MAX_REQUESTS
 from .pool import BrowserPool
 from .visit import Visit

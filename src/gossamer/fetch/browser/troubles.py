@@ -15,8 +15,8 @@ from ...errors import (
     TimedOut,
     TlsFailed,
 )
-from ..gatehouse import Pass
 from .document import with_port
+from .guard import Pass
 
 _NET_ERROR = re.compile(r"net::(ERR_[A-Z0-9_]+)")
 _WORDS: tuple[tuple[str, type[FetchFailed] | type[FetchRefused], str], ...] = (

@@ -17,8 +17,8 @@ from ...model.page import Headers
 from ...model.route import Render
 from ...model.url import origin_of
 from ..contract import Exchange, Response
-from ..gatehouse import Gatehouse, Pass
 from .document import KINDS, Answer, Documents, Pairs, with_port
+from .guard import Gatehouse, Pass
 from .leavings import set_cookie_lines
 from .page_work import MAX_REQUESTS, SCREEN, Traffic, make_ready, read_text, stop_page, take_picture
 from .troubles import translated

@@ -19,9 +19,9 @@ from urllib.parse import urlsplit
 import msgspec
 
 from ...errors import InvalidUrl, Misconfigured
-from ...measures import Secret, parse_duration
 from ...model.url import host_of, parse_url
 from ...settings.managed import Managed
+from ...units import Secret, parse_duration
 from ..addresses import is_public
 from .vendor import ASYNC, BATCH, BODY, HEADER, HEADERS, JSON, MODES, STATUS, Parameter, Vendor, Where
 

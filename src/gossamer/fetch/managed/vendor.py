@@ -6,8 +6,8 @@ import re
 
 import msgspec
 
-from ...measures import Secret
 from ...settings.managed import Managed
+from ...units import Secret
 from .hiding import Hiding, hiding_of
 
 SYNC, ASYNC, BATCH = MODES = ("sync", "async", "batch")

@@ -8,9 +8,9 @@ from __future__ import annotations
 from pathlib import PurePath
 
 from ...errors import InvalidUrl
-from ...measures import parse_rate
 from ...model.task import MAX_ATTEMPTS
 from ...model.url import parse_url
+from ...units import parse_rate
 from .faults import BadRecipe, Fault
 from .kinds import read_kinds, read_paths
 from .model import Recipe

@@ -1,5 +1,5 @@
 """What reading a source gives, and what it needs from outside. Sources fetch nothing and parse nothing by themselves:
-stages do not import each other. `gossamer.sourcing` is the real `Context`."""
+stages do not import each other. `gossamer.project.sourcing` is the real `Context`."""
 
 from __future__ import annotations
 

@@ -20,8 +20,8 @@ from pathlib import PurePath
 from typing import Any, NoReturn
 
 from ...errors import InvalidUrl, Misconfigured
-from ...measures import parse_duration, parse_size
 from ...model.url import parse_url
+from ...units import parse_duration, parse_size
 from .hiding import discreet
 from .packing import SUFFIX
 from .patterns import parse_pattern

@@ -1,4 +1,4 @@
--- Count what came of exits, in order. The rules are those of proxy/health.py, figure by figure.
+-- Count what came of exits, in order. The rules are those of routing/proxies/health.py, figure by figure.
 -- KEYS: exits of the pool, their changes, names of pools.
 -- ARGV: time or '', pool, cooldown, longest cooldown, longest rest after failures, failures in a row that let an exit
 -- rest, 1 when bans let it rest, decay, successes that make a strike good, most strikes that count, how long after its

@@ -1,0 +1,65 @@
+"""A lease in this process' hands: whether it can still be counted on, and what happens when it is lost.
+
+The backend's clock decides when a lease ends. A process that was stopped for a while, or cut off, does not hear of it;
+so it counts by itself, from the moment at which it asked for the lease or for its renewal. That moment lies before
+the backend's, so whoever keeps to it never works on a task that somebody else may have.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+
+from ..clock import Clock
+from ..errors import LeaseLost
+from ..model.task import Lease
+
+
+class HeldLease:
+    """One lease, from its grant to its settlement. `asked_at` is monotonic time."""
+
+    def __init__(self, lease: Lease, clock: Clock, duration: timedelta, asked_at: float) -> None:
+        self.lease = lease
+        self.lost = False  # the backend said so
+        self._clock = clock
+        self._duration = duration.total_seconds()
+        self._until = asked_at + self._duration
+        self._traveller: asyncio.Task[object] | None = None
+
+    def prolong(self, asked_at: float) -> None:
+        """The lease was renewed; that was asked for at `asked_at`."""
+        self._until = asked_at + self._duration
+
+    def lose(self) -> None:
+        """Somebody else has the task by now. Whoever is travelling for it is stopped where he is."""
+        self.lost = True
+        if self._traveller is not None:
+            self._traveller.cancel()
+
+    def check(self) -> None:
+        """Raises LeaseLost when the task may be somebody else's: no request may be made for it."""
+        if self.lost or self._clock.monotonic() >= self._until:
+            raise self._loss()
+
+    @contextmanager
+    def travelling(self) -> Iterator[None]:
+        """Requests are made in this block, and it ends with LeaseLost as soon as the lease is lost.
+
+        After it nothing is cut short: a settlement under way may already have had its effect, and finds out itself.
+        """
+        self._traveller = asyncio.current_task()
+        try:
+            yield
+        except asyncio.CancelledError:
+            if not self.lost:
+                raise
+            raise self._loss() from None
+        finally:
+            self._traveller = None
+
+    def _loss(self) -> LeaseLost:
+        return LeaseLost(
+            f"The lease on {self.lease.task.url} was lost before its page was there; others will fetch it."
+        )

@@ -1,0 +1,226 @@
+"""The gatehouse: the one way from a browser to the net. A proxy on loopback, inside the worker's own process.
+
+What it does: takes CONNECT and plain requests from those who hold a pass, checks the address, dials that very
+address (or the exit of the pass), and counts what goes through.
+How it fails: to the browser as a 403, 407 or 502; what really happened is written down in the pass, so that the
+transport can say it in our words. A connection that breaks takes nothing else with it.
+How it recovers: every connection is new; a pass that is dismissed takes its connections with it.
+
+A plain request has a connection of its own to the site: answers are sent on with `Connection: close`, so that the
+browser cannot put a request to somebody else on a line whose address was checked for the first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import hmac
+import ssl
+from collections.abc import Callable
+from datetime import timedelta
+from types import TracebackType
+from typing import Self
+from urllib.parse import urlsplit
+
+from ...errors import AddressRefused, GossamerError
+from ...model.route import Exit
+from ..addresses import AddressGuard, GuardedResolver
+from .dialer import BUFFER, Dialer, Line, proxy_authorization
+from .passes import Pass, SpentError
+from .wire import (
+    HOP_BY_HOP,
+    MARK,
+    Pairs,
+    answer,
+    both_ways,
+    bring_answer,
+    first_of,
+    has_no_body,
+    origin_form,
+    read_head,
+    send_body,
+)
+
+_HEAD_PATIENCE = 30.0  # seconds for a browser to say what it wants
+
+
+class Gatehouse:
+    """Listens on a free port of 127.0.0.1 while entered. `tls` is for exits that speak TLS."""
+
+    def __init__(self, guard: AddressGuard, *, tls: ssl.SSLContext | None = None) -> None:
+        self._guard = guard
+        self._tls = tls
+        self._passes: dict[str, Pass] = {}
+        self._lines: set[asyncio.Task[None]] = set()
+        self._server: asyncio.Server | None = None
+        self._resolver: GuardedResolver | None = None
+        self._dialer: Dialer | None = None
+        self.port = 0
+
+    async def __aenter__(self) -> Self:
+        self._resolver = GuardedResolver(self._guard)
+        self._dialer = Dialer(self._guard, self._resolver, self._tls)
+        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0, limit=BUFFER)
+        self.port = self._server.sockets[0].getsockname()[1]
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        server, resolver = self._server, self._resolver
+        self._server = self._resolver = self._dialer = None
+        self._passes.clear()
+        if server is not None:
+            server.close()
+        await _end(self._lines)
+        if resolver is not None:
+            await resolver.close()
+
+    @property
+    def address(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def admit(
+        self,
+        exit: Exit | None = None,
+        *,
+        on_bytes: Callable[[int], None] | None = None,
+        on_sent: Callable[[], None] | None = None,
+        max_bytes: int | None = None,
+        max_requests: int | None = None,
+        connect: timedelta = timedelta(seconds=10),
+    ) -> Pass:
+        """A new pass. All that is sent with it leaves through `exit`, where there is one, and never otherwise.
+
+        `on_bytes` hears of every piece that comes from the net, `on_sent` once of the first that goes out.
+        """
+        made = Pass(exit, on_bytes, on_sent, max_bytes, max_requests, connect)
+        self._passes[made.username] = made
+        return made
+
+    async def dismiss(self, given: Pass) -> None:
+        """The pass is worth nothing from now on, and its connections are cut."""
+        self._passes.pop(given.username, None)
+        await _end(given.lines)
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._lines.add(task)
+        holder: Pass | None = None
+        try:
+            while True:
+                async with asyncio.timeout(_HEAD_PATIENCE):
+                    line, headers = await read_head(reader)
+                holder = self._holder(headers)
+                if holder is None:
+                    asking = ("Proxy-Authenticate", 'Basic realm="gatehouse"')
+                    if not await answer(writer, 407, asking, keep=has_no_body(headers)):
+                        return
+                    continue
+                holder.lines.add(task)
+                await self._serve(holder, line, headers, reader, writer)
+                return
+        except (OSError, EOFError, ValueError, TimeoutError, SpentError, asyncio.CancelledError):
+            pass  # one of the two hung up, talked nonsense, or was cut off
+        finally:
+            if holder is not None:
+                holder.lines.discard(task)
+            self._lines.discard(task)
+            writer.close()
+
+    def _holder(self, headers: Pairs) -> Pass | None:
+        given = next((value for name, value in headers if name.lower() == "proxy-authorization"), "")
+        scheme, _, packed = given.partition(" ")
+        if scheme.lower() != "basic":
+            return None
+        try:
+            username, _, password = base64.b64decode(packed.strip(), validate=True).decode().partition(":")
+        except (binascii.Error, UnicodeDecodeError):
+            return None
+        holder = self._passes.get(username)
+        if holder is None or not hmac.compare_digest(holder.password.encode(), password.encode()):
+            return None
+        return holder
+
+    async def _serve(
+        self,
+        holder: Pass,
+        line: str,
+        headers: Pairs,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+    ) -> None:
+        method, target, _ = line.split(" ", 2)
+        tunnel = method == "CONNECT"
+        parts = urlsplit(f"//{target}" if tunnel else target)
+        host = (parts.hostname or "").rstrip(".")
+        if not host or not host.isascii() or (not tunnel and parts.scheme != "http"):
+            await answer(writer, 400, keep=False)
+            return
+        port = parts.port or (443 if tunnel else 80)
+        authority = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        holder.asking()
+        assert self._dialer is not None
+        try:
+            far = await self._dialer.dial(host, port, holder.exit, tunnel=tunnel, within=holder.connect)
+        except GossamerError as error:
+            holder.note(authority, error)
+            status = 403 if isinstance(error, AddressRefused) else 502
+            await answer(writer, status, (MARK, holder.mark), keep=False)
+            return
+        holder.forgive(authority)
+        holder.address = holder.address or far.address
+        try:
+            if tunnel:
+                writer.write(b"HTTP/1.1 200 Connected\r\n\r\n")
+                await both_ways(holder, reader, writer, far)
+            else:
+                await self._plain(holder, authority, method, target, headers, reader, writer, far)
+        finally:
+            far.writer.close()
+
+    async def _plain(
+        self,
+        holder: Pass,
+        authority: str,
+        method: str,
+        target: str,
+        headers: Pairs,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        far: Line,
+    ) -> None:
+        """One request with a whole address: handed on, its answer brought back, and that is the end of both lines."""
+        if any(name.lower() == "transfer-encoding" for name, _ in headers):
+            await answer(writer, 411, keep=False)
+            return
+        upgrade = any(name.lower() == "upgrade" for name, _ in headers)
+        short = target if far.absolute else origin_form(target)
+        kept = [(name, value) for name, value in headers if name.lower() not in HOP_BY_HOP]
+        kept.append(("Connection", "Upgrade" if upgrade else "close"))
+        head = f"{method} {short} HTTP/1.1\r\n" + "".join(f"{name}: {value}\r\n" for name, value in kept)
+        if far.absolute and holder.exit is not None:
+            head += proxy_authorization(holder.exit)
+        packed = head.encode("latin-1") + b"\r\n"
+        holder.sending(len(packed))
+        far.writer.write(packed)
+        if upgrade:
+            await both_ways(holder, reader, writer, far)
+            return
+        length = int(next((value for name, value in headers if name.lower() == "content-length"), "0"))
+        up = asyncio.create_task(send_body(holder, reader, far.writer, length))
+        down = asyncio.create_task(bring_answer(holder, authority, far, writer, bodiless=method == "HEAD"))
+        await first_of(up, down)
+
+
+async def _end(tasks: set[asyncio.Task[None]]) -> None:
+    for task in tuple(tasks):
+        task.cancel()
+    waiting = tuple(tasks)
+    if waiting:
+        await asyncio.wait(waiting)
+
+
+__all__ = ["MARK", "Gatehouse", "Pass"]

@@ -1,0 +1,1 @@
+"""A child process that is watched: supervisor, signals, limits."""

@@ -1,0 +1,134 @@
+"""How a job ends: which of its records are gone, that it is told once, and why one found nothing.
+
+What it does: whoever finds that nothing is left of a job calls `close_drained`; however many do, one ends it.
+How it fails: Transient, and the job runs on. How it recovers: the next worker that finds nothing left does it again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..errors import Transient
+from ..frontier.contract import DeadFilter
+from ..model.events import EventSink, Gone, JobEnded, Trouble
+from ..model.job import Job, JobCounts
+from ..model.task import DropReason, UrlState
+from ..parse.spider import Spider
+from ..store.contract import RecordQuery
+from ..store.spool_home import something_waits
+from .open import Project
+from .retention import forget_old_runs
+
+REDIRECTED = "redirected to "  # how the reason of a page begins that is elsewhere
+NOT_FOUND = {"http-404", "http-410"}
+LEFT_OUT = {  # pages that another crawl may have visited
+    DropReason.TRAP, DropReason.FULL, DropReason.FRESH, DropReason.UNMODIFIED,
+}  # fmt: skip
+MANY_RECORDS = 20
+BELIEVED = 0.5  # a crawl that sees less than this part of what the one before saw is not believed
+EARLIER_JOBS = 100  # of the same name, the newest first, whose records a crawl speaks for
+FEW = 50  # pages; more than these are not all redirects, and the list of a big job is long
+
+
+async def close_drained(project: Project, spider: Spider, job: Job, events: EventSink) -> None:
+    """End a job of which nothing is left; told by the one worker that ended it."""
+    counts = await project.jobs.counts(job.id)
+    job = await project.jobs.job(job.id) or job  # its limit may be another one by now
+    full = job.limit is not None and counts.settled >= job.limit
+    ending = "limit" if full and (counts.queued or counts.waiting) else "done"
+    if ending == "done" and project.settings.store.mark_gone:
+        # Before the job is closed: a crash in between repeats it.
+        try:
+            gone = await mark_gone(project, spider, job, counts, events)
+        except Transient as error:  # the next crawl will see to it
+            events.emit(Trouble(at=project.clock.now(), job=job.id, stage="gone", message=str(error)))
+        else:
+            if gone:
+                events.emit(Gone(at=project.clock.now(), job=job.id, records=gone))
+    await end(project, job, ending, events)
+
+
+async def end(project: Project, job: Job, ending: str, events: EventSink) -> None:
+    """Close a job. The one worker that really did so tells it, and forgets runs of its schedule that are too old."""
+    if not await project.jobs.close_job(job.id, ending):
+        return
+    events.emit(JobEnded(at=project.clock.now(), job=job.id, ending=ending))
+    if not job.schedule:
+        return
+    try:
+        await forget_old_runs(project.history, project.jobs, job.name, project.settings.store.keep_runs)
+    except Transient as error:  # the next run will see to it
+        events.emit(Trouble(at=project.clock.now(), job=job.id, stage="old runs", message=str(error)))
+
+
+async def mark_gone(project: Project, spider: Spider, job: Job, counts: JobCounts, events: EventSink) -> int:
+    """Mark records that the crawl should have seen and did not; return how many.
+
+    A crawl that got everywhere speaks for all that earlier crawls of its name had seen. One that left pages out speaks
+    only for the pages that it visited itself. One that found less than half of what the crawl before had seen says
+    nothing: more likely something is wrong with it than with half of the site. While results wait in the spool, what
+    was seen is not known.
+    """
+    settings = project.settings
+    if not counts.done + counts.unchanged or something_waits(settings.root / settings.store.spool):
+        return 0
+    newest = await project.history.newest_jobs(job.name, EARLIER_JOBS + 1)
+    earlier = [one for one in newest if one.created_at < job.created_at]
+    everywhere = await _got_everywhere(project, job, earlier)
+    if earlier and everywhere:
+        before = await project.records.count(RecordQuery(job=earlier[0].id, spider=spider.name))
+        now = await project.records.count(RecordQuery(job=job.id, spider=spider.name))
+        if before >= MANY_RECORDS and now < before * BELIEVED:
+            message = (
+                f"{job.id} saw {now:,} records where {earlier[0].id} saw {before:,}. None is marked as gone: see"
+                f" whether the site or the spider has changed."
+            )
+            events.emit(Trouble(at=project.clock.now(), job=job.id, stage="gone", message=message))
+            return 0
+    return await project.records.retire(
+        job.id,
+        spider=spider.name,
+        at=project.clock.now(),
+        earlier=[one.id for one in earlier[:EARLIER_JOBS]] if everywhere else (),
+        began=job.created_at,
+    )
+
+
+async def _got_everywhere(project: Project, job: Job, earlier: Sequence[Job]) -> bool:
+    """Was nothing left out that the crawl before may have visited?
+
+    A list of addresses speaks for itself alone: what has dropped out of a feed, or out of the choice of a budget, is
+    not gone from its site.
+    """
+    if (await project.jobs.terms(job.id)).source:
+        return False
+    if earlier and earlier[0].depth != job.depth:
+        return False
+    if not set(await project.desk.dead_reasons(DeadFilter(job=job.id))) <= NOT_FOUND:
+        return False
+    async for _, _, reason in project.desk.urls(job.id, UrlState.DROPPED):
+        if reason in LEFT_OUT:
+            return False
+    return True
+
+
+async def why_nothing_came(project: Project, job: str) -> str:
+    """One line on why not one page of the job could be had; empty when one could, a redirect not counted."""
+    counts = await project.jobs.counts(job)
+    if counts.done + counts.unchanged > FEW:
+        return ""
+    elsewhere = refused = ""
+    told = 0  # pages that are done and have a row; where a filter deduplicates, rows go with the work
+    async for url, state, reason in project.desk.urls(job):
+        told += state in (UrlState.DONE, UrlState.UNCHANGED)
+        if state in (UrlState.DONE, UrlState.UNCHANGED) and not reason.startswith(REDIRECTED):
+            return ""
+        if state is UrlState.DONE:
+            elsewhere = elsewhere or f"{url} {reason}, which is another site. Crawl that one instead."
+        elif state is UrlState.DROPPED and reason == DropReason.ROBOTS:
+            refused = refused or f"The robots.txt of the site forbids {url} to crawlers."
+    if told < counts.done + counts.unchanged:
+        return ""
+    for letter in await project.desk.dead(DeadFilter(job=job), limit=1):
+        return letter.message.partition("\n")[0] or f"{letter.url}: {letter.reason}"
+    return refused or elsewhere or "Every address was left out by the rules of the crawl."

@@ -1,0 +1,184 @@
+"""Two sides of a move, compared: by counts, and by a sample that is read from both as anybody would read it.
+
+Lives here: what must be equal, and what may differ (times of a site's bucket, who had a task in hand).
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from ...backends.opening import OpenState
+from ...errors import Permanent
+from ...frontier.carrying import CarriedUrl, StateItem
+from ...frontier.contract import FrontierDesk, UrlStory
+from ...model.record import StoredRecord
+from ...model.task import UrlState
+from ...store.carrying import ArchiveCarrier, CarriedPage, CarriedRecord, RecordItem, Segment
+from ...store.contract import Archive, RecordQuery, Records
+
+T = TypeVar("T")
+
+SAMPLE = 100  # of each kind of thing
+SEGMENTS_READ = 8  # files of an archive that are read on both sides; each has up to 64 MB
+_LEAST, _MOST = -(2**31) + 1, 2**31 - 1  # priorities that every queue holds
+
+
+class Sample(Generic[T]):
+    """Some of a stream whose length nobody knows, each with the same chance."""
+
+    def __init__(self, size: int = SAMPLE) -> None:
+        self.kept: list[T] = []
+        self._size = size
+        self._seen = 0
+        self._chance = random.Random()
+
+    def offer(self, thing: T) -> None:
+        self._seen += 1
+        if len(self.kept) < self._size:
+            self.kept.append(thing)
+        elif (place := self._chance.randrange(self._seen)) < self._size:
+            self.kept[place] = thing
+
+
+class StateSample:
+    """Some of the URLs that were carried. Jobs and schedules are few, and compared as a whole."""
+
+    def __init__(self) -> None:
+        self._open: Sample[CarriedUrl] = Sample()
+        self._settled: Sample[CarriedUrl] = Sample()
+
+    def offer(self, items: Sequence[StateItem]) -> None:
+        for item in items:
+            if isinstance(item, CarriedUrl):
+                (self._open if item.state.open else self._settled).offer(item)
+
+    async def compare(self, source: OpenState, target: OpenState) -> tuple[int, list[str]]:
+        """How many were compared, and what differs."""
+        compared, problems = await self._compare_urls(source.desk, target.desk)
+        jobs, schedules = await source.jobs.jobs(), await source.schedules.schedules()
+        if jobs != await target.jobs.jobs():
+            problems.append("state: the jobs are not the same there")
+        if schedules != await target.schedules.schedules():
+            problems.append("state: the schedules are not the same there")
+        return compared + len(jobs) + len(schedules), problems
+
+    async def _compare_urls(self, source: FrontierDesk, target: FrontierDesk) -> tuple[int, list[str]]:
+        urls = self._open.kept + self._settled.kept
+        problems = []
+        for url in urls:
+            here = [_settled(story) for story in await source.story(url.site, url.fingerprint)]
+            there = [_settled(story) for story in await target.story(url.site, url.fingerprint)]
+            if here != there:
+                problems.append(f"state: {url.url} is not the same there{_first_difference(here, there)}")
+        return len(urls), problems
+
+
+class RecordSample:
+    """Some of the pages and records that were carried. Shapes and quality are few, and compared as a whole."""
+
+    def __init__(self) -> None:
+        self._pages: Sample[CarriedPage] = Sample()
+        self._records: Sample[CarriedRecord] = Sample()
+
+    @property
+    def references(self) -> list[str]:
+        """Where the raw copies of the sampled pages are."""
+        return [visit.archive_ref for page in self._pages.kept for visit in page.visits[-1:] if visit.archive_ref]
+
+    def offer(self, items: Sequence[RecordItem]) -> None:
+        for item in items:
+            if isinstance(item, CarriedPage):
+                self._pages.offer(item)
+            elif isinstance(item, CarriedRecord):
+                self._records.offer(item)
+
+    async def compare(self, source: Records, target: Records) -> tuple[int, list[str]]:
+        """How many were compared, and what differs."""
+        problems = []
+        for page in self._pages.kept:
+            key = page.fingerprint
+            here = (await source.facts([key]), await source.attempts(key), await source.visits(key))
+            if here != (await target.facts([key]), await target.attempts(key), await target.visits(key)):
+                problems.append(f"records: what is known of {page.url} is not the same there")
+        for record in self._records.kept:
+            identity = (record.type, record.site, record.key)
+            if await source.history(*identity) != await target.history(*identity):
+                problems.append(f"records: the history of {record.type} {record.key!r} is not the same there")
+            elif await _record(source, record) != await _record(target, record):
+                problems.append(f"records: what is known of {record.type} {record.key!r} is not the same there")
+        if await source.schemas() != await target.schemas():
+            problems.append("records: the shapes of items are not the same there")
+        if await source.scores() != await target.scores():
+            problems.append("records: what the quality checks counted is not the same there")
+        return len(self._pages.kept) + len(self._records.kept), problems
+
+
+async def compare_pages(references: Sequence[str], source: Archive, target: Archive) -> tuple[int, list[str]]:
+    """Raw pages, read by their references on both sides. One that neither side has any more is no difference."""
+    problems = []
+    for reference in references:
+        if await _page(source, reference) != await _page(target, reference):
+            problems.append(f"archive: the page {reference} is not the same there")
+    return len(references), problems
+
+
+async def compare_segments(
+    segments: Sequence[Segment], source: ArchiveCarrier, target: ArchiveCarrier
+) -> tuple[int, list[str]]:
+    """Some files of an archive, byte for byte."""
+    chosen = random.sample(segments, min(SEGMENTS_READ, len(segments)))
+    differing = [one.name for one in chosen if await source.read(one.name) != await target.read(one.name)]
+    return len(chosen), [f"archive: the file {name} is not the same there" for name in differing]
+
+
+def differing_counts(role: str, here: dict[str, int], there: dict[str, int]) -> list[str]:
+    """What was counted differently, in words."""
+    return [
+        f"{role}: {name}: {here.get(name, 0):,} here, {there.get(name, 0):,} there"
+        for name in sorted({*here, *there})
+        if here.get(name, 0) != there.get(name, 0)
+    ]
+
+
+async def _record(store: Records, record: CarriedRecord) -> list[StoredRecord] | str:
+    try:
+        query = RecordQuery(type=record.type, site=record.site, key=record.key)
+        return [one async for one in store.records(query)]
+    except Permanent as failure:  # data that cannot be read is carried as it is
+        return str(failure)
+
+
+async def _page(archive: Archive, reference: str) -> Any:  # Any: a snapshot, or nothing
+    try:
+        return await archive.get(reference)
+    except Permanent:
+        return None
+
+
+def _settled(story: UrlStory) -> UrlStory:
+    """The story without what a move may change."""
+    return msgspec.structs.replace(
+        story,
+        state=UrlState.QUEUED if story.state is UrlState.LEASED else story.state,
+        priority=min(max(story.priority, _LEAST), _MOST),
+        ready_at=None,
+        worker=None,
+        lease_until=None,
+        site_next_at=None,
+        site_taken_by=None,
+        ahead_of_it=None,
+    )
+
+
+def _first_difference(here: Sequence[UrlStory], there: Sequence[UrlStory]) -> str:
+    if len(here) != len(there):
+        return f" ({len(here)} jobs know it here, {len(there)} there)"
+    for one, other in zip(here, there, strict=True):
+        for name in UrlStory.__struct_fields__:
+            if getattr(one, name) != getattr(other, name):
+                return f" ({name})"
+    return ""

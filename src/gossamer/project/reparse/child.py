@@ -1,0 +1,196 @@
+"""A child of a reparse: reads orders from its standard input, parses the pages, writes what came of them.
+
+It reads the archive and nothing else: no request, no record store. Whatever a spider prints goes to standard error, and
+a spider that asks for input finds none.
+How it fails: a page that the spider cannot parse is an outcome; one that kills this process is found out by the run,
+which starts another child. It ends when its input does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+from typing import BinaryIO
+
+import msgspec
+
+from ...backends.opening import open_archive
+from ...errors import GossamerError, ParseFailed, Permanent
+from ...model.page import Snapshot
+from ...model.record import PageFacts, Record, Tally
+from ...model.task import DEFAULT_KIND
+from ...parse.callbacks import Parsed, run_callback
+from ...parse.page import Page
+from ...parse.recipe.inspecting import likely_kind
+from ...parse.recipe.spider import RecipeSpider
+from ...parse.spider import Spider, spider_version
+from ...parse.timelimit import TimeLimit
+from ...pipeline.steps import Pipeline
+from ...settings import Settings
+from ...settings import load as load_settings
+from ...store.contract import Archive
+from ..pipelines import minimum_of, pipeline_of
+from .orders import HEAD, Answer, Order, Outcome, Wanted, frame, read_order
+from .spiders import load
+
+READ_AT_ONCE = 8  # raw pages in memory
+
+
+QUALITY = "quality"
+
+
+class Desk(msgspec.Struct, frozen=True):
+    """All that pages of one spider need."""
+
+    spider: Spider
+    pipeline: Pipeline
+    strict: Pipeline  # for pages that were held back
+    minimum: float | None
+    version: str
+
+
+class Child:
+    """Parses orders with the spiders of the project. Each spider is loaded once."""
+
+    def __init__(self, settings: Settings, archive: Archive) -> None:
+        self._settings = settings
+        self._archive = archive
+        self._limit = TimeLimit(settings.crawl.parse_timeout)
+        self._desks: dict[tuple[str, str], Desk] = {}
+
+    async def work(self, order: Order) -> AsyncIterator[Answer]:
+        """What came of each page, one after the other."""
+        try:
+            for start in range(0, len(order.pages), READ_AT_ONCE):
+                part = order.pages[start : start + READ_AT_ONCE]
+                snapshots = await self._archive.get_many([page.ref for page in part])
+                snapshots.reverse()
+                for wanted in part:
+                    yield Answer(outcome=await self._parse(order, wanted, snapshots.pop()))
+        except GossamerError as error:  # a spider that does not load, an archive that does not answer
+            yield Answer(refusal=str(error))
+
+    async def _parse(self, order: Order, wanted: Wanted, snapshot: Snapshot | Permanent) -> Outcome:
+        if isinstance(snapshot, Permanent):
+            return Outcome(wanted=wanted, failure="lost", message=str(snapshot))
+        desk = self._desk(wanted, order.usual)
+        if snapshot.status >= 400 and snapshot.status not in desk.spider.handle_statuses:
+            return Outcome(wanted=wanted, failure=f"http-{snapshot.status}", message="An error page; not parsed.")
+        facts = _facts(wanted, snapshot, desk)
+        if not snapshot.kind and not isinstance(desk.spider, RecipeSpider):  # from elsewhere: it was fetched for none
+            snapshot = msgspec.structs.replace(snapshot, kind=DEFAULT_KIND)
+        try:
+            page = Page(snapshot, depth=wanted.depth or snapshot.depth, spider=desk.spider)
+            parsed = await self._limit.run(_called(desk.spider, page), snapshot.url)
+            held_back = wanted.failure == QUALITY and desk.minimum is not None
+            piping = (desk.strict if held_back else desk.pipeline).run(
+                parsed.items,
+                page,
+                spider=desk.spider.name,
+                job=wanted.run,
+                now=snapshot.fetched_at,
+            )
+            piped = await self._limit.run(piping, snapshot.url)
+        except ParseFailed as failure:
+            return Outcome(
+                wanted=wanted,
+                facts=msgspec.structs.replace(facts, parser="", failure=failure.reason),
+                page_url=snapshot.url,
+                failure=failure.reason,
+                message=str(failure),
+                detail=failure.detail,
+            )
+        found = piped.inspection
+        if held_back and found.fine < (desk.minimum or 0) * (found.fine + found.faulty):
+            return Outcome(
+                wanted=wanted,
+                facts=msgspec.structs.replace(facts, parser="", failure=QUALITY),
+                page_url=snapshot.url,
+                failure=QUALITY,
+                message=f"{snapshot.url} is as faulty as before: {piped.remarks()}",
+            )
+        links = msgspec.json.encode(parsed.requests) if parsed.requests and (facts.etag or facts.last_modified) else b""
+        return Outcome(
+            wanted=wanted,
+            facts=msgspec.structs.replace(facts, links=links),
+            records=tuple(_reparsed(record, order.reparsed_at) for record in piped.records),
+            schemas=piped.schemas,
+            requests=tuple(parsed.requests) if wanted.number else (),
+            page_url=snapshot.url,
+            remarks=piped.remarks(),
+        )
+
+    def _desk(self, wanted: Wanted, usual: Sequence[Tally]) -> Desk:
+        known = self._desks.get((wanted.spider, wanted.start))
+        if known is None:
+            spider = load(wanted.spider, self._settings, start=wanted.start)
+            counted = [one for one in usual if one.spider == spider.name]
+            known = Desk(
+                spider,
+                pipeline_of(self._settings, spider, counted=counted),
+                pipeline_of(self._settings, spider, counted=counted, strict=True),
+                minimum_of(self._settings, spider),
+                spider_version(type(spider)),
+            )
+            self._desks[wanted.spider, wanted.start] = known
+        return known
+
+
+async def _called(spider: Spider, page: Page) -> Parsed:
+    """What the callback gives that the page was fetched for. Where there is none, a recipe tells by its rules which
+    kind of page it is. Raises ParseFailed."""
+    if page.kind or not isinstance(spider, RecipeSpider):
+        return await run_callback(spider, page.kind, page)
+    try:
+        kind = likely_kind(spider, page)
+    except Exception as error:  # as in a callback: it fails the page, never the run
+        raise ParseFailed(
+            f"{spider.recipe.file}: which kind of page {page.url} is cannot be told ({error})."
+        ) from error
+    return await run_callback(spider, kind, page)
+
+
+def _facts(wanted: Wanted, snapshot: Snapshot, desk: Desk) -> PageFacts:
+    return PageFacts(
+        fingerprint=wanted.fingerprint,
+        url=wanted.url,
+        job=wanted.job,
+        fetched_at=snapshot.fetched_at,
+        status=snapshot.status,
+        etag=snapshot.headers.get("etag"),
+        last_modified=snapshot.headers.get("last-modified"),
+        archive_ref=wanted.ref,
+        body_hash=wanted.body_hash,
+        parser=desk.version,
+        spider=desk.spider.name,
+    )
+
+
+def _reparsed(record: Record, at: float) -> Record:
+    return msgspec.structs.replace(record, reparsed_at=at)
+
+
+async def _serve(settings: Settings, orders: BinaryIO, answers: BinaryIO) -> None:
+    async with open_archive(settings, f"reparse-{os.getpid()}") as archive:
+        child = Child(settings, archive)
+        while head := orders.read(HEAD.size):  # nothing else is to be done while it waits
+            order = read_order(orders.read(HEAD.unpack(head)[0]))
+            async for answer in child.work(order):
+                answers.write(frame(answer))
+                answers.flush()
+
+
+def main() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the run, which then closes our input
+    orders, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    os.dup2(2, 1)
+    settings = load_settings(start=Path.cwd())
+    asyncio.run(_serve(settings, orders, answers))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,222 @@
+"""Children at work on archived pages: as many as there are cores, each with a portion of pages in hand.
+
+A portion is bounded by pages and by the bytes of their raw copies, and what comes back is passed on before it grows too
+long: memory is bounded by these, not by the archive.
+How it fails: a child that dies, or is silent for too long, is replaced. It answers page by page, so that the page it
+had in hand is known. That one is given to a new child alone; if it kills that one as well, it fails. The pages after it
+go on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Sequence
+from datetime import timedelta
+
+from ...errors import Misconfigured
+from ...model.record import Tally
+from ...process.signals import send
+from .orders import HEAD, Order, Outcome, Wanted, frame, read_answer
+
+PORTION = 50  # pages for a child at a time, at most
+PORTION_BYTES = 8 * 1024 * 1024  # of their raw copies, compressed; one page may be more
+ANSWER_BYTES = 16 * 1024 * 1024  # of outcomes that wait for the rest of their portion
+AHEAD = 2  # portions that wait for each child
+LONGEST_ANSWER = 1024 * 1024 * 1024
+
+
+def cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def size_of(ref: str) -> int:
+    """The bytes of a raw copy, as its reference says (`...#offset+length`); 0 when it does not."""
+    length = ref.rpartition("+")[2]
+    return int(length) if length.isascii() and length.isdigit() else 0
+
+
+class Died(Exception):
+    """A child is gone. `how` says in what way."""
+
+    def __init__(self, how: str) -> None:
+        super().__init__(how)
+        self.how = how
+
+
+class Crew:
+    """`size` children. `patience` is how long one page may take before its child counts as hanging."""
+
+    def __init__(self, reparsed_at: float, *, size: int, patience: timedelta, usual: tuple[Tally, ...] = ()) -> None:
+        self._reparsed_at = reparsed_at
+        self._usual = usual
+        self._size = max(1, size)
+        self._patience = patience
+
+    async def parse(self, pages: AsyncIterator[Wanted]) -> AsyncIterator[Sequence[Outcome]]:
+        """Outcomes, some at a time, in the order in which children finish. Raises Misconfigured."""
+        portions: asyncio.Queue[tuple[Wanted, ...]] = asyncio.Queue(self._size * AHEAD)
+        answers: asyncio.Queue[Sequence[Outcome] | None] = asyncio.Queue(self._size * AHEAD)
+
+        async def feed() -> None:
+            async for portion in _portions(pages):
+                await portions.put(portion)
+            for _ in range(self._size):
+                await portions.put(())
+
+        async def serve() -> None:
+            parser = _Parser(self._reparsed_at, self._patience, self._usual)
+            try:
+                while portion := await portions.get():
+                    async for outcomes in parser.parse(portion):
+                        await answers.put(outcomes)
+            finally:
+                await parser.end()
+
+        async def work() -> None:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(feed(), name="pages to parse")
+                for number in range(self._size):
+                    group.create_task(serve(), name=f"parser {number + 1}")
+            await answers.put(None)
+
+        working = asyncio.create_task(work(), name="parsers")
+        try:
+            while True:
+                waiting = asyncio.create_task(answers.get())
+                await asyncio.wait({working, waiting}, return_when=asyncio.FIRST_COMPLETED)
+                if not waiting.done():
+                    waiting.cancel()
+                    break
+                outcomes = waiting.result()
+                if outcomes is None:
+                    break
+                yield outcomes
+            await _raise_first(working)
+        finally:
+            working.cancel()
+            await asyncio.gather(working, return_exceptions=True)
+
+
+async def _portions(pages: AsyncIterator[Wanted]) -> AsyncIterator[tuple[Wanted, ...]]:
+    portion: list[Wanted] = []
+    size = 0
+    async for page in pages:
+        if portion and (len(portion) >= PORTION or size + size_of(page.ref) > PORTION_BYTES):
+            yield tuple(portion)
+            portion, size = [], 0
+        portion.append(page)
+        size += size_of(page.ref)
+    if portion:
+        yield tuple(portion)
+
+
+async def _raise_first(working: asyncio.Task[None]) -> None:
+    try:
+        await working
+    except BaseExceptionGroup as group:
+        raise group.exceptions[0] from None
+
+
+class _Parser:
+    """The place of one child, which is started when it is needed and replaced when it dies."""
+
+    def __init__(self, reparsed_at: float, patience: timedelta, usual: tuple[Tally, ...]) -> None:
+        self._reparsed_at = reparsed_at
+        self._usual = usual
+        self._patience = patience
+        self._child: _Process | None = None
+
+    async def parse(self, pages: tuple[Wanted, ...]) -> AsyncIterator[Sequence[Outcome]]:
+        """What came of the pages, in their order, in one or several parts. Raises Misconfigured."""
+        outcomes: list[Outcome] = []
+        done = size = 0
+        suspect = -1  # the place of a page over which a child died
+        while done < len(pages):
+            ahead = pages[done : done + 1] if suspect == done else pages[done:]
+            try:
+                async for outcome, length in self._ask(ahead):
+                    outcomes.append(outcome)
+                    done, size = done + 1, size + length
+                    if size > ANSWER_BYTES:
+                        yield outcomes
+                        outcomes, size = [], 0
+            except Died as died:
+                await self.end()
+                if suspect == done:
+                    message = f"{pages[done].url}: the process that parsed it {died.how}."
+                    outcomes.append(Outcome(wanted=pages[done], failure="parse", message=message))
+                    done += 1
+                else:
+                    suspect = done
+        if outcomes:
+            yield outcomes
+
+    async def _ask(self, pages: tuple[Wanted, ...]) -> AsyncIterator[tuple[Outcome, int]]:
+        """The outcome of each page and its length in bytes. Raises Misconfigured, Died."""
+        self._child = self._child or await _Process.start()
+        order = frame(Order(reparsed_at=self._reparsed_at, pages=pages, usual=self._usual))
+        for _ in pages:
+            content = await self._child.ask(order, self._patience)
+            order = b""
+            answer = read_answer(content)
+            if answer.outcome is None:
+                raise Misconfigured(answer.refusal)
+            yield answer.outcome, len(content)
+
+    async def end(self) -> None:
+        child, self._child = self._child, None
+        if child is not None:
+            await child.end()
+
+
+class _Process:
+    """One child and its pipes."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        self._process = process
+        self._orders = process.stdin
+        self._answers = process.stdout
+
+    @classmethod
+    async def start(cls) -> _Process:
+        return cls(
+            await asyncio.create_subprocess_exec(
+                sys.executable,
+                "-m",
+                "gossamer.project.reparse.child",
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+            )
+        )
+
+    async def ask(self, order: bytes, patience: timedelta) -> bytes:
+        """Its next answer, after an order if there is one. Raises Died."""
+        try:
+            async with asyncio.timeout(patience.total_seconds()):
+                if order:
+                    self._orders.write(order)
+                    await self._orders.drain()
+                length = HEAD.unpack(await self._answers.readexactly(HEAD.size))[0]
+                if length > LONGEST_ANSWER:
+                    raise Died(f"gave an answer of {length:,} bytes")
+                return await self._answers.readexactly(length)
+        except TimeoutError:
+            raise Died("did not come to an end in time") from None
+        except (OSError, asyncio.IncompleteReadError):
+            code = await self._process.wait()
+            raise Died(f"was ended by signal {-code}" if code < 0 else f"ended with exit code {code}") from None
+
+    async def end(self) -> None:
+        """Close its input; kill it if that does not end it."""
+        self._orders.close()
+        try:
+            async with asyncio.timeout(2):
+                await self._process.wait()
+        except TimeoutError:
+            send(self._process, signal.SIGKILL)
+            await self._process.wait()

@@ -1,0 +1,227 @@
+"""Dead letters whose pages are in the archive: parsed again from there instead of being asked for again.
+
+After the spider is mended, records are stored, links are queued, and the letter is settled, without a request. A page
+that fails again stays a dead letter, and its new error is an attempt in its log. Letters of a spider that is not here,
+or whose start() fails, are left out and told. A crash in between repeats work: records are stored before the letter is
+settled.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from contextlib import redirect_stdout
+from datetime import timedelta
+
+import msgspec
+
+from ...errors import Misconfigured, ParseFailed
+from ...frontier.admission import Admission
+from ...frontier.contract import DeadFilter, DeadLetter
+from ...model.job import Job
+from ...model.url import origin_of, site_of
+from ...parse.spider import Spider, listed_seeds, seeds
+from ...parse.timelimit import TimeLimit
+from ...process.cancellation import is_cancellation
+from ...settings.effective import scope_of
+from ..open import Project
+from .crew import Crew, cores
+from .orders import Outcome, Wanted
+from .run import FAILED, MOST_FAILURES, patience_of, store, usual_of
+from .spiders import SITE, Finder, load, told
+
+MOST_SEEDS = 10_000  # of a start() that are read to learn the sites of a crawl
+LONGEST_START = timedelta(seconds=10)
+OR_FETCH = "or have the pages fetched again with --fetch."
+
+
+class Revival(msgspec.Struct, kw_only=True):
+    """What became of the letters. Mutable: it grows while the work goes on."""
+
+    resolved: int = 0
+    records: int = 0
+    changed: int = 0
+    links: int = 0
+    failed: int = 0
+    failures: list[Outcome] = []
+    lost: int = 0  # their raw pages are not in the archive any more
+    taken: int = 0  # somebody else has dealt with them meanwhile
+    requeued: int = 0  # nothing of them was ever in the archive: they are fetched again
+    jobs: set[str] = set()  # names of jobs that have work again
+    left_out: Counter[str] = msgspec.field(default_factory=Counter)  # why -> how many
+    unread: set[str] = set()  # spiders whose start() was not read to its end
+
+
+async def revive(
+    project: Project,
+    which: DeadFilter,
+    *,
+    spider: str | None = None,
+    crawled_as: str | None = None,
+    processes: int | None = None,
+    tell: Callable[[Revival], None] = lambda revival: None,
+) -> Revival:
+    """Parse these letters again. `spider` is the file of one that is not in the project's folder, `crawled_as` what it
+    was called when it crawled.
+
+    Raises SpiderNotFound, Misconfigured, BackendUnavailable.
+    """
+    revival = Revival()
+    desk = _Desk(project, {job.id: job for job in await project.jobs.jobs()}, revival)
+    crew = Crew(
+        project.clock.now(), size=processes or cores(), patience=patience_of(project), usual=await usual_of(project)
+    )
+    waiting: dict[int, DeadLetter] = {}
+    pages = _pages(project, which, Finder(project.settings, spider, crawled_as), desk, waiting)
+    async for outcomes in crew.parse(pages):
+        good = []
+        for outcome in outcomes:
+            letter = waiting.pop(outcome.wanted.number)
+            if outcome.failure == "lost":
+                revival.lost += 1
+            elif outcome.failure:
+                revival.failed += 1
+                if len(revival.failures) < MOST_FAILURES:
+                    revival.failures.append(outcome)
+            else:
+                good.append((letter, outcome))
+        # Stored before the letter is settled.
+        revival.changed += sum(await store(project, outcomes))
+        revival.records += sum(len(outcome.records) for _, outcome in good)
+        await asyncio.gather(*(desk.settle(letter, outcome) for letter, outcome in good))
+        tell(revival)
+    return revival
+
+
+async def _pages(
+    project: Project, which: DeadFilter, finder: Finder, desk: _Desk, waiting: dict[int, DeadLetter]
+) -> AsyncIterator[Wanted]:
+    number = 0
+    async for letter in project.desk.letters(which):
+        job = desk.jobs.get(letter.job)
+        if letter.reason not in FAILED or job is None:
+            continue
+        visits = [one for one in await project.records.visits(letter.fingerprint) if one.job == letter.job]
+        if not visits or not visits[-1].archive_ref:
+            desk.revival.requeued += await project.desk.replay(_only(letter))
+            desk.revival.jobs.add(job.name)
+            continue
+        ref, start = SITE, job.spider_name
+        if "://" not in job.spider_name:
+            name = visits[-1].spider or job.spider_name
+            found, start = finder.ref(name), origin_of(letter.url)
+            if found is None:
+                advice = f"Name its file with --spider FILE (renamed: --spider FILE --as {name})"
+                desk.revival.left_out[f"{finder.why(name)} {advice}, {OR_FETCH}"] += 1
+                continue
+            ref = found
+        if not await desk.is_ready(letter, ref, start):
+            continue
+        number += 1
+        waiting[number] = letter
+        yield Wanted(
+            run=letter.job,  # what comes of it belongs to the job that fetched the page
+            ref=visits[-1].archive_ref,
+            fingerprint=letter.fingerprint,
+            body_hash=visits[-1].body_hash,
+            url=letter.url,
+            job=letter.job,
+            spider=ref,
+            start=start if ref == SITE else "",
+            number=number,
+            failure=letter.reason,
+            depth=letter.depth,
+        )
+
+
+def _only(letter: DeadLetter) -> DeadFilter:
+    return DeadFilter(job=letter.job, site=letter.site, fingerprint=letter.fingerprint)
+
+
+class _Door(msgspec.Struct, frozen=True):
+    """How links enter a job; `sites` may grow. `closed` says why they cannot."""
+
+    sites: set[str]
+    admission: Admission | None = None
+    closed: str = ""
+
+
+class _Desk:
+    """Settles letters: the links of a page are judged as the crawl itself would judge them."""
+
+    def __init__(self, project: Project, jobs: dict[str, Job], revival: Revival) -> None:
+        self.jobs = jobs
+        self.revival = revival
+        self._project = project
+        self._doors: dict[str, _Door] = {}
+
+    async def is_ready(self, letter: DeadLetter, ref: str, start: str) -> bool:
+        """Can links of this letter's page be judged? Else it is counted as left out."""
+        door = self._doors.get(letter.job)
+        if door is None:
+            door = self._doors[letter.job] = await self._open(self.jobs[letter.job], ref, start)
+        if door.closed:
+            self.revival.left_out[door.closed] += 1
+        door.sites.add(letter.site)  # it was let in before, so its site belongs to the crawl
+        return not door.closed
+
+    async def settle(self, letter: DeadLetter, outcome: Outcome) -> None:
+        admission = self._doors[letter.job].admission
+        assert admission is not None  # it was ready
+        judged = admission.judge(outcome.requests, depth=letter.depth + 1, priority=letter.priority, site=letter.site)
+        added = await self._project.desk.resolve(
+            letter, judged.candidates, duplicates=judged.duplicates, reason="parsed again from the archive"
+        )
+        if added is None:
+            self.revival.taken += 1
+            return
+        self.revival.resolved += 1
+        self.revival.links += added.queued
+        if added.queued:
+            self.revival.jobs.add(self.jobs[letter.job].name)
+
+    async def _open(self, job: Job, ref: str, start: str) -> _Door:
+        project, sites = self._project, set[str]()
+        try:
+            spider = load(ref, project.settings, start=start)
+            sites.update(site_of(url) for url in listed_seeds(spider))
+            if not sites and spider.allowed_domains is None and not await _read_sites(spider, sites):
+                self.revival.unread.add(spider.name)
+        except Misconfigured as error:
+            return _Door(sites, closed=f"{error} Mend it, {OR_FETCH}")
+        admission = Admission(
+            scope_of(project.settings, job, spider, sites),
+            project.rules,
+            remember_known=False,
+            fetcher=spider.fetcher,
+            proxy_pool=spider.proxy_pool,
+        )
+        return _Door(sites, admission)
+
+
+async def _read_sites(spider: Spider, sites: set[str]) -> bool:
+    """Add the sites that start() names; False when there are more seeds than we read. Raises Misconfigured."""
+    count = 0
+
+    async def read() -> None:
+        nonlocal count
+        async for request in seeds(spider):
+            sites.add(site_of(request.url))
+            count += 1
+            if count >= MOST_SEEDS:
+                break
+
+    try:
+        with redirect_stdout(sys.stderr):
+            await TimeLimit(LONGEST_START).run(read(), f"start() of {spider.name}")
+    except ParseFailed:  # it took too long: what was read counts
+        return False
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # SystemExit in a spider must not end the replay
+        if is_cancellation(error):
+            raise
+        raise Misconfigured(f"start() of spider {spider.name!r} failed: {told(error)}.") from error
+    return count < MOST_SEEDS

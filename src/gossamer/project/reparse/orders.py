@@ -1,0 +1,96 @@
+"""What passes between the run and its children: frames of MessagePack, each with its length in front.
+
+An order names some pages. It is answered page by page, in the same order: so whoever waits knows which page is in hand.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any, TypeVar
+
+import msgspec
+
+from ...model.record import ItemSchema, PageFacts, Record, Tally
+from ...model.task import Request
+
+HEAD = struct.Struct("<I")
+T = TypeVar("T")
+
+
+class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+    """One archived page that is to be parsed again. `job` is the one that fetched it, `run` the id under which what
+    comes of it is stored."""
+
+    run: str
+    ref: str
+    fingerprint: bytes
+    body_hash: bytes
+    url: str
+    job: str
+    spider: str  # its reference: spiders.py
+    start: str = ""  # the address that a crawl without a spider of its own began with
+    number: int = 0  # of the dead letter, where it is one
+    depth: int = 0  # of the dead letter; else the copy says it
+    failure: str = ""  # what came of it the last time: PageFacts.failure
+
+
+class Order(msgspec.Struct, frozen=True, kw_only=True):
+    """Work for a child."""
+
+    reparsed_at: float
+    usual: tuple[Tally, ...] = ()  # what is nearly always filled, by spider, as earlier days have shown
+    pages: tuple[Wanted, ...]
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of one page. `failure` is a reason ("parse", "quality", "lost"), "" when all went well."""
+
+    wanted: Wanted
+    facts: PageFacts | None = None
+    records: tuple[Record, ...] = ()
+    schemas: tuple[ItemSchema, ...] = ()
+    requests: tuple[Request, ...] = ()
+    page_url: str = ""
+    remarks: str = ""
+    failure: str = ""
+    message: str = ""
+    detail: str = ""
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of the next page; or a refusal, and then the child does no more of the order."""
+
+    outcome: Outcome | None = None
+    refusal: str = ""  # the child cannot work at all: a message for the user
+
+
+_order = msgspec.msgpack.Decoder(Order)
+_answer = msgspec.msgpack.Decoder(Answer)
+_encoder = msgspec.msgpack.Encoder()
+
+
+def frame(value: msgspec.Struct) -> bytes:
+    """A value as it is sent."""
+    try:
+        content = _encoder.encode(value)
+    except UnicodeEncodeError:  # half a character in an address or a message
+        content = _encoder.encode(_mended(msgspec.to_builtins(value, builtin_types=(bytes,))))
+    return HEAD.pack(len(content)) + content
+
+
+def read_order(content: bytes) -> Order:
+    return _order.decode(content)
+
+
+def read_answer(content: bytes) -> Answer:
+    return _answer.decode(content)
+
+
+def _mended(value: Any) -> Any:  # Any: plain values of any kind
+    if isinstance(value, str):
+        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if isinstance(value, dict):
+        return {_mended(key): _mended(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [_mended(entry) for entry in value]
+    return value

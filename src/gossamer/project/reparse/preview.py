@@ -1,0 +1,177 @@
+"""A dry run: what a run over the archive would change, decided by the rules of the record store, and nothing stored.
+
+All that comes out of the pages is kept in a file that nobody else sees until the last page is parsed: only then is it
+known which of several pages has the last word about a record. The store is then read once, from beginning to end.
+What a store knows and does not tell is the page that gave a record last: its address stands for it here.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from hashlib import blake2b
+from typing import Any
+
+import msgspec
+
+from ...model.record import Record, StoredRecord
+from ...store.contract import Difference, Identity, RecordQuery
+from ...store.verdict import NO_PAGE, REPARSED, Held, Verdict, last_of_each, receive
+from ..open import Project
+from .orders import Outcome
+
+AT_ONCE = 500  # records that are asked for at a time
+_RECORDS_PAGE = 1  # the number of the page that gave a record last
+
+_TABLES = """
+CREATE TABLE made (identity BLOB, page BLOB, type TEXT, site TEXT, key TEXT, content BLOB, stale INTEGER,
+    PRIMARY KEY (identity, page)) WITHOUT ROWID;
+CREATE TABLE parsed (run TEXT, page BLOB, PRIMARY KEY (run, page)) WITHOUT ROWID;
+"""
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(Record)
+
+TellChange = Callable[[Difference], None]
+
+
+class Made(msgspec.Struct, frozen=True):
+    """A record that a page gives now."""
+
+    page: bytes  # a hash of its address
+    record: Record
+    stale: bool
+
+
+class Preview:
+    """Takes outcomes as they come; `tell` says then what would change. To be closed."""
+
+    def __init__(self, project: Project, *, may_be_stale: bool) -> None:
+        self._project = project
+        self._may_be_stale = may_be_stale  # older copies may be among the pages
+        self._file = sqlite3.connect("", isolation_level=None)  # on disk, without a name
+        self._file.executescript(_TABLES)
+
+    def close(self) -> None:
+        self._file.close()
+
+    async def take(self, outcomes: Sequence[Outcome]) -> None:
+        for outcome in outcomes:
+            if outcome.failure:
+                continue
+            page, stale = _short(outcome.page_url), await self._is_stale(outcome)
+            if not stale:
+                self._file.execute("INSERT OR IGNORE INTO parsed VALUES (?, ?)", (outcome.wanted.run, page))
+            self._file.executemany(
+                "INSERT OR REPLACE INTO made VALUES (?, ?, ?, ?, ?, ?, ?)",
+                [
+                    (_short(*identity_of(one)), page, *identity_of(one), _encoder.encode(one), stale)
+                    for one in last_of_each(outcome.records)
+                ],
+            )
+
+    async def tell(self, runs: Iterable[tuple[str, str]], now: float, tell: TellChange) -> tuple[int, int]:
+        """Tell every change; `runs` are pairs of a run's id and a spider. Returns how many are new or changed, and how
+        many would be gone."""
+        changed = gone = 0
+        for run, spider in runs:
+            async for record in self._project.records.records(RecordQuery(spider=spider)):
+                made = self._take_out(identity_of(record))
+                if made:
+                    changed += await self._compare(record, made, now, tell)
+                elif record.gone_since is None and self._was_parsed(run, record.url):
+                    gone += 1
+                    tell(_difference("gone", record, record.url, _text(record), None))
+        async for held, made in self._left():
+            changed += await self._compare(held, made, now, tell)
+        return changed, gone
+
+    async def _compare(self, before: StoredRecord | None, made: list[Made], now: float, tell: TellChange) -> bool:
+        page = _RECORDS_PAGE
+        if before is not None and before.gone_since is not None and await self._was_missed(before):
+            page = NO_PAGE
+        winner = decide(before, made, page, now)
+        if winner is not None:
+            kind, old = ("changed", _text(before)) if before is not None else ("added", None)
+            tell(_difference(kind, winner, winner.url, old, winner.data))
+        return winner is not None
+
+    async def _is_stale(self, outcome: Outcome) -> bool:
+        """As `verdict.is_stale` says."""
+        facts = outcome.facts
+        if not self._may_be_stale or facts is None:
+            return False
+        visits = await self._project.records.visits(facts.fingerprint)
+        return any(
+            one.fetched_at > facts.fetched_at and not one.failure and one.spider in (facts.spider, "") for one in visits
+        )
+
+    async def _was_missed(self, record: StoredRecord) -> bool:
+        """Is it gone because its page was looked at and did not give it, and not because the page was not there?"""
+        attempts = await self._project.records.attempts(self._project.rules.fingerprint(record.url))
+        return any(
+            one.job == record.job and one.outcome in ("done", REPARSED) and one.at >= record.last_checked
+            for one in attempts
+        )
+
+    def _was_parsed(self, run: str, url: str) -> bool:
+        found = self._file.execute("SELECT 1 FROM parsed WHERE run = ? AND page = ?", (run, _short(url))).fetchone()
+        return found is not None
+
+    def _take_out(self, identity: Identity) -> list[Made]:
+        name = (_short(*identity),)
+        rows = self._file.execute("SELECT page, content, stale FROM made WHERE identity = ?", name).fetchall()
+        if rows:
+            self._file.execute("DELETE FROM made WHERE identity = ?", name)
+        return [Made(page, _decoder.decode(content), bool(stale)) for page, content, stale in rows]
+
+    async def _left(self) -> AsyncIterator[tuple[StoredRecord | None, list[Made]]]:
+        """What no spider's records were among: new ones, and those that are filed under another spider."""
+        some = f"SELECT DISTINCT type, site, key FROM made LIMIT {AT_ONCE}"  # noqa: S608 - our own words
+        while part := self._file.execute(some).fetchall():  # those that are taken out do not come again
+            held = await self._project.records.latest(part)
+            for type_, site, key in part:
+                found = []
+                if (type_, site, key) in held:
+                    query = RecordQuery(type=type_, site=site, key=key)
+                    found = [record async for record in self._project.records.records(query)]
+                yield found[0] if found else None, self._take_out((type_, site, key))
+
+
+def decide(before: StoredRecord | None, made: Sequence[Made], page: int, now: float) -> Record | None:
+    """The record that would be stored in the end; None when nothing would change. `page` is that of the held record."""
+    held: Held | None = None
+    if before is not None:
+        same = [one.record.content_hash for one in made if _is_same(before, one.record)]
+        held = Held(
+            0, same[0] if same else b"", before.first_seen, before.last_changed, before.last_checked, before.version,
+            page, before.gone_since is not None,
+        )  # fmt: skip
+    numbers = {_short(before.url): _RECORDS_PAGE} if before is not None else {}
+    winner = None
+    for one in sorted(made, key=lambda one: one.record.scraped_at):
+        number = numbers.setdefault(one.page, len(numbers) + _RECORDS_PAGE + 1)
+        verdict, held = receive(held, one.record, number, now=now, min_age=0.0, stale=one.stale)
+        if verdict in (Verdict.NEW, Verdict.CHANGED):
+            winner = one.record
+    return winner
+
+
+def identity_of(record: Record | StoredRecord) -> Identity:
+    return record.type, record.site, record.key
+
+
+def _is_same(before: StoredRecord, record: Record) -> bool:
+    return bool(before.data == msgspec.json.decode(record.data))
+
+
+def _text(record: StoredRecord) -> str:
+    return msgspec.json.encode(record.data).decode()
+
+
+def _difference(kind: Any, of: Record | StoredRecord, url: str, before: str | None, after: str | None) -> Difference:
+    type_, site, key = identity_of(of)
+    return Difference(kind=kind, type=type_, site=site, key=key, url=url, before=before, after=after)
+
+
+def _short(*parts: str) -> bytes:
+    return blake2b("\x00".join(parts).encode("utf-8", "surrogatepass"), digest_size=12).digest()

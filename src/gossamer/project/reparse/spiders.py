@@ -1,0 +1,100 @@
+"""Which spider parses an archived page: by the name under which it was crawled, or by a file that the user names.
+
+A spider of the project goes before one of ours with the same name. What the files of spiders print while they are
+loaded goes to standard error.
+"""
+
+from __future__ import annotations
+
+import sys
+from contextlib import redirect_stdout
+from functools import cached_property
+from pathlib import Path
+
+from ...demo.spider import DemoShop
+from ...errors import Misconfigured
+from ...parse.discovery import Catalogue, is_file_ref, list_spiders, load_spider
+from ...parse.site import SiteSpider
+from ...parse.spider import Spider
+from ...settings import Settings
+
+# References of spiders that are not of the project; no name and no file begins so.
+SITE, DEMO = f"gossamer:{SiteSpider.name}", f"gossamer:{DemoShop.name}"
+_OURS = {SiteSpider.name: SITE, DemoShop.name: DEMO}
+
+
+def load(ref: str, settings: Settings, *, start: str = "") -> Spider:
+    """The spider behind a reference; `start` is where a crawl of a mere URL began.
+
+    Raises SpiderNotFound, Misconfigured.
+    """
+    if ref == SITE:
+        return SiteSpider([start])
+    if ref == DEMO:
+        return DemoShop()
+    kind = _loaded(ref, settings)
+    try:
+        with redirect_stdout(sys.stderr):
+            return kind()
+    except Exception as error:  # a spider's own code
+        raise Misconfigured(f"Spider {kind.name} cannot be made: {told(error)}") from error
+
+
+def told(error: BaseException) -> str:
+    """An error of somebody else's code, on one line."""
+    return f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
+
+
+class Finder:
+    """From the names of spiders to references that every process understands.
+
+    `given` is a file or a name that the user said; `crawled_as` the name under which its pages were crawled, where it
+    was called otherwise then. Raises SpiderNotFound, and Misconfigured for a name without a spider.
+    """
+
+    def __init__(self, settings: Settings, given: str | None = None, crawled_as: str | None = None) -> None:
+        self._settings = settings
+        self._given: dict[str, str] = {}
+        self.named = ""  # whose pages are meant; "": everybody's
+        if given is None:
+            if crawled_as is not None:
+                raise Misconfigured(f"--as {crawled_as} goes with --spider: which spider is to parse these pages?")
+            return
+        ref = self.ref(given)
+        name = given
+        if ref is None:
+            ref = str(Path.cwd() / given) if is_file_ref(given) else given  # a path is meant from where the user is
+            name = _loaded(ref, settings).name
+        self.named = crawled_as or name
+        self._given[self.named] = ref
+
+    def ref(self, name: str) -> str | None:
+        """The reference of a spider; None when it is not here, and `why` says more."""
+        if name in self._given:
+            return self._given[name]
+        found = self._called(name)
+        if found:
+            return name if found == 1 else None
+        # A file that does not load may be the very one that holds it.
+        return None if self._catalogue.broken else _OURS.get(name)
+
+    def why(self, name: str) -> str:
+        """Why a spider is not here."""
+        found = self._called(name)
+        if found:
+            return f"there are {found} spiders called {name!r}."
+        broken = "".join(f" This file does not load: {file}." for file in self._catalogue.broken)
+        return f"no spider {name!r} is here.{broken}"
+
+    def _called(self, name: str) -> int:
+        return sum(spec.name == name for spec in self._catalogue.spiders)
+
+    @cached_property
+    def _catalogue(self) -> Catalogue:
+        with redirect_stdout(sys.stderr):
+            return list_spiders(self._settings.root, self._settings.spiders)
+
+
+def _loaded(ref: str, settings: Settings) -> type[Spider]:
+    with redirect_stdout(sys.stderr):
+        return load_spider(ref, settings.root, settings.spiders)

@@ -1,0 +1,1 @@
+"""Stage 3: which way a page is fetched: router, ladder, budgets, learned routes, blocks, proxies."""

@@ -1,0 +1,112 @@
+"""What ways cost, and the hard bounds on it: tokens are taken before a request leaves, what was not used comes back.
+
+A worker that dies in between leaves its tokens taken: a bound is passed by nobody, it may be missed by a little.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+
+import msgspec
+
+from ..clock import Clock
+from ..errors import BudgetSpent
+from ..model.route import Route
+from .contract import Bound, Purse
+
+LONGEST_WAIT = timedelta(minutes=30)  # of a page whose budget is spent, before it looks again
+JOB_WAIT = timedelta(minutes=10)
+FOR_CHANGE = timedelta(seconds=5)  # for so long a page waits for what others give back
+ASK_AGAIN = timedelta(milliseconds=200)
+
+
+class Budgets(msgspec.Struct, frozen=True, kw_only=True):
+    """Tokens that may be spent; None is no bound."""
+
+    job: float | None = None
+    day: float | None = None
+    domain: float | None = None  # for each day
+
+
+class Receipt(msgspec.Struct, frozen=True):
+    """Tokens that were taken for one request, and from which purses."""
+
+    route: Route
+    taken: float
+    purses: tuple[str, ...]
+
+
+def yesterday(clock: Clock) -> str:
+    """The day before today, as purses are named. What was taken before midnight may come back after it."""
+    return (datetime.fromtimestamp(clock.now(), UTC) - timedelta(days=1)).date().isoformat()
+
+
+class BudgetKeeper:
+    """Takes and gives back tokens for one job. `budgets_for(site)` says what may be spent there."""
+
+    def __init__(
+        self, purse: Purse, job: str, budgets_for: Callable[[str], Budgets], clock: Clock, *, max_body: int
+    ) -> None:
+        self._purse = purse
+        self._job = job
+        self._budgets_for = budgets_for
+        self._clock = clock
+        self._max_body = max_body
+
+    async def pay(self, site: str, route: Route) -> Receipt:
+        """Take what one request may cost at most. Raises BudgetSpent."""
+        bounds = self._bounds(site)
+        most = route.cost(self._max_body)
+        if not bounds or most == 0:
+            return Receipt(route, most, ())
+        deadline = self._clock.monotonic() + FOR_CHANGE.total_seconds()
+        while (empty := await self._purse.take(most, bounds)) is not None:
+            # Where bytes are paid for, much more is taken than most pages cost, and comes back in a moment.
+            if route.price_per_gb == 0 or self._clock.monotonic() >= deadline:
+                raise self._spent(empty, next(bound.limit for bound in bounds if bound.purse == empty), route)
+            await self._clock.sleep(ASK_AGAIN.total_seconds())
+        return Receipt(route, most, tuple(bound.purse for bound in bounds))
+
+    async def settle(self, receipt: Receipt, received: int | None, told: float | None = None) -> float:
+        """The request is over: return what it cost. `received` None means that it never left; `told` is what the
+        vendor says. A vendor that charges more than the route's price is written down as it is, beyond any bound."""
+        if received is None:
+            cost = 0.0
+        elif told is not None:
+            cost = told + receipt.route.price_per_gb * received / 1e9
+        else:
+            cost = receipt.route.cost(received)
+        if receipt.purses and cost < receipt.taken:
+            await self._purse.give_back(receipt.taken - cost, receipt.purses)
+        elif receipt.purses and cost > receipt.taken:
+            await self._purse.take(cost - receipt.taken, [Bound(name, float("inf")) for name in receipt.purses])
+        return cost
+
+    def _bounds(self, site: str) -> list[Bound]:
+        budgets = self._budgets_for(site)
+        bounds = []
+        if budgets.job is not None:
+            bounds.append(Bound(f"job/{self._job}", budgets.job))
+        if budgets.day is not None or budgets.domain is not None:
+            day = self._today().date().isoformat()
+            if budgets.day is not None:
+                bounds.append(Bound(f"day/{day}", budgets.day))
+            if budgets.domain is not None:
+                bounds.append(Bound(f"domain/{day}/{site}", budgets.domain))
+        return bounds
+
+    def _today(self) -> datetime:
+        return datetime.fromtimestamp(self._clock.now(), UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+
+    def _spent(self, purse: str, limit: float, route: Route) -> BudgetSpent:
+        kind = purse.partition("/")[0]
+        words = {
+            "job": f"The budget of this job ({limit:g} tokens, router.budget_job) is spent; with more it goes on",
+            "day": f"The budget of this day ({limit:g} tokens, router.budget_day) is spent",
+            "domain": f"The budget of this domain for the day ({limit:g} tokens, router.budget_domain) is spent",
+        }[kind]
+        tomorrow = self._today() + timedelta(days=1)
+        wait = JOB_WAIT if kind == "job" else tomorrow - datetime.fromtimestamp(self._clock.now(), UTC)
+        message = f"{words}. A page by route {route.name} may cost {route.cost(self._max_body):g}."
+        return BudgetSpent(message, wait=min(wait, LONGEST_WAIT), purse=purse)

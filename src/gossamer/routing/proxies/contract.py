@@ -1,0 +1,102 @@
+"""What all workers share about exits: how each fares, which rest, which a page has used, which sessions were renewed.
+
+How it fails: BackendUnavailable; on Redis it is then unknown whether it happened. Nothing here is worth a page: a
+report that is told twice makes a figure a little wrong, one that is lost lets an exit be tried once more. Every verb is
+atomic. Times are the backend's shared clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import msgspec
+
+from ...model.route import ExitOutcome
+
+
+class ExitReport(msgspec.Struct, frozen=True, kw_only=True):
+    """Uses of one exit with the same outcome, one after the other. `seconds` is the mean of them."""
+
+    exit: str
+    outcome: ExitOutcome
+    times: int = 1
+    seconds: float = 0.0
+    bytes: int = 0
+    tokens: float = 0.0
+    words: str = ""  # what went wrong, shortly
+
+
+class RestTerms(msgspec.Struct, frozen=True, kw_only=True):
+    """When an exit rests, and for how long (seconds)."""
+
+    cooldown: float = 60.0  # the first rest; doubles with each further one
+    max_cooldown: float = 3600.0
+    patience: int = 3  # so many failures in a row let it rest as well
+    bans_rest: bool = True  # not so for a gateway, which has other exits behind it
+
+
+class ExitHealth(msgspec.Struct, frozen=True, kw_only=True):
+    """How an exit fares. health.py says how each figure changes.
+
+    `run` counts successes in a row, or failures in a row as a negative number. `strikes` counts rests that were not
+    made good yet. `score` is the decayed share of successes, between 0 and 1; `latency` the decayed mean of seconds,
+    None before the first success.
+    """
+
+    name: str
+    tries: int = 0
+    successes: int = 0
+    failures: int = 0
+    bans: int = 0
+    bytes: int = 0
+    tokens: float = 0.0
+    latency: float | None = None
+    score: float = 1.0
+    run: int = 0
+    strikes: int = 0
+    rest_until: float = 0.0
+    changed_at: float = 0.0
+    last_error: str = ""
+
+
+class Renewal(msgspec.Struct, frozen=True, kw_only=True):
+    """A lasting session of a gateway that was banned: which of its ids is in use since then."""
+
+    session: str
+    generation: int
+    changed_at: float
+
+
+class ExitBook(Protocol):
+    """Bounded by the exits that were used within a month, and by what was banned or failed lately."""
+
+    async def report(self, pool: str, reports: Sequence[ExitReport], terms: RestTerms) -> None:
+        """Count them, in this order. Exits of the pool that were not used for a month are forgotten."""
+        ...
+
+    async def health(self, pool: str, since: float = 0.0) -> list[ExitHealth]:
+        """Exits of a pool by name: all that are known, or those that changed at `since` or later."""
+        ...
+
+    async def remember(self, uses: Sequence[tuple[bytes, str]]) -> None:
+        """These pages (by fingerprint) have tried these exits in vain. Forgotten after an hour."""
+        ...
+
+    async def used(self, fingerprint: bytes) -> tuple[str, ...]:
+        """The exits that a page has tried in vain, by name."""
+        ...
+
+    async def renew(self, pool: str, session: str, seen: int) -> int:
+        """Generation `seen` of a session was banned. Return the one to use now: the next, or what others made of it."""
+        ...
+
+    async def renewals(self, pool: str, since: float = 0.0) -> list[Renewal]:
+        """Sessions of a pool by name that have a generation above 0: all, or those renewed at `since` or later. One
+        that was last renewed a month ago is forgotten, and begins again at 0."""
+        ...
+
+    async def reset(self, pool: str | None = None) -> int:
+        """Forget how the exits of one pool, or of all, have fared: none rests any more. Return how many were known.
+        Renewed sessions stay renewed."""
+        ...

@@ -1,0 +1,76 @@
+"""How an exit's health changes with each report. Pure; the state file uses it, and lua/exits_report.lua says the same.
+
+A ban lets an exit rest at once, failures do after a few in a row. Each rest is twice as long as the one before, until
+successes in a row have made it good. What was under way when a rest began is counted, but makes it neither longer nor
+shorter: a ban that meets ten requests is one ban.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from ...model.route import ExitOutcome
+from .contract import ExitHealth, ExitReport, RestTerms
+
+DECAY = 0.1  # the weight of the newest try in the decayed means
+EASE = 5  # successes in a row that make one strike good
+FAILURE_CAP = 300.0  # seconds: the fault may be our own network's, so this rest does not grow for ever
+MAX_STRIKES = 30
+MAX_WORDS = 200
+REMEMBERED = 3600.0  # seconds for which a page's exits are remembered
+RENEWED = 30 * 86_400.0  # seconds for which a session stays renewed
+FORGOTTEN = 30 * 86_400.0  # seconds after its last use, an exit's figures are forgotten
+LEAST_WEIGHT = 0.1  # an exit that always fails is still tried now and then
+
+
+def after(health: ExitHealth, report: ExitReport, terms: RestTerms, now: float) -> ExitHealth:
+    """The health of the exit after the report."""
+    times, awake = report.times, now >= health.rest_until
+    share = 1.0 - (1.0 - DECAY) ** times
+    good = 1.0 if report.outcome is ExitOutcome.OK else 0.0
+    tried = msgspec.structs.replace(
+        health,
+        tries=health.tries + times,
+        bytes=health.bytes + report.bytes,
+        tokens=health.tokens + report.tokens,
+        score=health.score + (good - health.score) * share,
+        changed_at=now,
+    )
+    if report.outcome is ExitOutcome.OK:
+        return _succeeded(tried, report, share, awake)
+    if report.outcome is ExitOutcome.BANNED:
+        banned = msgspec.structs.replace(
+            tried, bans=tried.bans + times, run=min(tried.run, 0), last_error=report.words or tried.last_error
+        )
+        return _rest(banned, terms, terms.max_cooldown, now) if awake and terms.bans_rest else banned
+    failed = msgspec.structs.replace(
+        tried,
+        failures=tried.failures + times,
+        run=min(tried.run, 0) - times,
+        last_error=report.words or tried.last_error,
+    )
+    if awake and failed.run <= -terms.patience:
+        return _rest(failed, terms, min(terms.max_cooldown, FAILURE_CAP), now)
+    return failed
+
+
+def weight(health: ExitHealth | None) -> float:
+    """An exit's share of the work, compared with others. One that was never used is trusted."""
+    return 1.0 if health is None else max(LEAST_WEIGHT, health.score)
+
+
+def _succeeded(health: ExitHealth, report: ExitReport, share: float, awake: bool) -> ExitHealth:
+    latency = report.seconds if health.latency is None else health.latency + (report.seconds - health.latency) * share
+    run, strikes = health.run, health.strikes
+    if awake:
+        before = max(run, 0)
+        run = before + report.times
+        strikes = max(0, strikes - (run // EASE - before // EASE))
+    return msgspec.structs.replace(
+        health, successes=health.successes + report.times, latency=latency, run=run, strikes=strikes
+    )
+
+
+def _rest(health: ExitHealth, terms: RestTerms, cap: float, now: float) -> ExitHealth:
+    seconds = min(terms.cooldown * 2 ** min(health.strikes, MAX_STRIKES), cap)
+    return msgspec.structs.replace(health, rest_until=now + seconds, strikes=health.strikes + 1)

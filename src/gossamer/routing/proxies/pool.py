@@ -1,0 +1,295 @@
+"""One pool as this process knows it: its exits, their health as last heard, and the choice among them. No book here.
+
+`ListedPool` has its exits by name, `GatewayPool` one address with a session for each wish. Reading their sources may
+raise Misconfigured. When a source has changed it is read again; while it cannot be read, what was read before counts.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Collection, Iterable, Mapping
+from datetime import timedelta
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+import msgspec
+
+from ...errors import Misconfigured
+from ...model.route import Exit
+from ...settings import ProxyPool
+from .contract import ExitHealth, ExitReport, Renewal, RestTerms
+from .gateway import SITE, another_id, fresh_id, open_gateway
+from .health import after, weight
+from .rotation import AllRest, Choice, ExitStanding, Rotation, keep
+from .sources import listed_exits, watched_files
+
+V = TypeVar("V")
+
+DATACENTER, RESIDENTIAL = KINDS = ("datacenter", "residential")
+USUAL_STAY = timedelta(minutes=10)
+LISTED_PATIENCE = 3
+# Behind a gateway are thousands of machines of which some are always gone: a few failures say nothing about the rest.
+GATEWAY_PATIENCE = 20
+MAX_SESSIONS = 50_000  # lasting sessions in memory; the one that was in use longest ago is forgotten first
+
+
+class Wish(msgspec.Struct, frozen=True, kw_only=True):
+    """What a page needs. `tried` are exits that it used in vain; `session` is a key that its spider chose."""
+
+    site: str
+    country: str | None = None
+    session: str | None = None
+    tried: frozenset[str] = frozenset()
+    avoid: frozenset[str] = frozenset()
+
+
+class Found(msgspec.Struct, frozen=True):
+    """`again`: the page has tried it before, but nothing else is awake."""
+
+    exit: Exit
+    again: bool = False
+
+
+class Pool(Protocol):
+    terms: RestTerms
+
+    def take(self, wish: Wish, now: float) -> Found | AllRest: ...
+
+    def learn(self, rows: Iterable[ExitHealth], now: float, *, whole: bool) -> None:
+        """The book says so: about some exits, or about all that were ever used."""
+        ...
+
+    def count(self, report: ExitReport, now: float) -> None:
+        """Something happened here that the book does not know yet."""
+        ...
+
+    def health_name(self, exit_: Exit) -> str:
+        """Under which name the exit's health is kept."""
+        ...
+
+    def has_changed(self) -> bool:
+        """Has a file of the sources changed since it was read last?"""
+        ...
+
+    def reread(self, now: float) -> None:
+        """Read the sources again. Raises Misconfigured; then all stays as it was until they change again."""
+        ...
+
+    @property
+    def size(self) -> int: ...
+
+
+class ListedPool:
+    """Exits that are listed. Fulfils `Pool`."""
+
+    def __init__(self, name: str, terms: ProxyPool, root: Path, environ: Mapping[str, str], now: float) -> None:
+        self._name, self._settings, self._root, self._environ = name, terms, root, environ
+        self._stay = stay_of(name, terms)
+        self.terms = rest_terms(name, terms, patience=LISTED_PATIENCE)
+        self._signature = signature(watched_files(terms, root))
+        self._health: dict[str, ExitHealth] = {}
+        self._rotation = Rotation()
+        self._exits: dict[str, Exit] = {}
+        self._standings: list[ExitStanding] = []
+        self._places: dict[str, int] = {}
+        self._list(now)
+
+    @property
+    def size(self) -> int:
+        return len(self._exits)
+
+    @property
+    def exits(self) -> list[Exit]:
+        return list(self._exits.values())
+
+    def take(self, wish: Wish, now: float) -> Found | AllRest:
+        choice: Choice | AllRest
+        if wish.session is not None:
+            # One identity for all pages that name the key: only a rest, or the caller's own word, changes it.
+            stay = (self._stay or USUAL_STAY).total_seconds()
+            choice = keep(f"key/{wish.session}", self._standings, now, stay, wish.avoid)
+        elif self._stay is not None:
+            avoid = wish.avoid | wish.tried
+            choice = keep(f"site/{wish.site}", self._standings, now, self._stay.total_seconds(), avoid)
+        else:
+            choice = self._rotation.next(now, wish.avoid | wish.tried)
+        return choice if isinstance(choice, AllRest) else Found(self._exits[choice.name], choice.again)
+
+    def learn(self, rows: Iterable[ExitHealth], now: float, *, whole: bool) -> None:
+        if whole:
+            self._health = {row.name: row for row in rows}
+            self._arrange(now)
+            return
+        for row in rows:
+            self._put(row, now)
+
+    def count(self, report: ExitReport, now: float) -> None:
+        before = self._health.get(report.exit) or ExitHealth(name=report.exit)
+        self._put(after(before, report, self.terms, now), now)
+
+    def health_name(self, exit_: Exit) -> str:
+        return exit_.name
+
+    def has_changed(self) -> bool:
+        return signature(watched_files(self._settings, self._root)) != self._signature
+
+    def reread(self, now: float) -> None:
+        self._signature = signature(watched_files(self._settings, self._root))
+        self._list(now)
+
+    def _list(self, now: float) -> None:
+        found = listed_exits(self._name, self._settings, self._root, self._environ)
+        self._exits = {one.name: one for one in found}
+        self._arrange(now)
+
+    def _arrange(self, now: float) -> None:
+        self._standings = [self._standing(name) for name in self._exits]
+        self._places = {name: place for place, name in enumerate(self._exits)}
+        self._rotation.update(self._standings, now)
+
+    def _put(self, row: ExitHealth, now: float) -> None:
+        self._health[row.name] = row
+        place = self._places.get(row.name)
+        if place is None:
+            return  # an exit that is not listed any more
+        before = self._standings[place]
+        self._standings[place] = standing = self._standing(row.name)
+        if standing.rest_until < before.rest_until and before.rest_until > now:
+            self._rotation.update(self._standings, now)  # its rest was ended
+        else:
+            self._rotation.change(standing)
+
+    def _standing(self, name: str) -> ExitStanding:
+        health = self._health.get(name)
+        if health is None:
+            return ExitStanding(name)
+        return ExitStanding(name, weight(health), health.rest_until, health.strikes)
+
+
+class GatewayPool:
+    """Exits behind a gateway. Fulfils `Pool`. A ban renews the session; the gateway itself goes on."""
+
+    def __init__(self, name: str, terms: ProxyPool, root: Path, environ: Mapping[str, str], *, project: str) -> None:
+        self._name, self._settings, self._root, self._environ = name, terms, root, environ
+        self._project = project
+        stay_of(name, terms)  # checks the kind
+        self._span = terms.stay.total_seconds() if terms.stay else None
+        self.terms = rest_terms(name, terms, patience=GATEWAY_PATIENCE, bans_rest=False)
+        self._signature = signature(watched_files(terms, root))
+        self._gateway = open_gateway(name, terms, root, environ)
+        self._health = ExitHealth(name=self._gateway.door.name)
+        self._generations: OrderedDict[str, int] = OrderedDict()
+        self._lasting: OrderedDict[str, tuple[str, int]] = OrderedDict()  # exit -> its session and generation
+
+    @property
+    def size(self) -> int:
+        return 1
+
+    @property
+    def door(self) -> Exit:
+        return self._gateway.door
+
+    def sample(self) -> Exit:
+        """An exit with a session of its own."""
+        return self._gateway.exit(fresh_id(), None)
+
+    def take(self, wish: Wish, now: float) -> Found | AllRest:
+        if self._health.rest_until > now:
+            return AllRest(self._health.rest_until)
+        if wish.session is not None:
+            return Found(self._last(f"key/{wish.session}", wish, wish.avoid, now))
+        if self._gateway.session == SITE:
+            return Found(self._last(f"site/{wish.site}", wish, wish.avoid | wish.tried, now))
+        return Found(self._gateway.exit(fresh_id(), wish.country))
+
+    def learn(self, rows: Iterable[ExitHealth], now: float, *, whole: bool) -> None:
+        own = next((row for row in rows if row.name == self._health.name), None)
+        if own is not None or whole:
+            self._health = own or ExitHealth(name=self._health.name)
+
+    def count(self, report: ExitReport, now: float) -> None:
+        self._health = after(self._health, report, self.terms, now)
+
+    def health_name(self, exit_: Exit) -> str:
+        return self._health.name
+
+    def has_changed(self) -> bool:
+        return signature(watched_files(self._settings, self._root)) != self._signature
+
+    def reread(self, now: float) -> None:
+        self._signature = signature(watched_files(self._settings, self._root))
+        self._gateway = open_gateway(self._name, self._settings, self._root, self._environ)
+
+    # -- lasting sessions ----------------------------------------------------------------------------------------
+
+    def banned_session(self, exit_: Exit) -> tuple[str, int] | None:
+        """The lasting session behind an exit and the generation that was banned; None when there is none, or when it
+        has another one already. From now on this process uses the next."""
+        known = self._lasting.pop(exit_.name, None)
+        if known is None or self._generations.get(known[0], 0) > known[1]:
+            return None
+        self.renewed(known[0], known[1] + 1)
+        return known
+
+    def renewed(self, session: str, generation: int) -> None:
+        self._generations[session] = max(generation, self._generations.get(session, 0))
+        _use(self._generations, session)
+
+    def learn_renewals(self, rows: Iterable[Renewal]) -> None:
+        for row in rows:
+            self.renewed(row.session, row.generation)
+
+    def _last(self, session: str, wish: Wish, avoid: Collection[str], now: float) -> Exit:
+        generation = self._generations.get(session, 0)
+        span = int(now // self._span) if self._span else 0
+        tried = [name.rpartition("#")[2] for name in avoid]
+        found = self._gateway.exit(
+            another_id(self._project, self._name, session, generation, span, tried), wish.country
+        )
+        self._lasting[found.name] = (session, generation)
+        _use(self._lasting, found.name)
+        return found
+
+
+def open_pool(
+    name: str, terms: ProxyPool, root: Path, environ: Mapping[str, str], now: float, project: str
+) -> ListedPool | GatewayPool:
+    """Read the pool's sources. Raises Misconfigured."""
+    if terms.gateway:
+        return GatewayPool(name, terms, root, environ, project=project)
+    return ListedPool(name, terms, root, environ, now)
+
+
+def stay_of(name: str, terms: ProxyPool) -> timedelta | None:
+    """How long a site keeps its exit; None: not at all. Raises Misconfigured."""
+    if terms.kind not in KINDS:
+        raise Misconfigured(f"proxies.{name}.kind must be 'datacenter' or 'residential'.")
+    if terms.stay is None:
+        return USUAL_STAY if terms.kind == RESIDENTIAL else None
+    return terms.stay if terms.stay.total_seconds() >= 1 else None
+
+
+def rest_terms(name: str, terms: ProxyPool, *, patience: int, bans_rest: bool = True) -> RestTerms:
+    """Raises Misconfigured."""
+    cooldown, longest = terms.cooldown.total_seconds(), terms.max_cooldown.total_seconds()
+    if cooldown <= 0 or longest < cooldown:
+        raise Misconfigured(f"proxies.{name}.cooldown must be more than 0s, and max_cooldown not less than it.")
+    return RestTerms(cooldown=cooldown, max_cooldown=longest, patience=patience, bans_rest=bans_rest)
+
+
+def signature(files: Iterable[Path]) -> tuple[tuple[int, int, int] | None, ...]:
+    """Changes when one of the files does."""
+    found: list[tuple[int, int, int] | None] = []
+    for file in files:
+        try:
+            facts = file.stat()
+            found.append((facts.st_mtime_ns, facts.st_size, facts.st_ino))
+        except OSError:
+            found.append(None)
+    return tuple(found)
+
+
+def _use(memory: OrderedDict[str, V], key: str) -> None:
+    memory.move_to_end(key)
+    while len(memory) > MAX_SESSIONS:
+        memory.popitem(last=False)

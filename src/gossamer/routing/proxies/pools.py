@@ -1,0 +1,287 @@
+"""All pools of a project in one process: exits are taken here, and what came of them is told here.
+
+A report changes what this process knows at once, and reaches the book within half a second, a ban or a failure without
+delay. What other workers told is read every second, so that all avoid an exit that was banned seconds ago.
+
+How it fails: Misconfigured for a pool that is not there or whose source cannot be read, AllExitsRest when nothing is
+awake, BackendUnavailable when the book must be asked and does not answer. How it recovers: reports wait while the book
+is away. A file of exits is read again
+when it changes; while it is wrong the exits that were read before are used, and the trouble is told once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from base64 import b64encode
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from contextlib import suppress
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+from typing import Self
+from urllib.parse import quote
+
+from ...clock import Clock
+from ...errors import AllExitsRest, GossamerError, Misconfigured, Transient
+from ...model import events
+from ...model.route import Exit, ExitOutcome
+from ...settings import ProxyPool
+from .contract import ExitBook, ExitReport
+from .health import MAX_WORDS
+from .outbox import Outbox
+from .pool import GatewayPool, ListedPool, Wish, open_pool
+from .rotation import AllRest
+
+TELL_EVERY = timedelta(milliseconds=500)
+HEAR_EVERY = timedelta(seconds=1)
+HEAR_ALL_EVERY = timedelta(seconds=10)  # so that a reset is noticed
+LOOK_AT_FILES_EVERY = timedelta(seconds=3)
+OVERLAP = 2.0  # seconds: clocks of processes that share a file differ a little
+SHORTEST_WAIT, LONGEST_WAIT = (
+    timedelta(milliseconds=500),
+    timedelta(minutes=5),
+)  # new exits may come before the first wakes
+FLUSH_WITHIN = timedelta(seconds=3)  # at the end; then what was not told is lost
+MAX_PAGES = 10_000  # whose exits are remembered here; the oldest are forgotten first
+
+
+class Pools:
+    """Alive between `async with` and its end."""
+
+    def __init__(
+        self,
+        pools: Mapping[str, ProxyPool],
+        book: ExitBook,
+        clock: Clock,
+        *,
+        project: str,
+        root: Path,
+        environ: Mapping[str, str] | None = None,
+        troubles: events.EventSink | None = None,
+    ) -> None:
+        self._settings = pools
+        self._book = book
+        self._clock = clock
+        self._project = project
+        self._root = root
+        self._environ = os.environ if environ is None else environ
+        self._troubles = troubles or events.Silence()
+        self._told: dict[str, str] = {}  # the last trouble of each pool
+        self._open: dict[str, ListedPool | GatewayPool] = {}
+        self._opening = asyncio.Lock()
+        self._heard: dict[str, tuple[float, float]] = {}  # pool -> newest change of an exit and of a session
+        self._outbox = Outbox()
+        self._tried: OrderedDict[bytes, frozenset[str]] = OrderedDict()
+        self._talking = asyncio.Lock()
+        self._urgent = asyncio.Event()
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def __aenter__(self) -> Self:
+        loops = (self._hurry, self._tell_regularly, self._hear_regularly, self._look_regularly)
+        self._tasks = [asyncio.create_task(loop(), name=f"pools{loop.__name__}") for loop in loops]
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        with suppress(Transient, TimeoutError):  # figures, and not worth more waiting
+            async with asyncio.timeout(FLUSH_WITHIN.total_seconds()):
+                await self.flush()
+
+    async def prepare(self, names: Iterable[str]) -> None:
+        """Open these pools before the first page needs them. Raises Misconfigured, BackendUnavailable."""
+        for name in names:
+            await self._pool(name)
+
+    async def take(
+        self,
+        pool: str,
+        *,
+        site: str,
+        fingerprint: bytes,
+        attempt: int = 0,
+        country: str | None = None,
+        session: str | None = None,
+        avoid: Collection[str] = (),
+    ) -> Exit:
+        """An exit for a try of a page. Raises AllExitsRest, Misconfigured, BackendUnavailable.
+
+        `attempt` is how many tries were used up before. From the second on the book is asked which exits the page has
+        tried in vain, here or elsewhere; another is taken where there is one. `session` is a key that the spider
+        chose: all pages that name it leave as the same visitor, also when they are tried again. `avoid` holds
+        names of exits that the caller does not want.
+        """
+        opened = self._open.get(pool) or await self._pool(pool)
+        tried = self._tried.get(fingerprint, frozenset())
+        if attempt:
+            tried |= frozenset(await self._book.used(fingerprint))
+        wish = Wish(site=site, country=country, session=session, tried=tried, avoid=frozenset(avoid))
+        now = self._clock.now()
+        found = opened.take(wish, now)
+        if isinstance(found, AllRest):
+            wait = timedelta(seconds=max(0.0, found.until - now))
+            exits = "The gateway" if isinstance(opened, GatewayPool) else f"All {opened.size} exits"
+            raise AllExitsRest(
+                f"{exits} of pool {pool} must rest for {wait.total_seconds():.0f} s more. See `gossamer proxies`.",
+                wait=min(max(wait, SHORTEST_WAIT), LONGEST_WAIT),
+            )
+        if found.again and opened.size > 1:
+            self._say(pool, f"A page was tried through every exit of pool {pool} that is awake; one is used again.")
+        return found.exit
+
+    def report(
+        self,
+        exit_: Exit,
+        outcome: ExitOutcome,
+        *,
+        seconds: float = 0.0,
+        received: int = 0,
+        tokens: float = 0.0,
+        words: str = "",
+        fingerprint: bytes | None = None,
+    ) -> None:
+        """Tell what came of an exit that was taken here. Returns at once. `words` say what went wrong.
+
+        With the `fingerprint` of the page, its next try takes another exit if this one was in vain.
+        """
+        opened = self._open[exit_.pool]
+        report = ExitReport(
+            exit=opened.health_name(exit_),
+            outcome=outcome,
+            seconds=seconds,
+            bytes=received,
+            tokens=tokens,
+            words="" if outcome is ExitOutcome.OK else without_secrets(words, exit_),
+        )
+        opened.count(report, self._clock.now())
+        self._outbox.report(exit_.pool, report)
+        if outcome is ExitOutcome.OK:
+            return
+        if fingerprint is not None:
+            self._note_use(fingerprint, exit_.name)
+        if outcome is ExitOutcome.BANNED and isinstance(opened, GatewayPool):
+            banned = opened.banned_session(exit_)
+            if banned is not None:
+                self._outbox.renew(exit_.pool, *banned)
+        self._urgent.set()
+
+    async def flush(self) -> None:
+        """Tell the book all that waits, now. Raises BackendUnavailable; what was not told waits on."""
+        async with self._talking:
+            for pool, session, generation in await self._outbox.send(self._book, lambda pool: self._open[pool].terms):
+                opened = self._open[pool]
+                assert isinstance(opened, GatewayPool)  # others have no sessions
+                opened.renewed(session, generation)
+
+    # -- opening -------------------------------------------------------------------------------------------------
+
+    async def _pool(self, name: str) -> ListedPool | GatewayPool:
+        async with self._opening:
+            if name in self._open:
+                return self._open[name]
+            terms = self._settings.get(name)
+            if terms is None:
+                known = f"There are: {', '.join(sorted(self._settings))}." if self._settings else "There are none yet."
+                raise Misconfigured(f"There is no proxy pool {name!r}. {known} Write a table [proxies.{name}].")
+            opened = await asyncio.to_thread(
+                open_pool, name, terms, self._root, self._environ, self._clock.now(), self._project
+            )
+            async with self._talking:
+                await self._hear(name, opened, whole=True)
+            self._open[name] = opened
+            return opened
+
+    # -- what happens beside the pages ----------------------------------------------------------------------------
+
+    async def _hurry(self) -> None:
+        """Bans and failures are told at once."""
+        while True:
+            await self._urgent.wait()
+            self._urgent.clear()
+            await self._unharmed(self.flush)
+
+    async def _tell_regularly(self) -> None:
+        while True:
+            await self._clock.sleep(TELL_EVERY.total_seconds())
+            if self._outbox:
+                await self._unharmed(self.flush)
+
+    async def _hear_regularly(self) -> None:
+        heard_all_at = self._clock.monotonic()
+        while True:
+            await self._clock.sleep(HEAR_EVERY.total_seconds())
+            whole = self._clock.monotonic() - heard_all_at >= HEAR_ALL_EVERY.total_seconds()
+            if whole:
+                heard_all_at = self._clock.monotonic()
+            await self._unharmed(partial(self._hear_all, whole=whole))
+
+    async def _look_regularly(self) -> None:
+        while True:
+            await self._clock.sleep(LOOK_AT_FILES_EVERY.total_seconds())
+            for name, opened in list(self._open.items()):
+                await self._unharmed(partial(self._look, name, opened))
+
+    async def _hear_all(self, *, whole: bool) -> None:
+        for name, opened in list(self._open.items()):
+            async with self._talking:
+                await self._hear(name, opened, whole=whole)
+
+    async def _hear(self, name: str, opened: ListedPool | GatewayPool, *, whole: bool) -> None:
+        exits, sessions = (0.0, 0.0) if whole else self._heard.get(name, (0.0, 0.0))
+        rows = await self._book.health(name, max(0.0, exits - OVERLAP))
+        now = self._clock.now()
+        opened.learn(rows, now, whole=whole)
+        # What waits here was not in the answer: nobody tells while somebody hears.
+        heard = None if whole else {row.name for row in rows}
+        for report in self._outbox.waiting(name, heard):
+            opened.count(report, now)
+        if isinstance(opened, GatewayPool):
+            renewals = await self._book.renewals(name, max(0.0, sessions - OVERLAP))
+            opened.learn_renewals(renewals)
+            sessions = max((row.changed_at for row in renewals), default=sessions)
+        self._heard[name] = (max((row.changed_at for row in rows), default=exits), sessions)
+
+    async def _look(self, name: str, opened: ListedPool | GatewayPool) -> None:
+        try:
+            if await asyncio.to_thread(opened.has_changed):
+                opened.reread(self._clock.now())
+                self._told.pop(name, None)
+        except Misconfigured as error:
+            self._say(name, f"{error} Until then the exits that were read before are used.")
+
+    async def _unharmed(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Whatever goes wrong beside the pages, the pages go on."""
+        try:
+            await work()
+        except Transient:
+            pass  # the worker itself tells that the state is away; what waits is told later
+        except Exception as error:
+            self._say("", str(error) if isinstance(error, GossamerError) else f"{type(error).__name__}: {error}")
+
+    def _say(self, pool: str, words: str) -> None:
+        """Told once, until there is something else to tell."""
+        if self._told.get(pool) != words:
+            self._told[pool] = words
+            self._troubles.emit(events.Trouble(at=self._clock.now(), stage="proxies", message=words))
+
+    def _note_use(self, fingerprint: bytes, name: str) -> None:
+        self._tried[fingerprint] = self._tried.get(fingerprint, frozenset()) | {name}
+        self._tried.move_to_end(fingerprint)
+        while len(self._tried) > MAX_PAGES:
+            self._tried.popitem(last=False)
+        self._outbox.use(fingerprint, name)
+
+
+def without_secrets(words: str, exit_: Exit) -> str:
+    """The words, short, on one line, and without the exit's credentials in any spelling that a driver may use."""
+    text = " ".join(words.split())
+    pair = f"{exit_.username}:{exit_.password}"
+    secrets = (b64encode(pair.encode("utf-8", "replace")).decode(), pair, exit_.password, exit_.username)
+    for secret in secrets:
+        for spelling in (secret, quote(secret, safe="")):
+            if len(spelling) >= 3:
+                text = text.replace(spelling, "***")
+    return text.encode("utf-8", "replace").decode()[:MAX_WORDS]

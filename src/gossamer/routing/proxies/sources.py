@@ -1,0 +1,210 @@
+"""The exits of a pool that lists them: from the settings, a file, a variable or a secret file.
+
+One address in each line; what follows a # is a comment. These forms are known:
+
+    http://user:password@host:port    https://...    socks5://...
+    user:password@host:port           host:port      host:port:user:password
+
+In those with an @, what would be misread is written as %40 and so on; the last one is taken as it stands. An IPv6
+address is in brackets. How it fails: Misconfigured, with the pool and the line and never with the address itself.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from hashlib import blake2b
+from ipaddress import IPv6Address
+from pathlib import Path
+from typing import NoReturn
+from urllib.parse import unquote
+
+import msgspec
+
+from ...errors import Misconfigured
+from ...model.route import Exit
+from ...settings import ProxyPool
+
+SCHEMES = {"http": "http", "https": "https", "socks5": "socks5", "socks5h": "socks5"}
+MAX_FILE = 16 * 1024 * 1024
+MAX_EXITS = 100_000
+_EXAMPLE = "http://user:password@host:port"
+_HOST = re.compile(r"[a-z0-9_]([a-z0-9_.-]*[a-z0-9_])?\.?")
+_COMMENT = re.compile(r"(^|\s)#.*")
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)", re.DOTALL)
+
+
+class Line(msgspec.Struct, frozen=True):
+    """An address as it was written, and the words that say where. The address is a secret."""
+
+    text: str
+    where: str
+
+    def __repr__(self) -> str:
+        return f"Line({self.where!r})"
+
+
+def listed_exits(pool: str, terms: ProxyPool, root: Path, environ: Mapping[str, str]) -> tuple[Exit, ...]:
+    """All exits of the pool, each once, in the order in which they are written. Raises Misconfigured."""
+    found: dict[str, Exit] = {}
+    for line in _lines(pool, terms, root, environ):
+        one = parse_exit(line.text, pool=pool, where=line.where, allow_private=terms.allow_private)
+        found.setdefault(one.identity, one)
+        if len(found) > MAX_EXITS:
+            raise Misconfigured(f"Pool {pool} has more than {MAX_EXITS:,} exits. Make several pools of it.")
+    if not found:
+        _refuse_empty(pool, terms)
+    return _named(list(found.values()))
+
+
+def watched_files(terms: ProxyPool, root: Path) -> tuple[Path, ...]:
+    """Files that the exits are from; they are read again when they change."""
+    return tuple(root / name for name in (terms.file, terms.secret) if name)
+
+
+def parse_exit(text: str, *, pool: str, where: str, allow_private: bool = False) -> Exit:
+    """Read one address. Raises Misconfigured, which names the place only."""
+    matched = _SCHEME.fullmatch(text)
+    scheme, rest = (matched[1].lower(), matched[2]) if matched else ("http", text)
+    if scheme not in SCHEMES:
+        _refuse_scheme(scheme, pool, where)
+    rest = rest.removesuffix("/")
+    if "@" in rest:
+        credentials, _, place = rest.rpartition("@")
+        username, _, password = (unquote(part) for part in credentials.partition(":"))
+    elif matched:
+        place, username, password = rest, "", ""
+    else:
+        place, username, password = _colons(rest)
+    host, port = _host_and_port(place, pool, where)
+    for word, part in (("user name", username), ("password", password)):
+        if not part.isprintable():
+            _refuse(pool, where, f"the {word} has a character that cannot be sent.")
+    return Exit(
+        pool=pool,
+        name="",
+        scheme=SCHEMES[scheme],
+        host=host,
+        port=port,
+        username=username,
+        password=password,
+        allow_private=allow_private,
+    )
+
+
+def _lines(pool: str, terms: ProxyPool, root: Path, environ: Mapping[str, str]) -> Iterator[Line]:
+    for number, secret in enumerate(terms.urls, 1):
+        yield Line(secret.reveal().strip(), f"proxies.{pool}.urls, number {number}")
+    for key in ("file", "secret"):
+        name = getattr(terms, key)
+        if name:
+            yield from file_lines(root / name, pool, key)
+    if terms.env:
+        words = re.split(r"[\s,]+", variable(terms.env, pool, environ))
+        for number, word in enumerate((word for word in words if word), 1):
+            yield Line(word, f"variable {terms.env}, number {number}")
+
+
+def file_lines(path: Path, pool: str, key: str) -> Iterator[Line]:
+    """What is written in a file, without comments and blank lines. Raises Misconfigured."""
+    try:
+        with path.open("rb") as file:
+            content = file.read(MAX_FILE + 1)
+        text = content.decode("utf-8-sig")
+    except OSError as error:
+        raise Misconfigured(
+            f"Pool {pool}: {path} cannot be read ({error.strerror}). Make it, or mend proxies.{pool}.{key}."
+        ) from error
+    except UnicodeDecodeError:
+        raise Misconfigured(f"Pool {pool}: {path} is no text in UTF-8. Save it as such.") from None
+    if len(content) > MAX_FILE:
+        raise Misconfigured(f"Pool {pool}: {path} is larger than 16 MiB. Is it a list of proxies?")
+    for number, line in enumerate(text.splitlines(), 1):
+        written = _COMMENT.sub("", line).strip()
+        if written:
+            yield Line(written, f"{path.name} line {number}")
+
+
+def variable(name: str, pool: str, environ: Mapping[str, str]) -> str:
+    """The content of a variable. Raises Misconfigured when it is not set."""
+    if name not in environ:
+        raise Misconfigured(
+            f"Pool {pool}: the variable {name} is not set. Set it before you start, or mend proxies.{pool}.env."
+        )
+    return environ[name]
+
+
+def _colons(text: str) -> tuple[str, str, str]:
+    """Place, user name and password of `host:port` and `host:port:user:password`."""
+    if text.startswith("["):
+        host, bracket, rest = text.partition("]")
+        parts = rest.removeprefix(":").split(":", 2)
+        place = f"{host}{bracket}:{parts[0]}"
+    else:
+        host, _, rest = text.partition(":")
+        parts = rest.split(":", 2)
+        place = f"{host}:{parts[0]}"
+    if len(parts) == 1:
+        return place, "", ""
+    if len(parts) == 2:
+        return text, "", ""  # three parts are no form: refused as a place
+    return place, parts[1], parts[2]
+
+
+def _host_and_port(place: str, pool: str, where: str) -> tuple[str, int]:
+    if place.startswith("["):
+        host, _, rest = place[1:].partition("]")
+        try:
+            host = IPv6Address(host.partition("%")[0]).compressed
+        except ValueError:
+            _refuse(pool, where, "what is in brackets is no IPv6 address.")
+        colon, port = rest[:1], rest[1:]
+        if rest and colon != ":":
+            _refuse(pool, where, "after the brackets comes a colon and the port.")
+    else:
+        host, _, port = place.rpartition(":") if ":" in place else (place, "", "")
+        host = host.lower()
+        if ":" in host:
+            _refuse(pool, where, f"it has too many colons. Write it as {_EXAMPLE}, and an IPv6 address in brackets.")
+        if not _HOST.fullmatch(host):
+            _refuse(pool, where, f"it has no host name that can be read. Write it as {_EXAMPLE}.")
+    if not port:
+        _refuse(pool, where, f"the port is missing. Write it as {_EXAMPLE}.")
+    if not port.isascii() or not port.isdecimal() or not 1 <= int(port) <= 65_535:
+        _refuse(pool, where, f"the port must be a number from 1 to 65535. Write it as {_EXAMPLE}.")
+    return host, int(port)
+
+
+def _named(exits: Sequence[Exit]) -> tuple[Exit, ...]:
+    """Names for people: the address. Where several share one, some letters that tell their credentials apart."""
+    shared = Counter(one.address for one in exits)
+    return tuple(
+        msgspec.structs.replace(one, name=one.address if shared[one.address] == 1 else f"{one.address}~{_letters(one)}")
+        for one in exits
+    )
+
+
+def _letters(one: Exit) -> str:
+    # Few enough that the password cannot be found out from them; equal ones share their health, which does no harm.
+    return blake2b(one.identity.encode(), digest_size=3, person=b"gossamer-exit").hexdigest()
+
+
+def _refuse_scheme(scheme: str, pool: str, where: str) -> NoReturn:
+    if scheme.startswith("socks4"):
+        _refuse(pool, where, "SOCKS4 is not spoken here: it knows no passwords. Ask for SOCKS5 or HTTP.")
+    if scheme == "socks":
+        _refuse(pool, where, "write socks5:// for a SOCKS proxy.")
+    _refuse(pool, where, "its scheme is not known. Write http://, https:// or socks5://.")
+
+
+def _refuse_empty(pool: str, terms: ProxyPool) -> NoReturn:
+    if terms.urls or terms.file or terms.env or terms.secret:
+        raise Misconfigured(f"Pool {pool} lists no exits: its source is empty. Write one address in each line.")
+    raise Misconfigured(
+        f"Pool {pool} has no source of exits. Set one of urls, file, env, secret or gateway in [proxies.{pool}]."
+    )
+
+
+def _refuse(pool: str, where: str, words: str) -> NoReturn:
+    raise Misconfigured(f"Pool {pool}, {where}: {words}")

@@ -1,0 +1,189 @@
+"""What becomes of a schedule now. Pure: where it stands, the time and whether a run of it goes on come in; a step comes
+out. Which moments are due is decided in schedule/triggers.py.
+
+    look(standing, trigger, now)               rest, take a step, or something is due
+    judge(standing, due, now, running=...)     what becomes of the tick that is due
+    run_now(standing)                          a run besides the ticks
+    failed(standing, now, why)                 a run could not be begun; it is tried again, with growing pauses
+    budget_of(per_day, ...)                    the fetches that one run may spend
+
+A tick is decided once: `last_due` moves on in the same step that begins its run, lets it wait or skips it. A tick whose
+run could not be begun is not decided: it is tried again, and by then a later one may have taken its place.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from enum import StrEnum
+from typing import assert_never
+
+import msgspec
+
+from ..model.schedule import Standing
+from .triggers import Decision, Fire, Over, Queue, Replace, Skip, Start, Trigger, Wait, decide, on_overlap
+
+FIRST_PAUSE = timedelta(seconds=5)  # before a run is tried again that could not be begun; then twice as long ...
+LONGEST_PAUSE = timedelta(minutes=5)  # ... up to this
+JOB_LOOK = timedelta(seconds=1)  # how often a run that waits looks whether the one before has ended
+LONGEST_TROUBLE = 500  # characters
+
+MISSED = "missed"  # why a tick was skipped: a later one was due already when it could have run
+
+_DAY_MS = 86_400_000
+
+
+class Outcome(StrEnum):
+    """What a step without a job means for its tick."""
+
+    SKIPPED = "skipped"
+    QUEUED = "queued"
+    FAILED = "failed"
+    NOTED = "noted"  # no tick: the clock was wrong, and what is remembered is put right
+
+
+class Rest(msgspec.Struct, frozen=True):
+    """Nothing to do before `until`; None: never, as long as the schedule stays as it is."""
+
+    until: float | None
+
+
+class Due(msgspec.Struct, frozen=True):
+    """A tick is due, or (None) there is one that waits for the run before it. So many before it were missed."""
+
+    tick: float | None
+    missed: int = 0
+
+
+class Step(msgspec.Struct, frozen=True):
+    """The schedule stands at `after` from now on, and no run begins. `why` is a word or a sentence."""
+
+    after: Standing
+    outcome: Outcome
+    due: float | None = None
+    why: str = ""
+
+
+class Begin(msgspec.Struct, frozen=True):
+    """The run of the tick `due` is to begin; then the schedule stands at `after`. It ends the job `replaces`. So many
+    ticks before it were missed."""
+
+    after: Standing
+    due: float
+    replaces: str = ""
+    missed: int = 0
+
+
+def look(standing: Standing, trigger: Trigger, now: float) -> Rest | Step | Due:
+    """What is to be done about a schedule. Whether a run of it goes on matters only when something is due."""
+    if standing.withdrawn_at is not None:
+        return Rest(None)
+    if not standing.paused and _pauses(standing, now):
+        return Rest(standing.retry_at)
+    match decided(standing, trigger, now):
+        case Fire(due, _, missed):
+            return skipped(standing, standing.waiting_due or due, "paused") if standing.paused else Due(due, missed)
+        case Wait(_, since) if since is not None:
+            return Step(msgspec.structs.replace(standing, since=since), Outcome.NOTED)
+        case Wait() | Over() if standing.waiting_due is not None:
+            return skipped(standing, standing.waiting_due, "paused") if standing.paused else Due(None)
+        case Wait(until):
+            return Rest(until)
+        case Over():
+            return Rest(None)
+        case _ as never:
+            assert_never(never)
+
+
+def decided(standing: Standing, trigger: Trigger, now: float) -> Decision:
+    """What its trigger says to where it stands."""
+    return decide(
+        trigger,
+        first=standing.created_at,
+        last_due=standing.last_due,
+        since=standing.since,
+        newest=standing.newest_due,
+        now=now,
+    )
+
+
+def _pauses(standing: Standing, now: float) -> bool:
+    """Whether it is too early to try again. A moment that no pause reaches comes from a clock that was wrong."""
+    return standing.retry_at is not None and now < standing.retry_at <= now + LONGEST_PAUSE.total_seconds()
+
+
+def judge(standing: Standing, due: Due, now: float, *, running: str) -> Rest | Step | Begin:
+    """What becomes of what is due, while the job `running` of this schedule goes on; "": none does."""
+    waiting = standing.waiting_due
+    if waiting is not None and not running:
+        return Begin(_begun(standing), waiting)  # a newer tick is looked at after it
+    if due.tick is None:
+        return Rest(now + JOB_LOOK.total_seconds())
+    if due.missed:
+        standing = msgspec.structs.replace(standing, skipped=standing.skipped + due.missed, skip_reason=MISSED)
+    match on_overlap(standing.schedule.overlap, bool(running), waiting=waiting is not None):
+        case Start() | Replace():
+            passed_over = 0 if waiting is None else 1  # its overlap was changed while a tick waited
+            after = _begun(standing, last_due=due.tick, skipped=standing.skipped + passed_over)
+            return Begin(after, due.tick, replaces=running, missed=due.missed)
+        case Queue():
+            after = _decided(standing, last_due=due.tick, waiting_due=due.tick)
+            return Step(after, Outcome.QUEUED, due.tick, "running")
+        case Skip():
+            why = "running" if waiting is None else "waiting"
+            after = _decided(standing, last_due=due.tick, skipped=standing.skipped + 1, skip_reason=why)
+            return Step(after, Outcome.SKIPPED, due.tick, why)
+
+
+def run_now(standing: Standing) -> Standing:
+    """Where it stands when a run besides its ticks has begun. What is due stays due."""
+    return msgspec.structs.replace(standing, runs=standing.runs + 1)
+
+
+def skipped(standing: Standing, due: float, why: str) -> Step:
+    """The tick `due` does not run, and nothing waits any more."""
+    last_due = standing.last_due if due == standing.waiting_due else due
+    after = _decided(standing, last_due=last_due, skipped=standing.skipped + 1, skip_reason=why, waiting_due=None)
+    return Step(after, Outcome.SKIPPED, due, why)
+
+
+def failed(standing: Standing, due: float, now: float, why: str) -> Step:
+    """The run of the tick `due` could not be begun: when it is tried again."""
+    failures = standing.failures + 1
+    pause = min(FIRST_PAUSE * 2 ** min(failures - 1, 30), LONGEST_PAUSE)
+    words = why if len(why) <= LONGEST_TROUBLE else f"{why[: LONGEST_TROUBLE - 3]}..."
+    after = msgspec.structs.replace(
+        standing, failures=failures, retry_at=round(now + pause.total_seconds(), 3), trouble=words
+    )
+    return Step(after, Outcome.FAILED, due, words)
+
+
+def _begun(standing: Standing, **changes: float) -> Standing:
+    return _decided(standing, runs=standing.runs + 1, waiting_due=None, **changes)
+
+
+def _decided(standing: Standing, **changes: float | str | None) -> Standing:
+    due = changes.get("last_due", standing.last_due)
+    if isinstance(due, float | int) and due != standing.last_due:
+        changes["since"] = None  # ticks count from the one that was decided about
+        newest = max(standing.newest_due or 0.0, standing.last_due or 0.0)
+        changes["newest_due"] = newest if newest > due else None
+    return msgspec.structs.replace(standing, **{"failures": 0, "retry_at": None, "trouble": "", **changes})
+
+
+def budget_of(per_day: int, *, due: float, now: float, since: float | None, following: float | None) -> int:
+    """How many fetches the run of the tick `due` may spend, of so many for each day; 0 when it is too early for one.
+
+    It is the share of the time since the run before it, which was for the moment `since`. When that is later than `due`
+    (somebody began a run by hand), nothing is left. For a first run it is the time to the tick that follows, and a day
+    where there is none; so it is when `since` comes from a clock that was ahead. It is a day at most: what was not
+    spent is not saved up. The shares of all runs of a day add up to the day's budget, however many there are.
+    """
+    end = round(due * 1000)
+    if since is not None and due <= since <= now:
+        return 0
+    if since is None or since > now:
+        begin = end - _DAY_MS if following is None else end - round((following - due) * 1000)
+    else:
+        begin = round(since * 1000)
+    begin = max(begin, end - _DAY_MS)
+    return per_day * end // _DAY_MS - per_day * begin // _DAY_MS

@@ -1,0 +1,177 @@
+"""From a table in gossamer.toml, or the flags of `gossamer schedule add`, to a schedule. Pure.
+
+How it fails: Misconfigured, which names the schedule and the key, and says what to write instead. Nothing is fetched or
+loaded here: whether the spider exists is found out when a run begins.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import NoReturn
+
+import msgspec
+
+from ..errors import InvalidUrl, Misconfigured
+from ..model.item import safe_text
+from ..model.schedule import Overlap, Schedule
+from ..model.task import MAX_PRIORITY
+from ..model.url import parse_url
+from ..settings import ScheduleTable
+from .sources import SOURCE_KEYS, Start, discreet, parse_source
+from .spelling import parse_trigger
+from .windows import parse_windows
+
+LONGEST_NAME = 100  # characters
+
+_TRIGGERS = {"every": "every ", "cron": "cron ", "at": "at "}
+
+
+def schedules_of(tables: Mapping[str, ScheduleTable]) -> dict[str, Schedule]:
+    """All schedules of gossamer.toml, by name. Raises Misconfigured for the first that is none."""
+    return {name: schedule_of(name, table) for name, table in tables.items()}
+
+
+def schedule_of(name: str, table: ScheduleTable) -> Schedule:
+    """The schedule that a table describes. Raises Misconfigured."""
+    where = f"Schedule {name!r}"
+    _check_name(name)
+    return Schedule(
+        name=name,
+        spider=_spider(table.spider, where),
+        trigger=_trigger(table, where),
+        zone=table.zone,
+        source=_source(table, where),
+        kind=_kind(table, where),
+        priority=_priority(table.priority, where),
+        min_age=_more_than_nothing("min_age", table.min_age, where),
+        windows=_windows(table, where),
+        overlap=_overlap(table.overlap, where),
+        limit=_one_or_more("limit", table.limit, where),
+        budget=_one_or_more("budget", table.budget, where),
+        **_intervals(table, where),
+    )
+
+
+def _check_name(name: str) -> None:
+    if not name or name != name.strip() or not name.isprintable() or len(name) > LONGEST_NAME:
+        raise Misconfigured(
+            f"{name[:LONGEST_NAME]!r} is no name for a schedule. Write 1 to {LONGEST_NAME} letters, digits and signs, "
+            "without blanks at its ends."
+        )
+    if name.startswith("#"):
+        raise Misconfigured(
+            f"{name!r} begins with a #, which marks what is no job in the books. Begin it with a letter."
+        )
+    if "://" in name:  # jobs are called as their schedule is, and a job that is called by an address crawls it
+        raise Misconfigured(f"{name!r} is an address. Give the schedule a name, and write the address as its spider.")
+
+
+def _spider(text: str, where: str) -> str:
+    spider = text.strip()
+    if not spider or safe_text(spider) != spider:
+        _refuse(where, "spider", "name a spider, a recipe, or the address of a site.")
+    if "://" not in spider:
+        return spider
+    if discreet(spider) != spider:
+        _refuse(where, "spider", "the address holds a user name or password, and would be shown. Leave it out.")
+    try:
+        return parse_url(spider)
+    except InvalidUrl as error:
+        raise Misconfigured(f"{where}: spider: {error}") from error
+
+
+def _trigger(table: ScheduleTable, where: str) -> str:
+    given = {key: text for key in _TRIGGERS if (text := getattr(table, key)) is not None}
+    if len(given) != 1:
+        said = f"it has {' and '.join(given)}" if given else "it says nowhere when it is due"
+        raise Misconfigured(f'{where}: {said}. Write one of every = "6h", cron = "0 3 * * *", at = "2027-01-31T12:00".')
+    ((key, text),) = given.items()
+    written = " ".join(text.split())
+    spelled = written if key == "cron" and written.startswith("@") else _TRIGGERS[key] + written
+    try:
+        parse_trigger(spelled, table.zone)
+    except Misconfigured as error:
+        raise Misconfigured(f"{where}: {_culprit(key, table.zone)}: {error}") from error
+    return spelled.removeprefix(_TRIGGERS["cron"])
+
+
+def _culprit(key: str, zone: str) -> str:
+    """`zone`, when that is what cannot be read; else the key itself."""
+    try:
+        parse_trigger("every 1h", zone)
+    except Misconfigured:
+        return "zone"
+    return key
+
+
+def _source(table: ScheduleTable, where: str) -> str:
+    written = {key: value for key in SOURCE_KEYS if (value := getattr(table, key)) is not None}
+    source = parse_source(written, where)
+    return "" if isinstance(source, Start) else msgspec.json.encode(source).decode()
+
+
+def _windows(table: ScheduleTable, where: str) -> str:
+    """The windows with their zone: whoever reads them later has this text alone."""
+    text = table.windows.strip()
+    if not text:
+        return ""
+    try:
+        if parse_windows(text, table.zone) != parse_windows(text):
+            text = f"{text.rstrip('; ')} {table.zone}"
+        parse_windows(text)
+    except Misconfigured as error:
+        raise Misconfigured(f"{where}: windows: {error}") from error
+    return text
+
+
+def _overlap(text: str, where: str) -> Overlap:
+    words = [policy.value for policy in Overlap]
+    if text in words:
+        return Overlap(text)
+    near = difflib.get_close_matches(text.lower(), words, n=1)
+    hint = f" Did you mean {near[0]}?" if near else ""
+    return _refuse(where, "overlap", f"{text!r} is not known; write one of {', '.join(words)}.{hint}")
+
+
+def _kind(table: ScheduleTable, where: str) -> str:
+    text = table.kind
+    if text and not text.isidentifier():
+        _refuse(where, "kind", f"{text!r} is no callback. Write the name of a method of the spider, or leave it out.")
+    if text and not _source(table, where):
+        _refuse(where, "kind", "goes with a source: the spider's own start names its callbacks itself. Leave it out.")
+    return text
+
+
+def _priority(value: int, where: str) -> int:
+    if abs(value) > MAX_PRIORITY:
+        _refuse(where, "priority", f"must be between -{MAX_PRIORITY:,} and {MAX_PRIORITY:,}.")
+    return value
+
+
+def _intervals(table: ScheduleTable, where: str) -> dict[str, timedelta | None]:
+    found = {key: _more_than_nothing(key, getattr(table, key), where) for key in ("min_interval", "max_interval")}
+    shortest, longest = found.values()
+    for key, value in found.items():
+        if value is not None and table.budget is None:
+            _refuse(where, key, "goes with a budget only. Add budget = 1000 (fetches a day), or leave it out.")
+    if shortest is not None and longest is not None and shortest > longest:
+        _refuse(where, "min_interval", "is longer than max_interval; exchange them.")
+    return found
+
+
+def _one_or_more(key: str, value: int | None, where: str) -> int | None:
+    if value is not None and value < 1:
+        _refuse(where, key, "must be 1 or more; left out it means no limit.")
+    return value
+
+
+def _more_than_nothing(key: str, value: timedelta | None, where: str) -> timedelta | None:
+    if value is not None and value <= timedelta(0):
+        _refuse(where, key, "must be more than 0, or left out.")
+    return value
+
+
+def _refuse(where: str, key: str, words: str) -> NoReturn:
+    raise Misconfigured(f"{where}: {key}: {words}")

@@ -1,0 +1,346 @@
+"""`Scheduler`: begins the runs of schedules when they are due. It never scrapes, and reads no source.
+
+What it does: of any number of schedulers one leads (holding.py). It brings the schedules of gossamer.toml into the book
+(following.py), looks about every second what is due (deciding.py), and decides about each tick in one step of the book,
+together with the job that it begins.
+How it fails: a spider that cannot be had, a schedule that cannot be read, even a fault of our own in the look at one
+schedule is the trouble of that schedule alone. It is told, and tried again with pauses. A state that does not answer is
+waited for. What a leader writes whose term is over is refused.
+How it recovers: the next leader finds every schedule where it was left; a tick that was missed runs once.
+
+The code of spiders runs in threads of this process (workshop.py): a slow one is late itself, and holds up no other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Iterable
+from contextlib import suppress
+from datetime import timedelta
+from functools import lru_cache
+
+from ..errors import GossamerError, LeaseLost, Misconfigured, Transient
+from ..model.events import EventSink, ScheduleFailed, ScheduleFired, ScheduleQueued, ScheduleSkipped, Trouble
+from ..model.job import JobTerms
+from ..model.schedule import Settled, Standing
+from ..project.open import Project
+from ..project.retention import forget_old_runs
+from .decisions import Begin, Due, Outcome, Rest, Step, failed, judge, look, skipped
+from .definition import schedules_of
+from .file_sync import Entry, entries_of, unused
+from .known import Known
+from .leadership import Lead
+from .runs import opening_with, share_of
+from .spelling import parse_trigger
+from .spider_loader import Made, Workshop
+from .triggers import is_past
+
+LOOK = timedelta(seconds=1)  # between two looks, unless something is due before
+SOON = timedelta(milliseconds=10)  # after a look that changed something
+TROUBLED = timedelta(seconds=5)  # after a look that nobody foresaw the end of
+LEFT_ALONE = timedelta(minutes=5)  # a schedule at which a look ended so
+CLOCK_BACK = timedelta(minutes=1)  # a clock that is put back by more makes all schedules be looked at anew
+AT_ONCE = 100  # steps under way at a time
+
+_read_trigger = lru_cache(maxsize=10_000)(parse_trigger)
+
+
+class Scheduler:
+    """Leads, or waits for its turn to, until it is drained.
+
+    `name` must be another one for each scheduler; the process's own name by default. Raises Misconfigured when a
+    schedule of gossamer.toml is none.
+    """
+
+    def __init__(
+        self, project: Project, events: EventSink, *, name: str = "", workshop: Workshop | None = None
+    ) -> None:
+        self._project = project
+        self._clock = project.clock
+        self._began = project.clock.now()
+        self._events = events
+        self._wanted = schedules_of(project.settings.schedules)
+        self._lead = Lead(project.ticks, project.clock, events, name or project.worker)
+        self._known = Known(project.schedules, project.ticks)
+        self._workshop = workshop or Workshop(project.settings)
+        self._rests: dict[str, tuple[int, float]] = {}  # by schedule: at this version, nothing before this moment
+        self._latest = -math.inf  # that the clock has shown
+        self._told: dict[str, set[str]] = {}  # what was said about a schedule, or ("") about the backend
+        self._draining = asyncio.Event()
+
+    @property
+    def leads(self) -> bool:
+        """As far as it knows."""
+        return self._lead.held
+
+    def drain(self) -> None:
+        """Begin nothing more; `run` returns when the look that is under way is over."""
+        self._draining.set()
+
+    async def run(self) -> None:
+        """Until it is drained. Then the next one may lead at once."""
+        staying = asyncio.create_task(self._lead.stay(self._draining, self._tell_of))
+        try:
+            while not self._draining.is_set():
+                pause = await self.turn()
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(pause.total_seconds()):
+                        await self._draining.wait()
+        finally:
+            self._draining.set()
+            await staying  # not cancelled: a request that is under way could take the lead after we have resigned
+            await self.resign()
+
+    async def turn(self) -> timedelta:
+        """One look: lead if nobody else does, and do what is due. Returns how long nothing will be due.
+
+        Whatever is in the way is told, once; nothing is raised for it.
+        """
+        try:
+            pause = await self._decide_all() if await self._lead.keep() else LOOK
+        except LeaseLost as error:
+            self._lead.lose()
+            self._tell_of(error)
+            return LOOK
+        except Transient as error:
+            self._tell_of(error)
+            return LOOK
+        except Exception as error:  # a fault of ours: the other schedules of the next look may be spared by it
+            self._known.doubt()
+            self._tell_of(error)
+            return TROUBLED
+        self._told.pop("", None)
+        return pause
+
+    async def resign(self) -> None:
+        """Let the next one lead. Does nothing when this one does not."""
+        await self._lead.resign()
+
+    # -- one look ----------------------------------------------------------------------------------------------
+
+    async def _decide_all(self) -> timedelta:
+        await self._known.refresh()
+        await self._follow_file()
+        now = self._clock.now()
+        self._forget_what_is_gone(now)
+        for broken in self._known.unreadable:
+            self._tell(broken.name, broken.words)
+        steps: list[tuple[Standing, Step | Begin]] = []
+        due: list[tuple[Standing, Due]] = []
+        for standing in self._known.standings.values():
+            found = self._look(standing, now)
+            if isinstance(found, Step):
+                steps.append((standing, found))
+            elif isinstance(found, Due):
+                due.append((standing, found))
+        steps += await self._judged(due, now)
+        taken = await self._take(steps, now)
+        if taken:
+            return SOON
+        coming = min((until for _, until in self._rests.values()), default=math.inf)
+        return max(SOON, min(LOOK, timedelta(seconds=min(coming - now, LOOK.total_seconds()))))
+
+    def _look(self, standing: Standing, now: float) -> Step | Due | None:
+        """None while there is nothing to do; when that will be over is remembered, for looking costs time."""
+        name = standing.schedule.name
+        version, until = self._rests.get(name, (-1, 0.0))
+        if version == standing.version and now < until:
+            return None
+        found: Rest | Step | Due
+        try:
+            trigger = _read_trigger(standing.schedule.trigger, standing.schedule.zone)
+            found = look(standing, trigger, now)
+            if found == Rest(None) and self._is_news(standing, is_past(trigger, last_due=standing.last_due, now=now)):
+                self._tell_past(standing)
+        except Misconfigured as error:  # it was written by another version of Gossamer, say
+            self._tell(name, f"Schedule {name} is left alone. {error}")
+            found = Rest(None)
+        except Exception as error:
+            self._leave_alone(standing, error, now)
+            return None
+        if not isinstance(found, Rest):
+            return found
+        self._rest(standing, found.until)
+        return None
+
+    def _rest(self, standing: Standing, until: float | None) -> None:
+        self._rests[standing.schedule.name] = (standing.version, math.inf if until is None else until)
+
+    def _leave_alone(self, standing: Standing, error: Exception, now: float) -> None:
+        """A look at this one failed in a way that nobody foresaw. The others go on."""
+        name = standing.schedule.name
+        self._tell(name, f"Schedule {name} is left alone for {_minutes(LEFT_ALONE)}: {_words(error)}")
+        self._rest(standing, now + LEFT_ALONE.total_seconds())
+
+    async def _judged(self, due: Iterable[tuple[Standing, Due]], now: float) -> list[tuple[Standing, Step | Begin]]:
+        """What becomes of all that is due. Which jobs run is asked once for all of it."""
+        judged: list[tuple[Standing, Step | Begin]] = []
+        going: dict[str, str] | None = None
+        for standing, found in due:
+            if going is None:
+                # By name: a job that somebody else began under this name is in the way as well.
+                going = {job.name: job.id for job in await self._project.jobs.running_jobs()}
+            verdict = judge(standing, found, now, running=going.get(standing.schedule.name, ""))
+            if isinstance(verdict, Rest):
+                self._rest(standing, verdict.until)
+            else:
+                judged.append((standing, verdict))
+        return judged
+
+    # -- acting ------------------------------------------------------------------------------------------------
+
+    async def _take(self, steps: list[tuple[Standing, Step | Begin]], now: float) -> int:
+        """Enter all steps in the book; return how many were. Raises LeaseLost and Transient when one was refused; the
+        others are entered."""
+        made = await self._workshop.make(
+            standing.schedule.spider for standing, step in steps if isinstance(step, Begin)
+        )
+        taken = 0
+        for start in range(0, len(steps), AT_ONCE):
+            batch = steps[start : start + AT_ONCE]
+            answers = await asyncio.gather(
+                *(self._settle(standing, step, now, made) for standing, step in batch), return_exceptions=True
+            )
+            for (standing, _), answer in zip(batch, answers, strict=True):
+                if isinstance(answer, GossamerError) or not isinstance(answer, Exception | bool):
+                    raise answer
+                if isinstance(answer, Exception):
+                    self._leave_alone(standing, answer, now)
+                else:
+                    taken += answer
+        return taken
+
+    async def _settle(self, standing: Standing, step: Step | Begin, now: float, made: dict[str, Made]) -> bool:
+        """False when nothing came of it: then the next look sees why."""
+        opening: tuple[str, JobTerms] | None = None
+        replaces = ""
+        if isinstance(step, Begin):
+            if standing.schedule.spider not in made:
+                self._rest(standing, now + LOOK.total_seconds())  # its spider is still being made
+                return False
+            replaces = step.replaces
+            step, opening = await self._opened(standing, step, now, made[standing.schedule.spider])
+        settled = await self._project.ticks.settle(self._lead.term, standing, step.after, opening, replaces=replaces)
+        if settled is None:  # somebody has changed the schedule, or begun a run
+            self._known.doubt()
+            self._rest(standing, now + LOOK.total_seconds())
+            return False
+        self._known.enter(settled.standing)
+        self._report(step, settled, now)
+        if replaces and settled.job is not None:  # who replaces each run never sees one end
+            keep = self._project.settings.store.keep_runs
+            await forget_old_runs(self._project.history, self._project.jobs, settled.job.name, keep)
+        return True
+
+    async def _opened(
+        self, standing: Standing, begin: Begin, now: float, made: Made
+    ) -> tuple[Step | Begin, tuple[str, JobTerms] | None]:
+        """The job to begin, or the step that is taken instead. Raises Transient."""
+        share = await share_of(self._project.jobs, standing, begin.due, now)
+        if share == 0:
+            return skipped(standing, begin.due, "budget"), None
+        try:
+            if isinstance(made, BaseException):
+                raise made
+            return begin, opening_with(made, self._project.settings, standing.schedule, begin.due, budget=share)
+        except (Exception, SystemExit) as error:  # a spider's own code may raise anything
+            return failed(standing, begin.due, now, _words(error)), None
+
+    def _report(self, step: Step | Begin, settled: Settled, now: float) -> None:
+        name, standing = settled.standing.schedule.name, settled.standing
+        match step:
+            case Begin(due=due, missed=missed):
+                job = "" if settled.job is None else settled.job.id
+                self._events.emit(ScheduleFired(at=now, job=job, schedule=name, due=due, missed=missed))
+            case Step(outcome=Outcome.QUEUED, due=float() as due):
+                self._events.emit(ScheduleQueued(at=now, schedule=name, due=due))
+            case Step(outcome=Outcome.SKIPPED, due=float() as due):
+                self._events.emit(ScheduleSkipped(at=now, schedule=name, due=due, reason=step.why))
+            case Step(outcome=Outcome.FAILED, due=float() as due):
+                delay = (standing.retry_at or now) - now
+                self._events.emit(
+                    ScheduleFailed(
+                        at=now, schedule=name, due=due, attempt=standing.failures, delay=delay, message=step.why
+                    )
+                )
+
+    # -- gossamer.toml -----------------------------------------------------------------------------------------
+
+    async def _follow_file(self) -> None:
+        """Make the book agree with gossamer.toml. What is refused, because somebody was faster, is seen the next time.
+        Raises LeaseLost and Transient."""
+        known = self._known
+        for name in unused(self._wanted, known.standings):
+            self._tell(
+                name,
+                f"Schedule {name} of gossamer.toml is not used, because one of that name was added at run time. "
+                f"Remove that one (gossamer schedule remove {name}), or rename yours.",
+            )
+        unreadable = {broken.name for broken in known.unreadable}
+        entries = entries_of(self._wanted, known.standings, unreadable, self._clock.now())
+        for start in range(0, len(entries), AT_ONCE):
+            answers = await asyncio.gather(
+                *(self._enter(entry) for entry in entries[start : start + AT_ONCE]), return_exceptions=True
+            )
+            for answer in answers:
+                if answer is not None:
+                    raise answer
+
+    async def _enter(self, entry: Entry) -> None:
+        ticks, before, after = self._project.ticks, entry.before, entry.after
+        if after is not None:
+            settled = await ticks.settle(self._lead.term, before, after)
+            if settled is not None:
+                self._known.enter(settled.standing)
+                return
+        elif before is not None and await ticks.forget(self._lead.term, before):
+            self._known.forget(before.schedule.name)
+            return
+        self._known.doubt()
+
+    # -- small things ------------------------------------------------------------------------------------------
+
+    def _tell(self, matter: str, words: str) -> None:
+        """The same words about the same thing are said once."""
+        said = self._told.setdefault(matter, set())
+        if words not in said:
+            said.add(words)
+            self._events.emit(Trouble(at=self._clock.now(), stage="schedules", message=words))
+
+    def _is_news(self, standing: Standing, past: bool) -> bool:
+        """A moment that was past already when this scheduler read it, and nobody has run it by hand."""
+        return past and not standing.runs and standing.created_at >= self._began
+
+    def _tell_past(self, standing: Standing) -> None:
+        name = standing.schedule.name
+        if standing.withdrawn_at is None:
+            self._tell(
+                name,
+                f"Schedule {name} does not run: its moment was past when it was read. Write another one, or begin a "
+                f"run now: gossamer schedule run {name}",
+            )
+
+    def _tell_of(self, error: Exception) -> None:
+        self._tell("", _words(error))
+
+    def _forget_what_is_gone(self, now: float) -> None:
+        """Memory goes with the schedules that are there. After a clock that was put back, all are looked at anew."""
+        if now < self._latest - CLOCK_BACK.total_seconds():
+            self._rests.clear()
+            self._latest = now
+        self._latest = max(self._latest, now)
+        names = {*self._known.standings, *(broken.name for broken in self._known.unreadable)}
+        for name in self._rests.keys() - names:
+            del self._rests[name]
+        for name in self._told.keys() - names - {""}:
+            del self._told[name]
+
+
+def _words(error: BaseException) -> str:
+    words = str(error) if isinstance(error, GossamerError) else f"{type(error).__name__}: {error}"
+    return " ".join(words.split())
+
+
+def _minutes(span: timedelta) -> str:
+    return f"{span.total_seconds() / 60:.0f} minutes"

@@ -1,0 +1,171 @@
+"""Where the spiders of due runs are made. Their code runs beside the event loop, and nobody waits for it for long.
+
+What it does: a thread makes one spider after the other. When a file or a constructor takes longer than PATIENCE,
+another thread goes on with the rest, and the slow one is asked for again at the next look.
+How it fails: what the code raises is handed to whoever asked for that spider. Code that is not done within DEADLINE is
+an error, which tells where it stands.
+How it recovers: code that hangs cannot be ended. Its thread is left alone and does not keep the process from ending. As
+long as it lives, no other thread runs the same file or constructor; when it has ended, that is tried anew.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from datetime import timedelta
+from pathlib import Path
+
+from ..parse.spider import Spider
+from ..settings import Settings
+from .runs import Spiders
+
+PATIENCE = timedelta(milliseconds=500)
+DEADLINE = timedelta(seconds=30)
+
+
+Made = Spider | BaseException  # a spider, or why there is none
+
+
+class Workshop:
+    """Makes spiders. For one caller at a time."""
+
+    def __init__(self, settings: Settings, *, patience: timedelta = PATIENCE, deadline: timedelta = DEADLINE) -> None:
+        self._settings = settings
+        self._patience = patience.total_seconds()
+        self._deadline = deadline.total_seconds()
+        self._made: dict[str, tuple[float, Made]] = {}  # with the moment at which it was done
+        self._left: list[_Hand] = []  # those that were overtaken
+        self._news = asyncio.Event()
+
+    async def make(self, refs: Iterable[str]) -> dict[str, Made]:
+        """What came of each. One that is missing is still being made: ask again."""
+        wanted = dict.fromkeys(refs)
+        if not wanted:
+            return {}
+        fresh = time.monotonic() - self._deadline
+        self._made = {ref: made for ref, made in self._made.items() if made[0] > fresh}
+        rest = deque(ref for ref in wanted if ref not in self._made)
+        hand = self._start(rest)
+        while not hand.done:
+            self._news.clear()
+            if (left := hand.began + self._patience - time.monotonic()) > 0:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(left):
+                        await self._news.wait()
+            elif hand.overtake():
+                self._left.append(hand)
+                hand = self._start(rest)
+        return {ref: self._made.pop(ref)[1] for ref in wanted if ref in self._made}
+
+    def _start(self, rest: deque[str]) -> _Hand:
+        self._left = [hand for hand in self._left if hand.is_alive()]
+        hand = _Hand(self, self._settings, rest, tuple(self._left), self._deadline)
+        hand.start()
+        return hand
+
+    def enter(self, ref: str, made: Made) -> None:
+        """For its threads, by way of the loop."""
+        self._made[ref] = (time.monotonic(), made)
+        self._news.set()
+
+    def end(self, hand: _Hand) -> None:
+        """As `enter`: the hand has nothing left to do, and all that it made is entered."""
+        hand.done = True
+        self._news.set()
+
+
+class _Overtaken(BaseException):
+    """Ends a hand whose work another one does already. Not an Exception: nobody on the way takes it for theirs."""
+
+
+class _Hand(threading.Thread):
+    """A thread that takes names from `rest` and makes these spiders, but runs nothing that one of `others` hangs in."""
+
+    def __init__(
+        self, shop: Workshop, settings: Settings, rest: deque[str], others: tuple[_Hand, ...], deadline: float
+    ) -> None:
+        super().__init__(name="workshop", daemon=True)
+        self._shop = shop
+        self._settings = settings
+        self._rest = rest
+        self._others = others
+        self._deadline = deadline
+        self._loop = asyncio.get_running_loop()
+        self._lock = threading.Lock()
+        self._overtaken = False
+        self._ref = ""
+        self._avoided = -math.inf  # when the youngest of the code began that it does not run
+        self.code: Path | str = ""  # what runs: a file, or the constructor of the spider of that name
+        self.began = time.monotonic()
+        self.done = False
+
+    def run(self) -> None:
+        spiders = Spiders(self._settings, self._refuse)
+        with suppress(_Overtaken):
+            while self._take():
+                self._make(spiders)
+        self._tell(self._shop.end, self)
+
+    def overtake(self) -> bool:
+        """Leave it alone with what it is at; the spider is asked for again when a file is the matter. False when it has
+        nothing to do any more."""
+        with self._lock:
+            if not self._ref:
+                return False
+            self._overtaken = True
+            if isinstance(self.code, Path):
+                self._rest.appendleft(self._ref)
+        return True
+
+    def excuse(self) -> str:
+        """Why others do not run the same."""
+        frame, place = sys._current_frames().get(self.ident or 0), ""
+        root = self._settings.root.resolve()
+        while frame is not None and not place:
+            file = Path(frame.f_code.co_filename)
+            if file.is_relative_to(root):
+                place = f", and is at line {frame.f_lineno} of {file.relative_to(root)}"
+            frame = frame.f_back
+        return f"its code has been running for {time.monotonic() - self.began:.0f} s{place}"
+
+    def _take(self) -> bool:
+        with self._lock:
+            self._ref = "" if self._overtaken or not self._rest else self._rest.popleft()
+            self.code, self.began = self._ref, time.monotonic()
+        return bool(self._ref)
+
+    def _make(self, spiders: Spiders) -> None:
+        made: Made
+        try:
+            made = spiders.find(self._ref)
+        except _Overtaken:
+            raise
+        except BaseException as error:  # a spider's own code may raise anything, SystemExit too
+            made = error
+            if time.monotonic() - self._avoided < self._deadline:
+                return  # it may be in what still runs
+        if time.monotonic() - self.began < self._deadline:
+            self._tell(self._shop.enter, self._ref, made)
+
+    def _refuse(self, code: Path | str) -> str:
+        """Fulfils what `Spiders` asks before it runs code."""
+        code = code.resolve() if isinstance(code, Path) else code
+        with self._lock:
+            if self._overtaken:
+                raise _Overtaken
+            for other in self._others:
+                if other.code == code and other.is_alive():
+                    self._avoided = max(self._avoided, other.began)
+                    return other.excuse()
+            self.code, self.began = code, time.monotonic()
+        return ""
+
+    def _tell(self, listener: Callable[..., None], *words: object) -> None:
+        with suppress(RuntimeError):  # the loop has ended, and nobody waits any more
+            self._loop.call_soon_threadsafe(listener, *words)

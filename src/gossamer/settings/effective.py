@@ -1,0 +1,155 @@
+"""What settings and a spider agree on: scope, pace, retries, limits, the terms of a job. Derived, never opened."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+
+from ..errors import Misconfigured
+from ..fetch.contract import Limits
+from ..frontier.admission import Scope
+from ..frontier.contract import JobTerms
+from ..frontier.politeness import SiteTerms
+from ..frontier.retry import RetryTerms
+from ..model.job import Job
+from ..model.url import UrlRules, host_of
+from ..parse.spider import Spider
+from ..units import Rate, parse_rate
+from . import COMMAND_LINE, Settings
+
+
+def url_rules(settings: Settings) -> UrlRules:
+    urls = settings.urls
+    return UrlRules(tracking=urls.tracking, trailing_slash=urls.trailing_slash, sort_query=urls.sort_query)
+
+
+def limits_of(settings: Settings) -> Limits:
+    fetch = settings.fetch
+    return Limits(
+        connect=fetch.connect_timeout,
+        read=fetch.read_timeout,
+        total=fetch.total_timeout,
+        max_body=fetch.max_body.bytes,
+        max_header=fetch.max_header.bytes,
+    )
+
+
+def scope_of(settings: Settings, job: Job, spider: Spider, sites: set[str]) -> Scope:
+    """The same for every worker of the job. `sites` are those of the seeds; the set may grow while seeds are read."""
+    crawl = settings.crawl
+    return Scope(
+        sites=sites if spider.allowed_domains is None else spider.allowed_sites(()),
+        max_depth=job.depth,
+        max_url_length=crawl.max_url_length,
+        max_path_segments=crawl.max_path_segments,
+    )
+
+
+def is_flagged(settings: Settings, key: str) -> bool:
+    """Was it said on the command line? That goes before everything else."""
+    return settings.origins.get(key) == COMMAND_LINE
+
+
+def _spider_or_setting(settings: Settings, key: str, of_spider: int | None, of_settings: int | None) -> int | None:
+    return of_settings if of_spider is None or is_flagged(settings, key) else of_spider
+
+
+def job_terms(settings: Settings, spider: Spider) -> JobTerms:
+    crawl = settings.crawl
+    return JobTerms(
+        max_attempts=spider.max_attempts or settings.retry.max_attempts,
+        max_deliveries=settings.lease.max_deliveries,
+        max_queued=crawl.max_queued,
+        max_urls_per_site=crawl.max_urls_per_site,
+        max_urls_per_pattern=crawl.max_urls_per_pattern,
+        dedup_window=crawl.dedup_window,
+        dedup=crawl.dedup,
+        dedup_expected=crawl.dedup_expected,
+        dedup_error=crawl.dedup_error,
+        dedup_check=crawl.dedup_check,
+        limit=_spider_or_setting(settings, "crawl.limit", spider.limit, crawl.limit),
+        depth=_spider_or_setting(settings, "crawl.depth", spider.max_depth, crawl.depth),
+    )
+
+
+class site_terms:  # reads as the function it is: site_terms(settings)(site)
+    """Terms for a site: the command line, else its own table in the settings, else the spider, else the settings."""
+
+    def __init__(self, settings: Settings, spider: Spider | None) -> None:
+        self._settings = settings
+        politeness = settings.politeness
+        rate, burst, concurrency = politeness.rate, politeness.burst, politeness.concurrency
+        self._flagged = is_flagged(settings, "politeness.rate")
+        if spider is not None:
+            rate = rate if self._flagged or spider.rate is None else _spider_rate(spider)
+            burst = spider.burst or burst
+            concurrency = spider.concurrency or concurrency
+        self._default = SiteTerms(interval=rate.interval, burst=burst, concurrency=concurrency)
+        self._for = lru_cache(maxsize=20_000)(self._terms)
+
+    def __call__(self, site: str) -> SiteTerms:
+        return self._for(site)
+
+    def _terms(self, site: str) -> SiteTerms:
+        domain, default = self._settings.domain(site), self._default
+        return SiteTerms(
+            interval=default.interval if self._flagged or domain.rate is None else domain.rate.interval,
+            burst=domain.burst or default.burst,
+            concurrency=domain.concurrency or default.concurrency,
+        )
+
+
+def _spider_rate(spider: Spider) -> Rate:
+    try:
+        return parse_rate(spider.rate or "")
+    except ValueError as error:
+        raise Misconfigured(f"Spider {spider.name}: rate = {error}") from error
+
+
+def robots_rule(settings: Settings, spider: Spider) -> Callable[[str], bool]:
+    """Is robots.txt obeyed on a site? Its own table says so, else the spider, else the settings."""
+    usual = settings.politeness.robots if spider.robots is None else spider.robots
+
+    @lru_cache(maxsize=20_000)
+    def obeys(site: str) -> bool:
+        own = settings.domain(site).robots
+        return usual if own is None else own
+
+    return obeys
+
+
+class retry_terms:  # as site_terms
+    """Retry rules for a site."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._for = lru_cache(maxsize=20_000)(self._terms)
+
+    def __call__(self, site: str) -> RetryTerms:
+        return self._for(site)
+
+    def _terms(self, site: str) -> RetryTerms:
+        retry, domain = self._settings.retry, self._settings.domain(site)
+        return RetryTerms(
+            base=domain.retry_base or retry.base,
+            cap=domain.retry_cap or retry.cap,
+            rate_limited_cap=retry.rate_limited_cap,
+            statuses=frozenset(domain.retry_statuses if domain.retry_statuses is not None else retry.statuses),
+            max_attempts=domain.max_attempts,
+        )
+
+
+def local_hosts(urls: Sequence[str]) -> list[str]:
+    """Hosts among `urls` that are this machine or a private network by name: naming one is allowing it."""
+    from ipaddress import ip_address
+
+    found: list[str] = []
+    for url in urls:
+        host = host_of(url)
+        try:
+            private = not ip_address(host).is_global
+        except ValueError:
+            private = host == "localhost" or host.endswith(".localhost")
+        if private and host not in found:
+            found.append(host)
+    return found
