@@ -37,7 +37,7 @@ ALONE := tests/faults/test_fleet.py tests/faults/test_politeness.py tests/faults
 	tests/faults/test_station_pace.py tests/journey/test_memory.py
 
 # Whole crawls take longest: they begin first, so that no core is idle at the end.
-FIRST := tests/faults tests/trust tests/journey tests/docs tests/browser tests/fleet
+FIRST := tests/faults tests/journey tests/docs tests/browser
 
 test: $(STAMP) ## run the tests (ARGS="-k frontier" to choose)
 ifeq ($(strip $(ARGS)),)

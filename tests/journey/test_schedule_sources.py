@@ -29,7 +29,7 @@ from gossamer.project.seeding import Sower
 from gossamer.project.worker_pool import WorkerPool
 from gossamer.settings import Settings
 from gossamer.settings.effective import job_terms, scope_of
-from tests.scheduling.test_sown import pages, ran, settings_in, source
+from tests.journey.test_scheduled_jobs import pages, ran, settings_in, source
 from tests.sites.moving import MovingShop, moving_shop
 
 FOLLOWS = """

@@ -22,7 +22,7 @@ from gossamer.project.open import Project, open_project
 from gossamer.project.worker_pool import WorkerPool, places, serving
 from gossamer.settings import load
 from gossamer.settings.effective import job_terms
-from tests.scheduling.test_sown import SPIDER, source
+from tests.journey.test_scheduled_jobs import SPIDER, source
 from tests.services.valkey import ValkeyServer, running_valkey
 
 GRUMPY = """
