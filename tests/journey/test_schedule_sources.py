@@ -105,7 +105,7 @@ async def _sown_but_not_sealed(sower: Sower) -> None:
     async def die(*_: object) -> None:
         raise ConnectionAbortedError
 
-    sower._system = msgspec.structs.replace(sower._system, jobs=_Without(sower._system.jobs, seal_seeds=die))
+    sower._project = msgspec.structs.replace(sower._project, jobs=_Without(sower._project.jobs, seal_seeds=die))
     with pytest.raises(ConnectionAbortedError):
         await sower.run()
 
