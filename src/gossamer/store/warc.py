@@ -1,17 +1,18 @@
-"""Archived pages as a WARC/1.1 file (ISO 28500), for other tools and for other people's archives.
+"""Archived pages as a WARC/1.1 file (ISO 28500), for other tools and for other people's archives. Gossamer writes WARC
+files and does not read them.
 
 For each page:
 
     response   the status line, the headers as they were received, and the body, decoded. Headers that are not true of
                the decoded body any more (Content-Encoding, Transfer-Encoding, Content-Length) are kept under the name
                X-Archive-Orig-..., and Content-Length is that of the body as it is here
-    metadata   what only Gossamer knows of it, as JSON: the request it answered, the job, the spider, the callback. An
-               import reads it, and gets back exactly the page that was exported
+    metadata   what only Gossamer knows of it, as JSON: the request it answered, the job, the spider, the callback
     resource   its screenshot, where there is one, under `urn:view:` and the page's address
 
 Records are gzip members of their own where the file is compressed, so that any of them can be read alone.
 
-How it fails: `Permanent` pages (pruned, damaged) are left out and counted. `OSError`, `BackendUnavailable` end it.
+How it fails: a page whose raw copy was pruned or is damaged is left out and counted. A file that cannot be written and
+an archive that is away end the export.
 """
 
 from __future__ import annotations
@@ -30,12 +31,12 @@ from uuid import uuid4
 
 import msgspec
 
-from ...errors import Misconfigured, Permanent
-from ...model.page import Snapshot
-from ...model.record import PageFacts
-from ..contract import Archive
-from ..export.places import ByteStream, Place, trouble_with
-from ..export.rows import within_calendar
+from ..errors import Misconfigured, Permanent
+from ..model.page import Snapshot
+from ..model.record import PageFacts
+from .contract import Archive
+from .export.places import ByteStream, Place, trouble_with
+from .export.rows import within_calendar
 
 VERSION = "WARC/1.1"
 CONFORMS = "http://iipc.github.io/warc-specifications/specifications/warc-format/warc-1.1/"
