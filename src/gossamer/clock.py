@@ -1,10 +1,14 @@
-"""Time as a dependency: the code asks a clock, tests move it. Lives here: the clocks, nothing else."""
+"""Time as a dependency: the code asks a clock, tests move it. Here: the clocks, and `Backoff`, pauses that grow."""
 
 from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Iterator
+from datetime import timedelta
 from typing import Protocol
+
+import msgspec
 
 
 class Clock(Protocol):
@@ -101,3 +105,26 @@ class VirtualClock:
         for waiter in due:
             if not waiter.done():
                 waiter.set_result(None)
+
+
+class Backoff(msgspec.Struct, frozen=True):
+    """Pauses between the tries of something that fails: `first`, then twice the pause before, never above `longest`."""
+
+    first: timedelta
+    longest: timedelta
+
+    def pause(self, failures: int, *, jitter: float = 1.0) -> timedelta:
+        """The pause after that many failures in a row, 1 or more.
+
+        `jitter` in [0, 1) is a random number that shortens the pause by up to half, so that those who failed together
+        do not try again together.
+        """
+        whole = min(self.first * (1 << min(failures - 1, 30)), self.longest)
+        return whole * (0.5 + jitter / 2)
+
+    def pauses(self) -> Iterator[timedelta]:
+        """The pauses after the first failure, the second and so on, without an end."""
+        failures = 0
+        while True:
+            failures += 1
+            yield self.pause(failures)

@@ -17,7 +17,7 @@ from gossamer.errors import BackendUnavailable, Misconfigured
 from gossamer.frontier.contract import WorkerCard
 from gossamer.frontier.politeness import SiteTerms
 from gossamer.model.events import Buried, Completed, Event, Retried, Trouble
-from gossamer.process.supervisor import Backoff
+from gossamer.process.supervisor import RestartPauses
 
 
 @pytest.fixture
@@ -197,7 +197,7 @@ async def test_fewer_slots_leave_those_in_use_alone_and_more_are_free_at_once():
 
 
 def test_pauses_before_a_new_child_double_up_to_a_minute_until_one_lives_well():
-    backoff = Backoff()
+    backoff = RestartPauses()
     at_once = timedelta(seconds=1)
     pauses = [backoff.after(at_once).total_seconds() for _ in range(8)]
     assert pauses == [1, 2, 4, 8, 16, 32, 60, 60]

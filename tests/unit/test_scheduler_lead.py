@@ -13,7 +13,7 @@ import msgspec
 from gossamer.clock import SystemClock
 from gossamer.model.events import Leading, ScheduleFired, ScheduleSkipped, Trouble
 from gossamer.model.schedule import Standing
-from gossamer.schedule.decisions import LONGEST_PAUSE, Due, Rest, failed, look
+from gossamer.schedule.decisions import BACKOFF, Due, Rest, failed, look
 from gossamer.schedule.leader import TROUBLED, Scheduler
 from gossamer.schedule.leadership import Lead
 from gossamer.schedule.triggers import Every
@@ -215,7 +215,7 @@ def test_a_pause_that_a_wrong_clock_made_is_not_waited_out():
     assert look(broken, Every(HOUR), now + 1) == Rest(now + 5)
     assert look(broken, Every(HOUR), now + 5) == Due(now)
     # when the clock is put back by a while, the remembered moment is farther away than any pause
-    assert look(broken, Every(HOUR), now - LONGEST_PAUSE.total_seconds() - 10) == Rest(now)
+    assert look(broken, Every(HOUR), now - BACKOFF.longest.total_seconds() - 10) == Rest(now)
 
 
 async def test_a_clock_that_was_a_day_ahead_does_not_silence_a_schedule_for_a_day(bench):

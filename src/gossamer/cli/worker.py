@@ -12,7 +12,7 @@ import typer
 from rich.text import Text
 
 from ..backends.opening import place_of
-from ..clock import SystemClock
+from ..clock import Backoff, SystemClock
 from ..crawl.heartbeat import MISSING_AFTER
 from ..errors import BackendUnavailable, Misconfigured
 from ..frontier.contract import WorkerCard
@@ -31,8 +31,7 @@ from .app import app, err, fail, out, run_async, settings_with
 from .layout import Column, distance, jsonable, many, number, print_json, print_table, size, visible
 from .look import is_crawled
 
-FIRST_PAUSE = timedelta(milliseconds=500)
-LONGEST_PAUSE = timedelta(seconds=15)
+AWAY = Backoff(first=timedelta(milliseconds=500), longest=timedelta(seconds=15))  # while a backend does not answer
 
 
 @app.command("worker")
@@ -157,7 +156,7 @@ async def _serve(
 
 async def open_patiently(stack: AsyncExitStack, settings: Settings, voice: Voice, *, to_look: bool = False) -> Project:
     """Open the backends; one that is away is waited for, since commands are often started before their servers."""
-    clock, pause, told = SystemClock(), FIRST_PAUSE, ""
+    clock, pauses, told = SystemClock(), AWAY.pauses(), ""
     while True:
         try:
             return await stack.enter_async_context(open_project(settings, to_look=to_look))
@@ -165,8 +164,7 @@ async def open_patiently(stack: AsyncExitStack, settings: Settings, voice: Voice
             if str(error) != told:
                 told = str(error)
                 voice.tell(f"{told} Waiting for it.")
-        await clock.sleep(pause.total_seconds())
-        pause = min(pause * 2, LONGEST_PAUSE)
+        await clock.sleep(next(pauses).total_seconds())
 
 
 async def _supervise(settings: Settings, voice: Voice, command: list[str], processes: int, *, until_idle: bool) -> int:

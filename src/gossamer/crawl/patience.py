@@ -11,14 +11,13 @@ from typing import TypeVar
 
 import msgspec
 
-from ..clock import Clock
+from ..clock import Backoff, Clock
 from ..errors import GossamerError
 
 T = TypeVar("T")
 
 PATIENCE = timedelta(seconds=60)  # how long a backend may fail without one good answer
-FIRST_PAUSE = timedelta(milliseconds=250)
-LONGEST_PAUSE = timedelta(seconds=10)
+BACKOFF = Backoff(first=timedelta(milliseconds=250), longest=timedelta(seconds=10))
 
 
 class Failing(msgspec.Struct, frozen=True):
@@ -36,7 +35,12 @@ class Patience:
         self._clock = clock
         self._tell = tell
         self._failing: dict[str, Failing] = {}  # by stage
-        self.pause = FIRST_PAUSE  # before the next try; it grows
+        self._pauses = 0  # made since something began to fail
+
+    @property
+    def pause(self) -> timedelta:
+        """Before the next try."""
+        return BACKOFF.pause(self._pauses + 1)
 
     async def sheltered(
         self,
@@ -57,7 +61,7 @@ class Patience:
         self._tell(stage, str(error))
         now = self._clock.monotonic()
         if not self._failing:
-            self.pause = FIRST_PAUSE
+            self._pauses = 0
         before = self._failing.get(stage)
         self._failing[stage] = Failing(since=now if before is None else before.since, last=now, error=error)
 
@@ -72,5 +76,6 @@ class Patience:
             # Up to the last failure, not up to now: a stage that nobody tried since may be well again.
             if stage.last - stage.since > PATIENCE.total_seconds():
                 raise stage.error
-        pause, self.pause = self.pause, min(self.pause * 2, LONGEST_PAUSE)
+        pause = self.pause
+        self._pauses += 1
         await self._clock.sleep(pause.total_seconds())

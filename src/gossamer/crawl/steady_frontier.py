@@ -10,15 +10,14 @@ from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
 from typing import TypeVar
 
-from ..clock import Clock
+from ..clock import Backoff, Clock
 from ..errors import BackendUnavailable
 from ..frontier.contract import Added, Frontier, LeaseBatch
 from ..model.task import Candidate, Lease, UrlState
 
 T = TypeVar("T")
 
-FIRST_PAUSE = timedelta(milliseconds=100)
-LONGEST_PAUSE = timedelta(seconds=2)
+BACKOFF = Backoff(first=timedelta(milliseconds=100), longest=timedelta(seconds=2))
 NONE = timedelta(0)
 
 
@@ -76,13 +75,13 @@ class SteadyFrontier:
         await self._insist(lambda: self._frontier.slow_down(site, interval=interval, rest=rest))
 
     async def _insist(self, call: Callable[[], Awaitable[T]]) -> T:
-        pause = FIRST_PAUSE
+        pauses = BACKOFF.pauses()
         deadline = self._clock.monotonic() + self._patience
         while True:
+            pause = next(pauses)
             try:
                 return await call()
             except BackendUnavailable:
                 if self._clock.monotonic() + pause.total_seconds() > deadline:
                     raise
             await self._clock.sleep(pause.total_seconds())
-            pause = min(pause * 2, LONGEST_PAUSE)

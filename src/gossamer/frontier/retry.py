@@ -6,6 +6,7 @@ from datetime import timedelta
 
 import msgspec
 
+from ..clock import Backoff
 from ..errors import ClientError, FetchFailed, GossamerError, RateLimited, ServerFailed, Transient
 
 MINUTE = timedelta(minutes=1)
@@ -60,8 +61,7 @@ def decide(
     if attempt >= max_attempts:
         return GiveUp(_reason(failure))
     cap = terms.rate_limited_cap if isinstance(failure, RateLimited) else terms.cap
-    backoff = min(terms.base * 2 ** min(attempt - 1, 30), cap)
-    delay = backoff * (0.5 + jitter / 2)
+    delay = Backoff(terms.base, cap).pause(attempt, jitter=jitter)
     wish = failure.retry_after if isinstance(failure, FetchFailed) else None
     if wish is not None:
         rest = min(max(wish, timedelta(0)), terms.rate_limited_cap)

@@ -21,14 +21,14 @@ from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
 
+from ..clock import Backoff
 from .black_box import BOX_VARIABLE, MARGIN, PULSE_VARIABLE, TIES, BlackBox
 from .signals import send, stopping
 
 PULSE = timedelta(seconds=1)
 SILENCE = timedelta(seconds=30)  # a child that is silent for so long hangs
 GRACE = timedelta(seconds=20)  # for closing the stores, after the time that pages in hand have
-FIRST_PAUSE = timedelta(seconds=1)
-LONGEST_PAUSE = timedelta(seconds=60)
+BACKOFF = Backoff(first=timedelta(seconds=1), longest=timedelta(seconds=60))
 HEALTHY = timedelta(seconds=60)  # a child that lived so long did not die of how it starts
 
 MISCONFIGURED = 2  # exit code of a child that would fail in the same way again
@@ -40,17 +40,16 @@ def silence_under(parse_timeout: timedelta) -> timedelta:
     return max(SILENCE, parse_timeout + MARGIN)
 
 
-class Backoff:
+class RestartPauses:
     """How long to wait before the next child: twice as long as the last time, unless that one lived well."""
 
     def __init__(self) -> None:
-        self._pause = FIRST_PAUSE
+        self._deaths = 0  # one soon after the other
 
     def after(self, lived: timedelta, *, at_work: bool = False) -> timedelta:
         """`at_work`: it died in the code for a page. That page is handed out a few times only."""
-        pause = FIRST_PAUSE if at_work or lived >= HEALTHY else self._pause
-        self._pause = min(pause * 2, LONGEST_PAUSE)
-        return pause
+        self._deaths = 1 if at_work or lived >= HEALTHY else self._deaths + 1
+        return BACKOFF.pause(self._deaths)
 
 
 class Child:
@@ -141,7 +140,7 @@ class Supervisor:
 
     async def _tend(self) -> None:
         """One place for a child, and the children that take it one after the other."""
-        loop, backoff = asyncio.get_running_loop(), Backoff()
+        loop, backoff = asyncio.get_running_loop(), RestartPauses()
         while not self._stopping.is_set():
             try:
                 child = await self._start()

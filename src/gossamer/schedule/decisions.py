@@ -19,11 +19,11 @@ from typing import assert_never
 
 import msgspec
 
+from ..clock import Backoff
 from ..model.schedule import Standing
 from .triggers import Decision, Fire, Over, Queue, Replace, Skip, Start, Trigger, Wait, decide, on_overlap
 
-FIRST_PAUSE = timedelta(seconds=5)  # before a run is tried again that could not be begun; then twice as long ...
-LONGEST_PAUSE = timedelta(minutes=5)  # ... up to this
+BACKOFF = Backoff(first=timedelta(seconds=5), longest=timedelta(minutes=5))  # of a run that could not be begun
 JOB_LOOK = timedelta(seconds=1)  # how often a run that waits looks whether the one before has ended
 LONGEST_TROUBLE = 500  # characters
 
@@ -108,7 +108,7 @@ def decided(standing: Standing, trigger: Trigger, now: float) -> Decision:
 
 def _pauses(standing: Standing, now: float) -> bool:
     """Whether it is too early to try again. A moment that no pause reaches comes from a clock that was wrong."""
-    return standing.retry_at is not None and now < standing.retry_at <= now + LONGEST_PAUSE.total_seconds()
+    return standing.retry_at is not None and now < standing.retry_at <= now + BACKOFF.longest.total_seconds()
 
 
 def judge(standing: Standing, due: Due, now: float, *, running: str) -> Rest | Step | Begin:
@@ -149,11 +149,9 @@ def skipped(standing: Standing, due: float, why: str) -> Step:
 def failed(standing: Standing, due: float, now: float, why: str) -> Step:
     """The run of the tick `due` could not be begun: when it is tried again."""
     failures = standing.failures + 1
-    pause = min(FIRST_PAUSE * 2 ** min(failures - 1, 30), LONGEST_PAUSE)
     words = why if len(why) <= LONGEST_TROUBLE else f"{why[: LONGEST_TROUBLE - 3]}..."
-    after = msgspec.structs.replace(
-        standing, failures=failures, retry_at=round(now + pause.total_seconds(), 3), trouble=words
-    )
+    retry_at = round(now + BACKOFF.pause(failures).total_seconds(), 3)
+    after = msgspec.structs.replace(standing, failures=failures, retry_at=retry_at, trouble=words)
     return Step(after, Outcome.FAILED, due, words)
 
 

@@ -16,15 +16,14 @@ from datetime import timedelta
 
 import msgspec
 
-from ..clock import Clock
+from ..clock import Backoff, Clock
 from ..errors import BackendUnavailable, GossamerError, Misconfigured, Transient
 from ..model.events import EventSink, Spooled, Trouble
 from .contract import Archive, RecordStore
 from .spool import Spool
 from .spool_format import Waiting
 
-FIRST_PAUSE = timedelta(milliseconds=250)
-LONGEST_PAUSE = timedelta(seconds=5)
+BACKOFF = Backoff(first=timedelta(milliseconds=250), longest=timedelta(seconds=5))
 AWAY = (Transient, Misconfigured)  # the store does not answer, or refuses us; no single result is to blame
 
 
@@ -67,16 +66,15 @@ class Drain:
     async def run(self) -> None:
         """Empty the spool whenever there is something in it. Ends by cancellation only."""
         self._tell_waiting("Results of an earlier run wait on disk; they are stored now.")
-        pause = FIRST_PAUSE
+        pauses = BACKOFF.pauses()
         while True:
             try:
                 stored = await self._store_oldest()
-                pause = FIRST_PAUSE
+                pauses = BACKOFF.pauses()
             except Exception as error:
                 # Not only a store that is away: a defect of ours must not end the draining unseen either.
                 self._tell_away(error)
-                await self._clock.sleep(pause.total_seconds())
-                pause = min(pause * 2, LONGEST_PAUSE)
+                await self._clock.sleep(next(pauses).total_seconds())
                 continue
             finally:
                 self._tell_notes()
