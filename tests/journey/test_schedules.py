@@ -59,18 +59,11 @@ def pids_of(up: Command) -> set[int]:
     return {up.pid, *up.children()}
 
 
-def test_a_crawl_on_this_machine_runs_the_schedules_meanwhile(project, site):
-    crawl = project.run("crawl", site.url(0), "--rate", "1/s")
-    until(lambda: "schedule runs meanwhile" in crawl.said(), crawl)
-    until(lambda: jobs(project, "finished") >= 2, crawl)
-    crawl.signal(signal.SIGINT)
-    assert crawl.ended() == 130
-    left = project.sql("state.db", "SELECT id FROM jobs WHERE state = 'running' AND name = 'pulse'")
-    assert [f"{job} of the schedules is not done" in crawl.said() for (job,) in left] == [True] * len(left)
-    # then each run has fetched each page once, and the crawl has not fetched for it
-    ended = project.sql("state.db", "SELECT done FROM jobs WHERE state = 'finished' AND name = 'pulse'")
-    assert ended == [(PAGES,)] * len(ended)
-    assert project.sql("state.db", "SELECT count(*) FROM jobs WHERE state = 'running' AND name <> 'pulse'") == [(1,)]
+def test_a_crawl_begins_no_run_of_a_schedule_and_names_the_command_that_does(project, site):
+    said = project.run("crawl", site.url(0), "--depth", "1")
+    assert said.ended() == 0, said.said()
+    assert "Schedules run with `gossamer up`" in said.said()
+    assert project.sql("state.db", "SELECT count(*) FROM jobs WHERE name = 'pulse'") == [(0,)]
 
 
 def test_every_tick_fetches_every_page_once_until_the_schedule_rests_and_nothing_is_left_behind(project, site):

@@ -33,9 +33,6 @@ def crawl_verb(
     rate: Annotated[str | None, typer.Option(help="Requests per site: 5/s, 30/m or unlimited.")] = None,
     concurrency: Annotated[int | None, typer.Option(min=1, help="Pages in flight at once in this process.")] = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="Start over instead of going on.")] = False,
-    no_schedules: Annotated[
-        bool, typer.Option("--no-schedules", help="Leave the project's schedules alone. Else they run meanwhile.")
-    ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress, no summary.")] = False,
     json_logs: Annotated[bool, typer.Option("--json-logs", help="One JSON object per event, to stderr.")] = False,
 ) -> None:
@@ -56,7 +53,6 @@ def crawl_verb(
         name=name,
         output=output,
         fresh=fresh,
-        plain=None if no_schedules else settings_with(),
         quiet=quiet,
         json_logs=json_logs,
         command=f"gossamer crawl {target}",

@@ -3,7 +3,6 @@ demo` and `gossamer.run`."""
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from contextlib import nullcontext
 from pathlib import Path
@@ -28,11 +27,11 @@ from ..process.supervisor import Pulse
 from ..project.crawl import CrawlReport, Running, crawl
 from ..project.job_end import why_nothing_came
 from ..project.open import Project
+from ..project.workers import lacks_scheduler
 from ..settings import Settings
 from ..store.contract import RecordQuery
 from ..store.export import export
 from .app import err, run_async, settings_with
-from .beside import Aside, schedules_beside, schedules_of_laptop
 from .crawl import CANCELLED, REPLACED, allow_local
 from .layout import many
 from .places import output_place, try_output
@@ -45,15 +44,11 @@ def run_crawl(
     name: str | None = None,
     output: str | None = None,
     fresh: bool = False,
-    plain: Settings | None = None,
     quiet: bool = False,
     json_logs: bool = False,
     command: str = "",
 ) -> CrawlReport:
-    """Crawl in this process, with what a person expects to see. Raises Misconfigured and Transient.
-
-    With the `plain` settings of a project, its schedules are run meanwhile.
-    """
+    """Crawl in this process, with what a person expects to see. Raises Misconfigured and Transient."""
     if output is not None:
         try_output(output)  # what is wrong with it is better known before the crawl than after it
     clock = SystemClock()
@@ -66,34 +61,18 @@ def run_crawl(
     elif log is None:
         listeners.append(Alarms(err))
 
-    voice = Aside(quiet=quiet, json_logs=False, supervised=False)
-    aside = EventHub(log) if log is not None else voice.listeners()
-
-    async def attend(running: Running) -> None:
-        count = await schedules_of_laptop(running.project) if plain is not None else 0
-        async with schedules_beside(running.project, plain, aside) if count and plain else nullcontext():
-            await watch(running, count)
-
-    async def watch(running: Running, count: int) -> None:
-        if not show:
-            await asyncio.Event().wait()  # until it is cancelled
-        else:
-            for warning in running.project.warnings:
-                err.print(Text(f"Warning: {warning}", style="yellow"))
-            verb = "Going on with" if running.resumed else "Crawling"
-            err.print(
-                f"{verb} [bold]{running.job.name}[/] [dim](job {running.job.id}; Ctrl-C stops, it can go on later)[/]"
-            )
-            if count:
-                run = "schedule runs" if count == 1 else "schedules run"
-                err.print(f"[dim]{count:,} {run} meanwhile; --no-schedules leaves them alone.[/]")
-            await ProgressLine(running.project.jobs, clock, err, job=running.job.id, limit=running.job.limit).show()
-
-    left: list[str] = []  # runs of schedules that are not done
+    async def watch(running: Running) -> None:
+        for warning in running.project.warnings:
+            err.print(Text(f"Warning: {warning}", style="yellow"))
+        verb = "Going on with" if running.resumed else "Crawling"
+        err.print(
+            f"{verb} [bold]{running.job.name}[/] [dim](job {running.job.id}; Ctrl-C stops, it can go on later)[/]"
+        )
+        if await lacks_scheduler(running.project):
+            err.print("[dim]Schedules run with `gossamer up`.[/]")
+        await ProgressLine(running.project.jobs, clock, err, job=running.job.id, limit=running.job.limit).show()
 
     async def after(project: Project, job: Job) -> None:
-        if plain is not None and await schedules_of_laptop(project):
-            left.extend(one.id for one in await project.jobs.running_jobs() if one.schedule and not one.paused)
         # A crawl that had nothing leaves the file of the last one alone.
         if output is not None and not await why_nothing_came(project, job.id):
             place = output_place(output, now=project.clock.now(), job=job.id)
@@ -106,18 +85,21 @@ def run_crawl(
             fresh = False
         pulse = Pulse.for_keeper()
         async with pulse.beating() if pulse is not None else nullcontext():
-            return await crawl(spider, settings, name=name, fresh=fresh, events=events, attend=attend, after=after)
+            return await crawl(
+                spider,
+                settings,
+                name=name,
+                fresh=fresh,
+                events=events,
+                attend=watch if show else None,
+                after=after,
+            )
 
     report = run_async(work(EventHub(*listeners), fresh))
     if log is not None:
         log.summary()
     if show and not report.failure:
         summarise(report, tally, settings, output, command)
-        if left:
-            be = "is" if len(left) == 1 else "are"
-            err.print(
-                f"\n[yellow]{', '.join(left)} of the schedules {be} not done.[/] `gossamer up` goes on with that."
-            )
     return report
 
 
