@@ -23,7 +23,7 @@ from gossamer.fetch.addresses import AddressGuard
 from gossamer.fetch.browser.chromium import family_memory, is_there
 from gossamer.fetch.browser.transport import BrowserTransport
 from gossamer.fetch.browser.watchdog import descendants
-from gossamer.fetch.contract import Exchange
+from gossamer.fetch.contract import TransportRequest
 from gossamer.settings.browser import Browser
 
 from .table import table
@@ -76,7 +76,7 @@ async def measure(pages: int, settings: Browser) -> tuple[list[Sample], float, i
         BrowserTransport(AddressGuard(allow_hosts=frozenset({HOST})), settings) as transport,
     ):
         dress(site, "http://canary.invalid/")
-        exchange = Exchange(url=site.url("/rendered", HOST))
+        exchange = TransportRequest(url=site.url("/rendered", HOST))
         await transport.fetch(exchange)  # starts the first browser, which is not what is measured
         empty = look(transport).own_mb
         left = iter(range(pages))

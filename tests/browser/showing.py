@@ -17,7 +17,7 @@ from typing import Any
 from gossamer.fetch.addresses import AddressGuard
 from gossamer.fetch.browser.transport import BrowserTransport
 from gossamer.fetch.browser.watchdog import descendants
-from gossamer.fetch.contract import Exchange, Limits, Response
+from gossamer.fetch.contract import Limits, Response, TransportRequest
 from gossamer.model.route import Render
 from gossamer.settings.browser import Browser
 from gossamer.units import Size
@@ -55,7 +55,9 @@ class Show:
     async def get(self, url: str, *headers: tuple[str, str], limits: Limits = LIMITS, **more: Any) -> Response:
         wishes = {name: more.pop(name) for name in tuple(more) if name in Render.__struct_fields__}
         render = Render(**wishes) if wishes else None
-        return await self.transport.fetch(Exchange(url=url, headers=headers, limits=limits, render=render, **more))
+        return await self.transport.fetch(
+            TransportRequest(url=url, headers=headers, limits=limits, render=render, **more)
+        )
 
 
 @asynccontextmanager

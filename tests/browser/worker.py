@@ -15,7 +15,7 @@ import sys
 import uvloop
 
 from gossamer.fetch.browser.transport import BrowserTransport
-from gossamer.fetch.contract import Exchange
+from gossamer.fetch.contract import TransportRequest
 from gossamer.model.route import Render
 from gossamer.settings.browser import Browser
 
@@ -29,7 +29,8 @@ async def main(url: str, drain: bool) -> None:
     async with BrowserTransport(GUARD, Browser(browsers=2, contexts=1)) as transport:
         render = Render(wait_for="#never")
         pages = [
-            asyncio.create_task(transport.fetch(Exchange(url=url, render=render, limits=LIMITS))) for _ in range(2)
+            asyncio.create_task(transport.fetch(TransportRequest(url=url, render=render, limits=LIMITS)))
+            for _ in range(2)
         ]
         await stop.wait()
         for page in pages:

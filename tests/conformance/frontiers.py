@@ -21,7 +21,7 @@ from gossamer.frontier.politeness import SiteTerms
 from gossamer.model.job import Job
 from gossamer.model.task import Candidate
 from gossamer.model.url import fingerprint, shape_of, site_of
-from gossamer.routing.contract import Purse, RouteBook
+from gossamer.routing.contract import BudgetBook, RouteBook
 from gossamer.routing.proxies.contract import ExitBook
 from gossamer.schedule.contract import ScheduleBook, TickBook
 from tests.services.valkey import ValkeyServer, running_cluster, running_valkey
@@ -43,7 +43,7 @@ class Lab:
     carrier: StateCarrier
     robots: RobotsShelf
     routes: RouteBook
-    purse: Purse
+    purse: BudgetBook
     exits: ExitBook
     control: JobControl
     schedules: ScheduleBook

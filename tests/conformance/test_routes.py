@@ -278,9 +278,9 @@ async def test_only_purses_of_earlier_days_are_forgotten(state):
     for purse in (*kept, *old):
         await state.purse.take(1, [Bound(purse, 5)])
 
-    assert await state.purse.forget_purses("2027-01-15") == 4
+    assert await state.purse.forget_budgets("2027-01-15") == 4
     assert sorted(await state.purse.spent()) == sorted(kept)
-    assert await state.purse.forget_purses("2027-01-15") == 0
+    assert await state.purse.forget_budgets("2027-01-15") == 0
 
 
 async def test_workers_of_one_process_never_take_more_than_there_is(place):

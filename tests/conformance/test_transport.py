@@ -18,7 +18,7 @@ from gossamer.errors import (
     TlsFailed,
 )
 from gossamer.fetch.addresses import AddressGuard
-from gossamer.fetch.contract import Exchange, Limits
+from gossamer.fetch.contract import Limits, TransportRequest
 from tests.services.proxies import Vouched
 from tests.sites.hostile import PAGE, HostileSite, hostile_site
 
@@ -76,7 +76,7 @@ async def test_redirects_are_not_followed_and_cookies_not_kept(opened: Opener, s
 
 async def test_a_head_request_has_no_body(opened: Opener) -> None:
     async with listener(b"HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\n") as server, opened() as transport:
-        response = await transport.fetch(Exchange(url=server.url(), method="HEAD", limits=LIMITS))
+        response = await transport.fetch(TransportRequest(url=server.url(), method="HEAD", limits=LIMITS))
         line = await server.line()
     assert (response.status, response.body) == (200, b"")
     assert line.got.startswith(b"HEAD / HTTP/1.1\r\n")

@@ -14,7 +14,7 @@ from datetime import timedelta
 import pytest
 
 from gossamer.fetch.addresses import AddressGuard
-from gossamer.fetch.contract import Exchange, Limits, Response, Transport
+from gossamer.fetch.contract import Limits, Response, Transport, TransportRequest
 from gossamer.fetch.http import AiohttpTransport
 from gossamer.fetch.profile import WreqTransport
 from gossamer.model.route import Exit
@@ -117,7 +117,7 @@ async def get(
     headers: tuple[tuple[str, str], ...] = (),
     on_sent: Callable[[], None] | None = None,
 ) -> Response:
-    return await transport.fetch(Exchange(url=url, exit=exit, limits=limits, headers=headers, on_sent=on_sent))
+    return await transport.fetch(TransportRequest(url=url, exit=exit, limits=limits, headers=headers, on_sent=on_sent))
 
 
 @dataclass

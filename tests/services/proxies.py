@@ -1,7 +1,7 @@
 """Real proxy servers on loopback: HTTP (CONNECT and absolute addresses), the same inside TLS, and SOCKS5.
 
     with http_proxy(users={"ann": "secret"}) as proxy:
-        exchange = Exchange(url=..., exit=proxy.exit(username="ann"))
+        request = TransportRequest(url=..., exit=proxy.exit(username="ann"))
         proxy.passages          # who went where, over which connection, and how many bytes
         proxy.refuse()          # from now on 407, whatever the password; proxy.behave() ends it
         proxy.stop()            # nobody listens any more; proxy.start() opens the same port again

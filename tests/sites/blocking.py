@@ -223,7 +223,7 @@ class Gate:
 # --- the server -----------------------------------------------------------------------------------------------
 
 
-class Visit(asyncio.Protocol):
+class PageRequest(asyncio.Protocol):
     """One connection: requests one after the other, kept alive."""
 
     def __init__(self, gate: Gate, log: int) -> None:
@@ -265,7 +265,7 @@ async def serve(plan: Plan, log: str) -> None:
     loop.add_signal_handler(signal.SIGTERM, stop.set)
     loop.add_reader(sys.stdin.fileno(), stop.set)  # closed when the starter dies, however it dies
     gate, file = Gate(plan), os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-    server = await loop.create_server(lambda: Visit(gate, file), "127.0.0.1", 0, backlog=4096)
+    server = await loop.create_server(lambda: PageRequest(gate, file), "127.0.0.1", 0, backlog=4096)
     print(json.dumps({"port": server.sockets[0].getsockname()[1]}), flush=True)
     await stop.wait()
     server.close()

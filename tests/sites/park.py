@@ -41,7 +41,7 @@ class Ledger:
         os.write(self._fd, msgspec.json.encode(entry) + b"\n")
 
 
-class Visit(asyncio.Protocol):
+class PageRequest(asyncio.Protocol):
     """One connection: requests one after the other, kept alive."""
 
     def __init__(self, grounds: Grounds, hosts: frozenset[str], ledger: Ledger) -> None:
@@ -162,7 +162,7 @@ async def serve(grounds: Grounds, log: str, port: int, stop_with_stdin: bool) ->
         # The starter holds the other end: when it dies, however it dies, the park closes.
         loop.add_reader(sys.stdin.fileno(), stop.set)
     hosts = frozenset(grounds.host_names())
-    server = await loop.create_server(lambda: Visit(grounds, hosts, ledger), "127.0.0.1", port, backlog=4096)
+    server = await loop.create_server(lambda: PageRequest(grounds, hosts, ledger), "127.0.0.1", port, backlog=4096)
     print(json.dumps({"port": server.sockets[0].getsockname()[1], "pid": os.getpid()}), flush=True)
     await stop.wait()
     server.close()

@@ -13,7 +13,7 @@ import msgspec
 
 from gossamer.clock import SystemClock, VirtualClock
 from gossamer.fetch.addresses import AddressGuard
-from gossamer.fetch.contract import Exchange, Limits, Response
+from gossamer.fetch.contract import Limits, Response, TransportRequest
 from gossamer.fetch.managed import ManagedTransport, Vendor, describe
 from gossamer.settings.managed import Managed
 from gossamer.units import Secret, parse_duration, parse_size
@@ -58,8 +58,8 @@ def transport_to(
     return ManagedTransport(vendor_at(server, text), guard, clock or SystemClock())
 
 
-def exchange(url: str, limits: Limits = LIMITS, **more: Any) -> Exchange:
-    return Exchange(url=url, limits=limits, headers=(("User-Agent", "Test/1"), ("Cookie", "a=b")), **more)
+def exchange(url: str, limits: Limits = LIMITS, **more: Any) -> TransportRequest:
+    return TransportRequest(url=url, limits=limits, headers=(("User-Agent", "Test/1"), ("Cookie", "a=b")), **more)
 
 
 def free_port() -> int:

@@ -12,7 +12,7 @@ from gossamer.errors import AddressRefused, BadResponse, RedirectLoop, RobotsUnr
 from gossamer.fetch.addresses import AddressGuard
 from gossamer.fetch.contract import Limits
 from gossamer.fetch.cookies import CookieJar
-from gossamer.fetch.fetcher import Disallowed, Fetched, Fetcher, NotModified, Outcome, Redirected, Visit
+from gossamer.fetch.fetcher import Disallowed, Fetched, Fetcher, NotModified, Outcome, PageRequest, Redirected
 from gossamer.fetch.http import AiohttpTransport
 from gossamer.fetch.retry_after import LONGEST, parse_retry_after
 from gossamer.fetch.robots import MemoryShelf, Robots
@@ -55,7 +55,7 @@ class Trip:
 
     async def go(self, path: str, *, redirects: tuple[str, ...] = (), **facts: object) -> Outcome:
         led = tuple(self.site.url(url) for url in redirects)
-        visit = Visit(url=self.site.url(path), redirects=led, **facts)  # type: ignore[arg-type]
+        visit = PageRequest(url=self.site.url(path), redirects=led, **facts)  # type: ignore[arg-type]
         return await self.fetcher.fetch(visit, self.gate)
 
     @property
@@ -150,7 +150,7 @@ async def test_a_gate_that_refuses_stops_the_request() -> None:
             raise KeyError("drained")
 
         with pytest.raises(KeyError):
-            await trip.fetcher.fetch(Visit(url=trip.site.url("/plain")), closed)
+            await trip.fetcher.fetch(PageRequest(url=trip.site.url("/plain")), closed)
         assert trip.site.log == []
 
 
@@ -187,7 +187,7 @@ async def test_a_redirect_to_a_private_address_is_refused_when_it_is_fetched() -
         outcome = await trip.go("/redirect?to=http://127.0.0.2/admin")
         assert isinstance(outcome, Redirected)
         with pytest.raises(AddressRefused):
-            await trip.fetcher.fetch(Visit(url=outcome.to, redirects=outcome.redirects), trip.gate)
+            await trip.fetcher.fetch(PageRequest(url=outcome.to, redirects=outcome.redirects), trip.gate)
 
 
 @pytest.mark.parametrize(("path", "redirects"), [("/loop", ()), ("/redirect?to=/first", ("/first", "/second"))])
@@ -222,7 +222,7 @@ async def test_a_bounce_over_another_page_ends_where_it_began() -> None:
     async with a_trip() as trip:
         first = await trip.go("/bounce")
         assert isinstance(first, Redirected)
-        visit = Visit(url=first.to, redirects=first.redirects)
+        visit = PageRequest(url=first.to, redirects=first.redirects)
         outcome = await trip.fetcher.fetch(visit, trip.gate)
     assert isinstance(outcome, Fetched)
     assert outcome.response.url == trip.site.url("/bounce")
@@ -252,7 +252,7 @@ async def test_a_cookie_redirect_to_another_site_goes_to_the_frontier() -> None:
     async with a_trip() as trip:
         outcome = await trip.go(f"/redirect?cookie=a=b&to={trip.site.url('/plain', 'localhost')}")
         assert isinstance(outcome, Redirected)
-        await trip.fetcher.fetch(Visit(url=outcome.to), trip.gate)
+        await trip.fetcher.fetch(PageRequest(url=outcome.to), trip.gate)
     assert "cookie" not in trip.site.log[1].headers
 
 

@@ -27,7 +27,7 @@ from gossamer.errors import (
     TlsFailed,
 )
 from gossamer.fetch.addresses import AddressGuard
-from gossamer.fetch.contract import Exchange, Limits, Response
+from gossamer.fetch.contract import Limits, Response, TransportRequest
 from gossamer.fetch.http import AiohttpTransport, translated
 from tests.sites.hostile import PAGE, HostileSite, hostile_site
 
@@ -45,7 +45,7 @@ class Bench:
 
     async def get(self, path: str, limits: Limits = LIMITS, **headers: str) -> Response:
         pairs = tuple((name.replace("_", "-"), value) for name, value in headers.items())
-        return await self.transport.fetch(Exchange(url=self.site.url(path), headers=pairs, limits=limits))
+        return await self.transport.fetch(TransportRequest(url=self.site.url(path), headers=pairs, limits=limits))
 
 
 @asynccontextmanager
@@ -247,7 +247,7 @@ async def test_nothing_can_be_injected_through_a_header(bad: str) -> None:
 async def test_what_is_no_http_address_is_refused(href: str) -> None:
     async with AiohttpTransport(LOOPBACK) as transport:
         with pytest.raises(FetchRefused):
-            await transport.fetch(Exchange(url=href))
+            await transport.fetch(TransportRequest(url=href))
 
 
 async def test_a_refused_connection_is_a_connect_failure() -> None:
@@ -255,20 +255,22 @@ async def test_a_refused_connection_is_a_connect_failure() -> None:
         taken.bind(("127.0.0.1", 0))  # bound and not listening: nobody else gets the port
         async with AiohttpTransport(LOOPBACK) as transport:
             with pytest.raises(ConnectFailed):
-                await transport.fetch(Exchange(url=f"http://127.0.0.1:{taken.getsockname()[1]}/", limits=LIMITS))
+                await transport.fetch(
+                    TransportRequest(url=f"http://127.0.0.1:{taken.getsockname()[1]}/", limits=LIMITS)
+                )
 
 
 async def test_a_name_that_does_not_resolve_is_a_dns_failure() -> None:
     async with AiohttpTransport(LOOPBACK) as transport:
         with pytest.raises(DnsFailed):
-            await transport.fetch(Exchange(url="http://no-such-name.invalid/", limits=LIMITS))
+            await transport.fetch(TransportRequest(url="http://no-such-name.invalid/", limits=LIMITS))
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "shop.localhost", "[::1]", "[::ffff:127.0.0.1]", "0.0.0.0"])
 async def test_no_private_address_is_dialled_by_whatever_name(host: str) -> None:
     async with a_bench(AddressGuard()) as bench:
         with pytest.raises(AddressRefused):
-            await bench.transport.fetch(Exchange(url=bench.site.url("/plain", host=host), limits=LIMITS))
+            await bench.transport.fetch(TransportRequest(url=bench.site.url("/plain", host=host), limits=LIMITS))
     assert bench.site.connections == 0
 
 
@@ -276,7 +278,7 @@ async def test_no_private_address_is_dialled_by_whatever_name(host: str) -> None
 async def test_odd_spellings_of_loopback_are_not_dialled(host: str) -> None:
     async with a_bench(AddressGuard()) as bench:
         with pytest.raises((FetchRefused, DnsFailed)):
-            await bench.transport.fetch(Exchange(url=bench.site.url("/plain", host=host), limits=LIMITS))
+            await bench.transport.fetch(TransportRequest(url=bench.site.url("/plain", host=host), limits=LIMITS))
     assert bench.site.connections == 0
 
 
@@ -284,14 +286,16 @@ async def test_a_name_whose_answer_is_private_is_not_dialled(monkeypatch: pytest
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: [(0, 0, 0, "", ("127.0.0.1", 0))])
     async with a_bench(LOOPBACK) as bench:
         with pytest.raises(AddressRefused, match=r"rebound\.example leads to 127"):
-            await bench.transport.fetch(Exchange(url=bench.site.url("/plain", host="rebound.example"), limits=LIMITS))
+            await bench.transport.fetch(
+                TransportRequest(url=bench.site.url("/plain", host="rebound.example"), limits=LIMITS)
+            )
     assert bench.site.connections == 0
 
 
 async def test_an_allowed_host_is_dialled_beside_refused_ones() -> None:
     async with a_bench(AddressGuard(allow_hosts=frozenset({"localhost"}))) as bench:
-        allowed = Exchange(url=bench.site.url("/plain", host="localhost"), limits=LIMITS)
-        refused = Exchange(url=bench.site.url("/plain"), limits=LIMITS)
+        allowed = TransportRequest(url=bench.site.url("/plain", host="localhost"), limits=LIMITS)
+        refused = TransportRequest(url=bench.site.url("/plain"), limits=LIMITS)
         results = await asyncio.gather(
             *(bench.transport.fetch(exchange) for exchange in (allowed, refused) * 5), return_exceptions=True
         )
@@ -300,7 +304,7 @@ async def test_an_allowed_host_is_dialled_beside_refused_ones() -> None:
 
 async def test_a_transport_that_is_not_entered_says_so() -> None:
     with pytest.raises(RuntimeError, match="async with"):
-        await AiohttpTransport(LOOPBACK).fetch(Exchange(url="http://127.0.0.1/"))
+        await AiohttpTransport(LOOPBACK).fetch(TransportRequest(url="http://127.0.0.1/"))
 
 
 @pytest.fixture(scope="module")
@@ -320,14 +324,16 @@ def self_signed(tmp_path_factory: pytest.TempPathFactory) -> ssl.SSLContext:
 async def test_a_certificate_nobody_vouches_for_is_a_tls_failure(self_signed: ssl.SSLContext) -> None:
     async with hostile_site(tls=self_signed) as site, AiohttpTransport(LOOPBACK) as transport:
         with pytest.raises(TlsFailed, match="certificate"):
-            await transport.fetch(Exchange(url=site.url("/plain"), limits=LIMITS))
+            await transport.fetch(TransportRequest(url=site.url("/plain"), limits=LIMITS))
     assert site.log == []
 
 
 async def test_tls_to_a_server_that_speaks_none_is_a_tls_failure() -> None:
     async with a_bench() as bench:
         with pytest.raises((TlsFailed, ConnectFailed, ConnectionDropped, TimedOut)) as caught:
-            await bench.transport.fetch(Exchange(url=bench.site.url("/plain").replace("http:", "https:"), limits=HASTY))
+            await bench.transport.fetch(
+                TransportRequest(url=bench.site.url("/plain").replace("http:", "https:"), limits=HASTY)
+            )
         assert caught.value.__cause__ is not None
 
 

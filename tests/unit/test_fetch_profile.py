@@ -22,7 +22,7 @@ from gossamer.errors import (
 )
 from gossamer.fetch.addresses import AddressGuard
 from gossamer.fetch.body import ACCEPT_ENCODING
-from gossamer.fetch.contract import Exchange, Limits, Response
+from gossamer.fetch.contract import Limits, Response, TransportRequest
 from gossamer.fetch.profile import WreqTransport
 from gossamer.fetch.profiles import PROFILES, profile_named
 from tests.conformance.transports import LIMITS, LOOPBACK, listener
@@ -45,7 +45,7 @@ OURS = (
 async def seen_with(profile: str | None) -> tuple[bytes, dict[str, str]]:
     """The request as a site gets it over HTTP/1.1."""
     async with hostile_site() as site, WreqTransport(LOOPBACK) as transport:
-        await transport.fetch(Exchange(url=site.url("/plain"), headers=OURS, profile=profile, limits=LIMITS))
+        await transport.fetch(TransportRequest(url=site.url("/plain"), headers=OURS, profile=profile, limits=LIMITS))
     return site.log[0].raw, site.log[0].headers
 
 
@@ -67,7 +67,7 @@ def test_an_unknown_profile_is_named_with_those_that_there_are() -> None:
 async def test_an_unknown_profile_reaches_nobody() -> None:
     async with hostile_site() as site, WreqTransport(LOOPBACK) as transport:
         with pytest.raises(Misconfigured, match="chrome"):
-            await transport.fetch(Exchange(url=site.url("/plain"), profile="netscape"))
+            await transport.fetch(TransportRequest(url=site.url("/plain"), profile="netscape"))
     assert site.connections == 0
 
 
@@ -118,7 +118,7 @@ async def test_profiles_greet_differently_over_tls() -> None:
     for name in (None, "chrome", "firefox", "safari"):
         async with listener(until=b"\x16\x03") as server, WreqTransport(LOOPBACK) as transport:
             fetch = asyncio.ensure_future(
-                transport.fetch(Exchange(url=server.url(scheme="https"), profile=name, limits=LIMITS))
+                transport.fetch(TransportRequest(url=server.url(scheme="https"), profile=name, limits=LIMITS))
             )
             greetings[name] = _ciphers((await server.line()).got)
             fetch.cancel()
@@ -147,7 +147,7 @@ async def test_pages_come_over_one_connection_of_http2(vouched: Vouched, profile
         http2_site(vouched.file, vouched.key) as site,
         WreqTransport(LOOPBACK, ssl_context=vouched.client) as transport,
     ):
-        exchange = Exchange(url=site.url(), headers=OURS, profile=profile, limits=LIMITS)
+        exchange = TransportRequest(url=site.url(), headers=OURS, profile=profile, limits=LIMITS)
         first = await transport.fetch(exchange)
         await asyncio.gather(*(transport.fetch(exchange) for _ in range(5)))
     assert (first.status, first.body, first.headers.get("x-own")) == (200, PAGE, "two")
@@ -175,13 +175,13 @@ async def test_what_goes_wrong_in_http2_has_its_own_error(
         http2_site(vouched.file, vouched.key) as site,
         WreqTransport(LOOPBACK, ssl_context=vouched.client) as transport,
     ):
-        await transport.fetch(Exchange(url=site.url(), profile="chrome", limits=tight))
+        await transport.fetch(TransportRequest(url=site.url(), profile="chrome", limits=tight))
         site.conduct = conduct
         with pytest.raises(error):
-            await transport.fetch(Exchange(url=site.url(), profile="chrome", limits=tight))
+            await transport.fetch(TransportRequest(url=site.url(), profile="chrome", limits=tight))
         assert len(site.streams) == 2
         site.conduct = ""
-        assert (await transport.fetch(Exchange(url=site.url(), profile="chrome", limits=tight))).body == PAGE
+        assert (await transport.fetch(TransportRequest(url=site.url(), profile="chrome", limits=tight))).body == PAGE
 
 
 async def test_http2_goes_through_a_proxy(vouched: Vouched) -> None:
@@ -190,7 +190,7 @@ async def test_http2_goes_through_a_proxy(vouched: Vouched) -> None:
         WreqTransport(LOOPBACK, ssl_context=vouched.client) as transport,
     ):
         with http_proxy(users={"ann": "secret"}) as proxy:
-            exchange = Exchange(url=site.url(), profile="chrome", limits=LIMITS, exit=proxy.exit())
+            exchange = TransportRequest(url=site.url(), profile="chrome", limits=LIMITS, exit=proxy.exit())
             assert (await transport.fetch(exchange)).body == PAGE
             assert len(proxy.passages) == 1
     assert len(site.streams) == 1
@@ -207,7 +207,7 @@ async def test_an_address_in_an_odd_spelling_is_refused_even_where_all_are_allow
     # wreq would read it by rules of its own, past the names that it is bound to.
     async with hostile_site() as site, WreqTransport(AddressGuard(allow_private=True)) as transport:
         with pytest.raises(FetchRefused, match="odd spelling"):
-            await transport.fetch(Exchange(url=site.url(tail, host=host), limits=LIMITS))
+            await transport.fetch(TransportRequest(url=site.url(tail, host=host), limits=LIMITS))
     assert site.connections == 0
 
 
@@ -223,7 +223,7 @@ async def test_an_address_in_an_odd_spelling_is_refused_even_where_all_are_allow
 )
 async def test_what_wreq_would_read_twice_is_written_as_browsers_write_it(given: str, sent: str) -> None:
     async with hostile_site() as site, WreqTransport(LOOPBACK) as transport:
-        await transport.fetch(Exchange(url=site.url(given), limits=LIMITS))
+        await transport.fetch(TransportRequest(url=site.url(given), limits=LIMITS))
     assert site.log[0].path == sent
 
 
@@ -233,7 +233,7 @@ async def test_what_wreq_would_read_twice_is_written_as_browsers_write_it(given:
 async def test_profiles_do_not_share_connections() -> None:
     async with hostile_site() as site, WreqTransport(LOOPBACK) as transport:
         for profile in ("chrome", "firefox", "chrome", None, "firefox", None):
-            await transport.fetch(Exchange(url=site.url("/plain"), profile=profile, limits=LIMITS))
+            await transport.fetch(TransportRequest(url=site.url("/plain"), profile=profile, limits=LIMITS))
     assert site.connections == 3
 
 
@@ -242,7 +242,7 @@ async def test_many_hosts_do_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch
     async with hostile_site() as site, WreqTransport(AddressGuard(allow_private=True)) as transport:
         for number in range(30):
             url = site.url("/plain", host=f"h{number}.localhost")
-            assert (await transport.fetch(Exchange(url=url, limits=LIMITS))).body == PAGE
+            assert (await transport.fetch(TransportRequest(url=url, limits=LIMITS))).body == PAGE
         assert len(transport._clients._clients) == 8
     assert site.connections == 30
 
@@ -252,24 +252,24 @@ async def test_a_client_that_goes_does_not_take_a_page_with_it(monkeypatch: pyte
     anywhere = AddressGuard(allow_private=True)
     async with hostile_site(drip=timedelta(milliseconds=5)) as site, WreqTransport(anywhere) as transport:
         slow = asyncio.ensure_future(
-            transport.fetch(Exchange(url=site.url("/drip", host="slow.localhost"), limits=Limits(max_body=50)))
+            transport.fetch(TransportRequest(url=site.url("/drip", host="slow.localhost"), limits=Limits(max_body=50)))
         )
         while not site.seen("/drip"):
             await asyncio.sleep(0)
         for number in range(3):
-            await transport.fetch(Exchange(url=site.url("/plain", host=f"h{number}.localhost"), limits=LIMITS))
+            await transport.fetch(TransportRequest(url=site.url("/plain", host=f"h{number}.localhost"), limits=LIMITS))
         response = await slow
     assert (response.cut, len(response.body)) == (True, 50)
 
 
 async def test_a_client_that_could_not_connect_is_made_anew() -> None:
     async with hostile_site() as site, WreqTransport(LOOPBACK) as transport:
-        await transport.fetch(Exchange(url=site.url("/plain"), limits=LIMITS))
+        await transport.fetch(TransportRequest(url=site.url("/plain"), limits=LIMITS))
         (client,) = transport._clients._clients.values()
         with pytest.raises(ConnectFailed):
-            await transport.fetch(Exchange(url=f"http://127.0.0.1:{_closed_port()}/", limits=LIMITS))
+            await transport.fetch(TransportRequest(url=f"http://127.0.0.1:{_closed_port()}/", limits=LIMITS))
         assert client not in transport._clients._clients.values()
-        assert (await transport.fetch(Exchange(url=site.url("/plain"), limits=LIMITS))).body == PAGE
+        assert (await transport.fetch(TransportRequest(url=site.url("/plain"), limits=LIMITS))).body == PAGE
 
 
 def _closed_port() -> int:
@@ -285,7 +285,7 @@ async def test_on_a_fresh_connection_the_request_counts_as_sent_when_the_answer_
     async with listener() as silent, listener(says) as server, WreqTransport(LOOPBACK) as transport:
 
         async def fetch(url: str) -> Response:
-            return await transport.fetch(Exchange(url=url, limits=LIMITS, on_sent=lambda: told.append(url)))
+            return await transport.fetch(TransportRequest(url=url, limits=LIMITS, on_sent=lambda: told.append(url)))
 
         waiting = asyncio.ensure_future(fetch(silent.url()))
         await silent.line()
@@ -301,9 +301,9 @@ async def test_on_a_fresh_connection_the_request_counts_as_sent_when_the_answer_
 async def test_on_a_connection_that_stands_the_request_counts_as_sent_at_once() -> None:
     told: list[int] = []
     async with hostile_site() as site, WreqTransport(LOOPBACK) as transport:
-        await transport.fetch(Exchange(url=site.url("/plain"), limits=LIMITS))
+        await transport.fetch(TransportRequest(url=site.url("/plain"), limits=LIMITS))
         waiting = asyncio.ensure_future(
-            transport.fetch(Exchange(url=site.url("/silence"), limits=LIMITS, on_sent=lambda: told.append(1)))
+            transport.fetch(TransportRequest(url=site.url("/silence"), limits=LIMITS, on_sent=lambda: told.append(1)))
         )
         while not site.seen("/silence"):
             await asyncio.sleep(0)
@@ -329,7 +329,7 @@ async def test_a_body_in_tiny_chunks_takes_little_more_than_its_length() -> None
     async with listener(says) as server, WreqTransport(LOOPBACK) as transport:
         tracemalloc.start()
         try:
-            response = await transport.fetch(Exchange(url=server.url(), limits=LIMITS))
+            response = await transport.fetch(TransportRequest(url=server.url(), limits=LIMITS))
             peak = tracemalloc.get_traced_memory()[1]
         finally:
             tracemalloc.stop()

@@ -11,7 +11,7 @@ import pytest
 from gossamer.backends.processes import hand_name, is_gone, worker_name
 from gossamer.backends.sqlite.state import open_sqlite_state
 from gossamer.clock import VirtualClock
-from gossamer.crawl.heartbeat import Heart, Vitals
+from gossamer.crawl.heartbeat import Heartbeat, Vitals
 from gossamer.crawl.slots import Slots
 from gossamer.errors import BackendUnavailable, Misconfigured
 from gossamer.frontier.contract import WorkerCard
@@ -73,7 +73,7 @@ async def becomes(reached) -> None:
 async def test_a_card_is_entered_renewed_every_five_seconds_and_taken_out(book):
     clock = VirtualClock()
     vitals = [Vitals(job="a-1", in_flight=4)]
-    heart = Heart(book, clock, name="me", vitals=lambda: vitals[0])
+    heart = Heartbeat(book, clock, name="me", vitals=lambda: vitals[0])
     async with heart:
         await becomes(book.workers)
         [card] = await book.workers()
@@ -103,7 +103,7 @@ async def test_a_card_is_entered_renewed_every_five_seconds_and_taken_out(book):
 async def test_a_heart_goes_on_when_the_state_was_away(book):
     clock, line = VirtualClock(), Flaky(book)
     line.away = True
-    async with Heart(line, clock, name="me", vitals=Vitals):
+    async with Heartbeat(line, clock, name="me", vitals=Vitals):
         for _ in range(3):
             before = line.beats
 
@@ -137,7 +137,7 @@ class Ears:
 async def test_a_heart_goes_on_whatever_went_wrong_and_tells_it_once(book, fault):
     clock, line, ears = VirtualClock(), Flaky(book), Ears()
     line.refusal = fault
-    async with Heart(line, clock, name="me", vitals=Vitals, troubles=ears):
+    async with Heartbeat(line, clock, name="me", vitals=Vitals, troubles=ears):
 
         async def tried() -> bool:
             clock.advance(5)
@@ -163,7 +163,7 @@ async def test_whoever_beats_forgets_cards_of_more_than_an_hour(book):
         await book.beat(
             WorkerCard(name=name, host="h", pid=1, version="1", started_at=clock.now() - age, seen_at=clock.now() - age)
         )
-    async with Heart(book, clock, name="me", vitals=Vitals):
+    async with Heartbeat(book, clock, name="me", vitals=Vitals):
 
         async def forgotten() -> bool:
             return [card.name for card in await book.workers()] == ["me", "recent"]

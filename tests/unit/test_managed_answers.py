@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gossamer.errors import ApiFailed, BadResponse, FetchFailed
-from gossamer.fetch.contract import Exchange, Limits, Response
+from gossamer.fetch.contract import Limits, Response, TransportRequest
 from gossamer.fetch.managed.answers import Answer, failure_of, page_of, tree_of
 from gossamer.fetch.managed.vendor import Vendor
 from gossamer.model.page import Headers
@@ -31,7 +31,7 @@ def answer(status: int = 200, body: bytes | dict[str, Any] = b"", cut: bool = Fa
 
 def page(vendor: Vendor, given: Answer, *, max_body: int = 1000, url: str = URL) -> Response:
     tree = None if vendor.table.body_at == "http:body" else tree_of(vendor, given)
-    return page_of(vendor, given, tree, Exchange(url=url, limits=Limits(max_body=max_body)))
+    return page_of(vendor, given, tree, TransportRequest(url=url, limits=Limits(max_body=max_body)))
 
 
 # -- whose fault --------------------------------------------------------------------------------------------

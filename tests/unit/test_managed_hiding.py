@@ -9,7 +9,7 @@ from urllib.parse import quote
 import pytest
 
 from gossamer.errors import ApiFailed
-from gossamer.fetch.contract import Exchange, Limits, Response
+from gossamer.fetch.contract import Limits, Response, TransportRequest
 from gossamer.fetch.managed.answers import Answer, failure_of, page_of, tree_of
 from gossamer.fetch.managed.vendor import Vendor
 from gossamer.model.page import Headers
@@ -46,7 +46,9 @@ def failed(vendor: Vendor, body: bytes, kind: str = "text/plain") -> str:
 
 def page(vendor: Vendor, body: bytes, *, max_body: int = 10_000, cut: bool = False) -> Response:
     answer = Answer(status=200, headers=Headers([]), body=body, cut=cut, wire=len(body))
-    return page_of(vendor, answer, None, Exchange(url="https://shop.example/", limits=Limits(max_body=max_body)))
+    return page_of(
+        vendor, answer, None, TransportRequest(url="https://shop.example/", limits=Limits(max_body=max_body))
+    )
 
 
 def shows_nothing(text: str, spelling: str) -> bool:
@@ -109,7 +111,7 @@ def test_the_key_is_in_no_words_about_a_senseless_status() -> None:
     vendor = described(JSON)
     answer = Answer(status=200, headers=Headers([]), body=body)
     with pytest.raises(ApiFailed, match="makes no sense") as caught:
-        page_of(vendor, answer, tree_of(vendor, answer), Exchange(url="https://shop.example/", limits=Limits()))
+        page_of(vendor, answer, tree_of(vendor, answer), TransportRequest(url="https://shop.example/", limits=Limits()))
     assert "sk/live" not in str(caught.value)
 
 

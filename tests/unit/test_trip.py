@@ -23,7 +23,7 @@ from gossamer.routing.ladder import Terms, ladder_of, routes_of
 from gossamer.routing.proxies.pools import Pools
 from gossamer.routing.router import Router, lanes_of
 from gossamer.routing.transports import Transports
-from gossamer.routing.trip import Elsewhere
+from gossamer.routing.trip import RouteNotServed
 from gossamer.settings import ProxyPool, RouteTable
 from gossamer.units import Secret
 
@@ -104,7 +104,7 @@ async def test_a_page_that_was_handed_over_goes_on_where_it_was_and_learns(state
     router = router_on(state, serves=frozenset({"http"}))
     trip = await router.begin(task())
     await trip.climb("shell")
-    with pytest.raises(Elsewhere) as elsewhere:
+    with pytest.raises(RouteNotServed) as elsewhere:
         await trip.embark()
     trip.over()
     assert elsewhere.value.lane == "@browser"

@@ -13,14 +13,14 @@ import pytest
 
 from gossamer import Spider
 from gossamer.backends.sqlite.records import open_sqlite_records
-from gossamer.crawl.context import Crew
+from gossamer.crawl.context import JobContext
 from gossamer.crawl.pacer import Pacer
 from gossamer.crawl.patience import PATIENCE
 from gossamer.crawl.windows import Gates
 from gossamer.crawl.worker import Worker
 from gossamer.errors import BackendUnavailable, GossamerError, Misconfigured
 from gossamer.fetch.contract import Response
-from gossamer.fetch.fetcher import Disallowed, Outcome, Redirected, Visit
+from gossamer.fetch.fetcher import Disallowed, Outcome, PageRequest, Redirected
 from gossamer.fetch.robots import Gate
 from gossamer.fetch.way import Way
 from gossamer.frontier.admission import Admission, Scope
@@ -92,7 +92,7 @@ class Road:
         self.fault: Exception | None = None
         self.moved: dict[str, str] = {}
 
-    async def fetch(self, visit: Visit, gate: Gate, way: Way) -> Outcome:
+    async def fetch(self, visit: PageRequest, gate: Gate, way: Way) -> Outcome:
         self.inside += 1
         try:
             for _ in range(self._requests):
@@ -141,7 +141,7 @@ class Bench:
     ) -> Worker:
         line: Any = self.line
         fetcher: Any = road
-        crew = Crew(
+        crew = JobContext(
             job=self.job,
             worker="me",
             spider=Spider(),

@@ -37,7 +37,7 @@ from ..frontier.contract import (
 from ..frontier.politeness import TermsFor
 from ..model.carrying import Carrier, Standing
 from ..model.page import Snapshot
-from ..routing.contract import Purse, RouteBook
+from ..routing.contract import BudgetBook, RouteBook
 from ..routing.proxies.contract import ExitBook
 from ..schedule.contract import ScheduleBook, TickBook
 from ..settings import Settings
@@ -74,7 +74,7 @@ class OpenState(msgspec.Struct, frozen=True, kw_only=True):
     robots: RobotsShelf
     workers: WorkerBook
     routes: RouteBook
-    purse: Purse
+    purse: BudgetBook
     exits: ExitBook
     carrier: StateCarrier
     clock: Clock

@@ -14,7 +14,7 @@ from rich.text import Text
 from ..clock import SystemClock
 from ..errors import GossamerError, Misconfigured
 from ..fetch.addresses import GuardedResolver
-from ..fetch.contract import Exchange
+from ..fetch.contract import TransportRequest
 from ..fetch.proxy_check import knock
 from ..model.route import Exit
 from ..project.transports import guard_of
@@ -326,7 +326,7 @@ async def _try_all(settings: Settings, names: Sequence[str], url: str | None) ->
     async with open_transport(settings) as transport:
 
         async def fetch(one: Exit) -> tuple[bool, str]:
-            response = await transport.fetch(Exchange(url=url, headers=headers, limits=limits, exit=one))
+            response = await transport.fetch(TransportRequest(url=url, headers=headers, limits=limits, exit=one))
             return response.status < 400, f"{response.status}, {size(response.wire_bytes)}"
 
         return await _each(exits, fetch)

@@ -16,7 +16,7 @@ from rich.text import Text
 from ..clock import Clock, SystemClock
 from ..errors import FetchRefused, GossamerError, Misconfigured, RobotsUnreachable
 from ..fetch.cookies import CookieJar
-from ..fetch.fetcher import Disallowed, Fetched, Fetcher, Redirected, Visit
+from ..fetch.fetcher import Disallowed, Fetched, Fetcher, PageRequest, Redirected
 from ..fetch.robots import MemoryShelf
 from ..fetch.way import Through, Way
 from ..model.page import Snapshot
@@ -103,10 +103,10 @@ async def download_page(url: str, settings: Settings, *, robots: bool, route: st
             clock=clock,
         )
         try:
-            outcome = await fetcher.fetch(Visit(url=url.partition("#")[0]), _no_gate, way)
+            outcome = await fetcher.fetch(PageRequest(url=url.partition("#")[0]), _no_gate, way)
             while isinstance(outcome, Redirected):
                 hops.append((outcome.status, outcome.to))
-                outcome = await fetcher.fetch(Visit(url=outcome.to, redirects=outcome.redirects), _no_gate, way)
+                outcome = await fetcher.fetch(PageRequest(url=outcome.to, redirects=outcome.redirects), _no_gate, way)
         except RobotsUnreachable as error:
             if isinstance(error.__cause__, GossamerError):
                 raise error.__cause__ from error  # the name or the server is wrong: robots.txt is not the point

@@ -18,7 +18,7 @@ from ..store.batching import Sink
 LONGEST_ERROR = 2000
 
 
-class Logbook:
+class AttemptLog:
     """Of one task in one worker's hands. `snapshot` is the raw page, once there is one; `quality` what was counted."""
 
     def __init__(self, task: Task, worker: str, spider: str, parser_version: str, sink: Sink, clock: Clock) -> None:

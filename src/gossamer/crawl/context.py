@@ -27,7 +27,7 @@ from .windows import Gates
 RetryTermsFor = Callable[[str], RetryTerms]
 
 
-class Crew(msgspec.Struct, frozen=True, kw_only=True):
+class JobContext(msgspec.Struct, frozen=True, kw_only=True):
     """Everything a journey needs, shared by all journeys of one job in one process."""
 
     job: str

@@ -27,14 +27,14 @@ from ..errors import (
     WayFailed,
 )
 from ..fetch.contract import Response
-from ..fetch.fetcher import Disallowed, Fetched, Fetcher, Outcome, Visit
+from ..fetch.fetcher import Disallowed, Fetched, Fetcher, Outcome, PageRequest
 from ..fetch.way import Way
 from ..model import events
 from ..model.task import Task
 from ..routing.blocks import Block, judge
 from ..routing.router import Router
 from ..routing.trip import Trip
-from .attempt_log import Logbook
+from .attempt_log import AttemptLog
 from .held_lease import HeldLease
 from .pacer import Pacer
 
@@ -45,7 +45,7 @@ SLOWING = (429, 503)  # statuses that ask for less, whatever else the page says
 FOR_GOOD = ("shell", "login")  # blocks that the same route will give again and again
 
 
-class Arrival(msgspec.Struct, frozen=True, kw_only=True):
+class FetchResult(msgspec.Struct, frozen=True, kw_only=True):
     """The answer that the last try brought. `block` is set when it is no page and no rung was left."""
 
     outcome: Outcome
@@ -59,7 +59,7 @@ class Passage:
         self,
         task: Task,
         hold: HeldLease,
-        log: Logbook,
+        log: AttemptLog,
         *,
         fetcher: Fetcher,
         router: Router,
@@ -81,7 +81,7 @@ class Passage:
         self._detects = detects
         self._small: int | None = None  # bytes of an answer that seemed to be too small
 
-    async def make(self, visit: Visit) -> Arrival:
+    async def make(self, visit: PageRequest) -> FetchResult:
         """Fetch the page."""
         try:
             trip = await self._router.begin(self._task)
@@ -92,7 +92,7 @@ class Passage:
         finally:
             trip.over()
 
-    async def _climb(self, trip: Trip, visit: Visit) -> Arrival:
+    async def _climb(self, trip: Trip, visit: PageRequest) -> FetchResult:
         while True:
             try:
                 outcome = await self._try(trip, visit)
@@ -101,7 +101,7 @@ class Passage:
                 continue
             response = None if isinstance(outcome, Disallowed) else outcome.response
             if response is None:
-                return Arrival(outcome=outcome)
+                return FetchResult(outcome=outcome)
             if self._may_be_the_proxys(response, trip) and trip.another_exit():
                 words = f"status {response.status}, by the proxy or by the site"
                 await self._log.keep(outcome="released", reason=ProxyFailed.reason, error=words)
@@ -110,16 +110,16 @@ class Passage:
             block = self._judged(outcome, response, trip)
             if block is None:
                 await trip.passed(response, teaches=self._small is None)
-                return Arrival(outcome=outcome)
+                return FetchResult(outcome=outcome)
             self._emit(events.Blocked, kind=block.kind, route=self._log.route, message=block.words)
             if block.kind == "rate" or not await trip.climb(block.kind):
-                return Arrival(outcome=outcome, block=block)
+                return FetchResult(outcome=outcome, block=block)
             await self._log.keep(outcome="blocked", reason=f"blocked-{block.kind}", error=block.words)
             self._log.depart()
             if response.status in SLOWING:
                 await self._ease()
 
-    async def _try(self, trip: Trip, visit: Visit) -> Outcome:
+    async def _try(self, trip: Trip, visit: PageRequest) -> Outcome:
         """One try on the present rung; what it cost is in the log, however it ends."""
         response: Response | None = None
         try:

@@ -42,7 +42,7 @@ class Vitals(msgspec.Struct, frozen=True, kw_only=True):
     in_flight: int = 0
 
 
-class Heart:
+class Heartbeat:
     """Beats between `async with` and its end. As an EventSink it counts the pages that came to an end here."""
 
     def __init__(

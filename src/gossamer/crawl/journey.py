@@ -23,7 +23,7 @@ from typing import Any
 import msgspec
 
 from ..errors import BudgetSpent, FetchFailed, FetchRefused, GossamerError, LeaseLost, ParseFailed, WayFailed
-from ..fetch.fetcher import Disallowed, Fetched, NotModified, Redirected, Visit
+from ..fetch.fetcher import Disallowed, Fetched, NotModified, PageRequest, Redirected
 from ..fetch.retry_after import parse_retry_after
 from ..frontier.admission import Judged
 from ..frontier.contract import Added
@@ -34,10 +34,10 @@ from ..model.record import PageFacts
 from ..model.task import LANE_ONLY, Request, UrlState
 from ..pipeline.steps import Piped
 from ..routing.blocks import Block
-from ..routing.trip import Elsewhere
-from .attempt_log import Logbook
-from .context import Crew
-from .fetch_page import Arrival, Passage, failure_of_block
+from ..routing.trip import RouteNotServed
+from .attempt_log import AttemptLog
+from .context import JobContext
+from .fetch_page import FetchResult, Passage, failure_of_block
 from .harvest import harvested
 from .held_lease import HeldLease
 from .observing import content_of, observed
@@ -54,14 +54,14 @@ MOST_FAULTS = 50  # that are told of a page that is held back
 class Journey:
     """One lease, from fetch to settlement. `known` is what is remembered of the page from an earlier visit."""
 
-    def __init__(self, crew: Crew, hold: HeldLease, known: PageFacts | None = None) -> None:
+    def __init__(self, crew: JobContext, hold: HeldLease, known: PageFacts | None = None) -> None:
         self._crew = crew
         self._hold = hold
         self._lease = hold.lease
         self._task = hold.lease.task
         self._known = known
         self._began = crew.clock.monotonic()
-        self._log = Logbook(self._task, crew.worker, crew.spider.name, crew.parser_version, crew.sink, crew.clock)
+        self._log = AttemptLog(self._task, crew.worker, crew.spider.name, crew.parser_version, crew.sink, crew.clock)
 
     async def run(self) -> None:
         """Make the journey. Raises BackendUnavailable (and other Transient ones of ours); everything else settles.
@@ -85,7 +85,7 @@ class Journey:
             arrival = await self._passage().make(self._visit())
         except TooEarly as early:
             await self._release(early.wait, early.reason)
-        except Elsewhere as elsewhere:
+        except RouteNotServed as elsewhere:
             await self._release(timedelta(0), f"needs a worker for {elsewhere.lane}", elsewhere.lane)
         except WayFailed as failure:
             await self._wait_for_a_way(failure)
@@ -94,7 +94,7 @@ class Journey:
         else:
             await self._receive(arrival)
 
-    async def _receive(self, arrival: Arrival) -> None:
+    async def _receive(self, arrival: FetchResult) -> None:
         outcome = arrival.outcome
         if outcome.crawl_delay is not None and outcome.crawl_delay.total_seconds() > (self._pace_interval() or 0.0):
             await self._crew.frontier.slow_down(self._task.site, interval=outcome.crawl_delay, rest=timedelta(0))
@@ -110,7 +110,7 @@ class Journey:
 
     # -- 1. fetch ------------------------------------------------------------------------------------------
 
-    def _visit(self) -> Visit:
+    def _visit(self) -> PageRequest:
         known = self._known
         # A page parsed by other code than today's must be parsed again, so it is asked for in full.
         usable = (
@@ -119,7 +119,7 @@ class Journey:
             and known.parser == self._crew.parser_version
             and known.status == 200
         )
-        return Visit(
+        return PageRequest(
             url=self._task.url,
             etag=known.etag if known is not None and usable else "",
             last_modified=known.last_modified if known is not None and usable else "",

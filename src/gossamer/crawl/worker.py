@@ -23,7 +23,7 @@ from ..model import events
 from ..model.record import PageFacts
 from ..model.task import Lease
 from ..store.contract import RecordStore
-from .context import Crew
+from .context import JobContext
 from .held_lease import HeldLease
 from .journey import Journey
 from .patience import Patience
@@ -46,7 +46,7 @@ class Worker:
 
     def __init__(
         self,
-        crew: Crew,
+        crew: JobContext,
         frontier: Frontier,
         records: RecordStore,
         *,

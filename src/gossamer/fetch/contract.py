@@ -28,7 +28,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     max_header: Bytes = 64 * 1024
 
 
-class Exchange(msgspec.Struct, frozen=True, kw_only=True):
+class TransportRequest(msgspec.Struct, frozen=True, kw_only=True):
     """What to send. `headers` already hold the user agent, cookies and validators.
 
     `on_sent` is called when the request leaves, which may be long after the call: a connection comes first.
@@ -64,6 +64,6 @@ class Response(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Transport(Protocol):
-    async def fetch(self, exchange: Exchange) -> Response:
+    async def fetch(self, exchange: TransportRequest) -> Response:
         """Make the exchange. Raises FetchFailed or FetchRefused; WayFailed when the way failed and not the site."""
         ...

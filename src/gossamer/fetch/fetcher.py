@@ -1,6 +1,6 @@
 """From a URL to an answer: robots.txt asked, cookies carried, redirects judged, each request paced.
 
-What it does: one `Visit` becomes `Fetched`, `NotModified`, `Redirected` or `Disallowed`.
+What it does: one `PageRequest` becomes `Fetched`, `NotModified`, `Redirected` or `Disallowed`.
 How it fails: FetchFailed (try later) or FetchRefused (do not), and whatever the gate raises.
 How it recovers: it keeps nothing but the cookies; the same visit can be made again.
 
@@ -21,7 +21,7 @@ from ..clock import Clock
 from ..errors import BadResponse, InvalidUrl, RedirectLoop
 from ..model.url import origin_of, parse_url, site_of
 from .body import ACCEPT_ENCODING
-from .contract import Exchange, Limits, Response, Transport
+from .contract import Limits, Response, Transport, TransportRequest
 from .cookies import CookieJar
 from .robots import Gate, Robots
 from .way import Way
@@ -31,7 +31,7 @@ _MOVED = frozenset({301, 302, 303, 307, 308})
 Pairs = tuple[tuple[str, str], ...]
 
 
-class Visit(msgspec.Struct, frozen=True, kw_only=True):
+class PageRequest(msgspec.Struct, frozen=True, kw_only=True):
     """What to fetch. `redirects` are the URLs that led here; `headers` are sent to the origin of `url` only.
 
     `etag` and `last_modified` are the validators of the copy we have.
@@ -63,7 +63,7 @@ class NotModified(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Redirected(msgspec.Struct, frozen=True, kw_only=True):
-    """The page is elsewhere, at `to`; `redirects` is what its Visit has to carry."""
+    """The page is elsewhere, at `to`; `redirects` is what its PageRequest has to carry."""
 
     to: str
     status: int
@@ -114,7 +114,7 @@ class Fetcher:
             ("Accept-Encoding", ACCEPT_ENCODING),
         )
 
-    async def fetch(self, visit: Visit, gate: Gate, way: Way | None = None) -> Outcome:
+    async def fetch(self, visit: PageRequest, gate: Gate, way: Way | None = None) -> Outcome:
         """Make the visit, all of it by the same way. `gate` is awaited before every request, that for robots.txt
         included, with the site's crawl-delay if it is known, and may raise.
 
@@ -136,7 +136,9 @@ class Fetcher:
             asked.add(url)
             on_sent = await gate(delay)
             headers = self._headers(visit, url, jar)
-            response = await way.page.fetch(Exchange(url=url, headers=headers, limits=self._limits, on_sent=on_sent))
+            response = await way.page.fetch(
+                TransportRequest(url=url, headers=headers, limits=self._limits, on_sent=on_sent)
+            )
             now = self._clock.now()
             cookie_changed = jar.absorb(url, response.headers)
             status = response.status
@@ -156,7 +158,7 @@ class Fetcher:
                 )
             url = target
 
-    def _headers(self, visit: Visit, url: str, jar: CookieJar) -> Pairs:
+    def _headers(self, visit: PageRequest, url: str, jar: CookieJar) -> Pairs:
         cookie = jar.header_for(url)
         if cookie is None and not (visit.headers or visit.etag or visit.last_modified):
             return self._defaults

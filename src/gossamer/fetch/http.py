@@ -32,7 +32,7 @@ from ..model.page import Headers
 from ..model.route import Exit
 from .addresses import AddressGuard, GuardedResolver
 from .body import BodyDecoder, layers_of
-from .contract import Exchange, Limits, Response
+from .contract import Limits, Response, TransportRequest
 from .exits import addresses_of, authorization, check_target, guard_for, shown
 from .http_connector import Connector, Leaving, PeerResponse, Request, leaving
 from .http_faults import translated, translated_on_exit
@@ -94,7 +94,7 @@ class AiohttpTransport:
         if resolver is not None:
             await resolver.close()
 
-    async def fetch(self, exchange: Exchange) -> Response:
+    async def fetch(self, exchange: TransportRequest) -> Response:
         """Make the exchange. Raises FetchFailed or FetchRefused; ProxyFailed when the exit may have been the cause."""
         session, exit = self._session, exchange.exit
         if session is None:

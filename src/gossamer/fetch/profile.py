@@ -33,7 +33,7 @@ from ..errors import (
 from ..model.page import Headers
 from .addresses import AddressGuard
 from .body import BodyDecoder, layers_of
-from .contract import Exchange, Limits, Response
+from .contract import Limits, Response, TransportRequest
 from .exits import is_literal, shown
 from .profile_clients import MAX_HEADERS, Client, Clients, library
 from .profile_faults import translated, was_hung_up
@@ -103,7 +103,7 @@ class WreqTransport:
     ) -> None:
         await self._clients.close()
 
-    async def fetch(self, exchange: Exchange) -> Response:
+    async def fetch(self, exchange: TransportRequest) -> Response:
         """Make the exchange. Raises FetchFailed or FetchRefused; ProxyFailed when the exit may have been the cause;
         Misconfigured for a profile that does not exist."""
         if not self._clients.are_open:
@@ -131,7 +131,7 @@ class WreqTransport:
 
 
 async def _made(
-    exchange: Exchange, target: _Target, request: _Request, client: Client, clients: Clients, started: float
+    exchange: TransportRequest, target: _Target, request: _Request, client: Client, clients: Clients, started: float
 ) -> Response:
     """Raises what wreq raises, besides our own errors."""
     limits, exit, tell = exchange.limits, exchange.exit, exchange.on_sent
@@ -239,7 +239,7 @@ def _target(href: str) -> _Target:
     return _Target(url, (scheme, host.strip("[]"), number), login)
 
 
-def _request(exchange: Exchange, target: _Target, profile: Profile | None) -> _Request:
+def _request(exchange: TransportRequest, target: _Target, profile: Profile | None) -> _Request:
     """Raises FetchRefused."""
     wreq = library()
     method = getattr(wreq.Method, exchange.method.upper(), None)

@@ -32,7 +32,7 @@ from ..errors import (
 )
 from ..model.url import origin_of, parse_url
 from .body import ACCEPT_ENCODING
-from .contract import Exchange, Limits, Response, Transport
+from .contract import Limits, Response, Transport, TransportRequest
 from .retry_after import parse_retry_after
 from .robots_rules import MAX_TEXT, RobotsRules, product_token, read_robots
 from .way import Way
@@ -184,7 +184,7 @@ class Robots:
             on_sent = await gate(None)
             try:
                 response = await transport.fetch(
-                    Exchange(url=url, headers=self._headers, limits=self._limits, on_sent=on_sent)
+                    TransportRequest(url=url, headers=self._headers, limits=self._limits, on_sent=on_sent)
                 )
             except WayFailed:
                 raise

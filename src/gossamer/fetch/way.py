@@ -7,7 +7,7 @@ from collections.abc import Callable
 import msgspec
 
 from ..model.route import DIRECT, Exit, Render, Route
-from .contract import Exchange, Response, Transport
+from .contract import Response, Transport, TransportRequest
 from .cookies import CookieJar
 
 
@@ -34,7 +34,7 @@ class Through:
         self._render = render
         self._country = country
 
-    async def fetch(self, exchange: Exchange) -> Response:
+    async def fetch(self, exchange: TransportRequest) -> Response:
         response = await self._transport.fetch(
             msgspec.structs.replace(
                 exchange, exit=self._exit, profile=self._profile, render=self._render, country=self._country

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from ..crawl.heartbeat import Heart, Vitals
+from ..crawl.heartbeat import Heartbeat, Vitals
 from ..crawl.worker import Worker
 from ..errors import Misconfigured
 from ..frontier.admission import Admission, Scope
@@ -79,7 +79,7 @@ async def crawl(
         job, resumed = await project.jobs.open_job(name or spider.name, job_terms(settings, spider), fresh=fresh)
         sites: set[str] = set()
         scope = scope_of(settings, job, spider, sites)
-        heart = Heart(
+        heart = Heartbeat(
             project.workers, clock, name=project.worker, vitals=lambda: vitals_of(job, worker), troubles=events
         )
         listeners = EventHub(heart) if events is None else EventHub(heart, events)

@@ -25,7 +25,7 @@ from ..frontier.contract import (
 from ..model.url import UrlRules
 from ..parse.spider import Spider
 from ..process.black_box import TIES, BlackBox
-from ..routing.contract import Purse, RouteBook
+from ..routing.contract import BudgetBook, RouteBook
 from ..routing.proxies.contract import ExitBook
 from ..schedule.contract import ScheduleBook, TickBook
 from ..settings import Settings
@@ -46,7 +46,7 @@ class Project(msgspec.Struct, frozen=True, kw_only=True):
     robots_shelf: RobotsShelf
     workers: WorkerBook
     routes: RouteBook
-    purse: Purse
+    purse: BudgetBook
     exits: ExitBook
     schedules: ScheduleBook
     ticks: TickBook

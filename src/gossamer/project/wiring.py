@@ -9,7 +9,7 @@ from datetime import timedelta
 from functools import partial
 
 from ..clock import Clock
-from ..crawl.context import Crew
+from ..crawl.context import JobContext
 from ..crawl.freshness import Freshness
 from ..crawl.neighbours import Neighbours
 from ..crawl.pacer import Pacer
@@ -104,7 +104,7 @@ async def open_worker(
     ):
         named = {route.pool for route in routing.routes.values() if route.pool is not None}
         await pools.prepare(named | ({spider.proxy_pool} if spider.proxy_pool is not None else set()))
-        await project.purse.forget_purses(yesterday(clock))
+        await project.purse.forget_budgets(yesterday(clock))
         transport = await transports.for_pages(DIRECT)
         robots = open_robots(settings, transport, project.robots_shelf, clock)
         obeys = robots_rule(settings, spider)
@@ -132,7 +132,7 @@ async def open_worker(
         counted = await project.records.scores(spider=spider.name, since=since)
         watched = terms is not None and bool(terms.schedule)
         grows = scope.sites if watched and isinstance(scope.sites, set) and spider.allowed_domains is None else None
-        crew = Crew(
+        crew = JobContext(
             job=job,
             worker=project.worker,
             spider=spider,

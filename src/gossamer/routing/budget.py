@@ -13,7 +13,7 @@ import msgspec
 from ..clock import Clock
 from ..errors import BudgetSpent
 from ..model.route import Route
-from .contract import Bound, Purse
+from .contract import Bound, BudgetBook
 
 LONGEST_WAIT = timedelta(minutes=30)  # of a page whose budget is spent, before it looks again
 JOB_WAIT = timedelta(minutes=10)
@@ -46,7 +46,7 @@ class BudgetKeeper:
     """Takes and gives back tokens for one job. `budgets_for(site)` says what may be spent there."""
 
     def __init__(
-        self, purse: Purse, job: str, budgets_for: Callable[[str], Budgets], clock: Clock, *, max_body: int
+        self, purse: BudgetBook, job: str, budgets_for: Callable[[str], Budgets], clock: Clock, *, max_body: int
     ) -> None:
         self._purse = purse
         self._job = job

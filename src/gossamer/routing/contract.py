@@ -56,7 +56,7 @@ class Bound(msgspec.Struct, frozen=True):
     limit: float
 
 
-class Purse(Protocol):
+class BudgetBook(Protocol):
     """Tokens that were spent. A hard bound: whatever workers do at the same moment, it is never passed."""
 
     async def take(self, tokens: float, bounds: Sequence[Bound]) -> str | None:
@@ -72,6 +72,6 @@ class Purse(Protocol):
         """Every purse and what was taken from it, by name."""
         ...
 
-    async def forget_purses(self, before: str) -> int:
+    async def forget_budgets(self, before: str) -> int:
         """Drop purses of days (`day/...`, `domain/DAY/...`) before the day given as `2026-11-15`; return how many."""
         ...

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 EXITS_AT_MOST = 3  # tries through a pool in one visit, one after the other
 
 
-class Elsewhere(Exception):
+class RouteNotServed(Exception):
     """This worker does not serve the route; the task belongs into that lane."""
 
     def __init__(self, lane: str) -> None:
@@ -71,7 +71,7 @@ class Trip:
         """Make the way of the present rung. Raises Elsewhere, AllExitsRest, MissingExtra, Misconfigured."""
         router, route, task = self._router, self.route, self._task
         if not router.serves(route):
-            raise Elsewhere(LANE_ONLY + (route.name if route.name in router.routes else route.transport))
+            raise RouteNotServed(LANE_ONLY + (route.name if route.name in router.routes else route.transport))
         self.cost, self._bytes = 0.0, 0
         transports = router.transports
         pages, robots = await transports.for_pages(route), await transports.for_robots(route)

@@ -1,4 +1,4 @@
-"""What was learned about sites, and what was spent, on Redis. Fulfils `RouteBook` and `Purse`; see lua/routes_*.lua.
+"""What was learned about sites, and what was spent, on Redis: `RouteBook` and `BudgetBook`; see lua/routes_*.lua.
 
 Both books are in one slot. A worker asks them seldom: for a site that blocks, and for what costs tokens.
 """
@@ -59,7 +59,7 @@ class RedisRouteBook:
                 return
 
 
-class RedisPurse:
+class RedisBudgetBook:
     def __init__(self, server: Server, keys: Keyspace) -> None:
         self._server = server
         self._key = keys.book("purses")
@@ -89,6 +89,6 @@ class RedisPurse:
         pairs = found.items() if isinstance(found, dict) else zip(found[::2], found[1::2], strict=True)
         return {name.decode(): int(units) for name, units in pairs}
 
-    async def forget_purses(self, before: str) -> int:
+    async def forget_budgets(self, before: str) -> int:
         old = days_before(await self.units(), before)
         return int(await self._server.call("HDEL", self._key, *old)) if old else 0

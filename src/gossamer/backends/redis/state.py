@@ -23,7 +23,7 @@ from .jobs import RedisJobs
 from .keys import Keyspace
 from .leasing import Rounds
 from .robots import RedisRobotsShelf
-from .routes import RedisPurse, RedisRouteBook
+from .routes import RedisBudgetBook, RedisRouteBook
 from .schedules import RedisSchedules
 from .sowing import RedisSowings
 from .workers import RedisWorkers
@@ -42,7 +42,7 @@ class RedisState(msgspec.Struct, frozen=True):
     robots: RedisRobotsShelf
     workers: RedisWorkers
     routes: RedisRouteBook
-    purse: RedisPurse
+    purse: RedisBudgetBook
     exits: RedisExits
     schedules: RedisSchedules
     sowings: RedisSowings
@@ -112,7 +112,7 @@ async def open_redis_state(
                 RedisRobotsShelf(server, keys),
                 RedisWorkers(server, keys),
                 RedisRouteBook(server, keys),
-                RedisPurse(server, keys),
+                RedisBudgetBook(server, keys),
                 RedisExits(server, keys, time),
                 RedisSchedules(server, keys, jobs, time),
                 RedisSowings(server, keys, time),

@@ -1,4 +1,4 @@
-"""What was learned about sites, and what was spent, in the state file. Fulfils `RouteBook` and `Purse`.
+"""What was learned about sites, and what was spent, in the state file. Fulfils `RouteBook` and `BudgetBook`.
 
 A verb that changes something is one write (see connection.py): processes that share the file take turns. As all of the
 state, the last moments before a power cut may be undone, and with them what was spent then.
@@ -53,7 +53,7 @@ class SqliteRouteBook:
         return await self._database.write(write)
 
 
-class SqlitePurse:
+class SqliteBudgetBook:
     def __init__(self, database: Database) -> None:
         self._database = database
 
@@ -91,7 +91,7 @@ class SqlitePurse:
         )
         return {name: tokens_in(units) for name, units in rows}
 
-    async def forget_purses(self, before: str) -> int:
+    async def forget_budgets(self, before: str) -> int:
         def write(connection: sqlite3.Connection) -> int:
             names = [name for (name,) in connection.execute("SELECT name FROM purses")]
             old = days_before(names, before)

@@ -19,7 +19,7 @@ from .exits import SqliteExits
 from .frontier import SqliteFrontier
 from .jobs import SqliteJobs
 from .robots import SqliteRobotsShelf
-from .routes import SqlitePurse, SqliteRouteBook
+from .routes import SqliteBudgetBook, SqliteRouteBook
 from .schedules import SqliteSchedules
 from .sowing import SqliteSowings
 from .workers import SqliteWorkers
@@ -38,7 +38,7 @@ class SqliteState(msgspec.Struct, frozen=True):
     robots: SqliteRobotsShelf
     workers: SqliteWorkers
     routes: SqliteRouteBook
-    purse: SqlitePurse
+    purse: SqliteBudgetBook
     exits: SqliteExits
     schedules: SqliteSchedules
     sowings: SqliteSowings
@@ -84,7 +84,7 @@ async def open_sqlite_state(
                 SqliteRobotsShelf(database),
                 SqliteWorkers(database),
                 SqliteRouteBook(database),
-                SqlitePurse(database),
+                SqliteBudgetBook(database),
                 SqliteExits(database, clock),
                 SqliteSchedules(database, clock, jobs),
                 SqliteSowings(database, clock, is_gone=is_gone),

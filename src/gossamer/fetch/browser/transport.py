@@ -27,13 +27,13 @@ import msgspec
 from ...errors import BrowserFailed, FetchRefused, GossamerError, Misconfigured, PageCrashed, TimedOut
 from ...settings.browser import Browser as BrowserSettings
 from ..addresses import AddressGuard
-from ..contract import Exchange, Response
+from ..contract import Response, TransportRequest
 from .cell import Cell
 from .document import KINDS
 from .guard import Gatehouse
 from .page_work import MAX_REQUESTS
 from .pool import BrowserPool
-from .visit import Visit
+from .visit import PageRequest
 
 _UNSAFE_URL = re.compile(r"[^\x21-\x7e]")
 _CLOSE_PATIENCE = 5.0  # seconds
@@ -87,7 +87,7 @@ class BrowserTransport:
             raise RuntimeError("The transport is not open; use it inside `async with`.")
         return self._pool
 
-    async def fetch(self, exchange: Exchange) -> Response:
+    async def fetch(self, exchange: TransportRequest) -> Response:
         """Show the page and return what it became. Raises FetchFailed or FetchRefused."""
         if exchange.method != "GET":
             raise FetchRefused(f"The browser opens pages by GET, not by {exchange.method}.")
@@ -112,7 +112,7 @@ class BrowserTransport:
                         ) from error
         raise AssertionError("unreachable")
 
-    async def _visit(self, cell: Cell, exchange: Exchange) -> Response:
+    async def _visit(self, cell: Cell, exchange: TransportRequest) -> Response:
         from playwright.async_api import Error
 
         limits = exchange.limits
@@ -125,7 +125,7 @@ class BrowserTransport:
             max_requests=MAX_REQUESTS,
             connect=limits.connect,
         )
-        visit = Visit(
+        visit = PageRequest(
             cell.browser, self._gate, gate_pass, exchange, self._settings.block, self._settings.settle.total_seconds()
         )
         work = asyncio.create_task(visit.run())
@@ -157,7 +157,7 @@ class BrowserTransport:
             await self._clear(cell, visit)
             await self._gate.dismiss(gate_pass)
 
-    async def _clear(self, cell: Cell, visit: Visit) -> None:
+    async def _clear(self, cell: Cell, visit: PageRequest) -> None:
         """Close the page. Where that does not work, the browser goes."""
         if cell.gone.is_set():
             await cell.kill(cell.why_gone)
@@ -184,7 +184,7 @@ def _check(settings: BrowserSettings) -> None:
         raise Misconfigured(f"Setting browser.block: {unknown[0]!r} is unknown. Use {', '.join(KINDS)}.")
 
 
-def _once(exchange: Exchange) -> Exchange:
+def _once(exchange: TransportRequest) -> TransportRequest:
     """The second try after a browser's death must not tell a second time that the request has left."""
     tell = exchange.on_sent
     if tell is None:

@@ -16,7 +16,7 @@ from ...errors import ConnectionDropped, FetchRefused, PageCrashed
 from ...model.page import Headers
 from ...model.route import Render
 from ...model.url import origin_of
-from ..contract import Exchange, Response
+from ..contract import Response, TransportRequest
 from .document import KINDS, Answer, Documents, Pairs, with_port
 from .guard import Gatehouse, Pass
 from .leavings import set_cookie_lines
@@ -35,7 +35,7 @@ _OF_THE_WIRE = frozenset({"connection", "content-encoding", "transfer-encoding"}
 _NO_LONGER_TRUE = _OF_THE_WIRE | {"content-type", "content-length"}
 
 
-class Visit:
+class PageRequest:
     """`run` once; then `close`, whatever happened."""
 
     def __init__(
@@ -43,7 +43,7 @@ class Visit:
         browser: Browser,
         gate: Gatehouse,
         gate_pass: Pass,
-        exchange: Exchange,
+        exchange: TransportRequest,
         block: tuple[str, ...],
         settle: float,
     ) -> None:

@@ -24,7 +24,7 @@ import msgspec
 from ...errors import ApiFailed, BadResponse, FetchFailed, InvalidUrl
 from ...model.page import Headers
 from ...model.url import origin_of, parse_url
-from ..contract import Exchange, Response
+from ..contract import Response, TransportRequest
 from ..retry_after import parse_retry_after
 from .hiding import without_user
 from .trees import Tree, at, read, read_in_parts
@@ -190,7 +190,7 @@ def page_of(
     vendor: Vendor,
     answer: Answer | None,
     tree: Tree,
-    exchange: Exchange,
+    exchange: TransportRequest,
     *,
     around: Tree = None,
     seconds: float = 0.0,

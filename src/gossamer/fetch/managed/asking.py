@@ -6,7 +6,7 @@ from datetime import timedelta
 from urllib.parse import quote
 
 from ...errors import ApiFailed
-from ..contract import Exchange, Limits
+from ..contract import Limits, TransportRequest
 from .answers import ODD_WAIT, garbage
 from .api import Call
 from .vendor import BODY, Parameter, Vendor
@@ -15,7 +15,7 @@ _ENVELOPE = 64 * 1024  # what JSON adds to a page, beside the codes for its char
 _GONE = frozenset({401, 402, 403, 404, 407, 410})  # a job that is asked for again will not come any more
 
 
-def question(vendor: Vendor, exchange: Exchange, path: str) -> Call:
+def question(vendor: Vendor, exchange: TransportRequest, path: str) -> Call:
     """The call for one page, at once or as a job."""
     limits = exchange.limits
     parameters = item_of(vendor, exchange)
@@ -32,7 +32,7 @@ def question(vendor: Vendor, exchange: Exchange, path: str) -> Call:
     )
 
 
-def item_of(vendor: Vendor, exchange: Exchange) -> tuple[Parameter, ...]:
+def item_of(vendor: Vendor, exchange: TransportRequest) -> tuple[Parameter, ...]:
     """What the vendor is told about one page."""
     table = vendor.table
     found: list[Parameter] = [(table.url_param, exchange.url)]

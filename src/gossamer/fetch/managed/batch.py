@@ -21,7 +21,7 @@ from typing import Any, Self
 
 from ...clock import Clock
 from ...errors import ApiFailed, FetchFailed, FetchRefused, GossamerError
-from ..contract import Exchange, Limits, Response
+from ..contract import Limits, Response, TransportRequest
 from .answers import (
     decoded_batch,
     garbage,
@@ -45,7 +45,7 @@ _ID_BYTES = 24
 class _Ticket:
     """An exchange that waits for its page."""
 
-    def __init__(self, exchange: Exchange, item: tuple[Parameter, ...]) -> None:
+    def __init__(self, exchange: TransportRequest, item: tuple[Parameter, ...]) -> None:
         self.id = secrets.token_urlsafe(_ID_BYTES)
         self.exchange = exchange
         self.item = item
@@ -108,7 +108,7 @@ class BatchDesk:
         """From now on batches tell the vendor to call back there."""
         self._callback_url = url.rstrip("/")
 
-    async def fetch(self, exchange: Exchange, item: tuple[Parameter, ...]) -> Response:
+    async def fetch(self, exchange: TransportRequest, item: tuple[Parameter, ...]) -> Response:
         """Wait for the page. Raises ApiFailed, FetchFailed or FetchRefused."""
         ticket = _Ticket(exchange, item)
         self._waiting.append(ticket)

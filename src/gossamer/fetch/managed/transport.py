@@ -26,7 +26,7 @@ from ...clock import Clock
 from ...errors import AddressRefused, ApiFailed, DnsFailed, FetchRefused, InvalidUrl, Misconfigured
 from ...model.url import host_of, parse_url
 from ..addresses import AddressGuard, GuardedResolver
-from ..contract import Exchange, Response
+from ..contract import Response, TransportRequest
 from .answers import Answer, job_failed, page_of, part_at, state_of, text_at, tree_of
 from .api import Api
 from .asking import answer_limit, item_of, job_id_of, look_at, never_finished, patience, question
@@ -112,7 +112,7 @@ class ManagedTransport:
         finally:
             await resolver.close()
 
-    async def fetch(self, exchange: Exchange) -> Response:
+    async def fetch(self, exchange: TransportRequest) -> Response:
         """Make the exchange. Raises ApiFailed, FetchFailed or FetchRefused; may take as long as `deadline`."""
         if self._resolver is None:
             raise RuntimeError("The transport is not open; use it inside `async with`.")
@@ -126,7 +126,7 @@ class ManagedTransport:
             response = await self._at_once(exchange)
         return msgspec.structs.replace(response, seconds=self._clock.monotonic() - began)
 
-    async def _checked(self, exchange: Exchange, resolver: GuardedResolver) -> Exchange:
+    async def _checked(self, exchange: TransportRequest, resolver: GuardedResolver) -> TransportRequest:
         """The exchange with a clean address. Raises FetchRefused for what a vendor must not or cannot be asked."""
         if exchange.exit is not None:
             raise FetchRefused(f"A managed route takes no proxy: {self._vendor.name} leaves from where it wants.")
@@ -152,7 +152,7 @@ class ManagedTransport:
             self._guard.check(host, host)
         return msgspec.structs.replace(exchange, url=url)
 
-    async def _at_once(self, exchange: Exchange) -> Response:
+    async def _at_once(self, exchange: TransportRequest) -> Response:
         vendor = self._vendor
         answer = await self._api.ask(question(vendor, exchange, vendor.table.path))
         tree = None if vendor.body.kind == BODY else tree_of(vendor, answer)
@@ -160,7 +160,7 @@ class ManagedTransport:
             raise job_failed(vendor, answer, tree)
         return page_of(vendor, answer, tree, exchange)
 
-    async def _by_job(self, exchange: Exchange) -> Response:
+    async def _by_job(self, exchange: TransportRequest) -> Response:
         vendor, table = self._vendor, self._vendor.table
         gives_up_at = self._clock.monotonic() + table.deadline.total_seconds()
         answer = await self._api.ask(question(vendor, exchange, table.submit_path))
@@ -186,7 +186,7 @@ class ManagedTransport:
             if response is not None:
                 return response
 
-    def _finished(self, answer: Answer, tree: Tree, exchange: Exchange) -> Response | None:
+    def _finished(self, answer: Answer, tree: Tree, exchange: TransportRequest) -> Response | None:
         vendor = self._vendor
         state = state_of(vendor, answer, tree)
         if state is None:

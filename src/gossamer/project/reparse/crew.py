@@ -46,7 +46,7 @@ class Died(Exception):
         self.how = how
 
 
-class Crew:
+class JobContext:
     """`size` children. `patience` is how long one page may take before its child counts as hanging."""
 
     def __init__(self, reparsed_at: float, *, size: int, patience: timedelta, usual: tuple[Tally, ...] = ()) -> None:

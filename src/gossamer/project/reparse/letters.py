@@ -27,7 +27,7 @@ from ...parse.timelimit import TimeLimit
 from ...process.cancellation import is_cancellation
 from ...settings.effective import scope_of
 from ..open import Project
-from .crew import Crew, cores
+from .crew import JobContext, cores
 from .orders import Outcome, Wanted
 from .run import FAILED, MOST_FAILURES, patience_of, store, usual_of
 from .spiders import SITE, Finder, load, told
@@ -70,7 +70,7 @@ async def revive(
     """
     revival = Revival()
     desk = _Desk(project, {job.id: job for job in await project.jobs.jobs()}, revival)
-    crew = Crew(
+    crew = JobContext(
         project.clock.now(), size=processes or cores(), patience=patience_of(project), usual=await usual_of(project)
     )
     waiting: dict[int, DeadLetter] = {}

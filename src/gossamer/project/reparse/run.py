@@ -23,7 +23,7 @@ from ...pipeline.inspection import USUAL, day_of
 from ...store.contract import VisitQuery
 from ..open import Project
 from ..wiring import HABITS_OF
-from .crew import Crew, cores
+from .crew import JobContext, cores
 from .orders import Outcome, Wanted
 from .preview import Preview, TellChange
 from .spiders import SITE, Finder
@@ -85,7 +85,7 @@ async def reparse(
     """
     now = project.clock.now()
     report = Report()
-    crew = Crew(now, size=processes or cores(), patience=patience_of(project), usual=await usual_of(project))
+    crew = JobContext(now, size=processes or cores(), patience=patience_of(project), usual=await usual_of(project))
     preview = None
     if would_change is not None:
         preview = Preview(project, may_be_stale=choice.job is not None or choice.failed)

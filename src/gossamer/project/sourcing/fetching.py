@@ -24,7 +24,7 @@ from ...crawl.pacer import with_margin
 from ...errors import FetchFailed, FetchRefused, NoWay, ProxyFailed, RobotsUnreachable
 from ...fetch.contract import Transport
 from ...fetch.cookies import CookieJar
-from ...fetch.fetcher import Disallowed, Fetched, Fetcher, NotModified, Redirected, Visit
+from ...fetch.fetcher import Disallowed, Fetched, Fetcher, NotModified, PageRequest, Redirected
 from ...fetch.retry_after import parse_retry_after
 from ...fetch.robots import Gate, Robots, RobotsShelf
 from ...fetch.way import Through, Way
@@ -108,7 +108,7 @@ class Sourcing:
 
     async def _try(self, url: str, to: BinaryIO, max_bytes: int, known: Validators) -> Download:
         way = await self._way(site_of(url))
-        visit = Visit(url=url, etag=known.etag, last_modified=known.last_modified, headers=_ACCEPT)
+        visit = PageRequest(url=url, etag=known.etag, last_modified=known.last_modified, headers=_ACCEPT)
         try:
             outcome = await self._visit(visit, way, max_bytes)
             while isinstance(outcome, Redirected):
@@ -128,7 +128,9 @@ class Sourcing:
         self._tell(way, ExitOutcome.OK, seconds=outcome.response.seconds, received=outcome.response.wire_bytes)
         return await self._kept(outcome, to, max_bytes)
 
-    async def _visit(self, visit: Visit, way: Way, max_bytes: int) -> Fetched | NotModified | Redirected | Disallowed:
+    async def _visit(
+        self, visit: PageRequest, way: Way, max_bytes: int
+    ) -> Fetched | NotModified | Redirected | Disallowed:
         asks = urlsplit(visit.url).path != "/robots.txt"  # whose rules do not hold for itself
         fetcher = self._fetchers.get((max_bytes, asks)) or self._fetcher(max_bytes, asks)
         return await fetcher.fetch(visit, self._gate(site_of(visit.url)), way)

@@ -17,7 +17,7 @@ from datetime import timedelta
 import msgspec
 
 from ...backends.processes import hand_name
-from ...crawl.heartbeat import Heart, Vitals
+from ...crawl.heartbeat import Heartbeat, Vitals
 from ...crawl.worker import Worker
 from ...errors import BackendUnavailable, GossamerError, Misconfigured, Transient
 from ...model.events import EventSink
@@ -73,7 +73,9 @@ class WorkerPool:
         self._takes = takes
         self._serves = serves
         self._until_idle = until_idle
-        self._heart = Heart(project.workers, project.clock, name=project.worker, vitals=self._vitals, troubles=events)
+        self._heart = Heartbeat(
+            project.workers, project.clock, name=project.worker, vitals=self._vitals, troubles=events
+        )
         self._events = EventHub(self._heart, events)
         self._bulletin = Bulletin(self._events, project.clock)
         self._tasks: dict[str, asyncio.Task[None]] = {}  # by job
