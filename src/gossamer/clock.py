@@ -1,14 +1,29 @@
-"""Time as a dependency: the code asks a clock, tests move it. Here: the clocks, and `Backoff`, pauses that grow."""
+"""Time as a dependency: the code asks a clock, tests move it. Here: the clocks, `Backoff`, pauses that grow, and
+`iso_time`, the way in which times are written."""
 
 from __future__ import annotations
 
 import asyncio
 import time
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
 import msgspec
+
+# One day after the calendar of datetime begins, and one day before it ends.
+_EARLIEST, _LATEST = -62_135_510_400.0, 253_402_214_400.0
+
+
+def within_calendar(seconds: float) -> float:
+    """The time itself, or the first or last one that datetime can show in every zone."""
+    return min(_LATEST, max(_EARLIEST, seconds))
+
+
+def iso_time(seconds: float) -> str:
+    """ISO 8601 in UTC: 2027-01-31T12:00:00.123Z. A time outside of the calendar becomes its first or last day."""
+    shown = datetime.fromtimestamp(within_calendar(seconds), UTC)
+    return shown.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 class Clock(Protocol):

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from gossamer.cli.routes import day_of
+from gossamer.clock import iso_time
 from gossamer.frontier.contract import JobTerms
 from gossamer.project.open import Project
 from gossamer.routing.contract import Bound, Standing
-from gossamer.store.export import iso_time
 from tests.unit.commandline import ProjectFolder, on_a_terminal
 from tests.unit.commandline import project as project
 

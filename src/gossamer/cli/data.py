@@ -11,18 +11,19 @@ import msgspec
 import typer
 
 from ..backends.opening import place_of
-from ..clock import SystemClock
+from ..clock import SystemClock, iso_time
 from ..errors import Misconfigured
+from ..project.jobs import find_job
 from ..project.open import Project
 from ..settings import Settings
 from ..store.contract import RecordQuery
-from ..store.export import Exported, Place, StandardOutput, export, form_of, iso_time
+from ..store.export import Exported, Place, StandardOutput, export, form_of
 from ..store.export.progress import Progress, ProgressFile
 from .app import app, err, run_async, settings_with
 from .layout import many, visible
 from .look import open_crawled
 from .places import output_place
-from .typed import typed_job, typed_moment
+from .typed import typed_moment
 
 FORMS = ".jsonl, .csv or .parquet, the first two also with .gz or .zst"
 
@@ -122,9 +123,9 @@ async def _export_changes(
 
 
 async def _job_id(project: Project, wanted: str) -> str:
-    """As `typed_job`; records of a job that the queue has forgotten can be had as well."""
+    """As `find_job`; records of a job that the queue has forgotten can be had as well."""
     try:
-        return (await typed_job(project.jobs, wanted)).id
+        return (await find_job(project, wanted)).id
     except Misconfigured:
         if await project.records.count(RecordQuery(job=wanted)):
             return wanted

@@ -15,7 +15,8 @@ from ..frontier.contract import DeadFilter, DeadLetter
 from ..model.record import Attempt, PageFacts
 from ..model.task import UrlState
 from ..model.url import site_of
-from ..project.open import Project
+from ..project.jobs import find_job
+from ..project.open import Project, is_crawled
 from ..project.reparse.letters import revive
 from ..project.reparse.run import FAILED
 from .app import app, err, out, run_async, settings_with
@@ -35,9 +36,9 @@ from .layout import (
     visible,
     write_bytes,
 )
-from .look import is_crawled, open_crawled
+from .look import open_crawled
 from .replayed import Replayed, tell_replayed
-from .typed import typed_job, typed_url
+from .typed import typed_url
 from .why import print_attempts, tries
 
 LETTERS_SHOWN = 50
@@ -250,7 +251,7 @@ async def _filter(
     return DeadFilter(
         id=letter.id if letter is not None and by_id else None,
         url=letter.url if letter is not None else None,
-        job=(await typed_job(project.jobs, job)).id if job is not None else letter.job if letter and by_id else None,
+        job=(await find_job(project, job)).id if job is not None else letter.job if letter and by_id else None,
         reason=reason,
         site=site,
     )

@@ -9,17 +9,17 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
+from ..clock import iso_time
 from ..errors import Misconfigured
 from ..model.record import ItemSchema, StoredRecord
+from ..project.jobs import find_job
 from ..project.open import Project
 from ..project.reparse.run import is_run
 from ..store.contract import RecordQuery, Version
-from ..store.export import iso_time
 from .app import app, err, out, run_async, settings_with
 from .changes import Lines, changes, in_words, shown
 from .layout import Column, advise, heading, many, moment, print_json, print_table, visible
 from .look import open_crawled
-from .typed import typed_job
 
 RECORDS_SHOWN = 10
 DIFFERENCES_SHOWN = 200
@@ -169,7 +169,7 @@ async def _job(project: Project, wanted: str) -> str:
     """Its id; that of a reparse is known to the record store only."""
     if await project.records.count(RecordQuery(job=wanted)):
         return wanted
-    return (await typed_job(project.jobs, wanted)).id
+    return (await find_job(project, wanted)).id
 
 
 @app.command("schemas")

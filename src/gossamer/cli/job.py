@@ -14,7 +14,8 @@ from rich.text import Text
 
 from ..errors import Misconfigured
 from ..model.job import Job, JobState
-from ..project.open import Project
+from ..project.jobs import find_job
+from ..project.open import Project, is_crawled, nothing_crawled
 from .app import app, err, out, run_async, settings_with
 from .layout import (
     advise,
@@ -26,10 +27,9 @@ from .layout import (
     span,
     visible,
 )
-from .look import JOBS_SHOWN, is_crawled, nothing_crawled, open_crawled, shown, tell_of_older
+from .look import JOBS_SHOWN, open_crawled, shown, tell_of_older
 from .runs import PAUSED, RUNNING, UNSERVED, Run, print_runs, run_of, runs_of
 from .timetable import window_words
-from .typed import typed_job
 
 job_app = typer.Typer(help="The runs of the project: list them, pause, resume or cancel one.", no_args_is_help=True)
 app.add_typer(job_app, name="job")
@@ -77,7 +77,7 @@ def show_verb(job: JobArgument, as_json: JsonOption = False) -> None:
 
     async def find() -> Run:
         async with open_crawled(settings) as project:
-            return await run_of(project, await typed_job(project.jobs, job))
+            return await run_of(project, await find_job(project, job))
 
     run = run_async(find())
     if as_json:
@@ -219,7 +219,7 @@ async def _running(project: Project, wanted: str, verb: str) -> Job:
     for job in await project.jobs.running_jobs():
         if wanted in (job.id, job.name):
             return job
-    found = await typed_job(project.jobs, wanted)
+    found = await find_job(project, wanted)
     raise Misconfigured(_too_late(found, verb))
 
 

@@ -18,7 +18,7 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from ..store.export import iso_time, within_calendar
+from ..clock import iso_time, within_calendar
 from .app import out
 
 GAP = "  "

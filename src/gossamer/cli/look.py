@@ -11,16 +11,17 @@ import msgspec
 import typer
 from rich.text import Text
 
-from ..backends.opening import is_local, local_path, place_of
+from ..backends.opening import place_of
+from ..clock import iso_time
 from ..demo.spider import DemoShop
-from ..errors import Misconfigured
 from ..frontier.contract import DeadFilter, SiteLoad
 from ..model.job import Job, JobCounts, JobState
-from ..project.open import Project, open_project
+from ..project.jobs import find_job
+from ..project.open import Project, is_crawled, nothing_crawled, open_project
+from ..project.open import open_crawled as open_existing
 from ..schedule.windows import is_open, opens_at, parse_windows
 from ..settings import Settings
 from ..store.contract import RecordQuery
-from ..store.export import iso_time
 from .app import app, err, out, run_async, settings_with
 from .layout import (
     Column,
@@ -39,7 +40,6 @@ from .layout import (
 )
 from .runs import Run, runs_of
 from .timetable import window_words
-from .typed import typed_job
 
 JOBS_SHOWN = 20
 SITES_SHOWN = 20
@@ -97,17 +97,10 @@ def status_verb(
         run_async(_show_one(settings, job, as_json))
 
 
-def is_crawled(settings: Settings) -> bool:
-    """Has anything been crawled in this project? Looking must not create files."""
-    return any(not is_local(settings, role) or local_path(settings, role).exists() for role in ("state", "records"))
-
-
 @asynccontextmanager
 async def open_crawled(settings: Settings) -> AsyncIterator[Project]:
-    """The system of a project in which something was crawled. Raises Misconfigured where nothing was."""
-    if not is_crawled(settings):
-        raise Misconfigured(nothing_crawled(settings))
-    async with open_project(settings, to_look=True) as project:
+    """As `project.open_crawled`; says on standard error when the project was moved away."""
+    async with open_existing(settings) as project:
         warn_of_old_copies(project)
         yield project
 
@@ -116,13 +109,6 @@ def warn_of_old_copies(project: Project) -> None:
     """Whoever looks at what was moved away should know it."""
     for warning in project.old_copies:
         err.print(Text(f"Warning: {visible(warning)}", style="yellow"), soft_wrap=True)
-
-
-def nothing_crawled(settings: Settings) -> str:
-    return (
-        f"Nothing has been crawled in {settings.root} yet. Start with `gossamer crawl URL` or `gossamer demo`, "
-        f"or go to the folder of your project."
-    )
 
 
 def no_job(settings: Settings, records: int) -> str:
@@ -194,7 +180,7 @@ def _row(standing: Standing, now: float) -> list[str]:
 
 async def _show_one(settings: Settings, wanted: str, as_json: bool) -> None:
     async with open_crawled(settings) as project:
-        job = await typed_job(project.jobs, wanted)
+        job = await find_job(project, wanted)
         (standing,) = await _standings(project, [job])
         sites = await project.desk.sites(job.id, SITES_SHOWN)
         reasons = await project.desk.dead_reasons(DeadFilter(job=job.id)) if standing.counts.dead else {}

@@ -11,12 +11,13 @@ import msgspec
 import typer
 from rich.text import Text
 
-from ..clock import SystemClock
+from ..clock import SystemClock, iso_time
 from ..errors import GossamerError, Misconfigured
 from ..fetch.addresses import GuardedResolver
 from ..fetch.contract import TransportRequest
 from ..fetch.proxy_check import knock
 from ..model.route import Exit
+from ..project.open import is_crawled
 from ..project.transports import guard_of
 from ..project.wiring import open_transport
 from ..routing.proxies.contract import ExitHealth
@@ -24,12 +25,11 @@ from ..routing.proxies.pool import GatewayPool, ListedPool, open_pool
 from ..routing.proxies.pools import without_secrets
 from ..settings import Settings
 from ..settings.effective import limits_of
-from ..store.export import iso_time
 from .app import app, err, out, run_async, settings_with
 from .crawl import allow_local
 from .groups import ShowsByDefault
 from .layout import Column, advise, distance, heading, many, number, print_json, print_table, size, span, visible
-from .look import is_crawled, open_crawled
+from .look import open_crawled
 from .typed import typed_url
 
 EXITS_SHOWN = 50

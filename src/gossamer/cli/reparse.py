@@ -10,13 +10,14 @@ from rich.status import Status
 from rich.text import Text
 
 from ..clock import SystemClock
+from ..project.jobs import find_job
 from ..project.reparse.orders import Outcome
 from ..project.reparse.run import Choice, Report, reparse
 from .app import app, err, out, run_async, settings_with
 from .changes import Lines
 from .layout import advise, many, print_facts, visible
 from .look import open_crawled
-from .typed import typed_job, typed_moment
+from .typed import typed_moment
 
 DIFFERENCES_SHOWN = 200
 
@@ -52,7 +53,7 @@ def reparse_verb(
             choice = Choice(
                 spider=spider,
                 crawled_as=crawled_as,
-                job=(await typed_job(project.jobs, job)).id if job is not None else None,
+                job=(await find_job(project, job)).id if job is not None else None,
                 since=since_at,
                 failed=failed,
             )

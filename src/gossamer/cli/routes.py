@@ -9,13 +9,13 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from ..clock import SystemClock
+from ..clock import SystemClock, iso_time
 from ..errors import InvalidUrl, Misconfigured
 from ..model.job import Job
 from ..model.url import site_of
+from ..project.open import is_crawled
 from ..routing.contract import Standing
 from ..settings import Settings
-from ..store.export import iso_time
 from .app import app, err, out, run_async, settings_with
 from .groups import ShowsByDefault
 from .layout import (
@@ -34,7 +34,7 @@ from .layout import (
     span,
     visible,
 )
-from .look import is_crawled, open_crawled
+from .look import open_crawled
 from .typed import typed_url
 
 SITES_SHOWN = 50

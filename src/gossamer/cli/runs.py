@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from ..clock import iso_time
 from ..crawl.heartbeat import MISSING_AFTER
 from ..frontier.contract import WorkerCard
 from ..model.job import Job, JobCounts, JobState
@@ -19,7 +20,6 @@ from ..project.open import Project
 from ..schedule.sources import FeedSource, Sitemap, source_of
 from ..schedule.windows import is_open, opens_at, parse_windows
 from ..settings import Settings
-from ..store.export import iso_time
 from .app import out
 from .layout import Column, distance, number, print_table, span
 from .timetable import opening_at

@@ -12,14 +12,14 @@ import msgspec
 import typer
 from rich.text import Text
 
+from ..clock import iso_time
 from ..errors import Misconfigured, Transient
 from ..model.schedule import Standing
-from ..project.open import Project, open_project
+from ..project.open import Project, is_crawled, open_project
 from ..schedule.decisions import run_now
 from ..schedule.runs import share_of
 from ..schedule.spelling import describe
 from ..settings import FILE_NAME, Settings
-from ..store.export import iso_time
 from .adding import opening_for  # which also brings the verb `add`
 from .app import err, out, run_async, settings_with
 from .layout import (
@@ -34,7 +34,6 @@ from .layout import (
     print_table,
     visible,
 )
-from .look import is_crawled
 from .runs import Run, print_runs, runs_of
 from .schedules import (
     FILE,

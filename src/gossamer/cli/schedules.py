@@ -16,12 +16,11 @@ from ..clock import SystemClock
 from ..errors import Misconfigured
 from ..model.job import JobState
 from ..model.schedule import Schedule, Standing, Term, Unreadable
-from ..project.open import Project, open_project
+from ..project.open import Project, is_crawled, open_project
 from ..schedule.definition import schedules_of
 from ..settings import FILE_NAME, Settings
 from .app import app, err, out, run_async, settings_with
 from .layout import visible
-from .look import is_crawled
 from .runs import Run, run_of
 from .timetable import natural
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from ..clock import iso_time
 from ..model.schedule import Schedule, Standing
 from ..schedule.decisions import budget_of, decided
 from ..schedule.sources import Start, discreet, source_of, without_secrets
@@ -23,7 +24,6 @@ from ..schedule.spelling import parse_trigger
 from ..schedule.triggers import Every, Fire, Over, Trigger, Wait, is_past, next_due
 from ..schedule.windows import is_open, opens_at, parse_windows
 from ..schedule.zones import read_zone
-from ..store.export import iso_time
 from .layout import distance, jsonable, many, moment, setting_text
 
 NEW = "new"  # nothing was decided about it yet

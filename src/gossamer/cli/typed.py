@@ -1,13 +1,10 @@
-"""What people type, read: addresses, moments, jobs. A misspelling gets one line with the likely remedy."""
+"""What people type, read: addresses and moments. A misspelling gets one line with the likely remedy."""
 
 from __future__ import annotations
 
-import difflib
 from datetime import datetime
 
 from ..errors import InvalidUrl, Misconfigured
-from ..frontier.contract import JobBook
-from ..model.job import Job
 from ..model.url import parse_url
 from ..units import parse_duration
 from .layout import visible
@@ -41,17 +38,3 @@ def typed_moment(option: str, text: str | None, now: float) -> float | None:
             f"{option} {visible(text)!r} is no time. Write how long ago (7d, 12h, 90m) or a date: 2027-01-31, "
             f"2027-01-31T12:00, 2027-01-31T12:00Z."
         ) from None
-
-
-async def typed_job(jobs: JobBook, wanted: str) -> Job:
-    """The job of that id, else the newest of that name. Raises Misconfigured with a suggestion."""
-    every = await jobs.jobs()
-    for job in every:
-        if job.id == wanted:
-            return job
-    for job in every:
-        if job.name == wanted:
-            return job
-    near = difflib.get_close_matches(wanted, [name for job in every for name in (job.id, job.name)], n=1)
-    hint = f"Did you mean {near[0]}?" if near else "`gossamer status` lists all of them."
-    raise Misconfigured(f"There is no job {visible(wanted)!r}. {hint}")

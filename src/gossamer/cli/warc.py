@@ -10,13 +10,14 @@ import typer
 
 from .. import __version__
 from ..clock import SystemClock
+from ..project.jobs import find_job
 from ..store.contract import VisitQuery
 from ..store.warc import Kept, export_warc, is_compressed
 from .app import app, err, run_async, settings_with
 from .layout import many, visible
 from .look import open_crawled
 from .places import output_place
-from .typed import typed_job, typed_moment
+from .typed import typed_moment
 
 warc_app = typer.Typer(help="Raw pages as WARC files, for other tools.", no_args_is_help=True)
 app.add_typer(warc_app, name="warc")
@@ -39,7 +40,7 @@ def export_verb(
 
     async def write() -> tuple[Kept, str]:
         async with open_crawled(settings) as project:
-            job_id = (await typed_job(project.jobs, job)).id if job is not None else None
+            job_id = (await find_job(project, job)).id if job is not None else None
             place = output_place(output, now=now, job=job_id)
             visits = project.records.archived(VisitQuery(spider=spider, job=job_id, since=since_at, failures=None))
             with _telling() as tell:

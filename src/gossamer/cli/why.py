@@ -9,6 +9,7 @@ import msgspec
 import typer
 from rich.text import Text
 
+from ..clock import iso_time
 from ..crawl.observing import rhythm_of
 from ..crawl.windows import WINDOW
 from ..errors import FetchFailed, WayFailed
@@ -22,7 +23,6 @@ from ..schedule.rhythm import Rhythm, prior_of, rate, sums_of
 from ..schedule.windows import is_open, parse_windows
 from ..settings.effective import url_rules
 from ..store.contract import RecordQuery
-from ..store.export import iso_time
 from .app import app, err, out, run_async, settings_with
 from .layout import (
     Column,

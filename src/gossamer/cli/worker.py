@@ -23,13 +23,12 @@ from ..monitor.warnings import Worries
 from ..process.black_box import TIES
 from ..process.signals import stopping
 from ..process.supervisor import MISCONFIGURED, Pulse, Supervisor, silence_under
-from ..project.open import Project, open_project
+from ..project.open import Project, is_crawled, open_project
 from ..project.transports import routing_of, served
 from ..project.worker_pool import WorkerPool
 from ..settings import Settings
 from .app import app, err, fail, out, run_async, settings_with
 from .layout import Column, distance, jsonable, many, number, print_json, print_table, size, visible
-from .look import is_crawled
 
 AWAY = Backoff(first=timedelta(milliseconds=500), longest=timedelta(seconds=15))  # while a backend does not answer
 

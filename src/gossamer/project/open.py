@@ -7,10 +7,20 @@ from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 
 import msgspec
 
-from ..backends.opening import ArchiveOnDemand, old_copy, open_archive, open_records, open_state, record_carrier
+from ..backends.opening import (
+    ArchiveOnDemand,
+    is_local,
+    local_path,
+    old_copy,
+    open_archive,
+    open_records,
+    open_state,
+    record_carrier,
+)
 from ..backends.processes import worker_name
 from ..clock import Clock, ServerClock, SystemClock
 from ..crawl.quarantine import Quarantine
+from ..errors import Misconfigured
 from ..fetch.robots import RobotsShelf
 from ..frontier.contract import (
     Frontier,
@@ -112,6 +122,27 @@ async def open_project(
             warnings=(*state.warnings, *old_copies),
             old_copies=old_copies,
         )
+
+
+def is_crawled(settings: Settings) -> bool:
+    """Does the project have state or records already? Asked before a look, which must not create files."""
+    return any(not is_local(settings, role) or local_path(settings, role).exists() for role in ("state", "records"))
+
+
+@asynccontextmanager
+async def open_crawled(settings: Settings) -> AsyncIterator[Project]:
+    """Open a project to look at it. Raises Misconfigured where nothing has been crawled yet, and as `open_project`."""
+    if not is_crawled(settings):
+        raise Misconfigured(nothing_crawled(settings))
+    async with open_project(settings, to_look=True) as project:
+        yield project
+
+
+def nothing_crawled(settings: Settings) -> str:
+    return (
+        f"Nothing has been crawled in {settings.root} yet. Start with `gossamer crawl URL` or `gossamer demo`, "
+        f"or go to the folder of your project."
+    )
 
 
 @contextmanager

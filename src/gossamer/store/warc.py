@@ -31,12 +31,12 @@ from uuid import uuid4
 
 import msgspec
 
+from ..clock import within_calendar
 from ..errors import Misconfigured, Permanent
 from ..model.page import Snapshot
 from ..model.record import PageFacts
 from .contract import Archive
 from .export.places import ByteStream, Place, trouble_with
-from .export.rows import within_calendar
 
 VERSION = "WARC/1.1"
 CONFORMS = "http://iipc.github.io/warc-specifications/specifications/warc-format/warc-1.1/"

@@ -27,7 +27,7 @@ from .form import Form, form_of, named, packed
 from .lines import LinesWriter
 from .parquet import ParquetWriter, arrow
 from .places import STDOUT, ByteStream, FilePlace, Place, StandardOutput, place_at, trouble_with
-from .rows import META, iso_time, within_calendar
+from .rows import META
 from .table import TableWriter, read_cell
 
 __all__ = [
@@ -40,12 +40,10 @@ __all__ = [
     "StandardOutput",
     "export",
     "form_of",
-    "iso_time",
     "named",
     "place_at",
     "read_cell",
     "try_place",
-    "within_calendar",
 ]
 
 CHUNK = 256  # records that are handled in one go, off the event loop

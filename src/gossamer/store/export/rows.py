@@ -10,12 +10,12 @@ from __future__ import annotations
 import io
 import tempfile
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
 import zstandard
 
+from ...clock import iso_time
 from ...model.record import StoredRecord
 
 META = ("type", "site", "key", "url", "job", "spider", "first_seen", "last_changed", "last_checked", "version")
@@ -26,24 +26,9 @@ META_COLUMNS = tuple(f"_{name}" for name in (*META, GONE))
 MAX_COLUMNS = 2000
 MORE = "_more"
 
-# A day after the calendar of datetime begins, and a day before it ends.
-EARLIEST, LATEST = -62_135_510_400.0, 253_402_214_400.0
-
 PIECE = 256 * 1024  # bytes that are gathered before they are written
 BATCH_ROWS = 500  # rows in memory when they are read back
 BATCH_BYTES = 8 * 1024 * 1024
-
-
-def within_calendar(seconds: float) -> float:
-    """That time, or the last or first one that dates are known for in every zone."""
-    return min(LATEST, max(EARLIEST, seconds))
-
-
-def iso_time(seconds: float) -> str:
-    """ISO 8601 in UTC: 2027-01-31T12:00:00.123Z. What lies outside of the calendar becomes its last or first day."""
-    return (
-        datetime.fromtimestamp(within_calendar(seconds), UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    )
 
 
 def meta_of(record: StoredRecord) -> dict[str, Any]:
