@@ -23,7 +23,9 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
-from gossamer.schedule.allotting import (
+from gossamer.schedule.change_rate import USUAL, Prior, Rhythm, prior_of, rate, seen, sums_of
+from gossamer.schedule.choosing import FINGERPRINT, Ledger
+from gossamer.schedule.recrawl import (
     DAY,
     NEVER,
     Bounds,
@@ -35,8 +37,6 @@ from gossamer.schedule.allotting import (
     price_for,
     purse,
 )
-from gossamer.schedule.choosing import FINGERPRINT, Ledger
-from gossamer.schedule.rhythm import USUAL, Prior, Rhythm, prior_of, rate, seen, sums_of
 
 from .table import table
 

@@ -28,8 +28,7 @@ from tests.sites.sitemaps import urlset
 from gossamer.model.schedule import Standing
 from gossamer.project.open import Project, open_project
 from gossamer.schedule.leadership import TERM
-from gossamer.schedule.spelling import parse_trigger
-from gossamer.schedule.triggers import next_due
+from gossamer.schedule.triggers import next_due, parse_trigger
 from gossamer.settings import Settings, load
 
 SCHEDULERS, WORKERS = 3, 4

@@ -10,7 +10,8 @@ from bench.recrawl import Adaptive, Best, Planned, crawl, proportional
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gossamer.schedule.allotting import (
+from gossamer.schedule.change_rate import Rhythm, rate, seen
+from gossamer.schedule.recrawl import (
     DAY,
     NEVER,
     Bounds,
@@ -25,7 +26,6 @@ from gossamer.schedule.allotting import (
     price_for,
     purse,
 )
-from gossamer.schedule.rhythm import Rhythm, rate, seen
 
 HOUR = 3600.0
 BOUNDS = Bounds(HOUR, 30 * DAY)

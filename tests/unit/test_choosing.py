@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from gossamer.schedule.allotting import DAY, Bounds
+from gossamer.schedule.change_rate import Rhythm, seen
 from gossamer.schedule.choosing import SAMPLE, Ledger
-from gossamer.schedule.rhythm import Rhythm, seen
+from gossamer.schedule.recrawl import DAY, Bounds
 
 NAMES = [bytes([n]) * 16 for n in range(9)]
 NOW = 100 * DAY

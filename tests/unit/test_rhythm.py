@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gossamer.schedule.rhythm import FASTEST, SLOWEST, USUAL, Prior, Rhythm, Sums, prior_of, rate, seen, sums_of
+from gossamer.schedule.change_rate import FASTEST, SLOWEST, USUAL, Prior, Rhythm, Sums, prior_of, rate, seen, sums_of
 
 DAY = 86_400.0
 USUALLY = Prior(1 / (10 * DAY))

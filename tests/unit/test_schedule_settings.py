@@ -11,8 +11,7 @@ from gossamer.errors import Misconfigured, UnknownSetting
 from gossamer.model.schedule import Overlap, Schedule
 from gossamer.schedule.definition import schedule_of, schedules_of
 from gossamer.schedule.sources import SOURCE_KEYS, Command, File, Source, Urls
-from gossamer.schedule.spelling import parse_trigger
-from gossamer.schedule.triggers import Cron, Every, Once
+from gossamer.schedule.triggers import Cron, Every, Once, parse_trigger
 from gossamer.schedule.windows import parse_windows
 from gossamer.settings import ScheduleTable, load
 

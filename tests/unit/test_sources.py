@@ -25,7 +25,7 @@ from gossamer.schedule.sources import (
     parse_source,
     without_secrets,
 )
-from gossamer.schedule.sources.patterns import parse_pattern
+from gossamer.schedule.sources.url_patterns import parse_pattern
 
 # --- patterns --------------------------------------------------------------------------------------------------------
 

@@ -28,7 +28,7 @@ from gossamer.schedule.sources import (
     entries,
     parse_source,
 )
-from gossamer.schedule.sources.packing import MOST_PARTS, TooLarge, unpacked
+from gossamer.schedule.sources.gzip_file import MOST_PARTS, TooLarge, unpacked
 
 from .sourced import SETTINGS
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from gossamer.schedule.sources import Entry, FeedSource, Sitemap, entries
-from gossamer.schedule.sources.walking import sitemaps_in
+from gossamer.schedule.sources.sitemap_walk import sitemaps_in
 from tests.sites.sitemaps import FIRST_LASTMOD, bomb, endless, index, nested, page, urlset
 
 from .sourced import Scene, a_scene, paths

@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gossamer.errors import Misconfigured
-from gossamer.schedule.spelling import describe, parse_trigger
-from gossamer.schedule.triggers import Cron, Every, Once, Trigger, next_due
+from gossamer.schedule.triggers import Cron, Every, Once, Trigger, describe, next_due, parse_trigger
 
 from .wallclocks import WallClock, changes
 

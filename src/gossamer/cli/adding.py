@@ -15,9 +15,9 @@ from ..model.job import JobTerms
 from ..model.schedule import Overlap, Schedule, Standing
 from ..project.open import open_project
 from ..schedule.definition import schedule_of
-from ..schedule.runs import Spiders, opening_of
-from ..schedule.spelling import describe
-from ..schedule.triggers import Once
+from ..schedule.runs import opening_of
+from ..schedule.spider_loader import Spiders
+from ..schedule.triggers import Once, describe
 from ..settings import ScheduleTable, Settings
 from ..units import Size, parse_duration, parse_size
 from .app import err, out, run_async, settings_with

@@ -9,8 +9,8 @@ from itertools import islice, takewhile
 
 from ..model.schedule import Schedule, Standing
 from ..schedule.sources import Command, FeedSource, File, Sitemap, Urls, source_of
-from ..schedule.sources.hiding import program
-from ..schedule.sources.patterns import parse_pattern
+from ..schedule.sources.kinds import program
+from ..schedule.sources.url_patterns import parse_pattern
 from ..schedule.triggers import Every
 from ..settings import FILE_NAME, Settings
 from ..settings.effective import local_hosts

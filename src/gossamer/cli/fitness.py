@@ -12,8 +12,8 @@ import msgspec
 
 from ..errors import Misconfigured, SpiderNotFound
 from ..model.schedule import Standing
-from ..schedule.runs import Spiders
-from ..schedule.spelling import parse_trigger
+from ..schedule.spider_loader import Spiders
+from ..schedule.triggers import parse_trigger
 from ..schedule.windows import parse_windows
 from ..settings import Settings
 from .adding import opening_for

@@ -15,7 +15,7 @@ from ..backends.opening import redacted
 from ..errors import Misconfigured, UnknownSetting
 from ..parse.discovery import list_spiders
 from ..schedule.sources import discreet
-from ..schedule.sources.hiding import HIDDEN
+from ..schedule.sources.kinds import HIDDEN
 from ..settings import FILE_NAME, NAMED_TABLES, Settings, known_keys
 from ..units import Rate, Size
 from .app import app, out, settings_with

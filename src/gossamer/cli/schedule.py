@@ -18,7 +18,7 @@ from ..model.schedule import Standing
 from ..project.open import Project, is_crawled, open_project
 from ..schedule.decisions import run_now
 from ..schedule.runs import share_of
-from ..schedule.spelling import describe
+from ..schedule.triggers import describe
 from ..settings import FILE_NAME, Settings
 from .adding import opening_for  # which also brings the verb `add`
 from .app import err, out, run_async, settings_with

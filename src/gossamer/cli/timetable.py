@@ -19,9 +19,8 @@ from ..model.schedule import Schedule, Standing
 from ..schedule.decisions import budget_of, decided
 from ..schedule.sources import Start, discreet, source_of, without_secrets
 from ..schedule.sources import describe as describe_source
-from ..schedule.sources.tables import MOST_URLS
-from ..schedule.spelling import parse_trigger
-from ..schedule.triggers import Every, Fire, Over, Trigger, Wait, is_past, next_due
+from ..schedule.sources.kinds import MOST_URLS
+from ..schedule.triggers import Every, Fire, Over, Trigger, Wait, is_past, next_due, parse_trigger
 from ..schedule.windows import is_open, opens_at, parse_windows
 from ..schedule.zones import read_zone
 from .layout import distance, jsonable, many, moment, setting_text

@@ -19,7 +19,7 @@ from ..model.record import Attempt, PageFacts, StoredRecord
 from ..model.task import LANE_ONLY, DropReason, UrlState
 from ..model.url import site_of
 from ..project.open import Project
-from ..schedule.rhythm import Rhythm, prior_of, rate, sums_of
+from ..schedule.change_rate import Rhythm, prior_of, rate, sums_of
 from ..schedule.windows import is_open, parse_windows
 from ..settings.effective import url_rules
 from ..store.contract import RecordQuery

@@ -16,7 +16,7 @@ from ..errors import Transient
 from ..frontier.admission import Judged
 from ..model.record import PageFacts
 from ..model.task import Candidate, DropReason
-from ..schedule.rhythm import current_after
+from ..schedule.change_rate import current_after
 from ..store.contract import RecordStore
 
 

@@ -13,7 +13,7 @@ from hashlib import blake2b
 import msgspec
 
 from ..model.record import PageFacts, Record
-from ..schedule.rhythm import Rhythm, announced_since, seen
+from ..schedule.change_rate import Rhythm, announced_since, seen
 
 _decode = msgspec.json.Decoder(Rhythm).decode
 

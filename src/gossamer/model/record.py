@@ -118,7 +118,7 @@ class PageFacts(msgspec.Struct, frozen=True, kw_only=True):
     spider: str = ""
     failure: str = ""
     content: bytes = b""  # a hash of what the page gave: it changes when the records do, not with every byte
-    rhythm: str = ""  # how often it changed so far, as JSON (schedule/rhythm.py); "" when nobody watches it
+    rhythm: str = ""  # how often it changed so far, as JSON (schedule/change_rate.py); "" when nobody watches it
 
 
 class PageResult(msgspec.Struct, frozen=True, kw_only=True):

@@ -16,8 +16,8 @@ import msgspec
 from ..crawl.observing import rhythm_of
 from ..frontier.admission import Judged
 from ..frontier.contract import JobTerms
-from ..schedule.allotting import Bounds
 from ..schedule.choosing import Ledger
+from ..schedule.recrawl import Bounds
 from ..schedule.sources import only_changed, source_of
 from .open import Project
 

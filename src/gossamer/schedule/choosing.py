@@ -12,8 +12,8 @@ import math
 from array import array
 from collections.abc import Iterator
 
-from .allotting import NEVER, Bounds, Known, due
-from .rhythm import Prior, Rhythm, announced_since, current_after, prior_of, rate, sums_of
+from .change_rate import Prior, Rhythm, announced_since, current_after, prior_of, rate, sums_of
+from .recrawl import NEVER, Bounds, Known, due
 
 FINGERPRINT = 16  # bytes
 SAMPLE = 10_000  # pages that tell what is usual

@@ -3,6 +3,7 @@ out. Which moments are due is decided in schedule/triggers.py.
 
     look(standing, trigger, now)               rest, take a step, or something is due
     judge(standing, due, now, running=...)     what becomes of the tick that is due
+    on_overlap(policy, running)                what a tick does while the run before it goes on
     run_now(standing)                          a run besides the ticks
     failed(standing, now, why)                 a run could not be begun; it is tried again, with growing pauses
     budget_of(per_day, ...)                    the fetches that one run may spend
@@ -20,8 +21,8 @@ from typing import assert_never
 import msgspec
 
 from ..clock import Backoff
-from ..model.schedule import Standing
-from .triggers import Decision, Fire, Over, Queue, Replace, Skip, Start, Trigger, Wait, decide, on_overlap
+from ..model.schedule import Overlap, Standing
+from .triggers import Decision, Fire, Over, Trigger, Wait, decide
 
 BACKOFF = Backoff(first=timedelta(seconds=5), longest=timedelta(minutes=5))  # of a run that could not be begun
 JOB_LOOK = timedelta(seconds=1)  # how often a run that waits looks whether the one before has ended
@@ -121,17 +122,27 @@ def judge(standing: Standing, due: Due, now: float, *, running: str) -> Rest | S
     if due.missed:
         standing = msgspec.structs.replace(standing, skipped=standing.skipped + due.missed, skip_reason=MISSED)
     match on_overlap(standing.schedule.overlap, bool(running), waiting=waiting is not None):
-        case Start() | Replace():
+        case None | Overlap.REPLACE:
             passed_over = 0 if waiting is None else 1  # its overlap was changed while a tick waited
             after = _begun(standing, last_due=due.tick, skipped=standing.skipped + passed_over)
             return Begin(after, due.tick, replaces=running, missed=due.missed)
-        case Queue():
+        case Overlap.QUEUE:
             after = _decided(standing, last_due=due.tick, waiting_due=due.tick)
             return Step(after, Outcome.QUEUED, due.tick, "running")
-        case Skip():
+        case Overlap.SKIP:
             why = "running" if waiting is None else "waiting"
             after = _decided(standing, last_due=due.tick, skipped=standing.skipped + 1, skip_reason=why)
             return Step(after, Outcome.SKIPPED, due.tick, why)
+
+
+def on_overlap(policy: Overlap, running: bool, *, waiting: bool = False) -> Overlap | None:
+    """What a tick does when the run before it still goes on, or waits; None when nothing is in the way.
+
+    At most one run waits: a further one is skipped.
+    """
+    if not running and not waiting:
+        return None
+    return Overlap.SKIP if policy is Overlap.QUEUE and waiting else policy
 
 
 def run_now(standing: Standing) -> Standing:

@@ -1,4 +1,10 @@
-"""From a table in gossamer.toml, or the flags of `gossamer schedule add`, to a schedule. Pure.
+"""Schedules as users define them: a table in gossamer.toml, or the flags of `gossamer schedule add`. Pure.
+
+`schedule_of` reads a table. `changes_of` compares all tables with the book of schedules: a table that is new or changed
+is entered; a schedule whose table is missing is withdrawn: it rests, and what it had come to is kept for a week. While
+a fleet is upgraded, schedulers with the old and the new file may lead by turns, and a schedule that only one of them
+knows must not lose its history with every turn. When it is back, it goes on as after a time without a scheduler. What
+was added at run time stays as it is.
 
 How it fails: Misconfigured, which names the schedule and the key, and says what to write instead. Nothing is fetched or
 loaded here: whether the spider exists is found out when a run begins.
@@ -7,7 +13,7 @@ loaded here: whether the spider exists is found out when a run begins.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import timedelta
 from typing import NoReturn
 
@@ -15,15 +21,17 @@ import msgspec
 
 from ..errors import InvalidUrl, Misconfigured
 from ..model.item import safe_text
-from ..model.schedule import Overlap, Schedule
+from ..model.schedule import Overlap, Schedule, Standing
 from ..model.task import MAX_PRIORITY
 from ..model.url import parse_url
 from ..settings import ScheduleTable
 from .sources import SOURCE_KEYS, Start, discreet, parse_source
-from .spelling import parse_trigger
+from .triggers import parse_trigger
 from .windows import parse_windows
 
 LONGEST_NAME = 100  # characters
+FROM_FILE = "file"
+WITHDRAWN_FOR = timedelta(days=7)  # then a schedule that gossamer.toml does not name any more is forgotten
 
 _TRIGGERS = {"every": "every ", "cron": "cron ", "at": "at "}
 
@@ -52,6 +60,40 @@ def schedule_of(name: str, table: ScheduleTable) -> Schedule:
         budget=_one_or_more("budget", table.budget, where),
         **_intervals(table, where),
     )
+
+
+class BookChange(msgspec.Struct, frozen=True):
+    """What is to be written in place of `before` (None: a new one). None: it is to be forgotten."""
+
+    before: Standing | None
+    after: Standing | None
+
+
+def changes_of(
+    wanted: Mapping[str, Schedule], known: Mapping[str, Standing], unreadable: Collection[str], now: float
+) -> list[BookChange]:
+    """All that is to be written for the book to follow the file. A name that cannot be read is left alone."""
+    changes = []
+    for name, schedule in wanted.items():
+        there = known.get(name)
+        if there is None:
+            if name not in unreadable:
+                changes.append(BookChange(None, Standing(schedule=schedule, origin=FROM_FILE, created_at=now)))
+        elif there.origin == FROM_FILE and (there.schedule != schedule or there.withdrawn_at is not None):
+            changes.append(BookChange(there, there.rewritten(schedule, FROM_FILE, now)))
+    for name, there in known.items():
+        if there.origin != FROM_FILE or name in wanted:
+            continue
+        if there.withdrawn_at is None:
+            changes.append(BookChange(there, msgspec.structs.replace(there, withdrawn_at=now)))
+        elif now - there.withdrawn_at >= WITHDRAWN_FOR.total_seconds():
+            changes.append(BookChange(there, None))
+    return changes
+
+
+def unused(wanted: Mapping[str, Schedule], known: Mapping[str, Standing]) -> list[str]:
+    """Names of tables that are not used, because schedules of that name were added at run time."""
+    return [name for name in wanted if name in known and known[name].origin != FROM_FILE]
 
 
 def _check_name(name: str) -> None:

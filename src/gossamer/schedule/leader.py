@@ -23,18 +23,16 @@ from functools import lru_cache
 from ..errors import GossamerError, LeaseLost, Misconfigured, Transient
 from ..model.events import EventSink, ScheduleFailed, ScheduleFired, ScheduleQueued, ScheduleSkipped, Trouble
 from ..model.job import JobTerms
-from ..model.schedule import Settled, Standing
+from ..model.schedule import Settled, Standing, Unreadable
 from ..project.open import Project
 from ..project.retention import forget_old_runs
+from .contract import ScheduleBook, TickBook
 from .decisions import Begin, Due, Outcome, Rest, Step, failed, judge, look, skipped
-from .definition import schedules_of
-from .file_sync import Entry, entries_of, unused
-from .known import Known
+from .definition import BookChange, changes_of, schedules_of, unused
 from .leadership import Lead
 from .runs import opening_with, share_of
-from .spelling import parse_trigger
 from .spider_loader import Made, Workshop
-from .triggers import is_past
+from .triggers import is_past, parse_trigger
 
 LOOK = timedelta(seconds=1)  # between two looks, unless something is due before
 SOON = timedelta(milliseconds=10)  # after a look that changed something
@@ -62,7 +60,7 @@ class Scheduler:
         self._events = events
         self._wanted = schedules_of(project.settings.schedules)
         self._lead = Lead(project.ticks, project.clock, events, name or project.worker)
-        self._known = Known(project.schedules, project.ticks)
+        self._known = KnownSchedules(project.schedules, project.ticks)
         self._workshop = workshop or Workshop(project.settings)
         self._rests: dict[str, tuple[int, float]] = {}  # by schedule: at this version, nothing before this moment
         self._latest = -math.inf  # that the clock has shown
@@ -278,7 +276,7 @@ class Scheduler:
                 f"Remove that one (gossamer schedule remove {name}), or rename yours.",
             )
         unreadable = {broken.name for broken in known.unreadable}
-        entries = entries_of(self._wanted, known.standings, unreadable, self._clock.now())
+        entries = changes_of(self._wanted, known.standings, unreadable, self._clock.now())
         for start in range(0, len(entries), AT_ONCE):
             answers = await asyncio.gather(
                 *(self._enter(entry) for entry in entries[start : start + AT_ONCE]), return_exceptions=True
@@ -287,7 +285,7 @@ class Scheduler:
                 if answer is not None:
                     raise answer
 
-    async def _enter(self, entry: Entry) -> None:
+    async def _enter(self, entry: BookChange) -> None:
         ticks, before, after = self._project.ticks, entry.before, entry.after
         if after is not None:
             settled = await ticks.settle(self._lead.term, before, after)
@@ -335,6 +333,42 @@ class Scheduler:
             del self._rests[name]
         for name in self._told.keys() - names - {""}:
             del self._told[name]
+
+
+class KnownSchedules:
+    """The book of schedules as its leader knows it: read when somebody else has changed it, and kept up with what the
+    leader writes itself. So a look at a thousand schedules of which none is due costs one small question."""
+
+    def __init__(self, book: ScheduleBook, ticks: TickBook) -> None:
+        self._book = book
+        self._ticks = ticks
+        self._changes = -1  # the changes that are known here; each is one of somebody
+        self.standings: dict[str, Standing] = {}
+        self.unreadable: list[Unreadable] = []
+
+    async def refresh(self) -> None:
+        """Know it as it is now. Raises Transient."""
+        changes = await self._ticks.changes()
+        if changes == self._changes:
+            return
+        found = await self._book.everything()  # after the count: what is changed in between is seen the next time
+        self.standings = {one.schedule.name: one for one in found if isinstance(one, Standing)}
+        self.unreadable = [one for one in found if isinstance(one, Unreadable)]
+        self._changes = changes
+
+    def enter(self, standing: Standing) -> None:
+        """The leader has written this."""
+        self.standings[standing.schedule.name] = standing
+        self._changes += 1
+
+    def forget(self, name: str) -> None:
+        """The leader has removed this."""
+        self.standings.pop(name, None)
+        self._changes += 1
+
+    def doubt(self) -> None:
+        """Something was not as it is known here: read it all the next time."""
+        self._changes = -1
 
 
 def _words(error: BaseException) -> str:

@@ -7,8 +7,6 @@ spider's own code raises comes through. How it recovers: files are read anew eac
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable
-from pathlib import Path
 
 import msgspec
 
@@ -16,50 +14,12 @@ from ..errors import Misconfigured
 from ..frontier.contract import JobBook
 from ..model.job import JobTerms
 from ..model.schedule import Schedule, Standing
-from ..parse.discovery import Catalogue, is_file_ref, list_spiders, load_spider, spider_named
-from ..parse.site import SiteSpider
 from ..parse.spider import Spider, callback_names
 from ..settings import Settings
 from ..settings.effective import job_terms
 from .decisions import budget_of
-from .spelling import parse_trigger
-from .triggers import next_due
-
-
-class Spiders:
-    """The spiders of a project as they are now: the folder is read once, however many are asked for.
-
-    `refuse` is asked before code of the project runs: with the file that is to be loaded, or the name of the spider
-    that is to be made. Where it says why that must not be, it does not run.
-    """
-
-    def __init__(self, settings: Settings, refuse: Callable[[Path | str], str] = lambda code: "") -> None:
-        self._settings = settings
-        self._refuse = refuse
-        self._catalogue: Catalogue | None = None
-
-    def find(self, ref: str) -> Spider:
-        """The spider, recipe or site of that name. Raises Misconfigured, and what its constructor raises."""
-        if "://" in ref:
-            return SiteSpider([ref])
-        spider = self._from_file(ref) if is_file_ref(ref) else self._from_folder(ref)
-        self._demand(ref)
-        return spider()
-
-    def _from_file(self, ref: str) -> type[Spider]:
-        file, colon, _ = ref.partition(".py:")
-        self._demand(self._settings.root / (f"{file}.py" if colon else ref))
-        return load_spider(ref, self._settings.root, self._settings.spiders)
-
-    def _from_folder(self, name: str) -> type[Spider]:
-        root, folder = self._settings.root, self._settings.spiders
-        if self._catalogue is None:
-            self._catalogue = list_spiders(root, folder, refuse=self._refuse)
-        return spider_named(name, self._catalogue, root / folder)
-
-    def _demand(self, code: Path | str) -> None:
-        if why := self._refuse(code):
-            raise Misconfigured(f"{code}: {why}.")
+from .spider_loader import Spiders
+from .triggers import next_due, parse_trigger
 
 
 def opening_of(

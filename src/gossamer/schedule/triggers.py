@@ -1,9 +1,9 @@
 """When a schedule is due. Pure: every answer is a function of the values handed in, no clock is read.
 
-    next_due(trigger, after)             the first due moment after another one
-    decide(trigger, last_due, now)       fire, wait, or over
-    is_past(trigger, last_due, now)      whether its only moment went by without a run
-    on_overlap(policy, running)          what to do when the run before is still going
+    next_due(trigger, after)                  the first due moment after another one
+    decide(trigger, last_due, now)            fire, wait, or over
+    is_past(trigger, last_due, now)           whether its only moment went by without a run
+    parse_trigger(text), describe(trigger)    people write and read: `every 15m`, `0 3 * * *`, `at 2027-01-31T12:00`
 
 Moments are seconds since the epoch, whole milliseconds, so that a store which keeps those keeps them exactly.
 Cron is read by cronsim: typed, without dependencies, days combined as Debian's cron does, rare dates found quickly.
@@ -12,26 +12,29 @@ Clocks that change: a cron that names hours keeps them. A tick inside a gap runs
 all ticks of the gap; a tick inside a fold runs in its first pass only. A cron that runs in every hour goes by real
 time: it is not silent for an hour in a fold, and makes nothing up after a gap.
 
-Fails: a cron or a zone that cannot be read raises Misconfigured. Recovers: missed ticks run once (the latest of them);
-a clock that was wrong is described at `decide`.
+Fails: text that is no trigger, or one that would never be due, raises Misconfigured with what to write instead.
+Recovers: missed ticks run once (the latest of them); a clock that was wrong is described at `decide`.
 """
 
 from __future__ import annotations
 
 import math
-from datetime import UTC, datetime, tzinfo
+import re
+from datetime import UTC, datetime, timedelta, tzinfo
 from typing import assert_never
 
 import msgspec
 from cronsim import CronSim, CronSimError
 
 from ..errors import Misconfigured
-from ..model.schedule import Overlap
-from .zones import first_moment_of, moments_of, offset_at, read_zone
+from ..units import TooLong, parse_duration
+from .zones import first_moment_of, moments_of, offset_at, read_zone, wall_at
 
 FORGIVEN = 3600.0  # seconds; a clock put back by less repeats no tick and is simply waited out
 MOST_COUNTED = 1000  # ticks that were missed
 LATE = 86400.0  # seconds; a single moment that was missed by less when its schedule was made, is made up for
+SHORTEST_INTERVAL = timedelta(seconds=1)
+LONGEST_INTERVAL = timedelta(days=3660)  # ten years and some
 END_OF_TIME = datetime(9000, 1, 1, tzinfo=UTC).timestamp()  # calendars end in 9999; nothing is due near that
 
 _DAY = 86400.0
@@ -42,6 +45,20 @@ _ALLOWED = {
     "month": "months are 1 to 12, or JAN to DEC",
     "day-of-week": "days of the week are 0 to 7 (both ends are Sunday), or SUN to SAT",
 }
+_LONGEST_TEXT = 500
+_EXAMPLES = "Write `every 15m`, a cron expression like `0 3 * * *`, or `at 2027-01-31T12:00`."
+_NICKNAMES = {
+    "@hourly": "0 * * * *",
+    "@daily": "0 0 * * *",
+    "@midnight": "0 0 * * *",
+    "@weekly": "0 0 * * 0",
+    "@monthly": "0 0 1 * *",
+    "@yearly": "0 0 1 1 *",
+    "@annually": "0 0 1 1 *",
+}
+# All that a date can be comes round within the fifty years that are searched from here.
+_LEAP_YEAR = datetime(2000, 1, 1)
+_UNITS = (("d", 86400), ("h", 3600), ("min", 60), ("s", 1))
 
 
 class Every(msgspec.Struct, frozen=True, tag="every"):
@@ -273,32 +290,106 @@ def _whole_ms(moment: float) -> float:
     return round(moment, 3)
 
 
-class Start(msgspec.Struct, frozen=True):
-    """Nothing is in the way."""
+# -- as people write and read them ------------------------------------------------------------------------------------
 
 
-class Skip(msgspec.Struct, frozen=True):
-    """This tick does not run."""
+def parse_trigger(text: str, zone: str = "UTC") -> Trigger:
+    """Read a trigger; times without an offset are those of `zone`. Raises Misconfigured."""
+    read_zone(zone)
+    if len(text) > _LONGEST_TEXT:
+        raise Misconfigured(f"A trigger of {len(text)} characters is too long. {_EXAMPLES}")
+    word, _, rest = " ".join(text.split()).partition(" ")
+    match word.lower():
+        case "every":
+            return _parse_interval(rest)
+        case "at" | "once":
+            return _parse_moment(rest.removeprefix("at "), zone)
+        case "cron":
+            return _parse_cron(rest, zone)
+        case nickname if nickname.startswith("@"):
+            return _parse_cron(_fields_of(nickname if not rest else text), zone)
+        case first if rest and first[:1] in "0123456789*":
+            return _parse_cron(f"{word} {rest}", zone)
+    raise Misconfigured(f"{text!r} is not a trigger. {_hint(text)}")
 
 
-class Queue(msgspec.Struct, frozen=True):
-    """Run it when the one before has ended."""
+def _hint(text: str) -> str:
+    """What was probably meant, when the word in front is all that is missing."""
+    for word, read in (("every", parse_duration), ("at", datetime.fromisoformat)):
+        try:
+            read(text.strip())
+        except ValueError:
+            continue
+        return f"Write `{word} {text.strip()}`."
+    return _EXAMPLES
 
 
-class Replace(msgspec.Struct, frozen=True):
-    """Cancel the run that is going, then start this one."""
+def _parse_interval(text: str) -> Every:
+    try:
+        interval = parse_duration(text)
+    except TooLong:
+        interval = timedelta.max
+    except ValueError as error:
+        raise Misconfigured(f"`every {text}` is not an interval. Write it like every 30s, 15m, 1h30m or 7d.") from error
+    if interval < SHORTEST_INTERVAL:
+        raise Misconfigured(f"`every {text}` is too often; the shortest interval is 1s.")
+    if interval > LONGEST_INTERVAL:
+        raise Misconfigured(f"`every {text}` is too rare; the longest interval is {LONGEST_INTERVAL.days}d.")
+    return Every(interval.total_seconds())
 
 
-def on_overlap(policy: Overlap, running: bool, *, waiting: bool = False) -> Start | Skip | Queue | Replace:
-    """What a tick does when a run before it is still going, or waiting. At most one waits: a further one is skipped."""
-    if not running and not waiting:
-        return Start()
-    match policy:
-        case Overlap.SKIP:
-            return Skip()
-        case Overlap.QUEUE:
-            return Skip() if waiting else Queue()
-        case Overlap.REPLACE:
-            return Replace()
-        case _:
-            assert_never(policy)
+def _parse_moment(text: str, zone: str) -> Once:
+    try:
+        written = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise Misconfigured(
+            f"`at {text}` is not a moment. Write it like at 2027-01-31T12:00 or at 2027-01-31T12:00+01:00."
+        ) from error
+    if not 1971 <= written.year < 9000:
+        raise Misconfigured(f"`at {text}` names the year {written.year}; write one from 1971 to 8999.")
+    moment = written.timestamp() if written.tzinfo else first_moment_of(written, read_zone(zone))
+    return Once(round(moment, 3), zone)
+
+
+def _fields_of(nickname: str) -> str:
+    if nickname not in _NICKNAMES:
+        raise Misconfigured(f"{nickname!r} is not known; there are {', '.join(_NICKNAMES)}.")
+    return _NICKNAMES[nickname]
+
+
+def _parse_cron(text: str, zone: str) -> Cron:
+    if next(read_cron(text, _LEAP_YEAR), None) is None:
+        raise Misconfigured(f"{text!r} is never due: no day fits all of its fields.")
+    return Cron(text, zone)
+
+
+def describe(trigger: Trigger) -> str:
+    """One line for people: `every 15 min`, `at 03:00 every day, Europe/Berlin (cron 0 3 * * *)`."""
+    match trigger:
+        case Every(seconds):
+            return f"every {_spell(seconds)}"
+        case Cron(text, zone):
+            said = read_cron(text, _LEAP_YEAR).explain()
+            said = said.replace(" day of month and on ", " day of month or on ")  # one of the two is enough
+            said = re.sub(r"\b(\d*)([123])th\b", _ordinal, f"{said[:1].lower()}{said[1:]}")
+            return f"{said}, {zone} (cron {text})"
+        case Once(at, zone):
+            return f"once, at {wall_at(at, read_zone(zone)).isoformat(' ', 'auto').removesuffix(':00')} {zone}"
+
+
+def _ordinal(found: re.Match[str]) -> str:
+    """`21th` as people write it; `11th` stays."""
+    ending = "th" if found[1].endswith("1") else {"1": "st", "2": "nd", "3": "rd"}[found[2]]
+    return f"{found[1]}{found[2]}{ending}"
+
+
+def _spell(seconds: float) -> str:
+    parts = []
+    whole, fraction = divmod(seconds, 1)
+    for unit, size in _UNITS:
+        count, whole = divmod(whole, size)
+        if unit == "s" and (count or fraction):
+            parts.append(f"{count + fraction:g} s")
+        elif count:
+            parts.append(f"{count:g} {unit}")
+    return " ".join(parts)

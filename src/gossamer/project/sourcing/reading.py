@@ -16,7 +16,7 @@ from ...parse.feeds import parse_feed
 from ...parse.page import Page
 from ...parse.sitemaps import ChildSitemap, SitemapEntry, SitemapReader
 from ...schedule.sources import Batch, Bounds, Child, Entry, believable
-from ...schedule.sources.packing import GZIP, Damaged, TooLarge, is_packed, unpacked
+from ...schedule.sources.gzip_file import GZIP, Damaged, TooLarge, is_packed, unpacked
 
 AT_ONCE = 500  # entries in one batch
 _PIECE = 32 * 1024

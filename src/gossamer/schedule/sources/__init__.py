@@ -1,16 +1,13 @@
-"""Sources of URLs: lists and ranges, files, programs, sitemaps, feeds. `parse_source` reads what users write,
-`entries` gives the URLs.
+"""Sources of URLs: lists and ranges, files, programs, sitemaps, feeds. `parse_source` reads what users write, `entries`
+gives the URLs.
 
-Here: patterns.py (braces), tables.py (the kinds of source), reading.py (from gossamer.toml), contract.py (what comes
-out, and what is needed from outside), lists.py, commands.py and walking.py (one kind each), packing.py (gzip),
-hiding.py (what is not shown), giving.py (`entries`).
+Reading order: kinds.py (the kinds of source, and how they are shown without secrets), url_patterns.py (braces),
+source_table.py (from gossamer.toml), contract.py (what comes out, and what is needed from outside), reader.py
+(`entries`), then what it reads with: url_lists.py, gzip_file.py, command.py, sitemap_walk.py.
 """
 
 from .contract import Batch, Bounds, Child, Context, Download, Entry, Validators, believable
-from .giving import entries
-from .hiding import discreet
-from .reading import SOURCE_KEYS, parse_source
-from .tables import (
+from .kinds import (
     Command,
     FeedSource,
     File,
@@ -21,10 +18,13 @@ from .tables import (
     Urls,
     count_of,
     describe,
+    discreet,
     only_changed,
     source_of,
     without_secrets,
 )
+from .reader import entries
+from .source_table import SOURCE_KEYS, parse_source
 
 __all__ = [
     "SOURCE_KEYS", "Batch", "Bounds", "Child", "Command", "Context", "Download", "Entry", "FeedSource", "File",

@@ -20,7 +20,7 @@ import msgspec
 from ...errors import InvalidUrl, SourceFailed
 from ...model.url import parse_url
 from .contract import Batch, Entry
-from .packing import GZIP, Damaged, TooLarge, is_packed, unpacked
+from .gzip_file import GZIP, Damaged, TooLarge, is_packed, unpacked
 
 LONGEST_LINE = 1024 * 1024  # bytes
 LONGEST_URL = 8_192  # characters

@@ -22,10 +22,8 @@ from typing import Any, NoReturn
 from ...errors import InvalidUrl, Misconfigured
 from ...model.url import parse_url
 from ...units import parse_duration, parse_size
-from .hiding import discreet
-from .packing import SUFFIX
-from .patterns import parse_pattern
-from .tables import (
+from .gzip_file import SUFFIX
+from .kinds import (
     COLUMN,
     COMMAND_TIME,
     FORMS,
@@ -39,7 +37,9 @@ from .tables import (
     Source,
     Start,
     Urls,
+    discreet,
 )
+from .url_patterns import parse_pattern
 
 _OPTIONS: dict[str, frozenset[str]] = {
     "urls": frozenset(["max_urls"]),

@@ -25,7 +25,7 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from .rhythm import SLOWEST, Rhythm
+from .change_rate import SLOWEST, Rhythm
 
 DAY = 86_400.0
 NEVER = -math.inf  # the last fetch of a page that we have no copy of

@@ -19,8 +19,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from ...errors import SourceFailed
-from .hiding import program
-from .tables import Command
+from .kinds import Command, program
 
 LAST_WORDS = 4_096  # bytes of stderr that are kept
 QUOTED = 300  # characters of them that are quoted

@@ -15,13 +15,12 @@ from typing import BinaryIO
 
 from ...errors import FetchFailed, FetchRefused, InvalidUrl, ParseFailed, SourceFailed
 from ...model.url import parse_url
-from .commands import run_command
+from .command import run_command
 from .contract import Batch, Bounds, Context, Entry
-from .hiding import discreet, program
-from .lists import AT_ONCE, MOST_TOLD, open_list, read_list
-from .patterns import parse_pattern
-from .tables import Command, FeedSource, File, Listing, Sitemap, Urls
-from .walking import SitemapWalk
+from .kinds import Command, FeedSource, File, Listing, Sitemap, Urls, discreet, program
+from .sitemap_walk import SitemapWalk
+from .url_lists import AT_ONCE, MOST_TOLD, open_list, read_list
+from .url_patterns import parse_pattern
 
 
 async def entries(source: Listing, context: Context, bounds: Bounds | None = None) -> AsyncGenerator[Entry, None]:

@@ -23,7 +23,7 @@ from urllib.parse import urlsplit
 from ...errors import FetchFailed, FetchRefused, InvalidUrl, ParseFailed, SourceFailed
 from ...model.url import parse_url
 from .contract import Batch, Bounds, Child, Context, Download, Entry, Validators
-from .hiding import discreet
+from .kinds import discreet
 
 LONGEST_URL = 8_192  # characters
 MOST_REPORTS = 20  # sitemaps that were left out and are told of one by one

@@ -1,13 +1,18 @@
-"""The sources of URLs that a schedule may have: values, stored as JSON with the schedule. reading.py makes them."""
+"""The kinds of source that a schedule may have: values, stored as JSON with the schedule. source_table.py makes them.
+
+An address may hold a user name and a password, which are sent to its site and shown to nobody: not in lists, not in
+messages, not in the ending of a job. The words of a command may hold them anywhere. `without_secrets` and `describe`
+show a source, `discreet` any text.
+"""
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 
 import msgspec
 
-from .hiding import HIDDEN, discreet, program, shell_program
-from .patterns import parse_pattern
+from .url_patterns import parse_pattern
 
 MOST_URLS = 10_000_000  # of one source, unless it says otherwise
 MOST_OUTPUT = 256 * 1024 * 1024  # bytes that a command may print
@@ -15,6 +20,10 @@ COMMAND_TIME = timedelta(minutes=10)
 SHELL = ("/bin/sh", "-c")  # what reads a command for which `shell` is set
 COLUMN = "url"
 FORMS = ("lines", "csv", "jsonl")
+HIDDEN = "***"
+
+_LOGIN = re.compile(r"(//)([^/?#\s:@]*+)(:?+)[^/?#\s]*@")
+_NAME = re.compile(r"\s*([\w./+-]+)(?=[\s;|]|$)")
 
 
 class Urls(msgspec.Struct, frozen=True, kw_only=True, tag="urls"):
@@ -131,3 +140,24 @@ def describe(source: Source) -> str:
             return f"feed {url}"
         case _:
             return "the spider's own start"
+
+
+def discreet(text: str) -> str:
+    """The text with `user:***@` for the login of every address in it. A name alone is hidden too: it may be a key."""
+    return _LOGIN.sub(_hidden, text)
+
+
+def program(argv: tuple[str, ...]) -> str:
+    """A command by its first word, on one line: the others are nobody's business."""
+    name = "".join(sign if sign.isprintable() else "?" for sign in argv[0])
+    return name if len(name) <= 100 else f"{name[:97]}..."
+
+
+def shell_program(script: str) -> str:
+    """The first word of what a shell reads; "" where that is more than the name of a program: `KEY=hunter2 list`."""
+    found = _NAME.match(script)
+    return "" if found is None else program((found[1],))
+
+
+def _hidden(found: re.Match[str]) -> str:
+    return f"{found[1]}{found[2]}:{HIDDEN}@" if found[3] else f"{found[1]}{HIDDEN}@"
