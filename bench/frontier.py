@@ -29,7 +29,7 @@ from tests.services.valkey import ValkeyServer, running_valkey
 
 from gossamer.backends.redis.state import open_redis_state
 from gossamer.backends.sqlite.state import open_sqlite_state
-from gossamer.clock import SystemClock
+from gossamer.clock import ServerClock, SystemClock
 from gossamer.frontier.contract import Frontier, JobBook, JobTerms
 from gossamer.frontier.politeness import SiteTerms
 from gossamer.model.task import Candidate, UrlState
@@ -67,7 +67,11 @@ async def open_valkey(folder: Path) -> AsyncIterator[Backend]:
     options = ("--appendonly", "yes", "--appendfsync", "everysec", "--auto-aof-rewrite-percentage", "0")
     with running_valkey(*options) as server:
         async with open_redis_state(
-            server.address(), project="bench", lease_duration=timedelta(minutes=1), terms_for=lambda site: UNLIMITED
+            server.address(),
+            ServerClock(SystemClock()),
+            project="bench",
+            lease_duration=timedelta(minutes=1),
+            terms_for=lambda site: UNLIMITED,
         ) as state:
             yield Backend(state.frontier, state.jobs, lambda: _cpu_of(server.pid), lambda: float(_used_memory(server)))
 

@@ -222,19 +222,20 @@ class Storm(StationProject):
     async def _come_to_rest(self) -> None:
         async with open_project(self.settings(), to_look=True) as system:
             for plan in self.plans:
-                await system.schedules.pause(plan.name, True)
+                await system.state.schedules.pause(plan.name, True)
             self.calmed_at = time.time()
             while await self._is_busy(system):
                 if time.time() > self.calmed_at + PATIENCE:
-                    going = [job.id for job in await system.jobs.running_jobs()]
+                    going = [job.id for job in await system.state.jobs.running_jobs()]
                     raise SystemExit(f"After {PATIENCE:.0f} s these jobs have not ended: {', '.join(going)}")
                 await asyncio.sleep(0.2)
 
     async def _is_busy(self, system: Project) -> bool:
-        if await system.jobs.running_jobs():
+        if await system.state.jobs.running_jobs():
             return True
         return any(
-            one.waiting_due is not None or is_due(one, self.calmed_at) for one in await system.schedules.schedules()
+            one.waiting_due is not None or is_due(one, self.calmed_at)
+            for one in await system.state.schedules.schedules()
         )
 
     def settings(self) -> Settings:

@@ -39,11 +39,11 @@ class Witnesses:
 
 async def gather(blown: Storm) -> Witnesses:
     async with open_project(blown.settings(), to_look=True) as system:
-        standings = {one.schedule.name: one for one in await system.schedules.schedules()}
+        standings = {one.schedule.name: one for one in await system.state.schedules.schedules()}
         jobs: dict[str, list[Job]] = defaultdict(list)
-        for job in sorted(await system.jobs.jobs(), key=lambda job: job.created_at):
+        for job in sorted(await system.state.jobs.jobs(), key=lambda job: job.created_at):
             jobs[job.schedule].append(job)
-        counts = {job.id: await system.jobs.counts(job.id) for runs in jobs.values() for job in runs}
+        counts = {job.id: await system.state.jobs.counts(job.id) for runs in jobs.values() for job in runs}
     attempted: dict[str, Counter[str]] = defaultdict(Counter)
     rows = blown.sql("records.db", "SELECT job, url FROM attempts WHERE outcome IN ('done', 'unchanged')")
     for job_id, url in rows:

@@ -4,53 +4,32 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager
-from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 from uuid import uuid4
 
-from gossamer.backends.redis.carrying import RedisStateCarrier
 from gossamer.backends.redis.state import open_redis_state
-from gossamer.backends.sqlite.carrying import SqliteStateCarrier
 from gossamer.backends.sqlite.state import open_sqlite_state
-from gossamer.clock import VirtualClock
-from gossamer.fetch.robots import RobotsShelf
-from gossamer.frontier.carrying import StateCarrier
-from gossamer.frontier.contract import Frontier, FrontierDesk, JobBook, JobControl, JobTerms, SowBook, WorkerBook
+from gossamer.backends.state import State
+from gossamer.clock import ServerClock, VirtualClock
+from gossamer.frontier.contract import JobTerms
 from gossamer.frontier.politeness import SiteTerms
 from gossamer.model.job import Job
 from gossamer.model.task import Candidate
 from gossamer.model.url import fingerprint, shape_of, site_of
-from gossamer.routing.contract import BudgetBook, RouteBook
-from gossamer.routing.proxies.contract import ExitBook
-from gossamer.schedule.contract import ScheduleBook, TickBook
 from tests.services.valkey import ValkeyServer, running_cluster, running_valkey
 
 LEASE = timedelta(seconds=30)
 UNLIMITED = SiteTerms(interval=None, burst=1, concurrency=None)
 
 
-@dataclass
-class Lab:
-    """A frontier in hand. `terms` may be changed by a test per site; `gone` holds workers known to be dead."""
+class Lab(State, frozen=True, kw_only=True):
+    """A state in hand. `terms` may be changed by a test per site; `gone` holds workers known to be dead."""
 
-    frontier: Frontier
-    jobs: JobBook
-    desk: FrontierDesk
-    workers: WorkerBook
     clock: VirtualClock
     terms: dict[str, SiteTerms]
-    carrier: StateCarrier
-    robots: RobotsShelf
-    routes: RouteBook
-    purse: BudgetBook
-    exits: ExitBook
-    control: JobControl
-    schedules: ScheduleBook
-    ticks: TickBook
-    sowings: SowBook
+    gone: set[str]
     again: Callable[[], AbstractAsyncContextManager[Lab]]  # the same state, as another process opens it
-    gone: set[str] = field(default_factory=set)
 
     async def job(self, name: str = "test", *, fresh: bool = False, **terms: object) -> Job:
         job, _ = await self.jobs.open_job(name, JobTerms(**terms), fresh=fresh)  # type: ignore[arg-type]
@@ -71,12 +50,7 @@ async def sqlite_lab(folder: Path, clock: VirtualClock | None = None) -> AsyncIt
         terms_for=lambda site: terms.get(site, UNLIMITED),
         is_gone=lambda worker: worker in gone,
     ) as state:
-        carrier = SqliteStateCarrier(state.database, clock)
-        yield Lab(
-            state.frontier, state.jobs, state.desk, state.workers, clock, terms, carrier, state.robots, state.routes,
-            state.purse, state.exits, state.jobs, state.schedules, state.schedules, state.sowings,
-            lambda: sqlite_lab(folder, clock), gone,
-        )  # fmt: skip
+        yield _lab(state, clock=clock, terms=terms, gone=gone, again=lambda: sqlite_lab(folder, clock))
 
 
 @asynccontextmanager
@@ -87,6 +61,7 @@ async def redis_lab(
     project = project or f"lab-{uuid4().hex}"
     async with open_redis_state(
         address,
+        ServerClock(clock),
         project=project,
         shards=shards,
         lease_duration=LEASE,
@@ -94,12 +69,12 @@ async def redis_lab(
         is_gone=lambda worker: worker in gone,
         time=clock.now,
     ) as state:
-        carrier = RedisStateCarrier(state)
-        yield Lab(
-            state.frontier, state.jobs, state.desk, state.workers, clock, terms, carrier, state.robots, state.routes,
-            state.purse, state.exits, state.jobs, state.schedules, state.schedules, state.sowings,
-            lambda: redis_lab(address, shards, project, clock), gone,
-        )  # fmt: skip
+        yield _lab(state, clock=clock, terms=terms, gone=gone, again=lambda: redis_lab(address, shards, project, clock))
+
+
+def _lab(state: State, **fields: object) -> Lab:
+    handles = {name: getattr(state, name) for name in State.__struct_fields__}
+    return Lab(**{**handles, **fields})
 
 
 class Backends:

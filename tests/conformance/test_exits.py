@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from gossamer.backends.redis.state import open_redis_state
 from gossamer.backends.sqlite.connection import schema_scripts, statements_of
 from gossamer.backends.sqlite.state import APPLICATION_ID
+from gossamer.clock import ServerClock, SystemClock
 from gossamer.model.route import ExitOutcome
 from gossamer.routing.proxies.contract import ExitHealth, ExitReport, Renewal, RestTerms
 from gossamer.routing.proxies.health import FORGOTTEN, REMEMBERED, RENEWED, after
@@ -266,9 +267,13 @@ async def test_every_book_counts_as_the_rules_say(lab):
 
 async def test_on_a_server_its_own_clock_counts(backends):
     async with open_redis_state(
-        backends.address("valkey"), project=f"lab-{uuid4().hex}", lease_duration=LEASE, terms_for=lambda _: UNLIMITED
+        backends.address("valkey"),
+        ServerClock(SystemClock()),
+        project=f"lab-{uuid4().hex}",
+        lease_duration=LEASE,
+        terms_for=lambda _: UNLIMITED,
     ) as state:
-        before = await state.time()
+        before = await state.carrier.time()
         await state.exits.report("p", [banned()], TERMS)
         await state.exits.remember([(PAGE, "a")])
         await state.exits.renew("p", "key/x", 0)

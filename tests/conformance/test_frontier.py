@@ -28,12 +28,12 @@ async def urls_of(batch):
 
 
 async def states(lab, job):
-    return {url: state async for url, state, _ in lab.desk.urls(job.id)}
+    return {url: state async for url, state, _ in lab.queue.urls(job.id)}
 
 
 async def story_of(lab, url):
     wanted = candidate(url)
-    return await lab.desk.story(wanted.site, wanted.fingerprint)
+    return await lab.queue.story(wanted.site, wanted.fingerprint)
 
 
 def adds_up(counts: JobCounts) -> bool:
@@ -133,7 +133,7 @@ async def test_dropped_candidates_are_remembered_with_their_reason(lab):
         ],
     )
 
-    seen = [(url, state, reason) async for url, state, reason in lab.desk.urls(job.id)]
+    seen = [(url, state, reason) async for url, state, reason in lab.queue.urls(job.id)]
 
     assert sorted(seen) == [
         ("https://a.test/deep", UrlState.DROPPED, "depth"),
@@ -148,7 +148,7 @@ async def test_trap_budget_per_shape_drops_what_is_beyond(lab):
     other = await lab.frontier.add(job.id, [candidate("https://a.test/about")])
 
     assert (added.queued, added.dropped, other.queued) == (3, 7, 1)
-    reasons = {reason async for _, state, reason in lab.desk.urls(job.id, UrlState.DROPPED)}
+    reasons = {reason async for _, state, reason in lab.queue.urls(job.id, UrlState.DROPPED)}
     assert reasons == {"trap"}
 
 
@@ -262,7 +262,7 @@ async def test_a_page_that_kills_its_workers_ends_with_the_dead(lab):
         lab.clock.advance(LEASE.total_seconds() + 1)
 
     assert (await lab.frontier.lease(job.id, "w", 1)).leases == ()
-    (letter,) = await lab.desk.dead(DeadFilter())
+    (letter,) = await lab.queue.dead(DeadFilter())
     assert (letter.reason, letter.deliveries) == ("poison", 3)
     (story,) = await story_of(lab, "https://a.test/killer")
     assert len(story.incidents) == 3
@@ -566,13 +566,13 @@ async def test_dead_letters_are_listed_replayed_and_purged_by_reason_and_site(la
         await lab.frontier.bury(lease, reason, "it said no")
     await lab.jobs.close_job(job.id, "done")
 
-    assert len(await lab.desk.dead(DeadFilter())) == 4
-    assert [letter.url for letter in await lab.desk.dead(DeadFilter(reason="parse", site="a.test"))] == [
+    assert len(await lab.queue.dead(DeadFilter())) == 4
+    assert [letter.url for letter in await lab.queue.dead(DeadFilter(reason="parse", site="a.test"))] == [
         "https://a.test/1"
     ]
-    assert len(await lab.desk.dead(DeadFilter(reason="http"))) == 2
-    assert await lab.desk.replay(DeadFilter(reason="parse")) == 2
-    assert await lab.desk.purge(DeadFilter(site="a.test")) == 1
+    assert len(await lab.queue.dead(DeadFilter(reason="http"))) == 2
+    assert await lab.queue.replay(DeadFilter(reason="parse")) == 2
+    assert await lab.queue.purge(DeadFilter(site="a.test")) == 1
 
     counts = await lab.jobs.counts(job.id)
     assert (counts.dead, counts.queued, counts.dropped) == (1, 2, 1)

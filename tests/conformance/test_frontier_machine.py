@@ -239,7 +239,7 @@ class FrontierMachine(RuleBasedStateMachine):
 
     @rule(site=sites)
     def replay(self, site):
-        self.do(self.lab.desk.replay(DeadFilter(site=site)))
+        self.do(self.lab.queue.replay(DeadFilter(site=site)))
         # The dead of the model that the backend has not noticed to be dead yet are still leased there.
         for url, state in self.states.items():
             if state is UrlState.DEAD and url.split("/")[2] == site:
@@ -249,10 +249,10 @@ class FrontierMachine(RuleBasedStateMachine):
     @precondition(lambda self: UrlState.DEAD in self.states.values())
     @rule(data=st.data(), ids=st.lists(numbers, max_size=4), elsewhere=sites, fetcher=fetchers)
     def resolve(self, data, ids, elsewhere, fetcher):
-        letter = data.draw(st.sampled_from(self.do(self.lab.desk.dead(DeadFilter()))))
+        letter = data.draw(st.sampled_from(self.do(self.lab.queue.dead(DeadFilter()))))
         found = [candidate(f"https://{site}/{n}", fetcher=fetcher) for n in ids for site in (letter.site, elsewhere)]
-        assert self.do(self.lab.desk.resolve(letter, found)) is not None
-        assert self.do(self.lab.desk.resolve(letter, found)) is None
+        assert self.do(self.lab.queue.resolve(letter, found)) is not None
+        assert self.do(self.lab.queue.resolve(letter, found)) is None
         self.states[letter.url] = UrlState.DONE
         self.enter(found)
 
@@ -269,7 +269,7 @@ class FrontierMachine(RuleBasedStateMachine):
             assert counts.in_state(state) == sum(one is state for one in seen.values()), state
         assert counts.discovered == self.discovered
         assert counts.discovered == counts.open + counts.settled + counts.dropped + counts.duplicates
-        loads = self.do(self.lab.desk.sites(self.job))
+        loads = self.do(self.lab.queue.sites(self.job))
         for load in loads:
             of_site = [state for url, state in seen.items() if url.split("/")[2] == load.site]
             told = {"queued": load.queued, "waiting": load.waiting, "leased": load.leased}
@@ -277,7 +277,7 @@ class FrontierMachine(RuleBasedStateMachine):
         assert sum(load.queued + load.waiting + load.leased for load in loads) == counts.open
 
     async def everything(self):
-        return [row async for row in self.lab.desk.urls(self.job)]
+        return [row async for row in self.lab.queue.urls(self.job)]
 
 
 @pytest.mark.parametrize("name", Backends.NAMES)

@@ -35,7 +35,7 @@ async def begun(lab, name="books", **terms):
 
 
 async def reasons(lab, job):
-    return {(state, reason) async for _, state, reason in lab.desk.urls(job)}
+    return {(state, reason) async for _, state, reason in lab.queue.urls(job)}
 
 
 def adds_up(counts: JobCounts) -> bool:
@@ -110,7 +110,7 @@ async def test_a_paused_job_that_ended_is_not_paused_when_a_letter_makes_it_run_
     await lab.frontier.bury(lease, "http-404", "gone")
     await lab.jobs.close_job(job, "done")
 
-    assert await lab.desk.replay(DeadFilter()) == 1
+    assert await lab.queue.replay(DeadFilter()) == 1
 
     assert [(one.id, one.paused) for one in await lab.jobs.running_jobs()] == [(job, False)]
     assert len((await lab.frontier.lease(job, "w", 1)).leases) == 1
@@ -121,10 +121,10 @@ async def test_a_letter_of_a_paused_job_comes_back_and_waits_with_the_rest(lab):
     for lease in (await lab.frontier.lease(job, "w", 2)).leases:
         await lab.frontier.bury(lease, "http-404", "gone")
     await lab.control.pause_job(job, True)
-    first, _ = await lab.desk.dead(DeadFilter())
+    first, _ = await lab.queue.dead(DeadFilter())
 
-    resolved = await lab.desk.resolve(first, [candidate(f"{first.url}/more")])
-    await lab.desk.replay(DeadFilter())
+    resolved = await lab.queue.resolve(first, [candidate(f"{first.url}/more")])
+    await lab.queue.replay(DeadFilter())
 
     assert resolved.queued == 1
     assert (await lab.frontier.lease(job, "w", 20)).leases == ()
@@ -230,7 +230,7 @@ async def test_a_letter_of_a_cancelled_job_can_be_replayed_and_the_job_runs_agai
     await lab.frontier.bury(lease, "http-404", "gone")
     await lab.control.cancel_job(job)
 
-    await lab.desk.replay(DeadFilter(job=job))
+    await lab.queue.replay(DeadFilter(job=job))
     seeds = await lab.frontier.add(job, [candidate("https://d.test/seed")])
 
     assert seeds.queued == 1
@@ -243,7 +243,7 @@ async def test_whatever_the_reason_is_for_which_a_url_is_left_out_it_is_kept(lab
     job = (await lab.job()).id
     await lab.frontier.add(job, [candidate(f"https://a.test/{one}", dropped=one) for one in DropReason])
 
-    assert {url.rpartition("/")[2]: reason async for url, _, reason in lab.desk.urls(job)} == {
+    assert {url.rpartition("/")[2]: reason async for url, _, reason in lab.queue.urls(job)} == {
         one.value: one.value for one in DropReason
     }
 

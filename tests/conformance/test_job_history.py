@@ -9,7 +9,7 @@ from itertools import pairwise
 import pytest
 
 from gossamer.errors import LeaseLost, Permanent
-from gossamer.frontier.contract import DeadFilter, JobTerms, Sown
+from gossamer.frontier.contract import DeadFilter, JobTerms, SeedFindings
 from gossamer.frontier.politeness import SiteTerms
 from gossamer.model.job import Job, JobCounts, JobState
 from gossamer.model.schedule import Schedule
@@ -100,7 +100,7 @@ async def test_a_tick_that_replaces_a_big_run_leaves_most_of_its_pages_to_whoeve
     assert (await lab.frontier.add(job.id, [candidate("https://late.test/")])).queued == 0
     # Whoever works clears it away.
     assert (await cleared(lab, job.id)).dropped == MANY + 1
-    assert {(state, reason) async for _, state, reason in lab.desk.urls(job.id)} == {(UrlState.DROPPED, "replaced")}
+    assert {(state, reason) async for _, state, reason in lab.queue.urls(job.id)} == {(UrlState.DROPPED, "replaced")}
 
 
 async def test_what_is_left_of_a_big_job_is_dropped_in_short_portions(lab):
@@ -118,9 +118,9 @@ async def test_what_is_left_of_a_big_job_is_dropped_in_short_portions(lab):
 
 async def test_a_letter_that_is_replayed_brings_back_nothing_of_what_was_given_up(lab):
     job, _ = await replaced(lab, letters=1)
-    (letter,) = await lab.desk.dead(DeadFilter())
+    (letter,) = await lab.queue.dead(DeadFilter())
 
-    assert await lab.desk.replay(DeadFilter()) == 1
+    assert await lab.queue.replay(DeadFilter()) == 1
 
     counts = await lab.jobs.counts(job.id)
     assert (counts.open, counts.dropped, adds_up(counts)) == (1, MANY - 1, True)
@@ -130,9 +130,9 @@ async def test_a_letter_that_is_replayed_brings_back_nothing_of_what_was_given_u
 
 async def test_a_letter_that_is_resolved_brings_back_nothing_of_what_was_given_up(lab):
     job, _ = await replaced(lab, letters=1)
-    (letter,) = await lab.desk.dead(DeadFilter())
+    (letter,) = await lab.queue.dead(DeadFilter())
 
-    added = await lab.desk.resolve(letter, [candidate(f"https://{site}.test/new") for site in "abc"])
+    added = await lab.queue.resolve(letter, [candidate(f"https://{site}.test/new") for site in "abc"])
 
     assert added.queued == 3
     counts = await lab.jobs.counts(job.id)
@@ -229,18 +229,18 @@ async def test_jobs_that_were_carried_here_are_found_by_name(lab, tmp_path_facto
 
 async def test_a_forgotten_job_is_unknown_and_nothing_of_it_is_left(lab):
     old, new = await ended(lab, dead=True), await ended(lab)
-    await lab.sowings.note(old, ["a.test"], "no answer")
-    assert [letter.job for letter in await lab.desk.dead(DeadFilter())] == [old]
+    await lab.seeds.note(old, ["a.test"], "no answer")
+    assert [letter.job for letter in await lab.queue.dead(DeadFilter())] == [old]
 
     assert await lab.jobs.forget_jobs([old, "no-such-job"]) == 1
 
     assert await lab.jobs.job(old) is None
     assert [job.id for job in await lab.jobs.jobs()] == [new]
     assert [job.id for job in await lab.jobs.newest_jobs("books", 9)] == [new]
-    assert (await lab.jobs.counts(old), await lab.sowings.sown(old)) == (JobCounts(), Sown())
-    assert await lab.desk.dead(DeadFilter()) == []
+    assert (await lab.jobs.counts(old), await lab.seeds.findings(old)) == (JobCounts(), SeedFindings())
+    assert await lab.queue.dead(DeadFilter()) == []
     page = candidate("https://a.test/")
-    assert [story.job for story in await lab.desk.story(page.site, page.fingerprint)] == [new]
+    assert [story.job for story in await lab.queue.story(page.site, page.fingerprint)] == [new]
     with pytest.raises(Permanent):
         await lab.jobs.terms(old)
     assert await lab.jobs.forget_jobs([old]) == 0
@@ -310,7 +310,7 @@ async def test_a_job_whose_forgetter_died_is_deleted_by_whoever_works(lab):
             await lab.frontier.lease(other, "looker", 1)
 
     page = candidate("https://a.test/")
-    assert [story.job for story in await lab.desk.story(page.site, page.fingerprint)] == [new]
+    assert [story.job for story in await lab.queue.story(page.site, page.fingerprint)] == [new]
 
 
 async def portion_is_due(lab: Lab) -> bool:

@@ -32,7 +32,7 @@ def urls_of(batch):
 
 async def story_of(lab, url):
     wanted = candidate(url)
-    (story,) = await lab.desk.story(wanted.site, wanted.fingerprint)
+    (story,) = await lab.queue.story(wanted.site, wanted.fingerprint)
     return story
 
 
@@ -182,7 +182,7 @@ async def test_a_task_comes_back_to_its_lane_from_a_retry_a_lost_worker_and_the_
     lab.clock.advance(3)
     lease = await only_browsers_get_it()
     await lab.frontier.bury(lease, "http-404", "gone")
-    assert await lab.desk.replay(DeadFilter()) == 1
+    assert await lab.queue.replay(DeadFilter()) == 1
     await only_browsers_get_it()
     lab.clock.advance(LEASE.total_seconds() + 1)
     await only_browsers_get_it()
@@ -329,7 +329,7 @@ async def test_people_see_the_site_as_one_and_each_task_in_its_lane(lab):
     await lab.frontier.retry(lease, timedelta(seconds=9), "timeout")
     await lab.frontier.lease(job.id, "plain", 1, PLAIN)
 
-    (load,) = await lab.desk.sites(job.id)
+    (load,) = await lab.queue.sites(job.id)
     assert (load.site, load.queued, load.waiting, load.leased) == ("a.test", 4, 1, 1)
     last, last_shown = await story_of(lab, "https://a.test/2"), await story_of(lab, "https://a.test/shown/2")
     assert (last.lane, last.ahead_of_it) == ("", 1)
@@ -348,4 +348,4 @@ async def test_a_fresh_start_drops_the_tasks_of_every_lane(lab):
 
     counts = await lab.jobs.counts(job.id)
     assert (counts.open, counts.dropped) == (0, 3)
-    assert await lab.desk.sites(job.id) == []
+    assert await lab.queue.sites(job.id) == []

@@ -129,9 +129,9 @@ def told(story: UrlStory) -> UrlStory:
 
 async def stories(lab: Lab, job: str) -> dict[str, UrlStory]:
     found = {}
-    async for url, _, _ in lab.desk.urls(job):
+    async for url, _, _ in lab.queue.urls(job):
         one = candidate(url)
-        (story,) = [story for story in await lab.desk.story(one.site, one.fingerprint) if story.job == job]
+        (story,) = [story for story in await lab.queue.story(one.site, one.fingerprint) if story.job == job]
         assert url not in found
         found[url] = told(story)
     return found
@@ -220,7 +220,7 @@ async def test_every_task_is_in_its_lane_on_the_other_side_with_all_its_wishes(l
     assert await stories(target, job) == await stories(source, job)
     for lab in labs:
         lab.clock.advance(1)
-        await lab.desk.replay(DeadFilter())
+        await lab.queue.replay(DeadFilter())
         shown = (await lab.frontier.lease(job, "shows", 20, frozenset({"browser"}))).leases
         plain = (await lab.frontier.lease(job, "asks", 20, frozenset({""}))).leases
         assert [lease.task.url for lease in shown] == [
@@ -324,7 +324,7 @@ async def test_a_site_that_asked_for_rest_gets_it_on_the_other_side(labs: tuple[
     assert await slow() == [f"{SLOW}/1"]
     target.clock.advance(6)  # its own crawl-delay is 7 seconds
     assert await slow() == []
-    story = (await target.desk.story("slow.example", candidate(f"{SLOW}/1").fingerprint))[0]
+    story = (await target.queue.story("slow.example", candidate(f"{SLOW}/1").fingerprint))[0]
     assert story.site_next_at is not None
     assert story.site_next_at - target.clock.now() == pytest.approx(1, abs=0.01)
 
@@ -350,9 +350,9 @@ async def test_dead_letters_can_be_replayed_and_robots_are_remembered(labs: tupl
     job = await lived_in(source)
     await carry(source.carrier, target.carrier)
 
-    (letter,) = await target.desk.dead(DeadFilter(reason="client-error"))
+    (letter,) = await target.queue.dead(DeadFilter(reason="client-error"))
     assert (letter.url, letter.attempts, letter.job) == (f"{SHOP}/gone", 1, job)
-    assert await target.desk.replay(DeadFilter(id=letter.id)) == 1
+    assert await target.queue.replay(DeadFilter(id=letter.id)) == 1
     assert (await target.jobs.counts(job)).dead == 0
     assert await target.robots.get(SHOP) == await source.robots.get(SHOP)
 

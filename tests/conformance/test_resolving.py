@@ -34,12 +34,12 @@ async def buried(lab, *urls, reason="parse", **terms):
         leases += batch
     await asyncio.gather(*(lab.frontier.bury(lease, reason, "KeyError: price") for lease in leases))
     lab.clock.advance(1)
-    return job, await lab.desk.dead(DeadFilter(job=job.id), limit=10_000)
+    return job, await lab.queue.dead(DeadFilter(job=job.id), limit=10_000)
 
 
 async def story_of(lab, url):
     wanted = candidate(url)
-    (story,) = await lab.desk.story(wanted.site, wanted.fingerprint)
+    (story,) = await lab.queue.story(wanted.site, wanted.fingerprint)
     return story
 
 
@@ -61,11 +61,11 @@ async def test_a_resolved_letter_is_done_and_what_was_found_on_its_page_is_queue
 
     # when it is settled, with a link, a link that is out of scope, and three that are known to be known
     links = [candidate("https://a.test/1", depth=1), candidate("https://b.test/", dropped=DropReason.SCOPE)]
-    added = await lab.desk.resolve(letter, links, duplicates=3, reason="parsed from the archive")
+    added = await lab.queue.resolve(letter, links, duplicates=3, reason="parsed from the archive")
 
     # then it is no letter any more, and its story tells how that came
     assert added == Added(queued=1, dropped=1)
-    assert await lab.desk.dead(DeadFilter()) == []
+    assert await lab.queue.dead(DeadFilter()) == []
     counts = await counted(lab, job)
     assert (counts.dead, counts.done, counts.queued, counts.dropped, counts.discovered) == (0, 1, 1, 1, 6)
     story = await story_of(lab, PAGE)
@@ -82,8 +82,8 @@ async def test_links_that_are_known_are_counted_and_not_queued_again(lab):
     job, [one, other] = await buried(lab, PAGE, "https://a.test/other")
     links = [candidate("https://a.test/new"), candidate(one.url, force=True), candidate(other.url)]
 
-    first = await lab.desk.resolve(one, links)
-    second = await lab.desk.resolve(other, links[:1])
+    first = await lab.queue.resolve(one, links)
+    second = await lab.queue.resolve(other, links[:1])
 
     assert first == Added(queued=1, duplicates=2)
     assert second == Added(duplicates=1)
@@ -94,10 +94,10 @@ async def test_links_that_are_known_are_counted_and_not_queued_again(lab):
 
 async def test_a_link_that_the_dedup_window_lets_in_again_enters_but_not_the_page_itself(lab):
     job, [one, other] = await buried(lab, PAGE, "https://a.test/other", dedup_window=timedelta(hours=1))
-    await lab.desk.resolve(other)
+    await lab.queue.resolve(other)
     lab.clock.advance(3601)
 
-    added = await lab.desk.resolve(one, [candidate(one.url), candidate(other.url)])
+    added = await lab.queue.resolve(one, [candidate(one.url), candidate(other.url)])
 
     assert added == Added(queued=1, duplicates=2)
     counts = await counted(lab, job)
@@ -107,10 +107,10 @@ async def test_a_link_that_the_dedup_window_lets_in_again_enters_but_not_the_pag
 
 async def test_a_letter_that_is_resolved_twice_is_settled_once(lab):
     job, [letter] = await buried(lab, PAGE)
-    await lab.desk.resolve(letter, [candidate("https://a.test/1")])
+    await lab.queue.resolve(letter, [candidate("https://a.test/1")])
     before = await counted(lab, job)
 
-    again = await lab.desk.resolve(letter, [candidate("https://a.test/2")], duplicates=5, reason="again")
+    again = await lab.queue.resolve(letter, [candidate("https://a.test/2")], duplicates=5, reason="again")
 
     assert again is None
     assert await counted(lab, job) == before
@@ -121,7 +121,7 @@ async def test_of_several_who_resolve_a_letter_at_the_same_time_one_does(lab):
     job, [letter] = await buried(lab, PAGE)
     links = [candidate(f"https://a.test/{n}") for n in range(12)]
 
-    answers = await asyncio.gather(*(lab.desk.resolve(letter, links, duplicates=1) for _ in range(4)))
+    answers = await asyncio.gather(*(lab.queue.resolve(letter, links, duplicates=1) for _ in range(4)))
 
     assert [answer for answer in answers if answer is not None] == [Added(queued=12)]
     counts = await counted(lab, job)
@@ -135,7 +135,7 @@ async def test_links_that_no_single_shard_can_take_are_queued_once_whoever_resol
     if ended:
         assert await lab.jobs.close_job(job.id, "done")
 
-    answers = await asyncio.gather(*(lab.desk.resolve(letter, MANY_SITES) for _ in range(4)))
+    answers = await asyncio.gather(*(lab.queue.resolve(letter, MANY_SITES) for _ in range(4)))
 
     assert sorted(answer is None for answer in answers) == [False, True, True, True]
     counts = await counted(lab, job)
@@ -147,10 +147,10 @@ async def test_links_that_no_single_shard_can_take_are_queued_once_whoever_resol
 @pytest.mark.parametrize("fate", ["replay", "purge"])
 async def test_a_letter_that_somebody_else_took_is_not_resolved(lab, fate):
     job, [letter] = await buried(lab, PAGE)
-    await getattr(lab.desk, fate)(DeadFilter())
+    await getattr(lab.queue, fate)(DeadFilter())
     before = await counted(lab, job)
 
-    assert await lab.desk.resolve(letter, MANY_SITES) is None
+    assert await lab.queue.resolve(letter, MANY_SITES) is None
 
     assert await counted(lab, job) == before
 
@@ -158,26 +158,26 @@ async def test_a_letter_that_somebody_else_took_is_not_resolved(lab, fate):
 async def test_who_died_again_is_another_letter(lab):
     # given a letter that was replayed, and whose page is gone now
     job, [old] = await buried(lab, PAGE)
-    await lab.desk.replay(DeadFilter())
+    await lab.queue.replay(DeadFilter())
     [lease] = (await lab.frontier.lease(job.id, "w", 1)).leases
     await lab.frontier.bury(lease, "http-404", "gone")
     before = await counted(lab, job)
 
     # when the letter of the first death is resolved, then nothing happens
-    assert await lab.desk.resolve(old, [candidate("https://a.test/1")]) is None
+    assert await lab.queue.resolve(old, [candidate("https://a.test/1")]) is None
     assert await counted(lab, job) == before
 
     # and when that of the second is, it is
-    [new] = await lab.desk.dead(DeadFilter())
-    assert await lab.desk.resolve(new) == Added()
+    [new] = await lab.queue.dead(DeadFilter())
+    assert await lab.queue.resolve(new) == Added()
 
 
 async def test_a_letter_of_another_job_with_the_same_url_stays(lab):
     (one, [first]), (two, [second]) = await buried(lab, PAGE), await buried(lab, PAGE, name="two")
 
-    assert await lab.desk.resolve(first) == Added()
+    assert await lab.queue.resolve(first) == Added()
 
-    assert await lab.desk.dead(DeadFilter()) == [second]
+    assert await lab.queue.dead(DeadFilter()) == [second]
     assert ((await counted(lab, one)).dead, (await counted(lab, two)).dead) == (0, 1)
 
 
@@ -185,7 +185,7 @@ async def test_a_letter_of_an_unknown_job_is_refused(lab):
     _, [letter] = await buried(lab, PAGE)
 
     with pytest.raises(Permanent, match="gossamer status"):
-        await lab.desk.resolve(msgspec.structs.replace(letter, job="nonsense-1"))
+        await lab.queue.resolve(msgspec.structs.replace(letter, job="nonsense-1"))
 
 
 # -- the job --------------------------------------------------------------------------------------------------------
@@ -196,7 +196,7 @@ async def test_a_finished_job_that_gets_work_runs_again(lab, links):
     job, [letter] = await buried(lab, PAGE)
     assert await lab.jobs.close_job(job.id, "done")
 
-    added = await lab.desk.resolve(letter, links)
+    added = await lab.queue.resolve(letter, links)
 
     assert added == Added(queued=len(links))
     now = await lab.jobs.job(job.id)
@@ -213,8 +213,8 @@ async def test_a_finished_job_that_gets_no_work_stays_finished(lab):
     ended = await lab.jobs.job(job.id)
     lab.clock.advance(60)
 
-    assert await lab.desk.resolve(one, [candidate(two.url)]) == Added(duplicates=1)
-    assert await lab.desk.resolve(two) == Added()
+    assert await lab.queue.resolve(one, [candidate(two.url)]) == Added(duplicates=1)
+    assert await lab.queue.resolve(two) == Added()
 
     assert await lab.jobs.job(job.id) == ended
     assert (await counted(lab, job)).done == 2
@@ -226,7 +226,7 @@ async def test_a_job_whose_limit_is_used_up_is_not_begun_again(lab):
     await lab.jobs.close_job(job.id, "done")
 
     # when that page is resolved, with a link
-    assert await lab.desk.resolve(letter, [candidate("https://a.test/1")]) == Added(queued=1)
+    assert await lab.queue.resolve(letter, [candidate("https://a.test/1")]) == Added(queued=1)
 
     # then the link waits, and the job rests
     assert (await lab.jobs.job(job.id)).ending == "done"
@@ -239,7 +239,7 @@ async def test_a_job_that_ended_at_its_limit_stays_ended(lab):
     await lab.frontier.add(job.id, [candidate("https://a.test/left")])
     await lab.jobs.close_job(job.id, "limit")
 
-    assert await lab.desk.resolve(letter, [candidate("https://a.test/1")]) == Added(queued=1)
+    assert await lab.queue.resolve(letter, [candidate("https://a.test/1")]) == Added(queued=1)
 
     assert (await lab.jobs.job(job.id)).ending == "limit"
 
@@ -247,7 +247,7 @@ async def test_a_job_that_ended_at_its_limit_stays_ended(lab):
 async def test_a_resolved_page_uses_up_no_more_of_the_limit(lab):
     job, [one, _] = await buried(lab, PAGE, "https://a.test/other", limit=3)
 
-    await lab.desk.resolve(one, [candidate("https://a.test/1"), candidate("https://a.test/2")])
+    await lab.queue.resolve(one, [candidate("https://a.test/1"), candidate("https://a.test/2")])
 
     assert len((await lab.frontier.lease(job.id, "w", 9)).leases) == 1
 
@@ -261,10 +261,10 @@ async def test_what_finds_no_room_in_the_queue_is_dropped(lab, ended):
     if ended:
         await lab.jobs.close_job(job.id, "done")
 
-    added = await lab.desk.resolve(letter, [candidate(f"https://a.test/{n}") for n in range(5)])
+    added = await lab.queue.resolve(letter, [candidate(f"https://a.test/{n}") for n in range(5)])
 
     assert added == Added(queued=2, dropped=3)
-    assert {reason async for _, _, reason in lab.desk.urls(job.id, UrlState.DROPPED)} == {"full"}
+    assert {reason async for _, _, reason in lab.queue.urls(job.id, UrlState.DROPPED)} == {"full"}
     await counted(lab, job)
 
 
@@ -273,7 +273,7 @@ async def test_trap_budgets_hold(lab):
     days = [candidate(f"https://a.test/day/{n}") for n in range(5)]
     others = [candidate(f"https://a.test/{'x' * n}") for n in range(1, 4)]
 
-    added = await lab.desk.resolve(letter, [*days, *others])
+    added = await lab.queue.resolve(letter, [*days, *others])
 
     assert added == Added(queued=3, dropped=5)  # two days, and with one more the site has had its four
     await counted(lab, job)
@@ -283,7 +283,7 @@ async def test_a_page_with_very_many_links_is_resolved(lab):
     job, [letter] = await buried(lab, PAGE, max_urls_per_pattern=None)
     links = [candidate(f"https://a.test/{n}", depth=1) for n in range(700)]
 
-    assert await lab.desk.resolve(letter, links) == Added(queued=700)
+    assert await lab.queue.resolve(letter, links) == Added(queued=700)
 
     counts = await counted(lab, job)
     assert (counts.done, counts.queued, counts.discovered) == (1, 700, 701)
@@ -293,9 +293,9 @@ async def test_a_page_with_very_many_links_is_resolved(lab):
 async def test_where_a_filter_remembers_what_is_done_it_remembers_a_resolved_page(lab):
     job, [letter] = await buried(lab, PAGE, dedup="bloom", dedup_expected=1_000)
 
-    assert await lab.desk.resolve(letter, [candidate("https://a.test/1")]) == Added(queued=1)
+    assert await lab.queue.resolve(letter, [candidate("https://a.test/1")]) == Added(queued=1)
 
-    assert await lab.desk.dead(DeadFilter()) == []
+    assert await lab.queue.dead(DeadFilter()) == []
     assert await lab.frontier.add(job.id, [candidate(PAGE)]) == Added(duplicates=1)
     assert (await counted(lab, job)).done == 1
 
@@ -311,7 +311,7 @@ async def test_a_server_that_fails_on_the_way_loses_neither_the_letter_nor_its_l
         await lab.jobs.close_job(job.id, "done")
 
         # when the server is lost after each step once
-        run = lab.desk._server.run
+        run = lab.queue._server.run
         failed = []
 
         async def failing(script, *rest):
@@ -321,19 +321,19 @@ async def test_a_server_that_fails_on_the_way_loses_neither_the_letter_nor_its_l
                 raise BackendUnavailable("gone")
             return answer
 
-        lab.desk._server.run = failing
+        lab.queue._server.run = failing
         with pytest.raises(BackendUnavailable):
-            await lab.desk.resolve(letter, MANY_SITES)
-        again = await lab.desk.resolve(letter, MANY_SITES)
-        lab.desk._server.run = run
+            await lab.queue.resolve(letter, MANY_SITES)
+        again = await lab.queue.resolve(letter, MANY_SITES)
+        lab.queue._server.run = run
 
         # then the second time it is settled, unless it was already; every link is queued, once, and the job runs
         assert (again is None) == (broken == "resolve")
         assert (await lab.jobs.job(job.id)).state is JobState.RUNNING
         counts = await counted(lab, job)
         assert (counts.dead, counts.done, counts.queued) == (0, 1, 12)
-        keys = lab.desk._keys
-        assert await lab.desk._server.call("EXISTS", keys.in_shard(keys.shard_of(letter.site), "1:dead")) == 0
+        keys = lab.queue._keys
+        assert await lab.queue._server.call("EXISTS", keys.in_shard(keys.shard_of(letter.site), "1:dead")) == 0
 
 
 async def test_a_page_that_dies_again_while_its_letter_is_resolved_stays_dead(tmp_path, backends):
@@ -341,22 +341,22 @@ async def test_a_page_that_dies_again_while_its_letter_is_resolved_stays_dead(tm
         job, [letter] = await buried(lab, PAGE)
 
         # when somebody replays it just before the last step, and it dies in the same moment
-        run = lab.desk._server.run
+        run = lab.queue._server.run
 
         async def after_another_death(script, *rest):
             if script == "resolve":
-                await lab.desk.replay(DeadFilter())
+                await lab.queue.replay(DeadFilter())
                 [lease] = (await lab.frontier.lease(job.id, "w", 1)).leases
                 await lab.frontier.bury(lease, "http-404", "gone")
             return await run(script, *rest)
 
-        lab.desk._server.run = after_another_death
-        answer = await lab.desk.resolve(letter, [candidate("https://a.test/1")])
-        lab.desk._server.run = run
+        lab.queue._server.run = after_another_death
+        answer = await lab.queue.resolve(letter, [candidate("https://a.test/1")])
+        lab.queue._server.run = run
 
         # then it is that death that counts
         assert answer is None
-        assert [one.reason for one in await lab.desk.dead(DeadFilter())] == ["http-404"]
+        assert [one.reason for one in await lab.queue.dead(DeadFilter())] == ["http-404"]
         assert (await counted(lab, job)).queued == 0
 
 
@@ -371,15 +371,15 @@ async def test_all_letters_are_streamed_once_while_they_leave_and_others_come(la
         lab.clock.advance(0.1)
         await lab.frontier.bury(lease, "http-404", "gone")
     _, [other] = await buried(lab, PAGE, name="two")
-    whole = await lab.desk.dead(DeadFilter(), limit=10_000)
+    whole = await lab.queue.dead(DeadFilter(), limit=10_000)
     assert len(whole) == 651
 
     # when every second one is resolved on the way, and more die
     seen = []
-    async for letter in lab.desk.letters(DeadFilter()):
+    async for letter in lab.queue.letters(DeadFilter()):
         seen.append(letter)
         if len(seen) % 2:
-            assert await lab.desk.resolve(letter) == Added()
+            assert await lab.queue.resolve(letter) == Added()
         if len(seen) == 100:
             await lab.frontier.add(job.id, [candidate("https://s1.test/after")])
             lab.clock.advance(1)
@@ -396,7 +396,7 @@ async def test_all_letters_are_streamed_once_while_they_leave_and_others_come(la
 async def test_a_stream_of_letters_is_filtered_like_a_list(lab):
     job, _ = await buried(lab, PAGE, "https://a.test/2", "https://b.test/3")
     await buried(lab, "https://c.test/4", name="two", reason="http-500")
-    [wanted] = await lab.desk.dead(DeadFilter(url="https://b.test/3"))
+    [wanted] = await lab.queue.dead(DeadFilter(url="https://b.test/3"))
 
     for which, many in (
         (DeadFilter(), 4), (DeadFilter(job=job.id), 3), (DeadFilter(site="a.test"), 2), (DeadFilter(reason="http"), 1),
@@ -404,16 +404,16 @@ async def test_a_stream_of_letters_is_filtered_like_a_list(lab):
         (DeadFilter(fingerprint=wanted.fingerprint), 1), (DeadFilter(site="a.test", fingerprint=wanted.fingerprint), 0),
         (DeadFilter(fingerprint=wanted.fingerprint, reason="http"), 0), (DeadFilter(fingerprint=b"x" * 16), 0),
     ):  # fmt: skip
-        streamed = [letter async for letter in lab.desk.letters(which)]
+        streamed = [letter async for letter in lab.queue.letters(which)]
         assert len(streamed) == many
-        listed = await lab.desk.dead(which)
+        listed = await lab.queue.dead(which)
         assert sorted(streamed, key=lambda one: one.url) == sorted(listed, key=lambda one: one.url)
 
 
 async def test_one_letter_is_replayed_by_what_identifies_its_page(lab):
     job, [one, other] = await buried(lab, PAGE, "https://a.test/2")
 
-    assert await lab.desk.replay(DeadFilter(job=job.id, site=one.site, fingerprint=one.fingerprint)) == 1
+    assert await lab.queue.replay(DeadFilter(job=job.id, site=one.site, fingerprint=one.fingerprint)) == 1
 
-    assert await lab.desk.dead(DeadFilter()) == [other]
+    assert await lab.queue.dead(DeadFilter()) == [other]
     assert [lease.task.url for lease in (await lab.frontier.lease(job.id, "w", 9)).leases] == [one.url]

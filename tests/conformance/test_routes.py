@@ -14,9 +14,10 @@ from uuid import uuid4
 import msgspec
 import pytest
 
-from gossamer.backends.redis.state import RedisState, open_redis_state
-from gossamer.backends.sqlite.state import SqliteState, open_sqlite_state
-from gossamer.clock import VirtualClock
+from gossamer.backends.redis.state import open_redis_state
+from gossamer.backends.sqlite.state import open_sqlite_state
+from gossamer.backends.state import State
+from gossamer.clock import ServerClock, SystemClock, VirtualClock
 from gossamer.routing.contract import Bound, Standing
 
 from .frontiers import LEASE, UNLIMITED, Backends, Lab
@@ -43,7 +44,7 @@ class Place:
     project: str
 
     @asynccontextmanager
-    async def open(self) -> AsyncIterator[SqliteState | RedisState]:
+    async def open(self) -> AsyncIterator[State]:
         if not self.address:
             file = self.folder / "state.db"
             async with open_sqlite_state(
@@ -52,7 +53,11 @@ class Place:
                 yield state
             return
         async with open_redis_state(
-            self.address, project=self.project, lease_duration=LEASE, terms_for=lambda _: UNLIMITED
+            self.address,
+            ServerClock(SystemClock()),
+            project=self.project,
+            lease_duration=LEASE,
+            terms_for=lambda _: UNLIMITED,
         ) as shared:
             yield shared
 
@@ -64,7 +69,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path, backends: Backends) ->
 
 
 @pytest.fixture
-async def state(place: Place) -> AsyncIterator[SqliteState | RedisState]:
+async def state(place: Place) -> AsyncIterator[State]:
     async with place.open() as opened:
         yield opened
 

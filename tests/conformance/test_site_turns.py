@@ -195,7 +195,7 @@ async def test_the_story_of_a_page_tells_which_job_has_its_site(lab):
 
     async def has(job):
         page = candidate(f"https://a.test/{job.partition('-')[0]}/1")
-        (story,) = await lab.desk.story(page.site, page.fingerprint)
+        (story,) = await lab.queue.story(page.site, page.fingerprint)
         return story.site_taken_by
 
     assert await has(second) is None

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from gossamer.frontier.contract import Sown
+from gossamer.frontier.contract import SeedFindings
 from tests.conformance.frontiers import Backends
 
 WHILE = timedelta(seconds=15)
@@ -19,40 +19,42 @@ async def lab(request, tmp_path, backends):
 
 
 async def test_one_reads_and_the_others_wait_until_it_rests(lab):
-    assert await lab.sowings.sow("books-1", "host/1", WHILE)
-    assert await lab.sowings.sow("books-1", "host/1", WHILE)
+    assert await lab.seeds.claim("books-1", "host/1", WHILE)
+    assert await lab.seeds.claim("books-1", "host/1", WHILE)
     async with lab.again() as elsewhere:
-        assert not await elsewhere.sowings.sow("books-1", "host/2", WHILE)
-        assert await elsewhere.sowings.sow("books-2", "host/2", WHILE)
-        await elsewhere.sowings.rest("books-1", "host/2")  # which was never its own
-        assert not await elsewhere.sowings.sow("books-1", "host/2", WHILE)
-        await lab.sowings.rest("books-1", "host/1")
-        assert await elsewhere.sowings.sow("books-1", "host/2", WHILE)
-    assert not await lab.sowings.sow("books-1", "host/1", WHILE)
+        assert not await elsewhere.seeds.claim("books-1", "host/2", WHILE)
+        assert await elsewhere.seeds.claim("books-2", "host/2", WHILE)
+        await elsewhere.seeds.release("books-1", "host/2")  # which was never its own
+        assert not await elsewhere.seeds.claim("books-1", "host/2", WHILE)
+        await lab.seeds.release("books-1", "host/1")
+        assert await elsewhere.seeds.claim("books-1", "host/2", WHILE)
+    assert not await lab.seeds.claim("books-1", "host/1", WHILE)
 
 
 async def test_the_next_one_reads_when_the_time_is_over(lab):
-    assert await lab.sowings.sow("books-1", "host/1", WHILE)
+    assert await lab.seeds.claim("books-1", "host/1", WHILE)
     lab.clock.advance(14.9)
-    assert not await lab.sowings.sow("books-1", "host/2", WHILE)
+    assert not await lab.seeds.claim("books-1", "host/2", WHILE)
     lab.clock.advance(0.2)
-    assert await lab.sowings.sow("books-1", "host/2", WHILE)
-    assert not await lab.sowings.sow("books-1", "host/1", WHILE)
+    assert await lab.seeds.claim("books-1", "host/2", WHILE)
+    assert not await lab.seeds.claim("books-1", "host/1", WHILE)
 
 
 async def test_an_end_that_was_written_by_a_clock_that_was_ahead_is_over(lab):
     lab.clock.advance(86_400)
-    assert await lab.sowings.sow("books-1", "host/1", WHILE)
+    assert await lab.seeds.claim("books-1", "host/1", WHILE)
     lab.clock.advance(-86_400)
-    assert await lab.sowings.sow("books-1", "host/2", WHILE)
+    assert await lab.seeds.claim("books-1", "host/2", WHILE)
 
 
 async def test_what_was_found_is_there_for_all_and_the_first_trouble_stays(lab):
-    assert await lab.sowings.sown("books-1") == Sown()
-    await lab.sowings.note("books-1", ["a.test", "b.test"])
-    await lab.sowings.note("books-1", [], "The first.")
-    await lab.sowings.note("books-1", ["ü.test"], "The second.")
-    await lab.sowings.sow("books-1", "host/1", WHILE)
+    assert await lab.seeds.findings("books-1") == SeedFindings()
+    await lab.seeds.note("books-1", ["a.test", "b.test"])
+    await lab.seeds.note("books-1", [], "The first.")
+    await lab.seeds.note("books-1", ["ü.test"], "The second.")
+    await lab.seeds.claim("books-1", "host/1", WHILE)
     async with lab.again() as elsewhere:
-        assert await elsewhere.sowings.sown("books-1") == Sown(frozenset({"a.test", "b.test", "ü.test"}), "The first.")
-    assert await lab.sowings.sown("books-2") == Sown()
+        assert await elsewhere.seeds.findings("books-1") == SeedFindings(
+            frozenset({"a.test", "b.test", "ü.test"}), "The first."
+        )
+    assert await lab.seeds.findings("books-2") == SeedFindings()

@@ -107,7 +107,7 @@ async def test_of_two_runs_that_run_again_the_newer_is_replaced(lab):
     first = await with_a_letter(lab, term, await written(lab))
     last = await with_a_letter(lab, term, first.standing)
     for one in (first, last):  # the older one is the first to run again
-        assert await lab.desk.replay(DeadFilter(job=one.job.id)) == 1
+        assert await lab.queue.replay(DeadFilter(job=one.job.id)) == 1
     replaced = [job.id for job in await lab.jobs.running_jobs()]
     assert replaced == [first.job.id, last.job.id]
 
@@ -128,7 +128,7 @@ async def test_a_run_that_runs_again_is_replaced_though_a_newer_one_has_ended(la
     term = await lab.ticks.lead("one", TERM)
     first = await with_a_letter(lab, term, await written(lab))
     second = await settled(lab, term, first.standing)
-    assert await lab.desk.replay(DeadFilter(job=first.job.id)) == 1
+    assert await lab.queue.replay(DeadFilter(job=first.job.id)) == 1
     await lab.jobs.seal_seeds(second.job.id)
     assert await lab.jobs.close_job(second.job.id, "done")
     assert [job.id for job in await lab.jobs.running_jobs()] == [first.job.id]

@@ -100,7 +100,7 @@ async def test_a_job_runs_again_when_its_dead_are_replayed_even_beside_a_newer_o
     assert [job.id for job in await lab.jobs.running_jobs()] == [new.id]
 
     # when the letter is put back
-    await lab.desk.replay(DeadFilter(job=old.id))
+    await lab.queue.replay(DeadFilter(job=old.id))
 
     # then both run, until each is closed
     assert [job.id for job in await lab.jobs.running_jobs()] == [old.id, new.id]

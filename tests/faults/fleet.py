@@ -140,12 +140,12 @@ class FleetProject:
 
 
 async def _read(system: Project) -> Outcome:
-    jobs = await system.jobs.jobs()
+    jobs = await system.state.jobs.jobs()
     assert len(jobs) == 1, jobs
     return Outcome(
-        counts=await system.jobs.counts(jobs[0].id),
+        counts=await system.state.jobs.counts(jobs[0].id),
         records=[record async for record in system.records.records(RecordQuery())],
-        letters=await system.desk.dead(DeadFilter()),
+        letters=await system.state.queue.dead(DeadFilter()),
     )
 
 

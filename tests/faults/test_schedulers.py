@@ -96,16 +96,18 @@ async def ask(project: StationProject, question):
 async def come_to_rest(system) -> None:
     """No more ticks, and wait for what is running."""
     for name in INTERVALS:
-        assert await system.schedules.pause(name, True)
+        assert await system.state.schedules.pause(name, True)
     async with asyncio.timeout(PATIENCE):
-        while await system.jobs.running_jobs() or any(one.waiting_due for one in await system.schedules.schedules()):
+        while await system.state.jobs.running_jobs() or any(
+            one.waiting_due for one in await system.state.schedules.schedules()
+        ):
             await asyncio.sleep(0.1)
 
 
 async def outcome(system) -> tuple[dict[str, Standing], list[Job], dict[str, JobCounts]]:
-    jobs = await system.jobs.jobs()
-    standings = {one.schedule.name: one for one in await system.schedules.schedules()}
-    return standings, jobs, {job.id: await system.jobs.counts(job.id) for job in jobs}
+    jobs = await system.state.jobs.jobs()
+    standings = {one.schedule.name: one for one in await system.state.schedules.schedules()}
+    return standings, jobs, {job.id: await system.state.jobs.counts(job.id) for job in jobs}
 
 
 def wait_for_pages(site: Park, more: int, project: Storm) -> None:

@@ -96,9 +96,9 @@ async def crawled(
     left: dict[str, Any] = {}
 
     async def after(system: Project, job: Job) -> None:
-        left["fates"] = [(url, state.value, reason) async for url, state, reason in system.desk.urls(job.id)]
+        left["fates"] = [(url, state.value, reason) async for url, state, reason in system.state.queue.urls(job.id)]
         left["records"] = [record async for record in system.records.records(RecordQuery(job=job.id))]
-        letters = await system.desk.dead(DeadFilter(job=job.id), limit=1000)
+        letters = await system.state.queue.dead(DeadFilter(job=job.id), limit=1000)
         left["letters"] = {letter.url: letter for letter in letters}
 
     report = await crawl(spider, read, name=name, events=heard, attend=attend, after=after, fresh=fresh)

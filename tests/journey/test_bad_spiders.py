@@ -194,9 +194,9 @@ async def test_a_callback_that_is_gone_says_so_and_names_the_one_that_may_be_mea
         read = settings_for(tmp_path, fetch__allow_hosts=["127.0.0.1"])
         # given an unfinished crawl by an older version of the file, in which the method had another name
         async with open_project(read) as system:
-            job, _ = await system.jobs.open_job("shop", job_terms(read, spider), fresh=False)
+            job, _ = await system.state.jobs.open_job("shop", job_terms(read, spider), fresh=False)
             judged = Admission(Scope(), system.rules).judge([Request(url=product, kind="product")])
-            await system.frontier.add(job.id, judged.candidates)
+            await system.state.frontier.add(job.id, judged.candidates)
 
         # when it goes on with today's
         after = await crawled(spider, read)

@@ -140,9 +140,9 @@ async def finished(folder: Path, site: HostileSite) -> int:
     asked = len(site.log) - before
 
     async def question(system: Project) -> None:
-        (job,) = await system.jobs.jobs()
-        assert {fate[1:] async for fate in system.desk.urls(job.id)} == {(UrlState.DONE, "")}
-        counts = await system.jobs.counts(job.id)
+        (job,) = await system.state.jobs.jobs()
+        assert {fate[1:] async for fate in system.state.queue.urls(job.id)} == {(UrlState.DONE, "")}
+        counts = await system.state.jobs.counts(job.id)
         assert (counts.done, counts.open, counts.dead) == (PAGES + 1, 0, 0)
         records = [record async for record in system.records.records(RecordQuery(job=job.id))]
         assert sorted(record.url for record in records) == pages_of(site)

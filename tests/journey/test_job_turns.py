@@ -117,11 +117,11 @@ class Shift:
     async def job(self, name: str, **terms: Any) -> Job:
         usual = job_terms(self.system.settings, Spider())
         scheduled = {"schedule": name, "spider": "things", **terms} if terms else {}
-        job, _ = await self.system.jobs.open_job(name, msgspec.structs.replace(usual, **scheduled), fresh=True)
+        job, _ = await self.system.state.jobs.open_job(name, msgspec.structs.replace(usual, **scheduled), fresh=True)
         return job
 
     async def standing(self, job: Job) -> JobState:
-        found = await self.system.jobs.job(job.id)
+        found = await self.system.state.jobs.job(job.id)
         assert found is not None
         return found.state
 
@@ -201,9 +201,9 @@ async def test_a_long_job_takes_turns_with_a_short_one(
         # when another one comes, then it is done while the first one goes on, and goes on after it
         short = await crew.job("short", source=source(urls=[f"{site.url}short"]))
         await crew.until(lambda: crew.ears.jobs(JobEnded) == [short.id])
-        before = (await crew.system.jobs.counts(long.id)).done
+        before = (await crew.system.state.jobs.counts(long.id)).done
         async with asyncio.timeout(20):
-            while (await crew.system.jobs.counts(long.id)).done <= before:
+            while (await crew.system.state.jobs.counts(long.id)).done <= before:
                 await asyncio.sleep(0.01)
         assert crew.ears.jobs(JobBegun) == [long.id, short.id]  # a new turn is no news
 
@@ -239,7 +239,7 @@ async def test_a_job_that_is_cancelled_while_its_window_is_closed_is_let_go(
     async with shift(tmp_path, **state) as crew, crew.on():
         job = await crew.job("night", windows=closed_now(), source=source(urls=["http://127.0.0.1:9/"]))
         await crew.until(lambda: crew.ears.jobs(JobBegun) == [job.id])
-        assert await crew.system.control.cancel_job(job.id)
+        assert await crew.system.state.control.cancel_job(job.id)
         await crew.until(lambda: crew.ears.jobs(JobLeft) == [job.id])
 
 
@@ -250,7 +250,7 @@ async def test_what_cannot_be_worked_on_now_is_told_and_left_for_later(tmp_path:
         windows = closed_now() if obstacle == "window" else ""
         job = await crew.job("later", windows=windows, source=source(urls=["http://127.0.0.1:9/"]))
         if obstacle == "pause":
-            await crew.system.control.pause_job(job.id, True)
+            await crew.system.state.control.pause_job(job.id, True)
         async with asyncio.timeout(20):
             await crew.station.run()
         # then it ends and has said why, and the job is as it was
@@ -265,7 +265,7 @@ async def test_a_pause_ends_a_worker_that_has_nothing_else_to_do(tmp_path: Path,
         job = await crew.job("long", source=source(urls=[f"{site.url}{{1..5000}}"]))
         running = asyncio.create_task(crew.station.run())
         await crew.until(lambda: site.inside > 0)
-        await crew.system.control.pause_job(job.id, True)
+        await crew.system.state.control.pause_job(job.id, True)
         async with asyncio.timeout(20):
             await running
         assert await crew.standing(job) is JobState.RUNNING

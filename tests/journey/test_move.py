@@ -82,8 +82,8 @@ def wait_for_hits(site: Park, count: int, process: subprocess.Popen[bytes]) -> N
 async def standing(folder: Path) -> tuple[dict[str, int], dict[str, str], int]:
     """Where the newest job stands, the title of every record by its sku, and how many raw pages can be read."""
     async with open_project(settings_module.load(start=folder, environ={})) as system:
-        job = (await system.jobs.jobs())[0]
-        counts = await system.jobs.counts(job.id)
+        job = (await system.state.jobs.jobs())[0]
+        counts = await system.state.jobs.counts(job.id)
         assert counts.discovered == counts.open + counts.settled + counts.dropped + counts.duplicates
         titles: dict[str, str] = {}
         pages = 0

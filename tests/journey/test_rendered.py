@@ -61,7 +61,7 @@ async def test_a_shell_climbs_straight_to_a_route_that_renders(tmp_path):
 
         assert {record.key for record in left.records} == set(way.world.truth())
         assert not any(hit.through == "datacenter" for hit in way.world.hits())
-        standings = await look(read, lambda system: system.routes.standings())
+        standings = await look(read, lambda system: system.state.routes.standings())
         assert [(one.site, one.route, one.reason) for one in standings] == [("s.localhost", "browser", "shell")]
 
 
@@ -69,10 +69,10 @@ async def sown(folder, urls):
     """A job of the spider in that folder that nobody has worked on yet."""
     read = settings.load(start=folder, environ={})
     async with open_project(read) as system:
-        job, _ = await system.jobs.open_job("offers", JobTerms(), fresh=True)
+        job, _ = await system.state.jobs.open_job("offers", JobTerms(), fresh=True)
         judged = Admission(Scope(), system.rules).judge([Request(url=url) for url in urls])
-        await system.frontier.add(job.id, judged.candidates)
-        await system.jobs.seal_seeds(job.id)
+        await system.state.frontier.add(job.id, judged.candidates)
+        await system.state.jobs.seal_seeds(job.id)
 
 
 def test_workers_with_and_without_browsers_share_one_queue(tmp_path):

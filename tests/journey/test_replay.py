@@ -34,7 +34,7 @@ async def test_a_replayed_parse_failure_is_fetched_in_full_and_parsed(tmp_path):
         failed = await crawled(spider, read)
         assert list(failed.letters) == [site.url(path="/page/3")]
 
-        assert await look(read, lambda system: system.desk.replay(DeadFilter(reason="parse"))) == 1
+        assert await look(read, lambda system: system.state.queue.replay(DeadFilter(reason="parse"))) == 1
         spider.broken = False
         mended = await crawled(spider, read)
 

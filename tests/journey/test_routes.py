@@ -88,7 +88,7 @@ async def test_a_page_that_nobody_may_see_does_not_make_its_site_expensive(tmp_p
         assert {record.site for record in left.records} == {"a.localhost"}
         assert left.fate(way.world.url("a.localhost", 99)) == ("dead", "http-404")
         assert {left.letters[way.world.url("z.localhost", n)].reason for n in range(5)} == {"blocked-login"}
-        assert await look(read, lambda system: system.routes.standings()) == []
+        assert await look(read, lambda system: system.state.routes.standings()) == []
 
 
 async def test_a_retry_takes_another_exit_and_a_banned_one_rests(tmp_path):
@@ -167,7 +167,7 @@ async def test_a_wall_that_stands_before_everybody_is_not_held_against_an_exit(t
         read = way.settings(tmp_path, more='[router]\nladder = ["datacenter"]')
         left = await crawled(Offers(way.world.urls()), read)
         assert Counter(record.site for record in left.records) == {"a.localhost": 6}
-        health = await look(read, lambda system: system.exits.health("dc"))
+        health = await look(read, lambda system: system.state.exits.health("dc"))
         assert [exit.bans for exit in health] == [0, 0]
 
 
@@ -185,7 +185,7 @@ async def test_pages_that_cannot_climb_just_now_wait_where_they_were_and_do_not_
         left = await crawled(Offers(way.world.urls()), read, attend=mend_later, heard=heard)
         assert {record.key for record in left.records} == set(way.world.truth())
         assert len([hit for hit in way.world.hits() if hit.through == "direct"]) == 2
-        standings = await look(read, lambda system: system.routes.standings())
+        standings = await look(read, lambda system: system.state.routes.standings())
         assert {one.route for one in standings} <= {"datacenter"}
 
 
@@ -214,7 +214,7 @@ async def test_what_is_paid_by_the_byte_counts_for_robots_txt_as_well_and_waits_
 
         # then what was taken and not used came back in time: all pages are there, each paid with its bytes
         assert len(left.records) == 6
-        spent = await look(read, lambda system: system.purse.spent())
+        spent = await look(read, lambda system: system.state.purse.spent())
         received = sum(one.bytes for one in await attempts_of(read, way.world.urls()))
         assert 7 + received * 1e-5 < sum(spent.values()) < 9
 
@@ -224,4 +224,4 @@ async def test_an_error_teaches_nothing_about_routes(tmp_path):
         missing = way.world.url("b.localhost", 99)
         read = way.settings(tmp_path)
         await crawled(Offers([missing]), read)
-        assert await look(read, lambda system: system.routes.standings()) == []
+        assert await look(read, lambda system: system.state.routes.standings()) == []

@@ -48,7 +48,7 @@ async def opened(settings: Settings, **terms: Any) -> AsyncIterator[tuple[Projec
     async with open_project(settings) as system:
         usual = job_terms(settings, Spider())
         wanted = {"schedule": "listed", "spider": "things", **terms}
-        job, _ = await system.jobs.open_job("listed", msgspec.structs.replace(usual, **wanted), fresh=True)
+        job, _ = await system.state.jobs.open_job("listed", msgspec.structs.replace(usual, **wanted), fresh=True)
         yield system, job
 
 
@@ -71,10 +71,10 @@ async def test_a_worker_that_comes_after_the_seeds_follows_the_same_links(tmp_pa
     with moving_shop(3) as shop:
         settings = linked(tmp_path, shop)
         async with opened(settings, spider="follows", source=source(file="list.txt")) as (system, job):
-            await sower_of(system, job, await system.jobs.terms(job.id)).run()
-            assert await system.jobs.is_sealed(job.id)
+            await sower_of(system, job, await system.state.jobs.terms(job.id)).run()
+            assert await system.state.jobs.is_sealed(job.id)
             await WorkerPool(system, Silence(), until_idle=True).run()  # it has never seen the list
-            assert (await system.jobs.counts(job.id)).done == 4
+            assert (await system.state.jobs.counts(job.id)).done == 4
         assert pages(shop) == {f"/p/{n}": 1 for n in (1, 2, 3)}
 
 
@@ -91,10 +91,10 @@ async def test_a_budget_holds_when_the_source_is_read_again(tmp_path: Path) -> N
         settings = settings_in(tmp_path)
         listed = source(urls=[f"{shop.url}p/{{1..20}}"])
         async with opened(settings, source=listed, budget=5, limit=5) as (system, job):
-            terms = await system.jobs.terms(job.id)
+            terms = await system.state.jobs.terms(job.id)
             sower = sower_of(system, job, terms)
             await _sown_but_not_sealed(sower)
-            assert not await system.jobs.is_sealed(job.id)
+            assert not await system.state.jobs.is_sealed(job.id)
             await WorkerPool(system, Silence(), until_idle=True).run()
         assert len(pages(shop)) == 5
 
@@ -105,7 +105,9 @@ async def _sown_but_not_sealed(sower: Sower) -> None:
     async def die(*_: object) -> None:
         raise ConnectionAbortedError
 
-    sower._project = msgspec.structs.replace(sower._project, jobs=_Without(sower._project.jobs, seal_seeds=die))
+    system = sower._project
+    state = msgspec.structs.replace(system.state, jobs=_Without(system.state.jobs, seal_seeds=die))
+    sower._project = msgspec.structs.replace(system, state=state)
     with pytest.raises(ConnectionAbortedError):
         await sower.run()
 
@@ -187,7 +189,7 @@ async def test_one_worker_reads_the_source_for_all(tmp_path: Path) -> None:
             stations = [WorkerPool(one, Silence(), until_idle=True) for one in (system, other)]
             async with asyncio.timeout(60):
                 await asyncio.gather(*(station.run() for station in stations))
-            assert (await system.jobs.counts(job.id)).done == 1
+            assert (await system.state.jobs.counts(job.id)).done == 1
         assert (tmp_path / "runs").read_text() == "x"
 
 
@@ -206,7 +208,7 @@ async def test_what_was_wrong_with_a_source_is_noted_with_its_job(tmp_path: Path
         (tmp_path / "list.txt").write_text(f"{shop.url}p/1\nno address\n", encoding="utf-8")
         job, _ = await ran(settings, "faulty", source=source(file="list.txt"))
         async with open_project(settings) as system:
-            assert "no address" in (await system.sowings.sown(job.id)).trouble
+            assert "no address" in (await system.state.seeds.findings(job.id)).trouble
         assert (job.ending, pages(shop)) == ("done", {"/p/1": 1})
 
 
@@ -227,7 +229,7 @@ async def test_a_list_that_is_empty_is_told(tmp_path: Path) -> None:
     job, _ = await ran(settings, "empty", source=source(file="list.txt"))
     assert job.ending == "done"
     async with open_project(settings) as system:
-        assert (await system.sowings.sown(job.id)).trouble == "Its source gave not one address."
+        assert (await system.state.seeds.findings(job.id)).trouble == "Its source gave not one address."
 
 
 async def test_who_takes_over_from_a_dead_sower_follows_the_links_of_what_is_in(tmp_path: Path) -> None:
@@ -236,10 +238,10 @@ async def test_who_takes_over_from_a_dead_sower_follows_the_links_of_what_is_in(
         program = f"import os, time; time.sleep(1.5 * os.path.exists('again')); open('again', 'w'); print('{shop.url}')"
         listed = source(command=[sys.executable, "-c", program])
         async with opened(settings, spider="follows", source=listed) as (system, job):
-            await _sown_but_not_sealed(sower_of(system, job, await system.jobs.terms(job.id)))
+            await _sown_but_not_sealed(sower_of(system, job, await system.state.jobs.terms(job.id)))
             # The page is fetched while the list is read for the second time.
             await WorkerPool(system, Silence(), until_idle=True).run()
-            counts = await system.jobs.counts(job.id)
+            counts = await system.state.jobs.counts(job.id)
         assert (counts.done, counts.dropped) == (4, 0)
 
 
@@ -248,14 +250,14 @@ async def test_a_page_of_a_site_that_another_worker_has_found_keeps_its_links(tm
         settings = linked(tmp_path, shop)
         async with opened(settings, spider="follows", source=source(file="list.txt")) as (system, job):
             # given a page in the queue, and another worker that has just found its site
-            await system.sowings.sow(job.id, "another-host/1/1", timedelta(minutes=1))
+            await system.state.seeds.claim(job.id, "another-host/1/1", timedelta(minutes=1))
             page = Admission(Scope(), system.rules).judge([Request(url=shop.url)])
-            await system.sowings.note(job.id, ["127.0.0.1"])
-            await system.frontier.add(job.id, page.candidates)
+            await system.state.seeds.note(job.id, ["127.0.0.1"])
+            await system.state.frontier.add(job.id, page.candidates)
             station = WorkerPool(system, Silence())
             running = asyncio.create_task(station.run())
             async with asyncio.timeout(30):
-                while (await system.jobs.counts(job.id)).done < 4:
+                while (await system.state.jobs.counts(job.id)).done < 4:
                     await asyncio.sleep(0.05)
             station.drain()
             await running
@@ -280,7 +282,7 @@ async def test_a_young_page_is_left_out_also_when_the_page_before_it_has_not_cha
             records.execute("UPDATE pages SET fetched_at = fetched_at - 7200 WHERE url = ?", (shop.url,))
         job, _ = await ran(settings, "listed", min_age=timedelta(hours=1), **terms)
         async with open_project(settings) as system:
-            counts = await system.jobs.counts(job.id)
+            counts = await system.state.jobs.counts(job.id)
         assert (counts.unchanged, counts.dropped) == (1, 2)
         assert pages(shop) == {"/p/1": 1, "/p/2": 1}
 
@@ -303,7 +305,7 @@ async def test_a_run_with_a_limit_fills_the_queue_no_further_than_that(tmp_path:
         listed = source(urls=[f"{shop.url}p/{{1..3}}?{{1..1000}}"])
         job, _ = await ran(settings, "few", source=listed, limit=5)
         async with open_project(settings) as system:
-            counts = await system.jobs.counts(job.id)
+            counts = await system.state.jobs.counts(job.id)
         assert (job.ending, counts.settled) == ("limit", 5)
         assert counts.discovered <= 1000  # of 3,000: two parts of the list
 
@@ -319,7 +321,7 @@ async def test_sources_on_one_site_are_read_one_request_at_a_time(tmp_path: Path
                     "spider": "things",
                     "source": source(sitemap=f"{shop.url}sitemap.xml"),
                 }
-                await system.jobs.open_job(f"map-{n}", msgspec.structs.replace(terms, **wanted), fresh=True)
+                await system.state.jobs.open_job(f"map-{n}", msgspec.structs.replace(terms, **wanted), fresh=True)
             await WorkerPool(system, Silence(), until_idle=True).run()
     gaps = [later - earlier for earlier, later in pairwise(shop.times)]
     assert len(gaps) == 3

@@ -47,11 +47,11 @@ async def ran(settings: Settings, name: str, **terms: Any) -> tuple[Job, Project
     """Open a job as a tick would, and let a station work until nothing is left."""
     async with open_project(settings) as system:
         usual = job_terms(settings, Spider())
-        job, _ = await system.jobs.open_job(
+        job, _ = await system.state.jobs.open_job(
             name, msgspec.structs.replace(usual, **{"schedule": name, "spider": "things", **terms}), fresh=True
         )
         await WorkerPool(system, Silence(), until_idle=True).run()
-        ended = await system.jobs.job(job.id)
+        ended = await system.state.jobs.job(job.id)
         assert ended is not None
         assert ended.state is JobState.FINISHED
         return ended, system
@@ -81,7 +81,7 @@ async def test_a_page_that_was_fetched_lately_is_left_out(tmp_path: Path) -> Non
         job, _ = await ran(settings, "hourly", source=source(urls=[f"{shop.url}p/{{1..5}}"]), **terms)
         assert pages(shop) == {f"/p/{n}": 1 for n in range(1, 6)}
         async with open_project(settings) as system:
-            counts = await system.jobs.counts(job.id)
+            counts = await system.state.jobs.counts(job.id)
             assert (counts.done, counts.dropped) == (2, 3)
 
 
@@ -101,7 +101,7 @@ async def test_pages_wait_for_the_window_of_their_site(tmp_path: Path) -> None:
         )
         async with open_project(closed) as system:
             usual = job_terms(closed, Spider())
-            job, _ = await system.jobs.open_job(
+            job, _ = await system.state.jobs.open_job(
                 "night",
                 msgspec.structs.replace(
                     usual, schedule="night", spider="things", source=source(urls=[f"{shop.url}p/{{1..3}}"])
@@ -110,7 +110,7 @@ async def test_pages_wait_for_the_window_of_their_site(tmp_path: Path) -> None:
             )
             station = WorkerPool(system, Silence())
             await _until_waiting(station, system, job.id)
-            [story] = await system.desk.story("127.0.0.1", system.rules.fingerprint(f"{shop.url}p/1"))
+            [story] = await system.state.queue.story("127.0.0.1", system.rules.fingerprint(f"{shop.url}p/1"))
         assert pages(shop) == {}
         assert story.reason == "window"
 
@@ -128,7 +128,7 @@ async def _until_waiting(station: WorkerPool, system: Project, job: str) -> None
     running = asyncio.create_task(station.run())
     try:
         async with asyncio.timeout(20):
-            while not (await system.jobs.counts(job)).waiting:
+            while not (await system.state.jobs.counts(job)).waiting:
                 await asyncio.sleep(0.05)
     finally:
         station.drain()
@@ -167,8 +167,8 @@ async def test_pages_that_their_sitemap_calls_unchanged_are_left_out_where_that_
         job, _ = await ran(settings, "changes", source=listed)
         assert pages(shop) == {"/p/1": 1, "/p/2": 1, "/p/3": 2, "/p/4": 2}  # nothing is said of the fourth
         async with open_project(settings) as system:
-            counts = await system.jobs.counts(job.id)
-            [story, _] = await system.desk.story("127.0.0.1", system.rules.fingerprint(f"{shop.url}p/1"))
+            counts = await system.state.jobs.counts(job.id)
+            [story, _] = await system.state.queue.story("127.0.0.1", system.rules.fingerprint(f"{shop.url}p/1"))
             assert (counts.done, counts.dropped, story.reason) == (2, 2, DropReason.UNMODIFIED)
 
 

@@ -22,15 +22,15 @@ def crawled(
     """A job of that spider that has fetched these pages, path and HTML; `broken`: they are dead letters."""
 
     async def fill(system: Project) -> None:
-        job, _ = await system.jobs.open_job(name or spider, JobTerms(), fresh=True)
-        await system.frontier.add(job.id, [candidate(f"{SHOP}{path}", depth=depth) for path in pages])
-        leases = (await system.frontier.lease(job.id, WORKER, len(pages))).leases
+        job, _ = await system.state.jobs.open_job(name or spider, JobTerms(), fresh=True)
+        await system.state.frontier.add(job.id, [candidate(f"{SHOP}{path}", depth=depth) for path in pages])
+        leases = (await system.state.frontier.lease(job.id, WORKER, len(pages))).leases
         while len(leases) < len(pages):
-            leases += (await system.frontier.lease(job.id, WORKER, len(pages))).leases
+            leases += (await system.state.frontier.lease(job.id, WORKER, len(pages))).leases
         for lease in leases:
             await system.records.save([await _visit(system, lease, spider, kind, pages, broken)])
             if broken:
-                await system.frontier.bury(lease, "parse", "The first error")
+                await system.state.frontier.bury(lease, "parse", "The first error")
 
     return fill
 

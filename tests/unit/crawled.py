@@ -22,22 +22,22 @@ TRACEBACK = "Book: 1 field is not as declared\n\nTraceback\n  File \"books.py\",
 
 async def crawl_half(system: Project) -> None:
     """One job, `books-1`. See the paths for what became of each."""
-    job, _ = await system.jobs.open_job("books", JobTerms(max_attempts=4), fresh=False)
-    await system.frontier.add(job.id, [candidate(f"{SHOP}/")])
-    (home,) = (await system.frontier.lease(job.id, WORKER, 1)).leases
+    job, _ = await system.state.jobs.open_job("books", JobTerms(max_attempts=4), fresh=False)
+    await system.state.frontier.add(job.id, [candidate(f"{SHOP}/")])
+    (home,) = (await system.state.frontier.lease(job.id, WORKER, 1)).leases
     paths = ("done", "moved", "same", "secret", "flaky", "stopped", "held", "gone", "broken")
     found = [candidate(f"{SHOP}/{path}", depth=1, priority=2) for path in paths]
     found.append(candidate("https://elsewhere.example/", depth=1, dropped=DropReason.SCOPE))
     found.append(candidate(f"{SHOP}/deep", depth=1, dropped=DropReason.DEPTH))
     found += [candidate(f"{SLOW}/{n}", depth=1) for n in range(4)]
-    await system.frontier.complete(home, UrlState.DONE, discovered=found, duplicates=3)
-    leases = {lease.task.url: lease for lease in (await system.frontier.lease(job.id, WORKER, 50)).leases}
+    await system.state.frontier.complete(home, UrlState.DONE, discovered=found, duplicates=3)
+    leases = {lease.task.url: lease for lease in (await system.state.frontier.lease(job.id, WORKER, 50)).leases}
     await _settle(system, leases)
     await _keep(system, job.id)
 
 
 async def _settle(system: Project, leases: dict[str, Lease]) -> None:
-    frontier = system.frontier
+    frontier = system.state.frontier
     await frontier.complete(leases[f"{SHOP}/done"], UrlState.DONE)
     await frontier.complete(leases[f"{SHOP}/moved"], UrlState.DONE, f"redirected to {SHOP}/done")
     await frontier.complete(leases[f"{SHOP}/same"], UrlState.UNCHANGED)

@@ -80,11 +80,11 @@ class Bench:
         self.began = clock.now()
 
     async def add(self, schedule, **changes):
-        assert await self.system.schedules.put(msgspec.structs.replace(schedule, **changes), origin="added")
+        assert await self.system.state.schedules.put(msgspec.structs.replace(schedule, **changes), origin="added")
 
     async def change(self, schedule, **changes):
         changed = msgspec.structs.replace(schedule, **changes)
-        assert await self.system.schedules.put(changed, origin="added", replace=True)
+        assert await self.system.state.schedules.put(changed, origin="added", replace=True)
 
     async def look(self, advance=0.0, scheduler=None):
         """Move the clock and let the scheduler do all that is due then."""
@@ -93,19 +93,19 @@ class Bench:
             await (scheduler or self.scheduler).turn()
 
     async def standing(self, name="prices"):
-        (found,) = [one for one in await self.system.schedules.schedules() if one.schedule.name == name]
+        (found,) = [one for one in await self.system.state.schedules.schedules() if one.schedule.name == name]
         return found
 
     async def end(self, job):
-        await self.system.jobs.seal_seeds(job)
-        assert await self.system.jobs.close_job(job, "done")
+        await self.system.state.jobs.seal_seeds(job)
+        assert await self.system.state.jobs.close_job(job, "done")
 
     def fired(self):
         """When the runs that have begun since the last call were due, in seconds from the beginning."""
         return [round(event.due - self.began, 3) for event in self.ear.heard(ScheduleFired)]
 
     async def running(self):
-        return [job.id for job in await self.system.jobs.running_jobs()]
+        return [job.id for job in await self.system.state.jobs.running_jobs()]
 
 
 @asynccontextmanager

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from gossamer import Spider
-from gossamer.backends.opening import open_archive, place_of, postgres_schema, redacted
+from gossamer.backends.addresses import place_of, postgres_schema, redacted
+from gossamer.backends.open import open_archive
 from gossamer.errors import Misconfigured
 from gossamer.settings import load
 from gossamer.settings.effective import job_terms, retry_terms, robots_rule, site_terms

@@ -180,7 +180,7 @@ def test_a_cursor_goes_on_with_the_newest_job_of_a_spider(crawled):
 
     # When there is a newer job of it
     async def again(system: Project) -> None:
-        job, _ = await system.jobs.open_job("books", JobTerms(), fresh=True)
+        job, _ = await system.state.jobs.open_job("books", JobTerms(), fresh=True)
         assert job.id == "books-2"
 
     crawled.fill(again)

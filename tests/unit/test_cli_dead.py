@@ -128,7 +128,7 @@ def test_replay_of_one_letter_by_id_leaves_the_others(crawled):
 
 def test_replay_of_all_opens_a_finished_job_again(crawled):
     async def end(system):
-        await system.jobs.close_job("books-1", "done")
+        await system.state.jobs.close_job("books-1", "done")
 
     crawled.fill(end)
 

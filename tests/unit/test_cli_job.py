@@ -37,7 +37,7 @@ def test_no_jobs_are_no_error_and_no_files(project):
 
 def test_jobs_are_listed_with_their_counts_newest_first(crawled):
     async def start_over(system):
-        await system.jobs.open_job("books", JobTerms(schedule="prices", due=1.0), fresh=True)
+        await system.state.jobs.open_job("books", JobTerms(schedule="prices", due=1.0), fresh=True)
 
     crawled.fill(start_over)
 
@@ -75,7 +75,7 @@ def test_a_paused_job_hands_out_nothing_until_it_is_resumed(crawled):
     handed: list[int] = []
 
     async def ask(system):
-        batch = await system.frontier.lease("books-1", WORKER, 5)
+        batch = await system.state.frontier.lease("books-1", WORKER, 5)
         handed.append(len(batch.leases))
 
     said = crawled.run("job", "pause", "books")
@@ -139,8 +139,8 @@ def test_the_counts_of_a_narrow_table_add_up(crawled):
 
 def test_why_the_source_of_a_job_failed_is_told_afterwards(project):
     async def fail(system):
-        await system.jobs.open_job("prices", JobTerms(schedule="prices", due=1.0), fresh=False)
-        await system.jobs.close_job("prices-1", "source failed: there is no file urls.csv")
+        await system.state.jobs.open_job("prices", JobTerms(schedule="prices", due=1.0), fresh=False)
+        await system.state.jobs.close_job("prices-1", "source failed: there is no file urls.csv")
 
     project.fill(fail)
 
@@ -159,9 +159,9 @@ def test_a_job_waits_while_the_windows_of_all_its_sites_are_closed(project):
     closed = f'[domains."*.example"]\nwindows = "{shut_windows()}"\n'
 
     async def begin(system):
-        job, _ = await system.jobs.open_job("books", JobTerms(), fresh=False)
-        await system.frontier.add(job.id, [candidate("https://a.example/"), candidate("https://b.example/")])
-        await system.jobs.seal_seeds(job.id)
+        job, _ = await system.state.jobs.open_job("books", JobTerms(), fresh=False)
+        await system.state.frontier.add(job.id, [candidate("https://a.example/"), candidate("https://b.example/")])
+        await system.state.jobs.seal_seeds(job.id)
 
     project.fill(begin)
     project.write("gossamer.toml", closed)
@@ -180,7 +180,7 @@ def test_a_job_waits_while_the_window_of_the_site_of_its_source_is_closed(projec
 
     async def begin(system):
         terms = JobTerms(schedule="prices", due=1.0, source=source)
-        await system.jobs.open_job("prices", terms, fresh=False)
+        await system.state.jobs.open_job("prices", terms, fresh=False)
 
     project.fill(begin)
     project.write("gossamer.toml", f'[domains."shop.example"]\nwindows = "{shut_windows()}"\n')
@@ -194,7 +194,7 @@ def test_a_job_waits_while_the_window_of_the_site_of_its_source_is_closed(projec
 def test_programs_get_all_jobs_and_people_the_newest_twenty(project, verb):
     async def begin_many(system):
         for number in range(22):
-            await system.jobs.open_job(f"books{number}", JobTerms(), fresh=False)
+            await system.state.jobs.open_job(f"books{number}", JobTerms(), fresh=False)
 
     project.fill(begin_many)
 

@@ -55,7 +55,7 @@ def test_status_as_json_holds_the_same_numbers_and_that_they_add_up(crawled):
 
 def test_jobs_are_listed_newest_first_and_a_replaced_one_says_so(crawled):
     async def start_over(system):
-        await system.jobs.open_job("books", JobTerms(), fresh=True)
+        await system.state.jobs.open_job("books", JobTerms(), fresh=True)
 
     crawled.fill(start_over)
 
@@ -97,10 +97,10 @@ def test_why_knows_the_window_of_a_site_also_for_what_is_queued(crawled):
 
 def test_why_promises_nothing_for_workers_that_may_have_older_settings(project):
     async def close(system):
-        job, _ = await system.jobs.open_job("books", JobTerms(), fresh=False)
-        await system.frontier.add(job.id, [candidate(f"{SHOP}/")])
-        (lease,) = (await system.frontier.lease(job.id, WORKER, 1)).leases
-        await system.frontier.release(lease, timedelta(minutes=10), "window")
+        job, _ = await system.state.jobs.open_job("books", JobTerms(), fresh=False)
+        await system.state.frontier.add(job.id, [candidate(f"{SHOP}/")])
+        (lease,) = (await system.state.frontier.lease(job.id, WORKER, 1)).leases
+        await system.state.frontier.release(lease, timedelta(minutes=10), "window")
 
     project.fill(close)
 
@@ -186,7 +186,7 @@ def test_an_expired_lease_is_told_as_such(crawled):
 
 def test_a_url_left_in_the_queue_by_the_limit_is_told_as_such(crawled):
     async def end(system):
-        await system.jobs.close_job("books-1", "limit")
+        await system.state.jobs.close_job("books-1", "limit")
 
     crawled.fill(end)
 
@@ -222,9 +222,9 @@ def test_what_is_no_url_gets_one_line(crawled, typed, answer):
 
 def test_control_characters_from_a_page_do_not_reach_the_terminal(crawled):
     async def bury(system):
-        await system.frontier.add("books-1", [candidate(f"{SHOP}/evil", priority=9)])
-        (lease,) = (await system.frontier.lease("books-1", "w", 1)).leases
-        await system.frontier.bury(lease, "parse", "title \x1b]0;owned\x07 and \u202e more\n\x1b[2Jsecond line")
+        await system.state.frontier.add("books-1", [candidate(f"{SHOP}/evil", priority=9)])
+        (lease,) = (await system.state.frontier.lease("books-1", "w", 1)).leases
+        await system.state.frontier.bury(lease, "parse", "title \x1b]0;owned\x07 and \u202e more\n\x1b[2Jsecond line")
 
     crawled.fill(bury)
 
@@ -259,8 +259,8 @@ def test_a_state_file_of_a_newer_version_asks_for_an_upgrade(crawled):
 def test_why_tells_of_the_newest_ten_jobs_and_how_many_more_there_are(project):
     async def crawl_often(system):
         for _ in range(12):
-            job, _ = await system.jobs.open_job("books", JobTerms(), fresh=True)
-            await system.frontier.add(job.id, [candidate(f"{SHOP}/")])
+            job, _ = await system.state.jobs.open_job("books", JobTerms(), fresh=True)
+            await system.state.frontier.add(job.id, [candidate(f"{SHOP}/")])
 
     project.fill(crawl_often)
 

@@ -38,16 +38,16 @@ BACK = (
 
 
 async def crawl_a_little(system: Project) -> None:
-    job, _ = await system.jobs.open_job("books", JobTerms(), fresh=False)
-    await system.frontier.add(job.id, [candidate(f"https://shop.example/{n}") for n in range(4)])
-    first, second = (await system.frontier.lease(job.id, "elsewhere/1/1", 2)).leases
+    job, _ = await system.state.jobs.open_job("books", JobTerms(), fresh=False)
+    await system.state.frontier.add(job.id, [candidate(f"https://shop.example/{n}") for n in range(4)])
+    first, second = (await system.state.frontier.lease(job.id, "elsewhere/1/1", 2)).leases
     url = first.task.url
     emma = Snapshot(url=url, requested_url=url, status=200, headers=Headers(), body=b"<h1>Emma", fetched_at=NOW)
     (reference,) = await system.archive.put([emma])
     visit = result(book("0"), page=page_of(url, archive_ref=reference))
     await system.records.save([visit, result(book("1"))])
-    await system.frontier.complete(first, UrlState.DONE)
-    await system.frontier.retry(second, timedelta(hours=1), "timeout")
+    await system.state.frontier.complete(first, UrlState.DONE)
+    await system.state.frontier.retry(second, timedelta(hours=1), "timeout")
 
 
 def files_below(folder: Path) -> set[str]:
@@ -142,9 +142,9 @@ def test_nothing_to_move_makes_nothing(project: ProjectFolder) -> None:
 
 def test_a_project_at_work_is_not_moved(project: ProjectFolder) -> None:
     async def hold(system: Project) -> None:
-        job, _ = await system.jobs.open_job("books", JobTerms(), fresh=False)
-        await system.frontier.add(job.id, [candidate("https://shop.example/1")])
-        await system.frontier.lease(job.id, worker_name(), 1)
+        job, _ = await system.state.jobs.open_job("books", JobTerms(), fresh=False)
+        await system.state.frontier.add(job.id, [candidate("https://shop.example/1")])
+        await system.state.frontier.lease(job.id, worker_name(), 1)
 
     project.fill(hold)
     said = project.run("move", *THERE)
@@ -159,7 +159,7 @@ def test_a_worker_that_just_gave_a_sign_of_life_is_at_work(project: ProjectFolde
         for name, age in (("far/1/1", 5), ("faded/1/1", 500)):
             now = system.clock.now()
             card = WorkerCard(name=name, host="far", pid=1, version="1", started_at=now - 900, seen_at=now - age)
-            await system.workers.beat(card)
+            await system.state.workers.beat(card)
 
     project.fill(beat)
     said = project.run("move", *THERE)
@@ -203,7 +203,7 @@ def test_the_old_copy_warns_and_takes_the_project_back(project: ProjectFolder) -
 
 
 async def more_work(system: Project) -> None:
-    await system.frontier.add("books-1", [candidate("https://shop.example/more")])
+    await system.state.frontier.add("books-1", [candidate("https://shop.example/more")])
 
 
 def test_an_old_copy_that_was_worked_on_is_not_overwritten(project: ProjectFolder) -> None:

@@ -34,14 +34,14 @@ def test_everything_of_that_age_goes_but_records(crawled: ProjectFolder) -> None
 async def end_some(system: Project) -> None:
     """Jobs of the name books: one that is done, one with a dead letter, one more that is done."""
     for outcome in (UrlState.DONE, UrlState.DEAD, UrlState.DONE):
-        job, _ = await system.jobs.open_job("books", JobTerms(), fresh=True)
-        await system.frontier.add(job.id, [candidate(f"{SHOP}/done")])
-        (lease,) = (await system.frontier.lease(job.id, "w", 1)).leases
+        job, _ = await system.state.jobs.open_job("books", JobTerms(), fresh=True)
+        await system.state.frontier.add(job.id, [candidate(f"{SHOP}/done")])
+        (lease,) = (await system.state.frontier.lease(job.id, "w", 1)).leases
         if outcome is UrlState.DEAD:
-            await system.frontier.bury(lease, "http-404", "gone")
+            await system.state.frontier.bury(lease, "http-404", "gone")
         else:
-            await system.frontier.complete(lease, outcome)
-        await system.jobs.close_job(job.id, "done")
+            await system.state.frontier.complete(lease, outcome)
+        await system.state.jobs.close_job(job.id, "done")
 
 
 def test_old_jobs_are_forgotten_but_for_the_newest_and_those_with_dead_letters(crawled: ProjectFolder) -> None:

@@ -35,16 +35,19 @@ async def crawl_through(system: Project) -> None:
         ("market.example", "browser", "an empty shell\x1b[31m", now - 60, now + 2 * HOUR),
         ("news.example", "managed", "login", now - 70 * HOUR, now - 5),
     ):
-        await system.routes.learn(
+        await system.state.routes.learn(
             Standing(site=site, route=route, since=since, reason=reason, blocks=14, recheck_at=again, patience=HOUR),
             instead_of=None,
         )
-    job, _ = await system.jobs.open_job("books", JobTerms(), fresh=False)
+    job, _ = await system.state.jobs.open_job("books", JobTerms(), fresh=False)
     today = day_of(now)
     wide = [Bound(f"job/{job.id}", 100), Bound(f"day/{today}", 500)]
-    assert await system.purse.take(12.5003, [*wide, Bound(f"domain/{today}/shop.example", 20)]) is None
-    assert await system.purse.take(20, [*wide, Bound(f"domain/{today}/news.example", 20)]) is None
-    assert await system.purse.take(9, [Bound("day/2020-01-01", 500), Bound("domain/2020-01-01/old.example", 9)]) is None
+    assert await system.state.purse.take(12.5003, [*wide, Bound(f"domain/{today}/shop.example", 20)]) is None
+    assert await system.state.purse.take(20, [*wide, Bound(f"domain/{today}/news.example", 20)]) is None
+    assert (
+        await system.state.purse.take(9, [Bound("day/2020-01-01", 500), Bound("domain/2020-01-01/old.example", 9)])
+        is None
+    )
 
 
 @pytest.fixture

@@ -241,7 +241,7 @@ def test_private_addresses_that_workers_will_refuse_are_told(shop):
 
 
 async def lead(system):
-    assert await system.ticks.lead("here/1/0", timedelta(minutes=5)) is not None
+    assert await system.state.ticks.lead("here/1/0", timedelta(minutes=5)) is not None
 
 
 def test_whether_a_scheduler_runs_is_told(shop):
@@ -270,7 +270,7 @@ def test_a_run_that_goes_on_keeps_its_terms_when_its_schedule_is_replaced_and_th
 
 
 async def begin_prices(system):
-    await system.jobs.open_job("prices", JobTerms(schedule="prices", due=1.0), fresh=False)
+    await system.state.jobs.open_job("prices", JobTerms(schedule="prices", due=1.0), fresh=False)
 
 
 def test_how_the_last_run_ended_is_listed_and_why(shop):
@@ -278,11 +278,11 @@ def test_how_the_last_run_ended_is_listed_and_why(shop):
 
     async def run_and_fail(system):
         await lead(system)
-        (before,) = await system.schedules.schedules()
-        term = await system.ticks.lead("here/1/0", timedelta(minutes=5))
+        (before,) = await system.state.schedules.schedules()
+        term = await system.state.ticks.lead("here/1/0", timedelta(minutes=5))
         after = msgspec.structs.replace(before, last_due=before.created_at, runs=1)
-        done = await system.ticks.settle(term, before, after, ("prices", JobTerms(schedule="prices", due=1.0)))
-        await system.jobs.close_job(done.job.id, "source failed: no such file")
+        done = await system.state.ticks.settle(term, before, after, ("prices", JobTerms(schedule="prices", due=1.0)))
+        await system.state.jobs.close_job(done.job.id, "source failed: no such file")
 
     shop.fill(run_and_fail)
 
@@ -385,7 +385,7 @@ def test_a_run_begins_now_with_what_the_schedule_says(shop):
     terms = []
 
     async def look(system):
-        terms.append(await system.jobs.terms("prices-1"))
+        terms.append(await system.state.jobs.terms("prices-1"))
 
     shop.fill(look)
     (found,) = terms

@@ -46,7 +46,7 @@ def terms_of(project, *jobs: str):
     found = []
 
     async def look(system):
-        found.extend([await system.jobs.terms(job) for job in jobs])
+        found.extend([await system.state.jobs.terms(job) for job in jobs])
 
     project.fill(look)
     return found
@@ -142,7 +142,7 @@ def test_a_moment_that_is_past_is_told(shop):
 
 def leads(project):
     async def lead(system):
-        assert await system.ticks.lead("here/1/0", timedelta(minutes=5)) is not None
+        assert await system.state.ticks.lead("here/1/0", timedelta(minutes=5)) is not None
 
     project.fill(lead)
 

@@ -25,34 +25,34 @@ def run(shop: ProjectFolder, *deeds: Deed) -> None:
     add(shop, "prices", "--every", "6h")
 
     async def fill(system: Project) -> None:
-        (before,) = await system.schedules.schedules()
-        term = await system.ticks.lead("here/1/0", timedelta(minutes=5))
+        (before,) = await system.state.schedules.schedules()
+        term = await system.state.ticks.lead("here/1/0", timedelta(minutes=5))
         assert term is not None
         after = msgspec.structs.replace(before, last_due=before.created_at, runs=1)
-        done = await system.ticks.settle(term, before, after, ("prices", JobTerms(schedule="prices", due=1.0)))
+        done = await system.state.ticks.settle(term, before, after, ("prices", JobTerms(schedule="prices", due=1.0)))
         assert done is not None
         assert done.job is not None
         for deed in deeds:
             await deed(system, done.job.id)
-        await system.jobs.close_job(done.job.id, "done")
+        await system.state.jobs.close_job(done.job.id, "done")
 
     shop.fill(fill)
 
 
 async def bury_a_page(system: Project, job: str) -> None:
-    await system.frontier.add(job, [candidate(PAGE)])
-    (lease,) = (await system.frontier.lease(job, "here/1/1", 1)).leases
-    await system.frontier.bury(lease, "parse", "no title")
+    await system.state.frontier.add(job, [candidate(PAGE)])
+    (lease,) = (await system.state.frontier.lease(job, "here/1/1", 1)).leases
+    await system.state.frontier.bury(lease, "parse", "no title")
 
 
 async def fetch_a_page(system: Project, job: str) -> None:
-    await system.frontier.add(job, [candidate(f"{PAGE}2")])
-    (lease,) = (await system.frontier.lease(job, "here/1/1", 1)).leases
-    await system.frontier.complete(lease, UrlState.DONE)
+    await system.state.frontier.add(job, [candidate(f"{PAGE}2")])
+    (lease,) = (await system.state.frontier.lease(job, "here/1/1", 1)).leases
+    await system.state.frontier.complete(lease, UrlState.DONE)
 
 
 async def lose_a_part(system: Project, job: str) -> None:
-    await system.sowings.note(job, (), "part-2.xml could not be had.")
+    await system.state.seeds.note(job, (), "part-2.xml could not be had.")
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from gossamer.backends.mongo.layout import identity_of, time_bytes, visit_name
 from gossamer.backends.mongo.marks import TICKET_LASTS
 from gossamer.backends.mongo.records import MongoRecords, open_mongo_records
 from gossamer.backends.mongo.texts import queryable
-from gossamer.backends.opening import open_records, record_carrier
+from gossamer.backends.open import open_records, record_carrier
 from gossamer.clock import VirtualClock
 from gossamer.errors import BackendUnavailable, BadState
 from gossamer.model.carrying import Mark, Standing

@@ -39,9 +39,9 @@ def used(project: ProjectFolder) -> None:
             ExitReport(exit="http://b.example:80", outcome=ok, times=4, seconds=0.4, bytes=4000, tokens=2.0),
             ExitReport(exit="http://old.example:80", outcome=ok),
         ]
-        await system.exits.report("fast", reports, RestTerms(cooldown=3600))
+        await system.state.exits.report("fast", reports, RestTerms(cooldown=3600))
         failing = [ExitReport(exit="http://gate.example:8000", outcome=failed, times=9, words="hung up")]
-        await system.exits.report("home", failing, RestTerms(patience=20, bans_rest=False))
+        await system.state.exits.report("home", failing, RestTerms(patience=20, bans_rest=False))
 
     project.fill(use)
 

@@ -149,7 +149,7 @@ async def test_a_job_that_is_closed_while_its_letters_are_replayed_runs_on(lab):
     await lab.jobs.close_job(job.id, "done")
 
     # when a worker finds it open and empty, before the letter is back
-    run = lab.desk._server.run
+    run = lab.queue._server.run
 
     async def with_a_worker_between(script, *rest):
         if script == "revive":
@@ -157,9 +157,9 @@ async def test_a_job_that_is_closed_while_its_letters_are_replayed_runs_on(lab):
             assert await lab.jobs.close_job(job.id, "done")
         return await run(script, *rest)
 
-    lab.desk._server.run = with_a_worker_between
-    assert await lab.desk.replay(DeadFilter()) == 1
-    lab.desk._server.run = run
+    lab.queue._server.run = with_a_worker_between
+    assert await lab.queue.replay(DeadFilter()) == 1
+    lab.queue._server.run = run
 
     # then it runs, and the letter is handed out
     assert (await lab.jobs.job(job.id)).state is JobState.RUNNING
@@ -180,7 +180,7 @@ async def test_a_job_that_is_given_up_again_while_it_is_cleared_is_cleared_again
         if "cleared" in rest:
             lab.jobs._server.run = run
             async with lab.again() as other:
-                assert await other.desk.replay(DeadFilter()) == 1
+                assert await other.queue.replay(DeadFilter()) == 1
                 lab.clock.advance(1)
                 assert await other.jobs._change(job, "cancel", "cancelled")
         return await run(script, keys, *rest)

@@ -271,26 +271,26 @@ async def test_the_newest_dead_are_found_without_reading_all(valkey):
         await lab.frontier.bury(last, "parse", "no")
 
         # when a few are asked for
-        call, calls = lab.desk._server.call, []
+        call, calls = lab.queue._server.call, []
 
         async def counting(*command):
             calls.append(command)
             return await call(*command)
 
-        lab.desk._server.call = counting
-        newest = await lab.desk.dead(DeadFilter(), limit=3)
-        gone = await lab.desk.dead(DeadFilter(reason="http"), limit=2)
-        lab.desk._server.call = call
+        lab.queue._server.call = counting
+        newest = await lab.queue.dead(DeadFilter(), limit=3)
+        gone = await lab.queue.dead(DeadFilter(reason="http"), limit=2)
+        lab.queue._server.call = call
 
         # then they are the newest, in the order of all, and most were left unread
-        whole = await lab.desk.dead(DeadFilter(), limit=5_000)
+        whole = await lab.queue.dead(DeadFilter(), limit=5_000)
         assert len(whole) == 2_001
         assert newest == whole[:3]
         assert newest[0].reason == "parse"
         assert gone == whole[1:3]
         assert sum(len(command) for command in calls if command[0] == "HMGET") < 1_100
-        assert await lab.desk.dead(DeadFilter(), limit=0) == []
-        assert [one.site for one in await lab.desk.dead(DeadFilter(site="b.test"), limit=9)] == ["b.test"]
+        assert await lab.queue.dead(DeadFilter(), limit=0) == []
+        assert [one.site for one in await lab.queue.dead(DeadFilter(site="b.test"), limit=9)] == ["b.test"]
 
 
 # -- addresses ------------------------------------------------------------------------------------------------------

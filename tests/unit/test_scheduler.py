@@ -31,9 +31,9 @@ async def test_a_tick_becomes_a_job_with_all_that_the_schedule_says_and_the_spid
     await bench.look()
 
     (event,) = bench.ear.heard(ScheduleFired)
-    standing, job = await bench.standing(), await bench.system.jobs.job(event.job)
+    standing, job = await bench.standing(), await bench.system.state.jobs.job(event.job)
     assert (job.name, job.schedule, job.due, job.spider_name) == ("prices", "prices", bench.began, "books")
-    terms = await bench.system.jobs.terms(event.job)
+    terms = await bench.system.state.jobs.terms(event.job)
     assert (terms.limit, terms.max_attempts, terms.kind, terms.priority) == (30, 2, "product", 4)
     assert (terms.source, terms.windows) == (standing.schedule.source, "22:00-06:00")
     assert (terms.min_age, terms.budget) == (timedelta(minutes=5), None)
@@ -71,7 +71,7 @@ async def test_a_site_can_be_scheduled_by_its_address(bench):
 
     await bench.look()
 
-    assert [job.spider_name for job in await bench.system.jobs.running_jobs()] == ["https://a.test/"]
+    assert [job.spider_name for job in await bench.system.state.jobs.running_jobs()] == ["https://a.test/"]
 
 
 async def test_a_schedule_that_cannot_be_read_is_told_once_and_disturbs_no_other(bench):
@@ -132,13 +132,13 @@ async def test_replace_ends_the_run_before(bench):
     await bench.look(HOUR)
 
     (second,) = await bench.running()
-    old = await bench.system.jobs.job(first)
+    old = await bench.system.state.jobs.job(first)
     assert (old.state, old.ending, second != first) == (JobState.FINISHED, "replaced", True)
     assert bench.fired() == [0, HOUR]
 
 
 async def test_a_job_that_somebody_else_began_under_that_name_is_not_replaced(bench):
-    job, _ = await bench.system.jobs.open_job("prices", JobTerms(), fresh=False)
+    job, _ = await bench.system.state.jobs.open_job("prices", JobTerms(), fresh=False)
     await bench.add(HOURLY)
 
     await bench.look()
@@ -149,12 +149,12 @@ async def test_a_job_that_somebody_else_began_under_that_name_is_not_replaced(be
 
 async def test_the_ticks_of_a_paused_schedule_are_skipped_and_it_goes_on_with_the_next(bench):
     await bench.add(HOURLY)
-    await bench.system.schedules.pause("prices", True)
+    await bench.system.state.schedules.pause("prices", True)
     await bench.look()
     await bench.look(HOUR)
     assert [event.reason for event in bench.ear.heard(ScheduleSkipped)] == ["paused", "paused"]
 
-    await bench.system.schedules.pause("prices", False)
+    await bench.system.state.schedules.pause("prices", False)
     await bench.look(HOUR / 2)
     assert bench.fired() == []
     await bench.look(HOUR / 2)
@@ -168,10 +168,10 @@ async def test_pausing_forgets_the_run_that_waits_and_no_tick_comes_back(bench):
     for advance in (0, HOUR, HOUR):
         await bench.look(advance)
     (first,) = await bench.running()
-    await bench.system.schedules.pause("prices", True)
+    await bench.system.state.schedules.pause("prices", True)
     await bench.look()
 
-    await bench.system.schedules.pause("prices", False)
+    await bench.system.state.schedules.pause("prices", False)
     await bench.end(first)
     await bench.look(1.0)
 
@@ -186,7 +186,7 @@ async def test_a_tick_that_comes_to_a_paused_schedule_does_not_hide_the_one_that
         await bench.look(advance)
     assert (await bench.standing()).waiting_due == bench.began + HOUR
 
-    await bench.system.schedules.pause("prices", True)
+    await bench.system.state.schedules.pause("prices", True)
     await bench.look(HOUR)
 
     skips = [(round(event.due - bench.began), event.reason) for event in bench.ear.heard(ScheduleSkipped)]
@@ -203,7 +203,7 @@ async def test_a_job_that_begins_while_a_tick_is_decided_is_not_replaced(bench):
     await bench.add(HOURLY, spider="slow")
     looking = asyncio.create_task(bench.scheduler.turn())
     await until((root / "begun").exists)
-    job, _ = await bench.system.jobs.open_job("prices", JobTerms(), fresh=False)
+    job, _ = await bench.system.state.jobs.open_job("prices", JobTerms(), fresh=False)
     (root / "go").touch()
     await looking
 
@@ -254,9 +254,9 @@ async def test_what_was_missed_while_a_schedule_was_paused_does_not_run(bench):
     await bench.look(HOUR)
     assert (await bench.standing()).waiting_due is not None
     # given that no scheduler looks while it is paused
-    await bench.system.schedules.pause("prices", True)
+    await bench.system.state.schedules.pause("prices", True)
     bench.clock.advance(2.5 * HOUR)
-    await bench.system.schedules.pause("prices", False)
+    await bench.system.state.schedules.pause("prices", False)
     await bench.end("prices-1")
 
     await bench.look()

@@ -62,7 +62,7 @@ async def test_runs_share_the_budget_of_the_day_and_none_is_begun_for_nothing(be
             await bench.end(job)
         bench.clock.advance(HOUR)
 
-    spent = [(await bench.system.jobs.terms(job.id)).budget for job in await bench.system.jobs.jobs()]
+    spent = [(await bench.system.state.jobs.terms(job.id)).budget for job in await bench.system.state.jobs.jobs()]
     assert set(spent) == {1}
     assert len(spent) in (8, 9)  # a day and an hour
     assert {event.reason for event in bench.ear.heard(ScheduleSkipped)} == {"budget"}
@@ -75,7 +75,7 @@ async def test_a_run_after_a_break_gets_the_share_of_the_whole_break(bench):
         for job in await bench.running():
             await bench.end(job)
 
-    spent = [(await bench.system.jobs.terms(f"prices-{number}")).budget for number in (1, 2, 3)]
+    spent = [(await bench.system.state.jobs.terms(f"prices-{number}")).budget for number in (1, 2, 3)]
     assert spent == [10, 10, 60]
 
 
@@ -84,4 +84,4 @@ async def test_a_first_run_by_hand_gets_a_usual_share_though_a_tick_is_near(benc
     standing = await bench.standing()
 
     for moment in (bench.began - 0.0004, bench.began + HOUR - 1):
-        assert await share_of(bench.system.jobs, standing, moment, moment, by_hand=True) == 10
+        assert await share_of(bench.system.state.jobs, standing, moment, moment, by_hand=True) == 10

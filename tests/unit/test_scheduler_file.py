@@ -29,13 +29,13 @@ async def test_the_book_follows_the_file(tmp_path):
     async with bench_in(tmp_path, TWO) as bench:
         await bench.look()
         assert sorted(event.schedule for event in bench.ear.heard(ScheduleFired)) == ["news", "prices"]
-        assert {one.origin for one in await bench.system.schedules.schedules()} == {"file"}
+        assert {one.origin for one in await bench.system.state.schedules.schedules()} == {"file"}
     # when one is changed and the other one has vanished
     changed = TWO.partition("[schedules.news]")[0].replace("1h", "30m")
     async with bench_in(tmp_path, changed) as bench:
         await bench.look()
 
-        news, prices = await bench.system.schedules.schedules()
+        news, prices = await bench.system.state.schedules.schedules()
         assert (prices.schedule.trigger, prices.runs, prices.withdrawn_at) == ("every 30m", 1, None)
         assert (news.runs, news.withdrawn_at) == (1, bench.clock.now())
         assert len(await bench.running()) == 2  # their jobs go on
@@ -49,7 +49,7 @@ async def test_a_schedule_that_was_added_stays_beside_one_of_the_file_with_its_n
         await bench.look()
         await bench.look(60)
 
-        standings = await bench.system.schedules.schedules()
+        standings = await bench.system.state.schedules.schedules()
         found = {one.schedule.name: (one.origin, one.schedule.trigger) for one in standings}
         assert found == {
             "mine": ("added", "every 1h"), "news": ("file", "every 2h"), "prices": ("added", "every 7h"),
@@ -61,7 +61,7 @@ async def test_a_schedule_that_was_added_stays_beside_one_of_the_file_with_its_n
 async def test_a_schedule_of_the_file_that_was_removed_comes_back(tmp_path):
     async with bench_in(tmp_path, TWO) as bench:
         await bench.look()
-        await bench.system.schedules.remove("news")
+        await bench.system.state.schedules.remove("news")
 
         await bench.look()
 
@@ -82,7 +82,7 @@ async def test_a_table_that_is_away_for_a_while_rests_and_goes_on_where_it_was(t
         for job in await bench.running():
             await bench.end(job)
         await bench.look(HOUR)
-        await bench.system.schedules.pause("prices", True)
+        await bench.system.state.schedules.pause("prices", True)
         bench.fired()
         old = Scheduler(msgspec.structs.replace(bench.system, settings=settings_in(tmp_path, without)), bench.ear)
         # when a scheduler with another file leads, a tick does not run
@@ -94,7 +94,7 @@ async def test_a_table_that_is_away_for_a_while_rests_and_goes_on_where_it_was(t
         await old.resign()
         await bench.look(60)
 
-        news, prices = await bench.system.schedules.schedules()
+        news, prices = await bench.system.state.schedules.schedules()
         assert (news.withdrawn_at, news.runs, bench.fired()) == (None, 2, [2 * HOUR])
         assert prices.paused
 
@@ -105,11 +105,11 @@ async def test_a_table_that_stays_away_is_forgotten_after_a_week(tmp_path):
     async with bench_in(tmp_path) as bench:
         await bench.look()
         await bench.look(6.9 * DAY)
-        assert len(await bench.system.schedules.schedules()) == 2
+        assert len(await bench.system.state.schedules.schedules()) == 2
 
         await bench.look(0.2 * DAY)
 
-        assert await bench.system.schedules.schedules() == []
+        assert await bench.system.state.schedules.schedules() == []
 
 
 async def test_what_a_leader_of_yesterday_has_in_its_file_is_not_written_any_more(tmp_path):
@@ -118,14 +118,14 @@ async def test_what_a_leader_of_yesterday_has_in_its_file_is_not_written_any_mor
         old = Scheduler(msgspec.structs.replace(bench.system, settings=without), bench.ear, name="old")
         await old.turn()
         # given that its term ends just now, by the backend's clock, and that it does not know
-        assert await bench.system.ticks.lead("old", timedelta(seconds=1))
+        assert await bench.system.state.ticks.lead("old", timedelta(seconds=1))
         await bench.look(1)
-        before = await bench.system.schedules.schedules()
+        before = await bench.system.state.schedules.schedules()
         assert [one.schedule.name for one in before] == ["news", "prices"]
 
         await old.turn()
 
-        assert await bench.system.schedules.schedules() == before
+        assert await bench.system.state.schedules.schedules() == before
         assert not old.leads
         assert "does not lead" in bench.ear.heard(Trouble)[0].message
 

@@ -52,7 +52,7 @@ async def test_a_leader_that_was_overtaken_in_the_middle_of_its_look_fires_nothi
     bench.clock.advance(HOUR - 1)
     await bench.scheduler.turn()
     # given that its term ends just now, by the backend's clock, and that it does not know
-    other = await bench.system.ticks.lead("one", timedelta(seconds=1))
+    other = await bench.system.state.ticks.lead("one", timedelta(seconds=1))
     bench.clock.advance(1)
     assert other is not None
 
@@ -105,7 +105,7 @@ async def test_a_state_that_is_away_is_told_once_and_waited_for(tmp_path):
 
 
 async def test_the_lead_is_renewed_beside_all_other_work(bench):
-    lead = Lead(bench.system.ticks, SystemClock(), bench.ear, "one", renew=timedelta(milliseconds=5))
+    lead = Lead(bench.system.state.ticks, SystemClock(), bench.ear, "one", renew=timedelta(milliseconds=5))
     end = asyncio.Event()
     assert await lead.keep()
     first = lead.term
@@ -156,8 +156,8 @@ async def test_a_row_that_cannot_be_read_is_told_once_and_disturbs_no_other(benc
 
 async def test_a_fault_in_a_look_is_told_and_the_next_look_comes_after_a_pause(bench):
     await bench.add(HOURLY)
-    ticks = Crooked(bench.system.ticks, "changes", times=1)
-    scheduler = Scheduler(msgspec.structs.replace(bench.system, ticks=ticks), bench.ear, name="two")
+    ticks = Crooked(bench.system.state.ticks, "changes", times=1)
+    scheduler = Scheduler(with_state(bench.system, ticks=ticks), bench.ear, name="two")
 
     assert await scheduler.turn() == TROUBLED
     assert "a fault of ours" in bench.ear.heard(Trouble)[0].message
@@ -169,8 +169,8 @@ async def test_a_fault_in_a_look_is_told_and_the_next_look_comes_after_a_pause(b
 async def test_a_fault_over_one_schedule_leaves_that_one_alone_for_a_while(bench):
     for name in ("odd", "prices"):
         await bench.add(HOURLY, name=name, spider="https://a.test/")
-    ticks = Crooked(bench.system.ticks, "settle", times=1, name="odd")
-    scheduler = Scheduler(msgspec.structs.replace(bench.system, ticks=ticks), bench.ear, name="two")
+    ticks = Crooked(bench.system.state.ticks, "settle", times=1, name="odd")
+    scheduler = Scheduler(with_state(bench.system, ticks=ticks), bench.ear, name="two")
 
     await bench.look(scheduler=scheduler)
     assert [event.schedule for event in bench.ear.heard(ScheduleFired)] == ["prices"]
@@ -178,6 +178,10 @@ async def test_a_fault_over_one_schedule_leaves_that_one_alone_for_a_while(bench
     await bench.look(301, scheduler=scheduler)
 
     assert [event.schedule for event in bench.ear.heard(ScheduleFired)] == ["odd"]
+
+
+def with_state(system, **handles):
+    return msgspec.structs.replace(system, state=msgspec.structs.replace(system.state, **handles))
 
 
 class Counting:
@@ -193,13 +197,13 @@ class Counting:
 
 async def test_the_book_is_read_as_a_whole_only_when_somebody_else_has_changed_it(bench):
     await bench.add(HOURLY)
-    book = Counting(bench.system.schedules)
-    scheduler = Scheduler(msgspec.structs.replace(bench.system, schedules=book), bench.ear, name="two")
+    book = Counting(bench.system.state.schedules)
+    scheduler = Scheduler(with_state(bench.system, schedules=book), bench.ear, name="two")
     await bench.look(scheduler=scheduler)
     await bench.look(HOUR, scheduler=scheduler)
     assert (book.read, (await bench.standing()).skipped) == (1, 1)
 
-    await bench.system.schedules.remove("prices")
+    await bench.system.state.schedules.remove("prices")
     await bench.look(HOUR, scheduler=scheduler)
 
     assert (book.read, (bench.ear.heard(ScheduleSkipped))[1:]) == (2, [])

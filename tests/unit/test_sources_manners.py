@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from gossamer.backends.opening import open_state
+from gossamer.backends.open import open_state
 from gossamer.clock import ServerClock, SystemClock, VirtualClock
 from gossamer.project.sourcing import open_sourcing
 from gossamer.schedule.sources import Entry, FeedSource, Sitemap, Validators, entries

@@ -237,7 +237,7 @@ async def test_a_page_that_is_buried_for_a_defect_leaves_the_sites_pace_behind(b
     await bench.until(lambda: len(road.sent) == 2, step=0.05)
     worker.drain()
     assert await running is False
-    [letter] = await bench.lab.desk.dead(DeadFilter(job=bench.job))
+    [letter] = await bench.lab.queue.dead(DeadFilter(job=bench.job))
     assert letter.reason == "internal-error"
     assert await others_must_wait(bench) > 1.5
 
@@ -385,7 +385,7 @@ async def test_a_store_that_refuses_us_kills_no_page(bench: Bench) -> None:
     # then the worker ends and says why, and every page is still to be done
     with pytest.raises(GossamerError, match="refused the password"):
         running.result()
-    assert await bench.lab.desk.dead(DeadFilter(job=bench.job)) == []
+    assert await bench.lab.queue.dead(DeadFilter(job=bench.job)) == []
     assert (await bench.lab.jobs.counts(bench.job)).open == 6
 
 

@@ -113,17 +113,17 @@ def add_verb(
     async def add() -> tuple[Standing, float, bool, float | None, list[str]]:
         async with open_project(settings, to_look=True) as project:
             demand_future(schedule, project.clock.now())
-            known = [one for one in await project.schedules.schedules() if one.schedule.name == name]
+            known = [one for one in await project.state.schedules.schedules() if one.schedule.name == name]
             if any(one.origin == FILE and one.withdrawn_at is None for one in known):
                 raise Misconfigured(in_file(settings, name, "change it"))
-            if not await project.schedules.put(schedule, origin=ADDED, replace=replace):
+            if not await project.state.schedules.put(schedule, origin=ADDED, replace=replace):
                 raise Misconfigured(
                     f"There is a schedule {name!r} already. Add --replace to change it, or choose another name."
                 )
-            going = [job.id for job in await project.jobs.running_jobs() if job.schedule == name]
-            leads = await project.schedules.leader() is not None
+            going = [job.id for job in await project.state.jobs.running_jobs() if job.schedule == name]
+            leads = await project.state.schedules.leader() is not None
             standing = await found(project, settings, name)
-            last = await project.jobs.job(standing.last_job) if standing.last_job else None
+            last = await project.state.jobs.job(standing.last_job) if standing.last_job else None
             return standing, project.clock.now(), leads, None if last is None else last.due, going
 
     standing, now, leads, last_due, going = run_async(add())

@@ -11,7 +11,7 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
-from ..backends.opening import is_local, local_path, place_of
+from ..backends.addresses import is_local, local_path, place_of
 from ..clock import SystemClock
 from ..errors import Misconfigured
 from ..model.events import EventSink, Trouble
@@ -70,7 +70,7 @@ def run_crawl(
         )
         if await lacks_scheduler(running.project):
             err.print("[dim]Schedules run with `gossamer up`.[/]")
-        await ProgressLine(running.project.jobs, clock, err, job=running.job.id, limit=running.job.limit).show()
+        await ProgressLine(running.project.state.jobs, clock, err, job=running.job.id, limit=running.job.limit).show()
 
     async def after(project: Project, job: Job) -> None:
         # A crawl that had nothing leaves the file of the last one alone.

@@ -10,7 +10,7 @@ from typing import Annotated
 import msgspec
 import typer
 
-from ..backends.opening import place_of
+from ..backends.addresses import place_of
 from ..clock import SystemClock, iso_time
 from ..errors import Misconfigured
 from ..project.jobs import find_job

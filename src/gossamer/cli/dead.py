@@ -79,7 +79,11 @@ def list_verb(
             return {}, [], 0.0
         async with open_crawled(settings) as project:
             which = await _filter(project, None, job, reason, domain)
-            return await project.desk.dead_reasons(which), await project.desk.dead(which, limit), project.clock.now()
+            return (
+                await project.state.queue.dead_reasons(which),
+                await project.state.queue.dead(which, limit),
+                project.clock.now(),
+            )
 
     reasons, letters, now = run_async(find())
     total = sum(reasons.values())
@@ -166,7 +170,7 @@ def replay_verb(
     async def replay() -> Replayed:
         async with open_crawled(settings) as project:
             which = await _filter(project, target, job, reason, domain)
-            found = await project.desk.dead_reasons(which)
+            found = await project.state.queue.dead_reasons(which)
             here = [] if fetch else [reason for reason in found if reason in FAILED]
             revivals = [
                 await revive(project, msgspec.structs.replace(which, reason=one), spider=spider, crawled_as=crawled_as)
@@ -178,8 +182,8 @@ def replay_verb(
                     alike = msgspec.structs.replace(which, reason=one)
                     for name, share in (await _per_job(project, alike)).items():
                         queued[name] = queued.get(name, 0) + share
-                    await project.desk.replay(alike)
-            names = [one.name for one in await project.jobs.jobs() if one.id in queued]
+                    await project.state.queue.replay(alike)
+            names = [one.name for one in await project.state.jobs.jobs() if one.id in queued]
             return Replayed(revivals, queued, names)
 
     replayed = run_async(replay())
@@ -205,11 +209,13 @@ def purge_verb(
 
     async def count() -> int:
         async with open_crawled(settings) as project:
-            return sum((await project.desk.dead_reasons(await _filter(project, target, job, reason, domain))).values())
+            return sum(
+                (await project.state.queue.dead_reasons(await _filter(project, target, job, reason, domain))).values()
+            )
 
     async def purge() -> int:
         async with open_crawled(settings) as project:
-            return await project.desk.purge(await _filter(project, target, job, reason, domain))
+            return await project.state.queue.purge(await _filter(project, target, job, reason, domain))
 
     meant = run_async(count())
     if not meant:
@@ -264,7 +270,7 @@ def _is_id(target: str) -> bool:
 async def _letters(project: Project, target: str) -> list[DeadLetter]:
     """The dead letters that an id or a URL names, newest job first. Raises Misconfigured."""
     if _is_id(target):
-        found = await project.desk.dead(DeadFilter(id=int(target[:18])), 1)
+        found = await project.state.queue.dead(DeadFilter(id=int(target[:18])), 1)
         if not found:
             raise Misconfigured(f"There is no dead letter {target}. `gossamer dead list` shows their ids.")
         return found
@@ -272,11 +278,11 @@ async def _letters(project: Project, target: str) -> list[DeadLetter]:
         href = typed_url(target)
     except InvalidUrl as error:
         raise Misconfigured(f"{error} Give a URL, or an id from `gossamer dead list`.") from error
-    stories = await project.desk.story(site_of(href), project.rules.fingerprint(href))
+    stories = await project.state.queue.story(site_of(href), project.rules.fingerprint(href))
     letters: list[DeadLetter] = []
     for story in stories:
         if story.state is UrlState.DEAD:
-            letters += await project.desk.dead(DeadFilter(job=story.job, url=story.url), 1)
+            letters += await project.state.queue.dead(DeadFilter(job=story.job, url=story.url), 1)
     if not letters:
         known = f" It is {stories[0].state.value} in {stories[0].job}." if stories else ""
         raise Misconfigured(f"{visible(href)} is not among the dead letters.{known} See: gossamer why URL")
@@ -286,9 +292,9 @@ async def _letters(project: Project, target: str) -> list[DeadLetter]:
 async def _per_job(project: Project, which: DeadFilter) -> dict[str, int]:
     """How many of the letters belong to each job."""
     found: dict[str, int] = {}
-    for job in await project.jobs.jobs():
+    for job in await project.state.jobs.jobs():
         if which.job in (None, job.id):
-            reasons = await project.desk.dead_reasons(msgspec.structs.replace(which, job=job.id))
+            reasons = await project.state.queue.dead_reasons(msgspec.structs.replace(which, job=job.id))
             if reasons:
                 found[job.id] = sum(reasons.values())
     return found

@@ -25,7 +25,8 @@ import msgspec
 import typer
 from rich.text import Text
 
-from ..backends.opening import is_local, local_path, open_archive, open_records, open_state, place_of
+from ..backends.addresses import is_local, local_path, place_of
+from ..backends.open import open_archive, open_records, open_state
 from ..clock import ServerClock, SystemClock
 from ..errors import GossamerError
 from ..fetch.browser.chromium import is_there
@@ -300,7 +301,7 @@ def _opens(settings: Settings) -> Iterator[Finding]:
 
     async def look() -> tuple[int, float, float, tuple[str, ...]]:
         async with open_project(settings) as project:
-            jobs = await project.jobs.jobs()
+            jobs = await project.state.jobs.jobs()
             newest = max((job.created_at for job in jobs), default=0.0)
             return len(jobs), newest, project.clock.now(), project.warnings
 

@@ -55,7 +55,7 @@ def list_verb(
         if not is_crawled(settings):
             return [], 0
         async with open_crawled(settings) as project:
-            jobs = [job for job in await project.jobs.jobs() if schedule is None or job.schedule == schedule]
+            jobs = [job for job in await project.state.jobs.jobs() if schedule is None or job.schedule == schedule]
             return await runs_of(project, jobs[: shown(limit, as_json)]), len(jobs)
 
     runs, total = run_async(find())
@@ -149,9 +149,9 @@ def pause_verb(job: JobArgument) -> None:
     async def pause(project: Project, found: Job) -> str:
         if found.paused:
             return f"{found.id} is paused already."
-        if not await project.control.pause_job(found.id, True):
+        if not await project.state.control.pause_job(found.id, True):
             raise Misconfigured(_too_late(found, "pause"))
-        counts = await project.jobs.counts(found.id)
+        counts = await project.state.jobs.counts(found.id)
         return (
             f"{found.id} is paused. {many(counts.leased, 'page')} in hand will be finished, "
             f"{counts.queued + counts.waiting:,} wait. Go on with: gossamer job resume {found.id}"
@@ -167,9 +167,9 @@ def resume_verb(job: JobArgument) -> None:
     async def resume(project: Project, found: Job) -> str:
         if not found.paused:
             return f"{found.id} is not paused."
-        if not await project.control.pause_job(found.id, False):
+        if not await project.state.control.pause_job(found.id, False):
             raise Misconfigured(_too_late(found, "resume"))
-        counts = await project.jobs.counts(found.id)
+        counts = await project.state.jobs.counts(found.id)
         return f"{found.id} goes on, with {many(counts.open, 'open page')}. Workers take it up within seconds."
 
     _control(job, "resume", resume)
@@ -193,9 +193,9 @@ def cancel_verb(
         raise typer.Exit(1)
 
     async def cancel(project: Project, found: Job) -> str:
-        if not await project.control.cancel_job(found.id):
+        if not await project.state.control.cancel_job(found.id):
             raise Misconfigured(_too_late(found, "cancel"))
-        counts = await project.jobs.counts(found.id)
+        counts = await project.state.jobs.counts(found.id)
         return (
             f"{found.id} is cancelled: {counts.settled:,} of {many(run.total, 'page')} had been settled, the others "
             "are dropped. What it has stored stays."
@@ -216,7 +216,7 @@ def _control(wanted: str, verb: str, act: Act) -> None:
 
 async def _running(project: Project, wanted: str, verb: str) -> Job:
     """The running job of that id or name. Raises Misconfigured when there is none, or it has ended."""
-    for job in await project.jobs.running_jobs():
+    for job in await project.state.jobs.running_jobs():
         if wanted in (job.id, job.name):
             return job
     found = await find_job(project, wanted)

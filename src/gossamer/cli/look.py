@@ -11,7 +11,7 @@ import msgspec
 import typer
 from rich.text import Text
 
-from ..backends.opening import place_of
+from ..backends.addresses import place_of
 from ..clock import iso_time
 from ..demo.spider import DemoShop
 from ..frontier.contract import DeadFilter, SiteLoad
@@ -144,7 +144,7 @@ async def _show_all(settings: Settings, limit: int | None, as_json: bool) -> Non
     if is_crawled(settings):
         async with open_project(settings, to_look=True) as project:
             warn_of_old_copies(project)
-            jobs = await project.jobs.jobs()
+            jobs = await project.state.jobs.jobs()
             total, now = len(jobs), project.clock.now()
             standings = await _standings(project, jobs[:limit])
             records = 0 if jobs else await project.records.count(RecordQuery())
@@ -182,8 +182,8 @@ async def _show_one(settings: Settings, wanted: str, as_json: bool) -> None:
     async with open_crawled(settings) as project:
         job = await find_job(project, wanted)
         (standing,) = await _standings(project, [job])
-        sites = await project.desk.sites(job.id, SITES_SHOWN)
-        reasons = await project.desk.dead_reasons(DeadFilter(job=job.id)) if standing.counts.dead else {}
+        sites = await project.state.queue.sites(job.id, SITES_SHOWN)
+        reasons = await project.state.queue.dead_reasons(DeadFilter(job=job.id)) if standing.counts.dead else {}
         now = project.clock.now()
     places = {role: place_of(settings, role) for role in ("state", "records", "archive")}
     if as_json:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..backends.opening import MONGO, POSTGRES, postgres_schema, scheme_of
+from ..backends.addresses import MONGO, POSTGRES, postgres_schema, scheme_of
 from ..settings import Settings
 from .app import app, out, run_async, settings_with
 from .layout import visible

@@ -14,7 +14,7 @@ import typer
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
-from ..backends.opening import scheme_of
+from ..backends.addresses import scheme_of
 from ..errors import Misconfigured
 from ..project.move import ROLES, MoveReport, Part, Watch, move
 from ..settings import FILE_NAME, Settings

@@ -11,7 +11,7 @@ import typer
 from rich.text import Text
 
 from .. import __version__
-from ..backends.opening import redacted
+from ..backends.addresses import redacted
 from ..errors import Misconfigured, UnknownSetting
 from ..parse.discovery import list_spiders
 from ..schedule.sources import discreet

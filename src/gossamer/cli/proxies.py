@@ -149,7 +149,7 @@ def reset_verb(pool: PoolArgument = None) -> None:
 
     async def reset() -> int:
         async with open_crawled(settings) as project:
-            return await project.exits.reset(pool)
+            return await project.state.exits.reset(pool)
 
     count = run_async(reset())
     if not count and pool is not None:
@@ -174,7 +174,7 @@ async def _find(settings: Settings, names: Sequence[str]) -> tuple[list[PoolLine
     now = SystemClock().now()
     if is_crawled(settings):  # looking must not create files
         async with open_crawled(settings) as project:
-            health = {name: await project.exits.health(name) for name in names}
+            health = {name: await project.state.exits.health(name) for name in names}
             now = project.clock.now()
     return [_pool_lines(settings, name, health.get(name, []), now) for name in names], now
 

@@ -40,7 +40,7 @@ def prune_verb(
 
     async def count() -> int:
         async with open_crawled(settings) as project:
-            return len((await ended_jobs(project.jobs, **await _bounds(project, jobs_age, dead_age)))[0])
+            return len((await ended_jobs(project.state.jobs, **await _bounds(project, jobs_age, dead_age)))[0])
 
     if (jobs_age is not None or dead_age is not None) and not yes and sys.stdin.isatty():
         meant = run_async(count())
@@ -65,7 +65,9 @@ def prune_verb(
 
 async def _forget(project: Project, jobs_age: timedelta | None, dead_age: timedelta | None) -> str:
     """Forget the jobs; return what became of them, for people."""
-    forgotten = await forget_ended(project.history, project.jobs, **await _bounds(project, jobs_age, dead_age))
+    forgotten = await forget_ended(
+        project.state.history, project.state.jobs, **await _bounds(project, jobs_age, dead_age)
+    )
     stay = f"; {forgotten.with_letters:,} with dead letters kept (see --dead)" if forgotten.with_letters else ""
     return f"{many(forgotten.jobs, 'job')} forgotten{stay}"
 
@@ -82,7 +84,7 @@ async def _bounds(project: Project, jobs_age: timedelta | None, dead_age: timede
     return _Bounds(
         before=None if jobs_age is None else now - jobs_age.total_seconds(),
         dead_before=None if dead_age is None else now - dead_age.total_seconds(),
-        keep={standing.last_job for standing in await project.schedules.schedules()},
+        keep={standing.last_job for standing in await project.state.schedules.schedules()},
     )
 
 

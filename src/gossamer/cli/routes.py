@@ -106,7 +106,7 @@ def reset_verb(
 
     async def reset() -> int:
         async with open_crawled(settings) as project:
-            return await project.routes.forget(wanted)
+            return await project.state.routes.forget(wanted)
 
     count = run_async(reset())
     if not count:
@@ -172,15 +172,15 @@ async def _find(settings: Settings, site: str | None, limit: int) -> Findings:
         return Findings(now=SystemClock().now())
     async with open_crawled(settings) as project:
         if site is None:
-            standings = await project.routes.standings(limit + 1)
+            standings = await project.state.routes.standings(limit + 1)
         else:
-            known = await project.routes.standing(site)
+            known = await project.state.routes.standing(site)
             standings = [known] if known is not None else []
         return Findings(
             standings=standings[:limit],
             more=len(standings) > limit,
-            spent=await project.purse.spent(),
-            jobs=await project.jobs.jobs(),
+            spent=await project.state.purse.spent(),
+            jobs=await project.state.jobs.jobs(),
             now=project.clock.now(),
         )
 

@@ -181,11 +181,11 @@ async def runs_of(project: Project, jobs: Iterable[Job]) -> list[Run]:
     found = list(jobs)
     runs: list[Run] = []
     goes_on = any(job.state is JobState.RUNNING for job in found)
-    cards = await project.workers.workers() if goes_on else []
+    cards = await project.state.workers.workers() if goes_on else []
     for job in found:
         is_running = job.state is JobState.RUNNING
-        counts = await project.jobs.counts(job.id)
-        sealed = await project.jobs.is_sealed(job.id) if is_running else True
+        counts = await project.state.jobs.counts(job.id)
+        sealed = await project.state.jobs.is_sealed(job.id) if is_running else True
         now = project.clock.now()
         served = is_served(job, cards, now) if is_running else True
         shut = await _shut(project, job, sealed, now) if is_running and not counts.leased else None
@@ -198,12 +198,12 @@ async def _shut(project: Project, job: Job, sealed: bool, now: float) -> Shut | 
     settings = project.settings
     if not any(domain.windows for domain in settings.domains.values()):
         return None  # nearly always; spares the queue a question
-    sites = [load.site for load in await project.desk.sites(job.id, SITES_LOOKED_AT)]
+    sites = [load.site for load in await project.state.queue.sites(job.id, SITES_LOOKED_AT)]
     if len(sites) == SITES_LOOKED_AT:
         return None
     source = None
     if not sealed:
-        match source_of((await project.jobs.terms(job.id)).source):
+        match source_of((await project.state.jobs.terms(job.id)).source):
             case Sitemap(url=url) | FeedSource(url=url):
                 source = site_of(url)
     wanted = dict.fromkeys([*([source] if source is not None else ()), *sites])
@@ -226,7 +226,7 @@ def closed_until(settings: Settings, site: str, now: float) -> tuple[bool, float
 async def run_of(project: Project, job: Job) -> Run:
     """As `runs_of`, with what was wrong with its source."""
     (run,) = await runs_of(project, [job])
-    trouble = (await project.sowings.sown(job.id)).trouble if job.schedule else ""
+    trouble = (await project.state.seeds.findings(job.id)).trouble if job.schedule else ""
     return msgspec.structs.replace(run, trouble=trouble)
 
 

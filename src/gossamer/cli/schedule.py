@@ -153,7 +153,7 @@ def show_verb(name: NameArgument, as_json: JsonOption = False) -> None:
             return await look(settings, name), []
         async with open_project(settings, to_look=True) as project:
             listing = await listing_of(project, settings, name)
-            jobs = [job for job in await project.jobs.jobs() if job.schedule == name]
+            jobs = [job for job in await project.state.jobs.jobs() if job.schedule == name]
             return listing, await runs_of(project, jobs[:RUNS_SHOWN])
 
     listing, runs = run_async(find())
@@ -284,9 +284,9 @@ def resume_verb(name: NameArgument) -> None:
 
 async def _pause(project: Project, standing: Standing, paused: bool) -> None:
     name = standing.schedule.name
-    if not await project.schedules.pause(name, paused):  # one of the file that no scheduler has met yet
-        await project.schedules.put(standing.schedule, origin=standing.origin)
-        await project.schedules.pause(name, paused)
+    if not await project.state.schedules.pause(name, paused):  # one of the file that no scheduler has met yet
+        await project.state.schedules.put(standing.schedule, origin=standing.origin)
+        await project.state.schedules.pause(name, paused)
 
 
 @schedule_app.command("run")
@@ -300,7 +300,7 @@ def run_verb(
 
     async def begin(project: Project, standing: Standing) -> str:
         for _ in range(RUN_TRIES):  # somebody may change the schedule, or begin another run, while we write
-            going = [job for job in await project.jobs.running_jobs() if job.name == name][-1:]
+            going = [job for job in await project.state.jobs.running_jobs() if job.name == name][-1:]
             if going and not replace:
                 (job,) = going
                 raise Misconfigured(
@@ -308,11 +308,11 @@ def run_verb(
                     f"job cancel {job.id}`, or add --replace."
                 )
             kept, now = await _kept(project, standing), project.clock.now()
-            share = await share_of(project.jobs, kept, now, now, by_hand=True)
+            share = await share_of(project.state.jobs, kept, now, now, by_hand=True)
             budget = None if share is None else max(1, share)
             opening = opening_for(project.settings, standing.schedule, now, budget=budget)
             replaces = going[0].id if going else ""
-            settled = await project.schedules.begin(kept, run_now(kept), opening, replaces=replaces)
+            settled = await project.state.schedules.begin(kept, run_now(kept), opening, replaces=replaces)
             if settled is not None:
                 begun = settled.standing.last_job
                 return f"{begun} is begun. Workers take it up; see: gossamer job show {begun}"
@@ -328,10 +328,10 @@ async def _kept(project: Project, standing: Standing) -> Standing:
     """As it is in the book. One of the file that no scheduler has met yet is entered."""
     name = standing.schedule.name
     while True:
-        for one in await project.schedules.schedules():
+        for one in await project.state.schedules.schedules():
             if one.schedule.name == name:
                 return one
-        await project.schedules.put(standing.schedule, origin=standing.origin)
+        await project.state.schedules.put(standing.schedule, origin=standing.origin)
 
 
 @schedule_app.command("remove")
@@ -345,12 +345,12 @@ def remove_verb(name: NameArgument) -> None:
         return await remove_any(project)
 
     async def remove_any(project: Project) -> str:
-        await project.schedules.remove(name)
+        await project.state.schedules.remove(name)
         return f"Schedule {name} is removed.{await _still_running(project, name)}"
 
     with_one(name, remove, unreadable=remove_any)
 
 
 async def _still_running(project: Project, name: str) -> str:
-    jobs = [job.id for job in await project.jobs.running_jobs() if job.schedule == name]
+    jobs = [job.id for job in await project.state.jobs.running_jobs() if job.schedule == name]
     return "".join(f" Its job {job} goes on; `gossamer job cancel {job}` ends it." for job in jobs)

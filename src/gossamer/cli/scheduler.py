@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from ..backends.opening import place_of
+from ..backends.addresses import place_of
 from ..errors import Misconfigured
 from ..model import events
 from ..process.signals import stopping

@@ -91,10 +91,10 @@ async def look(settings: Settings, only: str | None = None) -> Listing:
 
 async def listing_of(project: Project, settings: Settings, only: str | None = None) -> Listing:
     wanted = schedules_of(settings.schedules)
-    written = await project.schedules.everything()
+    written = await project.state.schedules.everything()
     book = {one.schedule.name: one for one in written if isinstance(one, Standing)}
     unreadable = [one for one in written if isinstance(one, Unreadable)]
-    leader = await project.schedules.leader()
+    leader = await project.state.schedules.leader()
     listing = Listing(
         standings=await merged(project, settings, in_force=leader is not None),
         unreadable=unreadable,
@@ -119,7 +119,7 @@ def _is_removed(known: Standing) -> bool:
 
 async def _last_runs(project: Project, standings: list[Standing]) -> dict[str, Run]:
     async def last_run(standing: Standing) -> Run | None:
-        job = await project.jobs.job(standing.last_job) if standing.last_job else None
+        job = await project.state.jobs.job(standing.last_job) if standing.last_job else None
         return None if job is None else await run_of(project, job)
 
     found: dict[str, Run] = {}
@@ -185,7 +185,7 @@ async def found(project: Project, settings: Settings, name: str) -> Standing:
 
 
 async def unreadable_in(project: Project) -> list[Unreadable]:
-    return [one for one in await project.schedules.everything() if isinstance(one, Unreadable)]
+    return [one for one in await project.state.schedules.everything() if isinstance(one, Unreadable)]
 
 
 async def merged(project: Project | None, settings: Settings, *, in_force: bool = False) -> list[Standing]:
@@ -193,7 +193,9 @@ async def merged(project: Project | None, settings: Settings, *, in_force: bool 
 
     `in_force`: one that a scheduler has read is as that one has it, whatever the file says by now.
     """
-    standings = {one.schedule.name: one for one in await project.schedules.schedules()} if project is not None else {}
+    standings = (
+        {one.schedule.name: one for one in await project.state.schedules.schedules()} if project is not None else {}
+    )
     now = (project.clock if project is not None else SystemClock()).now()
     for name, schedule in schedules_of(settings.schedules).items():
         known = standings.get(name)

@@ -18,7 +18,7 @@ from typing import Annotated
 
 import typer
 
-from ..backends.opening import place_of
+from ..backends.addresses import place_of
 from ..process.signals import stopping
 from ..process.supervisor import Supervisor, silence_under
 from ..project.open import Project
@@ -69,7 +69,7 @@ async def _run(settings: Settings, voice: Welcome, scheduler: list[str], worker:
     async with AsyncExitStack() as stack:  # what is wrong with the backends is told once, and not by each child
         project = await open_patiently(stack, settings, voice, to_look=True)
         voice.welcome(project, f"A scheduler and {many(workers, 'worker')} for")
-        if not settings.schedules and not await project.schedules.schedules():
+        if not settings.schedules and not await project.state.schedules.schedules():
             voice.miss_schedules()
 
     def tell_of_scheduler(words: str) -> None:

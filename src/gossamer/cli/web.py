@@ -150,7 +150,7 @@ async def open_way(settings: Settings, url: str, name: str | None, clock: Clock)
         if route.pool is not None:
             project = await stack.enter_async_context(open_project(settings, to_look=True))
             pools = await stack.enter_async_context(
-                Pools(settings.proxies, project.exits, clock, project=settings.project, root=settings.root)
+                Pools(settings.proxies, project.state.exits, clock, project=settings.project, root=settings.root)
             )
             exit = await pools.take(route.pool, site=site_of(url), fingerprint=b"")
         pages, texts = await transports.for_pages(route), await transports.for_robots(route)

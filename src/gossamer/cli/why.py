@@ -121,10 +121,10 @@ def why_verb(
 
 async def find_out(project: Project, href: str, canonical: str, fingerprint: bytes) -> Findings:
     """Ask everyone who may know something."""
-    stories = await project.desk.story(site_of(canonical), fingerprint)
+    stories = await project.state.queue.story(site_of(canonical), fingerprint)
     attempts = await project.records.attempts(fingerprint)
     visits = await project.records.visits(fingerprint)
-    jobs = {job.id: job for job in await project.jobs.jobs()}
+    jobs = {job.id: job for job in await project.state.jobs.jobs()}
     addresses = dict.fromkeys([href.partition("#")[0], canonical, *(story.url for story in stories)])
     records: list[StoredRecord] = []
     for address in addresses:

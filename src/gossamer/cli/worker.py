@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from ..backends.opening import place_of
+from ..backends.addresses import place_of
 from ..clock import Backoff, SystemClock
 from ..crawl.heartbeat import MISSING_AFTER
 from ..errors import BackendUnavailable, Misconfigured
@@ -192,7 +192,7 @@ async def _show(settings: Settings, as_json: bool) -> None:
     now, scheduler = 0.0, ""
     if is_crawled(settings):
         async with open_project(settings, to_look=True) as project:
-            cards, now = await project.workers.workers(), project.clock.now()
+            cards, now = await project.state.workers.workers(), project.clock.now()
             if not as_json:
                 scheduler = await _scheduler(project)
     if as_json:
@@ -208,11 +208,11 @@ async def _show(settings: Settings, as_json: bool) -> None:
 
 async def _scheduler(project: Project) -> str:
     """Who begins the runs of schedules; nothing where there are neither."""
-    leader = await project.schedules.leader()
+    leader = await project.state.schedules.leader()
     if leader is not None:
         host, _, rest = leader.leader.partition("/")
         return f"A scheduler leads on {host}, process {rest.partition('/')[0]}."
-    if project.settings.schedules or await project.schedules.schedules():
+    if project.settings.schedules or await project.state.schedules.schedules():
         return "No scheduler is running; start `gossamer up`."
     return ""
 

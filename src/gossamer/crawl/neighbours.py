@@ -7,15 +7,15 @@ all of the source is in. A state that is away leaves things as they are: what is
 from __future__ import annotations
 
 from ..errors import Transient
-from ..frontier.contract import JobBook, SowBook
+from ..frontier.contract import JobBook, SeedBook
 
 
 class Neighbours:
     """Of one job in one process. `sites` grows."""
 
-    def __init__(self, jobs: JobBook, sowings: SowBook, job: str, sites: set[str]) -> None:
+    def __init__(self, jobs: JobBook, seeds: SeedBook, job: str, sites: set[str]) -> None:
         self._jobs = jobs
-        self._sowings = sowings
+        self._seeds = seeds
         self._job = job
         self._sites = sites
         self._complete = False
@@ -26,7 +26,7 @@ class Neighbours:
             return
         try:
             sealed = await self._jobs.is_sealed(self._job)
-            self._sites.update((await self._sowings.sown(self._job)).sites)
+            self._sites.update((await self._seeds.findings(self._job)).sites)
         except Transient:
             return
         self._complete = sealed

@@ -16,7 +16,7 @@ from ..model.carrying import Carrier
 from ..model.job import JobTerms
 from ..model.schedule import Standing
 from ..model.task import UrlState
-from .contract import Sown
+from .contract import SeedFindings
 
 
 class CarriedJob(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,7 +50,7 @@ class CarriedSown(msgspec.Struct, frozen=True):
     """What the reading of a job's source has found. Who reads is not carried: nobody does while a project moves."""
 
     job: str
-    sown: Sown
+    sown: SeedFindings
 
 
 class CarriedSite(msgspec.Struct, frozen=True, kw_only=True):

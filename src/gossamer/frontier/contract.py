@@ -1,4 +1,4 @@
-"""The frontier's contract, split by caller: `Frontier` for workers and producers, `FrontierDesk` for people.
+"""The frontier's contract, split by caller: `Frontier` for workers and producers, `QueueView` for people.
 
 How it fails: `BackendUnavailable` (nothing happened), `FrontierFull` (nothing was added), `LeaseLost` (nothing
 changed). How it recovers: a lease that is not renewed expires on the backend's clock, and its task comes back.
@@ -164,34 +164,34 @@ class JobBook(Protocol):
         ...
 
 
-class Sown(msgspec.Struct, frozen=True):
-    """What the reading of a job's source has found: the sites that its links may lead to, and what was wrong."""
+class SeedFindings(msgspec.Struct, frozen=True):
+    """What workers have read in the source of a job: the sites that its links may lead to, and the first trouble."""
 
     sites: frozenset[str] = frozenset()
     trouble: str = ""
 
 
-class SowBook(Protocol):
-    """Who reads the source of a job that a schedule began. One worker at a time does; what it dies over, the next one
-    reads from the beginning. Nothing is lost by two that read at once, only done twice.
+class SeedBook(Protocol):
+    """The lease to read the source of a job that a schedule began. One worker holds it at a time; when that one dies,
+    the next begins to read from the start. If two of them read at once, work is done twice and nothing is lost.
 
-    What is leased goes by its name alone: "@" and a site in place of a job is the turn to read a source at that site.
+    A lease is known by its name alone: "@" and a site, in place of a job, is the lease to read a source at that site.
     """
 
-    async def sow(self, job: str, sower: str, duration: timedelta) -> bool:
-        """Become the one that reads, or go on being it, for so long by the backend's clock. False while another is."""
+    async def claim(self, job: str, worker: str, duration: timedelta) -> bool:
+        """Take or prolong the lease, by the backend's clock. False while another worker holds it."""
         ...
 
-    async def rest(self, job: str, sower: str) -> None:
-        """Read no more: another one may. Changes nothing when another one does already."""
+    async def release(self, job: str, worker: str) -> None:
+        """Give the lease back. Changes nothing when another worker holds it."""
         ...
 
     async def note(self, job: str, sites: Iterable[str], trouble: str = "") -> None:
-        """Add these sites. The first trouble is kept."""
+        """Add these sites to the findings. The first trouble is kept."""
         ...
 
-    async def sown(self, job: str) -> Sown:
-        """What was noted so far; nothing for an unknown job."""
+    async def findings(self, job: str) -> SeedFindings:
+        """Everything noted so far; empty for an unknown job."""
         ...
 
 
@@ -373,7 +373,7 @@ class DeadLetters(Protocol):
         ...
 
 
-class FrontierDesk(DeadLetters, Protocol):
+class QueueView(DeadLetters, Protocol):
     """What people ask of the queue."""
 
     async def story(self, site: str, fingerprint: bytes) -> list[UrlStory]:

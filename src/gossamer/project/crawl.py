@@ -76,14 +76,14 @@ async def crawl(
         clock = project.clock
         began = clock.monotonic()
         await _leave_schedules_alone(project, name or spider.name)
-        job, resumed = await project.jobs.open_job(name or spider.name, job_terms(settings, spider), fresh=fresh)
+        job, resumed = await project.state.jobs.open_job(name or spider.name, job_terms(settings, spider), fresh=fresh)
         sites: set[str] = set()
         scope = scope_of(settings, job, spider, sites)
         heart = Heartbeat(
-            project.workers, clock, name=project.worker, vitals=lambda: vitals_of(job, worker), troubles=events
+            project.state.workers, clock, name=project.worker, vitals=lambda: vitals_of(job, worker), troubles=events
         )
         listeners = EventHub(heart) if events is None else EventHub(heart, events)
-        terms = await project.jobs.terms(job.id)
+        terms = await project.state.jobs.terms(job.id)
         async with open_worker(project, spider, job.id, scope, listeners, terms=terms) as worker, heart:
             with stopping(worker.drain), TIES.at_work(settings.crawl.parse_timeout):
                 running = Running(project=project, job=job, resumed=resumed, worker=worker)
@@ -97,10 +97,10 @@ async def crawl(
         if after is not None:
             await after(project, job)
         return CrawlReport(
-            job=await project.jobs.job(job.id) or job,
+            job=await project.state.jobs.job(job.id) or job,
             resumed=resumed,
             ended=drained,
-            counts=await project.jobs.counts(job.id),
+            counts=await project.state.jobs.counts(job.id),
             records=await project.records.count(RecordQuery(job=job.id)),
             seconds=clock.monotonic() - began,
             failure=await why_nothing_came(project, job.id) if drained else "",
@@ -110,7 +110,7 @@ async def crawl(
 async def _leave_schedules_alone(project: Project, name: str) -> None:
     """A run of a schedule has terms of its own: it is not taken over by a crawl of the same name. Raises
     Misconfigured."""
-    for job in await project.jobs.running_jobs():
+    for job in await project.state.jobs.running_jobs():
         if job.name == name and job.schedule:
             raise Misconfigured(
                 f"{job.id} is a run of the schedule {job.schedule!r}, and still going. `gossamer worker` works on it;"
@@ -134,8 +134,8 @@ async def work_off(
     Raises Misconfigured and Transient.
     """
     sites.update(site_of(url) for url in listed_seeds(spider))  # a link may be found before the last seed is read
-    sealed = await project.jobs.is_sealed(job.id)
-    terms = await project.jobs.terms(job.id)
+    sealed = await project.state.jobs.is_sealed(job.id)
+    terms = await project.state.jobs.terms(job.id)
     if terms.schedule:
         return await _work_off_run(project, spider, job, terms, worker, scope, sites, events or Silence())
     if sealed and scope.sites is not sites:
@@ -163,7 +163,7 @@ async def _work_off_run(
     """Work on the run of a schedule: one of its workers reads the source (sowing.py)."""
     sower = Sower(project, spider, job.id, terms, scope, sites, events)
     await sower.learn_sites()  # whoever read before us may have died: what he found is in the queue
-    if await project.jobs.is_sealed(job.id):
+    if await project.state.jobs.is_sealed(job.id):
         await sower.learn_sites()
         return await worker.run()
     worker.sows = lambda: sower.reads
@@ -210,7 +210,7 @@ async def _sow(project: Project, spider: Spider, job: str, scope: Scope, sites: 
     if chunk:
         await offer(project, job, admission.judge(chunk), project.settings.crawl.max_queued)
     if not known:
-        await project.jobs.seal_seeds(job)
+        await project.state.jobs.seal_seeds(job)
 
 
 async def _end(*tasks: asyncio.Task[Any] | None) -> None:

@@ -32,8 +32,8 @@ FEW = 50  # pages; more than these are not all redirects, and the list of a big 
 
 async def close_drained(project: Project, spider: Spider, job: Job, events: EventSink) -> None:
     """End a job of which nothing is left; told by the one worker that ended it."""
-    counts = await project.jobs.counts(job.id)
-    job = await project.jobs.job(job.id) or job  # its limit may be another one by now
+    counts = await project.state.jobs.counts(job.id)
+    job = await project.state.jobs.job(job.id) or job  # its limit may be another one by now
     full = job.limit is not None and counts.settled >= job.limit
     ending = "limit" if full and (counts.queued or counts.waiting) else "done"
     if ending == "done" and project.settings.store.mark_gone:
@@ -50,13 +50,13 @@ async def close_drained(project: Project, spider: Spider, job: Job, events: Even
 
 async def end(project: Project, job: Job, ending: str, events: EventSink) -> None:
     """Close a job. The one worker that really did so tells it, and forgets runs of its schedule that are too old."""
-    if not await project.jobs.close_job(job.id, ending):
+    if not await project.state.jobs.close_job(job.id, ending):
         return
     events.emit(JobEnded(at=project.clock.now(), job=job.id, ending=ending))
     if not job.schedule:
         return
     try:
-        await forget_old_runs(project.history, project.jobs, job.name, project.settings.store.keep_runs)
+        await forget_old_runs(project.state.history, project.state.jobs, job.name, project.settings.store.keep_runs)
     except Transient as error:  # the next run will see to it
         events.emit(Trouble(at=project.clock.now(), job=job.id, stage="old runs", message=str(error)))
 
@@ -72,7 +72,7 @@ async def mark_gone(project: Project, spider: Spider, job: Job, counts: JobCount
     settings = project.settings
     if not counts.done + counts.unchanged or something_waits(settings.root / settings.store.spool):
         return 0
-    newest = await project.history.newest_jobs(job.name, EARLIER_JOBS + 1)
+    newest = await project.state.history.newest_jobs(job.name, EARLIER_JOBS + 1)
     earlier = [one for one in newest if one.created_at < job.created_at]
     everywhere = await _got_everywhere(project, job, earlier)
     if earlier and everywhere:
@@ -100,13 +100,13 @@ async def _got_everywhere(project: Project, job: Job, earlier: Sequence[Job]) ->
     A list of addresses speaks for itself alone: what has dropped out of a feed, or out of the choice of a budget, is
     not gone from its site.
     """
-    if (await project.jobs.terms(job.id)).source:
+    if (await project.state.jobs.terms(job.id)).source:
         return False
     if earlier and earlier[0].depth != job.depth:
         return False
-    if not set(await project.desk.dead_reasons(DeadFilter(job=job.id))) <= NOT_FOUND:
+    if not set(await project.state.queue.dead_reasons(DeadFilter(job=job.id))) <= NOT_FOUND:
         return False
-    async for _, _, reason in project.desk.urls(job.id, UrlState.DROPPED):
+    async for _, _, reason in project.state.queue.urls(job.id, UrlState.DROPPED):
         if reason in LEFT_OUT:
             return False
     return True
@@ -114,12 +114,12 @@ async def _got_everywhere(project: Project, job: Job, earlier: Sequence[Job]) ->
 
 async def why_nothing_came(project: Project, job: str) -> str:
     """One line on why not one page of the job could be had; empty when one could, a redirect not counted."""
-    counts = await project.jobs.counts(job)
+    counts = await project.state.jobs.counts(job)
     if counts.done + counts.unchanged > FEW:
         return ""
     elsewhere = refused = ""
     told = 0  # pages that are done and have a row; where a filter deduplicates, rows go with the work
-    async for url, state, reason in project.desk.urls(job):
+    async for url, state, reason in project.state.queue.urls(job):
         told += state in (UrlState.DONE, UrlState.UNCHANGED)
         if state in (UrlState.DONE, UrlState.UNCHANGED) and not reason.startswith(REDIRECTED):
             return ""
@@ -129,6 +129,6 @@ async def why_nothing_came(project: Project, job: str) -> str:
             refused = refused or f"The robots.txt of the site forbids {url} to crawlers."
     if told < counts.done + counts.unchanged:
         return ""
-    for letter in await project.desk.dead(DeadFilter(job=job), limit=1):
+    for letter in await project.state.queue.dead(DeadFilter(job=job), limit=1):
         return letter.message.partition("\n")[0] or f"{letter.url}: {letter.reason}"
     return refused or elsewhere or "Every address was left out by the rules of the crawl."

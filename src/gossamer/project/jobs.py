@@ -11,7 +11,7 @@ from .open import Project
 
 async def find_job(project: Project, wanted: str) -> Job:
     """The job with that id, else the newest one with that name. Raises Misconfigured with a suggestion."""
-    every = await project.jobs.jobs()
+    every = await project.state.jobs.jobs()
     for job in every:
         if job.id == wanted:
             return job

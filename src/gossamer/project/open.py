@@ -1,4 +1,4 @@
-"""The open backends of a project. Whoever only looks at them, or writes to them, loads no transport and no worker."""
+"""The open backends of a project. Opening them loads no transport and no worker."""
 
 from __future__ import annotations
 
@@ -7,37 +7,16 @@ from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 
 import msgspec
 
-from ..backends.opening import (
-    ArchiveOnDemand,
-    is_local,
-    local_path,
-    old_copy,
-    open_archive,
-    open_records,
-    open_state,
-    record_carrier,
-)
+from ..backends.addresses import is_local, local_path
+from ..backends.open import ArchiveOnDemand, old_copy, open_archive, open_records, open_state, record_carrier
 from ..backends.processes import worker_name
+from ..backends.state import State
 from ..clock import Clock, ServerClock, SystemClock
 from ..crawl.quarantine import Quarantine
 from ..errors import Misconfigured
-from ..fetch.robots import RobotsShelf
-from ..frontier.contract import (
-    Frontier,
-    FrontierDesk,
-    FrontierFor,
-    JobBook,
-    JobControl,
-    JobHistory,
-    SowBook,
-    WorkerBook,
-)
 from ..model.url import UrlRules
 from ..parse.spider import Spider
 from ..process.black_box import TIES, BlackBox
-from ..routing.contract import BudgetBook, RouteBook
-from ..routing.proxies.contract import ExitBook
-from ..schedule.contract import ScheduleBook, TickBook
 from ..settings import Settings
 from ..settings.effective import site_terms, url_rules
 from ..store.contract import Archive, Records
@@ -49,20 +28,7 @@ class Project(msgspec.Struct, frozen=True, kw_only=True):
     settings: Settings
     clock: Clock
     rules: UrlRules
-    frontier: Frontier
-    frontier_for: FrontierFor
-    jobs: JobBook
-    desk: FrontierDesk
-    robots_shelf: RobotsShelf
-    workers: WorkerBook
-    routes: RouteBook
-    purse: BudgetBook
-    exits: ExitBook
-    schedules: ScheduleBook
-    ticks: TickBook
-    sowings: SowBook
-    control: JobControl
-    history: JobHistory
+    state: State
     records: Records
     archive: Archive
     worker: str
@@ -88,8 +54,10 @@ async def open_project(
         state = await stack.enter_async_context(
             open_state(settings, shared, terms_for=site_terms(settings, spider), records=records)
         )
-        records_copy = await old_copy(settings, "records", record_carrier(settings, records))
-        old_copies = (*state.old_copy, *records_copy)
+        old_copies = (
+            *await old_copy(settings, "state", state.carrier),
+            *await old_copy(settings, "records", record_carrier(settings, records)),
+        )
         writer = worker.replace("/", "-")
         archive: Archive = (
             ArchiveOnDemand(settings, writer, stack)
@@ -100,20 +68,7 @@ async def open_project(
             settings=settings,
             clock=state.clock,
             rules=url_rules(settings),
-            frontier=state.frontier,
-            frontier_for=state.frontier_for,
-            jobs=state.jobs,
-            desk=state.desk,
-            robots_shelf=state.robots,
-            workers=state.workers,
-            routes=state.routes,
-            purse=state.purse,
-            exits=state.exits,
-            schedules=state.schedules,
-            ticks=state.ticks,
-            sowings=state.sowings,
-            control=state.control,
-            history=state.history,
+            state=state,
             records=records,
             archive=archive,
             worker=worker,
@@ -147,10 +102,11 @@ def nothing_crawled(settings: Settings) -> str:
 
 @contextmanager
 def open_beside(project: Project, spider: Spider, *, settings: Settings, worker: str) -> Iterator[Project]:
-    """A system for one more job of this process, on the same connections.
+    """The project for one more job of this process, on the same connections.
 
     The frontier is one of its own, because the spider's own wishes go with it, and so is the name, because each site
     is paced by one worker at a time.
     """
-    with project.frontier_for(site_terms(settings, spider)) as frontier:
-        yield msgspec.structs.replace(project, settings=settings, frontier=frontier, worker=worker)
+    with project.state.frontier_for(site_terms(settings, spider)) as frontier:
+        state = msgspec.structs.replace(project.state, frontier=frontier)
+        yield msgspec.structs.replace(project, settings=settings, state=state, worker=worker)

@@ -38,7 +38,7 @@ LONGEST_ENDING = 500
 FULL_PAUSE = timedelta(milliseconds=500)
 LEASE = timedelta(seconds=15)  # after so long without a sign another worker reads the source
 RENEW = timedelta(seconds=4)
-SITE = "@"  # before its name, where it stands in place of a job (SowBook): one source at a time is read there
+SITE = "@"  # before its name, where it stands in place of a job (SeedBook): one source at a time is read there
 TURN_LOOK = timedelta(milliseconds=100)
 LOOK = timedelta(seconds=1)  # between two looks at what another worker has read
 
@@ -85,21 +85,21 @@ class Sower:
 
     async def learn_sites(self) -> None:
         """Take over what other workers have found."""
-        self._sites.update((await self._project.sowings.sown(self._job)).sites)
+        self._sites.update((await self._project.state.seeds.findings(self._job)).sites)
 
     async def run(self) -> None:
         """Until all seeds are in, by whomever, or the job has ended for want of any. Raises Transient."""
         project, job = self._project, self._job
-        while not await project.jobs.is_sealed(job):
-            known = await project.jobs.job(job)
+        while not await project.state.jobs.is_sealed(job):
+            known = await project.state.jobs.job(job)
             if known is not None and known.paused:
                 await project.clock.sleep(LOOK.total_seconds())
-            elif await project.sowings.sow(job, project.worker, LEASE):
+            elif await project.state.seeds.claim(job, project.worker, LEASE):
                 try:
                     if not await self._sow_while_leased():
                         return
                 finally:
-                    await project.sowings.rest(job, project.worker)
+                    await project.state.seeds.release(job, project.worker)
             else:
                 await self.learn_sites()
                 await project.clock.sleep(LOOK.total_seconds())
@@ -122,7 +122,7 @@ class Sower:
                 await asyncio.gather(sowing, return_exceptions=True)
 
     async def _renewed(self) -> bool:
-        return await self._project.sowings.sow(self._job, self._project.worker, LEASE)
+        return await self._project.state.seeds.claim(self._job, self._project.worker, LEASE)
 
     async def _sow(self) -> bool:
         """Offer all seeds and seal the job. False when there were none and the job has ended."""
@@ -144,7 +144,7 @@ class Sower:
                 if pause is not None and isinstance(error, SourceFailed):
                     await project.clock.sleep(pause.total_seconds())
                     continue
-                if not (await project.jobs.counts(self._job)).discovered:
+                if not (await project.state.jobs.counts(self._job)).discovered:
                     await self._end(f"{SOURCE_FAILED}: {error}"[:LONGEST_ENDING])
                     return False
                 break
@@ -152,22 +152,22 @@ class Sower:
             self._report("Its source gave not one address.")
         if self._faults:
             more = f" And {self._faults - 1:,} more." if self._faults > 1 else ""
-            await project.sowings.note(self._job, (), self._fault + more)
-        await project.jobs.seal_seeds(self._job)
+            await project.state.seeds.note(self._job, (), self._fault + more)
+        await project.state.jobs.seal_seeds(self._job)
         return True
 
     async def _wait_for_demand(self) -> None:
         """A run with a limit needs no more pages in its queue than that."""
         limit = self._terms.limit
         while limit is not None:
-            counts = await self._project.jobs.counts(self._job)
+            counts = await self._project.state.jobs.counts(self._job)
             if counts.queued + counts.waiting <= limit:
                 return
             await self._project.clock.sleep(FULL_PAUSE.total_seconds())
 
     async def _end(self, ending: str) -> None:
         """Only who still reads may say that there is nothing."""
-        job = await self._project.jobs.job(self._job)
+        job = await self._project.state.jobs.job(self._job)
         if job is not None and await self._renewed():
             await end(self._project, job, ending, self._events)
 
@@ -180,7 +180,7 @@ class Sower:
         if new:
             self._sites.update(new)
             self._noted |= new
-            await self._project.sowings.note(self._job, new)
+            await self._project.state.seeds.note(self._job, new)
 
     def _wanted(self) -> AsyncIterator[Judged]:
         """What the source lists; with a budget, that part of it on which the budget is best spent."""
@@ -235,8 +235,8 @@ class Sower:
                 project.settings,
                 spider=self._spider,
                 clock=project.clock,
-                shelf=project.robots_shelf,
-                exits=project.exits,
+                shelf=project.state.robots,
+                exits=project.state.exits,
                 announce=self._take_turn,
                 closed_for=closed_for,
             ) as sourcing,
@@ -254,9 +254,9 @@ class Sower:
         project = self._project
         self._asked += 1
         name = f"{project.worker}.{self._job}.{self._asked}"
-        while not await project.sowings.sow(f"{SITE}{site}", name, rest):
+        while not await project.state.seeds.claim(f"{SITE}{site}", name, rest):
             await project.clock.sleep(min(TURN_LOOK, rest).total_seconds())
-        await project.frontier.slow_down(site, interval=None, rest=rest)
+        await project.state.frontier.slow_down(site, interval=None, rest=rest)
 
     def _report(self, message: str) -> None:
         self._fault = self._fault or message
@@ -271,7 +271,7 @@ async def offer(project: Project, job: str, judged: Judged, max_queued: int | No
     for start in range(0, len(candidates), at_once):
         while True:
             try:
-                await project.frontier.add(job, candidates[start : start + at_once])
+                await project.state.frontier.add(job, candidates[start : start + at_once])
                 break
             except FrontierFull:
                 await project.clock.sleep(FULL_PAUSE.total_seconds())

@@ -88,7 +88,7 @@ async def open_worker(
         transports_of(settings, clock) as transports,
         Pools(
             settings.proxies,
-            project.exits,
+            project.state.exits,
             clock,
             root=settings.root,
             project=settings.project,
@@ -104,17 +104,19 @@ async def open_worker(
     ):
         named = {route.pool for route in routing.routes.values() if route.pool is not None}
         await pools.prepare(named | ({spider.proxy_pool} if spider.proxy_pool is not None else set()))
-        await project.purse.forget_budgets(yesterday(clock))
+        await project.state.purse.forget_budgets(yesterday(clock))
         transport = await transports.for_pages(DIRECT)
-        robots = open_robots(settings, transport, project.robots_shelf, clock)
+        robots = open_robots(settings, transport, project.state.robots, clock)
         obeys = robots_rule(settings, spider)
-        tolls = BudgetKeeper(project.purse, job, routing.budgets_for, clock, max_body=settings.fetch.max_body.bytes)
+        tolls = BudgetKeeper(
+            project.state.purse, job, routing.budgets_for, clock, max_body=settings.fetch.max_body.bytes
+        )
         router = Router(
             terms_for=routing.terms_for,
             routes=routing.routes,
             transports=transports,
             exits=pools,
-            book=project.routes,
+            book=project.state.routes,
             tolls=tolls,
             clock=clock,
             serves=serves,
@@ -155,7 +157,7 @@ async def open_worker(
                 proxy_pool=spider.proxy_pool,
             ),
             sink=sink,
-            frontier=SteadyFrontier(project.frontier, clock, lease_duration=settings.lease.duration),
+            frontier=SteadyFrontier(project.state.frontier, clock, lease_duration=settings.lease.duration),
             retry_terms_for=retry_terms(settings),
             clock=clock,
             events=listener,
@@ -166,11 +168,11 @@ async def open_worker(
             gates=gates_of(settings, terms, clock),
             watched=watched,
             conditional=settings.fetch.conditional,
-            neighbours=None if grows is None else Neighbours(project.jobs, project.sowings, job, grows),
+            neighbours=None if grows is None else Neighbours(project.state.jobs, project.state.seeds, job, grows),
         )
         yield Worker(
             crew,
-            project.frontier,
+            project.state.frontier,
             project.records,
             concurrency=settings.crawl.concurrency,
             lease_duration=settings.lease.duration,
@@ -178,7 +180,7 @@ async def open_worker(
             lanes=lanes_of(serves, routing.routes, routing.ladder),
             quarantine=project.quarantine,
             max_deliveries=settings.lease.max_deliveries,
-            is_over=partial(is_over, project.jobs, job),
+            is_over=partial(is_over, project.state.jobs, job),
         )
 
 

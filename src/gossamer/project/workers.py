@@ -7,6 +7,6 @@ from .open import Project
 
 async def lacks_scheduler(project: Project) -> bool:
     """Does the project have schedules, and no scheduler that begins their runs?"""
-    if await project.schedules.leader() is not None:
+    if await project.state.schedules.leader() is not None:
         return False
-    return bool(project.settings.schedules or await project.schedules.schedules())
+    return bool(project.settings.schedules or await project.state.schedules.schedules())

@@ -59,8 +59,8 @@ class Scheduler:
         self._began = project.clock.now()
         self._events = events
         self._wanted = schedules_of(project.settings.schedules)
-        self._lead = Lead(project.ticks, project.clock, events, name or project.worker)
-        self._known = KnownSchedules(project.schedules, project.ticks)
+        self._lead = Lead(project.state.ticks, project.clock, events, name or project.worker)
+        self._known = KnownSchedules(project.state.schedules, project.state.ticks)
         self._workshop = workshop or Workshop(project.settings)
         self._rests: dict[str, tuple[int, float]] = {}  # by schedule: at this version, nothing before this moment
         self._latest = -math.inf  # that the clock has shown
@@ -178,7 +178,7 @@ class Scheduler:
         for standing, found in due:
             if going is None:
                 # By name: a job that somebody else began under this name is in the way as well.
-                going = {job.name: job.id for job in await self._project.jobs.running_jobs()}
+                going = {job.name: job.id for job in await self._project.state.jobs.running_jobs()}
             verdict = judge(standing, found, now, running=going.get(standing.schedule.name, ""))
             if isinstance(verdict, Rest):
                 self._rest(standing, verdict.until)
@@ -219,7 +219,9 @@ class Scheduler:
                 return False
             replaces = step.replaces
             step, opening = await self._opened(standing, step, now, made[standing.schedule.spider])
-        settled = await self._project.ticks.settle(self._lead.term, standing, step.after, opening, replaces=replaces)
+        settled = await self._project.state.ticks.settle(
+            self._lead.term, standing, step.after, opening, replaces=replaces
+        )
         if settled is None:  # somebody has changed the schedule, or begun a run
             self._known.doubt()
             self._rest(standing, now + LOOK.total_seconds())
@@ -228,14 +230,14 @@ class Scheduler:
         self._report(step, settled, now)
         if replaces and settled.job is not None:  # who replaces each run never sees one end
             keep = self._project.settings.store.keep_runs
-            await forget_old_runs(self._project.history, self._project.jobs, settled.job.name, keep)
+            await forget_old_runs(self._project.state.history, self._project.state.jobs, settled.job.name, keep)
         return True
 
     async def _opened(
         self, standing: Standing, begin: Begin, now: float, made: Made
     ) -> tuple[Step | Begin, tuple[str, JobTerms] | None]:
         """The job to begin, or the step that is taken instead. Raises Transient."""
-        share = await share_of(self._project.jobs, standing, begin.due, now)
+        share = await share_of(self._project.state.jobs, standing, begin.due, now)
         if share == 0:
             return skipped(standing, begin.due, "budget"), None
         try:
@@ -286,7 +288,7 @@ class Scheduler:
                     raise answer
 
     async def _enter(self, entry: BookChange) -> None:
-        ticks, before, after = self._project.ticks, entry.before, entry.after
+        ticks, before, after = self._project.state.ticks, entry.before, entry.after
         if after is not None:
             settled = await ticks.settle(self._lead.term, before, after)
             if settled is not None:

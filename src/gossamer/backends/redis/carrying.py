@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import struct
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -26,17 +26,20 @@ from ...frontier.carrying import (
     StateItem,
     job_tally,
 )
-from ...frontier.contract import Sown
+from ...frontier.contract import SeedFindings
 from ...model.carrying import Mark
 from ...model.job import JobTerms
 from ...model.schedule import Standing
 from ...model.task import UrlState
 from ..standings import readable
 from . import cargo, rows
-from .jobs import JobRow
-from .keys import JOB_KEYS, SHARD_KEYS, SOWN_KEYS
-from .schedules import schedule_text
-from .state import RedisState
+from .connection import Server
+from .jobs import JobRow, RedisJobs
+from .keys import JOB_KEYS, SHARD_KEYS, SOWN_KEYS, Keyspace
+from .robots import RedisRobotsShelf
+from .routes import RedisBudgetBook, RedisRouteBook
+from .schedules import RedisSchedules, schedule_text
+from .sowing import RedisSeedBook
 
 AT_ONCE = 500
 MARK = "mark"  # a field of the book
@@ -49,16 +52,28 @@ _EXTRAS = ("discovered", "duplicates", "retries", "redirected")
 
 
 class RedisStateCarrier:
-    def __init__(self, state: RedisState) -> None:
-        self._server = state.server
-        self._jobs = state.jobs
-        self._keys = state.jobs._keys
-        self._robots = state.robots
-        self._routes = state.routes
-        self._purse = state.purse
-        self._schedules = state.schedules
-        self._sowings = state.sowings
-        self._time = state.jobs._time
+    def __init__(
+        self,
+        server: Server,
+        keys: Keyspace,
+        time: Callable[[], float] | None,
+        *,
+        jobs: RedisJobs,
+        schedules: RedisSchedules,
+        seeds: RedisSeedBook,
+        robots: RedisRobotsShelf,
+        routes: RedisRouteBook,
+        purse: RedisBudgetBook,
+    ) -> None:
+        self._server = server
+        self._keys = keys
+        self._time = time
+        self._jobs = jobs
+        self._schedules = schedules
+        self._seeds = seeds
+        self._robots = robots
+        self._routes = routes
+        self._purse = purse
 
     async def mark(self) -> Mark | None:
         text = await self._server.call("HGET", self._keys.book("book"), MARK)
@@ -115,7 +130,9 @@ class RedisStateCarrier:
         jobs = sorted(await self._jobs.rows(), key=lambda job: job.number)
         yield [await self._carried_job(job) for job in jobs]
         yield [CarriedSchedule(readable(one)) for one in await self._schedules.everything()]
-        yield [CarriedSown(job.id, sown) for job in jobs if (sown := await self._sowings.sown(job.id)) != Sown()]
+        yield [
+            CarriedSown(job.id, sown) for job in jobs if (sown := await self._seeds.findings(job.id)) != SeedFindings()
+        ]
         names: dict[tuple[int, int], str] = {}
         for shard in range(self._keys.shards):
             async for batch in _batches(self._scan(self._keys.in_shard(shard, "sites"))):
@@ -160,7 +177,7 @@ class RedisStateCarrier:
                 case CarriedJob():
                     await self._add_job(item)
                 case CarriedSown(job_id, sown):
-                    await self._sowings.note(job_id, sown.sites, sown.trouble)
+                    await self._seeds.note(job_id, sown.sites, sown.trouble)
                 case CarriedSchedule():
                     await self._add_schedule(item.standing)
         now = repr(await self.time())

@@ -1,4 +1,4 @@
-"""What people ask of the queue, on Redis. Fulfils `FrontierDesk`. Answers are read, not locked: a moment's picture.
+"""What people ask of the queue, on Redis. Fulfils `QueueView`. Answers are read, not locked: a moment's picture.
 
 Dead letters are in letters.py.
 """
@@ -19,7 +19,7 @@ from .letters import CHUNK, RedisLetters, url_of
 AHEAD_COUNTED = 100_000
 
 
-class RedisDesk(RedisLetters):
+class RedisQueueView(RedisLetters):
     async def story(self, site: str, fingerprint: bytes) -> list[UrlStory]:
         stories = []
         shard = self._keys.shard_of(site)

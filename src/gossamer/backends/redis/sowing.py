@@ -1,18 +1,18 @@
-"""Who reads the source of a job, on Redis. Fulfils `SowBook`. Time is the server's clock."""
+"""Who reads the source of a job, on Redis. Fulfils `SeedBook`. Time is the server's clock."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from datetime import timedelta
 
-from ...frontier.contract import Sown
+from ...frontier.contract import SeedFindings
 from .connection import Server
 from .keys import Keyspace
 
 AT_ONCE = 1_000  # sites
 
 
-class RedisSowings:
+class RedisSeedBook:
     """`time` replaces the server's clock in tests."""
 
     def __init__(self, server: Server, keys: Keyspace, time: Callable[[], float] | None) -> None:
@@ -20,13 +20,13 @@ class RedisSowings:
         self._time = time
         self._book = keys.book
 
-    async def sow(self, job: str, sower: str, duration: timedelta) -> bool:
+    async def claim(self, job: str, worker: str, duration: timedelta) -> bool:
         return bool(
-            await self._server.run("sow", self._keys(job), self._now(), "sow", job, sower, duration.total_seconds())
+            await self._server.run("sow", self._keys(job), self._now(), "sow", job, worker, duration.total_seconds())
         )
 
-    async def rest(self, job: str, sower: str) -> None:
-        await self._server.run("sow", self._keys(job), self._now(), "rest", job, sower)
+    async def release(self, job: str, worker: str) -> None:
+        await self._server.run("sow", self._keys(job), self._now(), "rest", job, worker)
 
     async def note(self, job: str, sites: Iterable[str], trouble: str = "") -> None:
         named = list(sites)
@@ -34,10 +34,10 @@ class RedisSowings:
             part = named[start : start + AT_ONCE]
             await self._server.run("sow", self._keys(job), self._now(), "note", job, trouble, *part)
 
-    async def sown(self, job: str) -> Sown:
+    async def findings(self, job: str) -> SeedFindings:
         _, sites, troubles = self._keys(job)
         found, trouble = await self._server.call("SMEMBERS", sites), await self._server.call("HGET", troubles, job)
-        return Sown(frozenset(site.decode() for site in found), (trouble or b"").decode())
+        return SeedFindings(frozenset(site.decode() for site in found), (trouble or b"").decode())
 
     def _keys(self, job: str) -> tuple[str, str, str]:
         return self._book("sowing"), self._book(f"sown:{job}"), self._book("troubles")

@@ -1,4 +1,4 @@
-"""Opening the state on Redis: everything of the frontier that lives there."""
+"""The state of a project on Redis or Valkey."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from datetime import timedelta
 
-import msgspec
-
+from ...clock import ServerClock
 from ...errors import BadState, Misconfigured
-from ...frontier.contract import FrontierFor
 from ...frontier.politeness import TermsFor
 from ...store.contract import RecordStore
 from ..processes import is_gone as process_is_gone
+from ..state import State
+from .carrying import RedisStateCarrier
 from .connection import Server, open_server
-from .desk import RedisDesk
+from .desk import RedisQueueView
 from .entrance import Entrance
 from .exits import RedisExits
 from .frontier import RedisFrontier
@@ -25,39 +25,17 @@ from .leasing import Rounds
 from .robots import RedisRobotsShelf
 from .routes import RedisBudgetBook, RedisRouteBook
 from .schedules import RedisSchedules
-from .sowing import RedisSowings
+from .sowing import RedisSeedBook
 from .workers import RedisWorkers
 
 VERSION = 4  # 1 knew no lanes, 2 no paused jobs, 3 no order by name; what they wrote is read as it is
 SHARDS_ALONE, SHARDS_IN_CLUSTER = 1, 8
 
 
-class RedisState(msgspec.Struct, frozen=True):
-    """The parts of one open project on a server. `warnings` are for the user."""
-
-    server: Server
-    frontier: RedisFrontier
-    jobs: RedisJobs
-    desk: RedisDesk
-    robots: RedisRobotsShelf
-    workers: RedisWorkers
-    routes: RedisRouteBook
-    purse: RedisBudgetBook
-    exits: RedisExits
-    schedules: RedisSchedules
-    sowings: RedisSowings
-    frontier_for: FrontierFor
-    warnings: tuple[str, ...]
-
-    async def time(self) -> float:
-        """What the server's clock says."""
-        seconds, micros = await self.server.call("TIME")
-        return float(int(seconds) + int(micros) / 1_000_000)
-
-
 @asynccontextmanager
 async def open_redis_state(
     address: str,
+    clock: ServerClock,
     *,
     project: str,
     lease_duration: timedelta,
@@ -66,10 +44,11 @@ async def open_redis_state(
     is_gone: Callable[[str], bool] = process_is_gone,
     records: RecordStore | None = None,
     time: Callable[[], float] | None = None,
-) -> AsyncIterator[RedisState]:
+) -> AsyncIterator[State]:
     """Open or begin the project's keyspace. Raises Misconfigured, BadState or BackendUnavailable.
 
-    `records` is asked where a Bloom filter calls a URL known and the job wants to be sure.
+    `clock` follows the server's clock from now on. `records` confirm a URL that a Bloom filter calls known, where the
+    job wants to be sure. Tests replace the server's clock by `time`.
     """
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}", project):
         raise Misconfigured(
@@ -101,23 +80,33 @@ async def open_redis_state(
             # With an entrance of its own: what that remembers of jobs goes with it.
             yield frontier_at(Entrance(server, keys, jobs, records=records, time=time), terms_for)
 
-        frontier = frontier_at(entrance, terms_for)
-        desk = RedisDesk(server, keys, jobs, entrance, time=time)
+        schedules = RedisSchedules(server, keys, jobs, time)
+        seeds = RedisSeedBook(server, keys, time)
+        robots = RedisRobotsShelf(server, keys)
+        routes, purse = RedisRouteBook(server, keys), RedisBudgetBook(server, keys)
+        carrier = RedisStateCarrier(
+            server, keys, time, jobs=jobs, schedules=schedules, seeds=seeds, robots=robots, routes=routes, purse=purse
+        )
+        clock.agree(await carrier.time())
         try:
-            yield RedisState(
-                server,
-                frontier,
-                jobs,
-                desk,
-                RedisRobotsShelf(server, keys),
-                RedisWorkers(server, keys),
-                RedisRouteBook(server, keys),
-                RedisBudgetBook(server, keys),
-                RedisExits(server, keys, time),
-                RedisSchedules(server, keys, jobs, time),
-                RedisSowings(server, keys, time),
-                frontier_for,
-                warnings,
+            yield State(
+                frontier=frontier_at(entrance, terms_for),
+                frontier_for=frontier_for,
+                queue=RedisQueueView(server, keys, jobs, entrance, time=time),
+                jobs=jobs,
+                control=jobs,
+                history=jobs,
+                seeds=seeds,
+                schedules=schedules,
+                ticks=schedules,
+                robots=robots,
+                workers=RedisWorkers(server, keys),
+                routes=routes,
+                purse=purse,
+                exits=RedisExits(server, keys, time),
+                carrier=carrier,
+                clock=clock,
+                warnings=warnings,
             )
         finally:
             await jobs.close()

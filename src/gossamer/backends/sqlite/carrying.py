@@ -24,7 +24,7 @@ from ...frontier.carrying import (
     StateItem,
     job_tally,
 )
-from ...frontier.contract import Sown
+from ...frontier.contract import SeedFindings
 from ...model.carrying import Mark
 from ...model.task import UrlState
 from ..standings import read_standing, readable
@@ -142,9 +142,9 @@ class SqliteStateCarrier:
         async for rows in stream(self._database, _SCHEDULES, (), AT_ONCE):
             yield [CarriedSchedule(readable(read_standing(name, text))) for name, text in rows]
         async for rows in stream(self._database, _SOWN_SITES, (), AT_ONCE):
-            yield [CarriedSown(job, Sown(frozenset((site,)))) for job, site in rows]
+            yield [CarriedSown(job, SeedFindings(frozenset((site,)))) for job, site in rows]
         async for rows in stream(self._database, _TROUBLES, (), AT_ONCE):
-            yield [CarriedSown(job, Sown(trouble=trouble)) for job, trouble in rows]
+            yield [CarriedSown(job, SeedFindings(trouble=trouble)) for job, trouble in rows]
         async for rows in stream(self._database, _SITES, (), AT_ONCE):
             yield [
                 CarriedSite(name=name, next_at=next_at, rest_until=rest, asked_interval=asked, in_hand=in_hand)

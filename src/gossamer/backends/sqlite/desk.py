@@ -1,4 +1,4 @@
-"""What people ask of the queue, on SQLite. Fulfils `FrontierDesk`."""
+"""What people ask of the queue, on SQLite. Fulfils `QueueView`."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ WHERE number = ? AND state <> 'running' AND ending <> 'limit'
     AND (? IS NULL OR done + unchanged + dead + leased - redirected < ?)"""
 
 
-class SqliteDesk:
+class SqliteQueueView:
     def __init__(self, database: Database, clock: Clock, jobs: SqliteJobs) -> None:
         self._database = database
         self._clock = clock

@@ -1,4 +1,4 @@
-"""Opening the state file: everything of the frontier that lives in it."""
+"""The state of a project in one SQLite file."""
 
 from __future__ import annotations
 
@@ -7,42 +7,24 @@ from contextlib import asynccontextmanager, contextmanager
 from datetime import timedelta
 from pathlib import Path
 
-import msgspec
-
 from ...clock import Clock
-from ...frontier.contract import FrontierFor
 from ...frontier.politeness import TermsFor
 from ..processes import is_gone as process_is_gone
+from ..state import State
+from .carrying import SqliteStateCarrier
 from .connection import Database
-from .desk import SqliteDesk
+from .desk import SqliteQueueView
 from .exits import SqliteExits
 from .frontier import SqliteFrontier
 from .jobs import SqliteJobs
 from .robots import SqliteRobotsShelf
 from .routes import SqliteBudgetBook, SqliteRouteBook
 from .schedules import SqliteSchedules
-from .sowing import SqliteSowings
+from .sowing import SqliteSeedBook
 from .workers import SqliteWorkers
 
 APPLICATION_ID = 0x676F7373  # "goss"
 LINGER = timedelta(milliseconds=2)
-
-
-class SqliteState(msgspec.Struct, frozen=True):
-    """The parts of one open state file."""
-
-    database: Database
-    frontier: SqliteFrontier
-    jobs: SqliteJobs
-    desk: SqliteDesk
-    robots: SqliteRobotsShelf
-    workers: SqliteWorkers
-    routes: SqliteRouteBook
-    purse: SqliteBudgetBook
-    exits: SqliteExits
-    schedules: SqliteSchedules
-    sowings: SqliteSowings
-    frontier_for: FrontierFor
 
 
 @asynccontextmanager
@@ -53,8 +35,8 @@ async def open_sqlite_state(
     lease_duration: timedelta,
     terms_for: TermsFor,
     is_gone: Callable[[str], bool] = process_is_gone,
-) -> AsyncIterator[SqliteState]:
-    """Open or make the file. Raises BadState when it is not ours."""
+) -> AsyncIterator[State]:
+    """Open or create the file. Raises BadState when another program or a newer version made it."""
     # Not fsynced per commit: a power cut may undo the last settlements, so that work is repeated. The records
     # of that work are fsynced before, so that nothing is lost.
     database = Database(path, schema="state", application_id=APPLICATION_ID, durable=False, linger=LINGER, role="state")
@@ -74,21 +56,26 @@ async def open_sqlite_state(
         finally:
             frontier.let_go()
 
+    schedules = SqliteSchedules(database, clock, jobs)
     async with database:
         try:
-            yield SqliteState(
-                database,
-                frontier_with(terms_for),
-                jobs,
-                SqliteDesk(database, clock, jobs),
-                SqliteRobotsShelf(database),
-                SqliteWorkers(database),
-                SqliteRouteBook(database),
-                SqliteBudgetBook(database),
-                SqliteExits(database, clock),
-                SqliteSchedules(database, clock, jobs),
-                SqliteSowings(database, clock, is_gone=is_gone),
-                frontier_for,
+            yield State(
+                frontier=frontier_with(terms_for),
+                frontier_for=frontier_for,
+                queue=SqliteQueueView(database, clock, jobs),
+                jobs=jobs,
+                control=jobs,
+                history=jobs,
+                seeds=SqliteSeedBook(database, clock, is_gone=is_gone),
+                schedules=schedules,
+                ticks=schedules,
+                robots=SqliteRobotsShelf(database),
+                workers=SqliteWorkers(database),
+                routes=SqliteRouteBook(database),
+                purse=SqliteBudgetBook(database),
+                exits=SqliteExits(database, clock),
+                carrier=SqliteStateCarrier(database, clock),
+                clock=clock,
             )
         finally:
             await jobs.close()

@@ -11,10 +11,10 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from ...backends.opening import OpenState
+from ...backends.state import State
 from ...errors import Permanent
 from ...frontier.carrying import CarriedUrl, StateItem
-from ...frontier.contract import FrontierDesk, UrlStory
+from ...frontier.contract import QueueView, UrlStory
 from ...model.record import StoredRecord
 from ...model.task import UrlState
 from ...store.carrying import ArchiveCarrier, CarriedPage, CarriedRecord, RecordItem, Segment
@@ -56,9 +56,9 @@ class StateSample:
             if isinstance(item, CarriedUrl):
                 (self._open if item.state.open else self._settled).offer(item)
 
-    async def compare(self, source: OpenState, target: OpenState) -> tuple[int, list[str]]:
+    async def compare(self, source: State, target: State) -> tuple[int, list[str]]:
         """How many were compared, and what differs."""
-        compared, problems = await self._compare_urls(source.desk, target.desk)
+        compared, problems = await self._compare_urls(source.queue, target.queue)
         jobs, schedules = await source.jobs.jobs(), await source.schedules.schedules()
         if jobs != await target.jobs.jobs():
             problems.append("state: the jobs are not the same there")
@@ -66,7 +66,7 @@ class StateSample:
             problems.append("state: the schedules are not the same there")
         return compared + len(jobs) + len(schedules), problems
 
-    async def _compare_urls(self, source: FrontierDesk, target: FrontierDesk) -> tuple[int, list[str]]:
+    async def _compare_urls(self, source: QueueView, target: QueueView) -> tuple[int, list[str]]:
         urls = self._open.kept + self._settled.kept
         problems = []
         for url in urls:

@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from ...backends.opening import open_archive
+from ...backends.open import open_archive
 from ...clock import Clock, SystemClock
 from ...errors import Misconfigured
 from ...frontier.carrying import CarriedSite, CarriedUrl, StateItem

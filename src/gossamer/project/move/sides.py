@@ -9,18 +9,10 @@ from urllib.parse import parse_qsl
 
 import msgspec
 
-from ...backends.opening import (
-    OpenState,
-    is_local,
-    local_path,
-    open_records,
-    open_segments,
-    open_state,
-    place_of,
-    record_carrier,
-    scheme_of,
-)
+from ...backends.addresses import is_local, local_path, place_of, scheme_of
+from ...backends.open import open_records, open_segments, open_state, record_carrier
 from ...backends.processes import is_gone, worker_name
+from ...backends.state import State
 from ...clock import Clock, ServerClock
 from ...errors import BadState, Misconfigured
 from ...model.carrying import Carrier, Standing
@@ -47,7 +39,7 @@ class Side:
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        self.state: OpenState | None = None
+        self.state: State | None = None
         self.records: Records | None = None
         self.segments: ArchiveCarrier | None = None
 

@@ -17,7 +17,7 @@ from typing import BinaryIO
 
 import msgspec
 
-from ...backends.opening import open_archive
+from ...backends.open import open_archive
 from ...errors import GossamerError, ParseFailed, Permanent
 from ...model.page import Snapshot
 from ...model.record import PageFacts, Record, Tally

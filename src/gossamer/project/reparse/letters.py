@@ -69,7 +69,7 @@ async def revive(
     Raises SpiderNotFound, Misconfigured, BackendUnavailable.
     """
     revival = Revival()
-    desk = _Desk(project, {job.id: job for job in await project.jobs.jobs()}, revival)
+    desk = _Desk(project, {job.id: job for job in await project.state.jobs.jobs()}, revival)
     crew = JobContext(
         project.clock.now(), size=processes or cores(), patience=patience_of(project), usual=await usual_of(project)
     )
@@ -99,13 +99,13 @@ async def _pages(
     project: Project, which: DeadFilter, finder: Finder, desk: _Desk, waiting: dict[int, DeadLetter]
 ) -> AsyncIterator[Wanted]:
     number = 0
-    async for letter in project.desk.letters(which):
+    async for letter in project.state.queue.letters(which):
         job = desk.jobs.get(letter.job)
         if letter.reason not in FAILED or job is None:
             continue
         visits = [one for one in await project.records.visits(letter.fingerprint) if one.job == letter.job]
         if not visits or not visits[-1].archive_ref:
-            desk.revival.requeued += await project.desk.replay(_only(letter))
+            desk.revival.requeued += await project.state.queue.replay(_only(letter))
             desk.revival.jobs.add(job.name)
             continue
         ref, start = SITE, job.spider_name
@@ -171,7 +171,7 @@ class _Desk:
         admission = self._doors[letter.job].admission
         assert admission is not None  # it was ready
         judged = admission.judge(outcome.requests, depth=letter.depth + 1, priority=letter.priority, site=letter.site)
-        added = await self._project.desk.resolve(
+        added = await self._project.state.queue.resolve(
             letter, judged.candidates, duplicates=judged.duplicates, reason="parsed again from the archive"
         )
         if added is None:

@@ -171,7 +171,7 @@ async def _pages(project: Project, choice: Choice, report: Report, now: float) -
     """The chosen pages, each with the spider that can parse it."""
     finder = Finder(project.settings, choice.spider, choice.crawled_as)
     # The pages of a mere URL, whatever spiders the project has.
-    bare = {job.id for job in await project.jobs.jobs() if "://" in job.spider_name}
+    bare = {job.id for job in await project.state.jobs.jobs() if "://" in job.spider_name}
     base = f"reparse-{datetime.fromtimestamp(now, UTC):%Y%m%d-%H%M%S}-{token_hex(3)}"
     query = VisitQuery(
         spider=finder.named or None,

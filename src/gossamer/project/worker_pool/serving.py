@@ -74,7 +74,7 @@ class WorkerPool:
         self._serves = serves
         self._until_idle = until_idle
         self._heart = Heartbeat(
-            project.workers, project.clock, name=project.worker, vitals=self._vitals, troubles=events
+            project.state.workers, project.clock, name=project.worker, vitals=self._vitals, troubles=events
         )
         self._events = EventHub(self._heart, events)
         self._bulletin = Bulletin(self._events, project.clock)
@@ -117,7 +117,7 @@ class WorkerPool:
             self._fill()  # a place is free: who comes next is known
             return False
         try:
-            running = [job for job in await self._project.jobs.running_jobs() if self._takes(job)]
+            running = [job for job in await self._project.state.jobs.running_jobs() if self._takes(job)]
         except Transient as error:
             self._bulletin.trouble("", "jobs", str(error))
             return False
@@ -220,7 +220,7 @@ class WorkerPool:
 
     async def _is_sealed(self, job: str) -> bool:
         try:
-            return await self._project.jobs.is_sealed(job)
+            return await self._project.state.jobs.is_sealed(job)
         except Transient:
             return False
 
@@ -272,7 +272,7 @@ class WorkerPool:
         scope = scope_of(settings, job, spider, sites)
         try:
             with open_beside(self._project, spider, settings=settings, worker=name) as project:
-                terms = await project.jobs.terms(job.id)
+                terms = await project.state.jobs.terms(job.id)
                 async with open_worker(
                     project, spider, job.id, scope, self._events, terms=terms, serves=self._serves
                 ) as worker:
@@ -282,9 +282,9 @@ class WorkerPool:
                         over = await work_off(project, spider, job, worker, scope, sites, self._events)
                     finally:
                         idling.cancel()
-                if over or (self._draining and await is_over(project.jobs, job.id)):  # all done, and told to go
+                if over or (self._draining and await is_over(project.state.jobs, job.id)):  # all done, and told to go
                     await close_drained(project, spider, job, self._events)
-                    self._bulletin.ended(await project.jobs.job(job.id))
+                    self._bulletin.ended(await project.state.jobs.job(job.id))
         except Exception as error:  # of the backends, of the spider's start, of ours: other jobs go on
             self._leave_alone(job, error)
 

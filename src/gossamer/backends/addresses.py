@@ -1,0 +1,71 @@
+"""The three addresses of a project: which schemes there are, where a local one leads, how one is shown without secrets.
+
+    state    sqlite:///path         redis://host:6379/0   rediss://   valkey://   valkeys://   redis+unix:///socket
+    records  sqlite:///path         postgresql://user@host/database   mongodb://user@host/database   mongodb+srv://
+    archive  folder:///path         s3://bucket/prefix?endpoint=...
+
+Three slashes and a path are relative to the project's folder, four are absolute. open.py opens what is there.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from urllib.parse import unquote
+
+from ..errors import Misconfigured
+from ..settings import Settings
+
+REDIS = ("redis", "rediss", "valkey", "valkeys", "redis+unix")
+POSTGRES = ("postgresql", "postgres")
+MONGO = ("mongodb", "mongodb+srv")
+KNOWN = {
+    "state": ("sqlite", *REDIS),
+    "records": ("sqlite", *POSTGRES, *MONGO),
+    "archive": ("folder", "s3"),
+}
+EXAMPLES = {
+    "state": "'sqlite:///gossamer-data/state.db' or 'redis://localhost:6379/0'",
+    "records": "'sqlite:///gossamer-data/records.db' or 'postgresql://localhost/gossamer' or 'mongodb://localhost/crawls'",
+    "archive": "'folder:///gossamer-data/archive' or 's3://bucket/prefix'",
+}
+
+
+def scheme_of(settings: Settings, role: str) -> str:
+    """The scheme of `state`, `records` or `archive`. Raises Misconfigured for one that no backend knows."""
+    scheme = str(getattr(settings, role)).partition("://")[0]
+    if scheme not in KNOWN[role]:
+        address = redacted(str(getattr(settings, role)))
+        raise Misconfigured(f"{role} = {address!r} is an address that no backend knows. Write {EXAMPLES[role]}.")
+    return scheme
+
+
+def is_local(settings: Settings, role: str) -> bool:
+    """Is it a file or folder of this machine?"""
+    return scheme_of(settings, role) in ("sqlite", "folder")
+
+
+def local_path(settings: Settings, role: str) -> Path:
+    """The file or folder behind a local address. Raises Misconfigured."""
+    rest = str(getattr(settings, role)).partition("://")[2]
+    if not rest.startswith("/") or not rest.strip("/"):
+        raise Misconfigured(f"{role}: write three slashes and a path, as in {EXAMPLES[role].partition(' or ')[0]}")
+    return settings.root / unquote(rest[1:])
+
+
+def place_of(settings: Settings, role: str) -> str:
+    """Where it is, for people: a path, or the address without its secrets."""
+    return str(local_path(settings, role)) if is_local(settings, role) else redacted(str(getattr(settings, role)))
+
+
+def postgres_schema(settings: Settings) -> str:
+    """Projects that share a database have a schema each; in MongoDB, collections whose names begin so."""
+    return re.sub(r"[^a-z0-9]+", "_", f"gossamer_{settings.project}".lower()).strip("_")
+
+
+def redacted(address: str) -> str:
+    """An address without its user name, password and query, for messages."""
+    scheme, _, rest = address.partition("://")
+    rest = rest.partition("?")[0]
+    _, at, tail = rest.rpartition("@")
+    return f"{scheme}://***@{tail}" if at else f"{scheme}://{rest}"
