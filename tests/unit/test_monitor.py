@@ -1,4 +1,4 @@
-"""What people and log systems see: standing, rate, ETA, JSON lines."""
+"""What people and log systems see: progress, rate, ETA, JSON lines."""
 
 from __future__ import annotations
 
@@ -9,44 +9,46 @@ import os
 from datetime import timedelta
 
 import pytest
+from rich.console import Console
 
+from gossamer.cli.progress import Warnings
 from gossamer.clock import VirtualClock
 from gossamer.model import events
+from gossamer.model.events import EventHub
 from gossamer.model.job import JobCounts
-from gossamer.monitor.hub import EventHub
+from gossamer.monitor.counts import EventCounts
 from gossamer.monitor.logs import JsonLog
-from gossamer.monitor.progress import Speedometer, describe, spell
-from gossamer.monitor.tally import Tally
+from gossamer.monitor.progress import Speedometer, describe, short_duration
 
 
-def test_the_standing_gives_rate_and_eta_from_the_last_seconds():
+def test_the_progress_gives_rate_and_eta_from_the_last_seconds():
     speed = Speedometer()
-    speed.standing(JobCounts(queued=100), 0.0)
-    standing = speed.standing(JobCounts(queued=75, leased=5, done=18, dead=2), 2.0)
-    assert (standing.total, standing.done, standing.dead) == (100, 18, 2)
-    assert standing.rate == 10
-    assert standing.eta == timedelta(seconds=8)
-    assert describe(standing) == "20/100 pages  10.0/s  2 dead  queue 75  eta 0:08"
+    speed.progress(JobCounts(queued=100), 0.0)
+    progress = speed.progress(JobCounts(queued=75, leased=5, done=18, dead=2), 2.0)
+    assert (progress.total, progress.done, progress.dead) == (100, 18, 2)
+    assert progress.rate == 10
+    assert progress.eta == timedelta(seconds=8)
+    assert describe(progress) == "20/100 pages  10.0/s  2 dead  queue 75  eta 0:08"
 
 
 def test_old_speed_is_forgotten():
     speed = Speedometer()
-    speed.standing(JobCounts(queued=1000), 0.0)
-    speed.standing(JobCounts(done=900, queued=100), 10.0)
-    assert speed.standing(JobCounts(done=900, queued=100), 20.0).rate == 0
+    speed.progress(JobCounts(queued=1000), 0.0)
+    speed.progress(JobCounts(done=900, queued=100), 10.0)
+    assert speed.progress(JobCounts(done=900, queued=100), 20.0).rate == 0
 
 
 def test_a_limit_bounds_what_is_still_to_do():
-    standing = Speedometer().standing(JobCounts(queued=1000, done=10), 0.0, limit=50)
-    assert standing.total == 50
-    assert standing.eta is None
+    progress = Speedometer().progress(JobCounts(queued=1000, done=10), 0.0, limit=50)
+    assert progress.total == 50
+    assert progress.eta is None
 
 
 @pytest.mark.parametrize(
     ("seconds", "text"), [(None, "-"), (8, "0:08"), (725, "12:05"), (11400, "3:10:00"), (200_000, "2 days")]
 )
 def test_durations_are_spelled_briefly(seconds, text):
-    assert spell(None if seconds is None else timedelta(seconds=seconds)) == text
+    assert short_duration(None if seconds is None else timedelta(seconds=seconds)) == text
 
 
 def page_events(clock):
@@ -65,7 +67,7 @@ def page_events(clock):
 
 def test_the_tally_counts_what_happened():
     clock = VirtualClock()
-    tally = Tally(clock)
+    tally = EventCounts(clock)
     for event in page_events(clock):
         EventHub(tally).emit(event)
     clock.advance(4)
@@ -118,3 +120,16 @@ def test_a_log_that_nobody_reads_any_more_fails_nobody():
 
     with contextlib.suppress(BrokenPipeError):
         stream.close()
+
+
+@pytest.mark.parametrize(("seconds", "wait"), [(42, "42 s"), (725, "12 min"), (200_000, "2 days")])
+def test_a_site_that_rests_is_named_once_with_its_wait(seconds, wait):
+    clock, stream = VirtualClock(), io.StringIO()
+    warnings = Warnings(Console(file=stream, width=200))
+    retried = events.Retried(
+        at=clock.now(), job="j-1", url="https://a.test/", site="a.test",
+        reason="rate-limited", attempt=1, delay=float(seconds), message="It answered 429.",
+    )  # fmt: skip
+    warnings.emit(retried)
+    warnings.emit(retried)
+    assert stream.getvalue() == f"a.test has to wait for {wait}: It answered 429.\n"

@@ -14,13 +14,11 @@ from rich.text import Text
 from ..backends.addresses import is_local, local_path, place_of
 from ..clock import SystemClock
 from ..errors import Misconfigured
-from ..model.events import EventSink, Trouble
+from ..model.events import EventHub, EventSink, Trouble
 from ..model.job import Job
-from ..monitor.hub import EventHub
+from ..monitor.counts import EventCounts
 from ..monitor.logs import JsonLog
-from ..monitor.progress import ProgressLine, spell
-from ..monitor.tally import Tally
-from ..monitor.warnings import Alarms, Worries
+from ..monitor.progress import short_duration
 from ..parse.spider import Spider
 from ..process.black_box import TIES
 from ..process.supervisor import Pulse
@@ -35,6 +33,7 @@ from .app import err, run_async, settings_with
 from .crawl import CANCELLED, REPLACED, allow_local
 from .layout import many
 from .places import output_place, try_output
+from .progress import Alarms, ProgressLine, Warnings
 
 
 def run_crawl(
@@ -52,12 +51,12 @@ def run_crawl(
     if output is not None:
         try_output(output)  # what is wrong with it is better known before the crawl than after it
     clock = SystemClock()
-    tally = Tally(clock)
+    tally = EventCounts(clock)
     log = JsonLog(sys.stderr, clock) if json_logs else None
     listeners: list[EventSink] = [tally] if log is None else [tally, log]
     show = not quiet and not json_logs
     if show:
-        listeners.append(Worries(err))
+        listeners.append(Warnings(err))
     elif log is None:
         listeners.append(Alarms(err))
 
@@ -103,7 +102,7 @@ def run_crawl(
     return report
 
 
-def summarise(report: CrawlReport, tally: Tally, settings: Settings, output: str | None, command: str) -> None:
+def summarise(report: CrawlReport, tally: EventCounts, settings: Settings, output: str | None, command: str) -> None:
     """The small table at the end, and what to try next."""
     counts = report.counts
     table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
@@ -173,7 +172,7 @@ def _advise(report: CrawlReport, output: str | None, command: str) -> None:
 def spell_seconds(seconds: float) -> str:
     from datetime import timedelta
 
-    return spell(timedelta(seconds=seconds))
+    return short_duration(timedelta(seconds=seconds))
 
 
 def _place(settings: Settings, role: str) -> str:

@@ -17,9 +17,8 @@ from ..crawl.heartbeat import MISSING_AFTER
 from ..errors import BackendUnavailable, Misconfigured
 from ..frontier.contract import WorkerCard
 from ..model import events
-from ..monitor.hub import EventHub
+from ..model.events import EventHub
 from ..monitor.logs import JsonLog
-from ..monitor.warnings import Worries
 from ..process.black_box import TIES
 from ..process.signals import stopping
 from ..process.supervisor import MISCONFIGURED, Pulse, Supervisor, silence_under
@@ -29,6 +28,7 @@ from ..project.worker_pool import WorkerPool
 from ..settings import Settings
 from .app import app, err, fail, out, run_async, settings_with
 from .layout import Column, distance, jsonable, many, number, print_json, print_table, size, visible
+from .progress import Warnings
 
 AWAY = Backoff(first=timedelta(milliseconds=500), longest=timedelta(seconds=15))  # while a backend does not answer
 
@@ -83,7 +83,7 @@ class Voice:
         self._before = f"worker {os.getpid()}: " if supervised else ""
 
     def listeners(self) -> EventHub:
-        lines = (Worries(err, before=self._before, names_jobs=True), self) if self._shows else ()
+        lines = (Warnings(err, before=self._before, names_jobs=True), self) if self._shows else ()
         return EventHub(*lines) if self._log is None else EventHub(self._log, *lines)
 
     def welcome(self, project: Project, text: str) -> None:

@@ -214,3 +214,14 @@ class Silence:
 
     def emit(self, event: Event) -> None:
         return None
+
+
+class EventHub:
+    """An EventSink that passes every event on to its listeners, in order. Listeners are cheap and do not raise."""
+
+    def __init__(self, *listeners: EventSink) -> None:
+        self._listeners = listeners
+
+    def emit(self, event: Event) -> None:
+        for listener in self._listeners:
+            listener.emit(event)

@@ -1,1 +1,1 @@
-"""Around the journey: what listens to events and shows a person what is going on. No stage imports it."""
+"""Events become counts, progress and logs. No stage imports this room, and it draws nothing: the command line does."""

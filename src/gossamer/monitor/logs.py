@@ -10,7 +10,7 @@ import msgspec
 
 from ..clock import Clock
 from ..model import events
-from .tally import Tally
+from .counts import EventCounts
 
 SUMMARY_EVERY = 10.0  # seconds
 MOMENTS = ("at", "due")  # fields that are points in time; the other numbers are counts, sizes and seconds
@@ -28,18 +28,18 @@ _LEVELS = {
 
 
 class JsonLog:
-    """Writes events as they come. Per page: seconds in each stage, items. Per interval: pages and items per second."""
+    """An EventSink that writes every event as it comes, and a summary with pages and items per second now and then."""
 
     def __init__(self, stream: TextIO, clock: Clock) -> None:
         self._stream = stream
         self._clock = clock
-        self._tally = Tally(clock)
+        self._counts = EventCounts(clock)
         self._summed_up = clock.monotonic()
         self._items_then = 0
-        self._closed = False  # nobody reads the log any more
+        self._closed = False  # the reader of the log has gone
 
     def emit(self, event: events.Event) -> None:
-        self._tally.emit(event)
+        self._counts.emit(event)
         kind = type(event).__name__
         facts = {name: value for name, value in msgspec.structs.asdict(event).items() if value != ""}
         facts |= {name: iso(facts[name]) for name in MOMENTS if name in facts}
@@ -48,27 +48,27 @@ class JsonLog:
             self.summary()
 
     def summary(self) -> None:
-        """Write the state of things: what this process did so far, and how fast."""
-        tally, now = self._tally, self._clock.monotonic()
+        """Write what this process did so far, and how fast."""
+        counts, now = self._counts, self._clock.monotonic()
         span = max(now - self._summed_up, 1e-9)
         self._write(
             {
                 "level": "info",
                 "event": "Summary",
                 "at": iso(self._clock.now()),
-                "pages": tally.pages,
-                "pages_per_second": round(tally.rate(), 2),
-                "items": tally.items,
-                "items_per_second": round((tally.items - self._items_then) / span, 2),
-                "bytes": tally.bytes,
-                "tokens": round(tally.tokens, 3),
-                "blocked": tally.blocked,
-                "retries": tally.retries,
-                "dead": sum(tally.reasons.values()),
-                "stage_seconds": {stage: round(seconds, 3) for stage, seconds in tally.seconds.items()},
+                "pages": counts.pages,
+                "pages_per_second": round(counts.rate(), 2),
+                "items": counts.items,
+                "items_per_second": round((counts.items - self._items_then) / span, 2),
+                "bytes": counts.bytes,
+                "tokens": round(counts.tokens, 3),
+                "blocked": counts.blocked,
+                "retries": counts.retries,
+                "dead": sum(counts.reasons.values()),
+                "stage_seconds": {stage: round(seconds, 3) for stage, seconds in counts.seconds.items()},
             }
         )
-        self._summed_up, self._items_then = now, tally.items
+        self._summed_up, self._items_then = now, counts.items
 
     def _write(self, line: dict[str, object]) -> None:
         if self._closed:
@@ -80,10 +80,10 @@ class JsonLog:
         try:
             self._stream.write(text + "\n")
             self._stream.flush()
-        except BrokenPipeError:  # whoever read it has left; a crawl does not fail for that
+        except BrokenPipeError:  # the reader has gone; that does not fail a crawl
             self._closed = True
 
 
 def iso(at: float) -> str:
-    """A moment as people and log systems read it."""
+    """A moment in ISO 8601, UTC, with milliseconds."""
     return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,33 +1,22 @@
-"""The progress of a job for a person: one live line on a terminal, a plain line now and then in a pipe.
+"""How far a job has come, and when it will be done. Values only: the command line draws them.
 
-Totals come from the shared state, so that they are right with any number of workers; the rate is the job's, too.
+Counts come from the shared state, so that totals and rate are those of the job, with any number of workers.
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections import deque
 from datetime import timedelta
-from typing import IO
 
 import msgspec
-from rich.console import Console
-from rich.live import Live
-from rich.table import Table
-from rich.text import Text
 
-from ..clock import Clock
-from ..frontier.contract import JobBook
 from ..model.job import JobCounts
 
-REFRESH = timedelta(milliseconds=250)
-PLAIN_EVERY = timedelta(seconds=10)
 RATE_SPAN = 8.0  # seconds
-BAR = 24  # characters
 
 
-class Standing(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a job stands. `eta` is for what is known to be open; links still to be found come on top."""
+class JobProgress(msgspec.Struct, frozen=True, kw_only=True):
+    """How far a job has come. `eta` covers the pages that are known; links that are still to be found come on top."""
 
     total: int
     done: int
@@ -40,12 +29,13 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Speedometer:
-    """Turns counts seen over time into a rate and an estimate. Pure but for its memory of the last seconds."""
+    """Turns the counts of a job, seen again and again, into a rate and an estimate. Remembers the last seconds."""
 
     def __init__(self) -> None:
         self._seen: deque[tuple[float, int]] = deque()
 
-    def standing(self, counts: JobCounts, now: float, limit: int | None = None) -> Standing:
+    def progress(self, counts: JobCounts, now: float, limit: int | None = None) -> JobProgress:
+        """The progress at `now` (seconds of a monotonic clock). A job with a limit has no more to do than that."""
         settled = counts.settled
         self._seen.append((now, settled))
         while len(self._seen) > 2 and now - self._seen[1][0] >= RATE_SPAN:
@@ -55,7 +45,7 @@ class Speedometer:
         still_open = counts.open
         if limit is not None:
             still_open = min(still_open, max(0, limit - settled))
-        return Standing(
+        return JobProgress(
             total=settled + still_open,
             done=counts.done + counts.unchanged,
             dead=counts.dead,
@@ -67,64 +57,19 @@ class Speedometer:
         )
 
 
-class ProgressLine:
-    """Shows a job until it is cancelled."""
-
-    def __init__(self, jobs: JobBook, clock: Clock, console: Console, *, job: str, limit: int | None) -> None:
-        self._jobs = jobs
-        self._clock = clock
-        self._console = console
-        self._job = job
-        self._limit = limit
-        self._speed = Speedometer()
-
-    async def show(self) -> None:
-        if self._console.is_terminal:
-            await self._live()
-        else:
-            await self._plain(self._console.file)
-
-    async def _live(self) -> None:
-        with Live(console=self._console, auto_refresh=False, transient=True) as live:
-            try:
-                while True:
-                    live.update(self._picture(await self._standing()), refresh=True)
-                    await asyncio.sleep(REFRESH.total_seconds())
-            finally:
-                live.update(Text(""), refresh=True)
-
-    async def _plain(self, stream: IO[str]) -> None:
-        await self._standing()  # a rate needs two looks
-        while True:
-            await asyncio.sleep(PLAIN_EVERY.total_seconds())
-            stream.write(f"{self._job}: {describe(await self._standing())}\n")
-            stream.flush()
-
-    async def _standing(self) -> Standing:
-        return self._speed.standing(await self._jobs.counts(self._job), self._clock.monotonic(), self._limit)
-
-    def _picture(self, standing: Standing) -> Table:
-        share = (standing.done + standing.dead) / standing.total if standing.total else 0.0
-        filled = int(share * BAR)
-        bar = Text("━" * filled, style="cyan") + Text("━" * (BAR - filled), style="bright_black")
-        line = Table.grid(padding=(0, 1))
-        line.add_row(bar, Text(f"{share:4.0%}", style="bold"), Text(describe(standing)))
-        return line
-
-
-def describe(standing: Standing) -> str:
+def describe(progress: JobProgress) -> str:
     """`212/340 pages, 48.3/s, 2 dead, queue 128, eta 0:03`"""
-    parts = [f"{standing.done + standing.dead:,}/{standing.total:,} pages", f"{standing.rate:.1f}/s"]
-    parts.append(f"{standing.dead:,} dead")
-    parts.append(f"queue {standing.queued:,}")
-    if standing.waiting:
-        parts.append(f"waiting {standing.waiting:,}")
-    parts.append(f"eta {spell(standing.eta)}")
+    parts = [f"{progress.done + progress.dead:,}/{progress.total:,} pages", f"{progress.rate:.1f}/s"]
+    parts.append(f"{progress.dead:,} dead")
+    parts.append(f"queue {progress.queued:,}")
+    if progress.waiting:
+        parts.append(f"waiting {progress.waiting:,}")
+    parts.append(f"eta {short_duration(progress.eta)}")
     return "  ".join(parts)
 
 
-def spell(duration: timedelta | None) -> str:
-    """`0:42`, `12:05`, `3:10:00`, `2 days`; a dash when nobody can tell."""
+def short_duration(duration: timedelta | None) -> str:
+    """`0:42`, `12:05`, `3:10:00`, `2 days`; a dash when it is not known."""
     if duration is None:
         return "-"
     seconds = int(duration.total_seconds() + 0.5)

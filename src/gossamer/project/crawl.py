@@ -13,11 +13,10 @@ from ..crawl.worker import Worker
 from ..errors import Misconfigured
 from ..frontier.admission import Admission, Scope
 from ..frontier.contract import JobTerms
-from ..model.events import EventSink, Silence
+from ..model.events import EventHub, EventSink, Silence
 from ..model.job import Job, JobCounts
 from ..model.task import Request
 from ..model.url import site_of
-from ..monitor.hub import EventHub
 from ..parse.spider import Spider, listed_seeds, seeds
 from ..process.black_box import TIES
 from ..process.signals import stopping

@@ -20,9 +20,8 @@ from ...backends.processes import hand_name
 from ...crawl.heartbeat import Heartbeat, Vitals
 from ...crawl.worker import Worker
 from ...errors import BackendUnavailable, GossamerError, Misconfigured, Transient
-from ...model.events import EventSink
+from ...model.events import EventHub, EventSink
 from ...model.job import Job
-from ...monitor.hub import EventHub
 from ...parse.discovery import load_spider
 from ...parse.site import SiteSpider
 from ...parse.spider import Spider

@@ -1,4 +1,4 @@
-"""A running count of what this process did, from events: for the progress line, the summary and the logs."""
+"""What this process did so far, counted from events: for the summary of a crawl and for the logs."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from ..model import events
 RATE_SPAN = 10.0  # seconds over which the current rate is taken
 
 
-class Tally:
-    """Listens; reads are cheap. `pages` counts journeys that ended, well or not."""
+class EventCounts:
+    """An EventSink that counts. `pages` counts journeys that ended, well or not."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock

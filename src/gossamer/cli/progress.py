@@ -1,0 +1,118 @@
+"""What a person sees while a crawl runs: the progress line, and why the crawl stands still."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from typing import IO
+
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from ..clock import Clock
+from ..frontier.contract import JobBook
+from ..model import events
+from ..monitor.progress import JobProgress, Speedometer, describe
+from .layout import span
+
+REFRESH = timedelta(milliseconds=250)
+PLAIN_EVERY = timedelta(seconds=10)
+BAR = 24  # characters
+WAYS = ("proxy", "browser", "managed-api", "exits-rest")  # stages whose every line names another page
+LONG_WAIT = timedelta(seconds=10)  # a shorter one is not worth a line
+MOST_LINES = 50  # per job; after that `gossamer status` and the logs know more
+MOST_JOBS = 1000  # jobs whose warnings are remembered
+
+
+class ProgressLine:
+    """Shows the progress of a job until the task is cancelled."""
+
+    def __init__(self, jobs: JobBook, clock: Clock, console: Console, *, job: str, limit: int | None) -> None:
+        self._jobs = jobs
+        self._clock = clock
+        self._console = console
+        self._job = job
+        self._limit = limit
+        self._speed = Speedometer()
+
+    async def show(self) -> None:
+        if self._console.is_terminal:
+            await self._live()
+        else:
+            await self._plain(self._console.file)
+
+    async def _live(self) -> None:
+        with Live(console=self._console, auto_refresh=False, transient=True) as live:
+            try:
+                while True:
+                    live.update(self._picture(await self._progress()), refresh=True)
+                    await asyncio.sleep(REFRESH.total_seconds())
+            finally:
+                live.update(Text(""), refresh=True)
+
+    async def _plain(self, stream: IO[str]) -> None:
+        await self._progress()  # a rate needs two looks
+        while True:
+            await asyncio.sleep(PLAIN_EVERY.total_seconds())
+            stream.write(f"{self._job}: {describe(await self._progress())}\n")
+            stream.flush()
+
+    async def _progress(self) -> JobProgress:
+        return self._speed.progress(await self._jobs.counts(self._job), self._clock.monotonic(), self._limit)
+
+    def _picture(self, progress: JobProgress) -> Table:
+        share = (progress.done + progress.dead) / progress.total if progress.total else 0.0
+        filled = int(share * BAR)
+        bar = Text("━" * filled, style="cyan") + Text("━" * (BAR - filled), style="bright_black")
+        line = Table.grid(padding=(0, 1))
+        line.add_row(bar, Text(f"{share:4.0%}", style="bold"), Text(describe(progress)))
+        return line
+
+
+class Warnings:
+    """An EventSink that prints each trouble once per job, and each resting site once.
+
+    With `names_jobs` every line names its job: for a process that works on several.
+    """
+
+    def __init__(self, console: Console, *, before: str = "", names_jobs: bool = False) -> None:
+        self._console = console
+        self._before = before  # begins every line: the process that speaks, where there are several
+        self._names_jobs = names_jobs
+        self._told: dict[str, set[str]] = {}  # by job
+
+    def emit(self, event: events.Event) -> None:
+        match event:
+            case events.Trouble():
+                matter = event.stage if event.stage in WAYS else event.message
+                whose = f"{event.job}: " if self._names_jobs and event.job and event.job not in event.message else ""
+                self._tell(event.job, matter, f"Trouble: {whose}{event.message}")
+            case events.QualityChanged():
+                self._console.print(Text(f"{self._before}{event.message}", style="red" if event.closed else "green"))
+            case events.BudgetReached():
+                self._tell(event.job, event.purse, event.message)
+            case events.Spooled():
+                self._console.print(Text(f"{self._before}{event.message}", style="yellow"))
+            case events.Retried() if event.delay >= LONG_WAIT.total_seconds():
+                self._tell(event.job, event.site, f"{event.site} has to wait for {span(event.delay)}: {event.message}")
+
+    def _tell(self, job: str, matter: str, line: str) -> None:
+        told = self._told.setdefault(job, set())
+        if len(self._told) > MOST_JOBS:
+            del self._told[next(iter(self._told))]
+        if matter not in told and len(told) < MOST_LINES:
+            told.add(matter)
+            self._console.print(Text(f"{self._before}{line}", style="yellow"))
+
+
+class Alarms:
+    """An EventSink that prints only what nobody may miss, for commands that run with --quiet."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+
+    def emit(self, event: events.Event) -> None:
+        if isinstance(event, events.QualityChanged) and event.closed:
+            self._console.print(Text(event.message, style="red"))
