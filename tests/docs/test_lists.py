@@ -15,12 +15,12 @@ import gossamer
 from gossamer import Page, Spider
 from gossamer.backends.sqlite.connection import schema_scripts, statements_of
 from gossamer.cli.app import app
-from gossamer.cli.layout import setting_text
 from gossamer.cli.project import lines_of
 from gossamer.cli.verbs import register
 from gossamer.model.task import DropReason, UrlState
 from gossamer.model.url import UrlRules, parse_url
 from gossamer.settings import DEFAULT_TRACKING, NAMED_TABLES, Settings, known_keys
+from gossamer.text import setting_text
 from gossamer.units import Rate, Secret, Size
 
 from .manual import ROOT, quoted, read, rows_under, sections_of

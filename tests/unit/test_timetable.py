@@ -8,12 +8,12 @@ import msgspec
 import pytest
 
 from gossamer.cli.flags import in_flags
-from gossamer.cli.layout import span
 from gossamer.cli.scheduler import Bulletin
 from gossamer.cli.timetable import coming, natural, next_run, state_of, ticks_of
 from gossamer.cli.worker import Voice
 from gossamer.model import events
 from gossamer.model.schedule import Schedule, Standing
+from gossamer.text import span
 
 NOW = 1_800_000_000.0
 HOUR = 3600.0

@@ -19,11 +19,12 @@ from ..schedule.runs import opening_of
 from ..schedule.spider_loader import Spiders
 from ..schedule.triggers import Once, describe
 from ..settings import ScheduleTable, Settings
+from ..text import many, span, visible
 from ..units import Size, parse_duration, parse_size
 from .app import err, out, run_async, settings_with
 from .cautions import cautions
 from .flags import in_flags
-from .layout import advise, many, span, visible
+from .layout import advise
 from .schedules import ADDED, FILE, found, in_file, schedule_app
 from .timetable import at_its_place, in_zone, next_run, trigger_of
 

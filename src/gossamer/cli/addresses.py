@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from ..errors import Misconfigured
-from .layout import visible
+from ..text import visible
 
 _TABLE = re.compile(r"^[ \t]*\[", re.MULTILINE)
 _SECRET = re.compile(r"(?i)([?&](?:password|passwd|secret|token|sslpassword)=)[^&]*")

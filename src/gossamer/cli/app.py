@@ -82,7 +82,7 @@ def run() -> None:
 
 def fail(message: str, code: int = 1) -> NoReturn:
     """End the command with one line."""
-    from .layout import visible
+    from ..text import visible
 
     err.print("[bold red]gossamer:[/]", Text(visible(" ".join(message.split()))))
     sys.exit(code)

@@ -11,8 +11,8 @@ import msgspec
 from rich.text import Text
 
 from ..store.contract import Difference
+from ..text import visible
 from .app import out
-from .layout import visible
 
 LONGEST = 60  # characters of a value that are shown
 SIGNS = {"added": ("+", "green"), "changed": ("~", "yellow"), "gone": ("-", "red")}

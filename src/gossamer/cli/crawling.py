@@ -29,9 +29,9 @@ from ..project.workers import lacks_scheduler
 from ..settings import Settings
 from ..store.contract import RecordQuery
 from ..store.export import export
+from ..text import many
 from .app import err, run_async, settings_with
 from .crawl import CANCELLED, REPLACED, allow_local
-from .layout import many
 from .places import output_place, try_output
 from .progress import Alarms, ProgressLine, Warnings
 

@@ -19,8 +19,8 @@ from ..settings import Settings
 from ..store.contract import RecordQuery
 from ..store.export import Exported, Place, StandardOutput, export, form_of
 from ..store.export.progress import Progress, ProgressFile
+from ..text import many, visible
 from .app import app, err, run_async, settings_with
-from .layout import many, visible
 from .look import open_crawled
 from .places import output_place
 from .typed import typed_moment

@@ -19,21 +19,18 @@ from ..project.jobs import find_job
 from ..project.open import Project, is_crawled
 from ..project.reparse.letters import revive
 from ..project.reparse.run import FAILED
+from ..text import distance, many, moment, visible
 from .app import app, err, out, run_async, settings_with
 from .layout import (
     Column,
     advise,
-    distance,
     heading,
     jsonable,
-    many,
-    moment,
     number,
     print_facts,
     print_json,
     print_message,
     print_table,
-    visible,
     write_bytes,
 )
 from .look import open_crawled

@@ -37,9 +37,10 @@ from ..project.transports import check_installed, routing_of, transports_of
 from ..schedule.definition import schedules_of
 from ..settings import FILE_NAME, Settings, find_file
 from ..settings.effective import site_terms
+from ..text import many, moment, size, visible
 from .app import app, out, run_async, settings_with
 from .fitness import unfit
-from .layout import many, moment, print_json, size, visible
+from .layout import print_json
 from .schedules import look
 
 SQLITE_NEEDED = (3, 37, 0)  # STRICT tables

@@ -15,8 +15,8 @@ from ..parse.page import Page
 from ..parse.recipe.drafting import Draft, Drafting
 from ..parse.recipe.names import ENDINGS, composed, is_spider_name
 from ..settings import FILE_NAME, Settings
+from ..text import visible
 from .app import err, out, run_async
-from .layout import visible
 from .web import download_page, settings_for
 
 LONGEST_PAUSE = 5.0  # seconds between two requests; a person waits

@@ -16,9 +16,10 @@ from ..project.jobs import find_job
 from ..project.open import Project
 from ..project.reparse.run import is_run
 from ..store.contract import RecordQuery, Version
+from ..text import many, moment, visible
 from .app import app, err, out, run_async, settings_with
 from .changes import Lines, changes, in_words, shown
-from .layout import Column, advise, heading, many, moment, print_json, print_table, visible
+from .layout import Column, advise, heading, print_json, print_table
 from .look import open_crawled
 
 RECORDS_SHOWN = 10

@@ -16,17 +16,9 @@ from ..errors import Misconfigured
 from ..model.job import Job, JobState
 from ..project.jobs import find_job
 from ..project.open import Project, is_crawled, nothing_crawled
+from ..text import many, moment, span, visible
 from .app import app, err, out, run_async, settings_with
-from .layout import (
-    advise,
-    heading,
-    many,
-    moment,
-    print_facts,
-    print_json,
-    span,
-    visible,
-)
+from .layout import advise, heading, print_facts, print_json
 from .look import JOBS_SHOWN, open_crawled, shown, tell_of_older
 from .runs import PAUSED, RUNNING, UNSERVED, Run, print_runs, run_of, runs_of
 from .timetable import window_words

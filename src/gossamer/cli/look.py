@@ -22,22 +22,9 @@ from ..project.open import open_crawled as open_existing
 from ..schedule.windows import is_open, opens_at, parse_windows
 from ..settings import Settings
 from ..store.contract import RecordQuery
+from ..text import distance, many, moment, span, visible
 from .app import app, err, out, run_async, settings_with
-from .layout import (
-    Column,
-    advise,
-    distance,
-    heading,
-    jsonable,
-    many,
-    moment,
-    number,
-    print_facts,
-    print_json,
-    print_table,
-    span,
-    visible,
-)
+from .layout import Column, advise, heading, jsonable, number, print_facts, print_json, print_table
 from .runs import Run, runs_of
 from .timetable import window_words
 

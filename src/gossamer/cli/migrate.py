@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from ..backends.addresses import MONGO, POSTGRES, postgres_schema, scheme_of
 from ..settings import Settings
+from ..text import visible
 from .app import app, out, run_async, settings_with
-from .layout import visible
 
 
 @app.command("migrate")

@@ -18,9 +18,10 @@ from ..backends.addresses import scheme_of
 from ..errors import Misconfigured
 from ..project.move import ROLES, MoveReport, Part, Watch, move
 from ..settings import FILE_NAME, Settings
+from ..text import many, size, visible
 from .addresses import keep_addresses, shown
 from .app import app, err, out, run_async, settings_with
-from .layout import Column, heading, many, number, print_table, size, visible
+from .layout import Column, heading, number, print_table
 
 PLAIN_EVERY = 10.0  # seconds between two lines of progress in a pipe
 

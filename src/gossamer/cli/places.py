@@ -7,7 +7,7 @@ from pathlib import Path
 from ..clock import SystemClock
 from ..errors import Misconfigured
 from ..store.export import Place, named, place_at, try_place
-from .layout import visible
+from ..text import visible
 
 REMOTE = "s3://"
 ANY_JOB = "job"

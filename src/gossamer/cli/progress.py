@@ -15,7 +15,7 @@ from ..clock import Clock
 from ..frontier.contract import JobBook
 from ..model import events
 from ..monitor.progress import JobProgress, Speedometer, describe
-from .layout import span
+from ..text import span
 
 REFRESH = timedelta(milliseconds=250)
 PLAIN_EVERY = timedelta(seconds=10)

@@ -17,9 +17,10 @@ from ..parse.discovery import list_spiders
 from ..schedule.sources import discreet
 from ..schedule.sources.kinds import HIDDEN
 from ..settings import FILE_NAME, NAMED_TABLES, Settings, known_keys
+from ..text import many, setting_text, visible
 from ..units import Rate, Size
 from .app import app, out, settings_with
-from .layout import Column, advise, many, print_json, print_table, setting_text, visible
+from .layout import Column, advise, print_json, print_table
 from .scaffold import check_name, files_of
 from .typed import typed_url
 

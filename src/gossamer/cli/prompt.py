@@ -28,8 +28,8 @@ from ..model.page import Headers, Snapshot
 from ..model.url import parse_url
 from ..parse.page import Page
 from ..parse.selectors import SelectorList
+from ..text import size, visible
 from .app import app, err, run_async, settings_with
-from .layout import size, visible
 from .look import open_crawled
 from .typed import typed_url
 from .web import download_page, settings_for

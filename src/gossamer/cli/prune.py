@@ -11,9 +11,9 @@ import typer
 from ..errors import Misconfigured
 from ..project.open import Project
 from ..project.retention import ended_jobs, forget_ended
+from ..text import many, size, visible
 from ..units import parse_duration
 from .app import app, err, out, run_async, settings_with
-from .layout import many, size, visible
 from .look import open_crawled
 
 

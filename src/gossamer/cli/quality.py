@@ -11,8 +11,9 @@ import typer
 
 from ..model.record import Tally
 from ..pipeline.inspection import WHOLE
+from ..text import visible
 from .app import app, err, run_async, settings_with
-from .layout import Column, advise, print_json, print_table, visible
+from .layout import Column, advise, print_json, print_table
 from .look import open_crawled
 
 DAYS = 14

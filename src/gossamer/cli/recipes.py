@@ -19,8 +19,9 @@ from ..parse.recipe.spider import RecipeSpider
 from ..parse.recipe.taking import Note
 from ..pipeline.steps import Piped
 from ..project.pipelines import pipeline_of
+from ..text import many, size, visible
 from .app import app, err, out, run_async, settings_with
-from .layout import Column, advise, heading, many, print_json, print_table, size, visible
+from .layout import Column, advise, heading, print_json, print_table
 from .prompt import open_page
 
 SHOWN_LINKS = 3

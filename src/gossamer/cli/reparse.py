@@ -13,9 +13,10 @@ from ..clock import SystemClock
 from ..project.jobs import find_job
 from ..project.reparse.orders import Outcome
 from ..project.reparse.run import Choice, Report, reparse
+from ..text import many, visible
 from .app import app, err, out, run_async, settings_with
 from .changes import Lines
-from .layout import advise, many, print_facts, visible
+from .layout import advise, print_facts
 from .look import open_crawled
 from .typed import typed_moment
 

@@ -6,8 +6,8 @@ import msgspec
 from rich.text import Text
 
 from ..project.reparse.letters import Revival
+from ..text import many, visible
 from .app import err, out
-from .layout import many, visible
 from .look import crawl_command
 from .reparse import tell_failures
 

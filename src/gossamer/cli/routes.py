@@ -16,24 +16,10 @@ from ..model.url import site_of
 from ..project.open import is_crawled
 from ..routing.contract import Standing
 from ..settings import Settings
+from ..text import distance, many, moment, setting_text, span, visible
 from .app import app, err, out, run_async, settings_with
 from .groups import ShowsByDefault
-from .layout import (
-    Column,
-    advise,
-    distance,
-    heading,
-    jsonable,
-    many,
-    moment,
-    number,
-    print_facts,
-    print_json,
-    print_table,
-    setting_text,
-    span,
-    visible,
-)
+from .layout import Column, advise, heading, jsonable, number, print_facts, print_json, print_table
 from .look import open_crawled
 from .typed import typed_url
 

@@ -20,8 +20,9 @@ from ..project.open import Project
 from ..schedule.sources import FeedSource, Sitemap, source_of
 from ..schedule.windows import is_open, opens_at, parse_windows
 from ..settings import Settings
+from ..text import distance, span
 from .app import out
-from .layout import Column, distance, number, print_table, span
+from .layout import Column, number, print_table
 from .timetable import opening_at
 
 RUNNING, READING, WAITING, UNSERVED, PAUSED = "running", "reading", "waiting", "unserved", "paused"

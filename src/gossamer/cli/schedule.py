@@ -20,20 +20,10 @@ from ..schedule.decisions import run_now
 from ..schedule.runs import share_of
 from ..schedule.triggers import describe
 from ..settings import FILE_NAME, Settings
+from ..text import distance, many, moment, visible
 from .adding import opening_for  # which also brings the verb `add`
 from .app import err, out, run_async, settings_with
-from .layout import (
-    Column,
-    distance,
-    heading,
-    many,
-    moment,
-    number,
-    print_facts,
-    print_json,
-    print_table,
-    visible,
-)
+from .layout import Column, heading, number, print_facts, print_json, print_table
 from .runs import Run, print_runs, runs_of
 from .schedules import (
     FILE,

@@ -17,8 +17,8 @@ from ..process.supervisor import MISCONFIGURED, Pulse
 from ..project.open import Project
 from ..schedule.leader import Scheduler
 from ..settings import Settings
+from ..text import many, moment, span
 from .app import app, fail, run_async, settings_with
-from .layout import many, moment, span
 from .timetable import SKIPPED
 from .worker import Voice, open_patiently
 

@@ -19,8 +19,8 @@ from ..model.schedule import Schedule, Standing, Term, Unreadable
 from ..project.open import Project, is_crawled, open_project
 from ..schedule.definition import schedules_of
 from ..settings import FILE_NAME, Settings
+from ..text import visible
 from .app import app, err, out, run_async, settings_with
-from .layout import visible
 from .runs import Run, run_of
 from .timetable import natural
 

@@ -23,7 +23,8 @@ from ..schedule.sources.kinds import MOST_URLS
 from ..schedule.triggers import Every, Fire, Over, Trigger, Wait, is_past, next_due, parse_trigger
 from ..schedule.windows import is_open, opens_at, parse_windows
 from ..schedule.zones import read_zone
-from .layout import distance, jsonable, many, moment, setting_text
+from ..text import distance, many, moment, setting_text
+from .layout import jsonable
 
 NEW = "new"  # nothing was decided about it yet
 UNREAD = "unread"  # in gossamer.toml, and no scheduler has started since

@@ -6,8 +6,8 @@ from datetime import datetime
 
 from ..errors import InvalidUrl, Misconfigured
 from ..model.url import parse_url
+from ..text import visible
 from ..units import parse_duration
-from .layout import visible
 
 # Schemes that are meant as such; before any other colon stands a host name: shop.example:8080
 _SCHEMES = frozenset({"about", "blob", "data", "file", "ftp", "javascript", "mailto", "tel", "ws", "wss"})

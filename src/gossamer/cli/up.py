@@ -24,8 +24,8 @@ from ..process.supervisor import Supervisor, silence_under
 from ..project.open import Project
 from ..schedule.definition import schedules_of
 from ..settings import Settings
+from ..text import many
 from .app import app, err, run_async, settings_with
-from .layout import many
 from .worker import Voice, open_patiently
 
 # -P: files in the working directory do not stand in for modules, as in the command itself.

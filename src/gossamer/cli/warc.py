@@ -13,8 +13,8 @@ from ..clock import SystemClock
 from ..project.jobs import find_job
 from ..store.contract import VisitQuery
 from ..store.warc import Kept, export_warc, is_compressed
+from ..text import many, visible
 from .app import app, err, run_async, settings_with
-from .layout import many, visible
 from .look import open_crawled
 from .places import output_place
 from .typed import typed_moment

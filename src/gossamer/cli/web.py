@@ -31,9 +31,10 @@ from ..routing.ladder import wished
 from ..routing.proxies.pools import Pools
 from ..settings import Settings
 from ..settings.effective import limits_of
+from ..text import size, span, visible
 from .app import app, err, run_async, settings_with
 from .crawl import allow_local
-from .layout import print_json, size, span, visible, write_bytes
+from .layout import print_json, write_bytes
 from .typed import typed_url
 
 

@@ -23,22 +23,9 @@ from ..schedule.change_rate import Rhythm, prior_of, rate, sums_of
 from ..schedule.windows import is_open, parse_windows
 from ..settings.effective import url_rules
 from ..store.contract import RecordQuery
+from ..text import distance, many, moment, size, span, visible
 from .app import app, err, out, run_async, settings_with
-from .layout import (
-    Column,
-    distance,
-    heading,
-    jsonable,
-    many,
-    moment,
-    print_facts,
-    print_json,
-    print_message,
-    print_table,
-    size,
-    span,
-    visible,
-)
+from .layout import Column, heading, jsonable, print_facts, print_json, print_message, print_table
 from .look import crawl_command, open_crawled
 from .timetable import opening
 from .typed import typed_url

@@ -26,8 +26,9 @@ from ..project.open import Project, is_crawled, open_project
 from ..project.transports import routing_of, served
 from ..project.worker_pool import WorkerPool
 from ..settings import Settings
+from ..text import distance, many, size, visible
 from .app import app, err, fail, out, run_async, settings_with
-from .layout import Column, distance, jsonable, many, number, print_json, print_table, size, visible
+from .layout import Column, jsonable, number, print_json, print_table
 from .progress import Warnings
 
 AWAY = Backoff(first=timedelta(milliseconds=500), longest=timedelta(seconds=15))  # while a backend does not answer
