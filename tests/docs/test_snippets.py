@@ -39,7 +39,7 @@ from gossamer.cli.web import download_page
 from gossamer.demo.catalogue import CATEGORIES, PER_CATEGORY
 from gossamer.demo.shop import SHOP_HOST, USUAL_PORT
 from gossamer.parse.page import Page
-from gossamer.parse.recipe.reading import read_recipe
+from gossamer.parse.recipe.reader import read_recipe
 from gossamer.settings import load
 
 from .manual import PAGES, ROOT, Block, blocks_of

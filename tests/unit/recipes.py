@@ -12,7 +12,7 @@ from gossamer.model.item import item_data
 from gossamer.model.page import Headers, Snapshot
 from gossamer.parse.callbacks import Parsed, run_callback
 from gossamer.parse.page import Page
-from gossamer.parse.recipe.reading import read_recipe
+from gossamer.parse.recipe.reader import read_recipe
 from gossamer.parse.recipe.spider import RecipeSpider, spider_of
 
 URL = "https://shop.example/things/7?ref=a"

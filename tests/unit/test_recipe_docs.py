@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from gossamer.parse.recipe.kinds import _KIND, _NUMBERING
-from gossamer.parse.recipe.model import FieldType, SourceKind
-from gossamer.parse.recipe.reading import _POLITENESS, _SCOPE, _TOP
-from gossamer.parse.recipe.ready import ARTICLE, PRODUCT
+from gossamer.parse.recipe.model import ARTICLE, PRODUCT, FieldType, SourceKind
+from gossamer.parse.recipe.reader import _KIND, _NUMBERING, _POLITENESS, _SCOPE, _TOP
 from gossamer.parse.recipe.transforms import NAMES
 from tests.docs.manual import ROOT, quoted, read, rows_under, tables_of
 

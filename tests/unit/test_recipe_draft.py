@@ -6,10 +6,10 @@ import pytest
 from turbohtml import Element
 
 from gossamer.parse.page import Page
+from gossamer.parse.recipe.check import check_page
 from gossamer.parse.recipe.drafting import Drafting
 from gossamer.parse.recipe.drafting.groups import best_group, next_selector, page_parameter
 from gossamer.parse.recipe.drafting.pointing import selector_for, stable_classes
-from gossamer.parse.recipe.inspecting import see
 from tests.unit.recipes import page_of, recipe
 
 MENU = "<nav class='menu'>" + "".join(f"<a href='/c/{n}'>Shelf {n}</a>" for n in range(12)) + "</nav>"
@@ -99,7 +99,7 @@ def test_a_draft_leads_from_the_list_to_the_thing_and_every_rule_of_it_finds_som
     spider = recipe(draft.text)
     assert (spider.recipe.start_kind, spider.recipe.kinds["product"].key) == ("listing", ("sku",))
     # whose rules all find something
-    listed, seen = see(spider, "listing", start), see(spider, "product", thing)
+    listed, seen = check_page(spider, "listing", start), check_page(spider, "product", thing)
     assert [len(links.urls) for links in listed.links] == [9, 1]
     assert {note.field for note in seen.notes if note.value is None} == set()
     (item,) = seen.items
@@ -119,7 +119,7 @@ def test_where_no_link_of_the_list_can_be_had_the_draft_is_general():
 def test_a_page_of_which_nothing_can_be_made_gets_title_and_text():
     draft = Drafting(page_of("<title>Hello</title><h1>World</h1><p>words</p>")).draft("x.toml")
 
-    seen = see(recipe(draft.text), "page", page_of("<title>Hello</title><h1>World</h1><p>words</p>"))
+    seen = check_page(recipe(draft.text), "page", page_of("<title>Hello</title><h1>World</h1><p>words</p>"))
     assert {note.field: note.value for note in seen.notes} == {
         "title": "Hello",
         "headline": "World",

@@ -7,13 +7,14 @@ from decimal import Decimal
 
 import pytest
 
-from gossamer.parse.recipe.model import FieldType, Reading
-from gossamer.parse.recipe.numbers import first_number
-from gossamer.parse.recipe.values import Unreadable, read
+from gossamer.parse.numbers import first_number
+from gossamer.parse.recipe.model import FieldType
+from gossamer.parse.recipe.model import TypeOptions as Options
+from gossamer.parse.recipe.values import UnreadableValue, read
 from tests.unit.recipes import page_of
 
 PAGE = page_of("")  # fetched on 14 November 2023, 22:13:20 UTC
-STOCK = Reading(type=FieldType.BOOL, true=("available", "in stock"), false=("unavailable", "not in stock"))
+STOCK = Options(type=FieldType.BOOL, true=("available", "in stock"), false=("unavailable", "not in stock"))
 
 
 @pytest.mark.parametrize(
@@ -46,30 +47,30 @@ def test_a_number_that_could_mean_two_things_is_not_guessed(text, decimal):
 @pytest.mark.parametrize(
     ("text", "reading", "value"),
     [
-        ("7 of 9", Reading(type=FieldType.INT), 7),
-        ("7.00", Reading(type=FieldType.INT), 7),
-        ("0.10", Reading(type=FieldType.DECIMAL), Decimal("0.10")),
-        ("Yes", Reading(type=FieldType.BOOL), True),
-        ("Sold out!", Reading(type=FieldType.BOOL, false=("sold out",)), False),
-        ("Not sold out", Reading(type=FieldType.BOOL, false=("sold out",)), True),
+        ("7 of 9", Options(type=FieldType.INT), 7),
+        ("7.00", Options(type=FieldType.INT), 7),
+        ("0.10", Options(type=FieldType.DECIMAL), Decimal("0.10")),
+        ("Yes", Options(type=FieldType.BOOL), True),
+        ("Sold out!", Options(type=FieldType.BOOL, false=("sold out",)), False),
+        ("Not sold out", Options(type=FieldType.BOOL, false=("sold out",)), True),
         ("Now in stock", STOCK, True),
         ("Unavailable", STOCK, False),
         ("Not in stock", STOCK, False),
         ("Not here. In stock elsewhere", STOCK, True),
         ("not in the shop, available online", STOCK, True),
-        ("现在有货", Reading(type=FieldType.BOOL, true=("有货",), false=("缺货",)), True),
-        ("no longer available", Reading(type=FieldType.BOOL, true=("available",)), False),
-        ("non-disponible", Reading(type=FieldType.BOOL, true=("disponible",)), False),
-        ("isn’t available", Reading(type=FieldType.BOOL, true=("available",)), False),
-        ("2024-03-01", Reading(type=FieldType.DATE), datetime(2024, 3, 1, tzinfo=UTC)),
-        ("2024-03-01T10:00Z", Reading(type=FieldType.DATE, zone="Europe/Berlin"), datetime(2024, 3, 1, 10, tzinfo=UTC)),
-        ("2024-07-01 10:00", Reading(type=FieldType.DATE, zone="Europe/Berlin"), datetime(2024, 7, 1, 8, tzinfo=UTC)),
-        ("Fri, 01 Mar 2024 10:00:00 +0200", Reading(type=FieldType.DATE), datetime(2024, 3, 1, 8, tzinfo=UTC)),
-        ("1709287200", Reading(type=FieldType.DATE), datetime(2024, 3, 1, 10, tzinfo=UTC)),
-        ("1709287200000", Reading(type=FieldType.DATE), datetime(2024, 3, 1, 10, tzinfo=UTC)),
-        ("1. März 2024", Reading(type=FieldType.DAY, languages=("de",)), date(2024, 3, 1)),
-        ("yesterday", Reading(type=FieldType.DAY, languages=("en",)), date(2023, 11, 13)),
-        ("01/03/24", Reading(type=FieldType.DAY, formats=("%Y", "%d/%m/%y")), date(2024, 3, 1)),
+        ("现在有货", Options(type=FieldType.BOOL, true=("有货",), false=("缺货",)), True),
+        ("no longer available", Options(type=FieldType.BOOL, true=("available",)), False),
+        ("non-disponible", Options(type=FieldType.BOOL, true=("disponible",)), False),
+        ("isn’t available", Options(type=FieldType.BOOL, true=("available",)), False),
+        ("2024-03-01", Options(type=FieldType.DATE), datetime(2024, 3, 1, tzinfo=UTC)),
+        ("2024-03-01T10:00Z", Options(type=FieldType.DATE, zone="Europe/Berlin"), datetime(2024, 3, 1, 10, tzinfo=UTC)),
+        ("2024-07-01 10:00", Options(type=FieldType.DATE, zone="Europe/Berlin"), datetime(2024, 7, 1, 8, tzinfo=UTC)),
+        ("Fri, 01 Mar 2024 10:00:00 +0200", Options(type=FieldType.DATE), datetime(2024, 3, 1, 8, tzinfo=UTC)),
+        ("1709287200", Options(type=FieldType.DATE), datetime(2024, 3, 1, 10, tzinfo=UTC)),
+        ("1709287200000", Options(type=FieldType.DATE), datetime(2024, 3, 1, 10, tzinfo=UTC)),
+        ("1. März 2024", Options(type=FieldType.DAY, languages=("de",)), date(2024, 3, 1)),
+        ("yesterday", Options(type=FieldType.DAY, languages=("en",)), date(2023, 11, 13)),
+        ("01/03/24", Options(type=FieldType.DAY, formats=("%Y", "%d/%m/%y")), date(2024, 3, 1)),
     ],
 )  # fmt: skip
 def test_a_text_is_read_as_its_type(text, reading, value):
@@ -77,7 +78,7 @@ def test_a_text_is_read_as_its_type(text, reading, value):
 
 
 def test_a_moment_keeps_the_zone_that_is_written():
-    found = read("2024-03-01T10:00:00+02:00", Reading(type=FieldType.DATE, zone="Asia/Tokyo"), PAGE)
+    found = read("2024-03-01T10:00:00+02:00", Options(type=FieldType.DATE, zone="Asia/Tokyo"), PAGE)
 
     assert found.tzinfo == timezone(timedelta(hours=2))
 
@@ -85,25 +86,25 @@ def test_a_moment_keeps_the_zone_that_is_written():
 @pytest.mark.parametrize(
     ("text", "reading", "why"),
     [
-        ("many", Reading(type=FieldType.INT), "there is no int"),
-        ("4.5", Reading(type=FieldType.INT), "no whole number"),
-        ("9" * 30, Reading(type=FieldType.INT), "more than 18 digits"),
-        ("free", Reading(type=FieldType.MONEY), "there is no price"),
-        ("perhaps", Reading(type=FieldType.BOOL), "neither yes nor no"),
-        ("b", Reading(type=FieldType.BOOL, true=("x",), false=("y",)), "none of the words"),
+        ("many", Options(type=FieldType.INT), "there is no int"),
+        ("4.5", Options(type=FieldType.INT), "no whole number"),
+        ("9" * 30, Options(type=FieldType.INT), "more than 18 digits"),
+        ("free", Options(type=FieldType.MONEY), "there is no price"),
+        ("perhaps", Options(type=FieldType.BOOL), "neither yes nor no"),
+        ("b", Options(type=FieldType.BOOL, true=("x",), false=("y",)), "none of the words"),
         ("not available", STOCK, "none of the words"),
         ("preavailable", STOCK, "none of the words"),
-        ("sold out / in stock", Reading(type=FieldType.BOOL, true=("in stock",), false=("sold out",)), "words of both"),
-        ("soon", Reading(type=FieldType.DATE, languages=("en",)), "no date"),
-        ("2024", Reading(type=FieldType.DATE), "day, month and year"),
-        ("March 2024", Reading(type=FieldType.DAY), "day, month and year"),
-        ("12 May", Reading(type=FieldType.DAY, languages=("en",)), "day, month and year"),
-        ("2024-03", Reading(type=FieldType.DATE), "day, month and year"),
-        ("1.3.24", Reading(type=FieldType.DATE, formats=("%Y-%m-%d",)), "not written like %Y-%m-%d"),
-        ("99999999999", Reading(type=FieldType.DATE), "no plausible moment"),
-        ("javascript:void(0)", Reading(type=FieldType.URL), "no web address"),
+        ("sold out / in stock", Options(type=FieldType.BOOL, true=("in stock",), false=("sold out",)), "words of both"),
+        ("soon", Options(type=FieldType.DATE, languages=("en",)), "no date"),
+        ("2024", Options(type=FieldType.DATE), "day, month and year"),
+        ("March 2024", Options(type=FieldType.DAY), "day, month and year"),
+        ("12 May", Options(type=FieldType.DAY, languages=("en",)), "day, month and year"),
+        ("2024-03", Options(type=FieldType.DATE), "day, month and year"),
+        ("1.3.24", Options(type=FieldType.DATE, formats=("%Y-%m-%d",)), "not written like %Y-%m-%d"),
+        ("99999999999", Options(type=FieldType.DATE), "no plausible moment"),
+        ("javascript:void(0)", Options(type=FieldType.URL), "no web address"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_read_says_why(text, reading, why):
-    with pytest.raises(Unreadable, match=why):
+    with pytest.raises(UnreadableValue, match=why):
         read(text, reading, PAGE)

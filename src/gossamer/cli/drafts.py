@@ -10,10 +10,11 @@ from rich.text import Text
 from ..clock import SystemClock
 from ..errors import FetchFailed, FetchRefused, Misconfigured
 from ..model.url import host_of, site_of
+from ..parse.discovery import RECIPE_ENDINGS
 from ..parse.media import Media
 from ..parse.page import Page
 from ..parse.recipe.drafting import Draft, Drafting
-from ..parse.recipe.names import ENDINGS, composed, is_spider_name
+from ..parse.spider import composed, is_spider_name
 from ..settings import FILE_NAME, Settings
 from ..text import visible
 from .app import err, out, run_async
@@ -63,7 +64,7 @@ def _checked_name(name: str) -> str:
 def _place(settings: Settings, name: str) -> Path:
     """In the project's spiders folder; outside of a project, here. Raises Misconfigured when the name is taken."""
     folder = settings.root / settings.spiders if _is_project(settings) else Path.cwd()
-    for ending in ENDINGS:
+    for ending in RECIPE_ENDINGS:
         if (folder / f"{name}{ending}").exists():
             raise _taken(folder / f"{name}{ending}")
     return folder / f"{name}.toml"

@@ -13,10 +13,10 @@ from ..errors import FetchRefused, Misconfigured, ParseFailed
 from ..model.record import Record
 from ..parse.discovery import is_file_ref, load_spider
 from ..parse.page import Page
+from ..parse.recipe.check import FoundLinks, PageCheck, check_page, likely_kind
 from ..parse.recipe.faults import BadRecipe, suggestion
-from ..parse.recipe.inspecting import Links, Seen, likely_kind, see
+from ..parse.recipe.fields import Note
 from ..parse.recipe.spider import RecipeSpider
-from ..parse.recipe.taking import Note
 from ..pipeline.steps import Piped
 from ..project.pipelines import pipeline_of
 from ..text import many, size, visible
@@ -54,7 +54,7 @@ def check_verb(
     if fetched.status >= 400 and fetched.status not in spider.handle_statuses:
         raise FetchRefused(f"{fetched.url} answered {fetched.status}; there is nothing to read.", status=fetched.status)
     page = Page(fetched.snapshot, spider=spider)
-    seen = see(spider, kind or likely_kind(spider, page), page)
+    seen = check_page(spider, kind or likely_kind(spider, page), page)
     piped, refusal = _piped(spider, seen, page)
     if as_json:
         print_json(_as_json(spider, seen, page, piped, refusal))
@@ -114,7 +114,7 @@ def _turns(kind: Any) -> bool:  # Any: a PageKind
     return kind.next is not None or kind.numbering is not None
 
 
-def _piped(spider: RecipeSpider, seen: Seen, page: Page) -> tuple[Piped, str]:
+def _piped(spider: RecipeSpider, seen: PageCheck, page: Page) -> tuple[Piped, str]:
     """What would be stored, and why nothing would be."""
     if seen.fault or seen.missing:
         names = ", ".join(dict.fromkeys(note.field for note in seen.missing[:SHOWN_LINKS]))
@@ -129,7 +129,7 @@ def _piped(spider: RecipeSpider, seen: Seen, page: Page) -> tuple[Piped, str]:
         return Piped([], []), str(error)
 
 
-def _show(seen: Seen, page: Page, piped: Piped, refusal: str) -> None:
+def _show(seen: PageCheck, page: Page, piped: Piped, refusal: str) -> None:
     heading(f"pages.{seen.kind}", f"{page.status}  {page.url}  {size(len(page.body))}")
     if seen.notes:
         print_table(
@@ -196,7 +196,7 @@ def _fault(note: Note) -> str:
     return f"{fault} (required)" if note.missing else fault
 
 
-def _as_json(spider: RecipeSpider, seen: Seen, page: Page, piped: Piped, refusal: str) -> dict[str, Any]:
+def _as_json(spider: RecipeSpider, seen: PageCheck, page: Page, piped: Piped, refusal: str) -> dict[str, Any]:
     return {
         "recipe": spider.recipe.file,
         "valid": True,
@@ -216,7 +216,7 @@ def _note_json(note: Note) -> dict[str, Any]:
     return {**fields, "value": msgspec.to_builtins(note.value)}
 
 
-def _links_json(links: Links) -> dict[str, Any]:
+def _links_json(links: FoundLinks) -> dict[str, Any]:
     return {"rule": links.rule, "to": links.to, "count": len(links.urls), "first": list(links.urls[:SHOWN_LINKS])} | (
         {"fault": links.fault} if links.fault else {}
     )

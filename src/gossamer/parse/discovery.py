@@ -17,9 +17,9 @@ from types import CodeType, ModuleType
 import msgspec
 
 from ..errors import MissingExtra, SpiderNotFound
-from .recipe.names import composed, is_recipe_name
-from .spider import Spider
+from .spider import Spider, composed
 
+RECIPE_ENDINGS = (".toml", ".yaml", ".yml")
 _HOST = re.compile(r"[\w-]+(\.[\w-]+)+(:\d+)?(/\S*)?|localhost(:\d+)?(/\S*)?")
 _LOOK = 256 * 1024  # bytes of a file that are looked at
 
@@ -54,6 +54,11 @@ class _DoesNotLoad(Exception):
     def __init__(self, file: BrokenFile) -> None:
         super().__init__(str(file))
         self.file = file
+
+
+def is_recipe_name(name: str) -> bool:
+    """Could a file of this name be a recipe?"""
+    return name.lower().endswith(RECIPE_ENDINGS)
 
 
 def list_spiders(root: Path, folder: str, *, refuse: Callable[[Path], str] = lambda path: "") -> Catalogue:
@@ -165,7 +170,7 @@ def _from_file(path: Path, class_name: str, root: Path) -> type[Spider]:
 
 
 def _from_recipe(path: Path, shown: str) -> type[Spider]:
-    from .recipe.files import load_recipe
+    from .recipe.reader import load_recipe
 
     if not path.is_file():
         names = [file.name for file in path.parent.glob("*.*") if is_recipe_name(file.name)]
@@ -177,7 +182,7 @@ def _from_recipe(path: Path, shown: str) -> type[Spider]:
 
 def _recipes_in(path: Path, root: Path) -> list[SpiderSpec]:
     from .recipe.faults import BadRecipe
-    from .recipe.files import load_recipe
+    from .recipe.reader import load_recipe
 
     shown = str(path.relative_to(root)) if path.is_relative_to(root) else str(path)
     try:

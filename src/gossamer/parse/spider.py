@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import inspect
 import re
+import unicodedata
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from hashlib import blake2b
+from itertools import groupby
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -27,6 +29,8 @@ Answer: TypeAlias = (
 )
 Start: TypeAlias = Iterable[Request | str] | AsyncIterable[Request | str] | Awaitable[Iterable[Request | str]]
 ItemStep: TypeAlias = Callable[..., Any]  # step(item, page) -> item | Drop | None, or a coroutine of that
+
+_LONGEST_NAME = 60  # characters of a spider's name
 
 
 class Spider:
@@ -85,6 +89,30 @@ def default_name(class_name: str) -> str:
     """`BookShop` gives `book-shop`, `HTTPNews` gives `http-news`."""
     words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "-", class_name.strip("_"))
     return words.replace("_", "-").lower()
+
+
+def composed(name: str) -> str:
+    """The name with each letter and its accents as one character: file systems and keyboards differ in that."""
+    return unicodedata.normalize("NFC", name)
+
+
+def is_spider_name(name: str) -> bool:
+    """May a recipe's spider have this name? Letters and digits of any script, - and _, beginning with neither of
+    these two."""
+    return (
+        0 < len(name) <= _LONGEST_NAME and name[0].isalnum() and all(_is_letter(char) or char in "-_" for char in name)
+    )
+
+
+def spider_name_of(stem: str) -> str:
+    """The name for a recipe's file: `Book_Shop` is book-shop, `größe` is größe; `recipe` where no letter is in it."""
+    words = ["".join(run) for kept, run in groupby(composed(stem).lower(), _is_letter) if kept]
+    return "-".join(words)[:_LONGEST_NAME].strip("-") or "recipe"
+
+
+def _is_letter(char: str) -> bool:
+    # Many scripts write vowels as marks on a letter; these are no letters of their own.
+    return char.isalnum() or unicodedata.category(char).startswith("M")
 
 
 def listed_seeds(spider: Spider) -> list[str]:

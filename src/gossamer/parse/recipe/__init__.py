@@ -1,15 +1,18 @@
-"""Recipes: spiders without code, in TOML or YAML.
+"""Recipes: spiders without code, in TOML or YAML. Reading order:
 
-    names.py       which files are recipes
-    files.py       a recipe file as a spider class
-    text.py        a file's bytes as values with lines (toml_lines.py, yaml_tree.py)
-    reading.py     values as a Recipe (model.py), every fault with its line (kinds.py, rules.py, options.py, table.py)
-    taking.py      a recipe's fields on a page: sources.py finds, transforms.py and values.py make types of it
-                   (numbers.py, dates.py, yes_no.py)
-    going.py       where a page leads (paging.py: pages with a number in their address)
+    model.py       a recipe as values: page kinds, fields, sources, links
+    text.py        the bytes of a file as values with their lines
+    faults.py      what is wrong with a recipe, with the line; table.py: typed access that collects faults
+    reader.py      values become a Recipe: start, scope, politeness, page kinds
+    rules.py       the fields in it: sources, types and their options, defaults
+    sources.py     where a field looks on a page, and what stands there
+    transforms.py  steps on the text that was found
+    values.py      text becomes a value of the field's type
+    fields.py      the item of a page, with a note of what each rule found
+    links.py       the requests that a page leads to: follow rules, next page, numbered pages
     spider.py      the spider class
-    inspecting.py  what each rule finds on a page, for `gossamer check`
-    drafting/      a recipe from a page, for `gossamer new --recipe`
+    check.py       what each rule finds on a page, for `gossamer check`
+    draft.py       a recipe drafted from a page, for `gossamer new --recipe`
 
 Nothing is imported here: most commands never see a recipe, and should start quickly.
 """

@@ -14,7 +14,7 @@ _MOST_SHOWN = 40  # names listed in a message
 ENDLESS_NUMBER = "A number has more than 18 digits. Write it as a text, in quotes."
 
 
-class Fault(msgspec.Struct, frozen=True):
+class RecipeFault(msgspec.Struct, frozen=True):
     """One thing that is wrong. `line` counts from 1; None where no line can be named."""
 
     line: int | None
@@ -24,7 +24,7 @@ class Fault(msgspec.Struct, frozen=True):
 class BadRecipe(Misconfigured):
     """A recipe that cannot be used. `faults` are all of them; the text is the first one, with its place."""
 
-    def __init__(self, file: str, faults: Sequence[Fault]) -> None:
+    def __init__(self, file: str, faults: Sequence[RecipeFault]) -> None:
         self.file = file
         self.faults = tuple(faults)
         rest = len(self.faults) - 1
@@ -35,10 +35,10 @@ class BadRecipe(Misconfigured):
 
     def lines(self) -> list[str]:
         """Every fault with its place, in order of appearance."""
-        return [f"{place(self.file, fault.line)}: {fault.message}" for fault in self.faults]
+        return [f"{located(self.file, fault.line)}: {fault.message}" for fault in self.faults]
 
 
-def place(file: str, line: int | None) -> str:
+def located(file: str, line: int | None) -> str:
     return f"{file}, line {line}" if line is not None else file
 
 

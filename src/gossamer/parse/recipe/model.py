@@ -1,7 +1,10 @@
-"""A recipe as values: what reading.py makes of the text, and what spider.py follows. No I/O, no page in sight.
+"""A recipe as values: what reader.py makes of the text, and what spider.py follows. No I/O, no page in sight.
 
-Recipe -> PageKind -> Follow, Next    where to go
-                   -> Field           what to take: sources in order, transforms, a type
+    Recipe -> PageKind -> Follow, Numbering   which links to follow
+                       -> Field               what to extract: sources in order, transforms, a type
+
+The end of the file lists the values of the ready parsers for products and articles, and the fields that `auto` makes
+of them.
 """
 
 from __future__ import annotations
@@ -45,7 +48,7 @@ class SourceKind(StrEnum):
     DATA = "data"
 
 
-class Source(msgspec.Struct, frozen=True, kw_only=True):
+class RecipeSource(msgspec.Struct, frozen=True, kw_only=True):
     """One place to look. Elements are found by `css` or `xpath`; `json` looks into the JSON that stands there, or
     after the text `after`, or is the page; `regex` cuts a part out of what was found so far."""
 
@@ -87,7 +90,7 @@ class Transform(msgspec.Struct, frozen=True, kw_only=True):
     number: int = 0
 
 
-class Reading(msgspec.Struct, frozen=True, kw_only=True):
+class TypeOptions(msgspec.Struct, frozen=True, kw_only=True):
     """How texts become values of a type: the options of a field that concern its type alone."""
 
     type: FieldType = FieldType.TEXT
@@ -110,24 +113,24 @@ class Field(msgspec.Struct, frozen=True, kw_only=True):
     """One field of an item. With `fields` it is an object, with `each` a list of them."""
 
     name: str
-    sources: tuple[Source, ...] = ()
-    reading: Reading = Reading()
+    sources: tuple[RecipeSource, ...] = ()
+    options: TypeOptions = TypeOptions()
     required: bool = False
     default: Any = None  # a value of the field's type
     transforms: tuple[Transform, ...] = ()
     fields: tuple[Field, ...] = ()
-    each: Source | None = None
-    within: Source | None = None
+    each: RecipeSource | None = None
+    within: RecipeSource | None = None
 
     @property
     def many(self) -> bool:
-        return self.each is not None if self.fields else self.reading.type is FieldType.LIST
+        return self.each is not None if self.fields else self.options.type is FieldType.LIST
 
     def rule(self) -> str:
         """The sources as a person would say them."""
         if self.fields:
-            place = self.each or self.within
-            return f"{'each' if self.each else 'within'} {place}" if place is not None else "fields"
+            part = self.each or self.within
+            return f"{'each' if self.each else 'within'} {part}" if part is not None else "fields"
         return " | ".join(str(source) for source in self.sources)
 
 
@@ -168,7 +171,7 @@ class Paths(msgspec.Struct, frozen=True, kw_only=True):
 class Follow(msgspec.Struct, frozen=True, kw_only=True):
     """Links to go after, and what the pages behind them are."""
 
-    source: Source
+    source: RecipeSource
     to: str
     priority: int | None = None
     paths: Paths = Paths()
@@ -198,8 +201,8 @@ class PageKind(msgspec.Struct, frozen=True, kw_only=True):
     numbering: Numbering | None = None
     item: str = ""  # the type of its records; "" when it gives none
     key: tuple[str, ...] = ()
-    each: Source | None = None
-    within: Source | None = None
+    each: RecipeSource | None = None
+    within: RecipeSource | None = None
     allow_empty: bool = False
     fields: tuple[Field, ...] = ()
 
@@ -227,3 +230,52 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True):
     proxy_pool: str | None = None
     statuses: tuple[int, ...] = ()
     minimum: float | None = None
+
+
+_TEXTS, _URLS = (FieldType.LIST, FieldType.TEXT), (FieldType.LIST, FieldType.URL)
+
+# Name of the value -> its type; for a list, also that of its entries.
+PRODUCT: dict[str, FieldType | tuple[FieldType, FieldType]] = {
+    "title": FieldType.TEXT,
+    "price": FieldType.MONEY,
+    "regular_price": FieldType.MONEY,
+    "currency": FieldType.TEXT,
+    "availability": FieldType.TEXT,
+    "rating": FieldType.FLOAT,
+    "review_count": FieldType.INT,
+    "brand": FieldType.TEXT,
+    "sku": FieldType.TEXT,
+    "gtin": FieldType.TEXT,
+    "mpn": FieldType.TEXT,
+    "description": FieldType.TEXT,
+    "images": _URLS,
+    "breadcrumbs": _TEXTS,
+}
+ARTICLE: dict[str, FieldType | tuple[FieldType, FieldType]] = {
+    "title": FieldType.TEXT,
+    "text": FieldType.TEXT,
+    "markdown": FieldType.MARKDOWN,
+    "authors": _TEXTS,
+    "published": FieldType.DATE,
+    "modified": FieldType.DATE,
+    "language": FieldType.TEXT,
+    "site_name": FieldType.TEXT,
+    "description": FieldType.TEXT,
+    "image": FieldType.URL,
+    "words": FieldType.INT,
+}
+READY = {SourceKind.PRODUCT.value: PRODUCT, SourceKind.ARTICLE.value: ARTICLE}
+_REQUIRED = ("title",)
+_LEFT_OUT = {"product": ("currency",), "article": ("markdown",)}  # said already by another field
+
+
+def auto_fields(parser: str) -> tuple[Field, ...]:
+    """A field for every value of the parser; the title is required."""
+    fields = []
+    for name, kind in READY[parser].items():
+        if name in _LEFT_OUT[parser]:
+            continue
+        source = RecipeSource(kind=SourceKind(parser), name=name)
+        options = TypeOptions(type=kind[0], of=kind[1]) if isinstance(kind, tuple) else TypeOptions(type=kind)
+        fields.append(Field(name=name, sources=(source,), options=options, required=name in _REQUIRED))
+    return tuple(fields)

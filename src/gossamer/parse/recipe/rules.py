@@ -1,4 +1,5 @@
-"""Reading the rules of a recipe: sources, transforms, fields. Every selector, regex and path is compiled here, once."""
+"""The fields of a recipe: their sources, types, options and defaults. Every selector, regex and path is compiled here,
+once."""
 
 from __future__ import annotations
 
@@ -10,30 +11,43 @@ from typing import Any
 
 from ...errors import MissingExtra
 from ..css import BadSelector, compile_css
+from ..dates import check_spelling, zone_of
 from ..selectors import Selector
 from .faults import suggestion
-from .model import Field, Source, SourceKind
-from .options import READING_KEYS, read_default, read_reading, read_transforms
-from .ready import ARTICLE, PRODUCT
-from .table import Table
+from .model import ARTICLE, PRODUCT, Field, FieldType, RecipeSource, SourceKind, TypeOptions
+from .table import RecipeTable
+from .transforms import DECIMAL_SIGNS, read_transforms
+from .values import UnreadableValue, fold, named, taken_as_is, value_of
 
+_TYPE_KEYS = ("type", "of", "currency", "decimal", "zone", "format", "languages", "true", "false")
+_TYPES = tuple(kind.value for kind in FieldType)
+# Which types an option is for; elsewhere it would do nothing, and a person would wonder.
+_OPTION_TYPES = {
+    "currency": (FieldType.MONEY,),
+    "decimal": (FieldType.INT, FieldType.DECIMAL, FieldType.FLOAT),
+    "zone": (FieldType.DATE, FieldType.DAY),
+    "format": (FieldType.DATE, FieldType.DAY),
+    "languages": (FieldType.DATE, FieldType.DAY),
+    "true": (FieldType.BOOL,),
+    "false": (FieldType.BOOL,),
+}
 _SOURCE_KEYS = tuple(kind.value for kind in SourceKind)
 _EXTRA_SOURCE_KEYS = ("after",)
 _NOT_TOGETHER = ("css", "xpath", "structured", "product", "article", "constant", "url", "data")
-_FIELD_KEYS = ("sources", "required", "default", "transforms", "fields", "each", "within", *READING_KEYS)
+_FIELD_KEYS = ("sources", "required", "default", "transforms", "fields", "each", "within", *_TYPE_KEYS)
 _PLACE_KINDS = (SourceKind.CSS, SourceKind.XPATH, SourceKind.JSON)
 _FIELD_NAME = re.compile(r"[^\W\d_]\w*")
 _URL_WORDS = ("page", "requested")
 _DEEPEST = 5  # objects in objects
 
 
-def read_fields(table: Table, *, in_json: bool = False, depth: int = 0) -> tuple[Field, ...]:
+def read_fields(table: RecipeTable, *, in_json: bool = False, depth: int = 0) -> tuple[Field, ...]:
     """The fields of a table, in order."""
     fields = [read_field(table, name, in_json=in_json, depth=depth) for name in table.values]
     return tuple(field for field in fields if field is not None)
 
 
-def read_field(owner: Table, name: str, *, in_json: bool = False, depth: int = 0) -> Field | None:
+def read_field(owner: RecipeTable, name: str, *, in_json: bool = False, depth: int = 0) -> Field | None:
     """One field: a table, a text (a CSS selector), or a list of sources."""
     if not _FIELD_NAME.fullmatch(name):
         owner.fault(
@@ -60,18 +74,18 @@ def read_field(owner: Table, name: str, *, in_json: bool = False, depth: int = 0
             table.fault(
                 f"{table.spelled(misplaced)} needs `fields` beside it: what each of them consists of.", misplaced
             )
-    reading = read_reading(table)
+    options = read_options(table)
     return Field(
         name=name,
         sources=_field_sources(table, in_json=in_json),
-        reading=reading,
+        options=options,
         required=table.flag("required") or False,
-        default=read_default(table, reading),
+        default=read_default(table, options),
         transforms=read_transforms(table),
     )
 
 
-def _read_object(table: Table, name: str, *, in_json: bool, depth: int) -> Field | None:
+def _read_object(table: RecipeTable, name: str, *, in_json: bool, depth: int) -> Field | None:
     for key in table.values:
         if key not in ("fields", "each", "within", "required"):
             table.fault(
@@ -91,7 +105,7 @@ def _read_object(table: Table, name: str, *, in_json: bool, depth: int) -> Field
     return Field(name=name, fields=fields, each=each, within=within, required=table.flag("required") or False)
 
 
-def read_place(table: Table, key: str, *, in_json: bool = False) -> Source | None:
+def read_place(table: RecipeTable, key: str, *, in_json: bool = False) -> RecipeSource | None:
     """Where to look: a CSS selector, or a table with css, xpath or json."""
     value = table.values.get(key)
     if value is None:
@@ -111,7 +125,7 @@ def read_place(table: Table, key: str, *, in_json: bool = False) -> Source | Non
     return source
 
 
-def _field_sources(table: Table, *, in_json: bool) -> tuple[Source, ...]:
+def _field_sources(table: RecipeTable, *, in_json: bool) -> tuple[RecipeSource, ...]:
     given = [key for key in _SOURCE_KEYS if key in table]
     if "sources" in table:
         if given:
@@ -136,7 +150,7 @@ def _field_sources(table: Table, *, in_json: bool) -> tuple[Source, ...]:
     return (source,) if source is not None else ()
 
 
-def _read_sources(owner: Table, name: str, *, in_json: bool) -> tuple[Source, ...]:
+def _read_sources(owner: RecipeTable, name: str, *, in_json: bool) -> tuple[RecipeSource, ...]:
     entries = owner.values[name]
     if not isinstance(entries, list) or not entries:
         owner.wrong("a list of sources, each like { css = 'h1' }", name)
@@ -158,12 +172,12 @@ def _read_sources(owner: Table, name: str, *, in_json: bool) -> tuple[Source, ..
     return tuple(source for source in sources if source is not None)
 
 
-def read_source(table: Table, *, in_json: bool = False, steps: Sequence[str | int] = ()) -> Source | None:
+def read_source(table: RecipeTable, *, in_json: bool = False, steps: Sequence[str | int] = ()) -> RecipeSource | None:
     """The one source that a table names. `steps` is where a short form stands."""
     named = [key for key in _SOURCE_KEYS if key in table]
     rivals = [key for key in named if key in _NOT_TOGETHER]
 
-    def place(key: str) -> tuple[str | int, ...]:
+    def steps_to(key: str) -> tuple[str | int, ...]:
         return tuple(steps) or (key,)
 
     if not named:
@@ -177,18 +191,18 @@ def read_source(table: Table, *, in_json: bool = False, steps: Sequence[str | in
         return None
     kind = SourceKind(rivals[0] if rivals else "json" if "json" in named else "regex")
     if in_json and kind in (SourceKind.CSS, SourceKind.XPATH):
-        table.fault(f"{table.spelled(*place(kind))}: there are no elements inside JSON; use json.", *place(kind))
+        table.fault(f"{table.spelled(*steps_to(kind))}: there are no elements inside JSON; use json.", *steps_to(kind))
         return None
     if "after" in table and kind is not SourceKind.JSON:
         table.fault(f"{table.spelled('after')} goes with json alone: the JSON that begins after this text.", "after")
         return None
     if kind is SourceKind.CONSTANT:
         return _constant(table)
-    texts = {key: _given_text(table, key, place(key)) for key in (*named, *(["after"] if "after" in table else []))}
+    texts = {key: _given_text(table, key, steps_to(key)) for key in (*named, *(["after"] if "after" in table else []))}
     if any(text is None for text in texts.values()):
         return None
     try:
-        return Source(
+        return RecipeSource(
             kind=kind,
             css=compile_css(texts["css"] or "") if "css" in texts else None,
             xpath=_checked_xpath(texts["xpath"] or "") if "xpath" in texts else None,
@@ -199,9 +213,9 @@ def read_source(table: Table, *, in_json: bool = False, steps: Sequence[str | in
             name=_checked_name(kind, texts.get(kind.value) or ""),
         )
     except BadSelector as error:
-        table.fault(f"{table.spelled(*place(kind))}: {error}", *place(kind))
+        table.fault(f"{table.spelled(*steps_to(kind))}: {error}", *steps_to(kind))
     except _BadRule as error:
-        table.fault(f"{table.spelled(*place(error.key))}: {error}", *place(error.key))
+        table.fault(f"{table.spelled(*steps_to(error.key))}: {error}", *steps_to(error.key))
     return None
 
 
@@ -211,7 +225,7 @@ class _BadRule(Exception):
         self.key = key
 
 
-def _given_text(table: Table, key: str, steps: tuple[str | int, ...]) -> str | None:
+def _given_text(table: RecipeTable, key: str, steps: tuple[str | int, ...]) -> str | None:
     value = table.values[key]
     if isinstance(value, str) and value.strip():
         return value
@@ -220,13 +234,13 @@ def _given_text(table: Table, key: str, steps: tuple[str | int, ...]) -> str | N
     return None
 
 
-def _constant(table: Table) -> Source | None:
+def _constant(table: RecipeTable) -> RecipeSource | None:
     value = table.values["constant"]
     entries = value if isinstance(value, list) else [value]
     if not all(isinstance(entry, str | int | float | bool) for entry in entries):
         table.wrong("a text, a number, true, false, or a list of them", "constant")
         return None
-    return Source(kind=SourceKind.CONSTANT, constant=value)
+    return RecipeSource(kind=SourceKind.CONSTANT, constant=value)
 
 
 def _checked_xpath(expression: str) -> str:
@@ -277,3 +291,77 @@ def _checked_name(kind: SourceKind, name: str) -> str:
     if kind is SourceKind.STRUCTURED and name.strip(".") != name:
         raise _BadRule(kind.value, f'"{name[:60]}" is no path; write it like Product.offers.price or meta.description.')
     return name if kind.value not in ("css", "xpath", "json", "regex") else ""
+
+
+def read_options(table: RecipeTable) -> TypeOptions:
+    """The type of a field and its options. After a type that is none, its options are not looked at."""
+    given = table.choice("type", _TYPES, "type")
+    if given is None and "type" in table:
+        return TypeOptions()
+    kind = FieldType(given or "text")
+    singles = [name for name in _TYPES if name != FieldType.LIST]
+    of = table.choice("of", singles, "type of a list's entries")
+    if of is not None and kind is not FieldType.LIST:
+        table.fault(f'{table.spelled("of")} goes with type = "list".', "of")
+    single = FieldType(of or "text") if kind is FieldType.LIST else kind
+    for option, types in _OPTION_TYPES.items():
+        if option in table and single not in types:
+            table.fault(f"{table.spelled(option)} does nothing here; it is for {' and '.join(types)}.", option)
+    zone = table.text("zone")
+    if zone is not None:
+        try:
+            zone_of(zone)
+        except ValueError as error:
+            table.fault(f"{table.spelled('zone')}: {error}.", "zone")
+            zone = None
+    formats, languages = table.texts("format"), table.texts("languages")
+    for option, spelled in (("format", (formats, ())), ("languages", ((), languages))):
+        try:
+            check_spelling(*spelled)
+        except ValueError as error:
+            table.fault(f"{table.spelled(option)}: {error}.", option)
+    true, false = table.texts("true"), table.texts("false")
+    for word in sorted({fold(word) for word in true} & {fold(word) for word in false}):
+        table.fault(f'{table.spelled("false")}: "{word[:60]}" stands in `true` and in `false`; choose one.', "false")
+    currency = table.text("currency")
+    if currency is not None and not re.fullmatch(r"[A-Z]{3}", currency):
+        table.wrong("a code of three letters like EUR", "currency")
+    return TypeOptions(
+        type=kind,
+        of=FieldType(of) if of is not None else None,
+        currency=currency,
+        decimal=table.choice("decimal", DECIMAL_SIGNS, "decimal sign") or ".",
+        zone=zone,
+        formats=formats,
+        languages=languages,
+        true=true,
+        false=false,
+    )
+
+
+def read_default(table: RecipeTable, options: TypeOptions) -> Any:
+    if "default" not in table:
+        return None
+    if table.values.get("required") is True:
+        table.fault(f"{table.spelled()} is required and has a default; choose one.", "default")
+        return None
+    given = table.values["default"]
+    many = options.type is FieldType.LIST
+    if many != isinstance(given, list):
+        table.wrong("a list" if many else named(options.single), "default")
+        return None
+    try:
+        values = [_default(entry, options) for entry in (given if many else [given])]
+    except UnreadableValue:
+        table.wrong(f"a list of {options.single}" if many else named(options.single), "default")
+        return None
+    return values if many else values[0]
+
+
+def _default(given: Any, options: TypeOptions) -> Any:
+    kind = options.single
+    if isinstance(given, bool) and kind is not FieldType.BOOL:
+        raise UnreadableValue("which is true or false")
+    if not isinstance(given, str | int | float) and not taken_as_is(given, kind):
+        raise UnreadableValue("which is something else")
+    return value_of(given, options, None)

@@ -1,7 +1,11 @@
-"""Finding raw values on a page: what stands where a source points to. Types come later, in values.py.
+"""Finding raw values on a page: what stands where a source points to. values.py turns them into types.
 
-What is found is a list of selectors, texts, or plain JSON values; nothing found is an empty list, never an error. More
-than is taken from a page is a ParseFailed: what is left out silently is missed by nobody.
+A source finds a list of selectors, texts or plain JSON values; a source that finds nothing gives an empty list, never
+an error. More values than the limit raise ParseFailed, because values that are left out silently would go unnoticed.
+
+A path into structured data (`Product.offers.price`, `opengraph.og:title`) begins with `opengraph` or `meta` and a name,
+or with a schema.org type, which is looked up in JSON-LD, then in microdata; every further word is a property. On the
+way a list means each of its entries. At the end an object stands for its name or value.
 """
 
 from __future__ import annotations
@@ -18,8 +22,7 @@ from ...errors import ParseFailed
 from ..media import Media
 from ..page import Page
 from ..selectors import Selector
-from .model import Source, SourceKind
-from .structured_path import structured_values
+from .model import RecipeSource, SourceKind
 
 MOST = 10_000  # values taken from one source at one place
 _JSON_START = re.compile(r"[{\[]")
@@ -28,7 +31,7 @@ _DECODER = json.JSONDecoder(strict=False)
 NOTHING = msgspec.UNSET
 
 
-class Look:
+class PageView:
     """A page while a recipe reads it. What is costly is worked out once."""
 
     def __init__(self, page: Page) -> None:
@@ -76,80 +79,80 @@ def _ready_parser(what: SourceKind) -> Callable[[Page], Any]:
     return article_of
 
 
-class Place(msgspec.Struct, frozen=True):
+class PagePart(msgspec.Struct, frozen=True):
     """Where rules look: an element of the page, a piece of its JSON, or the page."""
 
-    look: Look
+    view: PageView
     element: Selector | None = None
     node: Any = NOTHING  # any JSON
 
 
-def find(source: Source, place: Place, *, all_count: bool = True) -> list[Any]:
+def find(source: RecipeSource, part: PagePart, *, all_count: bool = True) -> list[Any]:
     """All that the source points to, in order. `all_count` False is for those who need only the first ones.
 
     Raises ParseFailed for more values than are taken, and for JSON that is too deep to be searched.
     """
-    found = _found(source, place)
+    found = _found(source, part)
     pattern = source.regex
     if pattern is not None and source.kind is not SourceKind.REGEX:
-        found = (part for value in found for part in _matches(pattern, _plain(value)))
+        found = (match for value in found for match in _matches(pattern, _plain(value)))
     values = list(islice(found, MOST + 1))
     if len(values) > MOST and all_count:
-        raise too_many(source, place.look.page)
+        raise too_many(source, part.view.page)
     return values[:MOST]
 
 
-def too_many(source: Source, page: Page) -> ParseFailed:
+def too_many(source: RecipeSource, page: Page) -> ParseFailed:
     return ParseFailed(f"{source} finds more than {MOST:,} values on {page.url}, and more are not taken. Narrow it.")
 
 
-def places(source: Source, place: Place, *, all_count: bool) -> list[Place]:
+def parts_of(source: RecipeSource, part: PagePart, *, all_count: bool) -> list[PagePart]:
     """The places that a source leads to: all count for `each`, the first one for `within`. Raises as `find` does."""
     return [
-        Place(place.look, element=found) if isinstance(found, Selector) else Place(place.look, node=found)
-        for found in find(source, place, all_count=all_count)
+        PagePart(part.view, element=found) if isinstance(found, Selector) else PagePart(part.view, node=found)
+        for found in find(source, part, all_count=all_count)
     ]
 
 
-def _found(source: Source, place: Place) -> Iterator[Any]:
+def _found(source: RecipeSource, part: PagePart) -> Iterator[Any]:
     kind = source.kind
     if kind in (SourceKind.CSS, SourceKind.XPATH):
-        selected = _selected(source, place)
+        selected = _selected(source, part)
         yield from selected if source.json is None else _inside(source, selected)
     elif kind is SourceKind.JSON:
-        document = place.node
+        document = part.node
         if document is NOTHING:
-            document = place.look.json_after(source.after) if source.after else place.look.json()
+            document = part.view.json_after(source.after) if source.after else part.view.json()
         if document is not NOTHING:
             yield from _json_values(source, document)
     elif kind is SourceKind.REGEX and source.regex is not None:
-        yield from _matches(source.regex, _text_of(place))
+        yield from _matches(source.regex, _text_of(part))
     elif kind is SourceKind.STRUCTURED:
-        yield from structured_values(place.look.structured(), source.name)
+        yield from structured_values(part.view.structured(), source.name)
     elif kind in (SourceKind.PRODUCT, SourceKind.ARTICLE):
-        parsed = place.look.parsed(kind)
+        parsed = part.view.parsed(kind)
         value = getattr(parsed, source.name, None)
         yield from value if isinstance(value, list | tuple) else () if value is None else (value,)
     elif kind is SourceKind.CONSTANT:
         yield from source.constant if isinstance(source.constant, list) else (source.constant,)
     elif kind is SourceKind.URL:
-        page = place.look.page
+        page = part.view.page
         yield page.requested_url if source.name == "requested" else page.url
-    elif kind is SourceKind.DATA and source.name in place.look.page.data:
-        yield place.look.page.data[source.name]
+    elif kind is SourceKind.DATA and source.name in part.view.page.data:
+        yield part.view.page.data[source.name]
 
 
-def _selected(source: Source, place: Place) -> list[Selector]:
-    if place.node is not NOTHING:
+def _selected(source: RecipeSource, part: PagePart) -> list[Selector]:
+    if part.node is not NOTHING:
         return []
     if source.css is not None:
         selector = source.css.selector
-        return list(place.element.css(selector) if place.element is not None else place.look.page.css(selector))
+        return list(part.element.css(selector) if part.element is not None else part.view.page.css(selector))
     expression = source.xpath or "."
-    return list((place.element or place.look.page.selector).xpath(expression))
+    return list((part.element or part.view.page.selector).xpath(expression))
 
 
-def _inside(source: Source, selected: list[Selector]) -> Iterator[Any]:
+def _inside(source: RecipeSource, selected: list[Selector]) -> Iterator[Any]:
     """The values in JSON that stands in an attribute or a script."""
     for selector in selected:
         root = selector.root
@@ -161,7 +164,7 @@ def _inside(source: Source, selected: list[Selector]) -> Iterator[Any]:
         yield from _json_values(source, document)
 
 
-def _json_values(source: Source, document: Any) -> Iterator[Any]:
+def _json_values(source: RecipeSource, document: Any) -> Iterator[Any]:
     try:
         for match in source.json.finditer(document):
             yield match.obj
@@ -183,12 +186,12 @@ def _json_after(text: str, mark: str) -> Any:
         return NOTHING
 
 
-def _text_of(place: Place) -> str:
-    if place.element is not None:
-        return str(place.element.get())
-    if place.node is not NOTHING:
-        return _plain(place.node)
-    return place.look.page.text
+def _text_of(part: PagePart) -> str:
+    if part.element is not None:
+        return str(part.element.get())
+    if part.node is not NOTHING:
+        return _plain(part.node)
+    return part.view.page.text
 
 
 def _plain(value: Any) -> str:
@@ -205,3 +208,88 @@ def _matches(pattern: re.Pattern[str], text: str) -> Iterator[str]:
         part = match[group]
         if part is not None:
             yield part
+
+
+_FLAT = ("opengraph", "meta")
+_MOST_NODES = 20_000  # objects and lists looked at for one path
+_DEEPEST = 60
+
+
+def structured_values(data: dict[str, Any], path: str) -> list[Any]:
+    """All that stands at the path, in order."""
+    first, _, rest = path.partition(".")
+    if first.lower() in _FLAT:
+        value = data.get(first.lower(), {}).get(rest)
+        return [value] if value not in (None, "") else []
+    steps = rest.split(".") if rest else []
+    for family in ("json_ld", "microdata"):
+        for item in _of_type(data.get(family, []), first.lower()):
+            found = [value for end in _descend([item], steps) for value in _end_values(end)]
+            if found:
+                return found
+    return []
+
+
+def _of_type(blocks: list[Any], wanted: str) -> Iterator[dict[str, Any]]:
+    """Every object of that type, outer ones first."""
+    level: list[Any] = list(blocks)
+    seen = 0
+    for _ in range(_DEEPEST):
+        inner: list[Any] = []
+        for value in level:
+            seen += 1
+            if seen > _MOST_NODES:
+                return
+            if isinstance(value, dict):
+                if wanted in _types(value):
+                    yield value
+                inner += value.values()
+            elif isinstance(value, list):
+                inner += value
+        if not inner:
+            return
+        level = [value for value in inner if isinstance(value, dict | list)]
+
+
+def _types(item: dict[str, Any]) -> set[str]:
+    """The last words of its types, in lower case: `https://schema.org/Product` is `product`."""
+    given = item.get("@type", item.get("type"))
+    names = given if isinstance(given, list | tuple) else str(given).split() if isinstance(given, str) else []
+    return {str(name).replace("#", "/").rpartition("/")[2].rpartition(":")[2].lower() for name in names}
+
+
+def _descend(values: list[Any], steps: list[str]) -> list[Any]:
+    for step in steps:
+        inner: list[Any] = []
+        for value in values[:_MOST_NODES]:
+            for item in value if isinstance(value, list) else [value]:
+                if isinstance(item, dict):
+                    found = _property(item, step)
+                    inner += found if isinstance(found, list) else [] if found is None else [found]
+        values = inner
+    return values
+
+
+def _property(item: dict[str, Any], name: str) -> Any:
+    table = item.get("properties") if isinstance(item.get("properties"), dict) else item
+    assert isinstance(table, dict)
+    if name in table:
+        return table[name]
+    folded = name.lower()
+    return next((value for key, value in table.items() if key.lower() == folded), None)
+
+
+def _end_values(value: Any) -> Iterator[Any]:
+    if isinstance(value, list):
+        for entry in value:
+            if not isinstance(entry, list):
+                yield from _end_values(entry)
+    elif isinstance(value, dict):
+        for name in ("@value", "name", "value", "url", "@id", "id"):
+            inner = _property(value, name)
+            for entry in inner if isinstance(inner, list) else [inner]:
+                if isinstance(entry, str | int | float) and entry != "":
+                    yield entry
+                    return
+    elif value is not None and value != "":
+        yield value

@@ -15,13 +15,12 @@ from ...model.item import Item, item_key
 from ...model.task import DEFAULT_KIND, Request
 from ..page import Page
 from ..spider import Answer, ItemStep, Spider
-from .going import onward
-from .items import Shape, shape_of
+from .fields import Note, Shape, TakenItem, shape_of, take
+from .links import requests_from
 from .model import PageKind, Recipe
-from .sources import Look, Place, places
-from .taking import Note, Taking, take
+from .sources import PagePart, PageView, parts_of
 
-_MOST_TOLD = 20  # faults named in one message
+_MOST_NAMED = 20  # faults named in one message
 
 
 def unread(item: Item, page: Page) -> list[str] | None:
@@ -39,9 +38,9 @@ class RecipeSpider(Spider):
     _source_text: ClassVar[str] = ""  # what spider_version hashes
 
 
-def remember(page: Page, takings: Sequence[Taking]) -> None:
+def remember(page: Page, taken: Sequence[TakenItem]) -> None:
     """Keep the unread values of a page's items for the quality rule, which sees page and item alone."""
-    page._unread = {item_key(taking.item): told for taking in takings if (told := taking.faults())}
+    page._unread = {item_key(one.item): faults for one in taken if (faults := one.faults())}
 
 
 def spider_of(recipe: Recipe) -> type[RecipeSpider]:
@@ -79,54 +78,54 @@ def spider_of(recipe: Recipe) -> type[RecipeSpider]:
 
 def _callback(kind: PageKind) -> Callable[[RecipeSpider, Page], Answer]:
     def callback(self: RecipeSpider, page: Page) -> Iterator[Item | Request]:
-        look = Look(page)
-        takings = takings_of(self, kind, look)
-        notes = [note for taking in takings for note in taking.notes]
+        view = PageView(page)
+        taken = taken_items(self, kind, view)
+        notes = [note for one in taken for note in one.notes]
         if any(note.missing for note in notes):
             raise _failure(self.recipe, kind, page, notes)
-        remember(page, takings)
-        yield from (taking.item for taking in takings)
-        yield from onward(self.recipe, kind, look)
+        remember(page, taken)
+        yield from (one.item for one in taken)
+        yield from requests_from(self.recipe, kind, view)
 
     callback.__name__ = kind.name
     callback.__qualname__ = kind.name
     return callback
 
 
-def takings_of(spider: RecipeSpider, kind: PageKind, look: Look) -> list[Taking]:
-    """The items of a page, whole or not, with what every rule found. A page on which there is no place for an item
-    gives one without values, and the note that says so."""
+def taken_items(spider: RecipeSpider, kind: PageKind, view: PageView) -> list[TakenItem]:
+    """The items of a page, whole or not, with what every rule found. A page on which no part for an item is found
+    gives one item without values, and a note that says so."""
     if not kind.item:
         return []
     shape = spider._shapes[kind.name]
-    spot = kind.each or kind.within
-    spots = places(spot, Place(look), all_count=kind.each is not None) if spot is not None else [Place(look)]
-    if not spots:
+    place = kind.each or kind.within
+    parts = parts_of(place, PagePart(view), all_count=kind.each is not None) if place is not None else [PagePart(view)]
+    if not parts:
         if kind.each is not None and kind.allow_empty:
             return []
-        rule = f"{'each' if kind.each else 'within'} {spot}"
+        rule = f"{'each' if kind.each else 'within'} {place}"
         note = Note(field=kind.item, rule=rule, found=None, value=None, missing=True)
-        return [Taking(item=shape.make(dict.fromkeys(field.name for field in kind.fields)), notes=[note])]
-    takings = []
-    for index, place in enumerate(spots if kind.each is not None else spots[:1]):
+        return [TakenItem(item=shape.make(dict.fromkeys(field.name for field in kind.fields)), notes=[note])]
+    taken = []
+    for index, part in enumerate(parts if kind.each is not None else parts[:1]):
         notes: list[Note] = []
-        item = take(shape, kind.fields, place, notes, f"[{index}]" if kind.each is not None else "")
+        item = take(shape, kind.fields, part, notes, f"[{index}]" if kind.each is not None else "")
         if not any(field.name == "url" for field in kind.fields):
-            item.url = look.page.url
-        takings.append(Taking(item=item, notes=notes))
-    return takings
+            item.url = view.page.url
+        taken.append(TakenItem(item=item, notes=notes))
+    return taken
 
 
 def _failure(recipe: Recipe, kind: PageKind, page: Page, notes: list[Note]) -> ParseFailed:
     missing = [note for note in notes if note.missing]
-    told = [note.sentence() for note in missing[:_MOST_TOLD]]
-    rest = len(missing) - len(told)
+    sentences = [note.sentence() for note in missing[:_MOST_NAMED]]
+    rest = len(missing) - len(sentences)
     count = "1 required field is" if len(missing) == 1 else f"{len(missing)} required fields are"
     more = f"; and {rest} more" if rest else ""
     found = [f"{note.field}: {note.rule} found {note.found!r}" for note in notes if not note.missing and note.found]
     return ParseFailed(
-        f"{recipe.file}, pages.{kind.name}: {count} missing on {page.url}: {'; '.join(told)}{more}",
-        detail="\n".join(found[:_MOST_TOLD]) or "No rule of this kind found anything on the page.",
+        f"{recipe.file}, pages.{kind.name}: {count} missing on {page.url}: {'; '.join(sentences)}{more}",
+        detail="\n".join(found[:_MOST_NAMED]) or "No rule of this kind found anything on the page.",
         type=kind.item,
         fields=[note.field.rpartition("].")[2].partition(".")[0].partition("[")[0] for note in missing],
     )

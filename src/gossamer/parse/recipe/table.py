@@ -6,14 +6,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from .faults import Fault, Path, spell, suggestion
-from .text import Tree
+from .faults import Path, RecipeFault, spell, suggestion
+from .text import RecipeTree
 
 
-class Table:
+class RecipeTable:
     """One table of the recipe: its keys, where it stands, and the list that takes the faults."""
 
-    def __init__(self, tree: Tree, faults: list[Fault], path: Path, values: dict[str, Any]) -> None:
+    def __init__(self, tree: RecipeTree, faults: list[RecipeFault], path: Path, values: dict[str, Any]) -> None:
         self._tree = tree
         self._faults = faults
         self.path = path
@@ -24,7 +24,7 @@ class Table:
 
     def fault(self, message: str, *steps: str | int) -> None:
         """Write down what is wrong with the value at `steps` below this table."""
-        self._faults.append(Fault(self._tree.line_of((*self.path, *steps)), message))
+        self._faults.append(RecipeFault(self._tree.line_of((*self.path, *steps)), message))
 
     def spelled(self, *steps: str | int) -> str:
         return spell((*self.path, *steps)) or "The recipe"
@@ -94,15 +94,15 @@ class Table:
             return None
         return value
 
-    def inner(self, name: str) -> Table:
+    def inner(self, name: str) -> RecipeTable:
         """The table of that name; an empty one when there is none."""
         value = self.values.get(name, {})
         if not isinstance(value, dict):
             self.wrong("a table", name)
             value = {}
-        return Table(self._tree, self._faults, (*self.path, name), value)
+        return RecipeTable(self._tree, self._faults, (*self.path, name), value)
 
-    def entries(self, name: str) -> Iterator[Table | None]:
+    def entries(self, name: str) -> Iterator[RecipeTable | None]:
         """The tables in a list, or the one table that stands in place of a list; None for what is no table."""
         value = self.values.get(name)
         if isinstance(value, dict):
@@ -113,16 +113,16 @@ class Table:
         elif value is not None:
             yield None
 
-    def at(self, *steps: str | int) -> Table:
+    def at(self, *steps: str | int) -> RecipeTable:
         """The table at `steps`, which is one."""
         value: Any = self.values  # walks down
         for step in steps:
             value = value[step]
-        return Table(self._tree, self._faults, (*self.path, *steps), value)
+        return RecipeTable(self._tree, self._faults, (*self.path, *steps), value)
 
-    def seen_as(self, values: dict[str, Any]) -> Table:
+    def seen_as(self, values: dict[str, Any]) -> RecipeTable:
         """The same place with other values: a short form written out."""
-        return Table(self._tree, self._faults, self.path, values)
+        return RecipeTable(self._tree, self._faults, self.path, values)
 
 
 def _shown(value: Any) -> str:

@@ -1,20 +1,26 @@
-"""The text of a recipe as values with lines: TOML or YAML, one shape. What the values mean is reading.py.
+"""The text of a recipe as values with lines: TOML or YAML, one shape. What the values mean is decided in reader.py.
 
-How it fails: BadRecipe with the line, for anything that is not a readable text of that form.
+The standard TOML reader gives no lines, so a second walk over the text, which is valid by then, collects them. YAML
+must be plain: no tags, no repeated keys, aliases within bounds. Its values are built here from the parsed nodes, never
+by YAML's own constructors, so nothing in a file can create an object.
+
+How it fails: BadRecipe with the line for anything that is not a readable text of that form; MissingExtra where no YAML
+reader is installed.
 """
 
 from __future__ import annotations
 
+import json
 import re
 import tomllib
+from importlib import import_module
 from pathlib import PurePath
 from typing import Any
 
 import msgspec
 
-from .faults import ENDLESS_NUMBER, BadRecipe, Fault, Path
-from .toml_lines import toml_lines
-from .yaml_tree import NotPlain, read_yaml
+from ...errors import MissingExtra
+from .faults import ENDLESS_NUMBER, BadRecipe, Path, RecipeFault
 
 MAX_BYTES = 256 * 1024  # a recipe is written by hand
 _LARGEST = 10**18  # numbers beyond cannot even be shown; no option takes one
@@ -26,7 +32,7 @@ _DIGIT_RUN = re.compile(r"[0-9_]+")
 _TOML_PLACE = re.compile(r" \(at (?:line (\d+), column \d+|end of document)\)$")
 
 
-class Tree(msgspec.Struct, frozen=True, kw_only=True):
+class RecipeTree(msgspec.Struct, frozen=True, kw_only=True):
     """The values of a recipe file. `lines` has the line of every key that stands in the text."""
 
     file: str  # as messages call it
@@ -42,7 +48,7 @@ class Tree(msgspec.Struct, frozen=True, kw_only=True):
         return None
 
 
-def tree_of(content: bytes, file: str) -> Tree:
+def tree_of(content: bytes, file: str) -> RecipeTree:
     """Read a recipe's text. `file` decides between TOML and YAML by its ending. Raises BadRecipe."""
     text = _decoded(content, file)
     if PurePath(file).suffix.lower() == ".toml":
@@ -53,30 +59,34 @@ def tree_of(content: bytes, file: str) -> Tree:
         except NotPlain as error:
             raise BadRecipe(file, [error.fault]) from error
     if not isinstance(values, dict):
-        raise BadRecipe(file, [Fault(1, "A recipe is a table of keys (name, start, pages ...), and this is none.")])
+        raise _bad(file, 1, "A recipe is a table of keys (name, start, pages ...), and this is none.")
     if not values:
-        raise BadRecipe(file, [Fault(None, "The recipe is empty. It needs `start` and at least one page kind.")])
-    tree = Tree(file=file, text=text, values=values, lines=lines)
+        raise _bad(file, None, "The recipe is empty. It needs `start` and at least one page kind.")
+    tree = RecipeTree(file=file, text=text, values=values, lines=lines)
     _refuse_endless_numbers(tree)
     return tree
+
+
+def _bad(file: str, line: int | None, message: str) -> BadRecipe:
+    return BadRecipe(file, [RecipeFault(line, message)])
 
 
 def _decoded(content: bytes, file: str) -> str:
     if len(content) > MAX_BYTES:
         size = f"{len(content) / 1024:,.0f} KB"
-        raise BadRecipe(file, [Fault(None, f"It has {size}; a recipe may have {MAX_BYTES // 1024} KB at most.")])
+        raise _bad(file, None, f"It has {size}; a recipe may have {MAX_BYTES // 1024} KB at most.")
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
-        raise BadRecipe(file, [Fault(line, "The text is not UTF-8 here. Save the file as UTF-8.")]) from error
+        raise _bad(file, line, "The text is not UTF-8 here. Save the file as UTF-8.") from error
 
 
 def _toml(text: str, file: str) -> tuple[dict[str, Any], dict[Path, int]]:
     endless = _ENDLESS_KEY.search(text)
     if endless is not None:
         line = text.count("\n", 0, endless.start()) + 1
-        raise BadRecipe(file, [Fault(line, "A key has more than 60 parts.")])
+        raise _bad(file, line, "A key has more than 60 parts.")
     try:
         return tomllib.loads(text), toml_lines(text.replace("\r\n", "\n"))
     except tomllib.TOMLDecodeError as error:
@@ -86,16 +96,16 @@ def _toml(text: str, file: str) -> tuple[dict[str, Any], dict[Path, int]]:
         if place is not None:
             line = int(place[1]) if place[1] else line
             message = message[: place.start()]
-        raise BadRecipe(file, [Fault(line, f"This is no TOML: {message}.")]) from error
+        raise _bad(file, line, f"This is no TOML: {message}.") from error
     except RecursionError as error:
-        raise BadRecipe(file, [Fault(None, "It is nested too deeply.")]) from error
+        raise _bad(file, None, "It is nested too deeply.") from error
     except ValueError as error:  # Python reads no number of more than some thousand digits
         longest = max(_DIGIT_RUN.finditer(text), key=lambda run: run.end() - run.start(), default=None)
         at = longest.start() if longest is not None else 0
-        raise BadRecipe(file, [Fault(text.count("\n", 0, at) + 1, ENDLESS_NUMBER)]) from error
+        raise _bad(file, text.count("\n", 0, at) + 1, ENDLESS_NUMBER) from error
 
 
-def _refuse_endless_numbers(tree: Tree) -> None:
+def _refuse_endless_numbers(tree: RecipeTree) -> None:
     rest: list[tuple[Path, Any]] = [((), tree.values)]
     while rest:
         path, value = rest.pop()
@@ -104,4 +114,222 @@ def _refuse_endless_numbers(tree: Tree) -> None:
         elif isinstance(value, list):
             rest += [((*path, index), entry) for index, entry in enumerate(value)]
         elif isinstance(value, int) and abs(value) >= _LARGEST:
-            raise BadRecipe(tree.file, [Fault(tree.line_of(path), ENDLESS_NUMBER)])
+            raise _bad(tree.file, tree.line_of(path), ENDLESS_NUMBER)
+
+
+_BLANK = re.compile(r"(?:[ \t\r\n]|#[^\n]*)*")
+_SPACE = re.compile(r"[ \t]*")
+_BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
+_SCALAR = re.compile(r"[^,\]}#\r\n]*")
+_STRINGS = {  # opening mark -> the whole string
+    '"""': re.compile(r'"""(?:[^"\\]|\\.|"(?!""))*"{3,5}', re.DOTALL),
+    "'''": re.compile(r"'''(?:[^']|'(?!''))*'{3,5}", re.DOTALL),
+    '"': re.compile(r'"(?:[^"\\\n]|\\.)*"'),
+    "'": re.compile(r"'[^'\n]*'"),
+}
+
+
+def toml_lines(text: str) -> dict[Path, int]:
+    """The line of every table, key and list entry."""
+    return _TomlLines(text).lines
+
+
+class _TomlLines:
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._at = 0
+        self._counted = 0  # up to here line ends were counted
+        self._line = 1
+        self._lists: dict[Path, int] = {}  # arrays of tables: how many entries were opened
+        self.lines: dict[Path, int] = {}
+        table: Path = ()
+        while self._skip(_BLANK) < len(text):
+            if text[self._at] == "[":
+                table = self._header()
+            else:
+                self._pair(table)
+
+    def _skip(self, pattern: re.Pattern[str]) -> int:
+        match = pattern.match(self._text, self._at)
+        if match is not None:
+            self._at = match.end()
+        return self._at
+
+    def _here(self) -> int:
+        self._line += self._text.count("\n", self._counted, self._at)
+        self._counted = self._at
+        return self._line
+
+    def _header(self) -> Path:
+        line = self._here()
+        double = self._text.startswith("[[", self._at)
+        self._at += 2 if double else 1
+        key = self._key()
+        self._at += 2 if double else 1
+        path: Path = ()
+        for position, step in enumerate(key):
+            path = (*path, step)
+            last = position == len(key) - 1
+            if last and double:
+                self.lines.setdefault(path, line)
+                self._lists[path] = self._lists.get(path, 0) + 1
+                path = (*path, self._lists[path] - 1)
+            elif path in self._lists:
+                path = (*path, self._lists[path] - 1)
+            self.lines.setdefault(path, line)
+        self.lines[path] = line
+        return path
+
+    def _key(self) -> list[str]:
+        parts = []
+        while True:
+            self._skip(_SPACE)
+            parts.append(self._key_part())
+            self._skip(_SPACE)
+            if not self._text.startswith(".", self._at):
+                return parts
+            self._at += 1
+
+    def _key_part(self) -> str:
+        start = self._at
+        if self._text[start] == "'":
+            self._skip(_STRINGS["'"])
+            return self._text[start + 1 : self._at - 1]
+        if self._text[start] == '"':
+            self._skip(_STRINGS['"'])
+            try:
+                return str(json.loads(self._text[start : self._at]))
+            except ValueError:  # an escape that only TOML knows; such a key is found nowhere, which costs a line number
+                return self._text[start + 1 : self._at - 1]
+        return self._text[start : self._skip(_BARE_KEY)]
+
+    def _pair(self, table: Path) -> None:
+        line = self._here()
+        path = table
+        for step in self._key():
+            path = (*path, step)
+            self.lines.setdefault(path, line)
+        self._at += 1  # the "="
+        self._skip(_SPACE)
+        self._value(path)
+
+    def _value(self, path: Path) -> None:
+        text = self._text
+        first = text[self._at]
+        if first == "[":
+            self._at += 1
+            index = 0
+            while text[self._skip(_BLANK)] != "]":
+                self.lines[(*path, index)] = self._here()
+                self._value((*path, index))
+                index += 1
+                if text[self._skip(_BLANK)] == ",":
+                    self._at += 1
+            self._at += 1
+        elif first == "{":
+            self._at += 1
+            while text[self._skip(_BLANK)] != "}":
+                self._pair(path)
+                if text[self._skip(_BLANK)] == ",":
+                    self._at += 1
+            self._at += 1
+        elif first in "\"'":
+            mark = text[self._at : self._at + 3]
+            self._skip(_STRINGS[mark if mark in _STRINGS else first])
+        else:
+            self._skip(_SCALAR)
+
+
+_CORE = "tag:yaml.org,2002:"
+_MOST_NODES = 50_000  # aliases counted as often as they are used: a few lines can stand for billions
+_DEEPEST = 30
+_LONGEST_NUMBER = 1000  # characters; Python reads some thousand
+
+
+class NotPlain(Exception):
+    """YAML that is refused, with the line and the reason."""
+
+    def __init__(self, line: int | None, message: str) -> None:
+        super().__init__(message)
+        self.fault = RecipeFault(line, message)
+
+
+def read_yaml(text: str) -> tuple[Any, dict[Path, int]]:
+    """The values, and the line of each. Raises NotPlain, and MissingExtra where there is no YAML reader."""
+    try:
+        yaml: Any = import_module("yaml")  # Any: it has no types; imported here, as most recipes are TOML
+    except ImportError as error:
+        raise MissingExtra(
+            "Recipes in YAML need the package pyyaml: pip install pyyaml. TOML needs nothing."
+        ) from error
+    try:
+        root = yaml.compose(text, Loader=yaml.SafeLoader)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        raise NotPlain(mark.line + 1 if mark else None, f"This is no YAML: {error.problem}.") from error
+    except yaml.YAMLError as error:
+        line = text.count("\n", 0, getattr(error, "position", 0)) + 1
+        raise NotPlain(line, f"This is no YAML: {' '.join(str(error).split())[:200]}.") from error
+    except RecursionError as error:
+        raise NotPlain(None, f"It is nested deeper than {_DEEPEST} levels.") from error
+    if root is None:
+        return {}, {}
+    values = _YamlValues()
+    return values.value(root, (), 0), values.lines
+
+
+class _YamlValues:
+    def __init__(self) -> None:
+        self.lines: dict[Path, int] = {}
+        self._nodes = 0
+
+    def value(self, node: Any, path: Path, depth: int) -> Any:
+        line = node.start_mark.line + 1
+        self.lines.setdefault(path, line)
+        self._nodes += 1
+        if self._nodes > _MOST_NODES:
+            raise NotPlain(line, f"It holds more than {_MOST_NODES:,} values, aliases counted as they unfold.")
+        if depth > _DEEPEST:
+            raise NotPlain(line, f"It is nested deeper than {_DEEPEST} levels.")
+        kind = node.tag.removeprefix(_CORE)
+        if kind == "map":
+            return self._table(node, path, depth)
+        if kind == "seq":
+            return [self.value(entry, (*path, index), depth + 1) for index, entry in enumerate(node.value)]
+        if kind == "int" and len(node.value) > _LONGEST_NUMBER:
+            raise NotPlain(line, ENDLESS_NUMBER)
+        try:
+            return _scalar(kind, node.value)
+        except (KeyError, ValueError):
+            tag = node.tag.replace(_CORE, "!!")[:60]
+            raise NotPlain(line, f"{tag} with {node.value!r:.60} is not plain YAML.") from None
+
+    def _table(self, node: Any, path: Path, depth: int) -> dict[str, Any]:
+        table: dict[str, Any] = {}
+        for key, entry in node.value:
+            line = key.start_mark.line + 1
+            if not isinstance(key.value, str):
+                raise NotPlain(line, "A key is a word or a text, not a list or a table.")
+            name = key.value  # as written: `true` and `no` are names here
+            if key.tag == f"{_CORE}merge":
+                raise NotPlain(line, 'The key "<<" would mix tables, and recipes do not. Write the keys out.')
+            if name in table:
+                raise NotPlain(line, f'The key "{name[:60]}" stands here for the second time.')
+            self.lines.setdefault((*path, name), line)
+            table[name] = self.value(entry, (*path, name), depth + 1)
+        return table
+
+
+def _scalar(kind: str, text: str) -> Any:
+    """A scalar of YAML 1.1 as it means itself. Raises KeyError for any other kind, ValueError for a bad number."""
+    if kind in ("str", "timestamp"):
+        return text
+    if kind == "bool":
+        return text.lower() in ("true", "yes", "on")
+    if kind == "null":
+        return None
+    if kind == "int":
+        return int(text.replace("_", ""), 0 if text.lower().lstrip("+-").startswith("0x") else 10)
+    if kind == "float":
+        return float(text.replace("_", ""))
+    raise KeyError(kind)

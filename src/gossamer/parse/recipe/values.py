@@ -1,12 +1,19 @@
-"""From what was found to a value of the field's type. A value that cannot be read is an Unreadable, never a guess.
+"""From a found text to a value of the field's type. A text that does not hold such a value raises UnreadableValue;
+nothing is guessed.
 
 A number in JSON, or in the recipe, is that number. Only texts are read as people write numbers and prices.
+
+Yes or no is read by words that the recipe names. They are whole words: `available` is not in "unavailable". Of several
+words in a text the longest decides, so that "not in stock" weighs more than "in stock". A negated word ("not yet
+available") does not count. Where two words of the same length say the opposite, nothing is decided.
 """
 
 from __future__ import annotations
 
 import json
 import math
+import re
+from collections.abc import Iterator
 from copy import deepcopy
 from datetime import date, datetime
 from decimal import Decimal
@@ -17,12 +24,11 @@ import turbohtml
 from ...errors import InvalidUrl
 from ...model.money import Money
 from ...model.url import parse_url
+from ..dates import moment_of
+from ..numbers import first_number
 from ..page import Page
 from ..selectors import Selector
-from .dates import moment_of
-from .model import FieldType, Reading
-from .numbers import first_number
-from .yes_no import Torn, decided, fold
+from .model import FieldType, TypeOptions
 
 MAX_DIGITS = 18  # of a whole number; every store holds these exactly
 _MAX_EXPONENT = 5000  # JSON can name numbers that fill the memory when they are written out
@@ -32,7 +38,7 @@ _LINK_ATTRIBUTES = ("href", "src", "content", "data-src", "data-lazy-src", "data
 _NO_ADDRESS = ("data:", "javascript:", "about:", "#")  # what stands there until a script has put the address in
 
 
-class Unreadable(Exception):
+class UnreadableValue(Exception):
     """A found value that is not of the field's type; the text says why, to follow "found '...'"."""
 
 
@@ -41,9 +47,9 @@ def named(kind: FieldType) -> str:
     return f"{'an' if kind[0] in 'aeio' else 'a'} {kind}"
 
 
-def value_of(raw: Any, reading: Reading, page: Page | None) -> Any:
+def value_of(raw: Any, options: TypeOptions, page: Page | None) -> Any:
     """What was found as a value of the type; None when there is no text in it. Raises Unreadable."""
-    kind = reading.single
+    kind = options.single
     if taken_as_is(raw, kind):
         return raw
     if isinstance(raw, int | float | Decimal) and not isinstance(raw, bool):
@@ -56,32 +62,32 @@ def value_of(raw: Any, reading: Reading, page: Page | None) -> Any:
             case FieldType.FLOAT:
                 return _finite(number)
             case FieldType.MONEY:
-                return Money(number, reading.currency or "")
+                return Money(number, options.currency or "")
             case FieldType.BOOL if number in (0, 1):
                 return number == 1
-    text = text_of(raw, reading, page).strip()
-    return read(text, reading, page) if text else None
+    text = text_of(raw, options, page).strip()
+    return read(text, options, page) if text else None
 
 
 def _exact(raw: int | float | Decimal) -> Decimal:
     """The number with the digits that it is written with. Raises Unreadable for what is no number at all."""
     number = raw if isinstance(raw, Decimal) else Decimal(str(raw))
     if not number.is_finite() or abs(number.adjusted()) > _MAX_EXPONENT:
-        raise Unreadable("which is no number that can be stored")
+        raise UnreadableValue("which is no number that can be stored")
     return Decimal(format(number, "f"))  # 1e21 with all its digits
 
 
 def _finite(number: Decimal) -> float:
     found = float(number)
     if not math.isfinite(found):
-        raise Unreadable("which is too large; use text")
+        raise UnreadableValue("which is too large; use text")
     return found
 
 
-def text_of(raw: Any, reading: Reading, page: Page | None) -> str:
+def text_of(raw: Any, options: TypeOptions, page: Page | None) -> str:
     """A found value as text, as the field's type wants it: addresses from links, HTML from elements. Raises
     Unreadable for an object or a list. Elements need the page that they stand on."""
-    kind = reading.single
+    kind = options.single
     if isinstance(raw, Selector):
         root = raw.root
         if isinstance(root, str):
@@ -102,7 +108,7 @@ def text_of(raw: Any, reading: Reading, page: Page | None) -> str:
     if isinstance(raw, datetime | date):
         return raw.isoformat()
     if isinstance(raw, dict | list):
-        raise Unreadable(f"which is {'an object' if isinstance(raw, dict) else 'a list'}, not {named(kind)}")
+        raise UnreadableValue(f"which is {'an object' if isinstance(raw, dict) else 'a list'}, not {named(kind)}")
     return str(raw)
 
 
@@ -122,9 +128,9 @@ def _markdown(root: turbohtml.Node, page: Page) -> str:
     return " ".join(root.text.split())
 
 
-def read(text: str, reading: Reading, page: Page | None) -> Any:
+def read(text: str, options: TypeOptions, page: Page | None) -> Any:
     """The text as a value of the type. Addresses need a page that they stand on. Raises Unreadable."""
-    match reading.single:
+    match options.single:
         case FieldType.TEXT:
             return " ".join(text.split()) if "\n" not in text.strip() else text.strip()
         case FieldType.HTML:
@@ -132,20 +138,20 @@ def read(text: str, reading: Reading, page: Page | None) -> Any:
         case FieldType.MARKDOWN:
             return (_markdown_of(text) if "<" in text and ">" in text else text).strip()
         case FieldType.INT:
-            return _whole(_number(text, reading))
+            return _whole(_number(text, options))
         case FieldType.DECIMAL:
-            return Decimal(_number(text, reading))
+            return Decimal(_number(text, options))
         case FieldType.FLOAT:
-            return _finite(Decimal(_number(text, reading)))
+            return _finite(Decimal(_number(text, options)))
         case FieldType.MONEY:
-            return _money(text, reading)
+            return _money(text, options)
         case FieldType.URL:
             return _url(text, page)
         case FieldType.BOOL:
-            return _bool(text, reading)
+            return _bool(text, options)
         case FieldType.DATE | FieldType.DAY:
-            return _moment(text, reading, page)
-    raise Unreadable(f"which cannot be read as {reading.single}")
+            return _moment(text, options, page)
+    raise UnreadableValue(f"which cannot be read as {options.single}")
 
 
 def taken_as_is(raw: Any, kind: FieldType) -> bool:
@@ -170,29 +176,29 @@ def _markdown_of(html: str) -> str:
     return str(turbohtml.parse(html).to_markdown())
 
 
-def _number(text: str, reading: Reading) -> str:
+def _number(text: str, options: TypeOptions) -> str:
     try:
-        number = first_number(text, reading.decimal)
+        number = first_number(text, options.decimal)
     except ValueError as error:
-        raise Unreadable(f"and {error}") from error
+        raise UnreadableValue(f"and {error}") from error
     if number is None:
-        raise Unreadable(f"in which there is no {reading.single}")
+        raise UnreadableValue(f"in which there is no {options.single}")
     return number
 
 
 def _whole(number: str) -> int:
     whole, _, part = number.partition(".")
     if part.strip("0"):
-        raise Unreadable(f"and {number} is no whole number; use float or decimal")
+        raise UnreadableValue(f"and {number} is no whole number; use float or decimal")
     if len(whole) > MAX_DIGITS:
-        raise Unreadable(f"which has more than {MAX_DIGITS} digits; use text")
+        raise UnreadableValue(f"which has more than {MAX_DIGITS} digits; use text")
     return int(whole)
 
 
-def _money(text: str, reading: Reading) -> Money:
-    found = Money.parse(text, reading.currency)
+def _money(text: str, options: TypeOptions) -> Money:
+    found = Money.parse(text, options.currency)
     if found is None:
-        raise Unreadable("in which there is no price")
+        raise UnreadableValue("in which there is no price")
     return found
 
 
@@ -200,36 +206,36 @@ def _url(text: str, page: Page | None) -> str:
     try:
         return page.urljoin(text.strip()) if page is not None else parse_url(text.strip())
     except InvalidUrl as error:
-        raise Unreadable("which is no web address") from error
+        raise UnreadableValue("which is no web address") from error
 
 
-def _bool(text: str, reading: Reading) -> bool:
-    if reading.true or reading.false:
+def _bool(text: str, options: TypeOptions) -> bool:
+    if options.true or options.false:
         try:
-            found = decided(text, reading.true, reading.false)
-        except Torn:
-            raise Unreadable("in which stand words of both `true` and `false`") from None
-        if found is None and reading.true and reading.false:
-            raise Unreadable("in which stands none of the words of `true` and `false`")
-        return found if found is not None else not reading.true
+            found = decided(text, options.true, options.false)
+        except Undecided:
+            raise UnreadableValue("in which stand words of both `true` and `false`") from None
+        if found is None and options.true and options.false:
+            raise UnreadableValue("in which stands none of the words of `true` and `false`")
+        return found if found is not None else not options.true
     folded = fold(text)
     if folded in _TRUE or folded in _FALSE:
         return folded in _TRUE
-    raise Unreadable("which is neither yes nor no; name the words with true = [...]")
+    raise UnreadableValue("which is neither yes nor no; name the words with true = [...]")
 
 
-def _moment(text: str, reading: Reading, page: Page | None) -> datetime | date:
+def _moment(text: str, options: TypeOptions, page: Page | None) -> datetime | date:
     try:
         found = moment_of(
             text,
-            zone=reading.zone,
-            formats=reading.formats,
-            languages=reading.languages,
+            zone=options.zone,
+            formats=options.formats,
+            languages=options.languages,
             now=page.fetched_at if page is not None else None,
         )
     except ValueError as error:
-        raise Unreadable(f"which is no date ({error})") from error
-    return found if reading.type is not FieldType.DAY and reading.of is not FieldType.DAY else found.date()
+        raise UnreadableValue(f"which is no date ({error})") from error
+    return found if options.type is not FieldType.DAY and options.of is not FieldType.DAY else found.date()
 
 
 def shown(raw: Any, room: int = 200) -> str:
@@ -242,3 +248,72 @@ def shown(raw: Any, room: int = 200) -> str:
         text = str(raw)
     text = " ".join(text[: room * 5].split())
     return text if len(text) <= room else f"{text[: room - 1]}…"
+
+
+_NEGATIONS = frozenset((
+    "not", "no", "never", "cannot", "non", "nicht", "kein", "keine", "keinen", "nie", "ne", "pas", "jamais",
+    "aucun", "aucune", "sans", "sin", "nunca", "senza", "não", "nao", "sem", "niet", "geen", "nooit", "inte", "ej",
+    "ingen", "inga", "ikke", "ei", "eivät", "brak", "není", "nejsou", "не", "нет", "без", "немає", "ні",
+))  # fmt: skip
+_CLAUSE_END = re.compile(r"[.,;:!?()|/•·–—\n]|\s-\s")
+_WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)?")
+_LONGEST_TEXT = 100_000  # characters that are looked at
+_LOOK_BACK = 40  # characters before a word in which its denial must stand
+_DENIAL_WORDS = 2  # words: "no longer available"
+
+
+class Undecided(Exception):
+    """Words of both sides stand in the text, and none of them is longer."""
+
+
+def decided(text: str, true: tuple[str, ...], false: tuple[str, ...]) -> bool | None:
+    """What the text says; None when none of the words stands in it. Raises Torn."""
+    folded = fold(text[:_LONGEST_TEXT])
+    yes, no = (_longest(folded, words) for words in (true, false))
+    if yes == no:
+        if yes:
+            raise Undecided
+        return None
+    return yes > no
+
+
+def fold(text: str) -> str:
+    """How words are compared: without case, with single spaces."""
+    return " ".join(text.split()).casefold()
+
+
+def _longest(text: str, words: tuple[str, ...]) -> int:
+    """The length of the longest of the words that stands in the text; 0 for none."""
+    return max((len(word) for word in map(fold, words) if word and _stands_in(text, word)), default=0)
+
+
+def _stands_in(text: str, word: str) -> bool:
+    return any(not _is_denied(text, at) for at in _places(text, word))
+
+
+def _places(text: str, word: str) -> Iterator[int]:
+    at = text.find(word)
+    while at >= 0:
+        end = at + len(word)
+        if not _joined(text[at - 1 : at], word[0]) and not _joined(word[-1], text[end : end + 1]):
+            yield at
+        at = text.find(word, at + 1)
+
+
+def _joined(left: str, right: str) -> bool:
+    """Do two neighbours belong to one word?"""
+    return _in_a_word(left) and _in_a_word(right)
+
+
+def _in_a_word(char: str) -> bool:
+    # Chinese, Japanese, Thai and their like are written without spaces, and Korean hangs endings on: there every place
+    # may be the border of a word.
+    return char.isalnum() and not (char >= "\u2e80" or "\u0e00" <= char <= "\u0eff" or "\u1000" <= char <= "\u17ff")
+
+
+def _is_denied(text: str, at: int) -> bool:
+    clause = _CLAUSE_END.split(text[max(0, at - _LOOK_BACK) : at])[-1]
+    return any(
+        word in _NEGATIONS or word.endswith(("n't", "n’t")) or word.startswith(("n'", "n’"))
+        for word in _WORD.findall(clause)[-_DENIAL_WORDS:]
+    )

@@ -24,7 +24,7 @@ from ...model.record import PageFacts, Record, Tally
 from ...model.task import DEFAULT_KIND
 from ...parse.callbacks import Parsed, run_callback
 from ...parse.page import Page
-from ...parse.recipe.inspecting import likely_kind
+from ...parse.recipe.check import likely_kind
 from ...parse.recipe.spider import RecipeSpider
 from ...parse.spider import Spider, spider_version
 from ...parse.timelimit import TimeLimit

@@ -16,10 +16,10 @@ from typing import Any
 import msgspec
 
 from ...page import Page
-from ..inspecting import see
+from ..check import check_page
 from ..model import SourceKind
-from ..reading import read_recipe
-from ..sources import Look
+from ..reader import read_recipe
+from ..sources import PageView
 from ..spider import spider_of
 from .fields import DraftField, product_fields
 from .groups import Group, best_group, headline_has_price, next_selector, page_parameter
@@ -89,13 +89,13 @@ class Drafting:
         kinds, pages = self._kinds()
         start = self._steps[0].page.requested_url or self._steps[0].page.url
         thing = kinds[-1]
-        told, remark = _TRIED, ""
+        message, remark = _TRIED, ""
         if thing.name not in pages:
-            told = _UNTRIED.format(kind=thing.name)
+            message = _UNTRIED.format(kind=thing.name)
         elif not thing.fields and not thing.auto:
-            told, remark = _UNRECOGNISED.format(kind=thing.name), " (nothing was recognised)"
+            message, remark = _UNRECOGNISED.format(kind=thing.name), " (nothing was recognised)"
             kinds[-1] = msgspec.structs.replace(thing, fields=_GENERIC[:1])
-        return Draft(text=recipe_text(start, kinds, ref, told), pages=pages, summary=f"{_summary(kinds)}{remark}")
+        return Draft(text=recipe_text(start, kinds, ref, message), pages=pages, summary=f"{_summary(kinds)}{remark}")
 
     def _kinds(self) -> tuple[list[DraftKind], dict[str, Page]]:
         lists = [step for step in self._steps if step.group is not None]
@@ -134,7 +134,7 @@ def _is_thing(page: Page) -> bool:
 
 
 def _product(page: Page) -> Any:
-    product = Look(page).parsed(SourceKind.PRODUCT)
+    product = PageView(page).parsed(SourceKind.PRODUCT)
     if product is None or product.title is None:
         return None
     price = product.found.get("price")
@@ -154,7 +154,7 @@ def _is_article(page: Page) -> bool:
         for block in data["json_ld"]
         if isinstance(block, dict)
     )
-    article = Look(page).parsed(SourceKind.ARTICLE) if typed else None
+    article = PageView(page).parsed(SourceKind.ARTICLE) if typed else None
     return article is not None and len(article.text) >= _LONG
 
 
@@ -180,7 +180,7 @@ def _proved(kind: DraftKind, page: Page) -> DraftKind:
         return kind
     text = recipe_text(page.url, [kind], "draft", _TRIED)
     spider = spider_of(read_recipe(text.encode(), "draft.toml"))()
-    found = {note.field for note in see(spider, kind.name, page).notes if note.value not in (None, [])}
+    found = {note.field for note in check_page(spider, kind.name, page).notes if note.value not in (None, [])}
     fields = tuple(field for field in kind.fields if field.name in found)
     key = kind.key if kind.key in found else ""
     return msgspec.structs.replace(kind, fields=fields, key=key)

@@ -13,10 +13,9 @@ import msgspec
 from turbohtml import Element
 
 from ...page import Page
-from ..model import FieldType, Reading
-from ..ready import PRODUCT
-from ..structured_path import structured_values
-from ..values import Unreadable, value_of
+from ..model import PRODUCT, FieldType, TypeOptions
+from ..sources import structured_values
+from ..values import UnreadableValue, value_of
 from .pointing import selector_for
 
 _MOST_ELEMENTS = 5000
@@ -74,10 +73,10 @@ def product_fields(page: Page, product: Any) -> list[DraftField]:  # Any: what t
         kind = PRODUCT[name]
         single, many = (kind[1], True) if isinstance(kind, tuple) else (kind, False)
         currency = value.currency if single is FieldType.MONEY else ""
-        reading = Reading(type=single, currency=currency or None)
-        rules = [("structured", path) for path in _structured(page, name, value, reading)]
+        options = TypeOptions(type=single, currency=currency or None)
+        rules = [("structured", path) for path in _structured(page, name, value, options)]
         if name in _VISIBLE:
-            rules += [("css", selector) for selector in _shown_in(page, name, value, reading, texts)]
+            rules += [("css", selector) for selector in _shown_in(page, name, value, options, texts)]
         fields.append(
             DraftField(
                 name=name,
@@ -92,24 +91,26 @@ def product_fields(page: Page, product: Any) -> list[DraftField]:  # Any: what t
     return fields
 
 
-def _structured(page: Page, name: str, value: Any, reading: Reading) -> Iterator[str]:
+def _structured(page: Page, name: str, value: Any, options: TypeOptions) -> Iterator[str]:
     """The first path of structured data that leads to the value."""
     data = page.structured()
     for path in _PATHS.get(name, ()):
         found = structured_values(data, path)
         if isinstance(value, tuple):
-            if found and list(value) == [_read(entry, reading, page) for entry in found]:
+            if found and list(value) == [_read(entry, options, page) for entry in found]:
                 yield path
                 return
-        elif found and (name == "availability" or _read(found[0], reading, page) == value):
+        elif found and (name == "availability" or _read(found[0], options, page) == value):
             yield path
             return
 
 
-def _shown_in(page: Page, name: str, value: Any, reading: Reading, texts: list[tuple[Element, str]]) -> Iterator[str]:
+def _shown_in(
+    page: Page, name: str, value: Any, options: TypeOptions, texts: list[tuple[Element, str]]
+) -> Iterator[str]:
     """The selector of the element that shows the value best, if there is one."""
     hits = [
-        (element, text) for element, text in texts if _read(text, reading, page) == value and _fits(name, text, value)
+        (element, text) for element, text in texts if _read(text, options, page) == value and _fits(name, text, value)
     ]
     hits.sort(key=lambda hit: (not _is_hinted(name, hit[0]), hit[0].tag != "h1", len(hit[1])))
     for element, _ in hits[:5]:
@@ -148,8 +149,8 @@ def _leaf_texts(page: Page) -> Iterator[tuple[Element, str]]:
             yield element, text
 
 
-def _read(raw: Any, reading: Reading, page: Page) -> Any:
+def _read(raw: Any, options: TypeOptions, page: Page) -> Any:
     try:
-        return value_of(raw, reading, page)
-    except Unreadable:
+        return value_of(raw, options, page)
+    except UnreadableValue:
         return None

@@ -29,11 +29,11 @@ def quoted(text: str) -> str:
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
-def recipe_text(start: str, kinds: list[DraftKind], ref: str, told: str) -> str:
-    """The whole file; `ref` is what commands call it, `told` one sentence on how far its rules were tried."""
+def recipe_text(start: str, kinds: list[DraftKind], ref: str, message: str) -> str:
+    """The whole file; `ref` is what commands call it, `message` one sentence on how far its rules were tried."""
     lines = [
         f"# A spider without code. Drafted from {_plain(start)}",
-        f"# {told} Change what you like, then:",
+        f"# {message} Change what you like, then:",
         f"#   gossamer check {ref} URL    what each rule finds on a page",
         f"#   gossamer crawl {ref}        crawl",
         "",

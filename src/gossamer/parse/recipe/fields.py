@@ -1,28 +1,90 @@
-"""Taking the fields of an item from a place on a page, with a note of what every rule found.
+"""The item of a page: each field of a recipe read from its part of the page, with a note of what every rule found.
 
-What it does: for each field the sources are asked in order; the first one whose value can be read as the field's type
-gives it. How it fails: a required field that no source gives is a Missing in the notes, and the item has no value for
-it; the caller decides. An optional one is None, or its default, with the fault noted. A list has the entries that can
-be read; each of the others is noted.
+What it does: the sources of a field are tried in order; the first one whose value can be read as the field's type
+gives it. The item classes are made at run time, so that validation, records and exports know the types.
+How it fails: a required field that no source gives is noted as missing and left without a value; the caller decides
+what follows. An optional one is None, or its default, with the fault noted. A list has the entries that can be read;
+each of the others is noted.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from datetime import date, datetime
+from decimal import Decimal
+from types import GenericAlias
 from typing import Any
 
 import msgspec
 
-from ...model.item import Item
+from ...model.item import Item, ItemMeta
+from ...model.money import Money
 from ..page import Page
 from ..selectors import Selector
-from .items import Shape
-from .model import Field, Source
-from .sources import MOST, Place, find, places, too_many
+from .model import Field, FieldType, RecipeSource
+from .sources import MOST, PagePart, find, parts_of, too_many
 from .transforms import AMONG_ALL, NEED_ALL, transformed
-from .values import Unreadable, shown, text_of, value_of
+from .values import UnreadableValue, shown, text_of, value_of
 
-_MOST_TOLD = 20  # entries of one list that are noted one by one
+_MOST_NOTED = 20  # entries of one list that are noted one by one
+
+
+_PYTHON: dict[FieldType, type] = {
+    FieldType.TEXT: str,
+    FieldType.INT: int,
+    FieldType.DECIMAL: Decimal,
+    FieldType.FLOAT: float,
+    FieldType.MONEY: Money,
+    FieldType.DATE: datetime,
+    FieldType.DAY: date,
+    FieldType.URL: str,
+    FieldType.BOOL: bool,
+    FieldType.HTML: str,
+    FieldType.MARKDOWN: str,
+}
+
+
+class Shape(msgspec.Struct, frozen=True, kw_only=True):
+    """The class of an item and, by field, the shapes of the objects in it."""
+
+    item: type[Item]
+    inner: Mapping[str, Shape] = {}
+
+    def make(self, values: dict[str, Any]) -> Item:
+        """An item. Nothing is checked here: the pipeline does."""
+        return self.item(**values)
+
+
+def shape_of(name: str, fields: Sequence[Field], key: tuple[str, ...] = ()) -> Shape:
+    """The shape of an item: a required field has no default, an optional one may be None."""
+    hints: dict[str, Any] = {}
+    namespace: dict[str, Any] = {"__module__": __name__}
+    inner: dict[str, Shape] = {}
+    for field in fields:
+        if field.fields:
+            inner[field.name] = shape_of(f"{name}{_words(field.name)}", field.fields)
+            hint: Any = inner[field.name].item
+        else:
+            hint = _PYTHON[field.options.single]
+        if field.many:
+            hint = GenericAlias(list, (hint,))
+            namespace |= {} if field.required else {field.name: msgspec.field(default_factory=_listing(field.default))}
+        elif not field.required:
+            hint = hint if field.default is not None else hint | None
+            namespace[field.name] = field.default
+        hints[field.name] = hint
+    namespace["__annotations__"] = hints
+    made = ItemMeta(name, (Item,), namespace, key=key or None)
+    assert issubclass(made, Item)
+    return Shape(item=made, inner=inner)
+
+
+def _listing(default: Any) -> Any:
+    return lambda: list(default or [])
+
+
+def _words(name: str) -> str:
+    return "".join(word[:1].upper() + word[1:] for word in name.split("_"))
 
 
 class Note(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,7 +103,7 @@ class Note(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.field}: {self.rule} {what}"
 
 
-class Taking(msgspec.Struct, frozen=True, kw_only=True):
+class TakenItem(msgspec.Struct, frozen=True, kw_only=True):
     """An item, and what every rule for it found."""
 
     item: Item
@@ -52,38 +114,38 @@ class Taking(msgspec.Struct, frozen=True, kw_only=True):
         return [note.sentence() for note in self.notes if note.fault]
 
 
-def take(shape: Shape, fields: Sequence[Field], place: Place, notes: list[Note], path: str = "") -> Item:
-    """The item of that shape at the place; a missing required field is left None and noted."""
+def take(shape: Shape, fields: Sequence[Field], part: PagePart, notes: list[Note], path: str = "") -> Item:
+    """The item of that shape from the part of the page; a missing required field is left None and noted."""
     values: dict[str, Any] = {}
     for field in fields:
-        values[field.name] = _value(shape, field, place, notes, f"{path}.{field.name}" if path else field.name)
+        values[field.name] = _value(shape, field, part, notes, f"{path}.{field.name}" if path else field.name)
     return shape.make(values)
 
 
-def _value(shape: Shape, field: Field, place: Place, notes: list[Note], path: str) -> Any:
+def _value(shape: Shape, field: Field, part: PagePart, notes: list[Note], path: str) -> Any:
     if not field.fields:
-        return take_one(field, place, notes, path)
+        return take_one(field, part, notes, path)
     inner = shape.inner[field.name]
-    spot = field.each or field.within
-    spots = places(spot, place, all_count=field.each is not None) if spot is not None else [place]
+    place = field.each or field.within
+    parts = parts_of(place, part, all_count=field.each is not None) if place is not None else [part]
     if field.each is not None:
-        missing = field.required and not spots
-        note = f"{len(spots)} of them" if spots else None
+        missing = field.required and not parts
+        note = f"{len(parts)} of them" if parts else None
         notes.append(Note(field=path, rule=field.rule(), found=note, value=None, missing=missing))
-        return [take(inner, field.fields, one, notes, f"{path}[{index}]") for index, one in enumerate(spots)]
-    if not spots:
+        return [take(inner, field.fields, one, notes, f"{path}[{index}]") for index, one in enumerate(parts)]
+    if not parts:
         notes.append(Note(field=path, rule=field.rule(), found=None, value=None, missing=field.required))
         return None
-    return take(inner, field.fields, spots[0], notes, path)
+    return take(inner, field.fields, parts[0], notes, path)
 
 
-def take_one(field: Field, place: Place, notes: list[Note], path: str) -> Any:
+def take_one(field: Field, part: PagePart, notes: list[Note], path: str) -> Any:
     """The value of a field that is no object: of its type, or its default."""
-    page = place.look.page
+    page = part.view.page
     passed: Note | None = None
     all_count = field.many or any(step.name in NEED_ALL for step in field.transforms)
     for source in field.sources:
-        found = _entries(find(source, place, all_count=all_count), field, source, page)
+        found = _entries(find(source, part, all_count=all_count), field, source, page)
         if not found:
             continue
         values, refused = _converted(found, field, page)
@@ -104,7 +166,7 @@ def take_one(field: Field, place: Place, notes: list[Note], path: str) -> Any:
     return list(field.default or ()) if field.many else field.default
 
 
-def _note(field: Field, path: str, source: Source, found: list[Any], value: Any, fault: str) -> Note:
+def _note(field: Field, path: str, source: RecipeSource, found: list[Any], value: Any, fault: str) -> Note:
     more = f" (+{len(found) - 1})" if field.many and len(found) > 1 else ""
     return Note(field=path, rule=str(source), found=f"{shown(found[0])}{more}", value=value, fault=fault)
 
@@ -125,7 +187,7 @@ class _Refused(msgspec.Struct, frozen=True):
     why: str
 
 
-def _entries(found: list[Any], field: Field, source: Source, page: Page) -> list[Any]:
+def _entries(found: list[Any], field: Field, source: RecipeSource, page: Page) -> list[Any]:
     """What was found, without what is empty. In a list, a list in JSON stands for its entries."""
     if field.many:
         found = [entry for raw in found for entry in (raw if isinstance(raw, list) else [raw])]
@@ -134,16 +196,16 @@ def _entries(found: list[Any], field: Field, source: Source, page: Page) -> list
     return [raw for raw in found if not _is_empty(raw)]
 
 
-def _entry_notes(path: str, source: Source, refused: list[_Refused]) -> list[Note]:
-    told = [
+def _entry_notes(path: str, source: RecipeSource, refused: list[_Refused]) -> list[Note]:
+    noted = [
         Note(field=f"{path}[{one.index}]", rule=str(source), found=shown(one.raw), value=None, fault=one.why)
-        for one in refused[:_MOST_TOLD]
+        for one in refused[:_MOST_NOTED]
     ]
-    rest = len(refused) - len(told)
+    rest = len(refused) - len(noted)
     if rest > 0:
         fault = f"and {rest:,} more entries cannot be read"
-        told.append(Note(field=path, rule=str(source), found=told[-1].found, value=None, fault=fault))
-    return told
+        noted.append(Note(field=path, rule=str(source), found=noted[-1].found, value=None, fault=fault))
+    return noted
 
 
 def _converted(found: list[Any], field: Field, page: Page) -> tuple[list[Any], list[_Refused]]:
@@ -166,8 +228,8 @@ def _read_all(found: list[Any], field: Field, page: Page) -> tuple[list[Any], li
         found = _changed(found, field, page, refused)
     for index, raw in enumerate(found):
         try:
-            value = value_of(raw, field.reading, page)
-        except Unreadable as error:
+            value = value_of(raw, field.options, page)
+        except UnreadableValue as error:
             refused.append(_Refused(index, raw, str(error)))
             continue
         if value is not None and value != "":
@@ -183,13 +245,13 @@ def _changed(found: list[Any], field: Field, page: Page, refused: list[_Refused]
     numbers: dict[str, Any] = {}
     for index, raw in enumerate(found):
         try:
-            texts.append(text_of(raw, field.reading, page))
-        except Unreadable as error:
+            texts.append(text_of(raw, field.options, page))
+        except UnreadableValue as error:
             refused.append(_Refused(index, raw, str(error)))
             continue
         if isinstance(raw, int | float) and not isinstance(raw, bool):
             numbers[texts[-1]] = raw
     changed, left_out = transformed(texts, field.transforms)
-    places = {text: index for index, text in enumerate(texts)} if left_out else {}
-    refused += [_Refused(places.get(text, 0), text, why) for text, why in left_out]
+    parts_of = {text: index for index, text in enumerate(texts)} if left_out else {}
+    refused += [_Refused(parts_of.get(text, 0), text, why) for text, why in left_out]
     return [numbers.get(text, text) for text in changed]

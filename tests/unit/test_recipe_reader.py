@@ -9,8 +9,8 @@ import pytest
 
 from gossamer.parse.recipe.faults import BadRecipe
 from gossamer.parse.recipe.model import Transform
-from gossamer.parse.recipe.reading import read_recipe
-from gossamer.parse.recipe.toml_lines import toml_lines
+from gossamer.parse.recipe.reader import read_recipe
+from gossamer.parse.recipe.text import toml_lines
 from gossamer.parse.spider import spider_version
 from tests.unit.recipes import recipe
 

@@ -1,22 +1,79 @@
-"""Pages that differ in a number in their address: how many there are, and their addresses.
+"""The requests that a page leads to: the links of the follow rules, the next page, and pages that differ in a number
+in their address.
 
-How it fails: a count that cannot be read, or that nobody would believe, is a ParseFailed for the page.
+How it fails: more links than the limit, and a page count that cannot be read or exceeds `max`, raise ParseFailed for
+the page.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import islice
+from types import MappingProxyType
+from typing import Any
 from urllib.parse import parse_qsl, quote_plus, unquote_plus, urlsplit
 
-from ...errors import ParseFailed
+from ...errors import InvalidUrl, ParseFailed
+from ...model.task import Request
 from ..page import Page
 from ..selectors import Selector
-from .model import Field, Numbering
-from .sources import Look, Place
-from .taking import Note, take_one
+from .fields import Note, take_one
+from .model import Field, Follow, Numbering, PageKind, Paths, Recipe
+from .sources import PagePart, PageView, find
 from .values import shown
+
+NO_DATA: Mapping[str, Any] = MappingProxyType({})  # any JSON
+
+
+def requests_from(recipe: Recipe, kind: PageKind, view: PageView) -> Iterator[Request]:
+    """Every request that a page gives, in the order of the rules. The next page of a list gets what this one was given
+    (`page.data`). Raises ParseFailed for a senseless page count and for more links than are taken."""
+    for rule in kind.follow:
+        yield from links_of(rule, recipe.paths, view)
+    if kind.next is not None:
+        # To the same list, so with what was said about it; a page of another kind gets nothing.
+        given = view.page.data if kind.next.to == kind.name else {}
+        yield from links_of(kind.next, recipe.paths, view, given)
+    if kind.numbering is not None:
+        data = view.page.data
+        for url in numbered_pages(kind.numbering, view):
+            yield Request(url=url, kind=kind.name, priority=kind.numbering.priority, data=data)
+
+
+def links_of(rule: Follow, paths: Paths, view: PageView, given: Mapping[str, Any] = NO_DATA) -> list[Request]:
+    """The links of one rule, each once, with what is `given` and what the rule carries along. What leads nowhere, and
+    what a pattern keeps out, is left out. Raises ParseFailed for more links than are taken."""
+    page = view.page
+    carried = dict(given)
+    if rule.data:
+        part, notes = PagePart(view), list[Note]()
+        carried |= {field.name: take_one(field, part, notes, field.name) for field in rule.data}
+    urls: dict[str, None] = {}
+    for raw in find(rule.source, PagePart(view)):
+        href = _href_of(raw)
+        if not href:
+            continue
+        try:
+            url = page.urljoin(href).partition("#")[0]
+        except InvalidUrl:
+            continue
+        path = _path_of(url)
+        if paths.admit(path) and rule.paths.admit(path):
+            urls[url] = None
+    return [Request(url=url, kind=rule.to, priority=rule.priority, data=carried, fetcher=rule.route) for url in urls]
+
+
+def _href_of(raw: Any) -> str:
+    if isinstance(raw, Selector):
+        return raw.root if isinstance(raw.root, str) else raw.attrib.get("href", "")
+    return raw if isinstance(raw, str) else ""
+
+
+def _path_of(url: str) -> str:
+    parts = urlsplit(url)
+    return f"{parts.path or '/'}?{parts.query}" if parts.query else parts.path or "/"
+
 
 _DIGITS = re.compile(r"\d{1,9}")
 _PAGE_WORD = (
@@ -42,10 +99,10 @@ _NAME_TEXT = 500  # characters of classes that are looked at
 _MOST_LOOKED_AT, _MOST_PAGERS = 2000, 50
 
 
-def numbered(numbering: Numbering, look: Look) -> list[str]:
+def numbered_pages(numbering: Numbering, view: PageView) -> list[str]:
     """The pages that this one leads to. The first page leads to all of them; where the count had to be detected,
     later pages lead to those they link to, as a pager may show only a part. Raises ParseFailed."""
-    page = look.page
+    page = view.page
     first, step = numbering.first, numbering.step
     here = _number_in(page.url, numbering)
     if numbering.pages is None and numbering.total is None:
@@ -58,7 +115,7 @@ def numbered(numbering: Numbering, look: Look) -> list[str]:
     elif here != first:
         return []
     else:
-        last = first + (_told_count(numbering, look) - 1) * step
+        last = first + (_told_count(numbering, view) - 1) * step
     _believe(last, numbering, page)
     return [_with_number(page.url, numbering, number) for number in range(first + step, last + 1, step)]
 
@@ -72,22 +129,22 @@ def _believe(last: int, numbering: Numbering, page: Page) -> None:
         )
 
 
-def _told_count(numbering: Numbering, look: Look) -> int:
+def _told_count(numbering: Numbering, view: PageView) -> int:
     field = numbering.pages or numbering.total
     assert field is not None
-    found = _count(field, look)
+    found = _count(field, view)
     return found if numbering.pages is not None else -(-found // numbering.per_page)
 
 
-def _count(field: Field, look: Look) -> int:
+def _count(field: Field, view: PageView) -> int:
     notes: list[Note] = []
-    value = take_one(field, Place(look), notes, field.name)
+    value = take_one(field, PagePart(view), notes, field.name)
     if value is None:
         if notes[-1].found is not None:
-            raise ParseFailed(f"The page count cannot be read on {look.page.url}: {notes[-1].sentence()}")
+            raise ParseFailed(f"The page count cannot be read on {view.page.url}: {notes[-1].sentence()}")
         return 1  # a list of one page often does not count itself
     if value < 0:
-        raise ParseFailed(f"The page count of {look.page.url} is {shown(value)}.")
+        raise ParseFailed(f"The page count of {view.page.url} is {shown(value)}.")
     return int(value)
 
 

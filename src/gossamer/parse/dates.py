@@ -14,7 +14,7 @@ from importlib import import_module
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from ...errors import MissingExtra
+from ..errors import MissingExtra
 
 _RFC_2822 = re.compile(r"(?:[A-Za-z]{3,9},?\s+)?\d{1,2}[ -][A-Za-z]{3}[ -]\d{2,4}\s+\d{1,2}:\d{2}")
 _COUNT = re.compile(r"\d{9,13}(?:\.\d+)?")

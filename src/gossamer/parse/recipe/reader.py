@@ -1,18 +1,48 @@
-"""Reading the page kinds of a recipe: what a page gives, and where it leads."""
+"""From the text of a recipe to the recipe: every key is known, every rule compiles, every page kind exists.
+
+`load_recipe` turns a file into a spider class, once for each state of the file. `read_recipe` checks its top level;
+below it come the page kinds: the items of a page and the links to follow. Fields are read in rules.py.
+
+How it fails: BadRecipe with all faults, each with its line and what is allowed there.
+"""
 
 from __future__ import annotations
 
 import keyword
 import re
+from functools import lru_cache
+from pathlib import Path, PurePath
 from typing import Any
 
-from ...model.task import MAX_PRIORITY
-from .faults import suggestion
-from .model import Field, FieldType, Follow, Numbering, PageKind, PathPattern, Paths, Reading, Source
-from .ready import READY, auto_fields
+from ...errors import InvalidUrl, MissingExtra
+from ...model.task import MAX_ATTEMPTS, MAX_PRIORITY
+from ...model.url import parse_url
+from ...units import parse_rate
+from ..spider import composed, is_spider_name, spider_name_of
+from .faults import BadRecipe, RecipeFault, suggestion
+from .model import (
+    READY,
+    Field,
+    FieldType,
+    Follow,
+    Numbering,
+    PageKind,
+    PathPattern,
+    Paths,
+    Recipe,
+    RecipeSource,
+    TypeOptions,
+    auto_fields,
+)
 from .rules import read_field, read_fields, read_place, read_source
-from .spider import RecipeSpider
-from .table import Table
+from .spider import RecipeSpider, spider_of
+from .table import RecipeTable
+from .text import MAX_BYTES, tree_of
+
+_TOP = ("name", "summary", "start", "start_kind", "scope", "politeness", "quality", "pages")
+_SCOPE = ("domains", "include", "exclude", "depth", "limit")
+_POLITENESS = ("rate", "burst", "concurrency", "robots", "attempts", "route", "proxy_pool", "statuses")
+
 
 _KIND = ("follow", "next", "item", "key", "auto", "each", "within", "allow_empty", "fields")
 _LINK = ("css", "xpath", "json", "regex", "structured", "after")
@@ -28,7 +58,148 @@ _MOST_STARS = 8  # in a path pattern; more make no sense
 _DETECT = "detect"
 
 
-def read_kinds(top: Table) -> dict[str, PageKind]:
+def load_recipe(path: Path, shown: str) -> type[RecipeSpider]:
+    """The spider of a recipe file; `shown` is how messages call the file. Raises BadRecipe, MissingExtra.
+
+    Whatever else goes wrong with a file is a BadRecipe too: one bad file must not stop the commands of a project.
+    """
+    try:
+        with path.open("rb") as stream:
+            content = stream.read(MAX_BYTES + 1)
+        size = path.stat().st_size
+    except OSError as error:
+        raise BadRecipe(shown, [RecipeFault(None, f"It cannot be read ({error.strerror}).")]) from error
+    if len(content) > MAX_BYTES:
+        message = f"It has {size / 1024:,.0f} KB; a recipe may have {MAX_BYTES // 1024} KB at most."
+        raise BadRecipe(shown, [RecipeFault(None, message)])
+    try:
+        return _made(content, shown)
+    except (BadRecipe, MissingExtra):
+        raise
+    except Exception as error:
+        message = f"It cannot be read ({type(error).__name__}: {' '.join(str(error).split())[:200]})."
+        raise BadRecipe(shown, [RecipeFault(None, message)]) from error
+
+
+@lru_cache(maxsize=256)
+def _made(content: bytes, shown: str) -> type[RecipeSpider]:
+    return spider_of(read_recipe(content, shown))
+
+
+def read_recipe(content: bytes, file: str) -> Recipe:
+    """The recipe in a file's content; `file` is how messages call it. Raises BadRecipe, MissingExtra."""
+    tree = tree_of(content, file)
+    faults: list[RecipeFault] = []
+    top = RecipeTable(tree, faults, (), tree.values)
+    top.only(_TOP)
+    kinds = read_kinds(top)
+    scope, politeness = top.inner("scope"), top.inner("politeness")
+    scope.only(_SCOPE)
+    politeness.only(_POLITENESS)
+    first = next(iter(kinds), "")
+    recipe = Recipe(
+        name=_read_name(top, file),
+        file=file,
+        text=tree.text,
+        summary=(top.text("summary") or "").strip().partition("\n")[0],
+        start=_read_start(top),
+        start_kind=top.choice("start_kind", kinds, "page kind of this recipe") or first,
+        kinds=kinds,
+        domains=_read_domains(scope),
+        paths=read_paths(scope),
+        depth=scope.number("depth", 0),
+        limit=scope.number("limit", 1),
+        rate=_read_rate(politeness),
+        burst=politeness.number("burst", 1),
+        concurrency=politeness.number("concurrency", 1),
+        robots=politeness.flag("robots"),
+        attempts=politeness.number("attempts", 1, MAX_ATTEMPTS),
+        route=politeness.text("route"),
+        proxy_pool=politeness.text("proxy_pool"),
+        statuses=_read_statuses(politeness),
+        minimum=_read_minimum(top.inner("quality")),
+    )
+    if faults:
+        raise BadRecipe(file, sorted(faults, key=lambda fault: fault.line or 0))
+    return recipe
+
+
+def _read_name(top: RecipeTable, file: str) -> str:
+    name = top.text("name")
+    if name is None:
+        return spider_name_of(PurePath(file).stem)
+    name = composed(name)
+    if not is_spider_name(name):
+        top.fault(
+            f'name = "{name[:60]}" cannot be a spider\'s name. Use letters, digits, - and _, as in book-shop.', "name"
+        )
+    return name
+
+
+def _read_start(top: RecipeTable) -> tuple[str, ...]:
+    if "start" not in top:
+        top.fault('start is missing. Write the addresses to begin with: start = ["https://shop.example/"].')
+        return ()
+    given = top.texts("start")
+    urls = []
+    for index, text in enumerate(given):
+        steps = ("start", index) if isinstance(top.values["start"], list) else ("start",)
+        try:
+            url = parse_url(text)
+        except InvalidUrl as error:
+            top.fault(f"{top.spelled(*steps)}: {error}", *steps)
+            continue
+        if "@" in url.partition("://")[2].partition("/")[0]:
+            top.fault(
+                f"{top.spelled(*steps)} holds a user name or password, and would be stored. Leave it out.", *steps
+            )
+        urls.append(url)
+    if not given and top.values["start"] in ([], ""):
+        top.fault('start is empty. Write the addresses to begin with: start = ["https://shop.example/"].', "start")
+    return tuple(urls)
+
+
+def _read_domains(scope: RecipeTable) -> tuple[str, ...] | None:
+    domains = scope.texts("domains")
+    for domain in domains:
+        if "/" in domain or ":" in domain:
+            scope.fault(
+                f'{scope.spelled("domains")}: "{domain[:60]}" is no domain. Write it like shop.example, or "*".',
+                "domains",
+            )
+    return domains or None
+
+
+def _read_rate(politeness: RecipeTable) -> str | None:
+    rate = politeness.text("rate")
+    if rate is not None:
+        try:
+            parse_rate(rate)
+        except ValueError as error:
+            politeness.fault(f"{politeness.spelled('rate')}: {error}.", "rate")
+    return rate
+
+
+def _read_statuses(politeness: RecipeTable) -> tuple[int, ...]:
+    value = politeness.values.get("statuses", [])
+    if not isinstance(value, list) or not all(type(status) is int and 100 <= status <= 599 for status in value):
+        politeness.wrong("a list of statuses like [404, 410]", "statuses")
+        return ()
+    return tuple(value)
+
+
+def _read_minimum(quality: RecipeTable) -> float | None:
+    quality.only(("minimum",))
+    value = quality.values.get("minimum")
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= 1:
+        quality.wrong("a share between 0 and 1, as 0.8", "minimum")
+        return None
+    return float(value)
+
+
+def read_kinds(top: RecipeTable) -> dict[str, PageKind]:
     """Every page kind, in order."""
     pages = top.inner("pages")
     if not pages.values:
@@ -55,7 +226,7 @@ def read_kinds(top: Table) -> dict[str, PageKind]:
     return kinds
 
 
-def _read_kind(table: Table, name: str, kinds: list[str]) -> PageKind:
+def _read_kind(table: RecipeTable, name: str, kinds: list[str]) -> PageKind:
     table.only(_KIND)
     follow = []
     for rule in table.entries("follow"):
@@ -95,7 +266,7 @@ def _read_kind(table: Table, name: str, kinds: list[str]) -> PageKind:
     )
 
 
-def _with_auto(table: Table, own: tuple[Field, ...]) -> tuple[Field, ...]:
+def _with_auto(table: RecipeTable, own: tuple[Field, ...]) -> tuple[Field, ...]:
     """The fields of a ready parser, with the recipe's own in their places or after them."""
     parser = table.choice("auto", READY, "ready parser")
     if parser is None:
@@ -113,7 +284,7 @@ def _required(field: Field) -> Field:
     )
 
 
-def _read_item(table: Table, kind: str) -> str:
+def _read_item(table: RecipeTable, kind: str) -> str:
     name = table.text("item")
     if name is None:
         return "".join(word[:1].upper() + word[1:] for word in kind.split("_"))
@@ -124,7 +295,7 @@ def _read_item(table: Table, kind: str) -> str:
     return name
 
 
-def _read_key(table: Table, fields: tuple[Field, ...], *, several: bool) -> tuple[str, ...]:
+def _read_key(table: RecipeTable, fields: tuple[Field, ...], *, several: bool) -> tuple[str, ...]:
     key = table.texts("key")
     names = [*(field.name for field in fields), *([] if several else ["url"])]
     for name in key:
@@ -142,20 +313,20 @@ def _read_key(table: Table, fields: tuple[Field, ...], *, several: bool) -> tupl
             table.fault(
                 f'{table.spelled("key")} = "{field.name}" is a list or an object; a key is a single value.', "key"
             )
-        if field.name == "url" and field.reading.type not in (FieldType.TEXT, FieldType.URL):
+        if field.name == "url" and field.options.type not in (FieldType.TEXT, FieldType.URL):
             table.fault(
                 f"{table.spelled('fields', 'url')} is the item's address; its type is url or text.", "fields", "url"
             )
     return key
 
 
-def _read_follow(rule: Table, kind: str, kinds: list[str]) -> Follow | None:
+def _read_follow(rule: RecipeTable, kind: str, kinds: list[str]) -> Follow | None:
     source = _read_link(rule)
     to = rule.choice("to", kinds, "page kind of this recipe") or kind
     data = rule.inner("data")
     carried = tuple(field for name in data.values if (field := read_field(data, name)) is not None)
     for field in carried:
-        if field.fields or field.reading.type not in (FieldType.TEXT, FieldType.INT, FieldType.URL):
+        if field.fields or field.options.type not in (FieldType.TEXT, FieldType.INT, FieldType.URL):
             data.fault(f"{data.spelled(field.name)}: only text, int and url can be carried along.", field.name)
     if source is None:
         return None
@@ -169,7 +340,7 @@ def _read_follow(rule: Table, kind: str, kinds: list[str]) -> Follow | None:
     )
 
 
-def _read_link(rule: Table) -> Source | None:
+def _read_link(rule: RecipeTable) -> RecipeSource | None:
     if not any(key in rule for key in _LINK):
         rule.fault(f"{rule.spelled()} does not say which links.{suggestion('', _LINK)}")
         return None
@@ -177,7 +348,7 @@ def _read_link(rule: Table) -> Source | None:
     return read_source(rule.seen_as({key: rule.values[key] for key in _LINK if key in rule}))
 
 
-def _read_next(table: Table, kind: str, kinds: list[str]) -> tuple[Follow | None, Numbering | None]:
+def _read_next(table: RecipeTable, kind: str, kinds: list[str]) -> tuple[Follow | None, Numbering | None]:
     value = table.values.get("next")
     if value is None:
         return None, None
@@ -195,17 +366,17 @@ def _read_next(table: Table, kind: str, kinds: list[str]) -> tuple[Follow | None
     return _read_follow(rule, kind, kinds), None
 
 
-def _read_numbering(rule: Table) -> Numbering | None:
+def _read_numbering(rule: RecipeTable) -> Numbering | None:
     counts: dict[str, Field | None] = {}
     for name in ("pages", "total"):
         value: Any = rule.values.get(name)
         counts[name] = None
         if value is not None and not (name == "pages" and value == _DETECT):
             field = read_field(rule.seen_as(rule.values), name)
-            if field is not None and field.reading.type not in (FieldType.TEXT, FieldType.INT):
+            if field is not None and field.options.type not in (FieldType.TEXT, FieldType.INT):
                 rule.fault(f"{rule.spelled(name)} is a whole number; leave its type out.", name)
             elif field is not None:
-                decimal = field.reading.decimal
+                decimal = field.options.decimal
                 counts[name] = _as_count(field, decimal)
     if counts["pages"] is not None and counts["total"] is not None:
         rule.fault(f"{rule.spelled()} has `pages` and `total`; choose one.", "total")
@@ -230,7 +401,7 @@ def _as_count(field: Field, decimal: str) -> Field:
     return Field(
         name=field.name,
         sources=field.sources,
-        reading=Reading(type=FieldType.INT, decimal=decimal),
+        options=TypeOptions(type=FieldType.INT, decimal=decimal),
         transforms=field.transforms,
     )
 
@@ -239,7 +410,7 @@ def _or(value: int | None, default: int) -> int:
     return default if value is None else value
 
 
-def read_paths(table: Table) -> Paths:
+def read_paths(table: RecipeTable) -> Paths:
     """The patterns that let addresses in and keep them out."""
     patterns = {}
     for name in ("include", "exclude"):

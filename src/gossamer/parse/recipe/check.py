@@ -1,0 +1,98 @@
+"""What each rule of a recipe finds on a page, and which kind of page it probably is: for people who write recipes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import msgspec
+
+from ...errors import ParseFailed
+from ...model.item import Item
+from ...model.task import DEFAULT_KIND
+from ..page import Page
+from .fields import Note
+from .links import links_of, numbered_pages
+from .model import Follow, PageKind, Paths
+from .sources import PageView
+from .spider import RecipeSpider, remember, taken_items
+
+
+class FoundLinks(msgspec.Struct, frozen=True, kw_only=True):
+    """What a rule for links found."""
+
+    rule: str
+    to: str
+    urls: tuple[str, ...]
+    fault: str = ""
+
+
+class PageCheck(msgspec.Struct, frozen=True, kw_only=True):
+    """A page as the recipe sees it."""
+
+    kind: str
+    notes: tuple[Note, ...]
+    links: tuple[FoundLinks, ...]
+    items: tuple[Item, ...]
+    fault: str = ""  # why it could not be read to the end
+
+    @property
+    def missing(self) -> tuple[Note, ...]:
+        """The required fields that were not found."""
+        return tuple(note for note in self.notes if note.missing)
+
+    def share(self) -> float:
+        """How much of what the rules look for is there, from 0 to 1."""
+        found = [note.value not in (None, []) for note in self.notes] + [bool(links.urls) for links in self.links]
+        return sum(found) / len(found) if found else 0.0
+
+
+def check_page(spider: RecipeSpider, kind: str, page: Page) -> PageCheck:
+    """The page, read as a page of that kind. A rule that fails is a fault in the result; nothing raises."""
+    rules = spider.recipe.kinds[kind]
+    view = PageView(page)
+    try:
+        taken = taken_items(spider, rules, view)
+    except ParseFailed as error:
+        return PageCheck(kind=kind, notes=(), links=(), items=(), fault=str(error))
+    if not any(note.missing for one in taken for note in one.notes):
+        remember(page, taken)
+    return PageCheck(
+        kind=kind,
+        notes=tuple(note for one in taken for note in one.notes),
+        links=_links(spider, rules, view),
+        items=tuple(one.item for one in taken),
+    )
+
+
+def _links(spider: RecipeSpider, kind: PageKind, view: PageView) -> tuple[FoundLinks, ...]:
+    paths = spider.recipe.paths
+    rules = (*kind.follow, *((kind.next,) if kind.next is not None else ()))
+    found = [_found_links(str(rule.source), rule.to, partial(_followed_urls, rule, paths, view)) for rule in rules]
+    numbering = kind.numbering
+    if numbering is not None:
+        label = f"next by parameter {numbering.parameter}"
+        found.append(_found_links(label, kind.name, partial(numbered_pages, numbering, view)))
+    return tuple(found)
+
+
+def _followed_urls(rule: Follow, paths: Paths, view: PageView) -> list[str]:
+    return [request.url for request in links_of(rule, paths, view)]
+
+
+def _found_links(rule: str, to: str, urls: Callable[[], list[str]]) -> FoundLinks:
+    try:
+        return FoundLinks(rule=rule, to=to, urls=tuple(urls()))
+    except ParseFailed as error:
+        return FoundLinks(rule=rule, to=to, urls=(), fault=str(error))
+
+
+def likely_kind(spider: RecipeSpider, page: Page) -> str:
+    """The kind that the page was fetched as, else that of a start page, else the one whose rules find most."""
+    recipe = spider.recipe
+    if page.job and page.kind in recipe.kinds:
+        return page.kind
+    if (page.job and page.kind == DEFAULT_KIND) or page.requested_url in recipe.start or page.url in recipe.start:
+        return recipe.start_kind
+    checks = [check_page(spider, kind, page) for kind in recipe.kinds]
+    return max(checks, key=lambda one: (not one.missing and not one.fault, one.share())).kind
