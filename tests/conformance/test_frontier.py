@@ -487,7 +487,7 @@ async def test_the_page_limit_is_exact_across_workers(lab):
     batches = await asyncio.gather(*(lab.frontier.lease(job.id, f"w{n}", 3) for n in range(4)))
     leases = [lease for batch in batches for lease in batch.leases]
     assert len(leases) == 5
-    await lab.frontier.complete(leases[0], UrlState.DONE, "redirected to https://a.test/99")
+    await lab.frontier.complete(leases[0], UrlState.DONE, redirect="https://a.test/99")
     (extra,) = (await lab.frontier.lease(job.id, "w", 3)).leases
 
     for lease in (*leases[1:], extra):

@@ -88,7 +88,7 @@ async def lived_in(lab: Lab) -> str:
     await frontier.bury(leases["gone"], "client-error-404", "The server said: no.\nSecond line ☂")
     await frontier.retry(leases["later"], timedelta(seconds=90), "timeout")
     await frontier.complete(leases["same"], UrlState.UNCHANGED)
-    await frontier.complete(leases["moved"], UrlState.DONE, reason=f"redirected to {OTHER}/new")
+    await frontier.complete(leases["moved"], UrlState.DONE, redirect=f"{OTHER}/new")
     await frontier.lease(job, "dead-worker", 2)  # killer and held
     lab.gone.add("dead-worker")
     lab.clock.advance(5)

@@ -39,7 +39,7 @@ async def crawl_half(system: Project) -> None:
 async def _settle(system: Project, leases: dict[str, Lease]) -> None:
     frontier = system.state.frontier
     await frontier.complete(leases[f"{SHOP}/done"], UrlState.DONE)
-    await frontier.complete(leases[f"{SHOP}/moved"], UrlState.DONE, f"redirected to {SHOP}/done")
+    await frontier.complete(leases[f"{SHOP}/moved"], UrlState.DONE, redirect=f"{SHOP}/done")
     await frontier.complete(leases[f"{SHOP}/same"], UrlState.UNCHANGED)
     await frontier.complete(leases[f"{SHOP}/secret"], UrlState.DROPPED, "robots")
     await frontier.retry(leases[f"{SHOP}/flaky"], timedelta(minutes=10), "timeout")

@@ -26,7 +26,7 @@ from ..errors import BudgetSpent, FetchFailed, FetchRefused, GossamerError, Leas
 from ..fetch.fetcher import Disallowed, Fetched, NotModified, PageRequest, Redirected
 from ..fetch.retry_after import parse_retry_after
 from ..frontier.admission import Judged
-from ..frontier.contract import Added
+from ..frontier.contract import Added, redirect_reason
 from ..frontier.retry import GiveUp, decide, failure_of
 from ..model import events
 from ..model.page import Snapshot
@@ -195,9 +195,9 @@ class Journey:
         )
         judged = await self._crew.judge([request], depth=task.depth, priority=task.priority, site=task.site)
         candidates = [msgspec.structs.replace(one, redirects=outcome.redirects) for one in judged.candidates]
-        reason = f"redirected to {outcome.to}"
+        reason = redirect_reason(outcome.to)
         await self._log.keep(outcome="redirected", reason=reason, page=self._in_vain("redirected"))
-        added = await self._complete(UrlState.DONE, reason, candidates, judged.duplicates)
+        added = await self._complete(UrlState.DONE, "", candidates, duplicates=judged.duplicates, redirect=outcome.to)
         self._ended("redirected", added)
 
     async def _drop_for_robots(self, outcome: Disallowed) -> None:
@@ -360,7 +360,13 @@ class Journey:
         return await self._crew.judge(requests, depth=task.depth + 1, priority=task.priority, site=task.site)
 
     async def _complete(
-        self, state: UrlState, reason: str, discovered: Sequence[Any] = (), duplicates: int = 0
+        self,
+        state: UrlState,
+        reason: str,
+        discovered: Sequence[Any] = (),
+        duplicates: int = 0,
+        *,
+        redirect: str | None = None,
     ) -> Added:
         crew = self._crew
         return await crew.frontier.complete(
@@ -368,6 +374,7 @@ class Journey:
             state,
             reason,
             discovered,
+            redirect=redirect,
             duplicates=duplicates,
             paced_ahead=crew.pacer.ahead(self._task.site),
         )

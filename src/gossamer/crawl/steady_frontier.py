@@ -45,12 +45,13 @@ class SteadyFrontier:
         reason: str = "",
         discovered: Sequence[Candidate] = (),
         *,
+        redirect: str | None = None,
         duplicates: int = 0,
         paced_ahead: timedelta = NONE,
     ) -> Added:
         return await self._insist(
             lambda: self._frontier.complete(
-                lease, state, reason, discovered, duplicates=duplicates, paced_ahead=paced_ahead
+                lease, state, reason, discovered, redirect=redirect, duplicates=duplicates, paced_ahead=paced_ahead
             )
         )
 

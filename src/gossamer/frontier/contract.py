@@ -19,6 +19,18 @@ from ..model.job import JobTerms as JobTerms  # a part of this contract
 from ..model.task import Candidate, Lease, UrlState
 from .politeness import TermsFor
 
+_REDIRECTED = "redirected to "  # stored in the reason of a task: older states have it too
+
+
+def redirect_reason(target: str) -> str:
+    """The stored reason of a task that was answered with a redirect."""
+    return f"{_REDIRECTED}{target}"
+
+
+def is_redirect(reason: str) -> bool:
+    """Was the task with this reason answered with a redirect?"""
+    return reason.startswith(_REDIRECTED)
+
 
 class LeaseBatch(msgspec.Struct, frozen=True, kw_only=True):
     """`leases` may be empty: then nothing can be had before `wait` has passed (None: until someone settles or adds).
@@ -77,13 +89,15 @@ class Frontier(Protocol):
         reason: str = "",
         discovered: Sequence[Candidate] = (),
         *,
+        redirect: str | None = None,
         duplicates: int = 0,
         paced_ahead: timedelta = timedelta(0),
     ) -> Added:
-        """Settle as DONE, UNCHANGED or DROPPED and add what was found, in one step. Raises LeaseLost.
+        """Settle as DONE, UNCHANGED or DROPPED and add the discovered links, in one step. Raises LeaseLost.
 
-        `duplicates` counts further links that are known to be known. `paced_ahead` is how far the worker's pacer
-        is ahead of now for this site; the next grant respects it.
+        `redirect` is where the answer pointed instead of giving a page: the task is DONE with that as its reason, and
+        does not count towards the page limit of the job. `duplicates` counts further links that are already known.
+        `paced_ahead` is how far the worker's pacer is ahead of now for this site; the next grant respects it.
         """
         ...
 

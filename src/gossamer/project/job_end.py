@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..errors import Transient
-from ..frontier.contract import DeadFilter
+from ..frontier.contract import DeadFilter, is_redirect
 from ..model.events import EventSink, Gone, JobEnded, Trouble
 from ..model.job import Job, JobCounts
 from ..model.task import DropReason, UrlState
@@ -19,7 +19,6 @@ from ..store.spool_home import something_waits
 from .open import Project
 from .retention import forget_old_runs
 
-REDIRECTED = "redirected to "  # how the reason of a page begins that is elsewhere
 NOT_FOUND = {"http-404", "http-410"}
 LEFT_OUT = {  # pages that another crawl may have visited
     DropReason.TRAP, DropReason.FULL, DropReason.FRESH, DropReason.UNMODIFIED,
@@ -121,7 +120,7 @@ async def why_nothing_came(project: Project, job: str) -> str:
     told = 0  # pages that are done and have a row; where a filter deduplicates, rows go with the work
     async for url, state, reason in project.state.queue.urls(job):
         told += state in (UrlState.DONE, UrlState.UNCHANGED)
-        if state in (UrlState.DONE, UrlState.UNCHANGED) and not reason.startswith(REDIRECTED):
+        if state in (UrlState.DONE, UrlState.UNCHANGED) and not is_redirect(reason):
             return ""
         if state is UrlState.DONE:
             elsewhere = elsewhere or f"{url} {reason}, which is another site. Crawl that one instead."

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from ...errors import BackendUnavailable, LeaseLost, Misconfigured
-from ...frontier.contract import Added, LeaseBatch
+from ...frontier.contract import Added, LeaseBatch, redirect_reason
 from ...frontier.politeness import TermsFor
 from ...model.task import Candidate, Lease, UrlState
 from . import rows
@@ -29,7 +29,6 @@ from .leasing import Asking, Counter, Rounds
 from .terms import KnownJob, admission_terms
 
 COMPLETE, RETRY, RELEASE, BURY, MOVE = 1, 2, 3, 4, 5
-REDIRECTED = "redirected"
 MESSAGE_LENGTH = 4000  # characters of an error that are kept
 LONGEST_NAME = 255  # bytes of a worker's name, which stands in every row that it has in hand
 
@@ -109,6 +108,7 @@ class RedisFrontier:
         reason: str = "",
         discovered: Sequence[Candidate] = (),
         *,
+        redirect: str | None = None,
         duplicates: int = 0,
         paced_ahead: timedelta = timedelta(0),
     ) -> Added:
@@ -132,11 +132,11 @@ class RedisFrontier:
                 COMPLETE,
                 lease,
                 state=state,
-                redirected=reason.startswith(REDIRECTED),
+                redirected=redirect is not None,
                 paced_ahead=paced_ahead.total_seconds(),
                 duplicates=duplicates,
                 dropped=lost,
-                reason=reason,
+                reason=reason if redirect is None else redirect_reason(redirect),
                 candidates=self._packed(known, here, lease.task),
             ),
             len(here),

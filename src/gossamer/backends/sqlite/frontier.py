@@ -10,7 +10,7 @@ import msgspec
 
 from ...clock import Clock
 from ...errors import FrontierFull, LeaseLost
-from ...frontier.contract import Added, LeaseBatch
+from ...frontier.contract import Added, LeaseBatch, redirect_reason
 from ...frontier.politeness import TermsFor
 from ...model.task import Candidate, Lease, UrlState
 from .connection import Database
@@ -18,7 +18,6 @@ from .jobs import SqliteJobs, given_up
 from .leasing import Counter
 from .ledger import Ledger, Tally
 
-REDIRECTED = "redirected"
 MESSAGE_LENGTH = 4000  # characters of an error that are kept
 
 
@@ -108,22 +107,23 @@ class SqliteFrontier:
         reason: str = "",
         discovered: Sequence[Candidate] = (),
         *,
+        redirect: str | None = None,
         duplicates: int = 0,
         paced_ahead: timedelta = timedelta(0),
     ) -> Added:
+        stored_reason = reason if redirect is None else redirect_reason(redirect)
+
         def write(connection: sqlite3.Connection) -> Added:
             now = self._clock.now()
             held = self._held(connection, lease, now)
             connection.execute(
                 "UPDATE urls SET state = ?, reason = ?, message = '', attempts = attempts + 1, deliveries = 0, "
                 "worker = NULL, lease_until = NULL, changed_at = ? WHERE number = ?",
-                (state.value, reason, now, held.number),
+                (state.value, stored_reason, now, held.number),
             )
             self._ledger.free_slot(connection, held.site, next_at=now + paced_ahead.total_seconds())
-            tally = Tally(leased=-1, discovered=duplicates, duplicates=duplicates)
+            tally = Tally(leased=-1, discovered=duplicates, duplicates=duplicates, redirected=int(redirect is not None))
             setattr(tally, state.value, getattr(tally, state.value) + 1)
-            if reason.startswith(REDIRECTED):
-                tally.redirected = 1
             added = Added()
             if discovered:
                 row = self._ledger.job(connection, lease.task.job)
