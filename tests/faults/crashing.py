@@ -22,7 +22,7 @@ from gossamer.backends.redis.frontier import RedisFrontier
 from gossamer.cli.app import run
 from gossamer.crawl import harvest
 from gossamer.fetch.http import AiohttpTransport
-from gossamer.store import batching
+from gossamer.store import sink
 
 
 def countdown(number: int) -> Callable[[], bool]:
@@ -71,7 +71,7 @@ def mid_parse(due: Callable[[], bool]) -> None:
 
 
 def mid_store(due: Callable[[], bool]) -> None:
-    archive_pages = batching.archive_pages
+    archive_pages = sink.archive_pages
 
     async def faulty(*arguments: Any) -> Any:
         kept = await archive_pages(*arguments)
@@ -79,7 +79,7 @@ def mid_store(due: Callable[[], bool]) -> None:
             die()
         return kept
 
-    batching.archive_pages = faulty
+    sink.archive_pages = faulty
 
 
 def around_settling(due: Callable[[], bool], *, before: bool) -> None:

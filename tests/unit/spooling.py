@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 from gossamer.model.page import Headers, Snapshot
 from gossamer.model.record import PageResult
-from gossamer.store.spool_format import Waiting
+from gossamer.store.spool_files import Waiting
 
 from ..conformance.stores import NOW, book, page_of, result, tried
 

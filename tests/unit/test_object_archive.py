@@ -20,8 +20,8 @@ from gossamer.backends.object.archive import ObjectArchive, open_object_archive
 from gossamer.backends.sqlite.records import open_sqlite_records
 from gossamer.clock import SystemClock, VirtualClock
 from gossamer.errors import BackendUnavailable, GossamerError, Misconfigured, Permanent
-from gossamer.store.batching import Sink
 from gossamer.store.contract import RecordQuery
+from gossamer.store.sink import Sink
 from gossamer.store.spool import Spool
 
 from ..conformance.stores import NOW

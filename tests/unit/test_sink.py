@@ -14,8 +14,8 @@ from gossamer.clock import SystemClock
 from gossamer.errors import BackendUnavailable, BadState, Misconfigured
 from gossamer.model.page import Headers, Snapshot
 from gossamer.model.record import PageResult
-from gossamer.store.batching import Sink
 from gossamer.store.contract import RecordQuery
+from gossamer.store.sink import Sink
 
 from ..conformance.stores import NOW, book, page_of, result, tried
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from gossamer.model.page import Headers, Snapshot
 from gossamer.model.record import Attempt, ItemSchema, PageFacts, PageResult, Record, Tally
-from gossamer.store.spool_format import Damage, Entry, Waiting, frame, head, other_version, pack, unpack, walk
+from gossamer.store.spool_files import Damage, Entry, Waiting, frame, head, other_version, pack, unpack, walk
 
 from .spooling import number_of, waiting
 

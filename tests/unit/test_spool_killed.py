@@ -10,8 +10,8 @@ import pytest
 
 from gossamer.backends.sqlite.records import open_sqlite_records
 from gossamer.clock import SystemClock
-from gossamer.store.batching import Sink
 from gossamer.store.contract import RecordQuery
+from gossamer.store.sink import Sink
 from gossamer.store.spool import Spool
 
 from .spooling import visit
@@ -24,8 +24,7 @@ from pathlib import Path
 from gossamer.backends.sqlite.records import open_sqlite_records
 from gossamer.clock import SystemClock
 from gossamer.errors import BackendUnavailable
-from gossamer.store import draining
-from gossamer.store.batching import Sink
+from gossamer.store.sink import Sink
 from gossamer.store.spool import Spool
 from tests.unit.spooling import visit
 

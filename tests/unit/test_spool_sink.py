@@ -9,6 +9,7 @@ import tracemalloc
 from collections.abc import AsyncIterator, Callable, Sequence
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -21,9 +22,8 @@ from gossamer.errors import BackendUnavailable, Misconfigured
 from gossamer.model.events import Event, Spooled, Trouble
 from gossamer.model.page import Snapshot
 from gossamer.model.record import PageResult
-from gossamer.store import batching
-from gossamer.store.batching import Sink
 from gossamer.store.contract import RecordQuery
+from gossamer.store.sink import Sink
 from gossamer.store.spool import Spool
 
 from ..conformance.stores import book, result, tried
@@ -128,9 +128,10 @@ def new_sink(tmp_path: Path, ears: Ears) -> Callable[..., Sink]:
         *,
         clock: Clock | None = None,
         max_bytes: int | None = None,
+        **options: Any,
     ) -> Sink:
         spool = Spool(tmp_path / "spool", max_bytes=max_bytes)
-        return Sink(store, archive, spool=spool, events=ears, clock=clock)  # type: ignore[arg-type]  # doubles
+        return Sink(store, archive, spool=spool, events=ears, clock=clock, **options)  # type: ignore[arg-type]  # doubles
 
     return make
 
@@ -365,8 +366,7 @@ async def test_leaving_does_not_wait_for_a_store_that_hangs(
         return []
 
     store.down = True
-    monkeypatch.setattr(batching, "DRAIN_WITHIN", timedelta(milliseconds=20))
-    async with new_sink(store, clock=VirtualClock()) as sink:
+    async with new_sink(store, clock=VirtualClock(), drain_within=timedelta(milliseconds=20)) as sink:
         await sink.keep(visit(0))
         monkeypatch.setattr(store, "save", hang)
     left = ears.heard[-1]

@@ -41,7 +41,7 @@ from gossamer.routing.proxies.pools import Pools
 from gossamer.routing.router import Router
 from gossamer.routing.transports import Transports
 from gossamer.settings import ProxyPool
-from gossamer.store.batching import Sink
+from gossamer.store.sink import Sink
 from gossamer.units import Secret
 from tests.conformance.frontiers import LEASE, Lab, candidate, sqlite_lab
 

@@ -13,7 +13,7 @@ from ..model.page import Snapshot
 from ..model.record import NO_BODY, Attempt, ItemSchema, PageFacts, PageResult, Record, Tally
 from ..model.route import DIRECT, Exit, Route
 from ..model.task import Request, Task
-from ..store.batching import Sink
+from ..store.sink import Sink
 
 LONGEST_ERROR = 2000
 

@@ -18,7 +18,7 @@ from ..parse.timelimit import TimeLimit
 from ..pipeline.guard import Guard
 from ..pipeline.steps import Pipeline
 from ..routing.router import Router
-from ..store.batching import Sink
+from ..store.sink import Sink
 from .freshness import Freshness
 from .neighbours import Neighbours
 from .pacer import Pacer

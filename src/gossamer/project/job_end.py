@@ -15,7 +15,7 @@ from ..model.job import Job, JobCounts
 from ..model.task import DropReason, UrlState
 from ..parse.spider import Spider
 from ..store.contract import RecordQuery
-from ..store.spool_home import something_waits
+from ..store.spool_files import something_waits
 from .open import Project
 from .retention import forget_old_runs
 

@@ -13,8 +13,8 @@ from ..parse.spider import Spider
 from ..pipeline.inspection import Habits, Inspector, Latest
 from ..pipeline.steps import Pipeline
 from ..settings import Settings
-from ..store.batching import Sink
 from ..store.contract import Identity, Records
+from ..store.sink import Sink
 
 
 def pipeline_of(

@@ -40,7 +40,7 @@ from ..schedule.sources import only_changed, source_of
 from ..schedule.windows import Window, parse_windows
 from ..settings import Settings
 from ..settings.effective import limits_of, retry_terms, robots_rule
-from ..store.batching import Sink
+from ..store.sink import Sink
 from ..store.spool import Spool
 from .open import Project
 from .pipelines import latest_of, minimum_of, pipeline_of

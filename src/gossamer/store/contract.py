@@ -3,7 +3,7 @@
 A record store fulfils all of `Records`; those who use it ask for the part they need.
 
 How they fail: `BackendUnavailable`, and then nothing of the batch is stored. How they recover: every write is
-idempotent, so the caller repeats it. Writes are batched by the caller (store/batching.py).
+idempotent, so the caller repeats it. Writes are batched by the caller (store/sink.py).
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class RecordStore(Protocol):
         """Store all of it in one commit; return, for each result, how many of its records were new or changed.
 
         A record is identified by (type, site, key). Same content hash: only `last_checked` moves. An older
-        `scraped_at` never replaces a newer one; store/verdict.py decides. A result whose outcome is "unchanged"
+        `scraped_at` never replaces a newer one; store/record_rules.py decides. A result whose outcome is "unchanged"
         confirms the records that its page gave before: they were checked, and this job saw them. A record that was
         gone and is seen again is a new version. Quality tallies are added up. Saving the same result (known by its
         attempt) twice leaves what saving it once left.

@@ -31,8 +31,23 @@ import zstandard
 
 from ..errors import BackendUnavailable, Misconfigured
 from ..process import limits as openfiles
-from .spool_format import ENTRY_BYTES, HEAD_BYTES, Damage, Entry, Waiting, frame, head, other_version, pack, unpack
-from .spool_home import Home, Reader, Segment, sync_folder, write_all
+from .spool_files import (
+    ENTRY_BYTES,
+    HEAD_BYTES,
+    Damage,
+    Entry,
+    Home,
+    Reader,
+    Segment,
+    Waiting,
+    frame,
+    head,
+    other_version,
+    pack,
+    sync_folder,
+    unpack,
+    write_all,
+)
 
 SEGMENT_BYTES = 4 * 1024 * 1024  # a longer segment is followed by the next; it is the most that is read at once
 BATCH_RESULTS = 64  # handed out at once ...

@@ -11,7 +11,7 @@ from ...model.carrying import Mark
 from ...model.record import Tally
 from ...store.carrying import CarriedPage, CarriedRecord, CarriedSchema, RecordItem
 from ...store.contract import Version
-from ...store.verdict import NO_PAGE
+from ...store.record_rules import NO_PAGE
 from .connection import Document
 from .history import NAMES_AT_ONCE, version_of
 from .layout import (

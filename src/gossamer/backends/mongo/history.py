@@ -13,8 +13,7 @@ from pymongo import UpdateOne
 
 from ...errors import BackendUnavailable
 from ...store.contract import Difference, Version
-from ...store.differing import Seen, difference
-from ...store.verdict import NO_PAGE, mend
+from ...store.record_rules import NO_PAGE, Seen, difference, mend
 from .connection import Document, MongoDatabase
 from .layout import JOB_BYTES, MOST, attempts_from, identity_of, job_hash, number_in, sighting_name, version_name
 from .marks import Marks

@@ -24,7 +24,7 @@ from pymongo import ReplaceOne
 
 from ...errors import BackendUnavailable
 from ...model.record import Tally
-from ...store.tallies import added_up
+from ...store.record_rules import added_up
 from .connection import Document, MongoDatabase
 from .layout import digest
 

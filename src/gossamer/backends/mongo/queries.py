@@ -10,9 +10,7 @@ from collections.abc import AsyncIterator, Sequence
 
 from ...model.record import StoredRecord
 from ...store.contract import RecordQuery
-from ...store.cursors import read_cursor
-from ...store.reading import stored_record
-from ...store.verdict import mend
+from ...store.record_rules import mend, read_cursor, stored_record
 from .connection import Document, MongoDatabase
 from .history import sightings_after
 from .layout import JOB_BYTES, MOST, job_hash, key_hash, number_in, sighting_name

@@ -1,7 +1,7 @@
 """What a batch of results does to records, their history and who saw them.
 
-What a record becomes is decided in Python (store/verdict.py) from what is held, and written only where that is still
-held. Where somebody else was faster, it is read and decided again: in the next wave, with all that have to wait. A
+store/record_rules.py decides what a record becomes from what is held, and it is written only where that is still held.
+Where somebody else was faster, it is read and decided again: in the next wave, with all that have to wait. A
 record takes at most one new version in a wave, so that the version that it replaces is always one that was in the
 store.
 
@@ -21,7 +21,7 @@ from pymongo import InsertOne, ReplaceOne, UpdateOne
 
 from ...errors import BackendUnavailable
 from ...model.record import PageResult, Record
-from ...store.verdict import Held, Verdict, last_of_each, receive, version_seen
+from ...store.record_rules import Held, Verdict, last_of_each, receive, version_seen
 from .connection import Document, MongoDatabase, Write
 from .layout import identity_of, job_hash, key_hash, sighting_name, version_name
 from .marks import Marks

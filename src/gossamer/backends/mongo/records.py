@@ -18,8 +18,7 @@ from datetime import timedelta
 from ...clock import Clock
 from ...model.record import Attempt, ItemSchema, PageFacts, PageResult, StoredRecord, Tally
 from ...store.contract import Difference, Identity, RecordQuery, Version, VisitQuery
-from ...store.cursors import write_cursor
-from ...store.verdict import mend
+from ...store.record_rules import mend, write_cursor
 from . import history, queries
 from .connection import CONNECT_WITHIN, Document, MongoDatabase, open_database
 from .layout import attempts_from, identity_of, number_in, visits_from

@@ -13,7 +13,7 @@ from pymongo import InsertOne, UpdateOne
 
 from ...errors import BackendUnavailable
 from ...model.record import NO_BODY, Attempt, ItemSchema, PageFacts, PageResult
-from ...store.verdict import REPARSED, UNCHANGED, Held, is_stale, reread, spider_of
+from ...store.record_rules import REPARSED, UNCHANGED, Held, is_stale, reread, spider_of
 from .connection import Document, MongoDatabase, Write
 from .layout import attempt_name, digest, visit_name, visits_from
 from .marks import Marks

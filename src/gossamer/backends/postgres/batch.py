@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...model.record import ItemSchema, PageResult
-from ...store.verdict import UNCHANGED, Held, last_of_each
+from ...store.record_rules import UNCHANGED, Held, last_of_each
 from .changes import RecordChanges, identity_of
 from .connection import Collision, Session
 from .visits import added, count_quality, keep_pages, keep_schemas, new_rows, stale_ones, unnest, write_visits

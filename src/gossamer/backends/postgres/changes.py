@@ -12,7 +12,7 @@ from hashlib import blake2b
 import msgspec
 
 from ...model.record import Record
-from ...store.verdict import Held, Verdict, receive, version_seen
+from ...store.record_rules import Held, Verdict, receive, version_seen
 
 
 class Draft(msgspec.Struct):

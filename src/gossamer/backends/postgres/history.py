@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...store.contract import Difference, Version
-from ...store.differing import Seen, difference
+from ...store.record_rules import Seen, difference
 from .batch import SUPERSEDE
 from .connection import Row, Session
 from .texts import read, stored

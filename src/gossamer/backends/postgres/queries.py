@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from ...store.contract import RecordQuery
-from ...store.cursors import read_cursor
+from ...store.record_rules import read_cursor
 from .texts import stored
 
 KIND = "pg"  # of cursors

@@ -18,9 +18,7 @@ import msgspec
 from ...clock import Clock
 from ...model.record import Attempt, ItemSchema, PageFacts, PageResult, StoredRecord, Tally
 from ...store.contract import Difference, Identity, RecordQuery, Version, VisitQuery
-from ...store.cursors import write_cursor
-from ...store.reading import stored_record
-from ...store.verdict import mend
+from ...store.record_rules import mend, stored_record, write_cursor
 from .batch import Queryable, save_results
 from .changes import identity_of
 from .connection import CONNECT_WITHIN, PostgresDatabase, Row, Session, open_database

@@ -15,7 +15,7 @@ import msgspec
 
 from ...model.item import safe_text
 from ...model.record import PageResult
-from ...store.verdict import is_utf8, mend
+from ...store.record_rules import is_utf8, mend
 
 S = TypeVar("S", bound=msgspec.Struct)
 

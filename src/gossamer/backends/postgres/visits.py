@@ -12,8 +12,7 @@ from typing import Any
 import msgspec
 
 from ...model.record import NO_BODY, Attempt, ItemSchema, PageFacts, PageResult, Tally
-from ...store.tallies import added_up
-from ...store.verdict import REPARSED, is_stale, reread, spider_of
+from ...store.record_rules import REPARSED, added_up, is_stale, reread, spider_of
 from .changes import identity_of
 from .connection import Collision, Session
 

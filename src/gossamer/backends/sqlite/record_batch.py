@@ -1,6 +1,6 @@
 """The writing half of the record store: what a batch of results does to the tables of schema/records-*.sql.
 
-What a record becomes is decided in Python (store/verdict.py), between one look-up and a handful of bulk statements;
+store/record_rules.py decides what a record becomes, between one look-up and a handful of bulk statements;
 the write transaction around it keeps other processes out meanwhile. Every row has an identity of its own, so that the
 same batch can be written again. Pages, attempts and visits: visit_batch.py. Reading back: records.py.
 """
@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...model.record import ItemSchema, PageResult, Record
-from ...store.verdict import UNCHANGED, Held, Verdict, last_of_each, receive, version_seen
+from ...store.record_rules import UNCHANGED, Held, Verdict, last_of_each, receive, version_seen
 from .visit_batch import count_quality, find, insert, keep_schemas, number_pages, save_visits, stale_ones
 
 _NEXT_NUMBER = "SELECT coalesce(max(number), 0) + 1 FROM records"

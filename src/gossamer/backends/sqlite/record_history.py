@@ -13,8 +13,7 @@ from typing import Any
 import msgspec
 
 from ...store.contract import Difference, Version
-from ...store.differing import Seen, difference
-from ...store.verdict import mend
+from ...store.record_rules import Seen, difference, mend
 from .record_batch import NEXT_REVISION, SUPERSEDE
 
 COMPARED = 1000  # records whose versions are compared at a time

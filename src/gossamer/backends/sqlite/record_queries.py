@@ -11,8 +11,7 @@ from typing import Any
 import msgspec
 
 from ...store.contract import RecordQuery
-from ...store.cursors import read_cursor
-from ...store.verdict import mend
+from ...store.record_rules import mend, read_cursor
 
 KIND = "sqlite"  # of cursors
 CHUNK = 256  # rows in memory while streaming

@@ -20,9 +20,7 @@ import msgspec
 from ...clock import Clock
 from ...model.record import Attempt, ItemSchema, PageFacts, PageResult, StoredRecord, Tally
 from ...store.contract import Difference, Identity, RecordQuery, Version, VisitQuery
-from ...store.cursors import write_cursor
-from ...store.reading import stored_record
-from ...store.verdict import mend
+from ...store.record_rules import mend, stored_record, write_cursor
 from .connection import Database
 from .record_batch import save_results
 from .record_history import COMPARED_AT_ONCE, HIGHEST, RETIRED, differences, retire_some, seen_by_either, versions

@@ -16,7 +16,7 @@ import msgspec
 
 from ...model.record import Record, StoredRecord
 from ...store.contract import Difference, Identity, RecordQuery
-from ...store.verdict import NO_PAGE, REPARSED, Held, Verdict, last_of_each, receive
+from ...store.record_rules import NO_PAGE, REPARSED, Held, Verdict, last_of_each, receive
 from ..open import Project
 from .orders import Outcome
 

@@ -29,9 +29,9 @@ from ..model.events import EventSink, Silence
 from ..model.page import Snapshot
 from ..model.record import PageResult
 from .contract import Archive, RecordStore
-from .draining import AWAY, Drain, archive_pages, as_unavailable
 from .spool import Spool
-from .spool_format import Waiting
+from .spool_drain import AWAY, Drain, archive_pages, as_unavailable
+from .spool_files import Waiting
 
 MAX_BATCH = 64  # results per batch; later ones wait for the next
 MAX_WAITING = 256  # results handed in and not yet stored; when full, `keep` waits, and with it the journey that called
@@ -64,12 +64,14 @@ class Sink:
         clock: Clock | None = None,
         max_batch: int = MAX_BATCH,
         max_waiting: int = MAX_WAITING,
+        drain_within: timedelta = DRAIN_WITHIN,
     ) -> None:
         self._records = records
         self._archive = archive
         self._spool = spool
         self._drain = Drain(spool, records, archive, clock or SystemClock(), events or Silence()) if spool else None
         self._max_batch = max_batch
+        self._drain_within = drain_within
         self._room = asyncio.Semaphore(max_waiting)
         self._waiting: deque[_Parcel] = deque()
         self._arrived = asyncio.Event()
@@ -183,7 +185,7 @@ class Sink:
         self._draining.cancel()
         await asyncio.gather(self._draining, return_exceptions=True)
         with suppress(*AWAY, TimeoutError):  # what stays is told below
-            async with asyncio.timeout(DRAIN_WITHIN.total_seconds()):
+            async with asyncio.timeout(self._drain_within.total_seconds()):
                 await self._drain.finish()
         self._drain.leave()
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gossamer.model.record import PageResult
-from gossamer.store.verdict import NO_PAGE, REPARSED, Held, Verdict, is_stale, receive, version_seen
+from gossamer.store.record_rules import NO_PAGE, REPARSED, Held, Verdict, is_stale, receive, version_seen
 
 from ..conformance.stores import NOW, book, page_of, tried
 

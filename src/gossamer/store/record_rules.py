@@ -1,4 +1,5 @@
-"""What a newly scraped record does to the one that is held: decided here, without I/O, for every record store alike.
+"""The rules that every record store keeps alike, decided without I/O: what a newly scraped record does to the one that
+is held, what two jobs saw differently, how cursors and stored data are read, how quality tallies add up.
 
 Two ways lead to a record. A visit brings what a page says now; of several visits the newest one stays, in whatever
 order they arrive. A reparse reads an archived visit again with a newer parser; it replaces what was made of that visit,
@@ -7,12 +8,16 @@ and never what a newer visit brought. Saving the same thing twice changes nothin
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
 from enum import Enum
+from typing import Any
 
 import msgspec
 
-from ..model.record import PageFacts, PageResult, Record
+from ..errors import Misconfigured, Permanent
+from ..model.record import PageFacts, PageResult, Record, StoredRecord, Tally
+from .contract import Difference, Identity
 
 UNCHANGED = "unchanged"  # the outcome of an attempt that was answered with 304
 REPARSED = "reparsed"  # the outcome of an attempt that read an archived visit again
@@ -173,3 +178,80 @@ def is_utf8(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+class Seen(msgspec.Struct, frozen=True):
+    """A record that at least one of two jobs saw, and in which versions: None not at all, 0 in one that is not kept."""
+
+    record: int
+    before: int | None
+    after: int | None
+
+    @property
+    def may_differ(self) -> bool:
+        if self.before is None or self.after is None:
+            return True
+        return self.before != self.after and self.before > 0 and self.after > 0
+
+
+def difference(identity: Identity, url: str, seen: Seen, before: str | None, after: str | None) -> Difference | None:
+    """The difference, if there is one; `before` and `after` are the data of the versions seen, None when not kept."""
+    type_, site, key = identity
+    if seen.before is None:
+        return Difference(kind="added", type=type_, site=site, key=key, url=url, after=after)
+    if seen.after is None:
+        return Difference(kind="gone", type=type_, site=site, key=key, url=url, before=before)
+    if before is None or after is None or before == after:  # changed and changed back is no difference
+        return None
+    return Difference(kind="changed", type=type_, site=site, key=key, url=url, before=before, after=after)
+
+
+def write_cursor(kind: str, store: str, place: int) -> str:
+    return f"{kind}:{store}:{place}"
+
+
+def read_cursor(text: str, kind: str, store: str, newest: int) -> int:
+    """The place that a mark names. `newest` is the one that the store would give now. Raises Misconfigured."""
+    given, _, rest = text.partition(":")
+    name, _, place = rest.partition(":")
+    is_number = place.isascii() and place.isdigit() and len(place) < 20
+    if given == kind and name == store and is_number and int(place) <= newest:
+        return int(place)
+    raise Misconfigured(
+        "This mark is of another record store, or of a newer state of this one. Ask once for everything, without a "
+        "mark, and go on from the mark that you get then."
+    )
+
+
+def stored_record(data: str, /, **fields: Any) -> StoredRecord:  # Any: the other fields, as they are
+    """The record with its data read. Raises Permanent when that is not JSON."""
+    try:
+        value = msgspec.json.decode(data)
+    except msgspec.DecodeError:
+        value = _lenient_json(data, f"{fields['type']} {fields['key']!r} of {fields['site']}")
+    return StoredRecord(data=value, **fields)
+
+
+def _lenient_json(text: str, what: str) -> Any:
+    """Read what other writers call JSON: escaped lone surrogates, NaN."""
+    try:
+        return json.loads(mend(json.dumps(json.loads(text), ensure_ascii=False)))
+    except ValueError as error:
+        raise Permanent(f"The stored {what} is not JSON. Correct or delete its row in the table records.") from error
+
+
+TallyKey = tuple[str, str, str, str, str]  # day, spider, type, field, rule: the order in which rows are written
+
+
+def added_up(tallies: Iterable[Tally]) -> list[tuple[TallyKey, tuple[int, int, int]]]:
+    """The sums of checked, filled and faulty for each key, in the order of keys: every writer takes the same way."""
+    sums: dict[TallyKey, list[int]] = {}
+    for tally in tallies:
+        key = (tally.day, tally.spider, tally.type, tally.field, tally.rule)
+        one = sums.get(key)
+        if one is None:
+            one = sums[key] = [0, 0, 0]
+        one[0] += tally.checked
+        one[1] += tally.filled
+        one[2] += tally.faulty
+    return [(key, (one[0], one[1], one[2])) for key, one in sorted(sums.items())]

@@ -21,7 +21,7 @@ from ..errors import BackendUnavailable, GossamerError, Misconfigured, Transient
 from ..model.events import EventSink, Spooled, Trouble
 from .contract import Archive, RecordStore
 from .spool import Spool
-from .spool_format import Waiting
+from .spool_files import Waiting
 
 BACKOFF = Backoff(first=timedelta(milliseconds=250), longest=timedelta(seconds=5))
 AWAY = (Transient, Misconfigured)  # the store does not answer, or refuses us; no single result is to blame
