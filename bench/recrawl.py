@@ -24,20 +24,9 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 from gossamer.schedule.change_rate import USUAL, Prior, Rhythm, prior_of, rate, seen, sums_of
-from gossamer.schedule.choosing import FINGERPRINT, Ledger
-from gossamer.schedule.recrawl import (
-    DAY,
-    NEVER,
-    Bounds,
-    Known,
-    due,
-    eased,
-    freshness,
-    interval_for,
-    price_for,
-    purse,
-)
+from gossamer.schedule.recrawl import FINGERPRINT, NEVER, KnownPage, PageChoice, RecrawlBounds, due
 
+from .recrawl_price import DAY, eased, freshness, interval_for, price_for, purse
 from .table import table
 
 PAGES = 10_000
@@ -47,8 +36,8 @@ WARM_UP = 20
 TICK = 3600.0
 MIDDLE = 1 / (20 * DAY)
 SPREAD = 3.0
-BOUNDS = Bounds(3600.0, 30 * DAY)
-UNBOUND = Bounds(1.0)
+BOUNDS = RecrawlBounds(3600.0, 30 * DAY)
+UNBOUND = RecrawlBounds(1.0)
 LEAST_OF_BEST = 0.9
 LEAST_OVER_UNIFORM = 0.02
 
@@ -89,17 +78,17 @@ class Planned:
 class Best:
     """Knows the true rates."""
 
-    def __init__(self, rates: Sequence[float], per_day: float, bounds: Bounds) -> None:
-        self._pages = [Known(page, rate, NEVER) for page, rate in enumerate(rates)]
+    def __init__(self, rates: Sequence[float], per_day: float, bounds: RecrawlBounds) -> None:
+        self._pages = [KnownPage(page, rate, NEVER) for page, rate in enumerate(rates)]
         self._per_day, self._bounds = per_day, bounds
         self._price = price_for(rates, per_day, bounds)
 
     def choose(self, now: float, allowed: float) -> list[int]:
         price = eased(self._price, allowed, self._per_day)
-        return due(self._pages, now, price, self._bounds, int(allowed))
+        return due(self._pages, now, self._bounds, int(allowed), price=price)
 
     def hear(self, page: int, now: float, changed: bool) -> None:
-        self._pages[page] = Known(page, self._pages[page].rate, now)
+        self._pages[page] = KnownPage(page, self._pages[page].rate, now)
 
     def read_sitemap(self, outdated: Sequence[float]) -> None:
         """Sites say nothing here."""
@@ -108,7 +97,7 @@ class Best:
 class Adaptive(Best):
     """Learns from its own fetches. What is usual, and the price, are found anew every day."""
 
-    def __init__(self, pages: int, per_day: float, bounds: Bounds, estimator: Estimator) -> None:
+    def __init__(self, pages: int, per_day: float, bounds: RecrawlBounds, estimator: Estimator) -> None:
         super().__init__([USUAL] * pages, per_day, bounds)
         self._rhythms: list[Rhythm | None] = [None] * pages
         self._prior = Prior()
@@ -126,14 +115,14 @@ class Adaptive(Best):
     def hear(self, page: int, now: float, changed: bool) -> None:
         rhythm = self._rhythms[page] = seen(self._rhythms[page], now, changed=changed)
         known = self._estimator(rhythm, self._prior) if rhythm.checks else self._prior.middle
-        self._pages[page] = Known(page, known, now)
+        self._pages[page] = KnownPage(page, known, now)
 
 
 class Scheduled:
-    """What the product does: one run a day, with the ledger that a schedule with a budget uses. Of the first `dated`
+    """What the product does: one run a day, with the choice that a schedule with a budget uses. Of the first `dated`
     pages the sitemap says when they changed."""
 
-    def __init__(self, pages: int, per_day: float, bounds: Bounds, dated: int = 0) -> None:
+    def __init__(self, pages: int, per_day: float, bounds: RecrawlBounds, dated: int = 0) -> None:
         self._rhythms: list[Rhythm | None] = [None] * pages
         self._per_day, self._bounds, self._dated = per_day, bounds, dated
         self._outdated: Sequence[float] = ()
@@ -141,12 +130,12 @@ class Scheduled:
     def choose(self, now: float, allowed: float) -> Iterable[int]:
         if allowed < self._per_day - 0.5:  # it is a sum of hours
             return ()
-        ledger = Ledger()
+        choice = PageChoice()
         for page, rhythm in enumerate(self._rhythms):
-            ledger.note(
+            choice.note(
                 page.to_bytes(FINGERPRINT), rhythm, None if rhythm is None else rhythm.last, self._lastmod(page, now)
             )
-        return sorted(int.from_bytes(name) for name in ledger.choose(now, self._bounds, round(allowed)))
+        return sorted(int.from_bytes(name) for name in choice.choose(now, self._bounds, round(allowed)))
 
     def hear(self, page: int, now: float, changed: bool) -> None:
         self._rhythms[page] = seen(

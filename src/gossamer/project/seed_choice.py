@@ -1,7 +1,7 @@
 """A budget of fetches, spent where it finds the most changes: which pages of a source are fetched in this run.
 
 The source is read once to learn what is known of its pages, and once more to take the chosen ones: in between little
-is kept of each page, and not its address (schedule/choosing.py). Who reads again after a crash counts what the job has
+is kept of each page, and not its address (schedule/recrawl.py). Who reads again after a crash counts what the job has
 fetched already. That no run fetches more than its budget is seen to by the queue: it is the job's limit as well.
 """
 
@@ -16,8 +16,7 @@ import msgspec
 from ..crawl.observing import rhythm_of
 from ..frontier.admission import Judged
 from ..frontier.contract import JobTerms
-from ..schedule.choosing import Ledger
-from ..schedule.recrawl import Bounds
+from ..schedule.recrawl import PageChoice, RecrawlBounds
 from ..schedule.sources import only_changed, source_of
 from .open import Project
 
@@ -30,7 +29,7 @@ async def chosen(project: Project, job: str, terms: JobTerms, listed: Listed) ->
     """Those of the listed pages that the budget of this run is best spent on, in the order of the list. What may not
     enter at all comes along, to be counted."""
     assert terms.budget is not None
-    ledger = Ledger(only_changed=only_changed(source_of(terms.source)))
+    choice = PageChoice(only_changed=only_changed(source_of(terms.source)))
     left = terms.budget
     async with aclosing(listed()) as batches:
         async for judged in batches:
@@ -39,14 +38,14 @@ async def chosen(project: Project, job: str, terms: JobTerms, listed: Listed) ->
             for candidate in asked:
                 facts = known.get(candidate.fingerprint)
                 if facts is None:
-                    ledger.note(candidate.fingerprint, None, None)
+                    choice.note(candidate.fingerprint, None, None)
                 elif facts.job == job:
                     left -= 1
                 else:
                     lastmod = None if facts.failure else candidate.wishes().lastmod
-                    ledger.note(candidate.fingerprint, rhythm_of(facts), facts.fetched_at, lastmod)
+                    choice.note(candidate.fingerprint, rhythm_of(facts), facts.fetched_at, lastmod)
     # In a thread: a million pages take some seconds.
-    wanted = await asyncio.to_thread(ledger.choose, project.clock.now(), bounds_of(terms), max(left, 0))
+    wanted = await asyncio.to_thread(choice.choose, project.clock.now(), bounds_of(terms), max(left, 0))
     async with aclosing(listed()) as batches:
         async for judged in batches:
             candidates = tuple(one for one in judged.candidates if one.dropped is not None or one.fingerprint in wanted)
@@ -54,11 +53,11 @@ async def chosen(project: Project, job: str, terms: JobTerms, listed: Listed) ->
                 yield msgspec.structs.replace(judged, candidates=candidates)
 
 
-def bounds_of(terms: JobTerms) -> Bounds:
+def bounds_of(terms: JobTerms) -> RecrawlBounds:
     """The shortest and the longest interval between two fetches of a page. `min_age` is a shortest one, too."""
     shortest = max(
         terms.min_interval.total_seconds() if terms.min_interval is not None else SHORTEST,
         terms.min_age.total_seconds() if terms.min_age is not None else 0.0,
     )
     longest = terms.max_interval.total_seconds() if terms.max_interval is not None else float("inf")
-    return Bounds(shortest, max(shortest, longest))
+    return RecrawlBounds(shortest, max(shortest, longest))

@@ -7,29 +7,16 @@ import random
 
 import pytest
 from bench.recrawl import Adaptive, Best, Planned, crawl, proportional
+from bench.recrawl_price import DAY, eased, fetches_per_day, freshness, interval_for, price_for, purse
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gossamer.schedule.change_rate import Rhythm, rate, seen
-from gossamer.schedule.recrawl import (
-    DAY,
-    NEVER,
-    Bounds,
-    Known,
-    due,
-    eased,
-    explain,
-    fetches_per_day,
-    freshness,
-    gain,
-    interval_for,
-    price_for,
-    purse,
-)
+from gossamer.schedule.change_rate import rate
+from gossamer.schedule.recrawl import NEVER, KnownPage, RecrawlBounds, due, gain
 
 HOUR = 3600.0
-BOUNDS = Bounds(HOUR, 30 * DAY)
-WIDE = Bounds(1.0)
+BOUNDS = RecrawlBounds(HOUR, 30 * DAY)
+WIDE = RecrawlBounds(1.0)
 
 rates_of_pages = st.floats(1e-10, 0.1)
 prices = st.floats(1.0, 1e9)
@@ -40,7 +27,7 @@ def long_tailed(count: int, seed: int = 1, middle: float = 10 * DAY) -> list[flo
     return [chance.lognormvariate(0.0, 2.5) / middle for _ in range(count)]
 
 
-def spent(rates: list[float], price: float, bounds: Bounds) -> float:
+def spent(rates: list[float], price: float, bounds: RecrawlBounds) -> float:
     return sum(DAY / interval_for(rate, price, bounds) for rate in rates)
 
 
@@ -52,7 +39,7 @@ def fresh(rates: list[float], intervals: list[float]) -> float:
 
 
 @pytest.mark.parametrize("share", [0.05, 0.2, 1.0, 5.0])
-@pytest.mark.parametrize("bounds", [BOUNDS, WIDE, Bounds(60.0, 25 * DAY)])
+@pytest.mark.parametrize("bounds", [BOUNDS, WIDE, RecrawlBounds(60.0, 25 * DAY)])
 def test_the_price_takes_the_budget(share, bounds):
     rates = long_tailed(5000)
     price = price_for(rates, share * len(rates), bounds)
@@ -139,15 +126,15 @@ def test_one_page_takes_the_whole_budget(changes):
 def test_pages_that_are_too_quick_to_follow_still_get_the_budget():
     rates = [100 / DAY] * 50
     price = price_for(rates, 10.0, BOUNDS)
-    pages = [Known(number, rate, -number * HOUR) for number, rate in enumerate(rates)]
-    assert due(pages, DAY, price, BOUNDS, 10) == list(range(49, 39, -1))
+    pages = [KnownPage(number, rate, -number * HOUR) for number, rate in enumerate(rates)]
+    assert due(pages, DAY, BOUNDS, 10, price=price) == list(range(49, 39, -1))
 
 
 def test_nobody_is_left_out_for_being_a_little_quicker_than_those_priced_together_with_it():
     rates = [(100 + number / 10_000) / DAY for number in range(50)]
     price = price_for(rates, 10.0, BOUNDS)
-    pages = [Known(number, rate, 0.0) for number, rate in enumerate(rates)]
-    assert due(pages, DAY, price, BOUNDS, 50) == list(range(50))
+    pages = [KnownPage(number, rate, 0.0) for number, rate in enumerate(rates)]
+    assert due(pages, DAY, BOUNDS, 50, price=price) == list(range(50))
 
 
 def test_a_fetch_brings_no_more_than_the_time_until_the_next_change():
@@ -168,7 +155,7 @@ def test_an_impossible_budget_is_refused(per_day):
 )
 def test_impossible_bounds_are_refused(shortest, longest):
     with pytest.raises(ValueError, match="cannot be fetched"):
-        Bounds(shortest, longest)
+        RecrawlBounds(shortest, longest)
 
 
 # -- what is due -------------------------------------------------------------------------------------------------------
@@ -177,8 +164,8 @@ def test_impossible_bounds_are_refused(shortest, longest):
 @given(st.lists(st.tuples(rates_of_pages, st.floats(0, 40 * DAY)), max_size=20), prices)
 def test_due_are_the_pages_whose_interval_is_over(pages, price):
     now = 100 * DAY
-    known = [Known(number, rate, now - elapsed) for number, (rate, elapsed) in enumerate(pages)]
-    chosen = set(due(known, now, price, BOUNDS, 100))
+    known = [KnownPage(number, rate, now - elapsed) for number, (rate, elapsed) in enumerate(pages)]
+    chosen = set(due(known, now, BOUNDS, 100, price=price))
     for page in known:
         waited, interval = now - page.fetched, interval_for(page.rate, price, BOUNDS)
         if not math.isclose(waited, interval, rel_tol=1e-6):
@@ -186,44 +173,44 @@ def test_due_are_the_pages_whose_interval_is_over(pages, price):
 
 
 def test_the_greatest_gain_goes_first_and_the_limit_is_kept():
-    pages = [Known(f"every {days} days", 1 / (days * DAY), 0.0) for days in (0.1, 1, 3, 10, 300)]
+    pages = [KnownPage(f"every {days} days", 1 / (days * DAY), 0.0) for days in (0.1, 1, 3, 10, 300)]
     ordered = ["every 3 days", "every 1 days", "every 10 days", "every 0.1 days", "every 300 days"]
     gains = [gain(next(page.rate for page in pages if page.id == name), 5 * DAY) for name in ordered]
     assert gains == sorted(gains, reverse=True)
-    assert due(pages, 5 * DAY, 0.0, BOUNDS, 10) == ordered
-    assert due(pages, 5 * DAY, 0.0, BOUNDS, 2) == ordered[:2]
-    assert due(pages, 5 * DAY, gains[2], BOUNDS, 10) == ordered[:3]
-    assert due(pages, 5 * DAY, 0.0, BOUNDS, 0) == []
+    assert due(pages, 5 * DAY, BOUNDS, 10) == ordered
+    assert due(pages, 5 * DAY, BOUNDS, 2) == ordered[:2]
+    assert due(pages, 5 * DAY, BOUNDS, 10, price=gains[2]) == ordered[:3]
+    assert due(pages, 5 * DAY, BOUNDS, 0) == []
 
 
 def test_pages_without_a_copy_go_first_then_those_that_waited_too_long():
     pages = [
-        Known("best gain", 1 / (5 * DAY), 30 * DAY),
-        Known("31 days old", 1e-9, 9 * DAY),
-        Known("hopeless and 35 days old", 0.1, 5 * DAY),
-        Known("new", 1 / DAY, NEVER),
+        KnownPage("best gain", 1 / (5 * DAY), 30 * DAY),
+        KnownPage("31 days old", 1e-9, 9 * DAY),
+        KnownPage("hopeless and 35 days old", 0.1, 5 * DAY),
+        KnownPage("new", 1 / DAY, NEVER),
     ]
-    assert due(pages, 40 * DAY, 1.0, BOUNDS, 9) == ["new", "hopeless and 35 days old", "31 days old", "best gain"]
+    assert due(pages, 40 * DAY, BOUNDS, 9, price=1.0) == ["new", "hopeless and 35 days old", "31 days old", "best gain"]
 
 
 def test_nothing_is_due_before_the_shortest_interval():
-    page = Known("x", 1 / DAY, 0.0, True)
-    assert due([page], HOUR - 1, 0.0, BOUNDS, 1) == []
-    assert due([page], HOUR, 0.0, BOUNDS, 1) == ["x"]
+    page = KnownPage("x", 1 / DAY, 0.0, True)
+    assert due([page], HOUR - 1, BOUNDS, 1) == []
+    assert due([page], HOUR, BOUNDS, 1) == ["x"]
 
 
 def test_a_copy_that_is_surely_out_of_date_is_worth_more_than_one_that_may_be():
-    announced, silent = Known("announced", 1 / (9 * DAY), 0.0, True), Known("silent", 1 / (9 * DAY), 0.0)
-    assert due([silent, announced], 2 * DAY, DAY, BOUNDS, 2) == ["announced"]
-    assert due([silent, announced], 20 * DAY, DAY, BOUNDS, 2) == ["announced", "silent"]
-    assert due([Known("too quick all the same", 10 / DAY, 0.0, True)], 2 * DAY, DAY, BOUNDS, 1) == []
+    announced, silent = KnownPage("announced", 1 / (9 * DAY), 0.0, True), KnownPage("silent", 1 / (9 * DAY), 0.0)
+    assert due([silent, announced], 2 * DAY, BOUNDS, 2, price=DAY) == ["announced"]
+    assert due([silent, announced], 20 * DAY, BOUNDS, 2, price=DAY) == ["announced", "silent"]
+    assert due([KnownPage("too quick all the same", 10 / DAY, 0.0, True)], 2 * DAY, BOUNDS, 1, price=DAY) == []
 
 
 def test_a_page_that_cannot_change_waits_for_the_longest_interval():
-    still = Known("still", 0.0, 0.0)
-    assert due([still], 29 * DAY, 0.0, BOUNDS, 1) == []
-    assert due([still], 30 * DAY, math.inf, BOUNDS, 1) == ["still"]
-    assert due([Known("still", 0.0, 0.0, True)], DAY, 1e9, BOUNDS, 1) == ["still"]
+    still = KnownPage("still", 0.0, 0.0)
+    assert due([still], 29 * DAY, BOUNDS, 1) == []
+    assert due([still], 30 * DAY, BOUNDS, 1, price=math.inf) == ["still"]
+    assert due([KnownPage("still", 0.0, 0.0, True)], DAY, BOUNDS, 1, price=1e9) == ["still"]
 
 
 def test_fetches_are_saved_for_a_day_at_most():
@@ -258,78 +245,3 @@ def test_a_crawl_that_learns_beats_one_that_treats_all_pages_alike():
     assert found["adaptive"] > 0.9 * found["best"]
     assert all(result.fetches <= 60 * per_day for result in results.values())
     assert results["adaptive"].fetches == pytest.approx(60 * per_day, rel=0.02)
-
-
-# -- why -----------------------------------------------------------------------------------------------------------
-
-
-KNOWN = Rhythm(first=0.0, last=10 * DAY, checks=12, changes=5)
-PRICE = 12 * HOUR
-
-
-@pytest.mark.parametrize(
-    ("rhythm", "every", "price", "bounds", "sentence"),
-    [
-        (None, 1.0, PRICE, BOUNDS, "not fetched yet; pages without a copy go first"),
-        (
-            KNOWN,
-            3.2,
-            PRICE,
-            BOUNDS,
-            "changes about every 3.2 days (12 checks, 5 changes); fetched again every 2.2 days; "
-            "next at 1970-01-13 05:51 UTC",
-        ),
-        (
-            Rhythm(first=0.0, last=0.0, checks=1),
-            3.2,
-            PRICE,
-            BOUNDS,
-            "changes perhaps every 3.2 days (1 check, 0 changes); fetched again every 2.2 days; "
-            "due since 1970-01-03 05:51 UTC",
-        ),
-        (
-            seen(None, 10 * DAY, changed=False),
-            800.0,
-            PRICE,
-            BOUNDS,
-            "fetched once; pages here change about every 2.2 years; fetched again every 28.6 days; "
-            "next at 1970-02-08 14:57 UTC",
-        ),
-        (
-            KNOWN,
-            0.01,
-            PRICE,
-            BOUNDS,
-            "changes about every 14.4 minutes (12 checks, 5 changes); fetched again every 30 days, because it changes "
-            "too often to be kept current within the budget; next at 1970-02-10 00:00 UTC",
-        ),
-        (
-            KNOWN,
-            3.2,
-            1.0,
-            BOUNDS,
-            "changes about every 3.2 days (12 checks, 5 changes); fetched again every 60 minutes, the shortest "
-            "interval allowed; due since 1970-01-11 01:00 UTC",
-        ),
-        (
-            KNOWN,
-            3.2,
-            math.inf,
-            WIDE,
-            "changes about every 3.2 days (12 checks, 5 changes); not fetched again, because the budget does not pay "
-            "for more",
-        ),
-    ],
-)
-def test_the_decision_is_explained_in_one_sentence(rhythm, every, price, bounds, sentence):
-    assert explain(rhythm, 1 / (every * DAY), price, bounds, 10.5 * DAY) == sentence
-
-
-def test_an_interval_beyond_all_dates_is_explained_too():
-    told = explain(KNOWN, 100 / DAY, PRICE, Bounds(1.0, 1e15), 10.5 * DAY)
-    assert "not fetched again, because it changes too often" in told
-
-
-def test_moments_are_spelled_by_the_caller():
-    told = explain(KNOWN, 1 / (3.2 * DAY), PRICE, BOUNDS, 10.5 * DAY, moment=lambda at: f"day {at / DAY:.1f}")
-    assert told.endswith("; next at day 12.2")
