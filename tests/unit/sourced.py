@@ -11,7 +11,7 @@ import pytest
 
 from gossamer.errors import SourceFailed
 from gossamer.project.sourcing import Sourcing, open_sourcing
-from gossamer.schedule.sources import Bounds, Entry, Listing, Sitemap, Validators, entries
+from gossamer.schedule.sources import Listing, SitemapSource, SourceBounds, SourceEntry, Validators, entries
 from gossamer.settings import Settings
 from gossamer.settings.tables import Fetch, Politeness, Retry
 from gossamer.units import Rate
@@ -33,12 +33,12 @@ class Scene:
 
     async def entries(
         self, source: Listing | str, *, known: dict[str, Validators] | None = None, **bounds: Any
-    ) -> list[Entry]:
+    ) -> list[SourceEntry]:
         """All of the source; a text is the path of a sitemap."""
         if isinstance(source, str):
-            source = Sitemap(url=self.site.url(source))
+            source = SitemapSource(url=self.site.url(source))
         context = self.sourcing.context(report=self.reports.append, known=known)
-        found = [entry async for entry in entries(source, context, Bounds(**bounds))]
+        found = [entry async for entry in entries(source, context, SourceBounds(**bounds))]
         self.seen = context.seen
         return found
 

@@ -10,7 +10,7 @@ import pytest
 from gossamer.cli.runs import Run, Shut, is_served
 from gossamer.frontier.contract import JobTerms, WorkerCard
 from gossamer.model.job import Job, JobCounts, JobState
-from gossamer.schedule.sources import Sitemap
+from gossamer.schedule.sources import SitemapSource
 from tests.unit.commandline import candidate, on_a_terminal
 from tests.unit.commandline import project as project
 from tests.unit.crawled import WORKER, crawl_half
@@ -176,7 +176,7 @@ def test_a_job_waits_while_the_windows_of_all_its_sites_are_closed(project):
 
 
 def test_a_job_waits_while_the_window_of_the_site_of_its_source_is_closed(project):
-    source = msgspec.json.encode(Sitemap(url="https://shop.example/sitemap.xml")).decode()
+    source = msgspec.json.encode(SitemapSource(url="https://shop.example/sitemap.xml")).decode()
 
     async def begin(system):
         terms = JobTerms(schedule="prices", due=1.0, source=source)

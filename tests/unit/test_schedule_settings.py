@@ -10,7 +10,7 @@ import pytest
 from gossamer.errors import Misconfigured, UnknownSetting
 from gossamer.model.schedule import Overlap, Schedule
 from gossamer.schedule.definition import schedule_of, schedules_of
-from gossamer.schedule.sources import SOURCE_KEYS, Command, File, Source, Urls
+from gossamer.schedule.sources import SOURCE_KEYS, CommandSource, FileSource, UrlSource, UrlsSource
 from gossamer.schedule.triggers import Cron, Every, Once, parse_trigger
 from gossamer.schedule.windows import parse_windows
 from gossamer.settings import ScheduleTable, load
@@ -25,8 +25,8 @@ def table(**keys):
     return ScheduleTable(**{"spider": "books", "every": "6h", **keys})
 
 
-def source_of(schedule: Schedule) -> Source:
-    return msgspec.json.decode(schedule.source, type=Source)
+def source_of(schedule: Schedule) -> UrlSource:
+    return msgspec.json.decode(schedule.source, type=UrlSource)
 
 
 def test_a_table_with_all_that_can_be_said_becomes_a_schedule(tmp_path):
@@ -99,14 +99,14 @@ def test_every_way_to_say_when_is_understood(tmp_path, line, trigger):
 @pytest.mark.parametrize(
     ("keys", "source"),
     [
-        ({"urls": ("https://a.test/{1..9}",)}, Urls(urls=("https://a.test/{1..9}",))),
-        ({"urls": "https://a.test/"}, Urls(urls=("https://a.test/",))),
-        ({"file": "urls.csv", "column": "link"}, File(path="urls.csv", form="csv", column="link")),
+        ({"urls": ("https://a.test/{1..9}",)}, UrlsSource(urls=("https://a.test/{1..9}",))),
+        ({"urls": "https://a.test/"}, UrlsSource(urls=("https://a.test/",))),
+        ({"file": "urls.csv", "column": "link"}, FileSource(path="urls.csv", form="csv", column="link")),
         (
             {"command": ("./list", "-v"), "timeout": timedelta(seconds=9)},
-            Command(argv=("./list", "-v"), timeout=timedelta(seconds=9)),
+            CommandSource(argv=("./list", "-v"), timeout=timedelta(seconds=9)),
         ),
-        ({"command": "list | sort", "shell": True}, Command(argv=("/bin/sh", "-c", "list | sort"))),
+        ({"command": "list | sort", "shell": True}, CommandSource(argv=("/bin/sh", "-c", "list | sort"))),
     ],
 )
 def test_sources_are_kept_as_the_workers_read_them(keys, source):

@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 from gossamer.errors import Misconfigured
 from gossamer.schedule.sources import (
     SOURCE_KEYS,
-    Command,
+    CommandSource,
     FeedSource,
-    File,
-    Sitemap,
-    Source,
-    Start,
-    Urls,
+    FileSource,
+    SitemapSource,
+    StartSource,
+    UrlSource,
+    UrlsSource,
     count_of,
     describe,
     parse_source,
@@ -88,26 +88,29 @@ def test_braces_that_mean_nothing_are_refused(text: str, words: str) -> None:
 @pytest.mark.parametrize(
     ("table", "source"),
     [
-        ({}, Start()),
-        ({"start": True}, Start()),
-        ({"urls": "https://x.example/"}, Urls(urls=("https://x.example/",))),
-        ({"urls": [" https://x.example/{1..9} "], "max_urls": 9}, Urls(urls=("https://x.example/{1..9}",), max_urls=9)),
-        ({"file": "urls.txt"}, File(path="urls.txt")),
-        ({"file": "urls.CSV", "column": "link"}, File(path="urls.CSV", form="csv", column="link")),
-        ({"file": "urls.csv.GZ"}, File(path="urls.csv.GZ", form="csv")),
-        ({"file": "urls", "format": "jsonl"}, File(path="urls", form="jsonl")),
-        ({"command": ["ls", "-l"], "timeout": "30s"}, Command(argv=("ls", "-l"), timeout=timedelta(seconds=30))),
+        ({}, StartSource()),
+        ({"start": True}, StartSource()),
+        ({"urls": "https://x.example/"}, UrlsSource(urls=("https://x.example/",))),
+        (
+            {"urls": [" https://x.example/{1..9} "], "max_urls": 9},
+            UrlsSource(urls=("https://x.example/{1..9}",), max_urls=9),
+        ),
+        ({"file": "urls.txt"}, FileSource(path="urls.txt")),
+        ({"file": "urls.CSV", "column": "link"}, FileSource(path="urls.CSV", form="csv", column="link")),
+        ({"file": "urls.csv.GZ"}, FileSource(path="urls.csv.GZ", form="csv")),
+        ({"file": "urls", "format": "jsonl"}, FileSource(path="urls", form="jsonl")),
+        ({"command": ["ls", "-l"], "timeout": "30s"}, CommandSource(argv=("ls", "-l"), timeout=timedelta(seconds=30))),
         (
             {"command": "a | b", "shell": True, "max_output": "1MB"},
-            Command(argv=("/bin/sh", "-c", "a | b"), max_output=1024 * 1024),
+            CommandSource(argv=("/bin/sh", "-c", "a | b"), max_output=1024 * 1024),
         ),
-        ({"sitemap": "HTTPS://x.example/s.xml#top"}, Sitemap(url="https://x.example/s.xml")),
+        ({"sitemap": "HTTPS://x.example/s.xml#top"}, SitemapSource(url="https://x.example/s.xml")),
         ({"feed": "https://x.example/rss"}, FeedSource(url="https://x.example/rss")),
     ],
 )
-def test_table_becomes_a_source_that_can_be_stored(table: dict[str, Any], source: Source) -> None:
+def test_table_becomes_a_source_that_can_be_stored(table: dict[str, Any], source: UrlSource) -> None:
     assert parse_source(table) == source
-    assert msgspec.json.decode(msgspec.json.encode(source), type=Source) == source
+    assert msgspec.json.decode(msgspec.json.encode(source), type=UrlSource) == source
     assert describe(source)
     assert set(table) <= SOURCE_KEYS
 
@@ -156,25 +159,25 @@ def test_table_that_makes_no_sense_is_refused_with_the_next_step(table: dict[str
 @pytest.mark.parametrize(
     ("source", "shown"),
     [
-        (Urls(urls=("http://user:hunter2@x.example/{1..9}",)), "http://user:***@x.example/{1..9} (9 URLs)"),
+        (UrlsSource(urls=("http://user:hunter2@x.example/{1..9}",)), "http://user:***@x.example/{1..9} (9 URLs)"),
         (
-            Urls(urls=("http://hunter2@x.example/a@b", "http://y.example/")),
+            UrlsSource(urls=("http://hunter2@x.example/a@b", "http://y.example/")),
             "2 URLs, the first http://***@x.example/a@b",
         ),
-        (Command(argv=("psql", "--password=hunter2", "-c")), "output of psql"),
-        (Command(argv=("/bin/sh", "-c", "psql -p hunter2 | sort")), "output of a shell command (psql ...)"),
-        (Command(argv=("/bin/sh", "-c", "KEY=hunter2 psql | sort")), "output of a shell command"),
-        (Command(argv=("/bin/sh", "-c", "'hunter2'")), "output of a shell command"),
-        (Sitemap(url="https://user:hunter2@x.example/s.xml"), "sitemap https://user:***@x.example/s.xml"),
+        (CommandSource(argv=("psql", "--password=hunter2", "-c")), "output of psql"),
+        (CommandSource(argv=("/bin/sh", "-c", "psql -p hunter2 | sort")), "output of a shell command (psql ...)"),
+        (CommandSource(argv=("/bin/sh", "-c", "KEY=hunter2 psql | sort")), "output of a shell command"),
+        (CommandSource(argv=("/bin/sh", "-c", "'hunter2'")), "output of a shell command"),
+        (SitemapSource(url="https://user:hunter2@x.example/s.xml"), "sitemap https://user:***@x.example/s.xml"),
         (FeedSource(url="https://user:hun@ter2@x.example/rss"), "feed https://user:***@x.example/rss"),
     ],
 )
-def test_passwords_of_a_source_are_not_shown(source: Source, shown: str) -> None:
+def test_passwords_of_a_source_are_not_shown(source: UrlSource, shown: str) -> None:
     assert describe(source) == shown
     text = msgspec.json.encode(without_secrets(source)).decode()
     assert "hunter2" not in text
     assert "ter2" not in text
-    assert type(msgspec.json.decode(text, type=Source)) is type(source)
+    assert type(msgspec.json.decode(text, type=UrlSource)) is type(source)
 
 
 def test_range_of_a_billion_is_refused_with_its_number_and_not_made() -> None:
@@ -186,4 +189,4 @@ def test_range_of_a_billion_is_refused_with_its_number_and_not_made() -> None:
     with pytest.raises(Misconfigured, match=r"would make 11 addresses"):
         parse_source({"urls": ["https://x.example/{1..6}", "https://y.example/{1..5}"], "max_urls": 10})
     assert count_of(parse_source({"urls": ["https://x.example/{1..9999999}", "https://y.example/"]})) == 10_000_000
-    assert count_of(File(path="x")) is None
+    assert count_of(FileSource(path="x")) is None

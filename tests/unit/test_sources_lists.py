@@ -19,12 +19,12 @@ import pytest
 from gossamer.errors import SourceFailed
 from gossamer.project.sourcing import Sourcing, open_sourcing
 from gossamer.schedule.sources import (
-    Command,
-    File,
+    CommandSource,
+    FileSource,
     Listing,
-    Source,
-    Start,
-    Urls,
+    StartSource,
+    UrlSource,
+    UrlsSource,
     entries,
     parse_source,
 )
@@ -50,8 +50,8 @@ async def indoors(tmp_path: Path) -> AsyncIterator[Indoors]:
         yield Indoors(sourcing)
 
 
-async def urls_of(source: Source, indoors: Indoors) -> list[str]:
-    assert not isinstance(source, Start)
+async def urls_of(source: UrlSource, indoors: Indoors) -> list[str]:
+    assert not isinstance(source, StartSource)
     return [entry.url async for entry in entries(source, indoors.context)]
 
 
@@ -69,8 +69,8 @@ async def test_urls_come_in_their_order(indoors: Indoors) -> None:
 async def test_password_of_an_address_is_in_no_report_and_in_no_error(indoors: Indoors) -> None:
     (indoors.root / "a.txt").write_text("http://user:hunter2@ex ample/\nhttp://key@ex ample/\n")
     with pytest.raises(SourceFailed, match=r"http://user:\*\*\*@ex ample/") as failure:
-        await urls_of(File(path="a.txt"), indoors)
-    await urls_of(Urls(urls=("https://user:hunter2@{ok,not ok}.example/",)), indoors)
+        await urls_of(FileSource(path="a.txt"), indoors)
+    await urls_of(UrlsSource(urls=("https://user:hunter2@{ok,not ok}.example/",)), indoors)
     words = " ".join([str(failure.value), *indoors.reports])
     assert "hunter2" not in words
     assert "key@" not in words
@@ -78,7 +78,7 @@ async def test_password_of_an_address_is_in_no_report_and_in_no_error(indoors: I
 
 
 async def test_address_that_a_pattern_makes_and_that_is_none_is_reported(indoors: Indoors) -> None:
-    assert await urls_of(Urls(urls=("https://{ok,not ok}.example/",)), indoors) == ["https://ok.example/"]
+    assert await urls_of(UrlsSource(urls=("https://{ok,not ok}.example/",)), indoors) == ["https://ok.example/"]
     (words,) = indoors.reports
     assert "is not a URL" in words
 
@@ -110,7 +110,7 @@ async def test_line_ends_of_all_kinds_are_found_wherever_a_piece_of_the_file_end
     (indoors.root / "a.txt").write_text(
         "".join(line + "\r\n" * (n % 2) + "\r" * (n % 2 == 0) for n, line in enumerate(lines)), newline=""
     )
-    assert await urls_of(File(path="a.txt"), indoors) == lines
+    assert await urls_of(FileSource(path="a.txt"), indoors) == lines
     assert indoors.reports == []
 
 
@@ -137,7 +137,7 @@ async def test_lines_without_an_address_are_left_out_and_told(
 
 async def test_many_bad_lines_are_counted_and_not_told_one_by_one(indoors: Indoors) -> None:
     (indoors.root / "a.txt").write_text("https://shop.example/1\n" + "nonsense\n" * 1_000)
-    assert await urls_of(File(path="a.txt"), indoors) == ROWS[:1]
+    assert await urls_of(FileSource(path="a.txt"), indoors) == ROWS[:1]
     assert len(indoors.reports) == 6
     assert indoors.reports[-1] == "a.txt: 995 more lines without a good address were left out."
 
@@ -207,7 +207,7 @@ def test_parts_of_a_packed_file_are_found_wherever_a_piece_of_it_ends(ends: int)
 async def test_pipe_that_nobody_writes_into_holds_nobody_up(indoors: Indoors) -> None:
     os.mkfifo(indoors.root / "pipe")
     with pytest.raises(SourceFailed, match="is no plain file"):
-        await urls_of(File(path="pipe"), indoors)
+        await urls_of(FileSource(path="pipe"), indoors)
 
 
 async def test_empty_file_gives_nothing(indoors: Indoors) -> None:
@@ -218,9 +218,9 @@ async def test_empty_file_gives_nothing(indoors: Indoors) -> None:
 
 async def test_more_urls_than_allowed_are_left_out_and_told(indoors: Indoors) -> None:
     (indoors.root / "a.txt").write_text("".join(f"https://x.example/{n}\n" for n in range(5)))
-    assert await urls_of(File(path="a.txt", max_urls=5), indoors) == [f"https://x.example/{n}" for n in range(5)]
+    assert await urls_of(FileSource(path="a.txt", max_urls=5), indoors) == [f"https://x.example/{n}" for n in range(5)]
     assert indoors.reports == []
-    assert await urls_of(File(path="a.txt", max_urls=3), indoors) == [f"https://x.example/{n}" for n in range(3)]
+    assert await urls_of(FileSource(path="a.txt", max_urls=3), indoors) == [f"https://x.example/{n}" for n in range(3)]
     (words,) = indoors.reports
     assert words.startswith("The source lists more than 3 URLs; the rest is left out. Raise max_urls")
 
@@ -229,18 +229,18 @@ async def test_more_urls_than_allowed_are_left_out_and_told(indoors: Indoors) ->
 
 
 def python(code: str, **terms: Any) -> Listing:
-    return Command(argv=(sys.executable, "-c", code), **terms)
+    return CommandSource(argv=(sys.executable, "-c", code), **terms)
 
 
 async def test_program_gives_what_it_prints_and_runs_in_the_projects_folder(indoors: Indoors) -> None:
     (indoors.root / "here.txt").write_text("\n".join(ROWS))
-    assert await urls_of(Command(argv=("cat", "here.txt")), indoors) == ROWS
+    assert await urls_of(CommandSource(argv=("cat", "here.txt")), indoors) == ROWS
     shell = parse_source({"command": "cat here.txt | sort -r", "shell": True})
     assert await urls_of(shell, indoors) == ROWS[::-1]
 
 
 async def test_no_shell_reads_the_words_of_a_command(indoors: Indoors) -> None:
-    assert await urls_of(Command(argv=("echo", "https://x.example/$HOME;ls")), indoors) == [
+    assert await urls_of(CommandSource(argv=("echo", "https://x.example/$HOME;ls")), indoors) == [
         "https://x.example/$HOME;ls"
     ]
 
@@ -261,7 +261,9 @@ async def test_words_of_a_command_are_shown_to_nobody(indoors: Indoors) -> None:
         "no good address": ("echo", "nonsense"),
     }
     for expected, argv in commands.items():
-        source = Command(argv=argv, max_output=1_000, timeout=timedelta(seconds=0.2 if argv[0] == "/bin/sh" else 10))
+        source = CommandSource(
+            argv=argv, max_output=1_000, timeout=timedelta(seconds=0.2 if argv[0] == "/bin/sh" else 10)
+        )
         with pytest.raises(SourceFailed, match=expected) as failure:
             await urls_of(source, indoors)
         words = " ".join([str(failure.value), *indoors.reports])
@@ -283,7 +285,7 @@ async def test_program_is_done_when_it_has_ended_whoever_holds_its_output(indoor
     script = "sleep 300 & echo $! > child; seq 20000 | sed s,^,https://x.example/,"
     # when it is read, then all that it printed is there
     try:
-        found = await urls_of(Command(argv=("/bin/sh", "-c", script), timeout=timedelta(seconds=30)), indoors)
+        found = await urls_of(CommandSource(argv=("/bin/sh", "-c", script), timeout=timedelta(seconds=30)), indoors)
     finally:
         os.kill(int((indoors.root / "child").read_text()), signal.SIGKILL)
     assert found == [f"https://x.example/{number}" for number in range(1, 20_001)]
@@ -292,16 +294,16 @@ async def test_program_is_done_when_it_has_ended_whoever_holds_its_output(indoor
 @pytest.mark.parametrize("name", ["no-such-program", "/", "."])
 async def test_program_that_is_not_there_fails_with_the_next_step(indoors: Indoors, name: str) -> None:
     with pytest.raises(SourceFailed, match=r"cannot be started in .*Check its name and place"):
-        await urls_of(Command(argv=(name,)), indoors)
+        await urls_of(CommandSource(argv=(name,)), indoors)
 
 
 async def test_program_that_prints_without_end_is_ended(indoors: Indoors) -> None:
     with pytest.raises(SourceFailed, match=r"printed more than 100,000 bytes and was ended. .*raise max_output"):
-        await urls_of(Command(argv=("yes",), max_output=100_000), indoors)
+        await urls_of(CommandSource(argv=("yes",), max_output=100_000), indoors)
 
 
 async def test_program_that_takes_too_long_is_ended(indoors: Indoors) -> None:
-    source = Command(argv=("sleep", "300"), timeout=timedelta(milliseconds=100))
+    source = CommandSource(argv=("sleep", "300"), timeout=timedelta(milliseconds=100))
     with pytest.raises(SourceFailed, match=r"not finished within 0.1 s and was ended.*raise timeout. It said nothing"):
         await urls_of(source, indoors)
 
@@ -311,7 +313,7 @@ async def test_program_is_ended_with_all_that_it_started(indoors: Indoors) -> No
     script = "sleep 300 & echo $! > child; exec yes"
     # when it prints too much
     with pytest.raises(SourceFailed, match="printed more than"):
-        await urls_of(Command(argv=("/bin/sh", "-c", script), max_output=1_000), indoors)
+        await urls_of(CommandSource(argv=("/bin/sh", "-c", script), max_output=1_000), indoors)
     # then the child goes, too
     child = int((indoors.root / "child").read_text())
     async with asyncio.timeout(10):
@@ -330,4 +332,4 @@ def _is_alive(pid: int) -> bool:
 
 async def test_program_that_is_killed_is_told_so(indoors: Indoors) -> None:
     with pytest.raises(SourceFailed, match=f"was ended by signal {signal.SIGKILL.value}.*It said nothing"):
-        await urls_of(Command(argv=("/bin/sh", "-c", "kill -9 $$")), indoors)
+        await urls_of(CommandSource(argv=("/bin/sh", "-c", "kill -9 $$")), indoors)

@@ -13,7 +13,7 @@ import pytest
 from gossamer.backends.open import open_state
 from gossamer.clock import ServerClock, SystemClock, VirtualClock
 from gossamer.project.sourcing import open_sourcing
-from gossamer.schedule.sources import Entry, FeedSource, Sitemap, Validators, entries
+from gossamer.schedule.sources import FeedSource, SitemapSource, SourceEntry, Validators, entries
 from gossamer.settings import Settings
 from gossamer.settings.effective import site_terms
 from gossamer.settings.managed import Managed
@@ -50,7 +50,7 @@ async def test_private_addresses_are_refused_also_after_a_redirect(target: str) 
     async with a_scene() as scene:
         scene.site.show("/s.xml", "", f"Location: {target}", status=302)
         scene.site.show("/i.xml", index([target]))
-        for source in ("/s.xml", "/i.xml", Sitemap(url=target), FeedSource(url=target)):
+        for source in ("/s.xml", "/i.xml", SitemapSource(url=target), FeedSource(url=target)):
             assert "a private or reserved address" in await scene.failure(source)
 
 
@@ -93,7 +93,7 @@ async def test_requests_keep_the_pace_of_the_site() -> None:
         site.show("/i.xml", index(["/s.xml"]))
         site.show("/s.xml", urlset(["/1"]))
         context = sourcing.context(report=print)
-        reading = asyncio.create_task(_all(entries(Sitemap(url=site.url("/i.xml")), context)))
+        reading = asyncio.create_task(_all(entries(SitemapSource(url=site.url("/i.xml")), context)))
         # given robots.txt, which is asked for at once and wants 20 s between two requests
         for path, before in (("/i.xml", 1), ("/s.xml", 2)):
             async with asyncio.timeout(10):
@@ -125,7 +125,7 @@ async def test_requests_are_announced_and_share_the_pace_with_workers_on_the_sam
         site.show("/s.xml", urlset(["/1"]))
         context = sourcing.context(report=print)
         began = clock.now()
-        reading = asyncio.create_task(_all(entries(Sitemap(url=site.url("/s.xml")), context)))
+        reading = asyncio.create_task(_all(entries(SitemapSource(url=site.url("/s.xml")), context)))
         sent = []
         for before in (0, 1):
             async with asyncio.timeout(10):
@@ -154,11 +154,11 @@ async def test_nothing_is_fetched_while_the_window_of_the_site_is_closed() -> No
 
         async with open_sourcing(SETTINGS, closed_for=closed_for) as sourcing:
             site.show("/s.xml", urlset(["/1"]))
-            assert len(await _all(entries(Sitemap(url=site.url("/s.xml")), sourcing.context(report=print)))) == 1
+            assert len(await _all(entries(SitemapSource(url=site.url("/s.xml")), sourcing.context(report=print)))) == 1
     assert hits[:4] == [0, 0, 0, 0]
 
 
-async def _all(found: AsyncIterator[Entry]) -> list[Entry]:
+async def _all(found: AsyncIterator[SourceEntry]) -> list[SourceEntry]:
     return [entry async for entry in found]
 
 

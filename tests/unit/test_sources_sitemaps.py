@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from gossamer.schedule.sources import Entry, FeedSource, Sitemap, entries
+from gossamer.schedule.sources import FeedSource, SitemapSource, SourceEntry, entries
 from gossamer.schedule.sources.sitemap_walk import sitemaps_in
 from tests.sites.sitemaps import FIRST_LASTMOD, bomb, endless, index, nested, page, urlset
 
@@ -25,7 +25,7 @@ CORPUS = Path(__file__).resolve().parents[3] / "shared/corpora/crawler-commons"
 
 async def test_nested_packed_indexes_give_every_page_once_and_dates_that_can_be_believed() -> None:
     async with a_scene() as scene:
-        found = await scene.entries(Sitemap(url=nested(scene.site, 20_000)))
+        found = await scene.entries(SitemapSource(url=nested(scene.site, 20_000)))
         assert [entry.url for entry in found] == [page(scene.site, number) for number in range(20_000)]
     assert [entry.lastmod for entry in found[:8]] == [FIRST_LASTMOD, None, None, None] * 2
     assert len(scene.asked) == 1 + 2 + 8
@@ -38,7 +38,7 @@ async def test_memory_does_not_grow_with_the_sitemap() -> None:
         url = nested(scene.site, count, per_file=500)
         tracemalloc.start()
         try:
-            assert len([1 async for _ in entries(Sitemap(url=url), context)]) == count
+            assert len([1 async for _ in entries(SitemapSource(url=url), context)]) == count
             return tracemalloc.get_traced_memory()[1]
         finally:
             tracemalloc.stop()
@@ -51,7 +51,7 @@ async def test_memory_does_not_grow_with_the_sitemap() -> None:
 async def test_slow_consumer_holds_no_connection() -> None:
     async with a_scene() as scene:
         url = scene.site.show("/s.xml", urlset(f"/{n}" for n in range(3_000)))
-        async with aclosing(entries(Sitemap(url=url), scene.sourcing.context(report=print))) as found:
+        async with aclosing(entries(SitemapSource(url=url), scene.sourcing.context(report=print))) as found:
             # given that one entry was taken of many
             assert (await anext(found)).url.endswith("/0")
             # then the whole file has been sent already, whatever happens to the server
@@ -71,7 +71,9 @@ def temporary_files() -> int:
 async def test_reading_that_is_left_in_the_middle_leaves_no_file() -> None:
     async with a_scene() as scene:
         before = temporary_files()
-        found = entries(Sitemap(url=nested(scene.site, 1_000, per_file=500)), scene.sourcing.context(report=print))
+        found = entries(
+            SitemapSource(url=nested(scene.site, 1_000, per_file=500)), scene.sourcing.context(report=print)
+        )
         async with aclosing(found):
             await anext(found)
             assert temporary_files() == before + 3  # the index, the one inside of it, and the sitemap
@@ -120,8 +122,8 @@ async def test_feed_gives_its_entries_with_their_dates() -> None:
     async with a_scene() as scene:
         feed = FeedSource(url=scene.site.show("/rss", rss, kind="application/rss+xml"))
         assert await scene.entries(feed) == [
-            Entry(url=scene.site.url("/a"), lastmod=FIRST_LASTMOD),
-            Entry(url=scene.site.url("/b")),
+            SourceEntry(url=scene.site.url("/a"), lastmod=FIRST_LASTMOD),
+            SourceEntry(url=scene.site.url("/b")),
         ]
         assert scene.reports == [f"{feed.url}: 1 entries without an address were left out."]
         scene.site.show("/rss", "<html>no feed")
@@ -150,10 +152,10 @@ async def test_password_of_a_sitemap_is_sent_and_shown_to_nobody() -> None:
         scene.site.show("/i.xml", index([f"{root}s.xml", f"{root}gone.xml", f"{root}s.xml"]))
         scene.site.show("/s.xml", urlset([f"{root}page", f"{root}ba d", "http://user:hunter2@ba d/"]))
         # when it is read
-        found = await scene.urls(Sitemap(url=f"{root}i.xml"))
+        found = await scene.urls(SitemapSource(url=f"{root}i.xml"))
         words = [
             *scene.reports,
-            await scene.failure(Sitemap(url=f"{root}none.xml")),
+            await scene.failure(SitemapSource(url=f"{root}none.xml")),
             await scene.failure(FeedSource(url=f"{root}none.rss")),
         ]
         # then the site got it, pages have it, and no message does

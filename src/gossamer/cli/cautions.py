@@ -8,7 +8,7 @@ import shutil
 from itertools import islice, takewhile
 
 from ..model.schedule import Schedule, Standing
-from ..schedule.sources import Command, FeedSource, File, Sitemap, Urls, source_of
+from ..schedule.sources import CommandSource, FeedSource, FileSource, SitemapSource, UrlsSource, source_of
 from ..schedule.sources.kinds import program
 from ..schedule.sources.url_patterns import parse_pattern
 from ..schedule.triggers import Every
@@ -38,9 +38,9 @@ def refused_hosts(settings: Settings, schedule: Schedule, starts: list[str]) -> 
     urls = [schedule.spider] if "://" in schedule.spider else []
     if schedule.source:
         match source_of(schedule.source):
-            case Urls(urls=texts):
+            case UrlsSource(urls=texts):
                 urls += [parse_pattern(text).at(0) for text in texts]
-            case Sitemap(url=url) | FeedSource(url=url):
+            case SitemapSource(url=url) | FeedSource(url=url):
                 urls.append(url)
     if settings.fetch.allow_private:
         return []
@@ -50,11 +50,11 @@ def refused_hosts(settings: Settings, schedule: Schedule, starts: list[str]) -> 
 
 def _missing(settings: Settings, schedule: Schedule) -> list[str]:
     match source_of(schedule.source):
-        case File(path=path) if not (settings.root / path).is_file():
+        case FileSource(path=path) if not (settings.root / path).is_file():
             return [
                 f"There is no file {settings.root / path} on this machine. The worker that begins a run reads its own."
             ]
-        case Command(argv=argv):
+        case CommandSource(argv=argv):
             # As the program will be looked for: by its place from the project's folder, or by its name in PATH.
             place = str(settings.root / argv[0]) if os.sep in argv[0] else argv[0]
             if shutil.which(place) is None:

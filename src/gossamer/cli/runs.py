@@ -17,7 +17,7 @@ from ..frontier.contract import WorkerCard
 from ..model.job import Job, JobCounts, JobState
 from ..model.url import site_of
 from ..project.open import Project
-from ..schedule.sources import FeedSource, Sitemap, source_of
+from ..schedule.sources import FeedSource, SitemapSource, source_of
 from ..schedule.windows import is_open, opens_at, parse_windows
 from ..settings import Settings
 from ..text import distance, span
@@ -205,7 +205,7 @@ async def _shut(project: Project, job: Job, sealed: bool, now: float) -> Shut | 
     source = None
     if not sealed:
         match source_of((await project.state.jobs.terms(job.id)).source):
-            case Sitemap(url=url) | FeedSource(url=url):
+            case SitemapSource(url=url) | FeedSource(url=url):
                 source = site_of(url)
     wanted = dict.fromkeys([*([source] if source is not None else ()), *sites])
     if not wanted or not all(closed_until(settings, site, now)[0] for site in wanted):

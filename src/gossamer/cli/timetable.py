@@ -17,7 +17,7 @@ import msgspec
 from ..clock import iso_time
 from ..model.schedule import Schedule, Standing
 from ..schedule.decisions import budget_of, decided
-from ..schedule.sources import Start, discreet, source_of, without_secrets
+from ..schedule.sources import StartSource, discreet, source_of, without_secrets
 from ..schedule.sources import describe as describe_source
 from ..schedule.sources.kinds import MOST_URLS
 from ..schedule.triggers import Every, Fire, Over, Trigger, Wait, is_past, next_due, parse_trigger
@@ -195,7 +195,10 @@ def definition(schedule: Schedule) -> list[tuple[str, object]]:
     """What the user wrote, beyond spider, trigger, source and windows."""
     source = source_of(schedule.source)
     named = (
-        ("most URLs", None if isinstance(source, Start) or source.max_urls == MOST_URLS else f"{source.max_urls:,}"),
+        (
+            "most URLs",
+            None if isinstance(source, StartSource) or source.max_urls == MOST_URLS else f"{source.max_urls:,}",
+        ),
         ("kind of page", schedule.kind),
         ("priority", schedule.priority or ""),
         ("minimum age", schedule.min_age),

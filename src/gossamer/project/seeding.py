@@ -24,7 +24,7 @@ from ..model.events import EventSink, Trouble
 from ..model.task import DEFAULT_KIND, Candidate, Request
 from ..model.url import site_of
 from ..parse.spider import Spider, listed_seeds, seeds
-from ..schedule.sources import FeedSource, Listing, Sitemap, Start, entries, source_of
+from ..schedule.sources import FeedSource, Listing, SitemapSource, StartSource, entries, source_of
 from .job_end import end
 from .open import Project
 from .seed_choice import chosen
@@ -75,7 +75,7 @@ class Sower:
         )
         self._freshness = freshness_of(project, terms)
         sites.update(site_of(url) for url in listed_seeds(spider))
-        if isinstance(self._source, Sitemap | FeedSource):
+        if isinstance(self._source, SitemapSource | FeedSource):
             sites.add(site_of(self._source.url))
 
     @property
@@ -174,7 +174,7 @@ class Sower:
     async def _widen(self, candidates: tuple[Candidate, ...]) -> None:
         """Links may lead to the sites of a list that its owner wrote. What a site writes into its sitemap or its feed
         is fetched, but it does not say where else we go."""
-        if isinstance(self._source, Sitemap | FeedSource):
+        if isinstance(self._source, SitemapSource | FeedSource):
             return
         new = {one.site for one in candidates if one.dropped is None} - self._noted
         if new:
@@ -202,7 +202,7 @@ class Sower:
 
     async def _requests(self) -> AsyncGenerator[Request, None]:
         """One at a time. Raises Misconfigured, SourceFailed."""
-        if not isinstance(self._source, Start):
+        if not isinstance(self._source, StartSource):
             async with aclosing(self._listed(self._source)) as listed:
                 async for request in listed:
                     yield request

@@ -25,7 +25,7 @@ from ..model.schedule import Overlap, Schedule, Standing
 from ..model.task import MAX_PRIORITY
 from ..model.url import parse_url
 from ..settings import ScheduleTable
-from .sources import SOURCE_KEYS, Start, discreet, parse_source
+from .sources import SOURCE_KEYS, StartSource, discreet, parse_source
 from .triggers import parse_trigger
 from .windows import parse_windows
 
@@ -151,7 +151,7 @@ def _culprit(key: str, zone: str) -> str:
 def _source(table: ScheduleTable, where: str) -> str:
     written = {key: value for key in SOURCE_KEYS if (value := getattr(table, key)) is not None}
     source = parse_source(written, where)
-    return "" if isinstance(source, Start) else msgspec.json.encode(source).decode()
+    return "" if isinstance(source, StartSource) else msgspec.json.encode(source).decode()
 
 
 def _windows(table: ScheduleTable, where: str) -> str:

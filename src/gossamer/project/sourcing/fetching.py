@@ -34,7 +34,7 @@ from ...model.url import origin_of, site_of
 from ...parse.spider import Spider
 from ...routing.proxies.pools import Pools
 from ...routing.transports import Transports
-from ...schedule.sources import Batch, Download, Validators
+from ...schedule.sources import SourceBatch, SourceDownload, Validators
 from ...settings import Settings
 from ...settings.effective import limits_of, retry_terms, robots_rule, site_terms
 from ..transports import routing_of
@@ -84,7 +84,7 @@ class Sourcing:
         """For one reading of one source. Files that are `known` and have not changed give nothing."""
         return SourceContext(self, report, known or {})
 
-    async def fetch(self, url: str, to: BinaryIO, *, max_bytes: int, known: Validators) -> Download:
+    async def fetch(self, url: str, to: BinaryIO, *, max_bytes: int, known: Validators) -> SourceDownload:
         """As `Context.fetch`. With `known` validators the answer may be that nothing has changed (304)."""
         terms = self._retry_terms(site_of(url))
         attempt = 0
@@ -106,7 +106,7 @@ class Sourcing:
                     raise
             await self.clock.sleep(decision.delay.total_seconds())
 
-    async def _try(self, url: str, to: BinaryIO, max_bytes: int, known: Validators) -> Download:
+    async def _try(self, url: str, to: BinaryIO, max_bytes: int, known: Validators) -> SourceDownload:
         way = await self._way(site_of(url))
         visit = PageRequest(url=url, etag=known.etag, last_modified=known.last_modified, headers=_ACCEPT)
         try:
@@ -135,11 +135,11 @@ class Sourcing:
         fetcher = self._fetchers.get((max_bytes, asks)) or self._fetcher(max_bytes, asks)
         return await fetcher.fetch(visit, self._gate(site_of(visit.url)), way)
 
-    async def _kept(self, outcome: Fetched | NotModified, to: BinaryIO, max_bytes: int) -> Download:
+    async def _kept(self, outcome: Fetched | NotModified, to: BinaryIO, max_bytes: int) -> SourceDownload:
         """Write a good answer into the file; any other is an error."""
         response = outcome.response
         if isinstance(outcome, NotModified):
-            return Download(status=304, url=response.url)
+            return SourceDownload(status=304, url=response.url)
         retry_after = parse_retry_after(response.headers.get("retry-after"), outcome.fetched_at)
         failure = failure_of(response.status, self._retry_terms(site_of(response.url)), retry_after, response.url)
         if failure is not None:
@@ -152,7 +152,7 @@ class Sourcing:
                 "read; ask the site for a proper one, or make a list of its URLs with `command`."
             )
         await asyncio.to_thread(to.write, response.body)
-        return Download(
+        return SourceDownload(
             status=200,
             url=response.url,
             content_type=response.headers.get("content-type"),
@@ -251,17 +251,17 @@ class SourceContext:
     def now(self) -> float:
         return self._sourcing.clock.now()
 
-    async def fetch(self, url: str, to: BinaryIO, *, max_bytes: int) -> Download:
+    async def fetch(self, url: str, to: BinaryIO, *, max_bytes: int) -> SourceDownload:
         known = self._known.get(url, Validators())
         download = await self._sourcing.fetch(url, to, max_bytes=max_bytes, known=known)
         if download.status == 304:
             self.seen[url] = known
         return download
 
-    def read_sitemap(self, file: BinaryIO, url: str, *, max_bytes: int) -> Iterator[Batch]:
+    def read_sitemap(self, file: BinaryIO, url: str, *, max_bytes: int) -> Iterator[SourceBatch]:
         return sitemap_batches(file, url, max_bytes=max_bytes, now=self.now())
 
-    def read_feed(self, file: BinaryIO, url: str, content_type: str) -> Batch:
+    def read_feed(self, file: BinaryIO, url: str, content_type: str) -> SourceBatch:
         return feed_batch(file, url, content_type, now=self.now())
 
     def remember(self, url: str, validators: Validators) -> None:

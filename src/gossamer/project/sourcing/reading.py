@@ -15,29 +15,29 @@ from ...model.page import Headers, Snapshot
 from ...parse.feeds import parse_feed
 from ...parse.page import Page
 from ...parse.sitemaps import ChildSitemap, SitemapEntry, SitemapReader
-from ...schedule.sources import Batch, Bounds, Child, Entry, believable
+from ...schedule.sources import ListedSitemap, SourceBatch, SourceBounds, SourceEntry, believable
 from ...schedule.sources.gzip_file import GZIP, Damaged, TooLarge, is_packed, unpacked
 
 AT_ONCE = 500  # entries in one batch
 _PIECE = 32 * 1024
-_LARGEST_FEED = Bounds().feed  # unpacked; it is read whole
+_LARGEST_FEED = SourceBounds().feed  # unpacked; it is read whole
 
 
-def sitemap_batches(file: BinaryIO, url: str, *, max_bytes: int, now: float) -> Iterator[Batch]:
+def sitemap_batches(file: BinaryIO, url: str, *, max_bytes: int, now: float) -> Iterator[SourceBatch]:
     """What the sitemap lists, part by part. Raises ParseFailed; for one that is too long before the first part."""
     _weigh(file, url, max_bytes)
     reader = SitemapReader(url, max_bytes=max_bytes, now=datetime.fromtimestamp(now, UTC))
-    listed: list[Entry | Child] = []
+    listed: list[SourceEntry | ListedSitemap] = []
     for one in _read(reader, file):
         listed.append(
-            Child(url=one.loc)
+            ListedSitemap(url=one.loc)
             if isinstance(one, ChildSitemap)
-            else Entry(url=one.loc, lastmod=_moment(one.lastmod, now), priority=one.priority)
+            else SourceEntry(url=one.loc, lastmod=_moment(one.lastmod, now), priority=one.priority)
         )
         if len(listed) >= AT_ONCE:
-            yield Batch(listed=tuple(listed), is_index=reader.kind == "index")
+            yield SourceBatch(listed=tuple(listed), is_index=reader.kind == "index")
             listed.clear()
-    yield Batch(
+    yield SourceBatch(
         listed=tuple(listed),
         is_index=reader.kind == "index",
         skipped=reader.skipped,
@@ -45,7 +45,7 @@ def sitemap_batches(file: BinaryIO, url: str, *, max_bytes: int, now: float) -> 
     )
 
 
-def feed_batch(file: BinaryIO, url: str, content_type: str, *, now: float) -> Batch:
+def feed_batch(file: BinaryIO, url: str, content_type: str, *, now: float) -> SourceBatch:
     """What the feed lists; it may be packed with gzip, once. Raises ParseFailed."""
     try:
         body = b"".join(_unpacked(file, url, _LARGEST_FEED, "feed")) if is_packed(file) else file.read()
@@ -58,11 +58,11 @@ def feed_batch(file: BinaryIO, url: str, content_type: str, *, now: float) -> Ba
         Page(Snapshot(url=url, requested_url=url, status=200, headers=headers, body=body, fetched_at=now))
     )
     listed = tuple(
-        Entry(url=one.url, lastmod=_moment(one.updated or one.published, now))
+        SourceEntry(url=one.url, lastmod=_moment(one.updated or one.published, now))
         for one in feed.entries
         if one.url is not None
     )
-    return Batch(
+    return SourceBatch(
         listed=listed,
         skipped=len(feed.entries) - len(listed),
         troubles=(f"{url}: {feed.trouble}",) if feed.trouble is not None else (),

@@ -6,16 +6,25 @@ source_table.py (from gossamer.toml), contract.py (what comes out, and what is n
 (`entries`), then what it reads with: url_lists.py, gzip_file.py, command.py, sitemap_walk.py.
 """
 
-from .contract import Batch, Bounds, Child, Context, Download, Entry, Validators, believable
+from .contract import (
+    ListedSitemap,
+    SourceBatch,
+    SourceBounds,
+    SourceContext,
+    SourceDownload,
+    SourceEntry,
+    Validators,
+    believable,
+)
 from .kinds import (
-    Command,
+    CommandSource,
     FeedSource,
-    File,
+    FileSource,
     Listing,
-    Sitemap,
-    Source,
-    Start,
-    Urls,
+    SitemapSource,
+    StartSource,
+    UrlSource,
+    UrlsSource,
     count_of,
     describe,
     discreet,
@@ -27,7 +36,29 @@ from .reader import entries
 from .source_table import SOURCE_KEYS, parse_source
 
 __all__ = [
-    "SOURCE_KEYS", "Batch", "Bounds", "Child", "Command", "Context", "Download", "Entry", "FeedSource", "File",
-    "Listing", "Sitemap", "Source", "Start", "Urls", "Validators", "believable", "count_of", "describe", "discreet",
-    "entries", "only_changed", "parse_source", "source_of", "without_secrets",
+    "SOURCE_KEYS",
+    "CommandSource",
+    "FeedSource",
+    "FileSource",
+    "ListedSitemap",
+    "Listing",
+    "SitemapSource",
+    "SourceBatch",
+    "SourceBounds",
+    "SourceContext",
+    "SourceDownload",
+    "SourceEntry",
+    "StartSource",
+    "UrlSource",
+    "UrlsSource",
+    "Validators",
+    "believable",
+    "count_of",
+    "describe",
+    "discreet",
+    "entries",
+    "only_changed",
+    "parse_source",
+    "source_of",
+    "without_secrets",
 ]  # fmt: skip

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from ...errors import SourceFailed
-from .kinds import Command, program
+from .kinds import CommandSource, program
 
 LAST_WORDS = 4_096  # bytes of stderr that are kept
 QUOTED = 300  # characters of them that are quoted
@@ -34,7 +34,7 @@ class _TooMuch(Exception):
     pass
 
 
-async def run_command(command: Command, root: Path, to: BinaryIO) -> None:
+async def run_command(command: CommandSource, root: Path, to: BinaryIO) -> None:
     """Run it in the folder `root`, and write what it prints into `to`. Raises SourceFailed."""
     name = program(command.argv)
     words = bytearray()

@@ -1,5 +1,5 @@
 """What reading a source gives, and what it needs from outside. Sources fetch nothing and parse nothing by themselves:
-stages do not import each other. `gossamer.project.sourcing` is the real `Context`."""
+stages do not import each other. `gossamer.project.sourcing` is the real `SourceContext`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ OLDEST = 631_152_000.0  # 1990: no page is older than the web
 LONGEST_VALIDATOR = 300  # characters
 
 
-class Entry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class SourceEntry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One URL of a source. `lastmod` is when the page changed last, as its site says; `priority` is 0 to 1."""
 
     url: str
@@ -23,16 +23,16 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     priority: float | None = None
 
 
-class Child(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class ListedSitemap(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A sitemap that an index lists."""
 
     url: str
 
 
-class Batch(msgspec.Struct, frozen=True, kw_only=True):
+class SourceBatch(msgspec.Struct, frozen=True, kw_only=True):
     """A part of what a file lists, in its order. The last batch of a file has what is to be told about the whole."""
 
-    listed: tuple[Entry | Child, ...] = ()
+    listed: tuple[SourceEntry | ListedSitemap, ...] = ()
     is_index: bool = False
     skipped: int = 0  # places that should hold an address and do not
     troubles: tuple[str, ...] = ()  # sentences
@@ -50,7 +50,7 @@ class Validators(msgspec.Struct, frozen=True, kw_only=True):
         return 0 < len(self.etag) + len(self.last_modified) <= LONGEST_VALIDATOR
 
 
-class Download(msgspec.Struct, frozen=True, kw_only=True):
+class SourceDownload(msgspec.Struct, frozen=True, kw_only=True):
     """A file that was fetched. `status` is 200 or 304: everything else is an error. `trouble` says what is missing."""
 
     status: int
@@ -60,7 +60,7 @@ class Download(msgspec.Struct, frozen=True, kw_only=True):
     trouble: str = ""
 
 
-class Bounds(msgspec.Struct, frozen=True, kw_only=True):
+class SourceBounds(msgspec.Struct, frozen=True, kw_only=True):
     """How far the reading of sitemaps and feeds goes. Sizes in bytes."""
 
     download: int = 50 * 1024 * 1024  # of one sitemap as it comes, packed or not; what the protocol allows
@@ -73,7 +73,7 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True):
     lost_in_a_row: int = 20  # sitemaps that the network did not bring; then the site is given up
 
 
-class Context(Protocol):
+class SourceContext(Protocol):
     """The outside of a source. `root` is the folder that relative paths begin at."""
 
     @property
@@ -83,21 +83,21 @@ class Context(Protocol):
         """Wall time."""
         ...
 
-    async def fetch(self, url: str, to: BinaryIO, *, max_bytes: int) -> Download:
+    async def fetch(self, url: str, to: BinaryIO, *, max_bytes: int) -> SourceDownload:
         """Write the file at `url` into `to`, politely and as robots.txt allows, and only when all of it has come.
 
         One that is longer than `max_bytes` is refused. Raises FetchFailed or FetchRefused.
         """
         ...
 
-    def read_sitemap(self, file: BinaryIO, url: str, *, max_bytes: int) -> Iterator[Batch]:
+    def read_sitemap(self, file: BinaryIO, url: str, *, max_bytes: int) -> Iterator[SourceBatch]:
         """What a sitemap lists, in flat memory; called in a thread. Raises ParseFailed.
 
         One that unpacks to more than `max_bytes` is refused before anything is given.
         """
         ...
 
-    def read_feed(self, file: BinaryIO, url: str, content_type: str) -> Batch:
+    def read_feed(self, file: BinaryIO, url: str, content_type: str) -> SourceBatch:
         """What a feed lists; called in a thread. Raises ParseFailed."""
         ...
 

@@ -26,7 +26,7 @@ _LOGIN = re.compile(r"(//)([^/?#\s:@]*+)(:?+)[^/?#\s]*@")
 _NAME = re.compile(r"\s*([\w./+-]+)(?=[\s;|]|$)")
 
 
-class Urls(msgspec.Struct, frozen=True, kw_only=True, tag="urls"):
+class UrlsSource(msgspec.Struct, frozen=True, kw_only=True, tag="urls"):
     """Addresses as they were written, with braces or without (see patterns.py)."""
 
     urls: tuple[str, ...]
@@ -38,7 +38,7 @@ class Urls(msgspec.Struct, frozen=True, kw_only=True, tag="urls"):
         return sum(parse_pattern(text).count for text in self.urls)
 
 
-class File(msgspec.Struct, frozen=True, kw_only=True, tag="file"):
+class FileSource(msgspec.Struct, frozen=True, kw_only=True, tag="file"):
     """A file with one address in each line, a CSV file with a column of them, or JSON Lines with a field of them.
 
     A relative `path` begins at the project's folder. `form` is one of FORMS.
@@ -50,7 +50,7 @@ class File(msgspec.Struct, frozen=True, kw_only=True, tag="file"):
     max_urls: int = MOST_URLS
 
 
-class Command(msgspec.Struct, frozen=True, kw_only=True, tag="command"):
+class CommandSource(msgspec.Struct, frozen=True, kw_only=True, tag="command"):
     """What a program prints. No shell reads the words, unless `argv` begins with one."""
 
     argv: tuple[str, ...]
@@ -61,7 +61,7 @@ class Command(msgspec.Struct, frozen=True, kw_only=True, tag="command"):
     max_urls: int = MOST_URLS
 
 
-class Sitemap(msgspec.Struct, frozen=True, kw_only=True, tag="sitemap"):
+class SitemapSource(msgspec.Struct, frozen=True, kw_only=True, tag="sitemap"):
     """A sitemap, an index of sitemaps, or a robots.txt that names some.
 
     `only_changed`: pages whose `lastmod` is older than our copy are left out. Those without a `lastmod` are not.
@@ -80,61 +80,61 @@ class FeedSource(msgspec.Struct, frozen=True, kw_only=True, tag="feed"):
     max_urls: int = MOST_URLS
 
 
-class Start(msgspec.Struct, frozen=True, kw_only=True, tag="start"):
+class StartSource(msgspec.Struct, frozen=True, kw_only=True, tag="start"):
     """The spider's own start_urls or start(). Whoever runs the spider reads them; nothing does here."""
 
 
-Listing = Urls | File | Command | Sitemap | FeedSource  # what `entries` can read
-Source = Listing | Start
+Listing = UrlsSource | FileSource | CommandSource | SitemapSource | FeedSource  # what `entries` can read
+UrlSource = Listing | StartSource
 
 
-def source_of(text: str) -> Source:
+def source_of(text: str) -> UrlSource:
     """The source that a schedule or a job keeps as JSON; the spider's own start for an empty text."""
-    return msgspec.json.decode(text, type=Source) if text else Start()
+    return msgspec.json.decode(text, type=UrlSource) if text else StartSource()
 
 
-def only_changed(source: Source) -> bool:
+def only_changed(source: UrlSource) -> bool:
     """Whether what the source says of its pages is believed: those that have not changed are left out."""
-    return isinstance(source, Sitemap | FeedSource) and source.only_changed
+    return isinstance(source, SitemapSource | FeedSource) and source.only_changed
 
 
-def count_of(source: Source) -> int | None:
+def count_of(source: UrlSource) -> int | None:
     """How many URLs it gives, where that is known without reading it."""
-    return source.count if isinstance(source, Urls) else None
+    return source.count if isinstance(source, UrlsSource) else None
 
 
-def without_secrets(source: Source) -> Source:
+def without_secrets(source: UrlSource) -> UrlSource:
     """The source as it may be shown: no passwords of addresses, and of a command the first word alone."""
     match source:
-        case Urls():
+        case UrlsSource():
             return msgspec.structs.replace(source, urls=tuple(discreet(url) for url in source.urls))
-        case Command():
+        case CommandSource():
             return msgspec.structs.replace(source, argv=(program(source.argv), *(HIDDEN for _ in source.argv[1:])))
-        case Sitemap() | FeedSource():
+        case SitemapSource() | FeedSource():
             return msgspec.structs.replace(source, url=discreet(source.url))
     return source
 
 
-def _count(source: Source) -> str:
+def _count(source: UrlSource) -> str:
     count = count_of(source)
     return f"{count:,} {'URL' if count == 1 else 'URLs'}"
 
 
-def describe(source: Source) -> str:
+def describe(source: UrlSource) -> str:
     """The source in a few words and without secrets, for lists that people read."""
-    if isinstance(source, Command) and source.argv[:-1] == SHELL:
+    if isinstance(source, CommandSource) and source.argv[:-1] == SHELL:
         first = shell_program(source.argv[-1])
         return f"output of a shell command{f' ({first} ...)' if first else ''}"
     match without_secrets(source):
-        case Urls(urls=(only,)):
+        case UrlsSource(urls=(only,)):
             return f"{only} ({_count(source)})" if "{" in only else only
-        case Urls(urls=(first, *_)):
+        case UrlsSource(urls=(first, *_)):
             return f"{_count(source)}, the first {first}"
-        case File(path=path):
+        case FileSource(path=path):
             return f"file {path}"
-        case Command(argv=(name, *_)):
+        case CommandSource(argv=(name, *_)):
             return f"output of {name}"
-        case Sitemap(url=url):
+        case SitemapSource(url=url):
             return f"sitemap {url}"
         case FeedSource(url=url):
             return f"feed {url}"

@@ -16,20 +16,22 @@ from typing import BinaryIO
 from ...errors import FetchFailed, FetchRefused, InvalidUrl, ParseFailed, SourceFailed
 from ...model.url import parse_url
 from .command import run_command
-from .contract import Batch, Bounds, Context, Entry
-from .kinds import Command, FeedSource, File, Listing, Sitemap, Urls, discreet, program
+from .contract import SourceBatch, SourceBounds, SourceContext, SourceEntry
+from .kinds import CommandSource, FeedSource, FileSource, Listing, SitemapSource, UrlsSource, discreet, program
 from .sitemap_walk import SitemapWalk
 from .url_lists import AT_ONCE, MOST_TOLD, open_list, read_list
 from .url_patterns import parse_pattern
 
 
-async def entries(source: Listing, context: Context, bounds: Bounds | None = None) -> AsyncGenerator[Entry, None]:
+async def entries(
+    source: Listing, context: SourceContext, bounds: SourceBounds | None = None
+) -> AsyncGenerator[SourceEntry, None]:
     """Give all of the source, up to its `max_urls`; that there are more is reported. No report and no error shows the
     password of an address. Raises SourceFailed; Misconfigured and BackendUnavailable come from the context.
 
     Whoever stops before the end closes it: `async with contextlib.aclosing(entries(...)) as found`.
     """
-    found = _found(source, context, bounds or Bounds())
+    found = _found(source, context, bounds or SourceBounds())
     count = 0
     try:
         async for entry in found:
@@ -53,21 +55,21 @@ async def entries(source: Listing, context: Context, bounds: Bounds | None = Non
         await found.aclose()
 
 
-def _found(source: Listing, context: Context, bounds: Bounds) -> AsyncGenerator[Entry, None]:
+def _found(source: Listing, context: SourceContext, bounds: SourceBounds) -> AsyncGenerator[SourceEntry, None]:
     match source:
-        case Urls():
+        case UrlsSource():
             return _of_urls(source, context)
-        case File():
+        case FileSource():
             return _of_file(source, context)
-        case Command():
+        case CommandSource():
             return _of_command(source, context)
-        case Sitemap():
+        case SitemapSource():
             return SitemapWalk(source.url, context, bounds).entries()
         case FeedSource():
             return _of_feed(source, context, bounds)
 
 
-async def _of_urls(source: Urls, context: Context) -> AsyncGenerator[Entry, None]:
+async def _of_urls(source: UrlsSource, context: SourceContext) -> AsyncGenerator[SourceEntry, None]:
     count = bad = 0
     for text in source.urls:
         for address in parse_pattern(text):
@@ -75,7 +77,7 @@ async def _of_urls(source: Urls, context: Context) -> AsyncGenerator[Entry, None
             if count % AT_ONCE == 0:
                 await asyncio.sleep(0)  # others want to work, too
             try:
-                entry = Entry(url=parse_url(address))
+                entry = SourceEntry(url=parse_url(address))
             except InvalidUrl as error:
                 bad += 1
                 if bad <= MOST_TOLD:
@@ -86,14 +88,14 @@ async def _of_urls(source: Urls, context: Context) -> AsyncGenerator[Entry, None
         _tell(context, f"{bad - MOST_TOLD:,} more addresses of the source are none.")
 
 
-async def _of_file(source: File, context: Context) -> AsyncGenerator[Entry, None]:
+async def _of_file(source: FileSource, context: SourceContext) -> AsyncGenerator[SourceEntry, None]:
     with open_list(context.root / source.path) as file:
         async with aclosing(_of_list(file, source.path, source, context)) as found:
             async for entry in found:
                 yield entry
 
 
-async def _of_command(source: Command, context: Context) -> AsyncGenerator[Entry, None]:
+async def _of_command(source: CommandSource, context: SourceContext) -> AsyncGenerator[SourceEntry, None]:
     with tempfile.TemporaryFile() as file:
         await run_command(source, context.root, file)
         file.seek(0)
@@ -103,7 +105,9 @@ async def _of_command(source: Command, context: Context) -> AsyncGenerator[Entry
                 yield entry
 
 
-async def _of_list(file: BinaryIO, name: str, source: File | Command, context: Context) -> AsyncGenerator[Entry, None]:
+async def _of_list(
+    file: BinaryIO, name: str, source: FileSource | CommandSource, context: SourceContext
+) -> AsyncGenerator[SourceEntry, None]:
     batches = read_list(file, name, form=source.form, column=source.column)
     given = bad = 0
     first = ""
@@ -121,7 +125,9 @@ async def _of_list(file: BinaryIO, name: str, source: File | Command, context: C
         raise SourceFailed(f"{name} holds no good address. {first}")
 
 
-async def _of_feed(source: FeedSource, context: Context, bounds: Bounds) -> AsyncGenerator[Entry, None]:
+async def _of_feed(
+    source: FeedSource, context: SourceContext, bounds: SourceBounds
+) -> AsyncGenerator[SourceEntry, None]:
     try:
         with tempfile.TemporaryFile() as file:
             download = await context.fetch(source.url, file, max_bytes=bounds.feed)
@@ -147,9 +153,9 @@ async def _of_feed(source: FeedSource, context: Context, bounds: Bounds) -> Asyn
         context.remember(source.url, download.validators)
 
 
-def _tell(context: Context, words: str) -> None:
+def _tell(context: SourceContext, words: str) -> None:
     context.report(discreet(words))
 
 
-def _pages(batch: Batch) -> Iterator[Entry]:
-    return (one for one in batch.listed if isinstance(one, Entry))
+def _pages(batch: SourceBatch) -> Iterator[SourceEntry]:
+    return (one for one in batch.listed if isinstance(one, SourceEntry))

@@ -22,7 +22,7 @@ from urllib.parse import urlsplit
 
 from ...errors import FetchFailed, FetchRefused, InvalidUrl, ParseFailed, SourceFailed
 from ...model.url import parse_url
-from .contract import Batch, Bounds, Child, Context, Download, Entry, Validators
+from .contract import ListedSitemap, SourceBatch, SourceBounds, SourceContext, SourceDownload, SourceEntry, Validators
 from .kinds import discreet
 
 LONGEST_URL = 8_192  # characters
@@ -33,20 +33,22 @@ _SITEMAP_LINE = re.compile(r"^[ \t]*sitemap[ \t]*:[ \t]*([^\s#]\S*)", re.IGNOREC
 class _OpenFile:
     """A sitemap that is being read. `depth` is the number of steps that led to it."""
 
-    def __init__(self, url: str, depth: int, file: BinaryIO, batches: Iterator[Batch], validators: Validators) -> None:
+    def __init__(
+        self, url: str, depth: int, file: BinaryIO, batches: Iterator[SourceBatch], validators: Validators
+    ) -> None:
         self.url = url
         self.depth = depth
         self.file = file
         self.batches = batches
         self.validators = validators
         self.is_index = False
-        self.listed: Iterator[Entry | Child] = iter(())
+        self.listed: Iterator[SourceEntry | ListedSitemap] = iter(())
 
 
 class SitemapWalk:
     """One reading of one source."""
 
-    def __init__(self, url: str, context: Context, bounds: Bounds) -> None:
+    def __init__(self, url: str, context: SourceContext, bounds: SourceBounds) -> None:
         self._root = url
         self._context = context
         self._bounds = bounds
@@ -60,7 +62,7 @@ class SitemapWalk:
         self._spent = timedelta(0)  # on parsing; what the consumer takes does not count
         self._first_failure = ""
 
-    async def entries(self) -> AsyncGenerator[Entry, None]:
+    async def entries(self) -> AsyncGenerator[SourceEntry, None]:
         """Every page that the sitemaps list, as often as they list it. Raises SourceFailed."""
         try:
             for url in await self._beginnings():
@@ -68,7 +70,7 @@ class SitemapWalk:
                 while self._open:
                     top = self._open[-1]
                     for one in top.listed:
-                        if isinstance(one, Child):
+                        if isinstance(one, ListedSitemap):
                             await self._enter(one.url, top.depth + 1)
                             break  # the sitemap first, then on in the index
                         self._given += 1
@@ -207,7 +209,7 @@ class SitemapWalk:
             self._tell(f"{self._root}: {self._left_out - MOST_REPORTS:,} more sitemaps were left out.")
 
 
-def _trusted(download: Download) -> Validators:
+def _trusted(download: SourceDownload) -> Validators:
     """One that did not come whole must come again."""
     return Validators() if download.trouble else download.validators
 

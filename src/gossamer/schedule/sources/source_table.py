@@ -1,4 +1,4 @@
-"""Sources as users write them in gossamer.toml. Pure: a table in, a `Source` out.
+"""Sources as users write them in gossamer.toml. Pure: a table in, a `UrlSource` out.
 
     urls    = ["https://shop.example/p/{1..1000}", "https://shop.example/new"]    max_urls
     file    = "urls.csv"                                                          format, column, max_urls
@@ -30,13 +30,13 @@ from .kinds import (
     MOST_OUTPUT,
     MOST_URLS,
     SHELL,
-    Command,
+    CommandSource,
     FeedSource,
-    File,
-    Sitemap,
-    Source,
-    Start,
-    Urls,
+    FileSource,
+    SitemapSource,
+    StartSource,
+    UrlSource,
+    UrlsSource,
     discreet,
 )
 from .url_patterns import parse_pattern
@@ -56,7 +56,7 @@ _FORM_OF_SUFFIX = {".csv": "csv", ".tsv": "csv", ".jsonl": "jsonl", ".ndjson": "
 Table = Mapping[str, Any]  # Any: what people write is looked at key by key
 
 
-def parse_source(table: Table, where: str = "The source") -> Source:
+def parse_source(table: Table, where: str = "The source") -> UrlSource:
     """Read the keys of SOURCE_KEYS that a table has. `where` begins every complaint. Raises Misconfigured."""
     try:
         return _parse(table, where)
@@ -64,7 +64,7 @@ def parse_source(table: Table, where: str = "The source") -> Source:
         raise Misconfigured(discreet(str(error))) from error.__cause__
 
 
-def _parse(table: Table, where: str) -> Source:
+def _parse(table: Table, where: str) -> UrlSource:
     for key in table:
         if key not in SOURCE_KEYS:
             near = difflib.get_close_matches(key, SOURCE_KEYS, n=1)
@@ -76,7 +76,7 @@ def _parse(table: Table, where: str) -> Source:
     if not kinds:
         if table:
             _refuse(where, f"{', '.join(sorted(table))} says nothing alone. Add one of {', '.join(KINDS)}.")
-        return Start()
+        return StartSource()
     (kind,) = kinds
     for option in table:
         if option != kind and option not in _OPTIONS[kind]:
@@ -85,7 +85,7 @@ def _parse(table: Table, where: str) -> Source:
     return _READERS[kind](table, where)
 
 
-def _urls(table: Table, where: str) -> Urls:
+def _urls(table: Table, where: str) -> UrlsSource:
     value = table["urls"]
     texts = [value] if isinstance(value, str) else value
     if not isinstance(texts, list | tuple) or not texts or not all(isinstance(text, str) for text in texts):
@@ -106,17 +106,17 @@ def _urls(table: Table, where: str) -> Urls:
                 f"urls with {text} would make {total:,} addresses in all; at most {most:,} are allowed. Narrow the "
                 "range, make several schedules of it, or raise max_urls.",
             )
-    return Urls(urls=tuple(texts), max_urls=most)
+    return UrlsSource(urls=tuple(texts), max_urls=most)
 
 
-def _file(table: Table, where: str) -> File:
+def _file(table: Table, where: str) -> FileSource:
     path = _text(table, "file", where, 'file = "urls.txt"')
     suffix = PurePath(path.lower().removesuffix(SUFFIX)).suffix
     form, column = _form(table, where, _FORM_OF_SUFFIX.get(suffix, "lines"))
-    return File(path=path, form=form, column=column, max_urls=_most(table, where))
+    return FileSource(path=path, form=form, column=column, max_urls=_most(table, where))
 
 
-def _command(table: Table, where: str) -> Command:
+def _command(table: Table, where: str) -> CommandSource:
     value = table["command"]
     if _yes_or_no(table, "shell", where):
         words = (*SHELL, _text(table, "command", where, 'with shell = true: command = "psql -c ... | sort"'))
@@ -133,7 +133,7 @@ def _command(table: Table, where: str) -> Command:
     if not words[0] or any("\0" in word for word in words):
         _refuse(where, "command has a word that no program can be given.")
     form, column = _form(table, where, "lines")
-    return Command(
+    return CommandSource(
         argv=words,
         timeout=_timeout(table, where),
         max_output=_output(table, where),
@@ -143,8 +143,8 @@ def _command(table: Table, where: str) -> Command:
     )
 
 
-def _sitemap(table: Table, where: str) -> Sitemap:
-    return Sitemap(
+def _sitemap(table: Table, where: str) -> SitemapSource:
+    return SitemapSource(
         url=_address(table, "sitemap", where, "sitemap.xml"),
         only_changed=_yes_or_no(table, "only_changed", where),
         max_urls=_most(table, where),
@@ -159,13 +159,13 @@ def _feed(table: Table, where: str) -> FeedSource:
     )
 
 
-def _start(table: Table, where: str) -> Start:
+def _start(table: Table, where: str) -> StartSource:
     if table["start"] is not True:
         _refuse(where, "start = true means the spider's own start. For another source leave it out.")
-    return Start()
+    return StartSource()
 
 
-_READERS: dict[str, Callable[[Table, str], Source]] = {
+_READERS: dict[str, Callable[[Table, str], UrlSource]] = {
     "urls": _urls,
     "file": _file,
     "command": _command,

@@ -19,7 +19,7 @@ import msgspec
 
 from ...errors import InvalidUrl, SourceFailed
 from ...model.url import parse_url
-from .contract import Batch, Entry
+from .contract import SourceBatch, SourceEntry
 from .gzip_file import GZIP, Damaged, TooLarge, is_packed, unpacked
 
 LONGEST_LINE = 1024 * 1024  # bytes
@@ -53,7 +53,7 @@ def open_list(path: Path) -> BinaryIO:
     raise SourceFailed(f"{path} is no plain file. To read from a program, use `command`.")
 
 
-def read_list(file: BinaryIO, name: str, *, form: str, column: str) -> Iterator[Batch]:
+def read_list(file: BinaryIO, name: str, *, form: str, column: str) -> Iterator[SourceBatch]:
     """The addresses in `file`, which messages call `name`. Raises SourceFailed."""
     bad = _BadLines(name)
     lines = _lines(file, name)
@@ -63,18 +63,18 @@ def read_list(file: BinaryIO, name: str, *, form: str, column: str) -> Iterator[
         found = _from_json(lines, column, bad)
     else:
         found = _from_text(lines, bad)
-    entries: list[Entry] = []
+    entries: list[SourceEntry] = []
     for number, address in found:
         try:
             if len(address) > LONGEST_URL:
                 raise InvalidUrl(f"{address[:60]!r}... is longer than {LONGEST_URL:,} characters.")
-            entries.append(Entry(url=parse_url(address)))
+            entries.append(SourceEntry(url=parse_url(address)))
         except InvalidUrl as error:
             bad.note(number, str(error))
         if len(entries) >= AT_ONCE:
-            yield Batch(listed=tuple(entries))
+            yield SourceBatch(listed=tuple(entries))
             entries.clear()
-    yield Batch(listed=tuple(entries), skipped=bad.count - len(bad.told), troubles=tuple(bad.told))
+    yield SourceBatch(listed=tuple(entries), skipped=bad.count - len(bad.told), troubles=tuple(bad.told))
 
 
 class _BadLines:
