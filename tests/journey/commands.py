@@ -14,17 +14,17 @@ import msgspec
 
 from gossamer.process.signals import send
 
-PATIENCE = 60.0  # seconds; then the command hangs
+PATIENCE = 200.0  # seconds; then the command hangs
 
-# A crawl that wastes no time of the test's.
-IMPATIENT = """
+# A crawl without pauses, as in crawling.py.
+QUICK = """
 [politeness]
 rate = "unlimited"
 concurrency = 64
 [fetch]
-connect_timeout = "2s"
-read_timeout = "2s"
-total_timeout = "5s"
+connect_timeout = "60s"
+read_timeout = "60s"
+total_timeout = "100s"
 max_body = "1MB"
 [retry]
 max_attempts = 2

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.journey.commands import IMPATIENT, all_of, gossamer
+from tests.journey.commands import QUICK, all_of, gossamer
 from tests.journey.visiting import closed_port
 from tests.sites.hostile import hostile_site
 
@@ -29,7 +29,7 @@ class Books(Spider):
 @pytest.fixture
 def folder(tmp_path):
     (tmp_path / "spiders").mkdir()
-    (tmp_path / "gossamer.toml").write_text(IMPATIENT)
+    (tmp_path / "gossamer.toml").write_text(QUICK)
     return tmp_path
 
 

@@ -6,7 +6,7 @@ import sqlite3
 
 import pytest
 
-from tests.journey.commands import IMPATIENT, as_anybody, gossamer
+from tests.journey.commands import QUICK, as_anybody, gossamer
 from tests.sites.hostile import hostile_site
 
 
@@ -18,7 +18,7 @@ async def site():
 
 @pytest.fixture
 def folder(tmp_path):
-    (tmp_path / "gossamer.toml").write_text(IMPATIENT)
+    (tmp_path / "gossamer.toml").write_text(QUICK)
     (tmp_path / "gossamer-data").mkdir()
     return tmp_path
 

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tests.journey.commands import IMPATIENT, Said, gossamer
+from tests.journey.commands import QUICK, Said, gossamer
 from tests.sites.moving import MovingShop, moving_shop
 
 SPIDER = """
@@ -35,7 +35,7 @@ class Shop(Spider):
 
 
 def project(folder: Path, shop: MovingShop, *, title: str = "h1", price: str = ".price", minimum: str = "0.8") -> None:
-    toml = IMPATIENT.replace("[fetch]", '[fetch]\nallow_hosts = ["127.0.0.1"]')
+    toml = QUICK.replace("[fetch]", '[fetch]\nallow_hosts = ["127.0.0.1"]')
     (folder / "gossamer.toml").write_text(toml, encoding="utf-8")
     (folder / "spiders").mkdir(exist_ok=True)
     text = SPIDER.format(url=shop.url, minimum=minimum, title=title, price=price)

@@ -17,11 +17,14 @@ from gossamer.parse.site import SiteSpider
 from gossamer.project.crawl import Running
 from gossamer.project.open import Project
 from gossamer.store.contract import RecordQuery
-from tests.journey.commands import IMPATIENT, Said, ended, gossamer
+from tests.journey.commands import QUICK, Said, ended, gossamer
 from tests.journey.crawling import Heard, crawled, look, settings_for
 from tests.sites.hostile import HostileSite, hostile_site, noise
 
 PAGES = 60
+
+# A page whose lease could not be given back on a full disk comes again when the lease is over.
+LEASE = "5s"
 
 # The command as it is, but for the minute that it gives a disk to recover.
 IN_A_HURRY = """
@@ -98,7 +101,7 @@ async def test_a_disk_that_gets_room_in_time_ends_nothing(small_disk, site):
         await heard.trouble.wait()
         enlarge()
 
-    read = settings_for(folder, fetch__allow_hosts=["127.0.0.1"])
+    read = settings_for(folder, fetch__allow_hosts=["127.0.0.1"], lease__duration=LEASE)
     after = await crawled(SiteSpider([site.url("/start")]), read, attend=make_room, heard=heard)
 
     assert heard.trouble.is_set()
@@ -109,7 +112,7 @@ async def test_a_disk_that_gets_room_in_time_ends_nothing(small_disk, site):
 
 async def test_a_disk_that_stays_full_ends_the_crawl_with_one_line_and_it_goes_on_later(small_disk, site):
     folder, enlarge = small_disk
-    (folder / "gossamer.toml").write_text(IMPATIENT)
+    (folder / "gossamer.toml").write_text(f'{QUICK}[lease]\nduration = "{LEASE}"\n')
 
     said = await in_a_hurry(folder, site.url("/start"))
 
@@ -120,7 +123,7 @@ async def test_a_disk_that_stays_full_ends_the_crawl_with_one_line_and_it_goes_o
 
 
 async def test_a_file_that_may_not_grow_ends_the_crawl_with_one_line_and_it_goes_on_later(tmp_path, site):
-    (tmp_path / "gossamer.toml").write_text(IMPATIENT)
+    (tmp_path / "gossamer.toml").write_text(f'{QUICK}[lease]\nduration = "{LEASE}"\n')
 
     def no_file_over_400_kb() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (400_000, 400_000))

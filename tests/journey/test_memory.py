@@ -6,7 +6,7 @@ import asyncio
 import json
 import sys
 
-from tests.journey.commands import IMPATIENT
+from tests.journey.commands import QUICK
 from tests.sites.hostile import hostile_site, huge_robots
 
 ROOM = 150  # MB over what a crawl of one small page takes; some 80 were measured, 430 when trees outlived their pages
@@ -29,7 +29,7 @@ HUGE = [*BOMBS, *REFUSED, "/endless", "/endless-chunked", "/endless-gzip", "/nes
 
 async def peak_of(folder, url):
     folder.mkdir()
-    (folder / "gossamer.toml").write_text(IMPATIENT)
+    (folder / "gossamer.toml").write_text(QUICK)
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-c", SCRIPT, url, cwd=folder, stdout=asyncio.subprocess.PIPE
     )

@@ -8,7 +8,7 @@ from gossamer.demo.shop import BROKEN, SHOP_HOST, open_shop
 from gossamer.demo.spider import DemoShop
 from gossamer.parse.discovery import load_spider
 from gossamer.parse.spider import Spider
-from tests.journey.commands import IMPATIENT, gossamer
+from tests.journey.commands import QUICK, gossamer
 from tests.journey.crawling import Aftermath, crawled, settings_for
 
 RECIPE = """\
@@ -75,7 +75,7 @@ async def test_a_recipe_stores_what_the_spider_in_python_stores(tmp_path):
 
 
 async def test_a_drafted_recipe_crawls_the_shelf_that_it_was_drafted_from(tmp_path):
-    (tmp_path / "gossamer.toml").write_text(IMPATIENT.replace("max_attempts = 2", "max_attempts = 4"))
+    (tmp_path / "gossamer.toml").write_text(QUICK.replace("max_attempts = 2", "max_attempts = 4"))
     async with open_shop() as shop:
         # Given a draft from the first page of a shelf
         start = f"{shop.url}category/garden"

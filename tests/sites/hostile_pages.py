@@ -3,6 +3,7 @@ circles, wishes that nobody could grant."""
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import time
 import zlib
@@ -56,7 +57,8 @@ async def _packed(call: Call) -> None:
 @path("/bomb")
 async def _bomb(call: Call) -> None:
     names = call.query.get("with", "gzip").split(",")
-    await whole(call, bomb(tuple(names)), f"Content-Encoding: {', '.join(names)}")
+    packed = await asyncio.to_thread(bomb, names)  # who asks may run in the same loop
+    await whole(call, packed, f"Content-Encoding: {', '.join(names)}")
 
 
 @path("/hundredfold")
@@ -114,11 +116,12 @@ def pack(data: bytes, names: Iterable[str]) -> bytes:
 _bombs: dict[tuple[str, ...], bytes] = {}
 
 
-def bomb(names: tuple[str, ...], size: int = BOMB_SIZE) -> bytes:
-    """`size` zeros, packed; made once."""
-    if names not in _bombs:
-        _bombs[names] = pack(bytes(size), names)
-    return _bombs[names]
+def bomb(names: Iterable[str]) -> bytes:
+    """BOMB_SIZE zeros, packed; made once. Takes a second: where a clock runs, call this before."""
+    layers = tuple(names)
+    if layers not in _bombs:
+        _bombs[layers] = pack(bytes(BOMB_SIZE), layers)
+    return _bombs[layers]
 
 
 # --- redirects and cookies -----------------------------------------------------------------------------------------
