@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 
 from gossamer.fetch.addresses import AddressGuard
 from gossamer.fetch.browser.guard import Gatehouse, Pass
+from tests.patience import PATIENCE
 from tests.sites.hostile import HostileSite, hostile_site
 
 from .showing import GUARD
@@ -30,7 +31,7 @@ async def say(gate: Gatehouse, text: str) -> bytes:
     reader, writer = await asyncio.open_connection("127.0.0.1", gate.port)
     try:
         writer.write(text.encode("latin-1"))
-        return await asyncio.wait_for(reader.read(), 10)
+        return await asyncio.wait_for(reader.read(), PATIENCE)
     finally:
         writer.close()
 
@@ -45,10 +46,10 @@ async def tunnel(gate: Gatehouse, holder: Pass, authority: str, inside: str) -> 
     reader, writer = await asyncio.open_connection("127.0.0.1", gate.port)
     try:
         writer.write(f"CONNECT {authority} HTTP/1.1\r\nHost: {authority}\r\n{token(holder)}\r\n".encode())
-        answer = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 10)
+        answer = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), PATIENCE)
         if b" 200 " not in answer:
             return answer
         writer.write(inside.encode())
-        return await asyncio.wait_for(reader.readuntil(b"</html>"), 10)
+        return await asyncio.wait_for(reader.readuntil(b"</html>"), PATIENCE)
     finally:
         writer.close()

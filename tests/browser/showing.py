@@ -14,6 +14,8 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from gossamer.fetch.addresses import AddressGuard
 from gossamer.fetch.browser.transport import BrowserTransport
 from gossamer.fetch.browser.watchdog import descendants
@@ -21,6 +23,8 @@ from gossamer.fetch.contract import Limits, Response, TransportRequest
 from gossamer.model.route import Render
 from gossamer.settings.browser import Browser
 from gossamer.units import Size
+from tests import patience
+from tests.patience import PATIENCE
 from tests.services.proxies import Vouched
 from tests.sites.hostile import HostileSite, hostile_site
 from tests.sites.rendered import dress
@@ -29,8 +33,7 @@ HOST = "site.localhost"
 OTHER = "other.localhost"  # another origin and site, allowed as well
 CANARY = "canary.localhost"  # leads to the same loopback, but nobody allowed it
 GUARD = AddressGuard(allow_hosts=frozenset({HOST, OTHER}))
-PATIENCE = 30.0
-LIMITS = Limits(total=timedelta(seconds=30), connect=timedelta(seconds=5), max_body=200_000)
+LIMITS = msgspec.structs.replace(patience.LIMITS, max_body=200_000)
 
 
 class Show:

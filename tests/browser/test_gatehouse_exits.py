@@ -13,6 +13,7 @@ from gossamer.fetch import addresses
 from gossamer.fetch.addresses import AddressGuard
 from gossamer.fetch.browser.guard import Gatehouse
 from gossamer.model.route import Exit
+from tests.patience import PATIENCE
 from tests.services.proxies import ProxyServer, http_proxy, https_proxy, socks_proxy, vouched_for
 from tests.sites.hostile import PAGE, hostile_site
 
@@ -165,7 +166,7 @@ async def test_a_slow_name_server_is_no_failure_of_the_proxy(monkeypatch: pytest
     over = threading.Event()
 
     def slow(name: str) -> tuple[str, ...]:
-        over.wait(10)
+        over.wait(PATIENCE)
         return ()
 
     monkeypatch.setattr(addresses, "_look_up", slow)

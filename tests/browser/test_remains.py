@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from gossamer.fetch.browser import remains
+from tests.patience import PATIENCE
 
 from .showing import born_at
 
@@ -53,7 +54,7 @@ def test_only_processes_that_live_in_the_folder_are_ended(place: Path) -> None:
     try:
         assert all(born_at(one.pid) for one in (inside, named, other))
         remains.sweep()
-        assert (inside.wait(10), named.wait(10), other.poll()) == (-9, -9, None)
+        assert (inside.wait(PATIENCE), named.wait(PATIENCE), other.poll()) == (-9, -9, None)
         assert not gone.exists()
     finally:
         for one in (inside, named, other):
@@ -69,7 +70,7 @@ def test_a_process_that_took_the_id_of_another_is_spared(place: Path) -> None:
         remains.kill({other.pid: born - 1})
         assert other.poll() is None
         remains.kill({other.pid: born})
-        assert other.wait(10) == -9
+        assert other.wait(PATIENCE) == -9
     finally:
         other.kill()
         other.communicate()

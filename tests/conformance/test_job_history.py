@@ -16,6 +16,7 @@ from gossamer.model.schedule import Schedule
 from gossamer.model.task import Lease, UrlState
 from gossamer.project.retention import forget_old_runs
 from tests.conformance.frontiers import Backends, Lab, candidate
+from tests.patience import PATIENCE
 
 TERM = timedelta(seconds=6)
 MANY = 2_300  # more than are dropped in one step anywhere: of five shards and of eight, too
@@ -72,7 +73,7 @@ def adds_up(counts: JobCounts) -> bool:
 
 async def cleared(lab: Lab, job: str) -> JobCounts:
     """Its counts when nothing of it is open any more; they add up until then."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE):
         while True:
             counts = await lab.jobs.counts(job)
             assert adds_up(counts)
@@ -304,7 +305,7 @@ async def test_a_job_whose_forgetter_died_is_deleted_by_whoever_works(lab):
         assert await dying.jobs.forget_jobs([old]) == 1
     other = (await lab.job("other")).id
 
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE):
         while await portion_is_due(lab):
             lab.clock.advance(3)
             await lab.frontier.lease(other, "looker", 1)

@@ -19,6 +19,7 @@ from gossamer.backends.sqlite.state import open_sqlite_state
 from gossamer.backends.state import State
 from gossamer.clock import ServerClock, SystemClock, VirtualClock
 from gossamer.routing.contract import Bound, Standing
+from tests.patience import PATIENCE
 
 from .frontiers import LEASE, UNLIMITED, Backends, Lab
 from .test_moving import WAYS, carry
@@ -313,7 +314,7 @@ def take_until_refused(place: Place, barrier: Any, taken: Any) -> None:
             return times - returned
 
         async with place.open() as state:
-            barrier.wait(60)
+            barrier.wait(PATIENCE)
             return sum(await asyncio.gather(*(take(state.purse) for _ in range(8))))
 
     taken.put(asyncio.run(work()))
@@ -328,7 +329,7 @@ def test_processes_together_take_what_there_is_to_the_last_token(place):
     ]
     for worker in workers:
         worker.start()
-    counts = [taken.get(timeout=90) for _ in workers]
+    counts = [taken.get(timeout=PATIENCE) for _ in workers]
     for worker in workers:
         worker.join(30)
 

@@ -15,6 +15,7 @@ from gossamer.model.schedule import Schedule, Settled, Standing
 from gossamer.model.task import UrlState
 from tests.conformance.frontiers import Backends, candidate
 from tests.conformance.standings import DUE, PRICES, TERM, fired, opening, settled, standing_of, written
+from tests.patience import PATIENCE
 
 
 @pytest.fixture(params=Backends.NAMES)
@@ -154,7 +155,7 @@ async def test_a_leader_has_its_term_before_anything_is_cleared_away(lab):
     else:
         lab.jobs.look_after_leftovers = stuck
 
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         term = await lab.ticks.lead("one", TERM)
         await looked.wait()
         assert (await lab.ticks.lead("one", TERM)).token == term.token

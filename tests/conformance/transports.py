@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 
+import msgspec
 import pytest
 
 from gossamer.fetch.addresses import AddressGuard
@@ -18,12 +19,13 @@ from gossamer.fetch.contract import Limits, Response, Transport, TransportReques
 from gossamer.fetch.http import AiohttpTransport
 from gossamer.fetch.profile import WreqTransport
 from gossamer.model.route import Exit
+from tests import patience
+from tests.patience import PATIENCE
 from tests.services.proxies import ProxyServer, Vouched, http_proxy, https_proxy, socks_proxy, vouched_for
 from tests.sites.hostile import HostileSite, hostile_site
 
-PATIENCE = 10.0  # seconds until a thing that must happen is given up
 LOOPBACK = AddressGuard(allow_hosts=frozenset({"127.0.0.1"}))
-LIMITS = Limits(connect=timedelta(seconds=5), read=timedelta(seconds=5), total=timedelta(seconds=10), max_body=100_000)
+LIMITS = msgspec.structs.replace(patience.LIMITS, max_body=100_000)
 HASTY = Limits(read=timedelta(milliseconds=150), total=timedelta(milliseconds=400))
 
 KINDS: dict[str, Callable[..., AiohttpTransport | WreqTransport]] = {

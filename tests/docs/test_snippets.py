@@ -41,10 +41,10 @@ from gossamer.demo.shop import SHOP_HOST, USUAL_PORT
 from gossamer.parse.page import Page
 from gossamer.parse.recipe.reader import read_recipe
 from gossamer.settings import load
+from tests.patience import PATIENCE
 
 from .manual import PAGES, ROOT, Block, blocks_of
 
-PATIENCE = 60  # seconds for one block
 IMPATIENCE = {  # waiting would show nothing
     "GOSSAMER_RETRY__BASE": "50ms",
     "GOSSAMER_RETRY__RATE_LIMITED_CAP": "100ms",

@@ -12,6 +12,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from tests.patience import PATIENCE
+
 SPIDER = """
 import json, os
 from gossamer import Item, Page, Spider
@@ -54,7 +56,7 @@ class Project:
             stderr=subprocess.STDOUT,
         )
 
-    def finish(self, *flags: str, within: float = 120) -> None:
+    def finish(self, *flags: str, within: float = PATIENCE) -> None:
         """Crawl to the end. Fails with the crawler's own words."""
         process = self.start(*flags)
         wait_for(process, within)
@@ -87,7 +89,7 @@ class Project:
         assert self.sql("state.db", "SELECT sum(in_flight) FROM sites") == [(states["leased"],)]
 
 
-def wait_for(process: subprocess.Popen[bytes], within: float = 120) -> None:
+def wait_for(process: subprocess.Popen[bytes], within: float = PATIENCE) -> None:
     try:
         said, _ = process.communicate(timeout=within)
     except subprocess.TimeoutExpired:

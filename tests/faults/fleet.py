@@ -23,12 +23,12 @@ from gossamer.project.open import Project, open_project
 from gossamer.settings import load
 from gossamer.store.contract import RecordQuery
 from tests.faults.crawlers import SPIDER
+from tests.patience import PATIENCE
 from tests.services.postgres import PostgresServer
 from tests.services.seaweed import ACCESS_KEY, SECRET_KEY, Seaweed
 from tests.services.valkey import ValkeyServer, running_valkey
 from tests.sites.running import ROOT, Park
 
-PATIENCE = 100.0  # seconds for a crawl
 POLL = 0.02
 
 

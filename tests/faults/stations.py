@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.faults.crawlers import Project
-
-PATIENCE = 60.0  # seconds for what should take a few
+from tests.patience import PATIENCE
 
 
 class Command:

@@ -10,8 +10,6 @@ import pytest
 from tests.faults.stations import StationProject, until
 from tests.sites.running import park
 
-pytestmark = pytest.mark.timeout(120)
-
 BUDGET = 120
 SETTINGS = (
     '[politeness]\nrate = "unlimited"\nrobots = false\n[crawl]\nconcurrency = 16\n'

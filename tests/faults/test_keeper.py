@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from tests.faults.stations import children_of, is_alive, until
+from tests.patience import PATIENCE
 
 KEPT = """
 import ctypes, datetime, os, signal, sys, time
@@ -74,9 +75,11 @@ def test_a_child_dies_with_its_keeper_and_hears_what_the_keeper_hears():
             assert keeper.stdout.readline() == b"ready\n"
             [child] = children_of(keeper.pid)
             keeper.send_signal(number)
-            assert keeper.wait(30) == code
+            assert keeper.wait(PATIENCE) == code
             until(lambda child=child: not is_alive(child))
 
 
 def run(program: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=PATIENCE, check=False
+    )

@@ -5,16 +5,14 @@ from __future__ import annotations
 import random
 from collections import Counter
 
-import pytest
-
 from tests.faults.crawlers import Project, kill, wait_for
+from tests.patience import PATIENCE
 from tests.sites.running import park
 
 KILLS = 15
 CONCURRENCY = 16
 
 
-@pytest.mark.timeout(300)
 def test_fifteen_kills_during_one_crawl_lose_nothing_and_double_nothing(tmp_path):
     # given a site of 2,000 pages, and a crawler that is killed again and again
     chance = random.Random(20)
@@ -53,7 +51,7 @@ def test_ctrl_c_drains_and_the_same_command_goes_on(tmp_path):
         process = project.start()
         poll_until(lambda: len(site.hits()) >= 40)
         process.send_signal(2)
-        said, _ = process.communicate(timeout=30)
+        said, _ = process.communicate(timeout=PATIENCE)
 
         # A drained crawler leaves nothing leased, and says by its exit code that there is more to do.
         assert process.returncode == 130, said.decode()

@@ -23,6 +23,7 @@ from gossamer.model.page import Headers, Snapshot
 from gossamer.model.task import Lease, Task
 from gossamer.parse.timelimit import STUBBORN_CODE, TimeLimit
 from tests.faults.stations import StationProject
+from tests.patience import PATIENCE
 from tests.sites.poison import SPIDER, long_text, nested
 from tests.sites.running import Park, park
 
@@ -270,7 +271,9 @@ thread.start(); thread.join()
 
 
 def run(program: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=PATIENCE, check=False
+    )
 
 
 # -- suspects ----------------------------------------------------------------------------------------------------

@@ -13,8 +13,6 @@ from collections import Counter, defaultdict
 from itertools import pairwise
 from uuid import uuid4
 
-import pytest
-
 from gossamer.model.job import Job, JobCounts, JobState
 from gossamer.model.schedule import Standing
 from gossamer.project.open import open_project
@@ -22,8 +20,6 @@ from gossamer.settings import load
 from tests.faults.stations import PATIENCE, Command, StationProject, until
 from tests.services.valkey import ValkeyServer
 from tests.sites.running import Park, park
-
-pytestmark = pytest.mark.timeout(150)
 
 SCHEDULERS, WORKERS = 3, 4
 LEADERS_KILLED = 2

@@ -220,7 +220,7 @@ def test_a_terminated_station_finishes_what_is_in_hand_and_leases_nothing_more(o
         station = project.run("worker")
         until(lambda: len(site.hits()) > 60, station)
         station.signal(signal.SIGTERM)
-        assert station.ended(within=20) == 0
+        assert station.ended() == 0
 
         assert project.sql("state.db", "SELECT count(*) FROM urls WHERE state = 'leased'") == [(0,)]
         assert set(Counter(hit.path for hit in site.hits()).values()) == {1}
@@ -237,7 +237,7 @@ def test_what_takes_longer_than_the_drain_is_given_back_at_once(opened):
         station = project.run("crawl", "park", "--quiet")
         until(lambda: len(site.hits(host=0)) == 1 and len(site.hits(host=1)) == 50, station)
         station.signal(signal.SIGTERM)
-        assert station.ended(within=10) == 130
+        assert station.ended() == 130
 
         [(state, due_at)] = project.sql("state.db", "SELECT state, due_at FROM urls WHERE state <> 'done'")
         assert state in ("queued", "waiting")

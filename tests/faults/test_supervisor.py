@@ -14,6 +14,7 @@ import pytest
 
 from gossamer.process.supervisor import Supervisor
 from tests.faults.stations import StationProject, is_alive, until
+from tests.patience import PATIENCE
 from tests.services.valkey import ValkeyServer
 from tests.sites.running import park
 
@@ -82,7 +83,7 @@ async def test_a_child_that_does_not_respond_is_killed_and_replaced(opened):
         folder=project.folder,
         environ=project.environ,
     )
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         running = asyncio.create_task(supervisor.run())
         # given two children that beat: they live longer than silent ones may
         await asyncio.to_thread(until, lambda: len(list_cards(project)) == 2)
@@ -118,7 +119,7 @@ def test_a_signal_drains_all_children(opened, number):
         children = workers.children()
         workers.signal(number)
 
-        assert workers.ended(within=20) == 0, workers.said()
+        assert workers.ended() == 0, workers.said()
         assert not any(map(is_alive, children))
         assert project.sql("state.db", "SELECT count(*) FROM urls WHERE state = 'leased'") == [(0,)]
         assert set(Counter(hit.path for hit in site.hits()).values()) == {1}
@@ -144,7 +145,7 @@ def test_a_second_signal_ends_all_at_once(opened):
         # when it is asked again
         workers.signal(signal.SIGTERM)
 
-        assert workers.ended(within=5) == 128 + signal.SIGTERM
+        assert workers.ended() == 128 + signal.SIGTERM
         assert not any(map(is_alive, children))
 
 
@@ -157,7 +158,7 @@ def test_children_end_when_the_supervisor_is_killed(opened):
         children = workers.children()
         workers.signal(signal.SIGKILL)
 
-        until(lambda: not any(map(is_alive, children)), within=10)
+        until(lambda: not any(map(is_alive, children)))
         # They have drained: nothing is in anybody's hands.
         assert project.sql("state.db", "SELECT count(*) FROM urls WHERE state = 'leased'") == [(0,)]
         assert list_cards(project) == []
@@ -173,7 +174,7 @@ async def test_a_child_that_cannot_be_started_leaves_the_others_alone_and_is_tri
     program.chmod(0o755)
     told: list[str] = []
     supervisor = Supervisor((str(program),), processes=2, drain_within=timedelta(seconds=1), tell=told.append)
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         running = asyncio.create_task(supervisor.run())
         await asyncio.to_thread(until, lambda: len(supervisor.pids) == 2)
         healthy, victim = sorted(supervisor.pids)
@@ -197,7 +198,7 @@ async def test_a_child_that_is_misconfigured_ends_them_all_and_is_not_tried_agai
     supervisor = Supervisor(
         (sys.executable, "-c", "raise SystemExit(2)"), processes=3, drain_within=timedelta(0), tell=told.append
     )
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE):
         assert await supervisor.run() == 1
     assert told == []
 

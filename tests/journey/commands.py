@@ -13,8 +13,7 @@ from pathlib import Path
 import msgspec
 
 from gossamer.process.signals import send
-
-PATIENCE = 200.0  # seconds; then the command hangs
+from tests.patience import PATIENCE
 
 # A crawl without pauses, as in crawling.py.
 QUICK = """

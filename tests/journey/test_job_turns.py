@@ -23,6 +23,7 @@ from gossamer.project.worker_pool import WorkerPool, places, serving
 from gossamer.settings import load
 from gossamer.settings.effective import job_terms
 from tests.journey.test_scheduled_jobs import SPIDER, source
+from tests.patience import PATIENCE
 from tests.services.valkey import ValkeyServer, running_valkey
 
 GRUMPY = """
@@ -135,7 +136,7 @@ class Shift:
             await running
 
     async def until(self, reached: Callable[[], bool]) -> None:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             while not reached():
                 await asyncio.sleep(0.005)
 
@@ -166,7 +167,7 @@ async def test_jobs_that_are_due_together_are_worked_off_a_few_at_a_time(
     monkeypatch.setattr(places, "IDLE", timedelta(hours=1))
     async with shift(tmp_path, until_idle=True, **{"crawl.concurrency": 1, **state}) as crew:
         jobs = [await crew.job(f"due-{n}", source=source(urls=[f"{site.url}{n}"])) for n in range(8)]
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE):
             await crew.station.run()
         assert {await crew.standing(job) for job in jobs} == {JobState.FINISHED}
     assert len(crew.ears.jobs(JobEnded)) == 8
@@ -202,7 +203,7 @@ async def test_a_long_job_takes_turns_with_a_short_one(
         short = await crew.job("short", source=source(urls=[f"{site.url}short"]))
         await crew.until(lambda: crew.ears.jobs(JobEnded) == [short.id])
         before = (await crew.system.state.jobs.counts(long.id)).done
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             while (await crew.system.state.jobs.counts(long.id)).done <= before:
                 await asyncio.sleep(0.01)
         assert crew.ears.jobs(JobBegun) == [long.id, short.id]  # a new turn is no news
@@ -251,7 +252,7 @@ async def test_what_cannot_be_worked_on_now_is_told_and_left_for_later(tmp_path:
         job = await crew.job("later", windows=windows, source=source(urls=["http://127.0.0.1:9/"]))
         if obstacle == "pause":
             await crew.system.state.control.pause_job(job.id, True)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             await crew.station.run()
         # then it ends and has said why, and the job is as it was
         [trouble] = [event for event in crew.ears.heard if isinstance(event, Trouble)]
@@ -266,7 +267,7 @@ async def test_a_pause_ends_a_worker_that_has_nothing_else_to_do(tmp_path: Path,
         running = asyncio.create_task(crew.station.run())
         await crew.until(lambda: site.inside > 0)
         await crew.system.state.control.pause_job(job.id, True)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             await running
         assert await crew.standing(job) is JobState.RUNNING
 

@@ -18,6 +18,7 @@ from gossamer import settings as settings_module
 from gossamer.project.open import open_project
 from gossamer.store.contract import RecordQuery
 from tests.faults.crawlers import Project, kill
+from tests.patience import PATIENCE
 from tests.services.postgres import PostgresServer, schema_of
 from tests.services.seaweed import Seaweed
 from tests.services.valkey import ValkeyServer, running_valkey
@@ -51,7 +52,7 @@ def gossamer(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
         env=os.environ,
         capture_output=True,
         text=True,
-        timeout=90,
+        timeout=PATIENCE,
     )
 
 
@@ -67,7 +68,7 @@ def crawl_some(project: Project, site: Park, pages: int) -> None:
     process = project.start()
     wait_for_hits(site, goal, process)
     process.send_signal(signal.SIGINT)
-    said, _ = process.communicate(timeout=30)
+    said, _ = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130, said.decode()
 
 
@@ -99,7 +100,6 @@ async def standing(folder: Path) -> tuple[dict[str, int], dict[str, str], int]:
         return {name: count for name, count in states.items() if count}, titles, pages
 
 
-@pytest.mark.timeout(240)
 async def test_a_crawl_goes_on_in_the_fleet_and_comes_back(tmp_path: Path, fleet: tuple[str, str, str]) -> None:
     with park(pages=300, hosts=3, latency_ms=5, missing=2, flaky=2) as site:
         # given a crawl on a laptop that was stopped half-way
@@ -138,7 +138,6 @@ async def test_a_crawl_goes_on_in_the_fleet_and_comes_back(tmp_path: Path, fleet
         assert len(site.hits()) == sum(hits.values())
 
 
-@pytest.mark.timeout(120)
 async def test_what_a_killed_crawler_had_in_hand_is_queued_on_the_other_side(
     tmp_path: Path, fleet: tuple[str, str, str]
 ) -> None:
@@ -162,7 +161,6 @@ async def test_what_a_killed_crawler_had_in_hand_is_queued_on_the_other_side(
         assert len(site.hits()) - 200 <= in_hand
 
 
-@pytest.mark.timeout(120)
 async def test_a_move_that_was_killed_leaves_a_target_that_refuses_and_can_be_run_again(
     tmp_path: Path, fleet: tuple[str, str, str]
 ) -> None:
@@ -177,7 +175,7 @@ async def test_a_move_that_was_killed_leaves_a_target_that_refuses_and_can_be_ru
             [sys.executable, "-c", KILLED_HALFWAY, "move", "--to-state", state, "--to-records", records],
             cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         )  # fmt: skip
-        said, _ = process.communicate(timeout=60)
+        said, _ = process.communicate(timeout=PATIENCE)
         assert process.returncode == -signal.SIGKILL, said.decode()
 
         # then nobody can work on the target by accident

@@ -15,8 +15,6 @@ from gossamer.routing.ladder import wished
 from .crawling import Heard, crawled, look
 from .routing import PASSWORD, Offers, roads
 
-pytestmark = pytest.mark.timeout(120)
-
 
 async def attempts_of(read, sites):
     async def ask(system):

@@ -30,6 +30,7 @@ from gossamer.project.worker_pool import WorkerPool
 from gossamer.settings import Settings
 from gossamer.settings.effective import job_terms, scope_of
 from tests.journey.test_scheduled_jobs import pages, ran, settings_in, source
+from tests.patience import PATIENCE
 from tests.sites.moving import MovingShop, moving_shop
 
 FOLLOWS = """
@@ -187,7 +188,7 @@ async def test_one_worker_reads_the_source_for_all(tmp_path: Path) -> None:
         async with opened(settings, source=listed) as (system, job), open_project(settings) as beside:
             other = msgspec.structs.replace(beside, worker="another-host/1/1")  # this process has one name
             stations = [WorkerPool(one, Silence(), until_idle=True) for one in (system, other)]
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(PATIENCE):
                 await asyncio.gather(*(station.run() for station in stations))
             assert (await system.state.jobs.counts(job.id)).done == 1
         assert (tmp_path / "runs").read_text() == "x"
@@ -256,7 +257,7 @@ async def test_a_page_of_a_site_that_another_worker_has_found_keeps_its_links(tm
             await system.state.frontier.add(job.id, page.candidates)
             station = WorkerPool(system, Silence())
             running = asyncio.create_task(station.run())
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(PATIENCE):
                 while (await system.state.jobs.counts(job.id)).done < 4:
                     await asyncio.sleep(0.05)
             station.drain()

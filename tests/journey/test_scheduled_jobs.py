@@ -22,6 +22,7 @@ from gossamer.schedule.sources import parse_source
 from gossamer.settings import Settings, load
 from gossamer.settings.effective import job_terms
 from gossamer.store.contract import RecordQuery
+from tests.patience import PATIENCE
 from tests.sites.moving import MovingShop, moving_shop
 
 SPIDER = """
@@ -127,7 +128,7 @@ async def _until_waiting(station: WorkerPool, system: Project, job: str) -> None
 
     running = asyncio.create_task(station.run())
     try:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             while not (await system.state.jobs.counts(job)).waiting:
                 await asyncio.sleep(0.05)
     finally:

@@ -20,10 +20,11 @@ from typing import Any, NamedTuple
 import bson
 import mongomock
 
+from tests.patience import PATIENCE
+
 from . import mongo_shelves
 from .mongo_shelves import MOST, Document, Refused, Shelf
 
-PATIENCE = 10.0  # seconds for a start or a stop
 OP_REPLY, OP_QUERY, OP_MSG = 1, 2004, 2013
 FIRST_BATCH = 101  # documents in the first answer of a `find` that names no number
 WRITES = ("insert", "update", "delete", "findAndModify")

@@ -26,7 +26,8 @@ from pathlib import Path
 
 import pytest
 
-PATIENCE = 30.0  # seconds for a start or a stop
+from tests.patience import PATIENCE
+
 NOBODY = 65534
 PR_SET_PDEATHSIG = 1
 GUARDED = "guarded"  # the role that needs a password

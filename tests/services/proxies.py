@@ -29,10 +29,10 @@ from pathlib import Path
 import pytest
 
 from gossamer.model.route import Exit
+from tests.patience import PATIENCE
 
 from .proxy_lines import Conduct, Passage, serve_http, serve_socks
 
-PATIENCE = 10.0  # seconds for a thread to begin or to end
 Users = Mapping[str, str] | Callable[[str, str], bool]
 
 

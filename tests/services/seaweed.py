@@ -20,10 +20,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.patience import PATIENCE
+
 BUCKET = "pages"
 ACCESS_KEY, SECRET_KEY = "gossamer-tests", "a-secret-of-the-tests"
 READER_KEY, READER_SECRET = "gossamer-reader", "a-secret-of-the-reader"
-START_WITHIN = 60.0  # seconds; it takes three on an idle machine
 PR_SET_PDEATHSIG = 1
 TRIES = 3  # another process may take a port between our choice and the server's start
 
@@ -55,12 +56,12 @@ class Seaweed:
 
     def _ask_filer(self, method: str, path: str) -> None:
         url = f"http://127.0.0.1:{self._ports['filer.port']}{path}"
-        urllib.request.urlopen(urllib.request.Request(url, method=method), timeout=10).close()
+        urllib.request.urlopen(urllib.request.Request(url, method=method), timeout=PATIENCE).close()
 
     def greet(self) -> None:
         """Raises URLError until the S3 side listens; that it refuses us, who show no key, is an answer."""
         with suppress(urllib.error.HTTPError):
-            urllib.request.urlopen(self.endpoint, timeout=10).close()
+            urllib.request.urlopen(self.endpoint, timeout=PATIENCE).close()
 
 
 def weed_program() -> str | None:
@@ -130,7 +131,7 @@ def _identity(key: str, secret: str, actions: list[str]) -> dict[str, object]:
 
 def _wait_until_it_serves(server: Seaweed) -> None:
     """Until a bucket can be made and the S3 side answers. The parts start one after the other."""
-    deadline = time.monotonic() + START_WITHIN
+    deadline = time.monotonic() + PATIENCE
     for step in (lambda: server.make_bucket(BUCKET), server.greet):
         while True:
             try:

@@ -21,7 +21,8 @@ from pathlib import Path
 
 import pytest
 
-PATIENCE = 30.0  # seconds for a start or a stop
+from tests.patience import PATIENCE
+
 PR_SET_PDEATHSIG = 1
 SLOTS = 16384
 PASSWORD = "s3cret-pa55"
@@ -75,7 +76,7 @@ class ValkeyServer:
 
     def say(self, *words: str) -> str:
         """Send one command; the raw answer."""
-        with socket.create_connection(("127.0.0.1", self.port), timeout=5) as line:
+        with socket.create_connection(("127.0.0.1", self.port), timeout=PATIENCE) as line:
             line.sendall(f"*{len(words)}\r\n".encode() + b"".join(f"${len(w)}\r\n{w}\r\n".encode() for w in words))
             return line.recv(65536).decode(errors="replace")
 

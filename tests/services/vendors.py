@@ -19,6 +19,8 @@ import aiohttp
 import aiohttp.abc
 from aiohttp import web
 
+from tests.patience import PATIENCE
+
 KEY = "k3y-of-the-account/+=7"
 HTML = {"Content-Type": "text/html; charset=utf-8"}
 
@@ -318,7 +320,7 @@ def in_a_thread(vendor: Vendor) -> Iterator[None]:
 
     thread = threading.Thread(target=asyncio.run, args=(serve(),), name="vendor", daemon=True)
     thread.start()
-    assert ready.wait(10), "the vendor's server did not start"
+    assert ready.wait(PATIENCE), "the vendor's server did not start"
     try:
         yield
     finally:

@@ -1,8 +1,11 @@
 """The park's server: `python -m tests.sites.park --plan JSON --log FILE`. Prints {"port": N}, then serves.
 
-A raw asyncio protocol, because the crawler is what is measured, in a process of its own, because the crawlers of
-the tests get killed. Every request is one JSON line in the log, written with one unbuffered write the moment the
-request is complete: what the log says has happened, whatever dies afterwards.
+Plain sockets, because the crawler is what is measured, in a process of its own, because the crawlers of the tests get
+killed. Every request is one JSON line in the log, written with one unbuffered write the moment the request is
+complete: what the log says has happened, whatever dies afterwards.
+
+The time of a request is the kernel's: on loopback a packet is stamped while its sender still is in send(). A park that
+waits for a core makes no two requests look closer than they were sent.
 """
 
 from __future__ import annotations
@@ -12,11 +15,13 @@ import asyncio
 import json
 import os
 import signal
+import socket
+import struct
 import sys
 import time
 from collections import Counter
+from contextlib import suppress
 from email.utils import formatdate
-from typing import cast
 
 import msgspec
 import uvloop
@@ -25,6 +30,7 @@ from .grounds import Grounds, html_of
 
 REASONS = {200: "OK", 304: "Not Modified", 404: "Not Found", 405: "Method Not Allowed", 429: "Too Many Requests"}
 MAX_HEAD = 64 * 1024
+SO_TIMESTAMPNS = 35  # Linux; the module `socket` has no name for it
 LOGGED = ("user-agent", "if-none-match", "x-forwarded-for", "via", "cookie", "accept-encoding")
 
 
@@ -41,26 +47,77 @@ class Ledger:
         os.write(self._fd, msgspec.json.encode(entry) + b"\n")
 
 
-class PageRequest(asyncio.Protocol):
-    """One connection: requests one after the other, kept alive."""
+class Line:
+    """One connection: reads with the kernel's time of arrival, writes without blocking."""
 
-    def __init__(self, grounds: Grounds, hosts: frozenset[str], ledger: Ledger) -> None:
+    def __init__(self, sock: socket.socket) -> None:
+        self._sock = sock
+        self._unsent = b""
+        self._loop = asyncio.get_running_loop()
+        self.is_open = True
+
+    def read(self) -> tuple[bytes, float]:
+        """What has come, and when (wall clock); nothing when the other side has hung up."""
+        try:
+            data, notes, _, _ = self._sock.recvmsg(MAX_HEAD, 64)
+        except OSError:
+            return b"", 0.0
+        for level, kind, value in notes:
+            if (level, kind) == (socket.SOL_SOCKET, SO_TIMESTAMPNS):
+                seconds, nanoseconds = struct.unpack("qq", value)
+                return data, seconds + nanoseconds / 1e9
+        return data, time.time()
+
+    def write(self, data: bytes) -> None:
+        if self._unsent:
+            self._unsent += data
+            return
+        self._unsent = data
+        self._flush()
+        if self._unsent and self.is_open:
+            self._loop.add_writer(self._sock, self._flush)
+
+    def _flush(self) -> None:
+        try:
+            self._unsent = self._unsent[self._sock.send(self._unsent) :]
+        except BlockingIOError:
+            return
+        except OSError:
+            self.close()
+            return
+        if not self._unsent:
+            self._loop.remove_writer(self._sock)
+
+    def close(self) -> None:
+        if self.is_open:
+            self.is_open = False
+            self._loop.remove_reader(self._sock)
+            self._loop.remove_writer(self._sock)
+            self._sock.close()
+
+
+class Visit:
+    """One visitor: requests one after the other over one line that is kept alive."""
+
+    def __init__(self, grounds: Grounds, hosts: frozenset[str], ledger: Ledger, line: Line) -> None:
         self._grounds = grounds
         self._hosts = hosts
         self._ledger = ledger
+        self._line = line
         self._buffer = b""
+        self._wall = 0.0  # when the last of it came
         self._answering: str | None = None  # the host whose answer is on its way
+        ledger.connections += 1
+        self._number = ledger.connections
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast("asyncio.Transport", transport)  # uvloop's own class, of the same shape
-        self._ledger.connections += 1
-        self._number = self._ledger.connections
-
-    def connection_lost(self, error: Exception | None) -> None:
-        self._let_go()
-
-    def data_received(self, data: bytes) -> None:
+    def readable(self) -> None:
+        data, wall = self._line.read()
+        if not data:
+            self._let_go()
+            self._line.close()
+            return
         self._buffer += data
+        self._wall = wall
         if self._answering is None:
             self._next_request()
 
@@ -68,7 +125,7 @@ class PageRequest(asyncio.Protocol):
         head, mark, rest = self._buffer.partition(b"\r\n\r\n")
         if not mark:
             if len(self._buffer) > MAX_HEAD:
-                self._transport.close()
+                self._line.close()
             return
         self._buffer = rest
         start, *lines = head.decode("latin-1").split("\r\n")
@@ -79,7 +136,8 @@ class PageRequest(asyncio.Protocol):
         status, extra, body = self._answer(method, host, path, headers)
         self._ledger.in_hand[host] += 1
         self._ledger.write(
-            at=time.monotonic(), wall=time.time(), host=host, path=path, status=status, method=method,
+            at=self._wall + time.monotonic() - time.time(), wall=self._wall,
+            host=host, path=path, status=status, method=method,
             connection=self._number, in_hand=self._ledger.in_hand[host],
             headers={name: headers[name] for name in LOGGED if name in headers},
         )  # fmt: skip
@@ -100,9 +158,9 @@ class PageRequest(asyncio.Protocol):
             self._send(response)
 
     def _send(self, response: bytes) -> None:
-        if self._transport.is_closing():
+        if not self._line.is_open:
             return
-        self._transport.write(response)
+        self._line.write(response)
         self._let_go()
         if self._buffer:
             self._next_request()
@@ -162,10 +220,22 @@ async def serve(grounds: Grounds, log: str, port: int, stop_with_stdin: bool) ->
         # The starter holds the other end: when it dies, however it dies, the park closes.
         loop.add_reader(sys.stdin.fileno(), stop.set)
     hosts = frozenset(grounds.host_names())
-    server = await loop.create_server(lambda: PageRequest(grounds, hosts, ledger), "127.0.0.1", port, backlog=4096)
-    print(json.dumps({"port": server.sockets[0].getsockname()[1], "pid": os.getpid()}), flush=True)
-    await stop.wait()
-    server.close()
+    with socket.create_server(("127.0.0.1", port), backlog=4096) as server:
+        server.setblocking(False)
+        server.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)  # for its connections too, from their first byte on
+
+        def accept() -> None:
+            with suppress(BlockingIOError):
+                while True:
+                    sock, _ = server.accept()
+                    sock.setblocking(False)
+                    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                    loop.add_reader(sock, Visit(grounds, hosts, ledger, Line(sock)).readable)
+
+        loop.add_reader(server, accept)
+        print(json.dumps({"port": server.getsockname()[1], "pid": os.getpid()}), flush=True)
+        await stop.wait()
+        loop.remove_reader(server)
 
 
 def main() -> None:

@@ -19,8 +19,9 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 class Hit(msgspec.Struct, frozen=True, kw_only=True):
-    """One request as the server saw it. `at` is monotonic and comparable with other processes of this machine;
-    `in_hand` is how many requests of that host waited for an answer then, this one included."""
+    """One request as the server saw it. `at` is when it reached this machine's kernel, which is when it was sent:
+    monotonic and comparable with other processes of this machine. `in_hand` is how many requests of that host waited
+    for an answer then, this one included."""
 
     at: float
     wall: float

@@ -22,8 +22,8 @@ from gossamer.cli.app import run
 from gossamer.model.task import Candidate
 from gossamer.model.url import fingerprint, shape_of, site_of
 from gossamer.project.open import Project, open_project
+from tests.patience import PATIENCE
 
-PATIENCE = 60.0  # seconds without a word; then the command hangs
 COMMAND = str(Path(sys.executable).with_name("gossamer"))
 TOML = """
 [politeness]

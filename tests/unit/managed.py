@@ -17,12 +17,14 @@ from gossamer.fetch.contract import Limits, Response, TransportRequest
 from gossamer.fetch.managed import ManagedTransport, Vendor, describe
 from gossamer.settings.managed import Managed
 from gossamer.units import Secret, parse_duration, parse_size
+from tests import patience
+from tests.patience import PATIENCE
 from tests.services.vendors import KEY, GetVendor, JobVendor
 from tests.services.vendors import Vendor as Server
 
 SITE = "http://shop.localhost"  # never looked up, never dialled: only the vendor's server is asked about it
 GUARD = AddressGuard(allow_hosts=frozenset({"shop.localhost"}))
-LIMITS = Limits(connect=timedelta(seconds=5), read=timedelta(seconds=5), total=timedelta(seconds=20), max_body=100_000)
+LIMITS = msgspec.structs.replace(patience.LIMITS, max_body=100_000)
 QUICK = ('poll = "10ms"\n', 'max_poll = "20ms"\n', 'batch_window = "30ms"\n')  # unless a test says otherwise
 BATCH = 'mode = "batch"\n'
 Result = TypeVar("Result")
@@ -88,20 +90,18 @@ def right(urls: list[str], responses: list[Response | BaseException]) -> bool:
     ]
 
 
-async def until(holds: Callable[[], bool], within: float = 20.0) -> None:
+async def until(holds: Callable[[], bool]) -> None:
     """Wait for something that can be observed."""
-    async with asyncio.timeout(within):
+    async with asyncio.timeout(PATIENCE):
         while not holds():
             await asyncio.sleep(0.005)
 
 
-async def while_time_flies(
-    clock: VirtualClock, work: Coroutine[Any, Any, Result], *, step: float = 1.0, within: float = 20.0
-) -> Result:
+async def while_time_flies(clock: VirtualClock, work: Coroutine[Any, Any, Result], *, step: float = 1.0) -> Result:
     """Run the work while the clock is moved on, a step for every turn of the loop."""
     task = asyncio.ensure_future(work)
     try:
-        async with asyncio.timeout(within):
+        async with asyncio.timeout(PATIENCE):
             while not task.done():
                 clock.advance(step)
                 await asyncio.sleep(0)

@@ -14,6 +14,7 @@ from gossamer.model.schedule import Schedule
 from gossamer.project.open import open_project
 from gossamer.schedule.leader import Scheduler
 from gossamer.settings import load
+from tests.patience import PATIENCE
 
 SPIDER = """
 from gossamer import Spider
@@ -49,9 +50,9 @@ HOURLY = Schedule(name="prices", spider="books", trigger="every 1h")
 HOUR, DAY = 3600.0, 86400.0
 
 
-async def until(seen, seconds=10.0):
+async def until(seen):
     """Wait until `seen()`."""
-    async with asyncio.timeout(seconds):
+    async with asyncio.timeout(PATIENCE):
         while not seen():
             await asyncio.sleep(0.01)
 

@@ -31,6 +31,7 @@ from gossamer.store.contract import RecordQuery
 from gossamer.store.export import Form, export, form_of, named, read_cell, try_place
 from gossamer.store.export.rows import Columns
 from gossamer.store.export.table import cell_of
+from tests.patience import PATIENCE
 
 from ..conformance.stores import NOW, book, page_of, result, tried
 from .test_folder_archive import disk_ends_after
@@ -380,7 +381,7 @@ async def exporting(store: SqliteRecords, format: str, **environment: str) -> su
 async def test_standard_output_is_utf_8_in_any_locale(store: SqliteRecords, format: str) -> None:
     await fill(store, {"title": "日本\r\n"})
     process = await exporting(store, format, PYTHONIOENCODING="ascii", PYTHONUTF8="0", LC_ALL="C")
-    out, err = await asyncio.to_thread(process.communicate, timeout=30)
+    out, err = await asyncio.to_thread(process.communicate, timeout=PATIENCE)
     assert (process.returncode, err) == (0, b"1\n")
     if format == "jsonl":
         assert json.loads(out)["title"] == "日本\r\n"

@@ -22,6 +22,7 @@ from gossamer.model.record import ItemSchema, StoredRecord
 from gossamer.store.contract import RecordQuery
 from gossamer.store.export import export, try_place
 from gossamer.store.export.parquet import arrow
+from tests.patience import PATIENCE
 
 from ..services.seaweed import BUCKET, READER_KEY, READER_SECRET, SECRET_KEY, Seaweed
 from .commandline import ProjectFolder
@@ -71,14 +72,14 @@ def open_uploads(s3: Seaweed) -> list[str]:
     """Uploads that wait for an end, as the server's own file listing shows them."""
     url = f"http://127.0.0.1:{s3._ports['filer.port']}/buckets/{BUCKET}/.uploads/"
     request = urllib.request.Request(url, headers={"Accept": "application/json"})
-    with suppress(urllib.error.HTTPError), urllib.request.urlopen(request, timeout=10) as answer:
+    with suppress(urllib.error.HTTPError), urllib.request.urlopen(request, timeout=PATIENCE) as answer:
         return [entry["FullPath"] for entry in json.load(answer).get("Entries") or []]
     return []  # there is no such folder before the first upload
 
 
 async def no_upload_is_left(s3: Seaweed) -> None:
     """The server takes a moment to delete what was aborted."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         while await asyncio.to_thread(open_uploads, s3):
             await asyncio.sleep(0.05)
 
@@ -122,7 +123,7 @@ async def test_an_export_that_is_interrupted_takes_back_what_it_sent(
     monkeypatch.setattr(object_place, "PART_BYTES", 5 * 1024 * 1024)
     source = Endless(6000)
     task = asyncio.create_task(export(source, ALL, ObjectPlace(s3.address(f"{folder}/x.jsonl"))))
-    await asyncio.wait_for(source.waits.wait(), 30)
+    await asyncio.wait_for(source.waits.wait(), PATIENCE)
     # When it is stopped
     task.cancel()
     with pytest.raises(asyncio.CancelledError):

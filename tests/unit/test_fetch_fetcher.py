@@ -10,15 +10,14 @@ import pytest
 from gossamer.clock import VirtualClock
 from gossamer.errors import AddressRefused, BadResponse, RedirectLoop, RobotsUnreachable
 from gossamer.fetch.addresses import AddressGuard
-from gossamer.fetch.contract import Limits
 from gossamer.fetch.cookies import CookieJar
 from gossamer.fetch.fetcher import Disallowed, Fetched, Fetcher, NotModified, Outcome, PageRequest, Redirected
 from gossamer.fetch.http import AiohttpTransport
 from gossamer.fetch.retry_after import LONGEST, parse_retry_after
 from gossamer.fetch.robots import MemoryShelf, Robots
+from tests.patience import LIMITS
 from tests.sites.hostile import PAGE, HostileSite, hostile_site
 
-LIMITS = Limits(connect=timedelta(seconds=2), read=timedelta(seconds=5), total=timedelta(seconds=10))
 UA = "Gossamer/0.1 (+https://gossamer.example/bot)"
 
 

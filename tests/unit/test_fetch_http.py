@@ -12,6 +12,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import aiohttp
+import msgspec
 import pytest
 from aiohttp import client_exceptions, http_exceptions
 
@@ -29,10 +30,11 @@ from gossamer.errors import (
 from gossamer.fetch.addresses import AddressGuard
 from gossamer.fetch.contract import Limits, Response, TransportRequest
 from gossamer.fetch.http import AiohttpTransport, translated
+from tests import patience
 from tests.sites.hostile import PAGE, HostileSite, hostile_site
 
 LOOPBACK = AddressGuard(allow_hosts=frozenset({"127.0.0.1"}))
-LIMITS = Limits(connect=timedelta(seconds=2), read=timedelta(seconds=5), total=timedelta(seconds=10), max_body=100_000)
+LIMITS = msgspec.structs.replace(patience.LIMITS, max_body=100_000)
 HASTY = Limits(read=timedelta(milliseconds=150), total=timedelta(milliseconds=400))
 
 

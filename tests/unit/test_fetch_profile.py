@@ -170,7 +170,7 @@ async def test_pages_come_over_one_connection_of_http2(vouched: Vouched, profile
 async def test_what_goes_wrong_in_http2_has_its_own_error(
     vouched: Vouched, conduct: str, error: type[Exception]
 ) -> None:
-    tight = Limits(total=timedelta(seconds=10), max_header=4000)
+    tight = Limits(max_header=4000)
     async with (
         http2_site(vouched.file, vouched.key) as site,
         WreqTransport(LOOPBACK, ssl_context=vouched.client) as transport,

@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from gossamer.clock import VirtualClock
 from gossamer.errors import AddressRefused, RobotsUnreachable
 from gossamer.fetch.addresses import AddressGuard
-from gossamer.fetch.contract import Limits
 from gossamer.fetch.http import AiohttpTransport
 from gossamer.fetch.robots import FRESH, UNREACHABLE, MemoryShelf, Robots, RobotsEntry
 from gossamer.fetch.robots_rules import (
@@ -26,10 +25,10 @@ from gossamer.fetch.robots_rules import (
     product_token,
     read_robots,
 )
+from tests.patience import LIMITS
 from tests.sites.hostile import HostileSite, hostile_site, huge_robots
 
 DELAY = timedelta(minutes=5)
-LIMITS = Limits(connect=timedelta(seconds=2), read=timedelta(seconds=5), total=timedelta(seconds=10))
 REAL = Path(__file__).resolve().parents[3] / "shared/corpora/robots-real/robots.tar.gz"
 
 

@@ -65,7 +65,7 @@ async def asleep(clock: VirtualClock) -> bool:
 
 
 async def becomes(reached) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         while not await reached():
             await asyncio.sleep(0.005)
 

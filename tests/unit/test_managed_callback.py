@@ -13,6 +13,7 @@ import pytest
 from gossamer.fetch.managed import callback, trees
 from gossamer.fetch.managed.callback import CallbackReceiver
 from gossamer.fetch.managed.trees import read, read_in_parts
+from tests.patience import PATIENCE
 from tests.services.vendors import job_vendor
 from tests.unit.managed import described, exchange, free_port, pages, transport_to, until, with_callbacks
 
@@ -49,7 +50,7 @@ async def connections(port: int, count: int) -> AsyncIterator[list[Stream]]:
 
 async def ended(stream: Stream) -> bytes:
     """What came before the other side closed the connection."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE):
         try:
             return await stream[0].read()
         except ConnectionResetError:
@@ -58,7 +59,7 @@ async def ended(stream: Stream) -> bytes:
 
 async def post(port: int, path: str, body: bytes = b"{}") -> int:
     async with (
-        aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=20)) as client,
+        aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=PATIENCE)) as client,
         client.post(f"http://127.0.0.1:{port}{path}", data=body) as answer,
     ):
         return answer.status
@@ -83,7 +84,7 @@ async def test_more_connections_than_the_limit_are_closed_at_once(monkeypatch: p
             except aiohttp.ClientError:
                 return False
 
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             while not await fits():
                 await asyncio.sleep(0.01)
     assert taken == [b"{}"]
@@ -96,6 +97,7 @@ async def test_a_head_that_does_not_come_is_not_waited_for(monkeypatch: pytest.M
     async with listening(port) as taken, connections(port, 1) as (stream,):
         stream[1].write(begin)
         assert await ended(stream) == b""
+        monkeypatch.setattr(callback, "HEAD_WITHIN", timedelta(seconds=PATIENCE))
         assert await post(port, "/hook/batch.secret") == 200
     assert taken == [b"{}"]
 
@@ -105,13 +107,13 @@ async def test_a_body_that_does_not_come_is_not_waited_for(monkeypatch: pytest.M
     port = free_port()
     async with listening(port) as taken, connections(port, 1) as (stream,):
         stream[1].write(b"POST /hook/batch.secret HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\n123")
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             assert (await stream[0].readline()).split()[1] == b"408"
     assert taken == []
 
 
 async def test_a_slow_body_has_longer_than_the_head(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(callback, "HEAD_WITHIN", timedelta(milliseconds=100))
+    monkeypatch.setattr(callback, "HEAD_WITHIN", timedelta(seconds=2))
     port = free_port()
     async with listening(port) as taken, connections(port, 2) as (idle, slow):
         slow[1].write(b"POST /hook/batch.secret HTTP/1.1\r\nHost: a\r\nContent-Length: 6\r\n\r\n123")

@@ -18,6 +18,7 @@ from gossamer.fetch.contract import Limits
 from gossamer.fetch.managed import ManagedTransport
 from gossamer.fetch.managed.asking import patience
 from gossamer.model.route import Exit, Render
+from tests.patience import PATIENCE
 from tests.services.vendors import KEY, GetVendor, get_vendor, in_a_thread, job_vendor, status, text
 from tests.sites.hostile import PAGE, hostile_site
 from tests.unit.managed import GUARD, SITE, described, exchange, transport_to, while_time_flies
@@ -91,7 +92,7 @@ async def test_the_request_is_told_when_it_leaves() -> None:
         task = asyncio.create_task(
             transport.fetch(exchange(server.show(f"{SITE}/"), on_sent=lambda: sent.append(len(server.log))))
         )
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             while not server.log:
                 await asyncio.sleep(0)
         assert len(sent) == 1

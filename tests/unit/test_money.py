@@ -13,6 +13,7 @@ from quality import prices as quality
 from quality.corpora import absent
 
 from gossamer.model.money import Money, WrittenPrice, currency_code, may_mean, written_price
+from tests.patience import PATIENCE
 
 
 @pytest.mark.parametrize(
@@ -113,7 +114,7 @@ def test_texts_that_only_look_like_prices_are_read_to_the_end(text: str) -> None
 
 def test_library_of_signs_is_loaded_only_when_it_is_needed() -> None:
     code = "import sys, gossamer.model.money as m; m.Money.parse('5 €'); print('price_parser' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=30)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=PATIENCE)
     assert done.stdout.strip() == "False"
 
 

@@ -23,6 +23,7 @@ from gossamer.errors import BackendUnavailable, GossamerError, Misconfigured, Pe
 from gossamer.store.contract import RecordQuery
 from gossamer.store.sink import Sink
 from gossamer.store.spool import Spool
+from tests.patience import PATIENCE
 
 from ..conformance.stores import NOW
 from ..services.seaweed import READER_KEY, READER_SECRET, SECRET_KEY, Seaweed
@@ -280,6 +281,6 @@ def test_without_the_package_the_message_names_the_extra() -> None:
         "    async with open_object_archive('s3://pages', level=1, writer='w'): pass\n"
         "asyncio.run(main())\n"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=PATIENCE)
     assert "MissingExtra" in done.stderr
     assert "pip install 'gossamer[fleet]'" in done.stderr

@@ -16,6 +16,7 @@ from gossamer.model.page import Headers, Snapshot
 from gossamer.model.url import parse_url
 from gossamer.parse.media import Media
 from gossamer.parse.page import Page
+from tests.patience import PATIENCE
 
 HTML = "text/html; charset=utf-8"
 
@@ -341,7 +342,11 @@ print("alive")
 def test_hostile_pages_neither_crash_nor_hang(body: str, content_type: str) -> None:
     # in a process of its own: a stack that overflows takes the process with it
     ended = subprocess.run(
-        [sys.executable, "-c", HOSTILE, body, content_type], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", HOSTILE, body, content_type],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
     )
     assert ended.stdout == "alive\n", ended.stderr[-2000:]
 

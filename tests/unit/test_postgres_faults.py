@@ -20,6 +20,7 @@ from gossamer.backends.postgres.records import PostgresRecords, open_postgres_re
 from gossamer.clock import VirtualClock
 from gossamer.errors import BackendUnavailable, BadState, GossamerError, Misconfigured
 from gossamer.store.contract import RecordQuery, RecordStore
+from tests.patience import PATIENCE
 
 from ..conformance.stores import NOW, book, page_of, result, tried
 from ..services.postgres import GUARDED, PASSWORD, PostgresServer, schema_of
@@ -405,7 +406,7 @@ def test_no_error_of_the_driver_is_left_untranslated() -> None:
 
 async def waiting_backend(connection: asyncpg.Connection, count: int = 1) -> int:
     """The process of a save that waits for a lock, as soon as so many do."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE):
         while True:
             found = await connection.fetch(
                 "SELECT pid FROM pg_stat_activity WHERE application_name = 'gossamer' AND wait_event_type = 'Lock'"

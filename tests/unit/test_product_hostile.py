@@ -16,7 +16,6 @@ from gossamer.parse.product.mending import read_json, read_literal
 from .productpages import json_ld, kettle, offer, page_of, read, shop
 
 
-@pytest.mark.timeout(20)
 @pytest.mark.parametrize(
     "body",
     [

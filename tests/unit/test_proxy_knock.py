@@ -11,10 +11,11 @@ from gossamer.errors import ProxyFailed
 from gossamer.fetch.addresses import AddressGuard, GuardedResolver
 from gossamer.fetch.proxy_check import knock
 from gossamer.model.route import Exit
+from tests.patience import PATIENCE
 from tests.services.proxies import http_proxy, https_proxy, socks_proxy, vouched_for
 
 USERS = {"ann": "s3cr3t-pa55"}
-WITHIN = timedelta(seconds=10)
+WITHIN = timedelta(seconds=PATIENCE)
 
 
 @pytest.fixture

@@ -23,11 +23,11 @@ from gossamer.model.route import Exit, ExitOutcome
 from gossamer.routing.proxies.pools import Pools, without_secrets
 from gossamer.settings import ProxyPool
 from gossamer.units import Secret
+from tests.patience import PATIENCE
 
 OK, BANNED, FAILED = ExitOutcome.OK, ExitOutcome.BANNED, ExitOutcome.FAILED
 PAGE = b"\x07" * 16
 PASSWORD = "s3cr3t-pa55"
-PATIENCE = 20.0  # seconds of real time until something that must happen has happened
 
 
 def listed(count: int, **terms: Any) -> ProxyPool:

@@ -27,6 +27,7 @@ from gossamer.project.open import open_project
 from gossamer.project.worker_pool import WorkerPool
 from gossamer.settings import load
 from tests.conformance.frontiers import candidate
+from tests.patience import PATIENCE
 from tests.services.valkey import PASSWORD, running_valkey
 
 UNLIMITED = SiteTerms(interval=None, concurrency=None)
@@ -220,7 +221,7 @@ async def test_a_cancellation_that_the_driver_forgets_is_not_lost():
 async def test_a_worker_with_nothing_to_do_ends_at_once(valkey, tmp_path):
     (tmp_path / "gossamer.toml").write_text(f'project = "idle-{uuid4().hex}"\nstate = "{valkey.address()}"\n')
     async with open_project(load(start=tmp_path, environ={})) as system:
-        await asyncio.wait_for(WorkerPool(system, Silence(), until_idle=True).run(), 20)
+        await asyncio.wait_for(WorkerPool(system, Silence(), until_idle=True).run(), PATIENCE)
 
 
 # -- running ------------------------------------------------------------------------------------------------------
@@ -387,6 +388,6 @@ def test_the_filter_takes_the_memory_that_theory_says():
 
 def test_a_client_that_is_not_installed_is_named_with_its_command():
     program = "import sys; sys.modules['redis'] = None\nimport gossamer.backends.redis.connection"
-    said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=PATIENCE)
     assert "MissingExtra" in said.stderr
     assert "pip install 'gossamer[fleet]'" in said.stderr

@@ -17,6 +17,7 @@ from gossamer.schedule.decisions import BACKOFF, Due, Rest, failed, look
 from gossamer.schedule.leader import TROUBLED, Scheduler
 from gossamer.schedule.leadership import Lead
 from gossamer.schedule.triggers import Every
+from tests.patience import PATIENCE
 from tests.services.valkey import running_valkey
 from tests.unit.schedulers import DAY, HOUR, HOURLY, bench_in, until
 from tests.unit.schedulers import bench as bench
@@ -76,7 +77,7 @@ async def test_a_scheduler_that_is_drained_lets_the_next_one_lead_at_once(bench)
 
     first = Scheduler(bench.system, Bell(), name="first")
     running = asyncio.create_task(first.run())
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         await fired.wait()
         first.drain()
         await running

@@ -6,10 +6,11 @@ import asyncio
 
 from gossamer.crawl import slots as lanes
 from gossamer.crawl.slots import Slots
+from tests.patience import PATIENCE
 
 
 async def until(reached) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE):
         while not reached():
             await asyncio.sleep(0.001)
 

@@ -316,7 +316,7 @@ async def test_program_is_ended_with_all_that_it_started(indoors: Indoors) -> No
         await urls_of(CommandSource(argv=("/bin/sh", "-c", script), max_output=1_000), indoors)
     # then the child goes, too
     child = int((indoors.root / "child").read_text())
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         while _is_alive(child):
             await asyncio.sleep(0.01)
 

@@ -13,6 +13,7 @@ from gossamer.model.events import ScheduleFired
 from gossamer.schedule.leader import Scheduler
 from gossamer.schedule.spider_loader import Workshop
 from gossamer.settings import load
+from tests.patience import PATIENCE
 from tests.unit.schedulers import HOURLY, SPIDER, WAITING, until
 from tests.unit.schedulers import bench as bench
 
@@ -52,7 +53,7 @@ def settings_of(root):
 
 async def made(workshop, ref):
     """Ask until there is an answer."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         while not (found := await workshop.make([ref])):
             await asyncio.sleep(0.01)
     return found[ref]

@@ -25,6 +25,7 @@ from gossamer.model.record import PageResult
 from gossamer.store.contract import RecordQuery
 from gossamer.store.sink import Sink
 from gossamer.store.spool import Spool
+from tests.patience import PATIENCE
 
 from ..conformance.stores import book, result, tried
 from .spooling import disk_ends_after, snap, visit
@@ -209,7 +210,7 @@ async def test_a_store_that_refuses_us_blames_no_result_and_is_told_once(
     async with new_sink(store, clock=clock) as sink:
         assert await asyncio.gather(*(sink.keep(visit(n)) for n in range(6))) == [0] * 6
         # when it is asked again and again
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             for _ in range(5):
                 store.asked_again.clear()
                 while not clock._sleepers:

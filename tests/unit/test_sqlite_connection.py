@@ -13,6 +13,7 @@ import pytest
 from gossamer.backends.sqlite.connection import Database
 from gossamer.backends.sqlite.state import APPLICATION_ID
 from gossamer.errors import BackendUnavailable
+from tests.patience import PATIENCE
 
 
 @pytest.fixture
@@ -58,7 +59,7 @@ async def test_a_read_that_nobody_waits_for_any_more_keeps_the_connection_to_its
 
     def slowly(connection: sqlite3.Connection) -> None:
         began.set()
-        assert go_on.wait(20)
+        assert go_on.wait(PATIENCE)
         seen.append(f"slow {connection.execute('SELECT count(*) FROM jobs').fetchone()[0]}")
 
     def quickly(connection: sqlite3.Connection) -> None:

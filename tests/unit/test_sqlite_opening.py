@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from gossamer.backends.sqlite.connection import Database
+from tests.patience import PATIENCE
 
 PROCESSES, FILES = 4, 120
 
@@ -21,7 +22,7 @@ def open_together(folder: str, barrier: Any, failures: Any) -> None:
             assert await database.read(lambda c: c.execute("PRAGMA journal_mode").fetchone()) == ("wal",)
 
     for number in range(FILES):
-        barrier.wait(60)
+        barrier.wait(PATIENCE)
         try:
             asyncio.run(open_once(Path(folder) / f"{number}.db"))
         except Exception as error:

@@ -43,6 +43,7 @@ from gossamer.routing.transports import Transports
 from gossamer.settings import ProxyPool
 from gossamer.store.sink import Sink
 from gossamer.units import Secret
+from tests import patience
 from tests.conformance.frontiers import LEASE, Lab, candidate, sqlite_lab
 
 PAGE = "https://a.example/1"
@@ -181,7 +182,7 @@ class Bench:
 
     async def until(self, reached: Callable[[], bool], *, step: float = 0.0) -> None:
         """Let things happen, moving the clock by `step` at each look."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(patience.PATIENCE):
             while not reached():
                 self.lab.clock.advance(step)
                 await asyncio.sleep(0.001)

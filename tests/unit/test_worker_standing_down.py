@@ -14,6 +14,7 @@ from gossamer.errors import BackendUnavailable
 from gossamer.project.wiring import is_over
 from gossamer.schedule.windows import parse_windows
 from tests.conformance.frontiers import candidate
+from tests.patience import PATIENCE
 from tests.unit.test_worker import PAGE, Bench, Road
 from tests.unit.test_worker import bench as bench
 
@@ -45,7 +46,7 @@ async def test_a_job_that_is_cancelled_while_its_window_is_closed_is_let_go(
 async def test_a_job_with_nothing_left_does_not_wait_for_its_window(bench: Bench) -> None:
     await bench.lab.jobs.seal_seeds(bench.job)
     worker = bench.worker(Road(), gates=closed(bench), is_over=partial(is_over, bench.lab.jobs, bench.job))
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE):
         assert await worker.run() is True
 
 
