@@ -92,25 +92,22 @@ async def test_a_budget_holds_when_the_source_is_read_again(tmp_path: Path) -> N
         settings = settings_in(tmp_path)
         listed = source(urls=[f"{shop.url}p/{{1..20}}"])
         async with opened(settings, source=listed, budget=5, limit=5) as (system, job):
-            terms = await system.state.jobs.terms(job.id)
-            sower = sower_of(system, job, terms)
-            await _sown_but_not_sealed(sower)
+            await _sown_but_not_sealed(system, job)
             assert not await system.state.jobs.is_sealed(job.id)
             await WorkerPool(system, Silence(), until_idle=True).run()
         assert len(pages(shop)) == 5
 
 
-async def _sown_but_not_sealed(sower: Sower) -> None:
+async def _sown_but_not_sealed(system: Project, job: Job) -> None:
     """As if the worker had died just before the last step."""
 
     async def die(*_: object) -> None:
         raise ConnectionAbortedError
 
-    system = sower._project
     state = msgspec.structs.replace(system.state, jobs=_Without(system.state.jobs, seal_seeds=die))
-    sower._project = msgspec.structs.replace(system, state=state)
+    dying = msgspec.structs.replace(system, state=state)
     with pytest.raises(ConnectionAbortedError):
-        await sower.run()
+        await sower_of(dying, job, await system.state.jobs.terms(job.id)).run()
 
 
 class _Without:
@@ -236,12 +233,21 @@ async def test_a_list_that_is_empty_is_told(tmp_path: Path) -> None:
 async def test_who_takes_over_from_a_dead_sower_follows_the_links_of_what_is_in(tmp_path: Path) -> None:
     with moving_shop(3) as shop:
         settings = linked(tmp_path, shop)
-        program = f"import os, time; time.sleep(1.5 * os.path.exists('again')); open('again', 'w'); print('{shop.url}')"
+        program = (
+            "import os, time\n"
+            "while os.path.exists('again') and not os.path.exists('fetched'): time.sleep(0.01)\n"
+            f"open('again', 'w'); print('{shop.url}')"
+        )
         listed = source(command=[sys.executable, "-c", program])
         async with opened(settings, spider="follows", source=listed) as (system, job):
-            await _sown_but_not_sealed(sower_of(system, job, await system.state.jobs.terms(job.id)))
+            await _sown_but_not_sealed(system, job)
             # The page is fetched while the list is read for the second time.
-            await WorkerPool(system, Silence(), until_idle=True).run()
+            working = asyncio.create_task(WorkerPool(system, Silence(), until_idle=True).run())
+            async with asyncio.timeout(PATIENCE):
+                while "/" not in shop.hits:
+                    await asyncio.sleep(0.01)
+            (tmp_path / "fetched").touch()
+            await working
             counts = await system.state.jobs.counts(job.id)
         assert (counts.done, counts.dropped) == (4, 0)
 
@@ -313,7 +319,7 @@ async def test_a_run_with_a_limit_fills_the_queue_no_further_than_that(tmp_path:
 
 async def test_sources_on_one_site_are_read_one_request_at_a_time(tmp_path: Path) -> None:
     with moving_shop(0) as shop:
-        settings = settings_in(tmp_path, **{"politeness.rate": "20/s", "politeness.robots": False})
+        settings = settings_in(tmp_path, **{"politeness.rate": "2/s", "politeness.robots": False})
         async with open_project(settings) as system:
             for n in range(4):
                 terms = job_terms(settings, Spider())
@@ -326,4 +332,5 @@ async def test_sources_on_one_site_are_read_one_request_at_a_time(tmp_path: Path
             await WorkerPool(system, Silence(), until_idle=True).run()
     gaps = [later - earlier for earlier, later in pairwise(shop.times)]
     assert len(gaps) == 3
-    assert min(gaps) >= 0.05  # by the site's own clock; without taking turns all come at once
+    # By the site's own clock, which may be late by as much as the difference; without taking turns all come at once.
+    assert min(gaps) >= 0.2

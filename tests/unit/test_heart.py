@@ -18,6 +18,7 @@ from gossamer.frontier.contract import WorkerCard
 from gossamer.frontier.politeness import SiteTerms
 from gossamer.model.events import Buried, Completed, Event, Retried, Trouble
 from gossamer.process.supervisor import RestartPauses
+from tests.patience import PATIENCE
 
 
 @pytest.fixture

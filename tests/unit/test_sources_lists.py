@@ -29,6 +29,7 @@ from gossamer.schedule.sources import (
     parse_source,
 )
 from gossamer.schedule.sources.gzip_file import MOST_PARTS, TooLarge, unpacked
+from tests.patience import PATIENCE
 
 from .sourced import SETTINGS
 
