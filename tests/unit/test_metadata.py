@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import UTC, datetime
 
 import pytest
 
 from gossamer.parse.metadata import Metadata, metadata_of
-from gossamer.parse.metadata.dates import read_date
 
 from .test_article import page_of
 
@@ -100,29 +99,6 @@ def test_the_time_of_publication_is_found_where_pages_give_it(head: str, body: s
 
 def test_of_several_times_in_a_page_none_is_taken_for_its_own() -> None:
     assert facts("", "<time datetime=2024-05-06>a</time><time datetime=2024-05-07>b</time>").published is None
-
-
-@pytest.mark.parametrize(
-    ("text", "time"),
-    [
-        ("2024-05-06", datetime(2024, 5, 6)),
-        ("20240506", datetime(2024, 5, 6)),
-        ("2024/05/06 7:08", datetime(2024, 5, 6, 7, 8)),
-        ("2024-05-06T07:08:09.123456789+0530", datetime(2024, 5, 6, 7, 8, 9, 123456, timezone(timedelta(minutes=330)))),
-        ("Mon, 06 May 2024 07:08:09 +0000", datetime(2024, 5, 6, 7, 8, 9, tzinfo=UTC)),
-        (1714979289000, datetime(2024, 5, 6, 7, 8, 9, tzinfo=UTC)),
-        ("2024-13-06", None),
-        ("0001-01-01T00:00:00Z", None),
-        ("9" * 400, None),
-        ("yesterday", None),
-        ("", None),
-        (None, None),
-        (True, None),
-        ({"a": 1}, None),
-    ],
-)
-def test_dates_of_machines_are_read_and_others_are_not_guessed(text: object, time: datetime | None) -> None:
-    assert read_date(text) == time
 
 
 def test_the_article_is_believed_before_the_page_around_it() -> None:

@@ -66,6 +66,7 @@ def test_a_number_that_could_mean_two_things_is_not_guessed(text, decimal):
         ("2024-03-01T10:00Z", Options(type=FieldType.DATE, zone="Europe/Berlin"), datetime(2024, 3, 1, 10, tzinfo=UTC)),
         ("2024-07-01 10:00", Options(type=FieldType.DATE, zone="Europe/Berlin"), datetime(2024, 7, 1, 8, tzinfo=UTC)),
         ("Fri, 01 Mar 2024 10:00:00 +0200", Options(type=FieldType.DATE), datetime(2024, 3, 1, 8, tzinfo=UTC)),
+        ("Fri, 01 Mar 2024 4:05 pm GMT", Options(type=FieldType.DATE), datetime(2024, 3, 1, 16, 5, tzinfo=UTC)),
         ("1709287200", Options(type=FieldType.DATE), datetime(2024, 3, 1, 10, tzinfo=UTC)),
         ("1709287200000", Options(type=FieldType.DATE), datetime(2024, 3, 1, 10, tzinfo=UTC)),
         ("1. März 2024", Options(type=FieldType.DAY, languages=("de",)), date(2024, 3, 1)),

@@ -1,14 +1,19 @@
-"""Dates as pages write them: machine forms first (ISO 8601, RFC 2822, seconds), then words in some languages.
+"""Dates as the web writes them. Machine forms first: ISO 8601 in its many spellings, RFC 822 with all its misspellings,
+seconds since 1970. Words in some languages are read only where a recipe asks for a date.
 
-A moment always has a zone: the one that is written, else the one that the recipe names, else UTC. Day, month and year
-must be written, or follow from words that count from today ("yesterday"); nothing is filled in from today's date.
+    feed_date   feeds and sitemaps. A date without a zone is UTC: nothing better is known, and a day more or less is
+                better than no date
+    page_date   what a page says about itself: between 1900 and 2100, with a zone only where one is written
+    moment_of   a field of a recipe: always with a zone, which is the written one, else the recipe's, else UTC. Day,
+                month and year must be written, or follow from words that count from today ("yesterday")
+
+How it fails: `feed_date` and `page_date` give None for anything else; `moment_of` raises ValueError, which says why.
 """
 
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime, tzinfo
-from email.utils import parsedate_to_datetime
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from functools import lru_cache
 from importlib import import_module
 from typing import Any
@@ -16,27 +21,70 @@ from zoneinfo import ZoneInfo
 
 from ..errors import MissingExtra
 
-_RFC_2822 = re.compile(r"(?:[A-Za-z]{3,9},?\s+)?\d{1,2}[ -][A-Za-z]{3}[ -]\d{2,4}\s+\d{1,2}:\d{2}")
+_LONGEST = 120  # characters; no date is longer
+_LONGEST_ON_PAGE = 64
+_ISO = re.compile(
+    r"([0-9]{4})(?:[-/.]?([0-9]{2})(?:[-/.]?([0-9]{2}))?)?"
+    r"(?:[Tt\s,]{1,4}([0-9]{1,2}):?([0-9]{2})(?::?([0-9]{2})(?:[.,]([0-9]{0,9}))?)?)?"
+    r"\s{0,3}([A-Za-z]{1,5}|(?:GMT|UTC)?\s?[+-][0-9]{1,2}:?[0-9]{0,2})?"
+)
+_RFC = re.compile(
+    r"(?:[^\W\d]{2,12}\.?,?\s{1,3})?([0-9]{1,2})(?:st|nd|rd|th)?[\s.,-]{1,3}([^\W\d]{3,12})\.?,?[\s.-]{1,3}([0-9]{2,4}),?"
+    r"(?:\s{1,3}([0-9]{1,2}):([0-9]{1,2})(?::([0-9]{1,2})(?:\.[0-9]{0,9})?)?\s?([AaPp][Mm])?)?"
+    r"\s{0,3}([A-Za-z]{1,5}|(?:GMT|UTC|UT)?\s?[+-][0-9]{1,2}:?[0-9]{0,2})?(?:\s{0,3}\([^()]{0,20}\))?"
+)
+_AMERICAN = re.compile(
+    r"(?:[^\W\d]{2,12}\.?,?\s{1,3})?([^\W\d]{3,12})\.?\s{1,3}([0-9]{1,2})(?:st|nd|rd|th)?,?\s{1,3}(.{0,60}?)([0-9]{4})(.{0,40})",
+    re.DOTALL,
+)
+_MONTH_NAMES = (
+    "jan", "feb", "mar mär", "apr avr", "may mai", "jun", "jul", "aug aou", "sep", "oct okt", "nov",
+    "dec dez déc",
+)  # fmt: skip
+_MONTHS = {name: number for number, names in enumerate(_MONTH_NAMES, 1) for name in names.split()}
+_NO_MARCH = "marras"  # November in Finnish
+_OFFSET = re.compile(r"([+-])([0-9]{1,2}):?([0-9]{2})?")
+# Names of zones that feeds use, in minutes east of Greenwich. Several mean different places; these are the common ones.
+_ZONES = {
+    **dict.fromkeys(("z", "ut", "utc", "gmt", "wet"), 0),
+    **{"est": -300, "edt": -240, "cst": -360, "cdt": -300, "mst": -420, "mdt": -360, "pst": -480, "pdt": -420},
+    **{"bst": 60, "west": 60, "cet": 60, "met": 60, "mez": 60, "cest": 120, "mesz": 120, "eet": 120, "eest": 180},
+    **{"msk": 180, "ist": 330, "hkt": 480, "sgt": 480, "jst": 540, "kst": 540, "aest": 600, "aedt": 660, "nzst": 720},
+}
+_EPOCH = re.compile(r"\d{10}(?:\d{3})?")
 _COUNT = re.compile(r"\d{9,13}(?:\.\d+)?")
+_SECONDS = range(10**8, 10**10)  # 1973 to 2286
+_MILLISECONDS = range(10**11, 10**13)
 # Tried in this order where a recipe names none. All that the library knows would take seconds to load.
 LANGUAGES = ("en", "de", "fr", "es", "it", "pt", "nl", "pl", "sv", "da", "nb", "fi", "cs", "ru", "uk", "tr", "ja", "zh")
-_LONGEST = 120  # characters; a date is not longer
 _DIRECTIVE = re.compile(r"%[EO]?(.)", re.DOTALL)
 _WITH_YEAR = frozenset("YyGcx")  # directives that read a year
 _ANOTHER_DAY = 400 * 86_400.0  # seconds since 1970: not the day, month or year of 0
-_SECONDS = range(10**8, 10**10)  # 1973 to 2286
-_MILLISECONDS = range(10**11, 10**13)
 
 
-@lru_cache(maxsize=64)
-def zone_of(name: str) -> tzinfo:
-    """The zone of that name. Raises ValueError."""
-    if name.upper() == "UTC":
-        return UTC
-    try:
-        return ZoneInfo(name)
-    except (KeyError, ValueError, OSError) as error:  # KeyError: not found; the others: no name of a zone at all
-        raise ValueError(f"{name!r} is no time zone; write it like Europe/Berlin or UTC") from error
+def feed_date(text: str) -> datetime | None:
+    """The moment that a date of a feed or sitemap names, with its zone."""
+    text = text.strip()
+    if not text or len(text) > _LONGEST:
+        return None
+    found = _iso(text) or _rfc(text)
+    return _zoned(found, UTC) if found is not None else None
+
+
+def page_date(value: object) -> datetime | None:
+    """The time that a value in a page's metadata means. It is midnight where no time is written; a day without month
+    or year, and a day in words without a time, are no dates here."""
+    text = str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+    if not isinstance(text, str) or len(text) > 10 * _LONGEST_ON_PAGE:
+        return None
+    text = " ".join(text.split())
+    if not 8 <= len(text) <= _LONGEST_ON_PAGE:
+        return None
+    if _EPOCH.fullmatch(text):
+        found: datetime | None = datetime.fromtimestamp(int(text[:10]), UTC)
+    else:
+        found = _iso(text, with_day=True) or _rfc(text, with_time=True)
+    return found if found is not None and 1900 <= found.year <= 2100 else None
 
 
 def moment_of(
@@ -52,23 +100,16 @@ def moment_of(
         return _zoned(_by_format(text, formats), local)
     if _COUNT.fullmatch(text):
         return _by_seconds(text)
-    try:
-        return _zoned(datetime.fromisoformat(text), local)
-    except ValueError:
-        pass
-    if _RFC_2822.match(text):
-        try:
-            return _zoned(parsedate_to_datetime(text), local)
-        except (ValueError, TypeError, IndexError, OverflowError):
-            pass
-    found = _by_words(text, local, zone or "UTC", languages, now or 0.0)
-    if now is None and found != _by_words(text, local, zone or "UTC", languages, _ANOTHER_DAY):
-        raise ValueError("it counts from today; write day, month and year")
+    found = _iso(text, with_day=True) or _rfc(text, with_time=True)
+    if found is None:
+        found = _by_words(text, local, zone or "UTC", languages, now or 0.0)
+        if now is None and found != _by_words(text, local, zone or "UTC", languages, _ANOTHER_DAY):
+            raise ValueError("it counts from today; write day, month and year")
     return _zoned(found, local)
 
 
 def check_spelling(formats: tuple[str, ...], languages: tuple[str, ...]) -> None:
-    """Can these be used at all? Raises ValueError, MissingExtra."""
+    """Raise ValueError where `moment_of` could not use these formats or languages; MissingExtra."""
     for form in formats:
         try:
             datetime.strptime("", form)
@@ -83,8 +124,83 @@ def check_spelling(formats: tuple[str, ...], languages: tuple[str, ...]) -> None
         _parser().parse("1", languages=list(languages))
 
 
+@lru_cache(maxsize=64)
+def zone_of(name: str) -> tzinfo:
+    """The zone of that name. Raises ValueError."""
+    if name.upper() == "UTC":
+        return UTC
+    try:
+        return ZoneInfo(name)
+    except (KeyError, ValueError, OSError) as error:  # KeyError: not found; the others: no name of a zone at all
+        raise ValueError(f"{name!r} is no time zone; write it like Europe/Berlin or UTC") from error
+
+
 def _zoned(moment: datetime, local: tzinfo) -> datetime:
     return moment if moment.tzinfo is not None else moment.replace(tzinfo=local)
+
+
+def _iso(text: str, *, with_day: bool = False) -> datetime | None:
+    """ISO 8601, also with slashes, without separators, or without a day; naive where no zone is written."""
+    if text[4:5] == "-" and (len(text) <= 10 or text[10] in "Tt "):  # nearly all of them
+        try:
+            return datetime.fromisoformat(text)
+        except ValueError:
+            pass  # not the common form; perhaps one of the others
+    match = _ISO.fullmatch(text)
+    if match is None or (with_day and match[3] is None):
+        return None
+    year, month, day, hour, minute, second, fraction, zone = match.groups()
+    return _moment(int(year), int(month or 1), int(day or 1), (hour, minute, second), zone or "", fraction or "")
+
+
+def _rfc(text: str, *, with_time: bool = False) -> datetime | None:
+    """RFC 822 as people write it, ctime, and American dates; naive where no zone is written, or none that is known."""
+    if american := _AMERICAN.fullmatch(text):
+        name, day, between, year, after = american.groups()
+        text = f"{day} {name} {year} {(between + after).strip(', ')}".strip()
+    match = _RFC.fullmatch(text)
+    if match is None:
+        return None
+    day, name, year, hour, minute, second, half, zone = match.groups()
+    month = _MONTHS.get(name[:3].lower())
+    if month is None or name.lower().startswith(_NO_MARCH) or (with_time and hour is None):
+        return None
+    if half and hour:
+        hour = str(int(hour) % 12 + (12 if half.lower() == "pm" else 0))
+    if zone == "-0000" or (zone and zone.isalpha() and zone.lower() not in _ZONES):
+        zone = ""  # RFC 2822: the zone is not known
+    century = 0 if len(year) == 4 else 1900 if len(year) == 3 or int(year) >= 69 else 2000
+    return _moment(int(year) + century, month, int(day), (hour, minute, second), zone or "")
+
+
+def _moment(
+    year: int, month: int, day: int, clock: tuple[str | None, str | None, str | None], zone: str, fraction: str = ""
+) -> datetime | None:
+    hour, minute, second = (int(part or 0) for part in clock)
+    time = timedelta(hours=hour, minutes=minute, seconds=second)
+    if time > timedelta(days=1) or minute > 59 or second > 60:
+        return None
+    try:
+        offset = _offset(zone)
+        # 24:00 is the next day's midnight, and a leap second is the next second.
+        return datetime(year, month, day, tzinfo=offset) + time + timedelta(microseconds=int(f"{fraction:0<6.6}"))
+    except (ValueError, OverflowError):
+        return None
+
+
+def _offset(zone: str) -> timezone | None:
+    """The zone that an offset or a name means; None where none is written. Raises ValueError for an impossible one."""
+    if not zone:
+        return None
+    match = _OFFSET.search(zone)
+    if match is None:
+        minutes = _ZONES.get(zone.lower())
+    else:
+        hours, rest = int(match[2]), int(match[3] or 0)
+        minutes = (hours * 60 + rest) * (-1 if match[1] == "-" else 1) if hours < 24 and rest < 60 else None
+    if minutes is None:
+        raise ValueError(f"{zone!r} is no zone")
+    return timezone(timedelta(minutes=minutes)) if minutes else UTC
 
 
 def _by_format(text: str, formats: tuple[str, ...]) -> datetime:

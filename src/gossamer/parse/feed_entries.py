@@ -12,7 +12,7 @@ import turbohtml
 
 from ..errors import InvalidUrl
 from ..model.url import parse_url
-from .feed_dates import parse_date
+from .dates import feed_date
 from .links import LinkBase
 from .xml_stream import Event
 
@@ -131,7 +131,7 @@ class Draft:
         return next((url for link in links if (url := self.absolute(link)) is not None), None)
 
     def date(self, *names: str) -> datetime | None:
-        return next((date for name in names if (date := parse_date(self.fields.get(name, ""))) is not None), None)
+        return next((date for name in names if (date := feed_date(self.fields.get(name, ""))) is not None), None)
 
     def entry(self) -> FeedEntry:
         fields = self.fields

@@ -16,7 +16,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from ..errors import InvalidUrl, ParseFailed
-from .feed_dates import parse_date
+from .dates import feed_date
 from .links import LinkBase
 from .sitemap_entries import LONGEST_FIELD, PLAIN_ENTRY, ChildSitemap, Draft, Sitemap, SitemapEntry
 from .xml_stream import END, START, Event, TextStream, XmlStream
@@ -263,7 +263,7 @@ class SitemapReader:
             self.skipped += draft.is_cut and not address
             return None
         text = draft.date_text()
-        lastmod = parse_date(text)
+        lastmod = feed_date(text)
         if lastmod is not None and lastmod > self._newest:
             lastmod = None
         self._read += 1

@@ -18,8 +18,8 @@ import msgspec
 from turbohtml import Document
 
 from ...errors import InvalidUrl
+from ..dates import page_date
 from .claims import HeadTags, Story, tidy
-from .dates import read_date
 
 if TYPE_CHECKING:
     from ..page import Page
@@ -154,11 +154,11 @@ class _Reading:
 
     def _date(self, claims: Iterable[str], tags: tuple[str, ...], itemprop: str) -> datetime | None:
         for claim in (*claims, *self._head.all(*tags)):
-            found = read_date(claim)
+            found = page_date(claim)
             if found is not None:
                 return found
         for element in self._tree.select(f'[itemprop~="{itemprop}"]')[:20]:
-            found = read_date(element.attr("datetime") or element.attr("content") or element.text[:100])
+            found = page_date(element.attr("datetime") or element.attr("content") or element.text[:100])
             if found is not None:
                 return found
         return None
@@ -168,7 +168,7 @@ class _Reading:
         times = self._tree.select("time[datetime]")[:50]
         marked = [one for one in times if one.attr("pubdate") is not None or one.has_class("published")]
         for element in marked or (times if len(times) == 1 else []):
-            found = read_date(element.attr("datetime"))
+            found = page_date(element.attr("datetime"))
             if found is not None:
                 return found
         return None

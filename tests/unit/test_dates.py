@@ -1,12 +1,14 @@
-"""Dates of feeds and sitemaps, as the world writes them."""
+"""Dates as the world writes them: in feeds and sitemaps, and in the metadata of pages."""
 
 from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gossamer.parse.feed_dates import parse_date
+from gossamer.parse.dates import feed_date, page_date
 
 
 @pytest.mark.parametrize(
@@ -34,7 +36,7 @@ from gossamer.parse.feed_dates import parse_date
     ],
 )
 def test_date_is_understood(text: str, iso: str) -> None:
-    date = parse_date(text)
+    date = feed_date(text)
     assert date is not None
     assert date.isoformat() == iso
 
@@ -48,10 +50,39 @@ def test_date_is_understood(text: str, iso: str) -> None:
     ],
 )
 def test_what_is_no_date_is_none(text: str) -> None:
-    assert parse_date(text) is None
+    assert feed_date(text) is None
 
 
 @given(st.text(alphabet="0123456789-+:TZ ,.GMTJanFebPm()", max_size=60))
 def test_no_text_breaks_the_reading_of_dates(text: str) -> None:
-    date = parse_date(text)
+    date = feed_date(text)
     assert date is None or date.tzinfo is not None
+
+
+@pytest.mark.parametrize(
+    ("text", "time"),
+    [
+        ("2024-05-06", datetime(2024, 5, 6)),
+        ("20240506", datetime(2024, 5, 6)),
+        ("2024/05/06 7:08", datetime(2024, 5, 6, 7, 8)),
+        ("2024-05-06T07:08:09.123456789+0530", datetime(2024, 5, 6, 7, 8, 9, 123456, timezone(timedelta(minutes=330)))),
+        ("Mon, 06 May 2024 07:08:09 +0000", datetime(2024, 5, 6, 7, 8, 9, tzinfo=UTC)),
+        (1714979289000, datetime(2024, 5, 6, 7, 8, 9, tzinfo=UTC)),
+        ("May 31, 2017, 1:43:13 PM", datetime(2017, 5, 31, 13, 43, 13)),
+        ("Thu Oct 20 2016 13:51:44 GMT+0100 (BST)", datetime(2016, 10, 20, 12, 51, 44, tzinfo=UTC)),
+        ("Sabtu, 03 Jun 2017 11:59 WIB", datetime(2017, 6, 3, 11, 59)),
+        ("May 6, 2024", None),
+        ("6. marraskuuta 2024 10:00", None),
+        ("2024-05", None),
+        ("2024-13-06", None),
+        ("0001-01-01T00:00:00Z", None),
+        ("9" * 400, None),
+        ("yesterday", None),
+        ("", None),
+        (None, None),
+        (True, None),
+        ({"a": 1}, None),
+    ],
+)
+def test_dates_of_machines_are_read_and_others_are_not_guessed(text: object, time: datetime | None) -> None:
+    assert page_date(text) == time
