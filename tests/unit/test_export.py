@@ -28,9 +28,8 @@ from gossamer.clock import VirtualClock
 from gossamer.errors import BackendUnavailable, GossamerError, Misconfigured
 from gossamer.model.record import ItemSchema, StoredRecord
 from gossamer.store.contract import RecordQuery
-from gossamer.store.export import Form, export, form_of, named, read_cell, try_place
-from gossamer.store.export.rows import Columns
-from gossamer.store.export.table import cell_of
+from gossamer.store.export import ExportFormat, export, format_of, named, probe_destination, read_cell
+from gossamer.store.export.text_formats import Columns, cell_of
 from tests.patience import PATIENCE
 
 from ..conformance.stores import NOW, book, page_of, result, tried
@@ -236,13 +235,21 @@ async def test_a_record_that_is_gone_says_since_when(store: SqliteRecords, folde
 
 @pytest.mark.parametrize(
     ("name", "format", "expected"),
-    [("a.jsonl", None, Form("jsonl")), ("A.CSV", None, Form("csv")), ("a.ndjson", None, Form("jsonl")),
-     ("a.txt", "CSV", Form("csv")), ("-", None, Form("jsonl")), ("a.csv", "jsonl", Form("jsonl")),
-     ("a.csv.gz", None, Form("csv", "gzip")), ("a.jl.ZST", None, Form("jsonl", "zstd")),
-     ("a.gz", "jsonl", Form("jsonl", "gzip")), ("a.parquet", None, Form("parquet"))],
+    [
+        ("a.jsonl", None, ExportFormat("jsonl")),
+        ("A.CSV", None, ExportFormat("csv")),
+        ("a.ndjson", None, ExportFormat("jsonl")),
+        ("a.txt", "CSV", ExportFormat("csv")),
+        ("-", None, ExportFormat("jsonl")),
+        ("a.csv", "jsonl", ExportFormat("jsonl")),
+        ("a.csv.gz", None, ExportFormat("csv", "gzip")),
+        ("a.jl.ZST", None, ExportFormat("jsonl", "zstd")),
+        ("a.gz", "jsonl", ExportFormat("jsonl", "gzip")),
+        ("a.parquet", None, ExportFormat("parquet")),
+    ],
 )  # fmt: skip
-def test_the_form_is_named_or_read_off_the_file_name(name: str, format: str | None, expected: Form) -> None:
-    assert form_of(name, format) == expected
+def test_the_form_is_named_or_read_off_the_file_name(name: str, format: str | None, expected: ExportFormat) -> None:
+    assert format_of(name, format) == expected
 
 
 def test_a_name_may_hold_the_time_and_the_job() -> None:
@@ -297,7 +304,7 @@ async def test_an_export_that_fails_leaves_the_old_file_and_no_other(
 
 @pytest.mark.parametrize("name", ["x.jsonl", "new/folder/x.csv.gz", "x.parquet"])
 def test_a_place_that_can_be_written_is_tried_and_left_as_it_was(folder: Path, name: str) -> None:
-    try_place(folder / name)
+    probe_destination(folder / name)
     assert [path for path in folder.rglob("*") if path.is_file()] == []
 
 
@@ -305,7 +312,7 @@ def test_a_place_that_can_be_written_is_tried_and_left_as_it_was(folder: Path, n
 def test_a_place_that_cannot_be_written_is_told_before_the_crawl(folder: Path, name: str) -> None:
     (folder / "file").write_text("")
     with pytest.raises(Misconfigured):
-        try_place(folder / name)
+        probe_destination(folder / name)
 
 
 async def test_a_full_disk_leaves_the_old_file(store: SqliteRecords, folder: Path) -> None:

@@ -31,7 +31,7 @@ NOW = 1_800_000_000.0
 STRING = pa.string()
 
 
-class Shelf:
+class RowBuffer:
     """Records as a store would give them."""
 
     def __init__(self, items: list[dict[str, Any]], schema: ItemSchema | None = None) -> None:
@@ -52,7 +52,7 @@ class Shelf:
 
 def written(items: list[dict[str, Any]], folder: Path, schema: ItemSchema | None = None) -> Path:
     path = folder / "x.parquet"
-    done = asyncio.run(export(Shelf(items, schema), RecordQuery(), path))
+    done = asyncio.run(export(RowBuffer(items, schema), RecordQuery(), path))
     assert done.records == len(items)
     return path
 
@@ -211,13 +211,13 @@ def test_without_pyarrow_the_package_to_install_is_named(tmp_path: Path, monkeyp
 @pytest.mark.parametrize("format", ["jsonl", "csv", "parquet"])
 def test_memory_does_not_grow_with_the_rows(format: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parquet, "GROUP_ROWS", 1000)
-    asyncio.run(export(Shelf([{"n": 1}]), RecordQuery(), tmp_path / f"x.{format}"))  # what is loaded once is loaded
+    asyncio.run(export(RowBuffer([{"n": 1}]), RecordQuery(), tmp_path / f"x.{format}"))  # what is loaded once is loaded
 
     def peak(rows: int) -> int:
         items = [{"text": "x" * 300, "n": 1}] * rows
         tracemalloc.start()
         try:
-            asyncio.run(export(Shelf(items), RecordQuery(), tmp_path / f"x.{format}"))
+            asyncio.run(export(RowBuffer(items), RecordQuery(), tmp_path / f"x.{format}"))
             return tracemalloc.get_traced_memory()[1] + pa.default_memory_pool().max_memory()
         finally:
             tracemalloc.stop()

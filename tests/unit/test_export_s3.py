@@ -16,11 +16,11 @@ from obstore.store import S3Store
 from gossamer.backends.object import place as object_place
 from gossamer.backends.object.address import parse_address
 from gossamer.backends.object.archive import connect
-from gossamer.backends.object.place import ObjectPlace
+from gossamer.backends.object.place import ObjectDestination
 from gossamer.errors import BackendUnavailable, Misconfigured
 from gossamer.model.record import ItemSchema, StoredRecord
 from gossamer.store.contract import RecordQuery
-from gossamer.store.export import export, try_place
+from gossamer.store.export import export, probe_destination
 from gossamer.store.export.parquet import arrow
 from tests.patience import PATIENCE
 
@@ -86,7 +86,7 @@ async def no_upload_is_left(s3: Seaweed) -> None:
 
 async def test_every_format_arrives_whole(s3: Seaweed, folder: str) -> None:
     for name in ("x.jsonl", "x.csv.gz", "x.parquet"):
-        await export(Source(50), ALL, ObjectPlace(s3.address(f"{folder}/{name}")))
+        await export(Source(50), ALL, ObjectDestination(s3.address(f"{folder}/{name}")))
     found = objects(s3, folder)
     assert sorted(found) == ["x.csv.gz", "x.jsonl", "x.parquet"]
     assert [json.loads(line)["n"] for line in found["x.jsonl"].splitlines()] == list(range(50))
@@ -96,7 +96,7 @@ async def test_every_format_arrives_whole(s3: Seaweed, folder: str) -> None:
 
 async def test_a_long_export_is_sent_in_parts(s3: Seaweed, folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(object_place, "PART_BYTES", 5 * 1024 * 1024)
-    done = await export(Source(6000), ALL, ObjectPlace(s3.address(f"{folder}/x.jsonl")))
+    done = await export(Source(6000), ALL, ObjectDestination(s3.address(f"{folder}/x.jsonl")))
     (content,) = objects(s3, folder).values()
     assert (done.records, len(content.splitlines())) == (6000, 6000)
     assert len(content) > 2 * 5 * 1024 * 1024
@@ -107,7 +107,7 @@ async def test_an_export_that_fails_leaves_the_old_object_and_nothing_else(
     s3: Seaweed, folder: str, count: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(object_place, "PART_BYTES", 5 * 1024 * 1024)
-    place = ObjectPlace(s3.address(f"{folder}/x.jsonl"))
+    place = ObjectDestination(s3.address(f"{folder}/x.jsonl"))
     await export(Source(1), ALL, place)
     before = objects(s3, folder)
     with pytest.raises(BackendUnavailable, match="went away"):
@@ -122,7 +122,7 @@ async def test_an_export_that_is_interrupted_takes_back_what_it_sent(
     # Given an export that has sent a part and waits for more records
     monkeypatch.setattr(object_place, "PART_BYTES", 5 * 1024 * 1024)
     source = Endless(6000)
-    task = asyncio.create_task(export(source, ALL, ObjectPlace(s3.address(f"{folder}/x.jsonl"))))
+    task = asyncio.create_task(export(source, ALL, ObjectDestination(s3.address(f"{folder}/x.jsonl"))))
     await asyncio.wait_for(source.waits.wait(), PATIENCE)
     # When it is stopped
     task.cancel()
@@ -148,7 +148,7 @@ class Endless(Source):
 
 
 def test_a_place_is_tried_without_leaving_anything(s3: Seaweed, folder: str) -> None:
-    try_place(ObjectPlace(s3.address(f"{folder}/x.jsonl")))
+    probe_destination(ObjectDestination(s3.address(f"{folder}/x.jsonl")))
     assert objects(s3, folder) == {}
     asyncio.run(no_upload_is_left(s3))
 
@@ -168,7 +168,7 @@ def test_what_stands_in_the_way_is_told_before_the_crawl(
         monkeypatch.setenv("AWS_ACCESS_KEY_ID", key)
         monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", secret)
     with pytest.raises(Misconfigured, match=told) as caught:
-        try_place(ObjectPlace(s3.address("x.jsonl", bucket)))
+        probe_destination(ObjectDestination(s3.address("x.jsonl", bucket)))
     assert "archive" not in str(caught.value)
     assert SECRET_KEY not in str(caught.value)
 
@@ -181,12 +181,12 @@ def test_what_stands_in_the_way_is_told_before_the_crawl(
 )  # fmt: skip
 def test_an_address_that_cannot_be_is_refused(s3: Seaweed, address: str) -> None:
     with pytest.raises(Misconfigured) as caught:
-        ObjectPlace(address)
+        ObjectDestination(address)
     assert "archive" not in str(caught.value)
 
 
 async def test_a_server_that_is_not_there_is_unavailable(s3: Seaweed) -> None:
-    place = ObjectPlace("s3://bucket/x.jsonl?endpoint=http://127.0.0.1:9")
+    place = ObjectDestination("s3://bucket/x.jsonl?endpoint=http://127.0.0.1:9")
     with pytest.raises(BackendUnavailable, match="does not answer") as caught:
         await export(Source(1), ALL, place)
     assert "archive" not in str(caught.value)

@@ -19,7 +19,7 @@ from gossamer.model.page import Headers, Snapshot
 from gossamer.model.record import Attempt, PageFacts, PageResult
 from gossamer.model.url import fingerprint, site_of
 from gossamer.store.contract import VisitQuery
-from gossamer.store.export import FilePlace
+from gossamer.store.export import FileDestination
 from gossamer.store.warc import OURS, Kept, export_warc
 
 NOW = 1_800_000_000.0
@@ -86,7 +86,7 @@ async def visited(project: Project, snapshots: list[Snapshot], **changes: Any) -
 
 async def exported(project: Project, path: Path, **which: Any) -> Kept:
     visits = project.records.archived(VisitQuery(**which))
-    return await export_warc(visits, project.archive, FilePlace(path), program="Gossamer test")
+    return await export_warc(visits, project.archive, FileDestination(path), program="Gossamer test")
 
 
 @pytest.fixture

@@ -17,8 +17,8 @@ from ..project.jobs import find_job
 from ..project.open import Project
 from ..settings import Settings
 from ..store.contract import RecordQuery
-from ..store.export import Exported, Place, StandardOutput, export, form_of
-from ..store.export.progress import Progress, ProgressFile
+from ..store.export import Destination, Exported, StandardOutput, export, format_of
+from ..store.export.destination import CursorFile, ExportCursor
 from ..text import many, visible
 from .app import app, err, run_async, settings_with
 from .look import open_crawled
@@ -64,12 +64,12 @@ def export_verb(
     # Said before the store is opened: what is wrong with the name is wrong whatever the store holds.
     _check_form(output_place(output, now=now, job=job), format)
 
-    async def write() -> tuple[Exported, Place]:
+    async def write() -> tuple[Exported, Destination]:
         async with open_crawled(settings) as project:
             wanted = query if job is None else msgspec.structs.replace(query, job=await _job_id(project, job))
             place = output_place(output, now=now, job=wanted.job)
             if since_cursor is not None:
-                file = ProgressFile(since_cursor)
+                file = CursorFile(since_cursor)
                 file.check_place(place)
                 return await _export_changes(project, settings, wanted, filters, place, format, file), place
             done = await export(project.records, wanted, place, format)
@@ -84,8 +84,8 @@ def export_verb(
         err.print(f"{many(done.records, 'record')}{where}", markup=False)
 
 
-def _check_form(place: Place, format: str | None) -> None:
-    form = form_of(place.name, format)
+def _check_form(place: Destination, format: str | None) -> None:
+    form = format_of(place.name, format)
     if form.format == "parquet" and isinstance(place, StandardOutput) and sys.stdout.isatty():
         raise Misconfigured("Parquet is nothing for a terminal. Name a file: -o items.parquet.")
 
@@ -95,16 +95,16 @@ async def _export_changes(
     settings: Settings,
     query: RecordQuery,
     filters: dict[str, str],
-    place: Place,
+    place: Destination,
     format: str | None,
-    file: ProgressFile,
+    file: CursorFile,
 ) -> Exported:
     """What was stored since the last time, records that are gone among it. Nothing new makes no file.
 
     `filters` are kept as the user typed them: the newest job of a spider is another one each time."""
     kept = file.read()
     cursor = await project.records.cursor()
-    now = Progress(
+    now = ExportCursor(
         cursor=cursor, records=place_of(settings, "records"), filters=filters, told_at=iso_time(project.clock.now())
     )
     if kept is not None:

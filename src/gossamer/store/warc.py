@@ -36,7 +36,7 @@ from ..errors import Misconfigured, Permanent
 from ..model.page import Snapshot
 from ..model.record import PageFacts
 from .contract import Archive
-from .export.places import ByteStream, Place, trouble_with
+from .export.destination import ByteStream, Destination, export_error
 
 VERSION = "WARC/1.1"
 CONFORMS = "http://iipc.github.io/warc-specifications/specifications/warc-format/warc-1.1/"
@@ -63,7 +63,7 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True):
 async def export_warc(
     visits: AsyncIterator[PageFacts],
     archive: Archive,
-    place: Place,
+    place: Destination,
     *,
     program: str,
     tell: Callable[[int], None] = lambda pages: None,
@@ -89,7 +89,7 @@ async def export_warc(
                 tell(pages)
             await asyncio.to_thread(stream.flush)
     except OSError as error:
-        raise trouble_with(error, place) from error
+        raise export_error(error, place) from error
     return Kept(pages=pages, lost=lost, first_loss=first_loss)
 
 

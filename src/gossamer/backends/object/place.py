@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ...errors import BackendUnavailable, GossamerError, Misconfigured, MissingExtra
-from ...store.export.places import ByteStream
+from ...store.export.destination import ByteStream
 from .address import BucketAddress, demand_keys, parse_address
 from .archive import connect
 from .faults import refused_at_start
@@ -33,7 +33,7 @@ PART_BYTES = 16 * 1024 * 1024
 PARTS_ON_THE_WAY = 2
 
 
-class ObjectPlace:
+class ObjectDestination:
     """One object. `address` is s3://bucket/key?options. Raises Misconfigured, MissingExtra."""
 
     def __init__(self, address: str) -> None:
@@ -89,7 +89,7 @@ class ObjectPlace:
 class _Upload:
     """The object while it is sent."""
 
-    def __init__(self, writer: Any, place: ObjectPlace) -> None:  # Any: obstore's class is not there at run time
+    def __init__(self, writer: Any, place: ObjectDestination) -> None:  # Any: obstore's class is not there at run time
         self._writer = writer
         self._place = place
         # A write that a cancelled export left behind in its thread is waited for, before the upload is aborted.

@@ -1,10 +1,9 @@
 """Records out of the store, as JSON Lines, CSV or Parquet, in flat memory.
 
-    form.py      which format and compression a name asks for, and what `{time}` in it stands for
-    places.py    where it is written: a file, standard output, or what is brought from elsewhere
-    lines.py     JSON Lines        table.py  CSV        parquet.py, kinds.py  Parquet and its types
-    rows.py      a record as a row, and the rows that wait for their columns
-    progress.py  how far an export that goes on from the last one has come
+    destination.py   where an export goes (a file, standard output, or what a backend brings), which format and
+                     compression its name asks for, and the cursor file of an export that goes on from the last one
+    text_formats.py  a record as a row; JSON Lines and CSV
+    parquet.py       Parquet and the types of its columns
 
 `gossamer crawl -o FILE` is the same export with `RecordQuery(job=...)` when the crawl has ended.
 
@@ -23,33 +22,41 @@ import msgspec
 
 from ...model.record import ItemSchema, StoredRecord
 from ..contract import RecordQuery
-from .form import Form, form_of, named, packed
-from .lines import LinesWriter
+from .destination import (
+    STDOUT,
+    ByteStream,
+    Destination,
+    ExportFormat,
+    FileDestination,
+    StandardOutput,
+    destination_at,
+    export_error,
+    format_of,
+    named,
+    packed,
+)
 from .parquet import ParquetWriter, arrow
-from .places import STDOUT, ByteStream, FilePlace, Place, StandardOutput, place_at, trouble_with
-from .rows import META
-from .table import TableWriter, read_cell
+from .text_formats import LinesWriter, TableWriter, read_cell
 
 __all__ = [
-    "META",
     "STDOUT",
+    "Destination",
+    "ExportFormat",
     "Exported",
-    "FilePlace",
-    "Form",
-    "Place",
+    "FileDestination",
     "StandardOutput",
+    "destination_at",
     "export",
-    "form_of",
+    "format_of",
     "named",
-    "place_at",
+    "probe_destination",
     "read_cell",
-    "try_place",
 ]
 
 CHUNK = 256  # records that are handled in one go, off the event loop
 
 
-class Source(Protocol):
+class RecordSource(Protocol):
     """What an export needs of a record store."""
 
     def records(self, query: RecordQuery) -> AsyncIterator[StoredRecord]: ...
@@ -64,7 +71,7 @@ class Exported(msgspec.Struct, frozen=True, kw_only=True):
     whole: bool = True
 
 
-class Writer(Protocol):
+class FormatWriter(Protocol):
     """One format. `take` and `finish` run off the event loop; what is not written before `finish` is after it."""
 
     count: int
@@ -76,21 +83,21 @@ class Writer(Protocol):
     def close(self) -> None: ...
 
 
-def try_place(target: Path | Place, format: str | None = None) -> None:
+def probe_destination(target: Path | Destination, format: str | None = None) -> None:
     """Find out now, and not after hours of crawling, whether `target` can be written. Blocks.
 
     Raises Misconfigured, BackendUnavailable.
     """
-    place = place_at(target)
-    if form_of(place.name, format).format == "parquet":
+    place = destination_at(target)
+    if format_of(place.name, format).format == "parquet":
         arrow()
     place.probe()
 
 
 async def export(
-    store: Source,
+    store: RecordSource,
     query: RecordQuery,
-    target: Path | Place,
+    target: Path | Destination,
     format: str | None = None,
     *,
     even_empty: bool = True,
@@ -99,8 +106,8 @@ async def export(
 
     Unless `even_empty`, nothing is written where no record matches: what was there before stays.
     """
-    place = place_at(target)
-    form = form_of(place.name, format)
+    place = destination_at(target)
+    form = format_of(place.name, format)
     schemas = [schema for schema, _ in await store.schemas(query.type)] if form.format == "parquet" else []
     records = store.records(query)
     first = await anext(records, None)
@@ -109,14 +116,14 @@ async def export(
     try:
         return await _write(first, records, place, form, schemas)
     except OSError as error:
-        raise trouble_with(error, place) from error
+        raise export_error(error, place) from error
 
 
 async def _write(
     first: StoredRecord | None,
     rest: AsyncIterator[StoredRecord],
-    place: Place,
-    form: Form,
+    place: Destination,
+    form: ExportFormat,
     schemas: Sequence[ItemSchema],
 ) -> Exported:
     count = 0
@@ -138,13 +145,13 @@ async def _write(
     return Exported(records=count)
 
 
-def _writer(format: str, stream: ByteStream, schemas: Sequence[ItemSchema]) -> Writer:
+def _writer(format: str, stream: ByteStream, schemas: Sequence[ItemSchema]) -> FormatWriter:
     if format == "parquet":
         return ParquetWriter(stream, schemas)
     return TableWriter(stream) if format == "csv" else LinesWriter(stream)
 
 
-def _take(writer: Writer, records: Sequence[StoredRecord]) -> None:
+def _take(writer: FormatWriter, records: Sequence[StoredRecord]) -> None:
     for record in records:
         writer.take(record)
 

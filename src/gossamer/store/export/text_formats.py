@@ -1,0 +1,220 @@
+"""Records as JSON Lines and CSV, and what both and Parquet share: a record as a row.
+
+A row holds the item's own fields and what else the store knows of the record: JSON Lines keep that under `_meta`,
+tables in columns `_type`, `_site` and so on. Where an item has a field of such a name itself, the item's own value
+counts. No table is wider than MAX_COLUMNS: items whose field names come from a page could make a column each. What does
+not fit is in the column `_more`, as a JSON object.
+
+CSV is RFC 4180 in UTF-8: the fields of all records as columns, in order of appearance, nested values as JSON. A
+spreadsheet takes a text that begins with one of `= + - @`, their full-width forms, a tab or a line end for a formula
+and may run it. Such a text gets an apostrophe in front; so does one that begins with apostrophes before such a sign:
+`read_cell` takes exactly one away again, and every text comes back as it was. Numbers stay numbers, negative ones too.
+Cells that hold a character that a spreadsheet may separate by are in quotation marks.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import tempfile
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import msgspec
+import zstandard
+
+from ...clock import iso_time
+from ...model.record import StoredRecord
+from .destination import ByteStream
+
+META = ("type", "site", "key", "url", "job", "spider", "first_seen", "last_changed", "last_checked", "version")
+GONE = "gone_since"
+TIMES = ("first_seen", "last_changed", "last_checked", GONE)
+META_COLUMNS = tuple(f"_{name}" for name in (*META, GONE))
+
+MAX_COLUMNS = 2000
+MORE = "_more"
+
+PIECE = 256 * 1024  # bytes that are gathered before they are written
+BATCH_ROWS = 500  # rows in memory when they are read back
+BATCH_BYTES = 8 * 1024 * 1024
+
+
+def meta_of(record: StoredRecord) -> dict[str, Any]:
+    """Everything that is known of a record besides its item. `gone_since` is there for one that is gone."""
+    meta = {name: getattr(record, name) for name in META}
+    if record.gone_since is not None:
+        meta[GONE] = record.gone_since
+    for name in TIMES:
+        if name in meta:
+            meta[name] = iso_time(meta[name])
+    return meta
+
+
+def json_of(value: Any) -> bytes:  # Any: whatever an item may hold
+    return msgspec.json.encode(value)
+
+
+class Columns:
+    """The names of a table's columns, in order of appearance."""
+
+    def __init__(self, limit: int = MAX_COLUMNS) -> None:
+        self._names: dict[str, None] = {}
+        self._limit = limit
+
+    def row(self, record: StoredRecord) -> dict[str, Any]:
+        """The record as a row of this table, which has columns for it from now on."""
+        row = {f"_{name}": value for name, value in meta_of(record).items()}
+        names, rest = self._names, {}
+        for name, value in record.data.items():
+            if name not in names:
+                if len(names) >= self._limit:
+                    rest[name] = value
+                    continue
+                names[name] = None
+            row[name] = value
+        if rest:
+            if MORE in row:  # the item's own field of that name goes along with the rest
+                rest[MORE] = row[MORE]
+            row[MORE] = rest
+        return row
+
+    def names(self) -> list[str]:
+        """All of them, the known facts of the record last."""
+        tail = META_COLUMNS if len(self._names) < self._limit else (MORE, *META_COLUMNS)
+        return [*self._names, *(name for name in tail if name not in self._names)]
+
+
+class RowBuffer:
+    """Rows on disk between two passes. Reading the store a second time could meet records that changed in between and
+    do not fit the columns any more. Compressed: the folder for temporary files may be in memory."""
+
+    def __init__(self) -> None:
+        self._file = tempfile.TemporaryFile()  # noqa: SIM115 - see close()
+        self._in = zstandard.ZstdCompressor(level=1).stream_writer(self._file, closefd=False)
+
+    def close(self) -> None:
+        self._file.close()
+
+    def put(self, row: dict[str, Any]) -> None:
+        self._in.write(json_of(row) + b"\n")
+
+    def batches(self) -> Iterator[list[dict[str, Any]]]:
+        """All rows, in the order they came, few at a time and fewer where they are big. No more can be added."""
+        self._in.flush(zstandard.FLUSH_FRAME)
+        self._file.seek(0)
+        lines = io.BufferedReader(zstandard.ZstdDecompressor().stream_reader(self._file, closefd=False), PIECE)
+        batch: list[dict[str, Any]] = []
+        size = 0
+        for line in lines:
+            batch.append(msgspec.json.decode(line))
+            size += len(line)
+            if len(batch) >= BATCH_ROWS or size >= BATCH_BYTES:
+                yield batch
+                batch, size = [], 0
+        if batch:
+            yield batch
+
+
+class LinesWriter:
+    """Writes each record as it comes."""
+
+    def __init__(self, stream: ByteStream) -> None:
+        self._stream = stream
+        self._piece = bytearray()
+        self._held = 0
+        self.count = 0
+
+    def take(self, record: StoredRecord) -> None:
+        line = dict(record.data)
+        line.setdefault("_meta", meta_of(record))
+        self._piece += json_of(line)
+        self._piece += b"\n"
+        self._held += 1
+        if len(self._piece) >= PIECE:
+            self._write()
+
+    def finish(self) -> None:
+        self._write()
+
+    def close(self) -> None:
+        """Nothing is held open."""
+
+    def _write(self) -> None:
+        if self._piece:
+            self._stream.write(bytes(self._piece))
+            self.count += self._held
+            self._piece.clear()
+            self._held = 0
+
+
+GUARD = "'"
+# What Excel, LibreOffice and their kin take for the start of a formula.
+_FORMULA = tuple("=+-@\t\r\n＝＋－＠")
+_SEPARATORS = re.compile(r"[,;|\t\r\n\"]")
+_NUMBER = re.compile(r"[+-]?[0-9]+([.,][0-9]+)?([eE][+-]?[0-9]+)?")
+
+
+def cell_of(value: Any) -> str:  # Any: whatever an item may hold
+    """A value as text for one cell, harmless in a spreadsheet."""
+    if value is None:
+        return ""
+    if isinstance(value, str):
+        return f"{GUARD}{value}" if _looks_like_formula(value) and not _NUMBER.fullmatch(value) else value
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return str(value)
+    return json_of(value).decode()
+
+
+def read_cell(cell: str) -> str:
+    """The text that `cell_of` was given. Of any other value: its JSON. Nothing and an empty text are both ""."""
+    return cell[1:] if cell.startswith(GUARD) and _looks_like_formula(cell) else cell
+
+
+def _looks_like_formula(text: str) -> bool:
+    """Also behind apostrophes: what is guarded already is guarded once more, so that a reader can tell."""
+    return text.startswith(_FORMULA) or (text.startswith(GUARD) and text.lstrip(GUARD).startswith(_FORMULA))
+
+
+def _line(values: Sequence[Any]) -> str:
+    return ",".join([_quoted(cell_of(value)) for value in values]) + "\r\n"
+
+
+def _quoted(cell: str) -> str:
+    return '"' + cell.replace('"', '""') + '"' if _SEPARATORS.search(cell) else cell
+
+
+class TableWriter:
+    """The columns are known after the last record only, so all rows are written at the end."""
+
+    def __init__(self, stream: ByteStream) -> None:
+        self._stream = stream
+        self._columns = Columns()
+        self._shelf = RowBuffer()
+        self.count = 0
+
+    def take(self, record: StoredRecord) -> None:
+        self._shelf.put(self._columns.row(record))
+
+    def finish(self) -> None:
+        names = self._columns.names()
+        text = io.StringIO()
+        text.write(_line(names))
+        held = 0
+        for rows in self._shelf.batches():
+            for row in rows:
+                text.write(_line([row.get(name) for name in names]))
+                held += 1
+                if text.tell() >= PIECE:
+                    self._write(text, held)
+                    held = 0
+        self._write(text, held)
+
+    def close(self) -> None:
+        self._shelf.close()
+
+    def _write(self, text: io.StringIO, records: int) -> None:
+        self._stream.write(text.getvalue().encode())
+        self.count += records
+        text.seek(0)
+        text.truncate()
