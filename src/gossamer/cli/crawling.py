@@ -23,6 +23,7 @@ from ..parse.spider import Spider
 from ..process.black_box import TIES
 from ..process.supervisor import Pulse
 from ..project.crawl import CrawlReport, Running, crawl
+from ..project.export import destination_of, try_output
 from ..project.job_end import why_nothing_came
 from ..project.open import Project
 from ..project.workers import lacks_scheduler
@@ -32,7 +33,6 @@ from ..store.export import export
 from ..text import many
 from .app import err, run_async, settings_with
 from .crawl import CANCELLED, REPLACED, allow_local
-from .places import output_place, try_output
 from .progress import Alarms, ProgressLine, Warnings
 
 
@@ -74,7 +74,7 @@ def run_crawl(
     async def after(project: Project, job: Job) -> None:
         # A crawl that had nothing leaves the file of the last one alone.
         if output is not None and not await why_nothing_came(project, job.id):
-            place = output_place(output, now=project.clock.now(), job=job.id)
+            place = destination_of(output, now=project.clock.now(), job=job.id)
             await export(project.records, RecordQuery(job=job.id, gone=False), place)
 
     async def work(events: EventHub, fresh: bool) -> CrawlReport:

@@ -166,8 +166,8 @@ def advise(*tips: tuple[str, str], console: Console = out) -> None:
 
 
 def print_json(value: Any) -> None:  # Any: whatever can be JSON
-    """Indented JSON on standard output, in UTF-8 whatever the locale says."""
-    text = json.dumps(value, ensure_ascii=False, indent=2, default=str)
+    """A value as msgspec encodes it, indented, on standard output, in UTF-8 whatever the locale says."""
+    text = json.dumps(msgspec.to_builtins(value, enc_hook=str), ensure_ascii=False, indent=2)
     write_bytes(text.encode("utf-8", "backslashreplace") + b"\n")
 
 

@@ -11,16 +11,16 @@ from rich.text import Text
 
 from ..clock import SystemClock
 from ..project.jobs import find_job
+from ..project.records import told
 from ..project.reparse.orders import Outcome
 from ..project.reparse.run import Choice, Report, reparse
+from ..store.contract import Difference
 from ..text import many, visible
 from .app import app, err, out, run_async, settings_with
-from .changes import Lines
 from .layout import advise, print_facts
 from .look import open_crawled
+from .records import DIFFERENCES_SHOWN, DifferenceLines
 from .typed import typed_moment
-
-DIFFERENCES_SHOWN = 200
 
 
 @app.command("reparse")
@@ -47,7 +47,7 @@ def reparse_verb(
     """
     settings = settings_with()
     since_at = typed_moment("--since", since, SystemClock().now())
-    lines = Lines(limit, json_lines=as_json)
+    lines = DifferenceLines(limit, as_json=as_json)
 
     async def work(status: Status | None) -> tuple[Report, float]:
         async with open_crawled(settings) as project:
@@ -65,8 +65,11 @@ def reparse_verb(
                     rate = report.pages / max(project.clock.monotonic() - began, 1e-9)
                     status.update(f"{many(report.pages, 'page')} parsed, {rate:,.0f} per second")
 
+            def show(difference: Difference) -> None:
+                lines.show(told(difference))
+
             report = await reparse(
-                project, choice, processes=processes, tell=tell, would_change=lines.show if dry_run else None
+                project, choice, processes=processes, tell=tell, would_change=show if dry_run else None
             )
             return report, project.clock.monotonic() - began
 
@@ -82,7 +85,7 @@ def _busy() -> AbstractContextManager[Status | None]:
     return err.status("Parsing ...") if err.is_terminal else nullcontext()
 
 
-def _tell(report: Report, seconds: float, lines: Lines, *, dry_run: bool, spider_named: bool) -> None:
+def _tell(report: Report, seconds: float, lines: DifferenceLines, *, dry_run: bool, spider_named: bool) -> None:
     for name, count in report.unknown.items():
         advice = f" Name its file with --spider FILE; if it was renamed, with --spider FILE --as {visible(name)}."
         missing = visible(report.why[name]) if name else "nobody knows whose they are."

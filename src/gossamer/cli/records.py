@@ -1,0 +1,274 @@
+"""What was collected: `gossamer history` (the versions of a record), `gossamer diff` (what one job saw differently from
+another), `gossamer quality` (how good the data was) and `gossamer schemas` (the shapes that items had)."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from datetime import datetime
+from typing import Annotated, Any
+
+import msgspec
+import typer
+from rich.text import Text
+
+from ..project.records import (
+    FieldChange,
+    ItemShape,
+    QualityScore,
+    RecordDifference,
+    RecordVersion,
+    RecordVersions,
+    changes,
+    differences,
+    history,
+    quality,
+    schemas,
+)
+from ..project.reparse.run import is_run
+from ..text import many, moment, visible
+from .app import app, err, out, run_async, settings_with
+from .layout import Column, advise, heading, print_json, print_table
+from .look import open_crawled
+
+RECORDS_SHOWN = 10
+DIFFERENCES_SHOWN = 200
+LONGEST = 60  # characters of a value that are shown
+SIGNS = {"added": ("+", "green"), "changed": ("~", "yellow"), "gone": ("-", "red")}
+DAYS = 14
+RULES_SHOWN = 3
+
+JsonOption = Annotated[bool, typer.Option("--json", help="For programs.")]
+
+
+# -- versions ----------------------------------------------------------------------------------------------------
+
+
+@app.command("history")
+def history_verb(
+    key: Annotated[str, typer.Argument(help="The record's key, or the address of the page it is from.")],
+    type: Annotated[str | None, typer.Option("--type", help="Of this type of item: Book.")] = None,
+    site: Annotated[str | None, typer.Option(help="Of this site: shop.example.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show every version of a record: when it changed, in which job, and what."""
+    settings = settings_with()
+
+    async def find() -> list[RecordVersions]:
+        async with open_crawled(settings) as project:
+            return await history(project, key, type=type, site=site, limit=None if as_json else RECORDS_SHOWN + 1)
+
+    found = run_async(find())
+    if as_json:
+        print_json(found)
+    else:
+        for record in found[:RECORDS_SHOWN]:
+            _show_versions(record)
+        if len(found) > RECORDS_SHOWN:
+            out.print(f"The first {RECORDS_SHOWN} records; --type and --site choose, --json tells all.")
+    if not found:
+        err.print(
+            Text.assemble(
+                ("gossamer: ", "bold red"),
+                f"No record has the key {visible(key)!r}, and none is from a page of that address. "
+                f"`gossamer export` shows the keys, as _meta.key.",
+            )
+        )
+        raise typer.Exit(1)
+
+
+def _show_versions(record: RecordVersions) -> None:
+    heading(f"{record.type} {record.key}", f"{record.site}, first seen {_local(record.first_seen)}")
+    rows: list[tuple[object, ...]] = []
+    before: RecordVersion | None = None
+    for version in record.versions:
+        first, *rest = _story(version, before)
+        rows.append((version.version, _local(version.at), version.job, first))
+        rows += [("", "", "", line) for line in rest]
+        before = version
+    print_table(
+        (Column("VERSION", right=True), Column("FROM"), Column("JOB"), Column("WHAT", fold=True)), rows, indent=2
+    )
+    out.print(Text(f"  last checked {_local(record.last_checked)}", style="dim"))
+    out.print()
+
+
+def _local(text: str) -> str:
+    return moment(datetime.fromisoformat(text).timestamp())
+
+
+def _story(version: RecordVersion, before: RecordVersion | None) -> list[str]:
+    """What this version is, in lines."""
+    if version.gone:
+        if is_run(version.job):
+            return ["gone: parsed again, its page did not give it any more"]
+        return ["gone: the crawl did not find it any more"]
+    if before is None:
+        return [", ".join(f"{one.field} = {_shown(one.after)}" for one in changes(None, version.data)) or "first seen"]
+    lines = [_in_words(one) for one in changes(before.data, version.data)]
+    if before.gone:
+        lines.insert(0, "back again")
+    if before.schema and version.schema != before.schema:
+        lines.append("the item's declared fields have changed (gossamer schemas)")
+    return lines or ["the same data, parsed anew"]
+
+
+# -- differences -------------------------------------------------------------------------------------------------
+
+
+@app.command("diff")
+def diff_verb(
+    before: Annotated[str, typer.Argument(metavar="JOB1", help="The earlier job: books-1.")],
+    after: Annotated[str, typer.Argument(metavar="JOB2", help="The later job: books-2, or the id of a reparse.")],
+    limit: Annotated[int, typer.Option(min=0, help="Show so many; all are counted.")] = DIFFERENCES_SHOWN,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per line.")] = False,
+) -> None:
+    """Show which records a job added, changed, or did not see any more, compared with another."""
+    settings = settings_with()
+    lines = DifferenceLines(limit, as_json=as_json)
+
+    async def compare() -> None:
+        async with open_crawled(settings) as project:
+            async for difference in differences(project, before, after):
+                lines.show(difference)
+
+    run_async(compare())
+    if as_json:
+        return
+    if lines.left_out:
+        out.print(lines.left_out)
+    out.print(lines.summary())
+    if lines.counts["gone"]:
+        out.print(
+            "[dim]Gone: the second job did not see it, for whatever reason; gossamer export --gone tells more.[/]"
+        )
+    advise(("gossamer history KEY", "every version of one record"))
+
+
+class DifferenceLines:
+    """Prints differences as they come, at most `limit` of them, and counts all."""
+
+    def __init__(self, limit: int, *, as_json: bool = False) -> None:
+        self._limit = limit
+        self._as_json = as_json
+        self.counts: Counter[str] = Counter()
+
+    def show(self, difference: RecordDifference) -> None:
+        self.counts[difference.kind] += 1
+        if self._as_json:
+            out.print(json.dumps(msgspec.to_builtins(difference), ensure_ascii=False), markup=False)
+        elif self.counts.total() <= self._limit:
+            sign, style = SIGNS[difference.kind]
+            name = (visible(difference.type), "bold")
+            out.print(Text.assemble((f"{sign} ", style), name, f" {visible(difference.key)}"))
+            for one in difference.fields or ():
+                out.print(Text(f"    {_in_words(one)}", style="dim"))
+
+    def summary(self) -> str:
+        """`3 added, 1 changed, 0 gone`"""
+        return ", ".join(f"{self.counts[kind]:,} {kind}" for kind in SIGNS)
+
+    @property
+    def left_out(self) -> str:
+        """A sentence about the differences that were not shown, if there are any."""
+        more = self.counts.total() - self._limit
+        return f"And {more:,} more; --limit shows them." if more > 0 else ""
+
+
+def _in_words(one: FieldChange) -> str:
+    """`price.amount: 12.00 → 11.50`"""
+    return f"{visible(one.field)}: {_shown(one.before)} → {_shown(one.after)}"
+
+
+def _shown(value: Any) -> str:  # Any: whatever an item held
+    """A value on one line."""
+    if value is None:
+        return "nothing"
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return visible(text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…")
+
+
+# -- quality and shapes ------------------------------------------------------------------------------------------
+
+
+@app.command("quality")
+def quality_verb(
+    spider: Annotated[str | None, typer.Argument(help="Only this spider, field by field.")] = None,
+    days: Annotated[int, typer.Option(min=1, max=36_500, help="Of the last so many days (UTC).")] = DAYS,
+    as_json: JsonOption = False,
+) -> None:
+    """Show the share of faultless items per spider and day; with a spider's name, per field."""
+    settings = settings_with()
+
+    async def find() -> list[QualityScore]:
+        async with open_crawled(settings) as project:
+            return await quality(project, spider, days=days)
+
+    scores = run_async(find())
+    if as_json:
+        print_json(scores)
+        return
+    if not scores:
+        whose = f" for {visible(spider)}" if spider else ""
+        err.print(f"Nothing was checked{whose} in the last {days} days.")
+        raise typer.Exit(1)
+    shown = [one for one in scores if one.is_whole or (spider is not None and not one.is_of_pages)]
+    shown += [one for one in scores if spider is not None and one.is_of_pages and not one.is_whole]
+    print_table(
+        (Column("DAY"), Column("SPIDER", spare=True), Column("ITEM", "bold"), Column("FIELD"),
+         Column("CHECKED", right=True), Column("FILLED", right=True), Column("FAULTY", right=True),
+         Column("SCORE", "cyan", right=True), Column("RULES BROKEN", "red", fold=True)),
+        [
+            (one.day, one.spider, "(pages)" if one.is_of_pages else one.type, "(all)" if one.is_whole else one.field,
+             one.checked, _share(one.filled_share), one.faulty, _share(one.faultless_share),
+             ", ".join(f"{rule} {count}" for rule, count in [*one.rules.items()][:RULES_SHOWN]))
+            for one in shown
+        ],
+    )  # fmt: skip
+    if spider is None:
+        advise((f"gossamer quality {scores[-1].spider}", "field by field"))
+    else:
+        advise(
+            ("gossamer dead list --reason quality", "pages that were held back"),
+            ("gossamer dead replay --reason quality", "parse them again, when the spider is mended"),
+        )
+
+
+def _share(value: float) -> str:
+    return f"{value:.1%}" if 0 < value < 1 else f"{value:.0%}"
+
+
+@app.command("schemas")
+def schemas_verb(
+    type: Annotated[str | None, typer.Argument(help="Only this type of item: Book.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """List the shapes that items had over time: which fields, of which types."""
+    settings = settings_with()
+
+    async def find() -> list[ItemShape]:
+        async with open_crawled(settings) as project:
+            return await schemas(project, type)
+
+    found = run_async(find())
+    if as_json:
+        print_json(found)
+        return
+    if not found:
+        out.print("No typed items were stored." if type is None else f"No item of type {visible(type)} was stored.")
+        return
+    print_table(
+        (Column("TYPE", "bold"), Column("SCHEMA", "cyan"), Column("FIRST STORED"), Column("FIELDS", fold=True)),
+        [(one.type, one.id, _local(one.first_stored), _fields(one)) for one in found],
+    )
+    out.print()
+    out.print(f"{many(len(found), 'shape')}. Records keep the shape they were made with.")
+
+
+def _fields(shape: ItemShape) -> str:
+    return ", ".join(f"{name}: {_type(field)}" for name, field in shape.fields.items())
+
+
+def _type(field: dict[str, Any]) -> str:
+    inner = f" of {_type(field['of'])}" if "of" in field else ""
+    return f"{field['type']}{inner}{'?' if field.get('optional') else ''}"

@@ -1,0 +1,146 @@
+"""Files made of what a project has collected: records as JSON Lines, CSV or Parquet, raw pages as WARC.
+
+Formats and destinations are those of store/export. Here is which destination an output names, which records are meant,
+and how far an export of changes has come.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from .. import __version__
+from ..backends.addresses import place_of
+from ..clock import SystemClock, iso_time
+from ..errors import Misconfigured
+from ..store.contract import RecordQuery, VisitQuery
+from ..store.export import (
+    Destination,
+    Exported,
+    StandardOutput,
+    destination_at,
+    export,
+    format_of,
+    named,
+    probe_destination,
+)
+from ..store.export.destination import CursorFile, ExportCursor
+from ..store.warc import export_warc, is_compressed
+from .jobs import find_job
+from .open import Project
+from .records import RecordFilter, query_of, what_there_is
+
+_REMOTE = "s3://"
+_ANY_JOB = "job"  # stands for `{job}` as long as the job has no id
+
+
+class ExportReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of an export."""
+
+    records: int  # that were written
+    place: str | None  # the file; None is standard output
+    whole: bool  # False: the reader went away before the end, and a cursor stays where it was
+    note: str = ""  # why no record matches, perhaps
+
+
+class WarcReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of an export of raw pages."""
+
+    pages: int  # that were written
+    place: str
+    lost: int = 0  # pages whose raw copy was pruned or is damaged
+    first_loss: str = ""
+
+
+def destination_of(output: str, *, now: float, job: str | None = None) -> Destination:
+    """The place that `output` names, `{time}`, `{date}` and `{job}` filled in. Raises Misconfigured, MissingExtra."""
+    if output.lower().startswith(_REMOTE):
+        from ..backends.object.place import ObjectDestination  # its client is an extra
+
+        address, mark, options = output.partition("?")  # an endpoint has no placeholders
+        return ObjectDestination(named(address, now=now, job=job) + mark + options)
+    scheme, found, _ = output.partition("://")
+    if found and scheme.isalnum():
+        raise Misconfigured(f"-o {output!r}: only s3:// can be written to, and files. Name a file.")
+    return destination_at(Path(named(output, now=now, job=job)))
+
+
+def try_output(output: str, format: str | None = None) -> None:
+    """Find out before a crawl whether its output can be written; the job has no id yet. Raises as `destination_of`."""
+    probe_destination(destination_of(output, now=SystemClock().now(), job=_ANY_JOB), format)
+
+
+def is_binary_output(output: str, format: str | None = None, job: str | None = None) -> bool:
+    """Would the export go to standard output in a format that is not text? Raises Misconfigured for a name that does
+    not tell a format."""
+    place = destination_of(output, now=SystemClock().now(), job=job)
+    return format_of(place.name, format).format == "parquet" and isinstance(place, StandardOutput)
+
+
+async def export_records(
+    project: Project, wanted: RecordFilter, output: str, *, format: str | None = None, cursor: Path | None = None
+) -> ExportReport:
+    """Write the records that match. With a `cursor` file: only what was stored since the last export with that file,
+    records that are gone among it; nothing new makes no file. Raises Misconfigured, BackendUnavailable."""
+    query = await query_of(project, wanted)
+    place = destination_of(output, now=project.clock.now(), job=query.job)
+    note = ""
+    if cursor is not None:
+        done = await _export_changes(project, query, wanted, place, format, cursor)
+    else:
+        done = await export(project.records, query, place, format)
+        if not done.records and done.whole:
+            note = await what_there_is(project, query)
+    shown = None if isinstance(place, StandardOutput) else str(place)
+    return ExportReport(records=done.records, place=shown, whole=done.whole, note=note)
+
+
+async def _export_changes(
+    project: Project, query: RecordQuery, wanted: RecordFilter, place: Destination, format: str | None, path: Path
+) -> Exported:
+    file = CursorFile(path)
+    file.check_place(place)
+    kept = file.read()
+    cursor = await project.records.cursor()
+    # As the user wrote them: the newest job of a spider is another one each time.
+    filters = {"job": wanted.job, "spider": wanted.spider, "type": wanted.type, "site": wanted.site}
+    now = ExportCursor(
+        cursor=cursor,
+        records=place_of(project.settings, "records"),
+        filters={name: value for name, value in filters.items() if value is not None},
+        told_at=iso_time(project.clock.now()),
+    )
+    if kept is not None:
+        file.check(kept, now)
+    changed = msgspec.structs.replace(query, gone=None, after=kept.cursor if kept is not None else None, upto=cursor)
+    done = await export(project.records, changed, place, format, even_empty=False)
+    if done.whole:
+        file.keep(now)
+    return done
+
+
+async def export_pages(
+    project: Project,
+    output: str,
+    *,
+    job: str | None = None,
+    spider: str | None = None,
+    since: float | None = None,
+    tell: Callable[[int], None] = lambda pages: None,
+) -> WarcReport:
+    """Write archived pages to a WARC file, the newest copy of each. `tell` is called with the number of pages so far.
+
+    Raises Misconfigured, BackendUnavailable.
+    """
+    job_id = (await find_job(project, job)).id if job is not None else None
+    place = destination_of(output, now=project.clock.now(), job=job_id)
+    visits = project.records.archived(VisitQuery(spider=spider, job=job_id, since=since, failures=None))
+    kept = await export_warc(visits, project.archive, place, program=f"Gossamer {__version__}", tell=tell)
+    return WarcReport(pages=kept.pages, place=str(place), lost=kept.lost, first_loss=kept.first_loss)
+
+
+def check_warc_name(output: str, job: str | None = None) -> None:
+    """Raises Misconfigured for a name that is not of a WARC file."""
+    is_compressed(destination_of(output, now=SystemClock().now(), job=job).name)
