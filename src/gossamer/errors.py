@@ -170,13 +170,13 @@ class AllExitsRest(WayFailed):
 
 
 class BudgetSpent(WayFailed):
-    """`purse` names the bound that would be passed."""
+    """`budget` names the bound that would be passed."""
 
     reason = "budget"
 
-    def __init__(self, message: str, *, wait: timedelta, purse: str) -> None:
+    def __init__(self, message: str, *, wait: timedelta, budget: str) -> None:
         super().__init__(message, wait=wait)
-        self.purse = purse
+        self.budget = budget
 
 
 class Permanent(GossamerError):

@@ -18,14 +18,14 @@ from gossamer.backends.redis.state import open_redis_state
 from gossamer.backends.sqlite.state import open_sqlite_state
 from gossamer.backends.state import State
 from gossamer.clock import ServerClock, SystemClock, VirtualClock
-from gossamer.routing.contract import Bound, Standing
+from gossamer.routing.contract import Bound, LearnedRoute
 from tests.patience import PATIENCE
 
 from .frontiers import LEASE, UNLIMITED, Backends, Lab
 from .test_moving import WAYS, carry
 
 NOW = 1_800_000_000.0
-SHOP = Standing(
+SHOP = LearnedRoute(
     site="shop.example",
     route="residential",
     since=NOW + 0.123456,
@@ -81,7 +81,7 @@ async def several(place: Place, count: int) -> AsyncIterator[list[Any]]:
         yield [await stack.enter_async_context(place.open()) for _ in range(count)]
 
 
-def changed(standing: Standing, **fields: object) -> Standing:
+def changed(standing: LearnedRoute, **fields: object) -> LearnedRoute:
     return msgspec.structs.replace(standing, **fields)
 
 
@@ -89,12 +89,12 @@ def changed(standing: Standing, **fields: object) -> Standing:
 
 
 async def test_a_standing_comes_back_as_it_was_learned(state):
-    assert await state.routes.standing("shop.example") is None
+    assert await state.routes.learned("shop.example") is None
 
     assert await state.routes.learn(SHOP, instead_of=None)
 
-    assert await state.routes.standing("shop.example") == SHOP
-    assert await state.routes.standing("other.example") is None
+    assert await state.routes.learned("shop.example") == SHOP
+    assert await state.routes.learned("other.example") is None
 
 
 async def test_what_was_learned_meanwhile_is_not_overwritten(state):
@@ -108,7 +108,7 @@ async def test_what_was_learned_meanwhile_is_not_overwritten(state):
     assert not await state.routes.learn(late, instead_of=None)
     assert not await state.routes.learn(late, instead_of=changed(higher, recheck_at=higher.recheck_at + 0.001))
 
-    assert await state.routes.standing("shop.example") == higher
+    assert await state.routes.learned("shop.example") == higher
 
 
 async def test_a_site_that_was_forgotten_is_not_what_it_was(state):
@@ -117,19 +117,19 @@ async def test_a_site_that_was_forgotten_is_not_what_it_was(state):
 
     assert not await state.routes.learn(changed(SHOP, blocks=4), instead_of=SHOP)
 
-    assert await state.routes.standing("shop.example") is None
+    assert await state.routes.learned("shop.example") is None
 
 
 async def test_one_of_twenty_who_saw_the_same_block_wins(place):
     async with several(place, 4) as workers:
         for before in (None, SHOP):
-            seen = await workers[0].routes.standing("shop.example")
+            seen = await workers[0].routes.learned("shop.example")
             assert seen == before
             words = [changed(SHOP, blocks=n) if before else SHOP for n in range(100, 120)]
             won = await asyncio.gather(*(workers[n % 4].routes.learn(words[n], instead_of=before) for n in range(20)))
 
             assert sum(won) == 1
-            known = {str(await worker.routes.standing("shop.example")) for worker in workers}
+            known = {str(await worker.routes.learned("shop.example")) for worker in workers}
             assert known == {str(words[won.index(True)])}
 
 
@@ -138,17 +138,17 @@ async def test_the_sites_that_were_learned_about_last_come_first(state):
         since = NOW if site in ("a.example", "b.example") else NOW + n
         await state.routes.learn(changed(SHOP, site=site, since=since), instead_of=None)
 
-    listed = [one.site for one in await state.routes.standings()]
+    listed = [one.site for one in await state.routes.learned_routes()]
     assert listed == ["d.example", "c.example", "a.example", "b.example"]
-    assert [one.site for one in await state.routes.standings(limit=2)] == listed[:2]
+    assert [one.site for one in await state.routes.learned_routes(limit=2)] == listed[:2]
 
 
 async def test_many_standings_are_all_listed(state):
     many = [changed(SHOP, site=f"s{n}.example", since=NOW - n) for n in range(1_200)]
     await asyncio.gather(*(state.routes.learn(one, instead_of=None) for one in many))
 
-    assert await state.routes.standings(limit=5_000) == many
-    assert await state.routes.standings() == many[:1000]
+    assert await state.routes.learned_routes(limit=5_000) == many
+    assert await state.routes.learned_routes() == many[:1000]
 
 
 async def test_one_site_is_forgotten_or_all(state):
@@ -157,10 +157,10 @@ async def test_one_site_is_forgotten_or_all(state):
 
     assert await state.routes.forget("b.example") == 1
     assert await state.routes.forget("b.example") == 0
-    assert [one.site for one in await state.routes.standings()] == ["a.example", "c.example"]
+    assert [one.site for one in await state.routes.learned_routes()] == ["a.example", "c.example"]
     assert await state.routes.forget() == 2
     assert await state.routes.forget() == 0
-    assert await state.routes.standings() == []
+    assert await state.routes.learned_routes() == []
 
 
 # -- purses -------------------------------------------------------------------------------------------------------
@@ -351,7 +351,7 @@ async def test_all_of_it_survives_reopening(place):
         await state.purse.take(0.0003, [Bound(JOB, 1), Bound(DAY, 1)])
 
     async with place.open() as state:
-        assert await state.routes.standings() == [SHOP]
+        assert await state.routes.learned_routes() == [SHOP]
         assert await state.purse.spent() == {DAY: 0.0003, JOB: 0.0003}
         assert await state.purse.take(1, [Bound(JOB, 1)]) == JOB
 
@@ -369,7 +369,7 @@ async def test_a_move_takes_them_along_and_leaves_none_of_what_was_there(labs):
     await carry(source.carrier, target.carrier)
 
     assert await target.carrier.tally() == await source.carrier.tally() == {"learned routes": 2, "purses": 2}
-    assert await target.routes.standings() == [other, SHOP]
+    assert await target.routes.learned_routes() == [other, SHOP]
     assert await target.purse.spent() == {DAY: 0.0003, JOB: 0.0003}
     assert await target.routes.learn(changed(SHOP, blocks=4), instead_of=SHOP)
     await target.carrier.clear()

@@ -35,11 +35,11 @@ import pytest
 
 from gossamer.cli.app import run_async
 from gossamer.cli.demo import shop_in_background
-from gossamer.cli.web import download_page
 from gossamer.demo.catalogue import CATEGORIES, PER_CATEGORY
 from gossamer.demo.shop import SHOP_HOST, USUAL_PORT
 from gossamer.parse.page import Page
 from gossamer.parse.recipe.reader import read_recipe
+from gossamer.project.fetch import fetch_one
 from gossamer.settings import load
 from tests.patience import PATIENCE
 
@@ -82,7 +82,7 @@ def page(shop: Shop) -> Page:
     url = f"http://{SHOP_HOST}:{shop.port}/{PRODUCT}"
     settings = load(environ={}, flags={"fetch.allow_hosts": [SHOP_HOST]})
     for _ in range(3):
-        download = run_async(download_page(url, settings, robots=False))
+        download = run_async(fetch_one(url, settings, robots=False))
     assert download.snapshot.status == 200
     return Page(download.snapshot)
 

@@ -61,7 +61,7 @@ async def test_a_shell_climbs_straight_to_a_route_that_renders(tmp_path):
 
         assert {record.key for record in left.records} == set(way.world.truth())
         assert not any(hit.through == "datacenter" for hit in way.world.hits())
-        standings = await look(read, lambda system: system.state.routes.standings())
+        standings = await look(read, lambda system: system.state.routes.learned_routes())
         assert [(one.site, one.route, one.reason) for one in standings] == [("s.localhost", "browser", "shell")]
 
 

@@ -86,7 +86,7 @@ async def test_a_page_that_nobody_may_see_does_not_make_its_site_expensive(tmp_p
         assert {record.site for record in left.records} == {"a.localhost"}
         assert left.fate(way.world.url("a.localhost", 99)) == ("dead", "http-404")
         assert {left.letters[way.world.url("z.localhost", n)].reason for n in range(5)} == {"blocked-login"}
-        assert await look(read, lambda system: system.state.routes.standings()) == []
+        assert await look(read, lambda system: system.state.routes.learned_routes()) == []
 
 
 async def test_a_retry_takes_another_exit_and_a_banned_one_rests(tmp_path):
@@ -183,7 +183,7 @@ async def test_pages_that_cannot_climb_just_now_wait_where_they_were_and_do_not_
         left = await crawled(Offers(way.world.urls()), read, attend=mend_later, heard=heard)
         assert {record.key for record in left.records} == set(way.world.truth())
         assert len([hit for hit in way.world.hits() if hit.through == "direct"]) == 2
-        standings = await look(read, lambda system: system.state.routes.standings())
+        standings = await look(read, lambda system: system.state.routes.learned_routes())
         assert {one.route for one in standings} <= {"datacenter"}
 
 
@@ -222,4 +222,4 @@ async def test_an_error_teaches_nothing_about_routes(tmp_path):
         missing = way.world.url("b.localhost", 99)
         read = way.settings(tmp_path)
         await crawled(Offers([missing]), read)
-        assert await look(read, lambda system: system.state.routes.standings()) == []
+        assert await look(read, lambda system: system.state.routes.learned_routes()) == []

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
+from gossamer.crawl.source_files import SourceFiles
 from gossamer.errors import SourceFailed
-from gossamer.project.sourcing import Sourcing, open_sourcing
+from gossamer.project.wiring import open_source_files
 from gossamer.schedule.sources import Listing, SitemapSource, SourceBounds, SourceEntry, Validators, entries
 from gossamer.settings import Settings
 from gossamer.settings.tables import Fetch, Politeness, Retry
@@ -25,9 +26,9 @@ SETTINGS = Settings(
 class Scene:
     """A site, and somebody who reads its sitemaps."""
 
-    def __init__(self, site: HostileSite, sourcing: Sourcing) -> None:
+    def __init__(self, site: HostileSite, files: SourceFiles) -> None:
         self.site = site
-        self.sourcing = sourcing
+        self.files = files
         self.reports: list[str] = []
         self.seen: dict[str, Validators] = {}
 
@@ -37,7 +38,7 @@ class Scene:
         """All of the source; a text is the path of a sitemap."""
         if isinstance(source, str):
             source = SitemapSource(url=self.site.url(source))
-        context = self.sourcing.context(report=self.reports.append, known=known)
+        context = self.files.context(report=self.reports.append, known=known)
         found = [entry async for entry in entries(source, context, SourceBounds(**bounds))]
         self.seen = context.seen
         return found
@@ -57,8 +58,8 @@ class Scene:
 
 @asynccontextmanager
 async def a_scene(settings: Settings = SETTINGS) -> AsyncIterator[Scene]:
-    async with hostile_site(drip=timedelta(milliseconds=20)) as site, open_sourcing(settings) as sourcing:
-        yield Scene(site, sourcing)
+    async with hostile_site(drip=timedelta(milliseconds=20)) as site, open_source_files(settings) as files:
+        yield Scene(site, files)
 
 
 def paths(urls: list[str]) -> list[str]:

@@ -8,7 +8,7 @@ from gossamer.cli.routes import day_of
 from gossamer.clock import iso_time
 from gossamer.frontier.contract import JobTerms
 from gossamer.project.open import Project
-from gossamer.routing.contract import Bound, Standing
+from gossamer.routing.contract import Bound, LearnedRoute
 from tests.unit.commandline import ProjectFolder, on_a_terminal
 from tests.unit.commandline import project as project
 
@@ -36,7 +36,9 @@ async def crawl_through(system: Project) -> None:
         ("news.example", "managed", "login", now - 70 * HOUR, now - 5),
     ):
         await system.state.routes.learn(
-            Standing(site=site, route=route, since=since, reason=reason, blocks=14, recheck_at=again, patience=HOUR),
+            LearnedRoute(
+                site=site, route=route, since=since, reason=reason, blocks=14, recheck_at=again, patience=HOUR
+            ),
             instead_of=None,
         )
     job, _ = await system.state.jobs.open_job("books", JobTerms(), fresh=False)

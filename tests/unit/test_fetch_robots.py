@@ -15,7 +15,9 @@ from hypothesis import strategies as st
 from gossamer.clock import VirtualClock
 from gossamer.errors import AddressRefused, RobotsUnreachable
 from gossamer.fetch.addresses import AddressGuard
+from gossamer.fetch.cookies import CookieJar
 from gossamer.fetch.http import AiohttpTransport
+from gossamer.fetch.open_route import OpenRoute
 from gossamer.fetch.robots import FRESH, UNREACHABLE, MemoryShelf, Robots, RobotsEntry
 from gossamer.fetch.robots_rules import (
     MAX_STARS,
@@ -183,12 +185,11 @@ class Stage:
         self.clock = VirtualClock()
         self.shelf = shelf
         self.gates = 0
-        self.transport = transport
+        self.route = OpenRoute(transport=transport, robots_transport=transport, jar=CookieJar(self.clock))
         self.robots = self.fresh_robots()
 
     def fresh_robots(self, max_origins: int = 2048) -> Robots:
         return Robots(
-            self.transport,
             self.shelf,
             self.clock,
             user_agent="Gossamer/0.1",
@@ -201,7 +202,7 @@ class Stage:
         self.gates += 1
 
     async def rules(self, path: str = "/page", host: str | None = None) -> RobotsRules:
-        return await self.robots.rules_for(self.site.url(path, host), self.gate)
+        return await self.robots.rules_for(self.site.url(path, host), self.gate, self.route)
 
     async def allowed(self, path: str, host: str | None = None) -> bool:
         return (await self.rules(path, host)).allowed(self.site.url(path, host))
@@ -252,7 +253,7 @@ async def test_whoever_gives_up_leaves_the_turn_to_the_next() -> None:
             stuck.set()
             await asyncio.Event().wait()
 
-        first = asyncio.ensure_future(stage.robots.rules_for(stage.site.url("/a"), never))
+        first = asyncio.ensure_future(stage.robots.rules_for(stage.site.url("/a"), never, stage.route))
         await stuck.wait()
         second = asyncio.ensure_future(stage.rules())
         await asyncio.sleep(0)
@@ -400,7 +401,7 @@ async def test_what_the_gate_raises_comes_through() -> None:
             raise KeyError("drained")
 
         with pytest.raises(KeyError):
-            await stage.robots.rules_for(stage.site.url("/a"), closed)
+            await stage.robots.rules_for(stage.site.url("/a"), closed, stage.route)
         assert stage.asked == 0
 
 

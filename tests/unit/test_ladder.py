@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from gossamer.errors import Misconfigured
 from gossamer.model.route import DIRECT, Route
-from gossamer.routing.contract import Standing
+from gossamer.routing.contract import LearnedRoute
 from gossamer.routing.ladder import (
     Terms,
     after_climb,
@@ -141,12 +141,12 @@ def test_a_site_that_nobody_knows_begins_at_the_cheapest():
 
 
 def test_a_site_begins_where_others_got_through():
-    standing = Standing(site="a.test", route="browser", since=0, recheck_at=100)
+    standing = LearnedRoute(site="a.test", route="browser", since=0, recheck_at=100)
     assert names(plan(TERMS, standing).rungs) == ["browser", "api"]
 
 
 def test_what_was_learned_about_a_route_that_is_gone_does_not_count():
-    standing = Standing(site="a.test", route="old-route", since=0, recheck_at=100)
+    standing = LearnedRoute(site="a.test", route="old-route", since=0, recheck_at=100)
     assert names(plan(TERMS, standing).rungs)[0] == "direct"
 
 
@@ -164,7 +164,7 @@ def test_a_page_that_climbed_teaches_where_to_begin():
 
 
 def test_a_page_that_got_through_lower_than_known_teaches_nothing():
-    standing = Standing(site="a.test", route="api", since=0, recheck_at=100)
+    standing = LearnedRoute(site="a.test", route="api", since=0, recheck_at=100)
     assert after_climb(TERMS, standing, site="a.test", route=LADDER[2], reason="forbidden", now=5.0) is None
 
 
@@ -185,14 +185,14 @@ def test_a_cheaper_rung_is_tried_again_later_and_ever_more_rarely():
 
 
 def test_a_probe_that_got_through_brings_the_site_down_by_one():
-    standing = Standing(site="a.test", route="browser", since=0, recheck_at=100, patience=350, blocks=3)
+    standing = LearnedRoute(site="a.test", route="browser", since=0, recheck_at=100, patience=350, blocks=3)
     lower = after_probe(TERMS, standing, LADDER[2], now=500.0)
     assert (lower.route, lower.recheck_at, lower.patience) == ("residential", 600.0, 100.0)
 
 
 def test_nothing_is_learned_where_a_person_decided():
     terms = Terms(ladder=LADDER, learns=False)
-    standing = Standing(site="a.test", route="api", since=0, recheck_at=0)
+    standing = LearnedRoute(site="a.test", route="api", since=0, recheck_at=0)
     assert names(plan(terms, standing).rungs)[0] == "direct"
     assert not wants_probe(terms, standing, 10.0)
     assert after_climb(terms, None, site="a.test", route=LADDER[1], reason="x", now=1.0) is None
@@ -204,7 +204,7 @@ def test_nothing_is_learned_where_a_person_decided():
     probes=st.booleans(),
 )
 def test_a_page_always_reaches_the_rung_it_needs_and_never_goes_down_on_the_way(begin, needed, probes):
-    standing = None if begin is None else Standing(site="a.test", route=begin, since=0, recheck_at=0)
+    standing = None if begin is None else LearnedRoute(site="a.test", route=begin, since=0, recheck_at=0)
     rungs = plan(TERMS, standing, may_probe=probes and standing is not None).rungs
     prices = [rung.price for rung in rungs]
     assert prices == sorted(prices)

@@ -16,8 +16,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from gossamer.crawl.source_files import SourceFiles
 from gossamer.errors import SourceFailed
-from gossamer.project.sourcing import Sourcing, open_sourcing
+from gossamer.project.wiring import open_source_files
 from gossamer.schedule.sources import (
     CommandSource,
     FileSource,
@@ -39,16 +40,16 @@ ROWS = ["https://shop.example/1", "https://shop.example/2"]
 class Indoors:
     """A project folder, and somebody who reads sources in it; reports are kept."""
 
-    def __init__(self, sourcing: Sourcing) -> None:
+    def __init__(self, files: SourceFiles) -> None:
         self.reports: list[str] = []
-        self.context = sourcing.context(report=self.reports.append)
+        self.context = files.context(report=self.reports.append)
         self.root = self.context.root
 
 
 @pytest.fixture
 async def indoors(tmp_path: Path) -> AsyncIterator[Indoors]:
-    async with open_sourcing(msgspec.structs.replace(SETTINGS, root=tmp_path)) as sourcing:
-        yield Indoors(sourcing)
+    async with open_source_files(msgspec.structs.replace(SETTINGS, root=tmp_path)) as files:
+        yield Indoors(files)
 
 
 async def urls_of(source: UrlSource, indoors: Indoors) -> list[str]:

@@ -12,7 +12,7 @@ import pytest
 
 from gossamer.backends.open import open_state
 from gossamer.clock import ServerClock, SystemClock, VirtualClock
-from gossamer.project.sourcing import open_sourcing
+from gossamer.project.wiring import open_source_files
 from gossamer.schedule.sources import FeedSource, SitemapSource, SourceEntry, Validators, entries
 from gossamer.settings import Settings
 from gossamer.settings.effective import site_terms
@@ -89,11 +89,11 @@ PACED = msgspec.structs.replace(SETTINGS, politeness=Politeness(rate=Rate(timede
 
 async def test_requests_keep_the_pace_of_the_site() -> None:
     clock = VirtualClock()
-    async with hostile_site() as site, open_sourcing(PACED, clock=clock) as sourcing:
+    async with hostile_site() as site, open_source_files(PACED, clock=clock) as files:
         site.answer_robots(200, "User-agent: *\nCrawl-delay: 20\n")
         site.show("/i.xml", index(["/s.xml"]))
         site.show("/s.xml", urlset(["/1"]))
-        context = sourcing.context(report=print)
+        context = files.context(report=print)
         reading = asyncio.create_task(_all(entries(SitemapSource(url=site.url("/i.xml")), context)))
         # given robots.txt, which is asked for at once and wants 20 s between two requests
         for path, before in (("/i.xml", 1), ("/s.xml", 2)):
@@ -121,10 +121,10 @@ async def test_requests_are_announced_and_share_the_pace_with_workers_on_the_sam
             await clock.sleep(announced[-1] - clock.now())
         announced.append(clock.now() + rest.total_seconds())
 
-    async with hostile_site() as site, open_sourcing(PACED, clock=clock, announce=announce) as sourcing:
+    async with hostile_site() as site, open_source_files(PACED, clock=clock, announce=announce) as files:
         site.answer_robots(404, "")
         site.show("/s.xml", urlset(["/1"]))
-        context = sourcing.context(report=print)
+        context = files.context(report=print)
         began = clock.now()
         reading = asyncio.create_task(_all(entries(SitemapSource(url=site.url("/s.xml")), context)))
         sent = []
@@ -154,9 +154,9 @@ async def test_nothing_is_fetched_while_the_window_of_the_site_is_closed() -> No
             hits.append(len(site.log))
             return closed.pop() if closed else timedelta(0)
 
-        async with open_sourcing(SETTINGS, closed_for=closed_for) as sourcing:
+        async with open_source_files(SETTINGS, closed_for=closed_for) as files:
             site.show("/s.xml", urlset(["/1"]))
-            assert len(await _all(entries(SitemapSource(url=site.url("/s.xml")), sourcing.context(report=print)))) == 1
+            assert len(await _all(entries(SitemapSource(url=site.url("/s.xml")), files.context(report=print)))) == 1
     assert hits[:4] == [0, 0, 0, 0]
 
 
@@ -212,9 +212,9 @@ async def test_site_that_must_not_see_this_machine_is_reached_through_its_pool(t
         async with (
             hostile_site() as site,
             open_state(settings, ServerClock(SystemClock()), terms_for=site_terms(settings, None)) as state,
-            open_sourcing(settings, exits=state.exits) as sourcing,
+            open_source_files(settings, exits=state.exits) as files,
         ):
-            scene = Scene(site, sourcing)
+            scene = Scene(site, files)
             site.show("/s.xml", urlset(["/1"]))
             assert paths(await scene.urls("/s.xml")) == ["/1"]
             assert len(proxy.passages) == len(site.log) == 2  # robots.txt, too

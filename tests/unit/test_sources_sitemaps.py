@@ -34,7 +34,7 @@ async def test_nested_packed_indexes_give_every_page_once_and_dates_that_can_be_
 
 async def test_memory_does_not_grow_with_the_sitemap() -> None:
     async def peak(scene: Scene, count: int) -> int:
-        context = scene.sourcing.context(report=scene.reports.append)
+        context = scene.files.context(report=scene.reports.append)
         url = nested(scene.site, count, per_file=500)
         tracemalloc.start()
         try:
@@ -51,7 +51,7 @@ async def test_memory_does_not_grow_with_the_sitemap() -> None:
 async def test_slow_consumer_holds_no_connection() -> None:
     async with a_scene() as scene:
         url = scene.site.show("/s.xml", urlset(f"/{n}" for n in range(3_000)))
-        async with aclosing(entries(SitemapSource(url=url), scene.sourcing.context(report=print))) as found:
+        async with aclosing(entries(SitemapSource(url=url), scene.files.context(report=print))) as found:
             # given that one entry was taken of many
             assert (await anext(found)).url.endswith("/0")
             # then the whole file has been sent already, whatever happens to the server
@@ -71,9 +71,7 @@ def temporary_files() -> int:
 async def test_reading_that_is_left_in_the_middle_leaves_no_file() -> None:
     async with a_scene() as scene:
         before = temporary_files()
-        found = entries(
-            SitemapSource(url=nested(scene.site, 1_000, per_file=500)), scene.sourcing.context(report=print)
-        )
+        found = entries(SitemapSource(url=nested(scene.site, 1_000, per_file=500)), scene.files.context(report=print))
         async with aclosing(found):
             await anext(found)
             assert temporary_files() == before + 3  # the index, the one inside of it, and the sitemap

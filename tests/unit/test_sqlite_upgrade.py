@@ -10,7 +10,7 @@ from gossamer.backends.sqlite.connection import schema_scripts, statements_of
 from gossamer.backends.sqlite.state import APPLICATION_ID, open_sqlite_state
 from gossamer.clock import VirtualClock
 from gossamer.frontier.politeness import SiteTerms
-from gossamer.routing.contract import Bound, Standing
+from gossamer.routing.contract import Bound, LearnedRoute
 
 TERMS = SiteTerms(interval=None, burst=1, concurrency=None)
 
@@ -38,13 +38,13 @@ async def test_a_file_of_the_first_version_gets_the_books_about_routes(tmp_path)
     async with open_sqlite_state(
         file, VirtualClock(), lease_duration=timedelta(seconds=30), terms_for=lambda _: TERMS
     ) as state:
-        standing = Standing(site="shop.example", route="browser", since=1.0)
-        assert await state.routes.standings() == []
+        standing = LearnedRoute(site="shop.example", route="browser", since=1.0)
+        assert await state.routes.learned_routes() == []
         assert await state.routes.learn(standing, instead_of=None)
         assert await state.purse.take(0.5, [Bound("job/1", 1)]) is None
 
         assert [job.id for job in await state.jobs.jobs()] == ["books-1"]
-        assert await state.routes.standing("shop.example") == standing
+        assert await state.routes.learned("shop.example") == standing
 
     connection = sqlite3.connect(file)
     assert connection.execute("PRAGMA user_version").fetchone() == (len(schema_scripts("state")),)

@@ -21,8 +21,8 @@ from gossamer.crawl.worker import Worker
 from gossamer.errors import BackendUnavailable, GossamerError, Misconfigured
 from gossamer.fetch.contract import Response
 from gossamer.fetch.fetcher import Disallowed, Outcome, PageRequest, Redirected
-from gossamer.fetch.robots import Gate
-from gossamer.fetch.way import Way
+from gossamer.fetch.open_route import OpenRoute
+from gossamer.fetch.robots import BeforeSend
 from gossamer.frontier.admission import Admission, Scope
 from gossamer.frontier.contract import DeadFilter, LeaseBatch
 from gossamer.frontier.politeness import SiteTerms
@@ -93,21 +93,21 @@ class Road:
         self.fault: Exception | None = None
         self.moved: dict[str, str] = {}
 
-    async def fetch(self, visit: PageRequest, gate: Gate, way: Way) -> Outcome:
+    async def fetch(self, request: PageRequest, gate: BeforeSend, route: OpenRoute) -> Outcome:
         self.inside += 1
         try:
             for _ in range(self._requests):
                 await gate(None)
-                self.sent.append(visit.url)
+                self.sent.append(request.url)
             await self.go.wait()
             await gate(None)
-            self.sent.append(visit.url)
+            self.sent.append(request.url)
             if self.fault is not None:
                 raise self.fault
-            if visit.url in self.moved:
-                answer = Response(url=visit.url, status=301, headers=Headers(()), body=b"", seconds=0.1, wire_bytes=9)
-                return Redirected(to=self.moved[visit.url], status=301, response=answer, fetched_at=0.0)
-            return Disallowed(url=visit.url, rule="Disallow: /")
+            if request.url in self.moved:
+                answer = Response(url=request.url, status=301, headers=Headers(()), body=b"", seconds=0.1, wire_bytes=9)
+                return Redirected(to=self.moved[request.url], status=301, response=answer, fetched_at=0.0)
+            return Disallowed(url=request.url, rule="Disallow: /")
         finally:
             self.inside -= 1
 
@@ -142,7 +142,7 @@ class Bench:
     ) -> Worker:
         line: Any = self.line
         fetcher: Any = road
-        crew = JobContext(
+        context = JobContext(
             job=self.job,
             worker="me",
             spider=Spider(),
@@ -161,7 +161,7 @@ class Bench:
             gates=gates,
         )
         return Worker(
-            crew, line, self.records, concurrency=concurrency, lease_duration=LEASE, drain_within=drain_within,
+            context, line, self.records, concurrency=concurrency, lease_duration=LEASE, drain_within=drain_within,
             lanes=lanes, is_over=is_over,
         )  # fmt: skip
 
@@ -176,7 +176,7 @@ class Bench:
             transports=transports,
             exits=Pools(homes, self.lab.exits, self.lab.clock, project="", root=Path()),
             book=self.lab.routes,
-            tolls=BudgetKeeper(self.lab.purse, self.job, lambda site: Budgets(), self.lab.clock, max_body=1000),
+            budget=BudgetKeeper(self.lab.purse, self.job, lambda site: Budgets(), self.lab.clock, max_body=1000),
             clock=self.lab.clock,
         )
 

@@ -15,10 +15,11 @@ from ..parse.media import Media
 from ..parse.page import Page
 from ..parse.recipe.drafting import Draft, Drafting
 from ..parse.spider import composed, is_spider_name
+from ..project.fetch import fetch_one
 from ..settings import FILE_NAME, Settings
 from ..text import visible
 from .app import err, out, run_async
-from .web import download_page, settings_for
+from .web import settings_for
 
 LONGEST_PAUSE = 5.0  # seconds between two requests; a person waits
 MOST_LOOKS = 5  # pages behind the first one that are tried
@@ -111,4 +112,4 @@ async def _looked_at(url: str, settings: Settings) -> Page | None:
 
 
 async def _fetched(url: str, settings: Settings) -> Page:
-    return Page((await download_page(url, settings, robots=settings.politeness.robots)).snapshot)
+    return Page((await fetch_one(url, settings, robots=settings.politeness.robots)).snapshot)

@@ -28,11 +28,12 @@ from ..model.page import Headers, Snapshot
 from ..model.url import parse_url
 from ..parse.page import Page
 from ..parse.selectors import SelectorList
+from ..project.fetch import fetch_one
 from ..text import size, visible
 from .app import app, err, run_async, settings_with
 from .look import open_crawled
 from .typed import typed_url
-from .web import download_page, settings_for
+from .web import settings_for
 
 _REF = re.compile(r"\d{4}-\d{2}-\d{2}/[^#\s]+#\d+\+\d+")
 HISTORY_LINES = 2000
@@ -66,7 +67,7 @@ def open_page(target: str, url: str | None, *, robots: bool, route: str | None =
         raise Misconfigured(f"{error} There is no file of that name either.") from error
     settings = settings_for(href)
     robots = robots and settings.politeness.robots
-    return Page(run_async(download_page(href, settings, robots=robots, route=route)).snapshot)
+    return Page(run_async(fetch_one(href, settings, robots=robots, route=route)).snapshot)
 
 
 async def _archived(ref: str) -> Snapshot:

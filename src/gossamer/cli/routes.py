@@ -14,7 +14,7 @@ from ..errors import InvalidUrl, Misconfigured
 from ..model.job import Job
 from ..model.url import site_of
 from ..project.open import is_crawled
-from ..routing.contract import Standing
+from ..routing.contract import LearnedRoute
 from ..settings import Settings
 from ..text import distance, many, moment, setting_text, span, visible
 from .app import app, err, out, run_async, settings_with
@@ -48,7 +48,7 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True):
 class Findings(msgspec.Struct, frozen=True, kw_only=True):
     """What the shared state says. `more` tells that there are sites beyond the limit."""
 
-    standings: Sequence[Standing] = ()
+    standings: Sequence[LearnedRoute] = ()
     more: bool = False
     spent: Mapping[str, float] = {}
     jobs: Sequence[Job] = ()
@@ -158,9 +158,9 @@ async def _find(settings: Settings, site: str | None, limit: int) -> Findings:
         return Findings(now=SystemClock().now())
     async with open_crawled(settings) as project:
         if site is None:
-            standings = await project.state.routes.standings(limit + 1)
+            standings = await project.state.routes.learned_routes(limit + 1)
         else:
-            known = await project.state.routes.standing(site)
+            known = await project.state.routes.learned(site)
             standings = [known] if known is not None else []
         return Findings(
             standings=standings[:limit],
@@ -191,7 +191,7 @@ def _show_all(settings: Settings, found: Findings) -> None:
         out.print("router.learn is off: this was learned before, and pages do not begin there now.")
 
 
-def _again(standing: Standing, now: float) -> str:
+def _again(standing: LearnedRoute, now: float) -> str:
     """When a cheaper route is tried again."""
     if not standing.recheck_at:
         return ""

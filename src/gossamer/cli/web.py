@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
 from http import HTTPStatus
 from pathlib import Path
 from typing import Annotated
@@ -13,40 +11,16 @@ import msgspec
 import typer
 from rich.text import Text
 
-from ..clock import Clock, SystemClock
-from ..errors import FetchRefused, GossamerError, Misconfigured, RobotsUnreachable
-from ..fetch.cookies import CookieJar
-from ..fetch.fetcher import Disallowed, Fetched, Fetcher, PageRequest, Redirected
-from ..fetch.robots import MemoryShelf
-from ..fetch.way import Through, Way
-from ..model.page import Snapshot
-from ..model.route import Exit
-from ..model.url import origin_of, site_of
+from ..errors import FetchRefused, Misconfigured
 from ..parse.media import Media
 from ..parse.page import Page
-from ..project.open import open_project
-from ..project.transports import routing_of, transports_of
-from ..project.wiring import open_robots
-from ..routing.ladder import wished
-from ..routing.proxies.pools import Pools
+from ..project.fetch import Download, fetch_one
 from ..settings import Settings
-from ..settings.effective import limits_of
 from ..text import size, span, visible
 from .app import app, err, run_async, settings_with
 from .crawl import allow_local
 from .layout import print_json, write_bytes
 from .typed import typed_url
-
-
-class Download(msgspec.Struct, frozen=True, kw_only=True):
-    """A page fetched for a person, with the redirects that led to it."""
-
-    snapshot: Snapshot
-    seconds: float
-    wire_bytes: int
-    address: str
-    hops: tuple[tuple[int, str], ...] = ()  # status, and where it led
-    note: str = ""
 
 
 @app.command("fetch")
@@ -65,7 +39,7 @@ def fetch_verb(
         raise Misconfigured("Choose one of --text, --markdown and --json-ld.")
     settings = settings_for(url)
     robots = settings.politeness.robots and not no_robots
-    download = run_async(download_page(typed_url(url), settings, robots=robots, route=route))
+    download = run_async(fetch_one(typed_url(url), settings, robots=robots, route=route))
     if headers:
         _print_headers(download)
     snapshot = download.snapshot
@@ -83,89 +57,6 @@ def fetch_verb(
 def settings_for(url: str) -> Settings:
     """The settings, with a local host allowed because the user typed it."""
     return allow_local(settings_with(), [typed_url(url)], {})
-
-
-async def download_page(url: str, settings: Settings, *, robots: bool, route: str | None = None) -> Download:
-    """Fetch `url`, following redirects up to the limit; each hop is checked. Raises FetchFailed, FetchRefused.
-
-    It goes by the route of that name, else by the first of the site's ladder. Raises Misconfigured when there is none.
-    """
-    clock = SystemClock()
-    hops: list[tuple[int, str]] = []
-    async with open_way(settings, url, route, clock) as way:
-        asked = open_robots(settings, way.robots, MemoryShelf(), clock) if robots else None
-        fetcher = Fetcher(
-            way.page,
-            lambda site: asked,
-            way.jar,
-            user_agent=settings.fetch.user_agent,
-            limits=limits_of(settings),
-            max_redirects=settings.fetch.max_redirects,
-            clock=clock,
-        )
-        try:
-            outcome = await fetcher.fetch(PageRequest(url=url.partition("#")[0]), _no_gate, way)
-            while isinstance(outcome, Redirected):
-                hops.append((outcome.status, outcome.to))
-                outcome = await fetcher.fetch(PageRequest(url=outcome.to, redirects=outcome.redirects), _no_gate, way)
-        except RobotsUnreachable as error:
-            if isinstance(error.__cause__, GossamerError):
-                raise error.__cause__ from error  # the name or the server is wrong: robots.txt is not the point
-            raise
-    if isinstance(outcome, Disallowed):
-        rule = f" with {outcome.rule!r}" if outcome.rule else ""
-        raise FetchRefused(
-            f"{origin_of(outcome.url)}/robots.txt forbids {outcome.url}{rule}. "
-            f"If you may fetch it all the same, say --no-robots."
-        )
-    assert isinstance(outcome, Fetched)  # a 304 comes only to those who sent validators
-    response = outcome.response
-    snapshot = Snapshot(
-        url=response.url,
-        requested_url=url,
-        status=response.status,
-        headers=response.headers,
-        body=response.body,
-        fetched_at=outcome.fetched_at,
-        cut=response.cut,
-    )
-    return Download(
-        snapshot=snapshot,
-        seconds=response.seconds,
-        wire_bytes=response.wire_bytes,
-        address=response.address,
-        hops=tuple(hops),
-        note=response.note,
-    )
-
-
-@asynccontextmanager
-async def open_way(settings: Settings, url: str, name: str | None, clock: Clock) -> AsyncIterator[Way]:
-    """The way to one page that a person wants to see. Raises Misconfigured, AllExitsRest."""
-    routing = routing_of(settings)
-    ladder = routing.terms_for(site_of(url)).ladder
-    route = ladder[0] if name is None else wished(ladder, routing.routes, fetcher=name, pool=None)[0]
-    async with AsyncExitStack() as stack:
-        transports = await stack.enter_async_context(transports_of(settings, clock))
-        exit: Exit | None = None
-        if route.pool is not None:
-            project = await stack.enter_async_context(open_project(settings, to_look=True))
-            pools = await stack.enter_async_context(
-                Pools(settings.proxies, project.state.exits, clock, project=settings.project, root=settings.root)
-            )
-            exit = await pools.take(route.pool, site=site_of(url), fingerprint=b"")
-        pages, texts = await transports.for_pages(route), await transports.for_robots(route)
-        yield Way(
-            page=Through(pages, exit=exit, profile=route.profile),
-            robots=Through(texts, exit=exit),
-            jar=CookieJar(clock=clock),
-            route=route,
-            exit=exit,
-        )
-
-
-async def _no_gate(asked: object = None) -> None:
-    """One page for one person: there is nothing to pace."""
 
 
 def _content(page: Page, *, text: bool, markdown: bool, json_ld: bool) -> bytes:

@@ -1,4 +1,5 @@
-"""What one journey writes into the audit log: a line for every try, by which way, at what price, with what outcome."""
+"""What one journey writes into the audit log: a line for every attempt, by which route, at what price, with what
+outcome."""
 
 from __future__ import annotations
 
@@ -19,9 +20,12 @@ LONGEST_ERROR = 2000
 
 
 class AttemptLog:
-    """Of one task in one worker's hands. `snapshot` is the raw page, once there is one; `quality` what was counted."""
+    """Of one task in one worker's hands. `snapshot` is the raw page, once there is one; `quality` what was counted.
+    Without a `sink` nothing is written."""
 
-    def __init__(self, task: Task, worker: str, spider: str, parser_version: str, sink: Sink, clock: Clock) -> None:
+    def __init__(
+        self, task: Task, worker: str, spider: str, parser_version: str, sink: Sink | None, clock: Clock
+    ) -> None:
         self._task = task
         self._spider = spider
         self._worker = worker
@@ -34,19 +38,18 @@ class AttemptLog:
         self._route: Route = DIRECT
         self._exit: Exit | None = None
         self._at = 0.0
-        self.depart()
+        self.begin_attempt()
 
-    def depart(self) -> None:
-        """A new try begins."""
-        # Tries of one page are told apart by their time, also by a clock that stands still for a moment.
+    def begin_attempt(self) -> None:
+        # Attempts of one page are told apart by their time, also by a clock that stands still for a moment.
         self._at = max(self._clock.now(), self._at + 1e-6)
         self._began = self._clock.monotonic()
         self.status = None
         self._route, self._exit, self._cost = DIRECT, None, 0.0
         self._bytes, self._latency = 0, 0.0
 
-    def by(self, route: Route, exit: Exit | None, cost: float) -> None:
-        """The way that the present try took, and what it cost."""
+    def went_by(self, route: Route, exit: Exit | None, cost: float) -> None:
+        """The route that the present attempt took, and what it cost."""
         self._route, self._exit, self._cost = route, exit, cost
 
     @property
@@ -56,8 +59,8 @@ class AttemptLog:
     def answered(self, response: Response) -> None:
         self.status, self._bytes, self._latency = response.status, response.wire_bytes, response.seconds
 
-    def gave_up(self) -> None:
-        """No answer came: the time until now is how long that took."""
+    def not_answered(self) -> None:
+        """No response came: the time until now is how long that took."""
         self._latency = self._clock.monotonic() - self._began
 
     def facts(self, snapshot: Snapshot, requests: Sequence[Request] = ()) -> PageFacts:
@@ -105,7 +108,9 @@ class AttemptLog:
         schemas: tuple[ItemSchema, ...] = (),
         with_raw_page: bool = False,
     ) -> int:
-        """Store what this try leaves behind; return how many records were new or changed."""
+        """Store what this attempt leaves behind; return how many records were new or changed."""
+        if self._sink is None:
+            return 0
         task = self._task
         snapshot = self.snapshot if with_raw_page else None
         if snapshot is not None and page is None:

@@ -1,17 +1,22 @@
-"""From a lease to an answer: the page is fetched by the cheapest way that lets it through.
+"""The only polite fetch loop: a page, or a file of a source, is fetched by the cheapest route that lets it through.
 
-What it does: one try after the other, each written into the log. A block climbs to a dearer rung at once, a dead
-proxy is replaced by another; neither uses up a try of the page.
-How it fails: FetchFailed or FetchRefused (the last try's), WayFailed (nothing can leave just now), TooEarly, Elsewhere.
+What it does: one attempt after the other, each written into the log. Every request asks robots.txt, is paid for, waits
+for the site's pace and leaves through the route's exit. A block climbs to a dearer route at once, a dead proxy is
+replaced by another; neither uses up an attempt of the page. What differs between a leased page, a sitemap and a page
+that a person wants to see is an argument.
+How it fails: FetchFailed or FetchRefused (those of the last attempt), WayFailed (nothing can leave just now), NoWay (no
+route fulfils the wish), RouteNotServed, and what `before_send` raises.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from datetime import timedelta
+from contextlib import nullcontext
+from typing import Any
 
 import msgspec
 
+from ..clock import Clock
 from ..errors import (
     AllExitsRest,
     Blocked,
@@ -19,7 +24,6 @@ from ..errors import (
     ConnectFailed,
     FetchFailed,
     FetchRefused,
-    GossamerError,
     Misconfigured,
     NoWay,
     ProxyFailed,
@@ -27,192 +31,236 @@ from ..errors import (
     WayFailed,
 )
 from ..fetch.contract import Response
-from ..fetch.fetcher import Disallowed, Fetched, Fetcher, Outcome, PageRequest
-from ..fetch.way import Way
+from ..fetch.fetcher import Disallowed, Fetched, Fetcher, NotModified, Outcome, PageRequest, Redirected
+from ..fetch.robots import BeforeSend
 from ..model import events
-from ..model.task import Task
+from ..model.task import DEFAULT_KIND, Task
+from ..model.url import fingerprint, site_of
 from ..routing.blocks import Block, judge
-from ..routing.router import Router
-from ..routing.trip import Trip
+from ..routing.router import PageRoute, Router
 from .attempt_log import AttemptLog
 from .held_lease import HeldLease
-from .pacer import Pacer
 
-BANNING = ("forbidden", "challenge", "captcha")  # blocks that are about who comes, not about the page
+BANNING = ("forbidden", "challenge", "captcha")  # blocks that are about the visitor, not about the page
 ABOUT = 0.2  # sizes that differ by this share are the same
 BY_STATUS = ("forbidden", "rate")  # blocks that the rules for retries know what to do with
-SLOWING = (429, 503)  # statuses that ask for less, whatever else the page says
+SLOWING = (429, 503)  # statuses that ask for fewer requests, whatever else the page says
 FOR_GOOD = ("shell", "login")  # blocks that the same route will give again and again
+
+Emit = Callable[..., None]
 
 
 class FetchResult(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer that the last try brought. `block` is set when it is no page and no rung was left."""
+    """What the last attempt brought. `block` is set when it is no page and no dearer route was left."""
 
     outcome: Outcome
     block: Block | None = None
 
 
-class Passage:
-    """One page's way here. `emit` tells the monitor; `ease` gives the site a moment's rest, from all workers."""
+def _silent(kind: type[events.Event], /, **facts: Any) -> None:  # Any: the fields differ by event
+    """For fetches that no monitor hears of."""
+
+
+async def _no_rest() -> None:
+    """For fetches after which no site need rest."""
+
+
+class PageFetch:
+    """The fetch of one page.
+
+    `before_send` is awaited before every request and keeps the site's pace. `held` is the lease under which the page is
+    fetched: when it is lost, the fetch ends. `emit` tells the monitor; `ease` gives the site a moment's rest, from all
+    workers. Responses are judged for blocks if `detects_blocks`; of statuses in `wanted_statuses` the page is wanted.
+    """
 
     def __init__(
         self,
         task: Task,
-        hold: HeldLease,
         log: AttemptLog,
         *,
         fetcher: Fetcher,
         router: Router,
-        pacer: Pacer,
-        emit: Callable[..., None],
-        ease: Callable[[], Awaitable[None]],
-        ignored: frozenset[int],
-        detects: bool,
+        before_send: BeforeSend,
+        held: HeldLease | None = None,
+        emit: Emit = _silent,
+        ease: Callable[[], Awaitable[None]] = _no_rest,
+        wanted_statuses: frozenset[int] = frozenset(),
+        detects_blocks: bool = False,
     ) -> None:
         self._task = task
-        self._hold = hold
         self._log = log
         self._fetcher = fetcher
         self._router = router
-        self._pacer = pacer
+        self._before_send = before_send
+        self._held = held
         self._emit = emit
         self._ease = ease
-        self._ignored = ignored  # statuses whose pages the spider wants to see
-        self._detects = detects
-        self._small: int | None = None  # bytes of an answer that seemed to be too small
+        self._wanted_statuses = wanted_statuses
+        self._detects_blocks = detects_blocks
+        self._small: int | None = None  # bytes of a response that seemed to be too small
 
-    async def make(self, visit: PageRequest) -> FetchResult:
+    async def run(self, request: PageRequest) -> FetchResult:
         """Fetch the page."""
         try:
-            trip = await self._router.begin(self._task)
+            route = await self._router.begin(self._task)
         except Misconfigured as error:
             raise NoWay(str(error)) from error
         try:
-            return await self._climb(trip, visit)
+            while True:
+                try:
+                    outcome = await self._attempt(route, request)
+                except WayFailed as failure:
+                    await self._go_on_after(failure, route)
+                    continue
+                if isinstance(outcome, Disallowed):
+                    return FetchResult(outcome=outcome)
+                response = outcome.response
+                if _may_be_the_proxys(response, route) and route.another_exit():
+                    words = f"status {response.status}, by the proxy or by the site"
+                    await self._log.keep(outcome="released", reason=ProxyFailed.reason, error=words)
+                    self._log.begin_attempt()
+                    continue
+                block = self._block_in(outcome, response, route)
+                if block is None:
+                    await route.passed(response, teaches=self._small is None)
+                    return FetchResult(outcome=outcome)
+                self._emit(events.Blocked, kind=block.kind, route=self._log.route, message=block.words)
+                if block.kind == "rate" or not await route.climb(block.kind):
+                    return FetchResult(outcome=outcome, block=block)
+                await self._log.keep(outcome="blocked", reason=f"blocked-{block.kind}", error=block.words)
+                self._log.begin_attempt()
+                if response.status in SLOWING:
+                    await self._ease()
         finally:
-            trip.over()
+            route.close()
 
-    async def _climb(self, trip: Trip, visit: PageRequest) -> FetchResult:
-        while True:
-            try:
-                outcome = await self._try(trip, visit)
-            except WayFailed as failure:
-                await self._way_failed(trip, failure)
-                continue
-            response = None if isinstance(outcome, Disallowed) else outcome.response
-            if response is None:
-                return FetchResult(outcome=outcome)
-            if self._may_be_the_proxys(response, trip) and trip.another_exit():
-                words = f"status {response.status}, by the proxy or by the site"
-                await self._log.keep(outcome="released", reason=ProxyFailed.reason, error=words)
-                self._log.depart()
-                continue
-            block = self._judged(outcome, response, trip)
-            if block is None:
-                await trip.passed(response, teaches=self._small is None)
-                return FetchResult(outcome=outcome)
-            self._emit(events.Blocked, kind=block.kind, route=self._log.route, message=block.words)
-            if block.kind == "rate" or not await trip.climb(block.kind):
-                return FetchResult(outcome=outcome, block=block)
-            await self._log.keep(outcome="blocked", reason=f"blocked-{block.kind}", error=block.words)
-            self._log.depart()
-            if response.status in SLOWING:
-                await self._ease()
-
-    async def _try(self, trip: Trip, visit: PageRequest) -> Outcome:
-        """One try on the present rung; what it cost is in the log, however it ends."""
+    async def _attempt(self, route: PageRoute, request: PageRequest) -> Outcome:
+        """One attempt on the present rung; what it cost is in the log, however it ends."""
         response: Response | None = None
         try:
-            with self._hold.travelling():
-                way = await self._embark(trip)
-                outcome = await self._fetcher.fetch(visit, trip.gate(self._gate), way)
+            with self._held.fetching() if self._held is not None else nullcontext():
+                try:
+                    opened = await route.open()
+                except Misconfigured as error:
+                    raise NoWay(str(error)) from error
+                outcome = await self._fetcher.fetch(request, route.paid(self._before_send), opened)
             if not isinstance(outcome, Disallowed):
                 response = outcome.response
                 self._log.answered(response)
             return outcome
         except (FetchFailed, FetchRefused):
-            self._log.gave_up()
+            self._log.not_answered()
             raise
         finally:
-            await trip.settle_up(response)
-            self._log.by(trip.route, trip.exit, trip.cost)
+            await route.settle_cost(response)
+            self._log.went_by(route.route, route.exit, route.cost)
             if response is not None:
                 self._emit(
                     events.Fetched,
                     status=response.status,
                     bytes=response.wire_bytes,
                     seconds=response.seconds,
-                    route=trip.route.name,
-                    cost=trip.cost,
+                    route=route.route.name,
+                    cost=route.cost,
                 )
 
-    async def _embark(self, trip: Trip) -> Way:
-        try:
-            return await trip.embark()
-        except Misconfigured as error:
-            raise NoWay(str(error)) from error
-
-    async def _gate(self, asked: timedelta | None = None) -> Callable[[], None] | None:
-        on_sent = await self._pacer.start(self._task.site, asked)
-        self._hold.check()  # last of all: the process may have been stopped for minutes meanwhile
-        return on_sent
-
-    async def _way_failed(self, trip: Trip, failure: WayFailed) -> None:
-        """Go on through another exit, or raise: the failure itself, or what it means when others get through."""
-        failure.lane = trip.lane
+    async def _go_on_after(self, failure: WayFailed, route: PageRoute) -> None:
+        """Return when another exit may be tried. Else raise the failure, or what it means when the same route lets
+        other pages through."""
+        failure.lane = route.lane
         if isinstance(failure, AllExitsRest | BudgetSpent):
             raise failure
-        route = trip.route
         if isinstance(failure, ProxyFailed):
-            trip.failed(str(failure))
-        if self._router.is_the_page(self._task.fingerprint, route):
+            route.exit_failed(str(failure))
+        if self._router.memory.is_the_page(self._task.fingerprint, route.route):
             raise ConnectFailed(
-                f"{self._task.url} cannot be had by route {route.name}, which works for others: {failure}",
+                f"{self._task.url} cannot be had by route {route.route.name}, which works for others: {failure}",
                 status=failure.status,
             ) from failure
-        await self._note("released", failure)
-        if not isinstance(failure, ProxyFailed) or not trip.another_exit():
+        await self._log.keep(outcome="released", reason=failure.reason, error=str(failure))
+        self._log.begin_attempt()
+        if not isinstance(failure, ProxyFailed) or not route.another_exit():
             raise failure
 
-    def _may_be_the_proxys(self, response: Response, trip: Trip) -> bool:
-        """Without a tunnel a proxy answers in the site's place when it cannot reach it."""
-        return response.status in (502, 504) and trip.exit is not None and response.url.startswith("http:")
-
-    async def _note(self, outcome: str, failure: GossamerError) -> None:
-        await self._log.keep(outcome=outcome, reason=failure.reason, error=str(failure))
-        self._log.depart()
-
-    def _judged(self, outcome: Outcome, response: Response, trip: Trip) -> Block | None:
-        """Is what came the page? Through an exit, a block is also a mark against that exit."""
-        if not isinstance(outcome, Fetched) or not self._detects:
+    def _block_in(self, outcome: Outcome, response: Response, route: PageRoute) -> Block | None:
+        """What is wrong with a response that is not the page. Through an exit, a block also counts against that
+        exit."""
+        if not isinstance(outcome, Fetched) or not self._detects_blocks:
             return None
-        site, kind = self._task.site, self._task.kind
-        block = judge(response, usual_size=self._router.usual_size(site, kind), rendered=trip.route.renders)
-        if block is None or (block.kind in BY_STATUS and response.status in self._ignored):
-            self._router.note_size(site, kind, len(response.body))
+        memory, site, kind = self._router.memory, self._task.site, self._task.kind
+        block = judge(response, usual_size=memory.usual_size(site, kind), rendered=route.route.renders)
+        if block is None or (block.kind in BY_STATUS and response.status in self._wanted_statuses):
+            memory.note_size(site, kind, len(response.body))
             return None
-        if block.kind == "shrunk" and self._came_before(len(response.body), trip):
+        if block.kind == "shrunk" and self._came_before(len(response.body), route):
             # It came twice: the page is small, and that is all there is to it. So it teaches nothing about routes.
-            self._router.note_size(site, kind, len(response.body))
+            memory.note_size(site, kind, len(response.body))
             return None
         if block.kind in BANNING or response.status == 429:
-            trip.banned(block.words, response)
+            route.banned(block.words, response)
         else:
-            trip.served(response)  # whoever had come would have got the same
+            route.served(response)  # any visitor would have got the same
         return block
 
-    def _came_before(self, size: int, trip: Trip) -> bool:
+    def _came_before(self, size: int, route: PageRoute) -> bool:
         before, self._small = self._small, size
         if before is None:
-            return self._task.attempt > 0 and trip.is_top
+            return self._task.attempt > 0 and route.is_top
         return abs(size - before) <= ABOUT * max(size, before)
 
 
+def _may_be_the_proxys(response: Response, route: PageRoute) -> bool:
+    """Without a tunnel a proxy answers in the site's place when it cannot reach it."""
+    return response.status in (502, 504) and route.exit is not None and response.url.startswith("http:")
+
+
 def failure_of_block(block: Block, url: str, status: int) -> Blocked | Walled | None:
-    """The error that a block means where no rung is left; None when the status says it as well."""
+    """The error that a block means where no dearer route is left; None when the status says it as well."""
     if block.kind in BY_STATUS:
         return None
     if block.kind in FOR_GOOD:
         hint = "Give it a route that renders: route = 'browser'." if block.kind == "shell" else ""
         return Walled(f"{url} gave no page: {block.words} {hint}".strip(), kind=block.kind, status=status)
     return Blocked(f"{url} gave no page: {block.words}", kind=block.kind, status=status)
+
+
+async def fetch_unqueued(
+    request: PageRequest,
+    *,
+    fetcher: Callable[[str], Fetcher],
+    router: Router,
+    before_send: Callable[[str], BeforeSend],
+    clock: Clock,
+    redirected: Callable[[Redirected], None] | None = None,
+) -> Fetched | NotModified | Disallowed:
+    """Fetch what no frontier queued: a file of a source, or the page that a person wants to see. No attempt is logged,
+    no block looked for. Redirects are followed, each of them checked and paced as the first request.
+
+    `fetcher` is asked for the URL and `before_send` for the site of each request; `redirected` hears of every redirect.
+    """
+    while True:
+        task = _unqueued_task(request.url)
+        log = AttemptLog(task, "", "", "", None, clock)
+        fetch = PageFetch(task, log, fetcher=fetcher(request.url), router=router, before_send=before_send(task.site))
+        outcome = (await fetch.run(request)).outcome
+        if not isinstance(outcome, Redirected):
+            return outcome
+        if redirected is not None:
+            redirected(outcome)
+        request = msgspec.structs.replace(request, url=outcome.to, redirects=outcome.redirects)
+
+
+def _unqueued_task(url: str) -> Task:
+    return Task(
+        id=0,
+        job="",
+        url=url,
+        fingerprint=fingerprint(url),
+        site=site_of(url),
+        kind=DEFAULT_KIND,
+        priority=0,
+        depth=0,
+        attempt=0,
+        max_attempts=1,
+        created_at=0.0,
+    )

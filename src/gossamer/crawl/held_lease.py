@@ -2,7 +2,7 @@
 
 The backend's clock decides when a lease ends. A process that was stopped for a while, or cut off, does not hear of it;
 so it counts by itself, from the moment at which it asked for the lease or for its renewal. That moment lies before
-the backend's, so whoever keeps to it never works on a task that somebody else may have.
+the backend's, so a process that keeps to it never works on a task that another worker may have.
 """
 
 from __future__ import annotations
@@ -26,30 +26,30 @@ class HeldLease:
         self._clock = clock
         self._duration = duration.total_seconds()
         self._until = asked_at + self._duration
-        self._traveller: asyncio.Task[object] | None = None
+        self._fetch: asyncio.Task[object] | None = None
 
     def prolong(self, asked_at: float) -> None:
         """The lease was renewed; that was asked for at `asked_at`."""
         self._until = asked_at + self._duration
 
     def lose(self) -> None:
-        """Somebody else has the task by now. Whoever is travelling for it is stopped where he is."""
+        """Another worker has the task by now. The fetch under way for it is stopped where it is."""
         self.lost = True
-        if self._traveller is not None:
-            self._traveller.cancel()
+        if self._fetch is not None:
+            self._fetch.cancel()
 
     def check(self) -> None:
-        """Raises LeaseLost when the task may be somebody else's: no request may be made for it."""
+        """Raises LeaseLost when the task may be another worker's: no request may be made for it."""
         if self.lost or self._clock.monotonic() >= self._until:
             raise self._loss()
 
     @contextmanager
-    def travelling(self) -> Iterator[None]:
+    def fetching(self) -> Iterator[None]:
         """Requests are made in this block, and it ends with LeaseLost as soon as the lease is lost.
 
         After it nothing is cut short: a settlement under way may already have had its effect, and finds out itself.
         """
-        self._traveller = asyncio.current_task()
+        self._fetch = asyncio.current_task()
         try:
             yield
         except asyncio.CancelledError:
@@ -57,7 +57,7 @@ class HeldLease:
                 raise
             raise self._loss() from None
         finally:
-            self._traveller = None
+            self._fetch = None
 
     def _loss(self) -> LeaseLost:
         return LeaseLost(

@@ -16,7 +16,7 @@ touched by it. Errors of our own (a backend that does not answer) give the task 
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -34,10 +34,10 @@ from ..model.record import PageFacts
 from ..model.task import LANE_ONLY, Request, UrlState
 from ..pipeline.steps import Piped
 from ..routing.blocks import Block
-from ..routing.trip import RouteNotServed
+from ..routing.router import RouteNotServed
 from .attempt_log import AttemptLog
 from .context import JobContext
-from .fetch_page import FetchResult, Passage, failure_of_block
+from .fetch_page import FetchResult, PageFetch, failure_of_block
 from .harvest import harvested
 from .held_lease import HeldLease
 from .observing import content_of, observed
@@ -54,14 +54,16 @@ MOST_FAULTS = 50  # that are told of a page that is held back
 class Journey:
     """One lease, from fetch to settlement. `known` is what is remembered of the page from an earlier visit."""
 
-    def __init__(self, crew: JobContext, hold: HeldLease, known: PageFacts | None = None) -> None:
-        self._crew = crew
-        self._hold = hold
-        self._lease = hold.lease
-        self._task = hold.lease.task
+    def __init__(self, context: JobContext, held: HeldLease, known: PageFacts | None = None) -> None:
+        self._context = context
+        self._held = held
+        self._lease = held.lease
+        self._task = held.lease.task
         self._known = known
-        self._began = crew.clock.monotonic()
-        self._log = AttemptLog(self._task, crew.worker, crew.spider.name, crew.parser_version, crew.sink, crew.clock)
+        self._began = context.clock.monotonic()
+        self._log = AttemptLog(
+            self._task, context.worker, context.spider.name, context.parser_version, context.sink, context.clock
+        )
 
     async def run(self) -> None:
         """Make the journey. Raises BackendUnavailable (and other Transient ones of ours); everything else settles.
@@ -74,7 +76,7 @@ class Journey:
             self._emit(events.LeaseLapsed, message=str(lost))
 
     async def _travel(self) -> None:
-        closed = self._crew.gates.wait_for(self._task.site) if self._crew.gates is not None else None
+        closed = self._context.gates.wait_for(self._task.site) if self._context.gates is not None else None
         if closed:
             # The whole site: its other pages need not come here to learn it. Not for long: windows may be changed.
             pause = min(closed, LOOK_AGAIN)
@@ -82,22 +84,22 @@ class Journey:
             await self._release(pause, WINDOW)
             return
         try:
-            arrival = await self._passage().make(self._visit())
+            result = await self._page_fetch().run(self._request())
         except TooEarly as early:
             await self._release(early.wait, early.reason)
-        except RouteNotServed as elsewhere:
-            await self._release(timedelta(0), f"needs a worker for {elsewhere.lane}", elsewhere.lane)
+        except RouteNotServed as other:
+            await self._release(timedelta(0), f"needs a worker for {other.lane}", other.lane)
         except WayFailed as failure:
-            await self._wait_for_a_way(failure)
+            await self._wait_for_a_route(failure)
         except (FetchFailed, FetchRefused) as failure:
             await self._fail(failure)
         else:
-            await self._receive(arrival)
+            await self._receive(result)
 
-    async def _receive(self, arrival: FetchResult) -> None:
-        outcome = arrival.outcome
+    async def _receive(self, result: FetchResult) -> None:
+        outcome = result.outcome
         if outcome.crawl_delay is not None and outcome.crawl_delay.total_seconds() > (self._pace_interval() or 0.0):
-            await self._crew.frontier.slow_down(self._task.site, interval=outcome.crawl_delay, rest=timedelta(0))
+            await self._context.frontier.slow_down(self._task.site, interval=outcome.crawl_delay, rest=timedelta(0))
         match outcome:
             case Disallowed():
                 await self._drop_for_robots(outcome)
@@ -106,17 +108,17 @@ class Journey:
             case NotModified():
                 await self._keep_unchanged(outcome)
             case Fetched():
-                await self._arrive(outcome, arrival.block)
+                await self._arrive(outcome, result.block)
 
     # -- 1. fetch ------------------------------------------------------------------------------------------
 
-    def _visit(self) -> PageRequest:
+    def _request(self) -> PageRequest:
         known = self._known
         # A page parsed by other code than today's must be parsed again, so it is asked for in full.
         usable = (
-            self._crew.conditional
+            self._context.conditional
             and known is not None
-            and known.parser == self._crew.parser_version
+            and known.parser == self._context.parser_version
             and known.status == 200
         )
         return PageRequest(
@@ -126,20 +128,25 @@ class Journey:
             redirects=self._task.redirects,
         )
 
-    def _passage(self) -> Passage:
-        crew = self._crew
-        return Passage(
+    def _page_fetch(self) -> PageFetch:
+        context = self._context
+        return PageFetch(
             self._task,
-            self._hold,
             self._log,
-            fetcher=crew.fetcher,
-            router=crew.router,
-            pacer=crew.pacer,
+            fetcher=context.fetcher,
+            router=context.router,
+            before_send=self._before_send,
+            held=self._held,
             emit=self._emit,
             ease=self._ease,
-            ignored=frozenset(crew.spider.handle_statuses),
-            detects=crew.detects_blocks(self._task.site),
+            wanted_statuses=frozenset(context.spider.handle_statuses),
+            detects_blocks=context.detects_blocks(self._task.site),
         )
+
+    async def _before_send(self, asked: timedelta | None = None) -> Callable[[], None] | None:
+        on_sent = await self._context.pacer.start(self._task.site, asked)
+        self._held.check()  # last of all: the process may have been stopped for minutes meanwhile
+        return on_sent
 
     def _pace_interval(self) -> float | None:
         return self._lease.pace.interval if self._lease.pace is not None else None
@@ -167,9 +174,9 @@ class Journey:
             await self._fail(failure)
             return
         retry_after = parse_retry_after(response.headers.get("retry-after"), outcome.fetched_at)
-        terms = self._crew.retry_terms_for(self._task.site)
+        terms = self._context.retry_terms_for(self._task.site)
         refusal = failure_of(response.status, terms, retry_after, self._task.url)
-        if refusal is not None and response.status not in self._crew.spider.handle_statuses:
+        if refusal is not None and response.status not in self._context.spider.handle_statuses:
             await self._fail(refusal)
             return
         await self._understand(snapshot)
@@ -193,7 +200,7 @@ class Journey:
             lastmod=wishes.lastmod,
             max_attempts=task.max_attempts,
         )
-        judged = await self._crew.judge([request], depth=task.depth, priority=task.priority, site=task.site)
+        judged = await self._context.judge([request], depth=task.depth, priority=task.priority, site=task.site)
         candidates = [msgspec.structs.replace(one, redirects=outcome.redirects) for one in judged.candidates]
         reason = redirect_reason(outcome.to)
         await self._log.keep(outcome="redirected", reason=reason, page=self._in_vain("redirected"))
@@ -215,14 +222,14 @@ class Journey:
             facts = self._observed(facts, facts.content)
         await self._log.keep(outcome="unchanged", page=facts)
         added = await self._complete(UrlState.UNCHANGED, "", judged.candidates, judged.duplicates)
-        self._crew.admission.confirm(judged, added)
+        self._context.admission.confirm(judged, added)
         self._ended("unchanged", added)
 
     async def _fail(self, failure: GossamerError, detail: str = "") -> None:
         """The try failed: again later, or never."""
-        crew, task = self._crew, self._task
+        context, task = self._context, self._task
         attempt = task.attempt + 1
-        terms = crew.retry_terms_for(task.site)
+        terms = context.retry_terms_for(task.site)
         decision = decide(
             failure,
             attempt=attempt,
@@ -238,7 +245,9 @@ class Journey:
         if decision.rest:
             await self._let_rest(decision.rest)  # before the task is settled, so that nobody slips in between
         await self._log.keep(outcome="retry", reason=failure.reason, error=message)
-        await crew.frontier.retry(self._lease, decision.delay, failure.reason, paced_ahead=crew.pacer.ahead(task.site))
+        await context.frontier.retry(
+            self._lease, decision.delay, failure.reason, paced_ahead=context.pacer.ahead(task.site)
+        )
         self._emit(
             events.Retried,
             reason=failure.reason,
@@ -249,27 +258,27 @@ class Journey:
 
     async def _ease(self) -> None:
         """The site asked for less, and this page goes on by another way: not before a short rest."""
-        await self._let_rest(min(self._crew.retry_terms_for(self._task.site).base, SHORT_REST))
+        await self._let_rest(min(self._context.retry_terms_for(self._task.site).base, SHORT_REST))
 
     async def _let_rest(self, rest: timedelta) -> None:
-        self._crew.pacer.rest(self._task.site, rest)
-        await self._crew.frontier.slow_down(self._task.site, interval=None, rest=rest)
+        self._context.pacer.rest(self._task.site, rest)
+        await self._context.frontier.slow_down(self._task.site, interval=None, rest=rest)
 
     async def _give_up(self, reason: str, message: str, detail: str = "") -> None:
         """To the dead letters, with the raw page if there is one."""
-        crew, task = self._crew, self._task
+        context, task = self._context, self._task
         await self._log.keep(
             outcome="dead", reason=reason, error=message, page=self._in_vain(reason), with_raw_page=True
         )
         text = f"{message}\n\n{detail}" if detail else message
-        await crew.frontier.bury(self._lease, reason, text, paced_ahead=crew.pacer.ahead(task.site))
+        await context.frontier.bury(self._lease, reason, text, paced_ahead=context.pacer.ahead(task.site))
         self._emit(events.Buried, reason=reason, attempt=task.attempt + 1, message=message)
 
-    async def _wait_for_a_way(self, failure: WayFailed) -> None:
+    async def _wait_for_a_route(self, failure: WayFailed) -> None:
         """Nothing can leave just now, and that is not the page's fault: no try is used up."""
         if isinstance(failure, BudgetSpent):
-            self._emit(events.BudgetReached, purse=failure.purse, message=str(failure))
-            if self._crew.buries_unpaid:
+            self._emit(events.BudgetReached, purse=failure.budget, message=str(failure))
+            if self._context.buries_unpaid:
                 await self._give_up(failure.reason, str(failure))
                 return
         else:
@@ -277,11 +286,11 @@ class Journey:
         await self._release(failure.wait, failure.reason, failure.lane)
 
     async def _release(self, delay: timedelta, reason: str, lane: str | None = None) -> None:
-        await self._crew.frontier.release(
+        await self._context.frontier.release(
             self._lease,
             delay,
             reason,
-            paced_ahead=self._crew.pacer.ahead(self._task.site),
+            paced_ahead=self._context.pacer.ahead(self._task.site),
             lane=lane,
         )
         self._emit(events.Released, reason=reason)
@@ -289,23 +298,23 @@ class Journey:
     # -- 3. to 7. parse, pipeline, admit, store, settle ------------------------------------------------------
 
     async def _understand(self, snapshot: Snapshot) -> None:
-        crew = self._crew
-        began = crew.clock.monotonic()
+        context = self._context
+        began = context.clock.monotonic()
         new = self._known is None
-        harvest = await harvested(snapshot, self._task, crew.spider, crew.pipeline, crew.time_limit, new=new)
+        harvest = await harvested(snapshot, self._task, context.spider, context.pipeline, context.time_limit, new=new)
         if isinstance(harvest, ParseFailed):
-            self._log.quality = crew.pipeline.refused(harvest, snapshot.fetched_at)
+            self._log.quality = context.pipeline.refused(harvest, snapshot.fetched_at)
             self._guard(0, 1)
             await self._fail(harvest, self._with_version(harvest.detail))
             return
         parsed, piped = harvest
         self._log.quality = piped.inspection.tallies
         self._guard(piped.inspection.fine, piped.inspection.faulty)
-        if crew.guard.closed and (piped.records or piped.inspection.empty):
+        if context.guard.closed and (piped.records or piped.inspection.empty):
             await self._hold_back(piped)
             return
         judged = await self._judge(parsed.requests)
-        now = crew.clock.monotonic()
+        now = context.clock.monotonic()
         self._emit(events.Parsed, items=len(piped.records), links=len(parsed.requests), seconds=now - began)
         for drop in piped.dropped:
             self._emit(events.ItemDropped, step=drop.step, reason=drop.reason)
@@ -322,9 +331,11 @@ class Journey:
             with_raw_page=True,
         )
         if piped.records:
-            self._emit(events.Stored, items=len(piped.records), changed=changed, seconds=crew.clock.monotonic() - now)
+            self._emit(
+                events.Stored, items=len(piped.records), changed=changed, seconds=context.clock.monotonic() - now
+            )
         added = await self._complete(UrlState.DONE, "", judged.candidates, judged.duplicates)
-        crew.admission.confirm(judged, added)
+        context.admission.confirm(judged, added)
         self._ended("done", added)
 
     def _facts(self, snapshot: Snapshot, links: Sequence[Request], piped: Piped) -> PageFacts:
@@ -333,31 +344,31 @@ class Journey:
 
     def _in_vain(self, reason: str) -> PageFacts | None:
         """The facts of a watched page that could not be had: what was learned of it stays, and when it was tried."""
-        if not self._crew.watched:
+        if not self._context.watched:
             return None
         return self._log.failed(self._known, reason)
 
     def _observed(self, facts: PageFacts, content: bytes) -> PageFacts:
         lastmod = self._task.wishes().lastmod
-        return observed(facts, self._known, content, watched=self._crew.watched, lastmod=lastmod)
+        return observed(facts, self._known, content, watched=self._context.watched, lastmod=lastmod)
 
     def _guard(self, fine: int, faulty: int) -> None:
         """Count these items; tell it when the guard has closed or opened over them."""
-        turn = self._crew.guard.note(fine, faulty)
+        turn = self._context.guard.note(fine, faulty)
         if turn is not None:
             self._emit(events.QualityChanged, **msgspec.structs.asdict(turn))
 
     async def _hold_back(self, piped: Piped) -> None:
         """Too much of late was faulty: the raw page waits until the spider is mended, the records are not stored."""
         detail = "\n".join(fault.message for fault in piped.inspection.faults[:MOST_FAULTS])
-        await self._give_up("quality", self._crew.guard.refusal(self._task.url), self._with_version(detail))
+        await self._give_up("quality", self._context.guard.refusal(self._task.url), self._with_version(detail))
 
     def _with_version(self, detail: str) -> str:
-        return f"{detail}\n\nParser version {self._crew.parser_version}".strip()
+        return f"{detail}\n\nParser version {self._context.parser_version}".strip()
 
     async def _judge(self, requests: Sequence[Request]) -> Judged:
         task = self._task
-        return await self._crew.judge(requests, depth=task.depth + 1, priority=task.priority, site=task.site)
+        return await self._context.judge(requests, depth=task.depth + 1, priority=task.priority, site=task.site)
 
     async def _complete(
         self,
@@ -368,21 +379,23 @@ class Journey:
         *,
         redirect: str | None = None,
     ) -> Added:
-        crew = self._crew
-        return await crew.frontier.complete(
+        context = self._context
+        return await context.frontier.complete(
             self._lease,
             state,
             reason,
             discovered,
             redirect=redirect,
             duplicates=duplicates,
-            paced_ahead=crew.pacer.ahead(self._task.site),
+            paced_ahead=context.pacer.ahead(self._task.site),
         )
 
     def _ended(self, outcome: str, added: Added) -> None:
-        seconds = self._crew.clock.monotonic() - self._began
+        seconds = self._context.clock.monotonic() - self._began
         self._emit(events.Completed, outcome=outcome, added=added.queued, seconds=seconds)
 
     def _emit(self, kind: type[events.Event], /, **facts: Any) -> None:  # Any: the fields differ by event
         task = self._task
-        self._crew.events.emit(kind(at=self._crew.clock.now(), job=task.job, url=task.url, site=task.site, **facts))
+        self._context.events.emit(
+            kind(at=self._context.clock.now(), job=task.job, url=task.url, site=task.site, **facts)
+        )

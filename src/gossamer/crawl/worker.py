@@ -46,7 +46,7 @@ class Worker:
 
     def __init__(
         self,
-        crew: JobContext,
+        context: JobContext,
         frontier: Frontier,
         records: RecordStore,
         *,
@@ -58,7 +58,7 @@ class Worker:
         max_deliveries: int = 5,
         is_over: Callable[[], Awaitable[bool]] | None = None,
     ) -> None:
-        self._crew = crew
+        self._context = context
         self._frontier = frontier
         self._records = records
         self._slots = Slots(concurrency)
@@ -78,7 +78,7 @@ class Worker:
         self._idle_since: float | None = None  # nothing in hand, and nothing to be had
         self._due_at = 0.0  # when there may be something to do, while it is idle
         self.sows: Callable[[], bool] | None = None  # whether the job's source is being read here, where it has one
-        self._patience = Patience(crew.clock, self._emit_trouble)
+        self._patience = Patience(context.clock, self._emit_trouble)
 
     @property
     def in_flight(self) -> int:
@@ -98,12 +98,12 @@ class Worker:
     def idle(self) -> timedelta:
         """How long it has had nothing in hand and found nothing to do; zero while it works."""
         since = self._idle_since
-        return timedelta(seconds=self._crew.clock.monotonic() - since) if since is not None else timedelta(0)
+        return timedelta(seconds=self._context.clock.monotonic() - since) if since is not None else timedelta(0)
 
     @property
     def due_in(self) -> timedelta:
         """How long an idle worker expects to stay idle, unless somebody adds work."""
-        return timedelta(seconds=max(0.0, self._due_at - self._crew.clock.monotonic()))
+        return timedelta(seconds=max(0.0, self._due_at - self._context.clock.monotonic()))
 
     def resize(self, concurrency: int) -> None:
         """Make that many journeys at once from now on."""
@@ -122,7 +122,7 @@ class Worker:
     async def run(self) -> bool:
         """Work. True when the job has nothing left to do, False when drained early. Raises Transient, Misconfigured."""
         renewing = asyncio.create_task(self._renew(), name="renew leases")
-        self._began_at = self._crew.clock.monotonic()
+        self._began_at = self._context.clock.monotonic()
         try:
             drained = await self._work()
             if not drained:
@@ -142,7 +142,7 @@ class Worker:
                 await slots.changed.wait()
                 continue
             await self._patience.sit_out()
-            closed = self._crew.gates.job.wait() if self._crew.gates is not None else None
+            closed = self._context.gates.job.wait() if self._context.gates is not None else None
             if closed:
                 if await self._found_over():
                     return True
@@ -152,7 +152,7 @@ class Worker:
                 await self._until(self._quarantine.free)
                 continue
             with self._quarantine.entered():  # what is being handed out counts as in hand
-                asked_at = self._crew.clock.monotonic()
+                asked_at = self._context.clock.monotonic()
                 batch = await self._patience.sheltered("lease", self._lease, Transient)
                 suspects = await self._start(batch.leases, asked_at) if batch is not None and batch.leases else []
             if suspects:
@@ -166,39 +166,39 @@ class Worker:
         return False
 
     async def _lease(self) -> LeaseBatch:
-        crew, wanted = self._crew, min(FEW, self._slots.free) if self._careful else self._slots.free
-        return await self._frontier.lease(crew.job, crew.worker, wanted, self._lanes)
+        context, wanted = self._context, min(FEW, self._slots.free) if self._careful else self._slots.free
+        return await self._frontier.lease(context.job, context.worker, wanted, self._lanes)
 
     async def _start(self, leases: tuple[Lease, ...], asked_at: float) -> list[HeldLease]:
         """Begin the journeys. Return the suspects that are to be tried now, apart from all others, if there are any."""
         self._idle_since = None
-        holds = [HeldLease(lease, self._crew.clock, self._lease_duration, asked_at) for lease in leases]
-        self._in_hand.update(holds)
-        suspects = [hold for hold in holds if hold.lease.delivery > 1]
+        held_leases = [HeldLease(lease, self._context.clock, self._lease_duration, asked_at) for lease in leases]
+        self._in_hand.update(held_leases)
+        suspects = [held for held in held_leases if held.lease.delivery > 1]
         self._careful = bool(suspects)
         now = chosen(suspects, self._max_deliveries) if suspects and self._quarantine.take() else []
         try:
-            known = await self._known(tuple(hold.lease for hold in holds if hold.lease.delivery == 1))
-            for hold in holds:
-                if hold.lease.delivery == 1:
+            known = await self._known(tuple(held.lease for held in held_leases if held.lease.delivery == 1))
+            for held in held_leases:
+                if held.lease.delivery == 1:
                     self._quarantine.enter()
-                    self._set_out(hold, known).add_done_callback(lambda _: self._quarantine.leave())
-            await asyncio.gather(*(self._put_off(hold) for hold in suspects if hold not in now))
+                    self._set_out(held, known).add_done_callback(lambda _: self._quarantine.leave())
+            await asyncio.gather(*(self._put_off(held) for held in suspects if held not in now))
         except BaseException:
             if now:
                 self._quarantine.give_back()
             raise
         return now
 
-    def _set_out(self, hold: HeldLease, known: dict[bytes, PageFacts]) -> asyncio.Task[None]:
-        crew, task = self._crew, hold.lease.task
-        journey = Journey(crew, hold, known.get(task.fingerprint))
+    def _set_out(self, held: HeldLease, known: dict[bytes, PageFacts]) -> asyncio.Task[None]:
+        context, task = self._context, held.lease.task
+        journey = Journey(context, held, known.get(task.fingerprint))
         # Before the journey has its first turn: the next lease is asked for with what is free now.
         slot = self._slots.take(task.site)
-        crew.pacer.enter(hold.lease)
-        making = asyncio.create_task(self._accompany(journey, hold), name=task.url)
+        context.pacer.enter(held.lease)
+        making = asyncio.create_task(self._accompany(journey, held), name=task.url)
         self._journeys.add(making)
-        making.add_done_callback(partial(self._part, hold, slot))
+        making.add_done_callback(partial(self._part, held, slot))
         return making
 
     async def _try_apart(self, suspects: list[HeldLease]) -> None:
@@ -219,11 +219,11 @@ class Worker:
 
     async def _put_off(self, suspect: HeldLease) -> None:
         """Give a suspect back. It uses up no delivery, and is a suspect still."""
-        self._crew.pacer.enter(suspect.lease)
+        self._context.pacer.enter(suspect.lease)
         try:
             await self._give_back(suspect, timedelta(0), SUSPECT)
         finally:
-            self._crew.pacer.leave(suspect.lease)
+            self._context.pacer.leave(suspect.lease)
             self._in_hand.discard(suspect)
 
     async def _until(self, event: asyncio.Event) -> None:
@@ -239,70 +239,72 @@ class Worker:
         """What is remembered of the pages. Nothing while the store is away: it would hold up every lease."""
         if not leases:
             return {}
-        if self._crew.sink.away:
+        if self._context.sink.away:
             self._patience.went_well("records")  # what is not asked does not fail
             return {}
         fingerprints = [lease.task.fingerprint for lease in leases]
         return await self._patience.sheltered("records", lambda: self._records.facts(fingerprints), OURS) or {}
 
-    async def _accompany(self, journey: Journey, hold: HeldLease) -> None:
+    async def _accompany(self, journey: Journey, held: HeldLease) -> None:
         """Run a journey; give its task back when it could not be finished through no fault of the page."""
-        url = hold.lease.task.url
+        url = held.lease.task.url
         try:
             await journey.run()
             self._patience.went_well("journey")
         except asyncio.CancelledError:
-            await self._give_back(hold, timedelta(0), "the worker stopped")
+            await self._give_back(held, timedelta(0), "the worker stopped")
             raise
         except OURS as error:
             self._patience.failed("journey", error)
-            await self._give_back(hold, self._patience.pause, error.reason)
+            await self._give_back(held, self._patience.pause, error.reason)
         except Exception as error:
             # A defect of ours, and the same page would meet it again: to the dead letters, so that it is seen.
             self._emit_trouble("journey", f"{_words(error)} (at {url})")
-            await self._bury(hold, "".join(traceback.format_exception(error)))
+            await self._bury(held, "".join(traceback.format_exception(error)))
 
-    def _part(self, hold: HeldLease, slot: Slot, journey: asyncio.Task[None]) -> None:
+    def _part(self, held: HeldLease, slot: Slot, journey: asyncio.Task[None]) -> None:
         """The journey is over, even if it was cancelled before its first turn."""
         self._journeys.discard(journey)
-        self._in_hand.discard(hold)
-        self._crew.pacer.leave(hold.lease)
+        self._in_hand.discard(held)
+        self._context.pacer.leave(held.lease)
         slot.leave()
 
-    async def _bury(self, hold: HeldLease, message: str) -> None:
+    async def _bury(self, held: HeldLease, message: str) -> None:
         try:
-            await self._frontier.bury(hold.lease, "internal-error", message, paced_ahead=self._paced_ahead(hold))
+            await self._frontier.bury(held.lease, "internal-error", message, paced_ahead=self._paced_ahead(held))
         except LeaseLost as lost:
-            self._emit_lapsed(hold, lost)
+            self._emit_lapsed(held, lost)
         except GossamerError as error:
             self._emit_trouble("bury", str(error))
 
-    async def _give_back(self, hold: HeldLease, delay: timedelta, reason: str) -> None:
-        if hold.lost:
+    async def _give_back(self, held: HeldLease, delay: timedelta, reason: str) -> None:
+        if held.lost:
             return
         try:
-            await asyncio.shield(self._frontier.release(hold.lease, delay, reason, paced_ahead=self._paced_ahead(hold)))
+            await asyncio.shield(self._frontier.release(held.lease, delay, reason, paced_ahead=self._paced_ahead(held)))
         except LeaseLost as lost:
-            self._emit_lapsed(hold, lost)
+            self._emit_lapsed(held, lost)
         except GossamerError as error:
             # It will come back by itself when the lease expires.
             self._emit_trouble("release", str(error))
 
-    def _paced_ahead(self, hold: HeldLease) -> timedelta:
-        return self._crew.pacer.ahead(hold.lease.task.site)
+    def _paced_ahead(self, held: HeldLease) -> timedelta:
+        return self._context.pacer.ahead(held.lease.task.site)
 
     def _emit_trouble(self, stage: str, message: str) -> None:
-        crew = self._crew
-        crew.events.emit(events.Trouble(at=crew.clock.now(), job=crew.job, stage=stage, message=message))
+        context = self._context
+        context.events.emit(events.Trouble(at=context.clock.now(), job=context.job, stage=stage, message=message))
 
-    def _emit_lapsed(self, hold: HeldLease, lost: LeaseLost) -> None:
-        crew, task = self._crew, hold.lease.task
-        lapsed = events.LeaseLapsed(at=crew.clock.now(), job=crew.job, url=task.url, site=task.site, message=str(lost))
-        crew.events.emit(lapsed)
+    def _emit_lapsed(self, held: HeldLease, lost: LeaseLost) -> None:
+        context, task = self._context, held.lease.task
+        lapsed = events.LeaseLapsed(
+            at=context.clock.now(), job=context.job, url=task.url, site=task.site, message=str(lost)
+        )
+        context.events.emit(lapsed)
 
     async def _found_over(self) -> bool:
         """Look whether the job was ended, or has nothing to wait for; about once a second. False while nobody knows."""
-        now = self._crew.clock.monotonic()
+        now = self._context.clock.monotonic()
         if self._is_over is None or now - self._looked_at < LOOK.total_seconds():
             return False
         self._looked_at = now
@@ -311,7 +313,7 @@ class Worker:
     async def _wait_for_change(self, wait: timedelta | None, at_most: timedelta = POLL) -> None:
         """Until a slot is freed (settling feeds the queue), the queue says so, or a neighbour may have added."""
         seconds = at_most.total_seconds() if wait is None else min(wait.total_seconds(), at_most.total_seconds())
-        now = self._crew.clock.monotonic()
+        now = self._context.clock.monotonic()
         self._due_at = now + (seconds if wait is None else wait.total_seconds())
         if self._idle_since is None and not self._journeys:
             self._idle_since = now
@@ -323,24 +325,24 @@ class Worker:
 
     async def _renew(self) -> None:
         """Keep what is in hand ours, and learn what is not any more."""
-        crew = self._crew
+        context = self._context
         while True:
-            await crew.clock.sleep(self._lease_duration.total_seconds() / RENEWALS)
-            held = list(self._in_hand)
-            if not held:
+            await context.clock.sleep(self._lease_duration.total_seconds() / RENEWALS)
+            in_hand = list(self._in_hand)
+            if not in_hand:
                 continue
-            asked_at = crew.clock.monotonic()
+            asked_at = context.clock.monotonic()
             try:
-                lost = await self._frontier.renew([hold.lease for hold in held])
+                lost = await self._frontier.renew([held.lease for held in in_hand])
             except Exception as error:  # whatever it is, the leases in hand need the next try
                 self._emit_trouble("renew", _words(error))
                 continue
             gone = frozenset(lost)
-            for hold in held:
-                if hold.lease in gone:
-                    hold.lose()
+            for held in in_hand:
+                if held.lease in gone:
+                    held.lose()
                 else:
-                    hold.prolong(asked_at)
+                    held.prolong(asked_at)
 
     async def _wait_until_drained(self) -> None:
         """Of a worker that stood down: until nothing is in hand, or it is to drain after all."""

@@ -1,13 +1,13 @@
-"""From a URL to an answer: robots.txt asked, cookies carried, redirects judged, each request paced.
+"""From a URL to a response: robots.txt asked, cookies carried, redirects judged, each request paced.
 
 What it does: one `PageRequest` becomes `Fetched`, `NotModified`, `Redirected` or `Disallowed`.
-How it fails: FetchFailed (try later) or FetchRefused (do not), and whatever the gate raises.
-How it recovers: it keeps nothing but the cookies; the same visit can be made again.
+How it fails: FetchFailed (try later) or FetchRefused (do not), and what `before_send` raises.
+How it recovers: it keeps nothing but the cookies; the same request can be made again.
 
 Redirects go back to the frontier, so that scope, deduplication, robots.txt and the pace of the target apply to
 them as to any URL. One kind is followed here: a site that sets a cookie and sends us on (or back) within itself
 wants the cookie now, and to the frontier the target would often be the URL it has just handed out. The same holds
-for a visit that is sent back to where it came from, when the cookie was set meanwhile on the way of another page.
+for a page that is sent back to where it came from, when another page got the cookie meanwhile.
 """
 
 from __future__ import annotations
@@ -21,14 +21,12 @@ from ..clock import Clock
 from ..errors import BadResponse, InvalidUrl, RedirectLoop
 from ..model.url import origin_of, parse_url, site_of
 from .body import ACCEPT_ENCODING
-from .contract import Limits, Response, Transport, TransportRequest
+from .contract import Limits, Response
 from .cookies import CookieJar
-from .robots import Gate, Robots
-from .way import Way
+from .open_route import OpenRoute, Pairs
+from .robots import BeforeSend, Robots
 
 _MOVED = frozenset({301, 302, 303, 307, 308})
-
-Pairs = tuple[tuple[str, str], ...]
 
 
 class PageRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -86,23 +84,18 @@ Outcome = Fetched | NotModified | Redirected | Disallowed
 
 
 class Fetcher:
-    """Fetches for one job. `robots_for(site)` gives who is asked for robots.txt there; None means that it is not.
-
-    `transport` and `jar` are for visits that come without a way of their own.
-    """
+    """Makes the requests for one page by one route. `robots_for(site)` gives the rules that are obeyed there; None:
+    robots.txt is not asked."""
 
     def __init__(
         self,
-        transport: Transport,
         robots_for: Callable[[str], Robots | None],
-        jar: CookieJar,
         *,
         user_agent: str,
         limits: Limits,
         max_redirects: int,
         clock: Clock,
     ) -> None:
-        self._plain = Way(page=transport, robots=transport, jar=jar)
         self._robots_for = robots_for
         self._limits = limits
         self._max_redirects = max_redirects
@@ -114,35 +107,31 @@ class Fetcher:
             ("Accept-Encoding", ACCEPT_ENCODING),
         )
 
-    async def fetch(self, visit: PageRequest, gate: Gate, way: Way | None = None) -> Outcome:
-        """Make the visit, all of it by the same way. `gate` is awaited before every request, that for robots.txt
-        included, with the site's crawl-delay if it is known, and may raise.
+    async def fetch(self, request: PageRequest, before_send: BeforeSend, route: OpenRoute) -> Outcome:
+        """Fetch the page, all of it by the same route. `before_send` is awaited before every request, that for
+        robots.txt included, with the site's crawl-delay if it is known, and may raise.
 
         Raises FetchFailed or FetchRefused; RedirectLoop for a chain that comes back or is too long.
         """
-        way = way or self._plain
-        jar = way.jar
-        url = visit.url
-        trail = visit.redirects
+        jar = route.jar
+        url = request.url
+        trail = request.redirects
         asked: set[str] = set()  # in this call; what stands in the trail besides was asked for with other cookies
         while True:
             delay = None
             robots = self._robots_for(site_of(url))
             if robots is not None:
-                rules = await robots.rules_for(url, gate, way)
+                rules = await robots.rules_for(url, before_send, route)
                 delay = rules.crawl_delay
                 if not rules.allowed(url):
                     return Disallowed(url=url, rule=rules.refusal(url), crawl_delay=delay, redirects=trail)
             asked.add(url)
-            on_sent = await gate(delay)
-            headers = self._headers(visit, url, jar)
-            response = await way.page.fetch(
-                TransportRequest(url=url, headers=headers, limits=self._limits, on_sent=on_sent)
-            )
+            on_sent = await before_send(delay)
+            response = await route.fetch_page(url, self._headers(request, url, jar), self._limits, on_sent)
             now = self._clock.now()
             cookie_changed = jar.absorb(url, response.headers)
             status = response.status
-            if status == 304 and url == visit.url and (visit.etag or visit.last_modified):
+            if status == 304 and url == request.url and (request.etag or request.last_modified):
                 return NotModified(response=response, fetched_at=now, crawl_delay=delay, redirects=trail)
             if status not in _MOVED or "location" not in response.headers:
                 return Fetched(response=response, fetched_at=now, crawl_delay=delay, redirects=trail)
@@ -158,18 +147,18 @@ class Fetcher:
                 )
             url = target
 
-    def _headers(self, visit: PageRequest, url: str, jar: CookieJar) -> Pairs:
+    def _headers(self, request: PageRequest, url: str, jar: CookieJar) -> Pairs:
         cookie = jar.header_for(url)
-        if cookie is None and not (visit.headers or visit.etag or visit.last_modified):
+        if cookie is None and not (request.headers or request.etag or request.last_modified):
             return self._defaults
         extra: list[tuple[str, str]] = []
-        if visit.headers and origin_of(url) == origin_of(visit.url):
-            extra += visit.headers
-        if url == visit.url:
-            if visit.etag:
-                extra.append(("If-None-Match", visit.etag))
-            if visit.last_modified:
-                extra.append(("If-Modified-Since", visit.last_modified))
+        if request.headers and origin_of(url) == origin_of(request.url):
+            extra += request.headers
+        if url == request.url:
+            if request.etag:
+                extra.append(("If-None-Match", request.etag))
+            if request.last_modified:
+                extra.append(("If-Modified-Since", request.last_modified))
         if cookie is not None:
             extra.append(("Cookie", cookie))
         own = {name.lower() for name, _ in extra}

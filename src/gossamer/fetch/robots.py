@@ -32,13 +32,15 @@ from ..errors import (
 )
 from ..model.url import origin_of, parse_url
 from .body import ACCEPT_ENCODING
-from .contract import Limits, Response, Transport, TransportRequest
+from .contract import Limits, Response
+from .open_route import OpenRoute
 from .retry_after import parse_retry_after
 from .robots_rules import MAX_TEXT, RobotsRules, product_token, read_robots
-from .way import Way
 
 # Awaited before a request with the site's crawl-delay, if known; gives back whom to tell when the request has left.
-Gate = Callable[[timedelta | None], Awaitable[Callable[[], None] | None]]
+# Awaited before a request leaves, with the crawl-delay of the site where it is known; returns what is to be called
+# when the request has left. May raise.
+BeforeSend = Callable[[timedelta | None], Awaitable[Callable[[], None] | None]]
 
 FRESH = timedelta(hours=24)
 UNREACHABLE = timedelta(minutes=2)
@@ -101,7 +103,6 @@ class Robots:
 
     def __init__(
         self,
-        transport: Transport,
         shelf: RobotsShelf,
         clock: Clock,
         *,
@@ -110,7 +111,6 @@ class Robots:
         max_crawl_delay: timedelta,
         max_origins: int = 2048,
     ) -> None:
-        self._transport = transport
         self._shelf = shelf
         self._clock = clock
         self._token = product_token(user_agent)
@@ -125,22 +125,22 @@ class Robots:
         self._held: OrderedDict[str, _Held] = OrderedDict()
         self._turns: dict[str, tuple[asyncio.Lock, list[None]]] = {}
 
-    async def rules_for(self, url: str, gate: Gate, way: Way | None = None) -> RobotsRules:
-        """The rules that hold for `url`. `gate` is awaited before each request that this takes; they go by `way`.
+    async def rules_for(self, url: str, before_send: BeforeSend, route: OpenRoute) -> RobotsRules:
+        """The rules that hold for `url`. What has to be fetched for them goes by `route`, each request after
+        `before_send`.
 
         Raises RobotsUnreachable; DnsFailed, ConnectFailed, AddressRefused or TlsFailed when the origin itself cannot be
-        reached; WayFailed when the way to it failed.
+        reached; WayFailed when the route to it failed.
         """
         origin = origin_of(url)
-        route = way.route.name if way is not None else ""
-        rules = self._known(origin, route)
+        name = route.route.name
+        rules = self._known(origin, name)
         if rules is not None:
             return rules
         async with self._turn(origin):
-            rules = self._known(origin, route)  # whoever had the turn before may have found out
+            rules = self._known(origin, name)  # the page that had the turn before may have found out
             if rules is None:
-                transport = way.robots if way is not None else self._transport
-                rules = await self._find_out(origin, gate, transport, route)
+                rules = await self._find_out(origin, before_send, route)
         return rules
 
     def _known(self, origin: str, route: str) -> RobotsRules | None:
@@ -159,12 +159,12 @@ class Robots:
             raise again from held.failure
         return held.rules
 
-    async def _find_out(self, origin: str, gate: Gate, transport: Transport, route: str) -> RobotsRules:
+    async def _find_out(self, origin: str, before_send: BeforeSend, route: OpenRoute) -> RobotsRules:
         entry = await self._shelf.get(origin)
         if entry is not None and entry.expires_at > self._clock.now():
             return self._hold(origin, entry, entry.expires_at)
         try:
-            fresh = await self._ask(origin, gate, transport)
+            fresh = await self._ask(origin, before_send, route)
         except WayFailed:
             raise  # it says nothing about the site
         except (FetchFailed, FetchRefused) as failure:
@@ -172,20 +172,18 @@ class Robots:
             soon = self._clock.now() + pause.total_seconds()
             if entry is not None:
                 return self._hold(origin, entry, soon)
-            self._remember(f"{origin} {route}", _Held(soon, None, failure))
+            self._remember(f"{origin} {route.route.name}", _Held(soon, None, failure))
             raise
         await self._shelf.put(fresh)
         return self._hold(origin, fresh, fresh.expires_at)
 
-    async def _ask(self, origin: str, gate: Gate, transport: Transport) -> RobotsEntry:
+    async def _ask(self, origin: str, before_send: BeforeSend, route: OpenRoute) -> RobotsEntry:
         url = f"{origin}/robots.txt"
         response: Response | None = None
         for _ in range(MAX_HOPS + 1):
-            on_sent = await gate(None)
+            on_sent = await before_send(None)
             try:
-                response = await transport.fetch(
-                    TransportRequest(url=url, headers=self._headers, limits=self._limits, on_sent=on_sent)
-                )
+                response = await route.fetch_robots(url, self._headers, self._limits, on_sent)
             except WayFailed:
                 raise
             except (AddressRefused, TlsFailed, *_NOT_THERE) as error:

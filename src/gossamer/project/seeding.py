@@ -28,8 +28,7 @@ from ..schedule.sources import FeedSource, Listing, SitemapSource, StartSource, 
 from .job_end import end
 from .open import Project
 from .seed_choice import chosen
-from .sourcing import open_sourcing
-from .wiring import freshness_of, gates_of
+from .wiring import freshness_of, gates_of, open_source_files
 
 SEEDS_AT_ONCE = 500
 SOURCE_PAUSES = (timedelta(seconds=5), timedelta(seconds=30))  # between tries of a source that fails
@@ -231,7 +230,7 @@ class Sower:
             return closed
 
         async with (
-            open_sourcing(
+            open_source_files(
                 project.settings,
                 spider=self._spider,
                 clock=project.clock,
@@ -239,8 +238,8 @@ class Sower:
                 exits=project.state.exits,
                 announce=self._take_turn,
                 closed_for=closed_for,
-            ) as sourcing,
-            aclosing(entries(source, sourcing.context(report=self._report))) as listed,
+            ) as files,
+            aclosing(entries(source, files.context(report=self._report))) as listed,
         ):
             async for entry in listed:
                 yield Request(

@@ -4,23 +4,23 @@ what they need."""
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
 from functools import partial
 
-from ..clock import Clock
+from ..clock import Clock, SystemClock
 from ..crawl.context import JobContext
 from ..crawl.freshness import Freshness
 from ..crawl.neighbours import Neighbours
 from ..crawl.pacer import Pacer
+from ..crawl.source_files import Announce, ClosedFor, SourceFiles
 from ..crawl.steady_frontier import SteadyFrontier
 from ..crawl.windows import Gates
 from ..crawl.worker import Worker
 from ..fetch.contract import Transport
-from ..fetch.cookies import CookieJar
 from ..fetch.fetcher import Fetcher
 from ..fetch.http import AiohttpTransport
-from ..fetch.robots import Robots, RobotsShelf
+from ..fetch.robots import MemoryShelf, Robots, RobotsShelf
 from ..frontier.admission import Admission, Scope
 from ..frontier.contract import (
     JobBook,
@@ -28,12 +28,13 @@ from ..frontier.contract import (
 )
 from ..model.events import EventSink, Silence
 from ..model.job import JobState
-from ..model.route import DIRECT
 from ..parse.spider import Spider, spider_version
 from ..parse.timelimit import TimeLimit
 from ..pipeline.guard import Guard
 from ..pipeline.inspection import day_of
 from ..routing.budget import BudgetKeeper, yesterday
+from ..routing.ladder import first_rung
+from ..routing.proxies.contract import ExitBook
 from ..routing.proxies.pools import Pools
 from ..routing.router import Router, lanes_of
 from ..schedule.sources import only_changed, source_of
@@ -56,9 +57,8 @@ async def open_transport(settings: Settings) -> AsyncIterator[Transport]:
         yield transport
 
 
-def open_robots(settings: Settings, transport: Transport, shelf: RobotsShelf, clock: Clock) -> Robots:
+def robots_of(settings: Settings, shelf: RobotsShelf, clock: Clock) -> Robots:
     return Robots(
-        transport,
         shelf,
         clock,
         user_agent=settings.fetch.user_agent,
@@ -105,10 +105,9 @@ async def open_worker(
         named = {route.pool for route in routing.routes.values() if route.pool is not None}
         await pools.prepare(named | ({spider.proxy_pool} if spider.proxy_pool is not None else set()))
         await project.state.purse.forget_budgets(yesterday(clock))
-        transport = await transports.for_pages(DIRECT)
-        robots = open_robots(settings, transport, project.state.robots, clock)
+        robots = robots_of(settings, project.state.robots, clock)
         obeys = robots_rule(settings, spider)
-        tolls = BudgetKeeper(
+        budget = BudgetKeeper(
             project.state.purse, job, routing.budgets_for, clock, max_body=settings.fetch.max_body.bytes
         )
         router = Router(
@@ -117,14 +116,12 @@ async def open_worker(
             transports=transports,
             exits=pools,
             book=project.state.routes,
-            tolls=tolls,
+            budget=budget,
             clock=clock,
             serves=serves,
         )
         fetcher = Fetcher(
-            transport,
             lambda site: robots if obeys(site) else None,
-            CookieJar(clock=clock),
             user_agent=settings.fetch.user_agent,
             limits=limits_of(settings),
             max_redirects=settings.fetch.max_redirects,
@@ -134,7 +131,7 @@ async def open_worker(
         counted = await project.records.scores(spider=spider.name, since=since)
         watched = terms is not None and bool(terms.schedule)
         grows = scope.sites if watched and isinstance(scope.sites, set) and spider.allowed_domains is None else None
-        crew = JobContext(
+        context = JobContext(
             job=job,
             worker=project.worker,
             spider=spider,
@@ -171,7 +168,7 @@ async def open_worker(
             neighbours=None if grows is None else Neighbours(project.state.jobs, project.state.seeds, job, grows),
         )
         yield Worker(
-            crew,
+            context,
             project.state.frontier,
             project.records,
             concurrency=settings.crawl.concurrency,
@@ -182,6 +179,42 @@ async def open_worker(
             max_deliveries=settings.lease.max_deliveries,
             is_over=partial(is_over, project.state.jobs, job),
         )
+
+
+@asynccontextmanager
+async def open_source_files(
+    settings: Settings,
+    *,
+    clock: Clock | None = None,
+    shelf: RobotsShelf | None = None,
+    exits: ExitBook | None = None,
+    announce: Announce | None = None,
+    closed_for: ClosedFor | None = None,
+    spider: Spider | None = None,
+) -> AsyncIterator[SourceFiles]:
+    """What fetches sitemaps and feeds. Raises Misconfigured.
+
+    `shelf` keeps answers of robots.txt, `exits` is needed where the settings send a site through a proxy pool; for the
+    rest see `SourceFiles`.
+    """
+    clock = clock or SystemClock()
+    async with AsyncExitStack() as stack:
+        pools = None
+        if exits is not None:
+            pools = await stack.enter_async_context(
+                Pools(settings.proxies, exits, clock, project=settings.project, root=settings.root)
+            )
+        routing = routing_of(settings)
+        router = Router(
+            terms_for=lambda site: first_rung(routing.terms_for(site)),
+            routes=routing.routes,
+            transports=await stack.enter_async_context(transports_of(settings, clock)),
+            exits=pools,
+            clock=clock,
+            for_files=True,
+        )
+        robots = robots_of(settings, shelf or MemoryShelf(), clock)
+        yield SourceFiles(settings, router, robots, clock, announce=announce, closed_for=closed_for, spider=spider)
 
 
 async def is_over(jobs: JobBook, job: str) -> bool:

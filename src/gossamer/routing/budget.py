@@ -1,4 +1,4 @@
-"""What ways cost, and the hard bounds on it: tokens are taken before a request leaves, what was not used comes back.
+"""What routes cost, and the hard bounds on it: tokens are taken before a request leaves, what was not used comes back.
 
 A worker that dies in between leaves its tokens taken: a bound is passed by nobody, it may be missed by a little.
 """
@@ -30,15 +30,15 @@ class Budgets(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Receipt(msgspec.Struct, frozen=True):
-    """Tokens that were taken for one request, and from which purses."""
+    """Tokens that were taken for one request, and from which budgets."""
 
     route: Route
     taken: float
-    purses: tuple[str, ...]
+    budgets: tuple[str, ...]
 
 
 def yesterday(clock: Clock) -> str:
-    """The day before today, as purses are named. What was taken before midnight may come back after it."""
+    """The day before today, as budgets are named. What was taken before midnight may come back after it."""
     return (datetime.fromtimestamp(clock.now(), UTC) - timedelta(days=1)).date().isoformat()
 
 
@@ -46,9 +46,9 @@ class BudgetKeeper:
     """Takes and gives back tokens for one job. `budgets_for(site)` says what may be spent there."""
 
     def __init__(
-        self, purse: BudgetBook, job: str, budgets_for: Callable[[str], Budgets], clock: Clock, *, max_body: int
+        self, book: BudgetBook, job: str, budgets_for: Callable[[str], Budgets], clock: Clock, *, max_body: int
     ) -> None:
-        self._purse = purse
+        self._book = book
         self._job = job
         self._budgets_for = budgets_for
         self._clock = clock
@@ -61,12 +61,12 @@ class BudgetKeeper:
         if not bounds or most == 0:
             return Receipt(route, most, ())
         deadline = self._clock.monotonic() + FOR_CHANGE.total_seconds()
-        while (empty := await self._purse.take(most, bounds)) is not None:
+        while (empty := await self._book.take(most, bounds)) is not None:
             # Where bytes are paid for, much more is taken than most pages cost, and comes back in a moment.
             if route.price_per_gb == 0 or self._clock.monotonic() >= deadline:
-                raise self._spent(empty, next(bound.limit for bound in bounds if bound.purse == empty), route)
+                raise self._spent(empty, next(bound.limit for bound in bounds if bound.budget == empty), route)
             await self._clock.sleep(ASK_AGAIN.total_seconds())
-        return Receipt(route, most, tuple(bound.purse for bound in bounds))
+        return Receipt(route, most, tuple(bound.budget for bound in bounds))
 
     async def settle(self, receipt: Receipt, received: int | None, told: float | None = None) -> float:
         """The request is over: return what it cost. `received` None means that it never left; `told` is what the
@@ -77,10 +77,10 @@ class BudgetKeeper:
             cost = told + receipt.route.price_per_gb * received / 1e9
         else:
             cost = receipt.route.cost(received)
-        if receipt.purses and cost < receipt.taken:
-            await self._purse.give_back(receipt.taken - cost, receipt.purses)
-        elif receipt.purses and cost > receipt.taken:
-            await self._purse.take(cost - receipt.taken, [Bound(name, float("inf")) for name in receipt.purses])
+        if receipt.budgets and cost < receipt.taken:
+            await self._book.give_back(receipt.taken - cost, receipt.budgets)
+        elif receipt.budgets and cost > receipt.taken:
+            await self._book.take(cost - receipt.taken, [Bound(name, float("inf")) for name in receipt.budgets])
         return cost
 
     def _bounds(self, site: str) -> list[Bound]:
@@ -99,8 +99,8 @@ class BudgetKeeper:
     def _today(self) -> datetime:
         return datetime.fromtimestamp(self._clock.now(), UTC).replace(hour=0, minute=0, second=0, microsecond=0)
 
-    def _spent(self, purse: str, limit: float, route: Route) -> BudgetSpent:
-        kind = purse.partition("/")[0]
+    def _spent(self, budget: str, limit: float, route: Route) -> BudgetSpent:
+        kind = budget.partition("/")[0]
         words = {
             "job": f"The budget of this job ({limit:g} tokens, router.budget_job) is spent; with more it goes on",
             "day": f"The budget of this day ({limit:g} tokens, router.budget_day) is spent",
@@ -109,4 +109,4 @@ class BudgetKeeper:
         tomorrow = self._today() + timedelta(days=1)
         wait = JOB_WAIT if kind == "job" else tomorrow - datetime.fromtimestamp(self._clock.now(), UTC)
         message = f"{words}. A page by route {route.name} may cost {route.cost(self._max_body):g}."
-        return BudgetSpent(message, wait=min(wait, LONGEST_WAIT), purse=purse)
+        return BudgetSpent(message, wait=min(wait, LONGEST_WAIT), budget=budget)

@@ -1,4 +1,4 @@
-"""What all workers share about ways: what was learned about each site, and what was spent. Two contracts.
+"""What all workers share about routes: what was learned about each site, and what was spent. Two contracts.
 
 Every verb is atomic. Times are those of the backend's shared clock.
 How they fail: BackendUnavailable; where a server is asked, it is then not known whether it happened.
@@ -14,8 +14,8 @@ from typing import Protocol
 import msgspec
 
 
-class Standing(msgspec.Struct, frozen=True, kw_only=True):
-    """What was learned about a site. A site that was never blocked has none.
+class LearnedRoute(msgspec.Struct, frozen=True, kw_only=True):
+    """The route that was learned for a site. A site that was never blocked has none.
 
     `route` is where the next page begins. `recheck_at` is when a cheaper one may be tried again; `patience` (seconds)
     is how long the wait after that will be if it fails again.
@@ -31,16 +31,16 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RouteBook(Protocol):
-    """Standings of sites. Bounded by the number of sites that ever blocked."""
+    """Learned routes. Bounded by the number of sites that ever blocked."""
 
-    async def standing(self, site: str) -> Standing | None: ...
+    async def learned(self, site: str) -> LearnedRoute | None: ...
 
-    async def learn(self, standing: Standing, *, instead_of: Standing | None) -> bool:
-        """Write it down if what is known of the site is still `instead_of`; True when it was. One of many who saw the
-        same block wins, and exactly one worker gets to try a cheaper route again."""
+    async def learn(self, learned: LearnedRoute, *, instead_of: LearnedRoute | None) -> bool:
+        """Write it down if what is known of the site is still `instead_of`; True when it was. Of many workers that
+        saw the same block one wins, and exactly one gets to try a cheaper route again."""
         ...
 
-    async def standings(self, limit: int = 1000) -> list[Standing]:
+    async def learned_routes(self, limit: int = 1000) -> list[LearnedRoute]:
         """The sites that were learned about last come first."""
         ...
 
@@ -50,28 +50,28 @@ class RouteBook(Protocol):
 
 
 class Bound(msgspec.Struct, frozen=True):
-    """A purse and how many tokens may be taken from it in all. Its name says what for: `job/3`, `day/2026-11-15`."""
+    """How many tokens may be spent from one budget in all. Its name says what for: `job/3`, `day/2026-11-15`."""
 
-    purse: str
+    budget: str
     limit: float
 
 
 class BudgetBook(Protocol):
-    """Tokens that were spent. A hard bound: whatever workers do at the same moment, it is never passed."""
+    """Tokens that were spent, by budget. A hard bound: whatever workers do at the same moment, it is never passed."""
 
     async def take(self, tokens: float, bounds: Sequence[Bound]) -> str | None:
-        """Take tokens from all the purses or from none. None when they were taken, else the name of the first purse
-        that has too few. Nothing (0) can always be taken. Raises ValueError for what is no amount."""
+        """Take tokens from all the budgets or from none. None when they were taken, else the name of the first budget
+        that has too few left. Nothing (0) can always be taken. Raises ValueError for what is no amount."""
         ...
 
-    async def give_back(self, tokens: float, purses: Sequence[str]) -> None:
-        """What was taken and not used. Never below zero; a purse that was forgotten stays so."""
+    async def give_back(self, tokens: float, budgets: Sequence[str]) -> None:
+        """Return what was taken and not used. Never below zero; a budget that was forgotten stays so."""
         ...
 
     async def spent(self) -> dict[str, float]:
-        """Every purse and what was taken from it, by name."""
+        """Every budget and what was taken from it, by name."""
         ...
 
     async def forget_budgets(self, before: str) -> int:
-        """Drop purses of days (`day/...`, `domain/DAY/...`) before the day given as `2026-11-15`; return how many."""
+        """Drop budgets of days (`day/...`, `domain/DAY/...`) before the day given as `2026-11-15`; return how many."""
         ...

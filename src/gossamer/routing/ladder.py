@@ -16,7 +16,7 @@ import msgspec
 from ..errors import Misconfigured
 from ..model.route import BROWSER, DIRECT, MANAGED, PROFILE, TRANSPORTS, Route
 from ..settings import ProxyPool, RouteTable
-from .contract import Standing
+from .contract import LearnedRoute
 
 EASY, HARD = "easy", "hard"
 BUILT_IN = (DIRECT, Route(name=BROWSER, transport=BROWSER, price=5.0))
@@ -32,6 +32,11 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
 
     def place_of(self, route: str) -> int | None:
         return next((place for place, rung in enumerate(self.ladder) if rung.name == route), None)
+
+
+def first_rung(terms: Terms) -> Terms:
+    """The terms of what is fetched by the first rung alone."""
+    return msgspec.structs.replace(terms, ladder=terms.ladder[:1], learns=False)
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
@@ -161,9 +166,9 @@ def _through(rung: Route, pool: str) -> Route:
 # -- one page ------------------------------------------------------------------------------------------------------
 
 
-def plan(terms: Terms, standing: Standing | None, *, may_probe: bool = False) -> Plan:
+def plan(terms: Terms, learned: LearnedRoute | None, *, may_probe: bool = False) -> Plan:
     """Where a page begins, and how it may go on. `may_probe`: this worker has won the right to try a cheaper rung."""
-    begin = terms.place_of(standing.route) if standing is not None and terms.learns else None
+    begin = terms.place_of(learned.route) if learned is not None and terms.learns else None
     if begin is None:
         return Plan(rungs=terms.ladder)
     if may_probe and begin > 0:
@@ -171,18 +176,18 @@ def plan(terms: Terms, standing: Standing | None, *, may_probe: bool = False) ->
     return Plan(rungs=terms.ladder[begin:])
 
 
-def wants_probe(terms: Terms, standing: Standing | None, now: float) -> bool:
+def wants_probe(terms: Terms, learned: LearnedRoute | None, now: float) -> bool:
     """Is it time to see whether a cheaper rung is enough again?"""
-    if standing is None or not terms.learns or now < standing.recheck_at:
+    if learned is None or not terms.learns or now < learned.recheck_at:
         return False
-    return (terms.place_of(standing.route) or 0) > 0
+    return (terms.place_of(learned.route) or 0) > 0
 
 
-def claim(terms: Terms, standing: Standing, now: float) -> Standing:
-    """The standing of a site while somebody tries a cheaper rung, and afterwards if that fails: all others wait twice
+def claim(terms: Terms, learned: LearnedRoute, now: float) -> LearnedRoute:
+    """The learned of a site while somebody tries a cheaper rung, and afterwards if that fails: all others wait twice
     as long before the next such try."""
-    patience = min(max(standing.patience, terms.recheck) * 2, terms.max_recheck)
-    return msgspec.structs.replace(standing, recheck_at=now + patience, patience=patience)
+    patience = min(max(learned.patience, terms.recheck) * 2, terms.max_recheck)
+    return msgspec.structs.replace(learned, recheck_at=now + patience, patience=patience)
 
 
 def handed_over(terms: Terms, chosen: Plan, route: str) -> Plan:
@@ -205,34 +210,34 @@ def next_rung(rungs: Sequence[Route], blocked: int, reason: str) -> int | None:
 
 
 def after_climb(
-    terms: Terms, standing: Standing | None, *, site: str, route: Route, reason: str, now: float
-) -> Standing | None:
+    terms: Terms, learned: LearnedRoute | None, *, site: str, route: Route, reason: str, now: float
+) -> LearnedRoute | None:
     """What is known of a site when a page got through on `route` after it was blocked below. None: nothing new."""
     place = terms.place_of(route.name)
     if not terms.learns or place is None:
         return None
-    held = terms.place_of(standing.route) if standing is not None else 0
+    held = terms.place_of(learned.route) if learned is not None else 0
     if held is not None and place <= held:
         return None
-    return Standing(
+    return LearnedRoute(
         site=site,
         route=route.name,
         since=now,
         reason=reason,
-        blocks=(standing.blocks if standing is not None else 0) + 1,
+        blocks=(learned.blocks if learned is not None else 0) + 1,
         recheck_at=now + terms.recheck,
         patience=terms.recheck,
     )
 
 
-def after_probe(terms: Terms, standing: Standing, route: Route, now: float) -> Standing:
+def after_probe(terms: Terms, learned: LearnedRoute, route: Route, now: float) -> LearnedRoute:
     """The cheaper rung was enough: the site has come down, and may come down further."""
-    return Standing(
-        site=standing.site,
+    return LearnedRoute(
+        site=learned.site,
         route=route.name,
         since=now,
         reason="a cheaper route is enough again",
-        blocks=standing.blocks,
+        blocks=learned.blocks,
         recheck_at=now + terms.recheck,
         patience=terms.recheck,
     )

@@ -1,39 +1,39 @@
-"""From a task to the cheapest way that works. `Router` is shared by all journeys of a job; a `Trip` (trip.py) is one.
+"""From a task to the cheapest route that lets its page through.
 
-What it does: plans the rungs a page may take (ladder.py decides), takes an exit where the route has a pool, pays
-the toll, and tells the books how it went, so that all workers profit.
-How it fails: WayFailed when nothing can leave just now; Misconfigured for a wish that nobody can fulfil.
-How it recovers: what was learned lives in the shared state. When that is away, pages go by what was known last.
+`Router` is shared by all pages of a job in one process. A `PageRoute` is the route of one page: which rung of the
+ladder it is on, through which exit it leaves, what it costs, and what its fate teaches.
+
+What it does: plans the rungs that a page may take (ladder.py decides), takes an exit where the route has a pool, pays
+for each request, and notes how it went, so that all workers profit.
+How it fails: WayFailed when nothing can leave just now; Misconfigured for a wish that no route can fulfil.
+How it recovers: what was learned is in the shared state. While that is away, pages go by what was known last.
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import suppress
 from datetime import timedelta
 from typing import Protocol
 
 import msgspec
 
 from ..clock import Clock
-from ..errors import BackendUnavailable
+from ..errors import BackendUnavailable, NoWay
+from ..fetch.contract import Response
 from ..fetch.cookies import CookieJar
-from ..model.route import Exit, ExitOutcome, Route
+from ..fetch.open_route import OpenRoute
+from ..fetch.robots import BeforeSend
+from ..model.route import DIRECT, Exit, ExitOutcome, Route
 from ..model.task import LANE_ONLY, Task
-from .budget import BudgetKeeper
-from .contract import RouteBook, Standing
-from .ladder import Plan, Terms, claim, handed_over, plan, wants_probe, wished
+from .budget import BudgetKeeper, Receipt
+from .contract import LearnedRoute, RouteBook
+from .ladder import Plan, Terms, after_climb, after_probe, claim, handed_over, next_rung, plan, wants_probe, wished
+from .site_memory import SiteMemory, remember
 from .transports import Transports
-from .trip import Trip
 
-FRESH = timedelta(seconds=3)  # how long what was read of a site's standing is trusted
-SCOUT_WITHIN = timedelta(seconds=60)  # for so long others wait for what a climbing page finds
-MEMORY = 20_000  # sites, pages and identities that are remembered at most, each
 LATE_TRIES = 2  # a page that failed so often begins a rung higher: silence may be a block too
-OURS_AT_MOST = 3  # failures of a way, for one page, before it is the page that is to blame
-USUAL_AFTER = 20  # pages of a kind before their usual size is known
+EXITS_AT_MOST = 3  # tries through a pool for one page, one after the other
 
 
 class Exits(Protocol):
@@ -68,8 +68,17 @@ class Exits(Protocol):
         ...
 
 
+class RouteNotServed(Exception):
+    """This worker does not serve the route; the task belongs into that lane."""
+
+    def __init__(self, lane: str) -> None:
+        super().__init__(lane)
+        self.lane = lane
+
+
 class Router:
-    """One per job and process."""
+    """One per job and process. Without `exits` a route through a pool cannot be taken, without a `book` nothing is
+    learned, and without a `budget` nothing is paid. `for_files`: what is fetched is no page and needs no browser."""
 
     def __init__(
         self,
@@ -77,157 +86,295 @@ class Router:
         terms_for: Callable[[str], Terms],
         routes: Mapping[str, Route],
         transports: Transports,
-        exits: Exits,
-        book: RouteBook,
-        tolls: BudgetKeeper,
         clock: Clock,
+        exits: Exits | None = None,
+        book: RouteBook | None = None,
+        budget: BudgetKeeper | None = None,
         serves: frozenset[str] | None = None,
+        for_files: bool = False,
     ) -> None:
         self.terms_for = terms_for
         self.routes = routes
         self.transports = transports
         self.exits = exits
-        self.tolls = tolls
+        self.budget = budget
         self.clock = clock
-        self._book = book
+        self.memory = SiteMemory(book, clock)
+        self.for_files = for_files
         self._serves = serves
-        self._standings: OrderedDict[str, tuple[float, Standing | None]] = OrderedDict()
         self._jars: OrderedDict[tuple[str, str, str], CookieJar] = OrderedDict()
-        self._through: OrderedDict[tuple[str, str], int] = OrderedDict()  # (site, route) -> climbs past it since a pass
-        self._scouts: dict[str, tuple[Trip, asyncio.Event]] = {}  # site -> the page that climbs, and its return
-        self._passed_at: dict[str, float] = {}  # route -> when a page last got through
-        self._ours: OrderedDict[bytes, tuple[int, float]] = OrderedDict()  # page -> failures of our own, since when
-        self._sizes: OrderedDict[tuple[str, str], tuple[int, float]] = OrderedDict()
 
-    async def begin(self, task: Task) -> Trip:
-        """Plan the trip of a task. Raises Misconfigured for a wish that cannot be fulfilled, BackendUnavailable."""
+    async def begin(self, task: Task) -> PageRoute:
+        """Plan the route of a task. Raises Misconfigured for a wish that cannot be fulfilled, BackendUnavailable."""
         terms = self.terms_for(task.site)
         handed = task.fetcher is not None and task.fetcher.startswith(LANE_ONLY)
         fetcher = None if handed else task.fetcher
         if fetcher is not None or task.proxy_pool is not None:
             rungs = wished(terms.ladder, self.routes, fetcher=fetcher, pool=task.proxy_pool)
             unlearned = msgspec.structs.replace(terms, learns=False)
-            return Trip(self, task, unlearned, Plan(rungs=rungs), None, wished=True)
+            return PageRoute(self, task, unlearned, Plan(rungs=rungs), None, wished=True)
         if len(terms.ladder) == 1:
-            return Trip(self, task, terms, Plan(rungs=terms.ladder), None)
+            return PageRoute(self, task, terms, Plan(rungs=terms.ladder), None)
+        memory = self.memory
         if terms.learns:
-            await self.wait_for_scout(task.site)
+            await memory.wait_for_climb(task.site)
         now = self.clock.now()
-        standing = await self.standing(task.site) if terms.learns else None
+        learned = await memory.learned(task.site) if terms.learns else None
         probes = False
-        if standing is not None and wants_probe(terms, standing, now):
-            claimed = claim(terms, standing, now)
-            probes = await self.learn(claimed, instead_of=standing)
-            standing = claimed if probes else await self.standing(task.site)
-        chosen = plan(terms, standing, may_probe=probes)
+        if learned is not None and wants_probe(terms, learned, now):
+            claimed = claim(terms, learned, now)
+            probes = await memory.learn(claimed, instead_of=learned)
+            learned = claimed if probes else await memory.learned(task.site)
+        chosen = plan(terms, learned, may_probe=probes)
         if handed and task.fetcher is not None:
             chosen = handed_over(terms, chosen, task.fetcher.removeprefix(LANE_ONLY))
-        trip = Trip(self, task, terms, chosen, standing)
+        page = PageRoute(self, task, terms, chosen, learned)
         if handed:
-            trip.climbed_before()
+            page.climbed_before()
         if task.attempt >= LATE_TRIES and not chosen.probes:
-            trip.begin_higher()
-        return trip
+            page.begin_higher()
+        return page
 
     def serves(self, route: Route) -> bool:
         return self._serves is None or route.transport in self._serves or route.name in self._serves
 
     def jar_for(self, route: Route, exit: Exit | None, session: str | None) -> CookieJar:
-        """The cookies of one identity: whoever comes from elsewhere, or looks different, is somebody else."""
+        """The cookies of one identity: a visitor that comes from elsewhere, or looks different, is another one."""
         key = (route.name, exit.identity if exit is not None else "", session or "")
         jar = self._jars.get(key)
         if jar is None:
             jar = CookieJar(clock=self.clock)
-        _put(self._jars, key, jar)
+        remember(self._jars, key, jar)
         return jar
 
-    # -- one page finds out for all ------------------------------------------------------------------------------
 
-    async def wait_for_scout(self, site: str, but: Trip | None = None) -> bool:
-        """Where a page of the site is climbing just now, wait for what it finds. False when there is none."""
-        scout = self._scouts.get(site)
-        if scout is None or scout[0] is but:
+class PageRoute:
+    """One page's route over the ladder, rung by rung. `cost` is what the present attempt has cost so far."""
+
+    def __init__(
+        self,
+        router: Router,
+        task: Task,
+        terms: Terms,
+        chosen: Plan,
+        learned: LearnedRoute | None,
+        *,
+        wished: bool = False,
+    ) -> None:
+        self._router = router
+        self._memory = router.memory
+        self._wished = wished  # the spider chose the rungs
+        self._task = task
+        self._terms = terms
+        self._plan = chosen
+        self._learned = learned
+        self._place = 0
+        self._blocked: list[tuple[Route, str]] = []  # rungs that were tried in vain, and why
+        self._avoid: frozenset[str] = frozenset()  # exits that failed for this page
+        self._exits_tried = 0  # on the present rung; a pool may have one exit only, so names do not count
+        self._receipts: list[Receipt] = []
+        self._received: list[int] = []  # bytes that came for each receipt
+        self._bytes = 0  # of the present attempt
+        self.exit: Exit | None = None  # of the present attempt
+        self.cost = 0.0
+
+    @property
+    def route(self) -> Route:
+        return self._plan.rungs[self._place]
+
+    @property
+    def is_top(self) -> bool:
+        return self._place == len(self._plan.rungs) - 1
+
+    @property
+    def lane(self) -> str | None:
+        """Where the page should wait if it cannot go on just now: it need not be blocked below once more."""
+        climbed = self._place > 0 and not self._wished and self.route.name in self._router.routes
+        return LANE_ONLY + self.route.name if climbed else None
+
+    async def open(self) -> OpenRoute:
+        """Make the present rung ready for requests. Raises RouteNotServed, AllExitsRest, MissingExtra, Misconfigured,
+        NoWay."""
+        router, route, task = self._router, self.route, self._task
+        if not router.serves(route):
+            raise RouteNotServed(LANE_ONLY + (route.name if route.name in router.routes else route.transport))
+        self.cost, self._bytes, self.exit = 0.0, 0, None
+        robots = await router.transports.for_robots(route)
+        pages = robots if router.for_files else await router.transports.for_pages(route)
+        if route is DIRECT and not task.how:
+            return OpenRoute(
+                transport=pages, robots_transport=robots, jar=router.jar_for(route, None, None), route=route
+            )
+        wishes = task.wishes()
+        if route.pool is not None:
+            if router.exits is None:
+                raise NoWay(f"{task.site} is reached through the proxy pool {route.pool}, which is not at hand here.")
+            self.exit = await router.exits.take(
+                route.pool,
+                site=task.site,
+                fingerprint=task.fingerprint,
+                attempt=task.attempt,
+                country=task.country,
+                session=wishes.session,
+                avoid=self._avoid,
+            )
+        return OpenRoute(
+            transport=pages,
+            robots_transport=robots,
+            jar=router.jar_for(route, self.exit, wishes.session),
+            route=route,
+            exit=self.exit,
+            render=wishes.render,
+            country=task.country,
+            meter=self._count,
+        )
+
+    # -- what it costs ---------------------------------------------------------------------------------------------
+
+    def paid(self, before_send: BeforeSend) -> BeforeSend:
+        """What is awaited before every request of the present attempt: the tokens are taken first, then the site's
+        pace is kept."""
+        budget = self._router.budget
+        if budget is None:
+            return before_send
+
+        async def pay_first(asked: timedelta | None) -> Callable[[], None] | None:
+            self._receipts.append(await budget.pay(self._task.site, self.route))
+            self._received.append(0)
+            try:
+                return await before_send(asked)
+            except BaseException:
+                self._received.pop()
+                await self._settle(budget, self._receipts.pop(), None)
+                raise
+
+        return pay_first
+
+    def _count(self, received: int) -> None:
+        if self._received:
+            self._received[-1] += received
+
+    async def settle_cost(self, response: Response | None) -> None:
+        """The present attempt is over, well or not: what it cost is known now."""
+        receipts, self._receipts = self._receipts, []
+        received, self._received = self._received, []
+        self._bytes = sum(received)
+        budget = self._router.budget
+        if budget is None:
+            return
+        for number, (receipt, size) in enumerate(zip(receipts, received, strict=True)):
+            last = number == len(receipts) - 1
+            told = response.cost if response is not None and last else None
+            self.cost += await self._settle(budget, receipt, size, told)
+
+    async def _settle(
+        self, budget: BudgetKeeper, receipt: Receipt, received: int | None, told: float | None = None
+    ) -> float:
+        try:
+            return await budget.settle(receipt, received, told)
+        except BackendUnavailable:
+            # What was taken too much stays taken. A page that is here is worth more than a few tokens.
+            return receipt.route.cost(received) if received is not None else 0.0
+
+    # -- how it went -----------------------------------------------------------------------------------------------
+
+    async def passed(self, response: Response, *, teaches: bool = True) -> None:
+        """A response came that is no block. Only a page teaches something: an error is one on every rung."""
+        self.served(response)
+        if not teaches or not (response.status < 300 or response.status == 304):
+            return
+        self._memory.note_pass(self._task.site, self.route)
+        if self._terms.learns:
+            try:
+                await self._learn()
+            except BackendUnavailable:
+                return  # the next page will teach the same
+
+    async def _learn(self) -> None:
+        memory, site, route, now = self._memory, self._task.site, self.route, self._router.clock.now()
+        if self._plan.probes and self._place == 0 and self._learned is not None:
+            await memory.learn(after_probe(self._terms, self._learned, route, now), instead_of=self._learned)
+        elif self._blocked and memory.is_proven(site, self._blocked[0][0]):
+            reason = self._blocked[-1][1]
+            risen = after_climb(self._terms, self._learned, site=site, route=route, reason=reason, now=now)
+            if risen is not None:
+                await memory.learn(risen, instead_of=self._learned)
+
+    def served(self, response: Response) -> None:
+        """The exit, if there is one, did what it should."""
+        self._report(ExitOutcome.OK, response)
+
+    def banned(self, words: str, response: Response) -> None:
+        """The site refuses this visitor: the exit, if there is one, should rest.
+
+        Where no page of the site ever got through by this route, and a dearer one is left, the site dislikes this kind
+        of exit. Other sites may like it well: it is not held against this one.
+        """
+        disliked = not self.is_top and not self._memory.was_let_through(self._task.site, self.route)
+        self._report(ExitOutcome.OK if disliked else ExitOutcome.BANNED, response, words)
+
+    def exit_failed(self, words: str) -> None:
+        """The exit refused, hung up or is not there."""
+        self._report(ExitOutcome.FAILED, None, words)
+
+    def _report(self, outcome: ExitOutcome, response: Response | None, words: str = "") -> None:
+        exits = self._router.exits
+        if self.exit is None or exits is None:
+            return
+        exits.report(
+            self.exit,
+            outcome,
+            seconds=response.seconds if response is not None else 0.0,
+            received=max(self._bytes, response.wire_bytes if response is not None else 0),
+            tokens=self.cost,
+            words=words,
+            fingerprint=self._task.fingerprint,
+        )
+
+    # -- the next attempt ------------------------------------------------------------------------------------------
+
+    def climbed_before(self) -> None:
+        """Another worker, or an earlier attempt, was blocked below the rung on which this page begins."""
+        place = self._terms.place_of(self.route.name)
+        if place:
+            self._blocked.append((self._terms.ladder[place - 1], "blocked before"))
+
+    def begin_higher(self) -> None:
+        """Skip the first rung, for a page that failed there again and again. That it gets through proves nothing."""
+        self._place = min(1, len(self._plan.rungs) - 1)
+
+    async def climb(self, reason: str) -> bool:
+        """The present rung does not do. True when a higher one may help, and the page is on it now.
+
+        One page of a site climbs at a time; those that are blocked meanwhile wait, and go where it got through.
+        """
+        memory, site = self._memory, self._task.site
+        self._blocked.append((self.route, reason))
+        higher = next_rung(self._plan.rungs, self._place, reason)
+        if higher is None:
             return False
-        with suppress(TimeoutError):
-            async with asyncio.timeout(SCOUT_WITHIN.total_seconds()):
-                await scout[1].wait()
+        if self._terms.learns and await memory.wait_for_climb(site, but=self):
+            learned = await memory.learned(site)
+            names = [rung.name for rung in self._plan.rungs]
+            if learned is not None and learned.route in names[higher:]:
+                higher, self._learned = names.index(learned.route), learned
+        if self._terms.learns:
+            memory.begin_climb(site, self)
+        self._place = higher
+        self._avoid, self._exits_tried = frozenset(), 0
         return True
 
-    def send_scout(self, site: str, trip: Trip) -> None:
-        if site not in self._scouts:
-            self._scouts[site] = (trip, asyncio.Event())
+    def another_exit(self) -> bool:
+        """True when the same rung may be tried once more, through another exit if there is one."""
+        if self.exit is None:
+            return False
+        self._avoid |= {self.exit.name}
+        self._exits_tried += 1
+        return self._exits_tried < EXITS_AT_MOST
 
-    def recall_scout(self, site: str, trip: Trip) -> None:
-        scout = self._scouts.get(site)
-        if scout is not None and scout[0] is trip:
-            del self._scouts[site]
-            scout[1].set()
-
-    # -- what is known of a site ---------------------------------------------------------------------------------
-
-    async def standing(self, site: str) -> Standing | None:
-        """What was learned about the site; a few seconds old at most, older only while the state is away."""
-        known = self._standings.get(site)
-        now = self.clock.monotonic()
-        if known is not None and now - known[0] < FRESH.total_seconds():
-            return known[1]
-        try:
-            found = await self._book.standing(site)
-        except BackendUnavailable:
-            if known is None:
-                raise
-            return known[1]
-        _put(self._standings, site, (now, found))
-        return found
-
-    async def learn(self, standing: Standing, *, instead_of: Standing | None) -> bool:
-        won = await self._book.learn(standing, instead_of=instead_of)
-        if won:
-            _put(self._standings, standing.site, (self.clock.monotonic(), standing))
-        else:
-            self._standings.pop(standing.site, None)  # somebody else was faster: read it anew
-        return won
-
-    def note_pass(self, site: str, route: Route) -> None:
-        self._passed_at[route.name] = self.clock.monotonic()
-        _put(self._through, (site, route.name), 0)
-
-    def was_let_through(self, site: str, route: Route) -> bool:
-        """Did a page of the site get through by that route, as far as this process remembers?"""
-        return (site, route.name) in self._through
-
-    def is_proven(self, site: str, route: Route) -> bool:
-        """A page climbed past `route`: is that enough to say that the site needs a dearer one? Where pages got through
-        there before, it takes two: a single page may be an exception."""
-        key = (site, route.name)
-        climbs = self._through.get(key)
-        if climbs is None:
-            return True
-        _put(self._through, key, climbs + 1)
-        return climbs + 1 >= 2
-
-    def is_the_page(self, fingerprint: bytes, route: Route) -> bool:
-        """The way failed for this page again. True when it works for others: then it is not the way that is to blame,
-        and the try counts."""
-        count, since = self._ours.get(fingerprint, (0, self.clock.monotonic()))
-        _put(self._ours, fingerprint, (count + 1, since))
-        return count + 1 >= OURS_AT_MOST and self._passed_at.get(route.name, float("-inf")) >= since
-
-    def usual_size(self, site: str, kind: str) -> int | None:
-        count, mean = self._sizes.get((site, kind), (0, 0.0))
-        return int(mean) if count >= USUAL_AFTER else None
-
-    def note_size(self, site: str, kind: str, size: int) -> None:
-        count, mean = self._sizes.get((site, kind), (0, 0.0))
-        count += 1
-        _put(self._sizes, (site, kind), (count, mean + (size - mean) / min(count, 50)))
-
-
-def _put(memory: OrderedDict, key: object, value: object) -> None:  # type: ignore[type-arg]  # any kind of memory
-    memory[key] = value
-    memory.move_to_end(key)
-    while len(memory) > MEMORY:
-        memory.popitem(last=False)
+    def close(self) -> None:
+        """The page needs no more attempts now: pages that waited for what it finds go on."""
+        self._memory.end_climb(self._task.site, self)
 
 
 def lanes_of(
@@ -235,7 +382,7 @@ def lanes_of(
 ) -> frozenset[str] | None:
     """The lanes from which a worker takes tasks that serves those routes or kinds of transport; None: from all.
 
-    Tasks that leave the way to the router wait in the lane "": whoever serves the first rung begins with them.
+    Tasks that leave the route to the router wait in the lane "": a worker that serves the first rung begins with them.
     """
     if serves is None:
         return None

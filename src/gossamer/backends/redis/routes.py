@@ -10,14 +10,14 @@ from collections.abc import AsyncIterator, Sequence
 
 import msgspec
 
-from ...routing.contract import Bound, Standing
+from ...routing.contract import Bound, LearnedRoute
 from ..tokens import days_before, tokens_in, units_allowed, units_to_give, units_to_take
 from .connection import Server
 from .keys import Keyspace
 
 AT_ONCE = 1_000
 
-_read = msgspec.json.Decoder(Standing).decode
+_read = msgspec.json.Decoder(LearnedRoute).decode
 
 
 class RedisRouteBook:
@@ -25,21 +25,21 @@ class RedisRouteBook:
         self._server = server
         self._key = keys.book("standings")
 
-    async def standing(self, site: str) -> Standing | None:
+    async def learned(self, site: str) -> LearnedRoute | None:
         packed = await self._server.call("HGET", self._key, site)
         return _read(packed) if packed else None
 
-    async def learn(self, standing: Standing, *, instead_of: Standing | None) -> bool:
+    async def learn(self, learned: LearnedRoute, *, instead_of: LearnedRoute | None) -> bool:
         # Compared here, and again as bytes by the script: bytes that another version has written, with other fields,
         # may mean the same.
-        known = await self._server.call("HGET", self._key, standing.site) or b""
+        known = await self._server.call("HGET", self._key, learned.site) or b""
         if (_read(known) if known else None) != instead_of:
             return False
-        new = msgspec.json.encode(standing)
-        return bool(await self._server.run("routes_learn", (self._key,), standing.site, known, new))
+        new = msgspec.json.encode(learned)
+        return bool(await self._server.run("routes_learn", (self._key,), learned.site, known, new))
 
-    async def standings(self, limit: int = 1000) -> list[Standing]:
-        every = {standing.site: standing async for standing in self.walk()}
+    async def learned_routes(self, limit: int = 1000) -> list[LearnedRoute]:
+        every = {learned.site: learned async for learned in self.walk()}
         return heapq.nsmallest(limit, every.values(), key=lambda one: (-one.since, one.site))
 
     async def forget(self, site: str | None = None) -> int:
@@ -47,8 +47,8 @@ class RedisRouteBook:
             return int(await self._server.run("routes_forget", (self._key,)))
         return int(await self._server.call("HDEL", self._key, site))
 
-    async def walk(self) -> AsyncIterator[Standing]:
-        """Every standing, without keeping the server busy for long; rarely one twice."""
+    async def walk(self) -> AsyncIterator[LearnedRoute]:
+        """Every learned route, without keeping the server busy for long; rarely one twice."""
         cursor = 0
         while True:
             answer = await self._server.call("HSCAN", self._key, cursor, "COUNT", AT_ONCE)
@@ -69,22 +69,22 @@ class RedisBudgetBook:
         words: list[str | int] = []
         for bound in bounds:
             room = units_allowed(bound.limit) - units
-            words += [bound.purse, room if room >= 0 else ""]
+            words += [bound.budget, room if room >= 0 else ""]
         if not units or not words:
             return None
         place = int(await self._server.run("routes_take", (self._key,), units, *words))
-        return bounds[place - 1].purse if place else None
+        return bounds[place - 1].budget if place else None
 
-    async def give_back(self, tokens: float, purses: Sequence[str]) -> None:
+    async def give_back(self, tokens: float, budgets: Sequence[str]) -> None:
         units = units_to_give(tokens)
-        if units and purses:
-            await self._server.run("routes_give_back", (self._key,), units, *dict.fromkeys(purses))
+        if units and budgets:
+            await self._server.run("routes_give_back", (self._key,), units, *dict.fromkeys(budgets))
 
     async def spent(self) -> dict[str, float]:
         return {name: tokens_in(units) for name, units in sorted((await self.units()).items())}
 
     async def units(self) -> dict[str, int]:
-        """Every purse, in billionths of a token."""
+        """Every budget, in billionths of a token."""
         found = await self._server.call("HGETALL", self._key)
         pairs = found.items() if isinstance(found, dict) else zip(found[::2], found[1::2], strict=True)
         return {name.decode(): int(units) for name, units in pairs}

@@ -11,11 +11,11 @@ from collections.abc import Sequence
 
 import msgspec
 
-from ...routing.contract import Bound, Standing
+from ...routing.contract import Bound, LearnedRoute
 from ..tokens import days_before, tokens_in, units_allowed, units_to_give, units_to_take
 from .connection import Database
 
-_FIELDS = Standing.__struct_fields__
+_FIELDS = LearnedRoute.__struct_fields__
 _SELECT = f"SELECT {', '.join(_FIELDS)} FROM standings "  # noqa: S608 - our own names
 _WRITE = f"INSERT OR REPLACE INTO standings ({', '.join(_FIELDS)}) VALUES ({', '.join('?' * len(_FIELDS))})"  # noqa: S608
 _SPENT = "SELECT spent FROM purses WHERE name = ?"
@@ -27,22 +27,22 @@ class SqliteRouteBook:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def standing(self, site: str) -> Standing | None:
+    async def learned(self, site: str) -> LearnedRoute | None:
         return await self._database.read(lambda connection: _find(connection, site))
 
-    async def learn(self, standing: Standing, *, instead_of: Standing | None) -> bool:
+    async def learn(self, learned: LearnedRoute, *, instead_of: LearnedRoute | None) -> bool:
         def write(connection: sqlite3.Connection) -> bool:
-            if _find(connection, standing.site) != instead_of:
+            if _find(connection, learned.site) != instead_of:
                 return False
-            connection.execute(_WRITE, msgspec.structs.astuple(standing))
+            connection.execute(_WRITE, msgspec.structs.astuple(learned))
             return True
 
         return await self._database.write(write)
 
-    async def standings(self, limit: int = 1000) -> list[Standing]:
+    async def learned_routes(self, limit: int = 1000) -> list[LearnedRoute]:
         sql = _SELECT + "ORDER BY since DESC, site LIMIT ?"
         rows = await self._database.read(lambda connection: connection.execute(sql, (limit,)).fetchall())
-        return [_standing(row) for row in rows]
+        return [_learned(row) for row in rows]
 
     async def forget(self, site: str | None = None) -> int:
         def write(connection: sqlite3.Connection) -> int:
@@ -59,28 +59,28 @@ class SqliteBudgetBook:
 
     async def take(self, tokens: float, bounds: Sequence[Bound]) -> str | None:
         units = units_to_take(tokens)
-        allowed = [(bound.purse, units_allowed(bound.limit)) for bound in bounds]
+        allowed = [(bound.budget, units_allowed(bound.limit)) for bound in bounds]
         if not units or not allowed:
             return None
 
         def write(connection: sqlite3.Connection) -> str | None:
-            for purse, limit in allowed:
-                found = connection.execute(_SPENT, (purse,)).fetchone()
+            for name, limit in allowed:
+                found = connection.execute(_SPENT, (name,)).fetchone()
                 if (found[0] if found else 0) + units > limit:
-                    return purse
-            connection.executemany(_TAKE, [(purse, units) for purse in dict(allowed)])
+                    return name
+            connection.executemany(_TAKE, [(name, units) for name in dict(allowed)])
             return None
 
         return await self._database.write(write)
 
-    async def give_back(self, tokens: float, purses: Sequence[str]) -> None:
+    async def give_back(self, tokens: float, budgets: Sequence[str]) -> None:
         units = units_to_give(tokens)
-        if not units or not purses:
+        if not units or not budgets:
             return
 
         def write(connection: sqlite3.Connection) -> None:
             connection.executemany(
-                "UPDATE purses SET spent = max(0, spent - ?) WHERE name = ?", [(units, name) for name in set(purses)]
+                "UPDATE purses SET spent = max(0, spent - ?) WHERE name = ?", [(units, name) for name in set(budgets)]
             )
 
         await self._database.write(write)
@@ -101,10 +101,10 @@ class SqliteBudgetBook:
         return await self._database.write(write)
 
 
-def _find(connection: sqlite3.Connection, site: str) -> Standing | None:
+def _find(connection: sqlite3.Connection, site: str) -> LearnedRoute | None:
     row = connection.execute(_SELECT + "WHERE site = ?", (site,)).fetchone()
-    return _standing(row) if row is not None else None
+    return _learned(row) if row is not None else None
 
 
-def _standing(row: tuple[object, ...]) -> Standing:
-    return msgspec.convert(dict(zip(_FIELDS, row, strict=True)), Standing)
+def _learned(row: tuple[object, ...]) -> LearnedRoute:
+    return msgspec.convert(dict(zip(_FIELDS, row, strict=True)), LearnedRoute)

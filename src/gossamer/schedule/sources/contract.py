@@ -1,5 +1,5 @@
 """What reading a source gives, and what it needs from outside. Sources fetch nothing and parse nothing by themselves:
-stages do not import each other. `gossamer.project.sourcing` is the real `SourceContext`."""
+stages do not import each other. `gossamer.crawl.source_files` is the real `SourceContext`."""
 
 from __future__ import annotations
 

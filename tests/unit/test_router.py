@@ -1,4 +1,4 @@
-"""One page on its way: what it may try, when a failure is its own, and who shares whose cookies."""
+"""One page's route: what it may try, when a failure is its own, and who shares whose cookies."""
 
 from __future__ import annotations
 
@@ -21,9 +21,8 @@ from gossamer.model.task import Task
 from gossamer.routing.budget import BudgetKeeper, Budgets
 from gossamer.routing.ladder import Terms, ladder_of, routes_of
 from gossamer.routing.proxies.pools import Pools
-from gossamer.routing.router import Router, lanes_of
+from gossamer.routing.router import RouteNotServed, Router, lanes_of
 from gossamer.routing.transports import Transports
-from gossamer.routing.trip import RouteNotServed
 from gossamer.settings import ProxyPool, RouteTable
 from gossamer.units import Secret
 
@@ -57,7 +56,7 @@ async def state(tmp_path):
         yield opened
 
 
-def router_on(state, *, serves=None, purse=None, budgets=UNBOUND):
+def router_on(state, *, serves=None, book=None, budgets=UNBOUND):
     clock = VirtualClock()
     nothing: Any = None
     return Router(
@@ -66,30 +65,30 @@ def router_on(state, *, serves=None, purse=None, budgets=UNBOUND):
         transports=Transports({kind: lambda: nullcontext(nothing) for kind in ("http", "browser")}),
         exits=Pools(POOLS, state.exits, clock, project="", root=Path()),
         book=state.routes,
-        tolls=BudgetKeeper(purse or state.purse, "j", lambda site: budgets, clock, max_body=1000),
+        budget=BudgetKeeper(book or state.purse, "j", lambda site: budgets, clock, max_body=1000),
         clock=clock,
         serves=serves,
     )
 
 
 async def test_a_pool_of_one_exit_is_not_tried_for_ever(state):
-    trip = await router_on(state).begin(task(proxy_pool="dc"))
+    page = await router_on(state).begin(task(proxy_pool="dc"))
     tries = 0
     for _ in range(20):
-        await trip.embark()
+        await page.open()
         tries += 1
-        if not trip.another_exit():
+        if not page.another_exit():
             break
     assert tries == 3
 
 
-async def test_a_failure_of_the_way_is_the_pages_own_when_others_get_through(state):
+async def test_a_failure_of_the_route_is_the_pages_own_when_others_get_through(state):
     router = router_on(state)
     route = ROUTES["dc"]
-    assert [router.is_the_page(b"p" * 16, route) for _ in range(5)] == [False] * 5
-    router.note_pass("b.test", route)
-    assert router.is_the_page(b"p" * 16, route)
-    assert not router.is_the_page(b"q" * 16, route)
+    assert [router.memory.is_the_page(b"p" * 16, route) for _ in range(5)] == [False] * 5
+    router.memory.note_pass("b.test", route)
+    assert router.memory.is_the_page(b"p" * 16, route)
+    assert not router.memory.is_the_page(b"q" * 16, route)
 
 
 async def test_cookies_belong_to_a_route_an_exit_and_a_session(state):
@@ -102,26 +101,26 @@ async def test_cookies_belong_to_a_route_an_exit_and_a_session(state):
 
 async def test_a_page_that_was_handed_over_goes_on_where_it_was_and_learns(state):
     router = router_on(state, serves=frozenset({"http"}))
-    trip = await router.begin(task())
-    await trip.climb("shell")
+    page = await router.begin(task())
+    await page.climb("shell")
     with pytest.raises(RouteNotServed) as elsewhere:
-        await trip.embark()
-    trip.over()
+        await page.open()
+    page.close()
     assert elsewhere.value.lane == "@browser"
 
     # when the worker with the browser takes it from that lane
     other = router_on(state, serves=frozenset({"browser"}))
-    trip = await other.begin(task(fetcher=elsewhere.value.lane))
-    assert trip.route.name == "browser"
-    assert not router.serves(trip.route)
+    page = await other.begin(task(fetcher=elsewhere.value.lane))
+    assert page.route.name == "browser"
+    assert not router.serves(page.route)
 
 
 async def test_a_page_that_gets_through_where_it_was_handed_to_teaches_that(state):
     router = router_on(state)
-    trip = await router.begin(task(fetcher="@dc"))
-    await trip.embark()
-    await trip.passed(answer())
-    assert [one.route for one in await state.routes.standings()] == ["dc"]
+    page = await router.begin(task(fetcher="@dc"))
+    await page.open()
+    await page.passed(answer())
+    assert [one.route for one in await state.routes.learned_routes()] == ["dc"]
 
 
 @pytest.mark.parametrize(
@@ -147,15 +146,15 @@ def test_whoever_serves_the_first_rung_begins_with_the_pages():
 
 async def test_only_a_page_teaches_where_its_site_begins(state):
     for status, learned in ((500, []), (404, []), (200, ["dc"])):
-        trip = await router_on(state).begin(task())
-        await trip.climb("forbidden")
-        await trip.embark()
-        await trip.passed(answer(status))
-        trip.over()
-        assert [one.route for one in await state.routes.standings()] == learned
+        page = await router_on(state).begin(task())
+        await page.climb("forbidden")
+        await page.open()
+        await page.passed(answer(status))
+        page.close()
+        assert [one.route for one in await state.routes.learned_routes()] == learned
 
 
-async def test_an_exit_rests_for_a_site_that_let_it_pass_before_or_that_has_no_other_way(state):
+async def test_an_exit_rests_for_a_site_that_let_it_pass_before_or_that_has_no_other_route(state):
     router = router_on(state)
     exits = router.exits
     assert isinstance(exits, Pools)
@@ -165,41 +164,41 @@ async def test_an_exit_rests_for_a_site_that_let_it_pass_before_or_that_has_no_o
         return sum(one.bans for one in await state.exits.health("dc"))
 
     # given a page of a site that nobody was let through to by this pool: a dearer route is left
-    trip = await router.begin(task(fetcher="@dc"))
-    await trip.embark()
-    trip.banned("a captcha", answer(403))
+    page = await router.begin(task(fetcher="@dc"))
+    await page.open()
+    page.banned("a captcha", answer(403))
     assert await bans() == 0
 
     # when pages got through before, the same answer is a ban
-    await trip.passed(answer())
-    trip.banned("a captcha", answer(403))
+    await page.passed(answer())
+    page.banned("a captcha", answer(403))
     assert await bans() == 1
 
 
-class FailingPurse:
-    """The real purse, behind a line that breaks when tokens are given back."""
+class FailingBudgets:
+    """The real budgets, behind a line that breaks when tokens are given back."""
 
-    def __init__(self, purse: Any) -> None:
-        self._purse = purse
+    def __init__(self, book: Any) -> None:
+        self._book = book
 
-    async def give_back(self, tokens: float, purses: Any) -> None:
+    async def give_back(self, tokens: float, budgets: Any) -> None:
         raise BackendUnavailable("The state is away.")
 
     def __getattr__(self, verb: str) -> Any:
-        return getattr(self._purse, verb)
+        return getattr(self._book, verb)
 
 
-async def test_a_purse_that_is_away_does_not_cost_the_page(state):
-    router = router_on(state, purse=FailingPurse(state.purse), budgets=Budgets(job=100.0))
+async def test_a_state_that_is_away_does_not_cost_the_page(state):
+    router = router_on(state, book=FailingBudgets(state.purse), budgets=Budgets(job=100.0))
     dear = msgspec.structs.replace(ROUTES["dc"], price_per_gb=1e6)
-    trip = await router.begin(task(proxy_pool="dc"))
-    trip._plan = msgspec.structs.replace(trip._plan, rungs=(dear,))
-    await trip.embark()
+    router.terms_for = lambda site: Terms(ladder=(dear,))
+    page = await router.begin(task())
+    await page.open()
 
     async def pace(asked):
         return None
 
-    await trip.gate(pace)(None)
-    await trip.settle_up(answer())
-    assert trip.cost == 2.0  # of a page whose bytes nobody metered here
+    await page.paid(pace)(None)
+    await page.settle_cost(answer())
+    assert page.cost == 2.0  # of a page whose bytes nobody metered here
     assert await state.purse.spent() == {"job/j": 3.0}

@@ -1,0 +1,332 @@
+"""The files of sources: sitemaps and feeds are fetched and read here, for `schedule.sources.entries`.
+
+    async with open_source_files(settings, clock=clock) as files:     # project/wiring.py
+        async for entry in entries(source, files.context(report=print)):
+            ...
+
+What it does: files come by the same fetch loop as pages (fetch_page.py), by the first route of the site's ladder, one
+polite request after the other. Redirects are followed. The body is in memory while it comes, within its limit, and then
+in the caller's file; what it lists is read from there, in threads.
+How it fails: FetchFailed and FetchRefused; ParseFailed for what is no sitemap or feed. A file that is too long, packed
+or not, is refused whole.
+How it recovers: what may pass is tried again, as often and as late as the settings say for pages.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import BinaryIO
+from urllib.parse import urlsplit
+
+import msgspec
+
+from ..clock import Clock
+from ..errors import FetchFailed, FetchRefused, NoWay, ParseFailed, RobotsUnreachable
+from ..fetch.fetcher import Disallowed, Fetched, Fetcher, NotModified, PageRequest
+from ..fetch.retry_after import parse_retry_after
+from ..fetch.robots import BeforeSend, Robots
+from ..frontier.retry import GiveUp, decide, failure_of
+from ..model.page import Headers, Snapshot
+from ..model.route import MANAGED
+from ..model.url import origin_of, site_of
+from ..parse.feeds import parse_feed
+from ..parse.page import Page
+from ..parse.sitemaps import ChildSitemap, SitemapEntry, SitemapReader
+from ..parse.spider import Spider
+from ..routing.router import Router
+from ..schedule.sources import (
+    ListedSitemap,
+    SourceBatch,
+    SourceBounds,
+    SourceDownload,
+    SourceEntry,
+    Validators,
+    believable,
+)
+from ..schedule.sources.gzip_file import GZIP, Damaged, TooLarge, is_packed, unpacked
+from ..settings import Settings
+from ..settings.effective import limits_of, retry_terms, robots_rule, site_terms
+from .fetch_page import fetch_unqueued
+from .pacer import with_margin
+
+LOOK_AGAIN = timedelta(minutes=1)  # at a window that is closed
+MOST_SITES = 10_000  # whose last request is remembered
+BATCH = 500  # entries
+_PIECE = 32 * 1024
+_LARGEST_FEED = SourceBounds().feed  # unpacked; it is read whole
+_ACCEPT = (("Accept", "application/xml,text/xml,application/rss+xml,application/atom+xml,text/plain;q=0.9,*/*;q=0.5"),)
+
+Announce = Callable[[str, timedelta], Awaitable[None]]
+ClosedFor = Callable[[str], timedelta]
+Report = Callable[[str], None]
+
+
+class SourceFiles:
+    """Fetches the files of all sources of a process; holds nothing between two files but the pace and the cookies.
+
+    `announce` is awaited before each request, with the site and the time that it should be left alone from then on:
+    the frontier does not count these requests, and its workers may be on the same site. `closed_for` says how long the
+    window of the site stays closed. The wishes of the `spider` (rate, robots) hold for its source as for its pages.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        router: Router,
+        robots: Robots,
+        clock: Clock,
+        *,
+        announce: Announce | None = None,
+        closed_for: ClosedFor | None = None,
+        spider: Spider | None = None,
+    ) -> None:
+        self.settings = settings
+        self.clock = clock
+        self._router = router
+        self._robots = robots
+        self._announce = announce
+        self._closed_for = closed_for
+        self._site_terms = site_terms(settings, spider)
+        self._obeys_robots = robots_rule(settings, spider or Spider())
+        self._retry_terms = retry_terms(settings)
+        self._last: OrderedDict[str, float] = OrderedDict()  # site -> when a request left, or will
+        self._fetchers: dict[tuple[int, bool], Fetcher] = {}
+
+    def context(self, *, report: Report, known: Mapping[str, Validators] | None = None) -> SourceReading:
+        """For one reading of one source. Files that are `known` and have not changed give nothing."""
+        return SourceReading(self, report, known or {})
+
+    async def fetch(self, url: str, to: BinaryIO, *, max_bytes: int, known: Validators) -> SourceDownload:
+        """As `SourceContext.fetch`. With `known` validators the answer may be that nothing has changed (304)."""
+        terms = self._retry_terms(site_of(url))
+        attempt = 0
+        while True:
+            attempt += 1
+            try:
+                return await self._attempt(url, to, max_bytes, known)
+            except RobotsUnreachable:
+                raise  # it is asked again minutes later and not before
+            except FetchFailed as failure:
+                decision = decide(
+                    failure,
+                    attempt=attempt,
+                    max_attempts=terms.max_attempts or self.settings.retry.max_attempts,
+                    terms=terms,
+                    jitter=random.random(),
+                )
+                if isinstance(decision, GiveUp):
+                    raise
+            await self.clock.sleep(decision.delay.total_seconds())
+
+    async def _attempt(self, url: str, to: BinaryIO, max_bytes: int, known: Validators) -> SourceDownload:
+        outcome = await fetch_unqueued(
+            PageRequest(url=url, etag=known.etag, last_modified=known.last_modified, headers=_ACCEPT),
+            fetcher=lambda at: self._fetcher(at, max_bytes),
+            router=self._router,
+            before_send=self._before_send,
+            clock=self.clock,
+        )
+        if isinstance(outcome, Disallowed):
+            rule = f" with {outcome.rule!r}" if outcome.rule else ""
+            raise FetchRefused(
+                f"{origin_of(outcome.url)}/robots.txt forbids {outcome.url}{rule}. If you may fetch it all the same, "
+                f'set robots = false in [domains."{site_of(outcome.url)}"].'
+            )
+        return await self._kept(outcome, to, max_bytes)
+
+    async def _kept(self, outcome: Fetched | NotModified, to: BinaryIO, max_bytes: int) -> SourceDownload:
+        """Write a good answer into the file; any other is an error."""
+        response = outcome.response
+        if isinstance(outcome, NotModified):
+            return SourceDownload(status=304, url=response.url)
+        retry_after = parse_retry_after(response.headers.get("retry-after"), outcome.fetched_at)
+        failure = failure_of(response.status, self._retry_terms(site_of(response.url)), retry_after, response.url)
+        if failure is not None:
+            raise failure
+        if response.status >= 300:
+            raise FetchRefused(f"{response.url} answered {response.status}, which is no file.", status=response.status)
+        if response.cut and not response.note:
+            raise FetchRefused(
+                f"{response.url} is longer than {_spelled(max_bytes)}, which no file of its kind may be. It is not "
+                "read; ask the site for a proper one, or make a list of its URLs with `command`."
+            )
+        await asyncio.to_thread(to.write, response.body)
+        return SourceDownload(
+            status=200,
+            url=response.url,
+            content_type=response.headers.get("content-type"),
+            validators=Validators(
+                etag=response.headers.get("etag"), last_modified=response.headers.get("last-modified")
+            ),
+            trouble=response.note if response.cut else "",
+        )
+
+    def _fetcher(self, url: str, max_bytes: int) -> Fetcher:
+        route = self._router.terms_for(site_of(url)).ladder[0]
+        if route.transport == MANAGED:
+            raise NoWay(
+                f"Pages of {site_of(url)} come by the managed API of route {route.name}, which brings no sitemaps and "
+                "feeds. Make a list of its URLs with `file` or `command`."
+            )
+        asks = urlsplit(url).path != "/robots.txt"  # whose rules do not hold for itself
+        found = self._fetchers.get((max_bytes, asks))
+        if found is None:
+            settings = self.settings
+            found = self._fetchers[max_bytes, asks] = Fetcher(
+                lambda site: self._robots if asks and self._obeys_robots(site) else None,
+                user_agent=settings.fetch.user_agent,
+                limits=msgspec.structs.replace(limits_of(settings), max_body=max_bytes),
+                max_redirects=settings.fetch.max_redirects,
+                clock=self.clock,
+            )
+        return found
+
+    def _before_send(self, site: str) -> BeforeSend:
+        async def keep_pace(asked: timedelta | None = None) -> Callable[[], None]:
+            await self._wait_for_window(site)
+            spacing = self._site_terms(site).spacing(asked.total_seconds() if asked is not None else None) or 0.0
+            now, last = self.clock.monotonic(), self._last.get(site, float("-inf"))
+            if self._announce is None:
+                start = max(now, last + with_margin(spacing))
+            else:
+                # Others are on the site, too: not before one turn has passed, and then they have one.
+                await self._announce(site, timedelta(seconds=2 * with_margin(spacing)))
+                now = self.clock.monotonic()
+                start = max(now + with_margin(spacing), last + 2 * with_margin(spacing))
+            self._note(site, start)  # before waiting: a request that comes meanwhile waits for the next turn
+            if start > now:
+                await self.clock.sleep(start - now)
+            return lambda: self._note(site, max(self.clock.monotonic(), self._last.get(site, start)))
+
+        return keep_pace
+
+    async def _wait_for_window(self, site: str) -> None:
+        while self._closed_for is not None and (closed := self._closed_for(site)):
+            await self.clock.sleep(min(closed, LOOK_AGAIN).total_seconds())
+
+    def _note(self, site: str, start: float) -> None:
+        self._last[site] = start
+        self._last.move_to_end(site)
+        if len(self._last) > MOST_SITES:
+            self._last.popitem(last=False)
+
+
+class SourceReading:
+    """Fulfils `SourceContext` for one reading of one source. `seen` is what to hand in as `known` the next time: keep
+    it when the last entry has been taken and is safe, and not before."""
+
+    def __init__(self, files: SourceFiles, report: Report, known: Mapping[str, Validators]) -> None:
+        self._files = files
+        self._report = report
+        self._known = known
+        self.seen: dict[str, Validators] = {}
+
+    @property
+    def root(self) -> Path:
+        return self._files.settings.root
+
+    def now(self) -> float:
+        return self._files.clock.now()
+
+    async def fetch(self, url: str, to: BinaryIO, *, max_bytes: int) -> SourceDownload:
+        known = self._known.get(url, Validators())
+        download = await self._files.fetch(url, to, max_bytes=max_bytes, known=known)
+        if download.status == 304:
+            self.seen[url] = known
+        return download
+
+    def read_sitemap(self, file: BinaryIO, url: str, *, max_bytes: int) -> Iterator[SourceBatch]:
+        return sitemap_batches(file, url, max_bytes=max_bytes, now=self.now())
+
+    def read_feed(self, file: BinaryIO, url: str, content_type: str) -> SourceBatch:
+        return feed_batch(file, url, content_type, now=self.now())
+
+    def remember(self, url: str, validators: Validators) -> None:
+        self.seen[url] = validators
+
+    def report(self, words: str) -> None:
+        self._report(words)
+
+
+def sitemap_batches(file: BinaryIO, url: str, *, max_bytes: int, now: float) -> Iterator[SourceBatch]:
+    """What the sitemap lists, part by part. Raises ParseFailed; for one that is too long before the first part."""
+    _weigh(file, url, max_bytes)
+    reader = SitemapReader(url, max_bytes=max_bytes, now=datetime.fromtimestamp(now, UTC))
+    listed: list[SourceEntry | ListedSitemap] = []
+    for one in _read(reader, file):
+        listed.append(
+            ListedSitemap(url=one.loc)
+            if isinstance(one, ChildSitemap)
+            else SourceEntry(url=one.loc, lastmod=_moment(one.lastmod, now), priority=one.priority)
+        )
+        if len(listed) >= BATCH:
+            yield SourceBatch(listed=tuple(listed), is_index=reader.kind == "index")
+            listed.clear()
+    yield SourceBatch(
+        listed=tuple(listed),
+        is_index=reader.kind == "index",
+        skipped=reader.skipped,
+        troubles=(reader.trouble,) if reader.trouble is not None else (),
+    )
+
+
+def feed_batch(file: BinaryIO, url: str, content_type: str, *, now: float) -> SourceBatch:
+    """What the feed lists; it may be packed with gzip, once. Raises ParseFailed."""
+    try:
+        body = b"".join(_unpacked(file, url, _LARGEST_FEED, "feed")) if is_packed(file) else file.read()
+    except Damaged as error:
+        raise ParseFailed(f"{url} is packed with gzip and damaged: {error}.") from error
+    if body.startswith(GZIP):
+        raise ParseFailed(f"{url} is packed with gzip twice, which no feed is. It is not read.")
+    headers = Headers([("Content-Type", content_type)])
+    feed = parse_feed(
+        Page(Snapshot(url=url, requested_url=url, status=200, headers=headers, body=body, fetched_at=now))
+    )
+    listed = tuple(
+        SourceEntry(url=one.url, lastmod=_moment(one.updated or one.published, now))
+        for one in feed.entries
+        if one.url is not None
+    )
+    return SourceBatch(
+        listed=listed,
+        skipped=len(feed.entries) - len(listed),
+        troubles=(f"{url}: {feed.trouble}",) if feed.trouble is not None else (),
+    )
+
+
+def _read(reader: SitemapReader, file: BinaryIO) -> Iterator[SitemapEntry | ChildSitemap]:
+    while not reader.done and (piece := file.read(_PIECE)):
+        yield from reader.feed(piece)
+    yield from reader.close()
+
+
+def _moment(date: datetime | None, now: float) -> float | None:
+    return believable(date.timestamp(), now) if date is not None else None
+
+
+def _weigh(file: BinaryIO, url: str, max_bytes: int) -> None:
+    """Unpack it once for its size alone, so that a bomb gives nothing rather than a part. Raises ParseFailed."""
+    # What is not packed is as long as it came, and its size was looked at then.
+    if is_packed(file):
+        with suppress(Damaged):  # the reader will say so
+            for _ in _unpacked(file, url, max_bytes, "sitemap"):
+                pass
+    file.seek(0)
+
+
+def _unpacked(file: BinaryIO, url: str, max_bytes: int, kind: str) -> Iterator[bytes]:
+    """Raises ParseFailed for more than `max_bytes`; Damaged."""
+    try:
+        yield from unpacked(file, max_bytes=max_bytes)
+    except TooLarge as error:
+        raise ParseFailed(f"{url} unpacks to more than {error}, which no {kind} may. It is not read.") from error
+
+
+def _spelled(size: int) -> str:
+    return f"{size >> 20:,} MiB" if size >= 1 << 20 else f"{size:,} bytes"

@@ -1,0 +1,116 @@
+"""One page for a person: what `gossamer fetch`, `gossamer shell` and the drafts of recipes see.
+
+What it does: the page is fetched as the crawler would fetch it, by one route, with redirects followed.
+How it fails: FetchFailed, FetchRefused; Misconfigured when there is no such route.
+"""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+from datetime import timedelta
+
+import msgspec
+
+from ..clock import SystemClock
+from ..crawl.fetch_page import fetch_unqueued
+from ..errors import FetchRefused, GossamerError, RobotsUnreachable
+from ..fetch.fetcher import Disallowed, Fetched, Fetcher, PageRequest
+from ..fetch.robots import MemoryShelf
+from ..model.page import Snapshot
+from ..model.url import origin_of, site_of
+from ..routing.ladder import Terms, wished
+from ..routing.proxies.pools import Pools
+from ..routing.router import Router
+from ..settings import Settings
+from ..settings.effective import limits_of
+from .open import open_project
+from .transports import routing_of, transports_of
+from .wiring import robots_of
+
+
+class Download(msgspec.Struct, frozen=True, kw_only=True):
+    """A page fetched for a person, with the redirects that led to it."""
+
+    snapshot: Snapshot
+    seconds: float
+    wire_bytes: int
+    address: str
+    hops: tuple[tuple[int, str], ...] = ()  # status, and where it led
+    note: str = ""
+
+
+async def fetch_one(url: str, settings: Settings, *, robots: bool, route: str | None = None) -> Download:
+    """Fetch `url`, following redirects up to the limit; each hop is checked. Raises FetchFailed, FetchRefused.
+
+    It goes by the route of that name, else by the first of the site's ladder. Raises Misconfigured when there is none.
+    """
+    clock = SystemClock()
+    routing = routing_of(settings)
+    ladder = routing.terms_for(site_of(url)).ladder
+    taken = ladder[0] if route is None else wished(ladder, routing.routes, fetcher=route, pool=None)[0]
+    hops: list[tuple[int, str]] = []
+    async with AsyncExitStack() as stack:
+        transports = await stack.enter_async_context(transports_of(settings, clock))
+        pools = None
+        if taken.pool is not None:
+            project = await stack.enter_async_context(open_project(settings, to_look=True))
+            pools = await stack.enter_async_context(
+                Pools(settings.proxies, project.state.exits, clock, project=settings.project, root=settings.root)
+            )
+        await transports.for_pages(taken)  # what is not installed is told as such
+        asked = robots_of(settings, MemoryShelf(), clock) if robots else None
+        fetcher = Fetcher(
+            lambda site: asked,
+            user_agent=settings.fetch.user_agent,
+            limits=limits_of(settings),
+            max_redirects=settings.fetch.max_redirects,
+            clock=clock,
+        )
+        try:
+            outcome = await fetch_unqueued(
+                PageRequest(url=url.partition("#")[0]),
+                fetcher=lambda at: fetcher,
+                router=Router(
+                    terms_for=lambda site: Terms(ladder=(taken,), learns=False),
+                    routes=routing.routes,
+                    transports=transports,
+                    exits=pools,
+                    clock=clock,
+                ),
+                before_send=lambda site: _at_once,
+                clock=clock,
+                redirected=lambda moved: hops.append((moved.status, moved.to)),
+            )
+        except RobotsUnreachable as error:
+            if isinstance(error.__cause__, GossamerError):
+                raise error.__cause__ from error  # the name or the server is wrong: robots.txt is not the point
+            raise
+    if isinstance(outcome, Disallowed):
+        rule = f" with {outcome.rule!r}" if outcome.rule else ""
+        raise FetchRefused(
+            f"{origin_of(outcome.url)}/robots.txt forbids {outcome.url}{rule}. "
+            f"If you may fetch it all the same, say --no-robots."
+        )
+    assert isinstance(outcome, Fetched)  # a 304 answers only requests with validators
+    response = outcome.response
+    snapshot = Snapshot(
+        url=response.url,
+        requested_url=url,
+        status=response.status,
+        headers=response.headers,
+        body=response.body,
+        fetched_at=outcome.fetched_at,
+        cut=response.cut,
+    )
+    return Download(
+        snapshot=snapshot,
+        seconds=response.seconds,
+        wire_bytes=response.wire_bytes,
+        address=response.address,
+        hops=tuple(hops),
+        note=response.note,
+    )
+
+
+async def _at_once(asked: timedelta | None = None) -> None:
+    """One page for one person: there is nothing to pace."""

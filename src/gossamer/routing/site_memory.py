@@ -1,0 +1,137 @@
+"""What one process remembers of sites and routes while it fetches their pages. Bounded, and lost with the process.
+
+What every worker should know of a site (which route its pages need) is in the shared `RouteBook`; here it is read
+through, for a few seconds at a time. The rest is hints that each process gathers for itself: which routes let pages
+through, how large pages of a kind usually are, which page of a site is climbing the ladder just now.
+How it fails: BackendUnavailable when nothing is known of a site yet. Else it goes on with what was known last.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from contextlib import suppress
+from datetime import timedelta
+
+from ..clock import Clock
+from ..errors import BackendUnavailable
+from ..model.route import Route
+from .contract import LearnedRoute, RouteBook
+
+FRESH = timedelta(seconds=3)  # how long what was read from the book is trusted
+CLIMB_WITHIN = timedelta(seconds=60)  # how long pages wait for what the climbing page of their site finds
+MEMORY = 20_000  # sites and pages that are remembered at most, each
+ROUTE_FAULTS = 3  # failures of a route for one page before the page is to blame
+USUAL_AFTER = 20  # pages of a kind before their usual size is known
+
+
+class SiteMemory:
+    """One per router. Without a `book` nothing is learned."""
+
+    def __init__(self, book: RouteBook | None, clock: Clock) -> None:
+        self._book = book
+        self._clock = clock
+        self._learned: OrderedDict[str, tuple[float, LearnedRoute | None]] = OrderedDict()
+        self._climbs: OrderedDict[tuple[str, str], int] = OrderedDict()  # (site, route) -> climbs past it since a pass
+        self._climbing: dict[str, tuple[object, asyncio.Event]] = {}  # site -> the page that climbs, and its end
+        self._passed_at: dict[str, float] = {}  # route -> when a page last got through
+        self._faults: OrderedDict[bytes, tuple[int, float]] = OrderedDict()  # page -> failed routes, since when
+        self._sizes: OrderedDict[tuple[str, str], tuple[int, float]] = OrderedDict()
+
+    # -- which route a site needs ------------------------------------------------------------------------------
+
+    async def learned(self, site: str) -> LearnedRoute | None:
+        """What was learned about the site; a few seconds old at most, older only while the state is away."""
+        if self._book is None:
+            return None
+        known = self._learned.get(site)
+        now = self._clock.monotonic()
+        if known is not None and now - known[0] < FRESH.total_seconds():
+            return known[1]
+        try:
+            found = await self._book.learned(site)
+        except BackendUnavailable:
+            if known is None:
+                raise
+            return known[1]
+        remember(self._learned, site, (now, found))
+        return found
+
+    async def learn(self, learned: LearnedRoute, *, instead_of: LearnedRoute | None) -> bool:
+        """Write it into the book; False when another worker was faster."""
+        if self._book is None:
+            return False
+        won = await self._book.learn(learned, instead_of=instead_of)
+        if won:
+            remember(self._learned, learned.site, (self._clock.monotonic(), learned))
+        else:
+            self._learned.pop(learned.site, None)  # it is read anew
+        return won
+
+    # -- one page of a site climbs for all -----------------------------------------------------------------------
+
+    async def wait_for_climb(self, site: str, but: object = None) -> bool:
+        """Where another page of the site is climbing the ladder just now, wait for what it finds. False when no page
+        is."""
+        climbing = self._climbing.get(site)
+        if climbing is None or climbing[0] is but:
+            return False
+        with suppress(TimeoutError):
+            async with asyncio.timeout(CLIMB_WITHIN.total_seconds()):
+                await climbing[1].wait()
+        return True
+
+    def begin_climb(self, site: str, page: object) -> None:
+        if site not in self._climbing:
+            self._climbing[site] = (page, asyncio.Event())
+
+    def end_climb(self, site: str, page: object) -> None:
+        climbing = self._climbing.get(site)
+        if climbing is not None and climbing[0] is page:
+            del self._climbing[site]
+            climbing[1].set()
+
+    # -- how pages fared ---------------------------------------------------------------------------------------------
+
+    def note_pass(self, site: str, route: Route) -> None:
+        self._passed_at[route.name] = self._clock.monotonic()
+        remember(self._climbs, (site, route.name), 0)
+
+    def was_let_through(self, site: str, route: Route) -> bool:
+        """Did a page of the site get through by that route, as far as this process remembers?"""
+        return (site, route.name) in self._climbs
+
+    def is_proven(self, site: str, route: Route) -> bool:
+        """A page climbed past `route`: is that enough to say that the site needs a dearer one? Where pages got through
+        there before, it takes two: a single page may be an exception."""
+        key = (site, route.name)
+        climbs = self._climbs.get(key)
+        if climbs is None:
+            return True
+        remember(self._climbs, key, climbs + 1)
+        return climbs + 1 >= 2
+
+    def is_the_page(self, fingerprint: bytes, route: Route) -> bool:
+        """The route failed for this page again. True when it works for other pages: then the page is to blame, and
+        the attempt counts."""
+        count, since = self._faults.get(fingerprint, (0, self._clock.monotonic()))
+        remember(self._faults, fingerprint, (count + 1, since))
+        return count + 1 >= ROUTE_FAULTS and self._passed_at.get(route.name, float("-inf")) >= since
+
+    def usual_size(self, site: str, kind: str) -> int | None:
+        """Bytes of a usual page of that kind; None until enough of them came."""
+        count, mean = self._sizes.get((site, kind), (0, 0.0))
+        return int(mean) if count >= USUAL_AFTER else None
+
+    def note_size(self, site: str, kind: str, size: int) -> None:
+        count, mean = self._sizes.get((site, kind), (0, 0.0))
+        count += 1
+        remember(self._sizes, (site, kind), (count, mean + (size - mean) / min(count, 50)))
+
+
+def remember(memory: OrderedDict, key: object, value: object) -> None:  # type: ignore[type-arg]  # any kind of memory
+    """Put it into a memory of at most MEMORY entries; the one that was used least recently goes."""
+    memory[key] = value
+    memory.move_to_end(key)
+    while len(memory) > MEMORY:
+        memory.popitem(last=False)
