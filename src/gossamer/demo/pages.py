@@ -12,7 +12,6 @@ from html import escape
 from xml.sax.saxutils import escape as xml_escape
 
 from .catalogue import CATEGORIES, CURRENCY, Availability, Catalogue, Category, Ware
-from .pictures import picture, stars
 
 PER_PAGE = 20
 SHELF_WORDS = {
@@ -22,10 +21,24 @@ SHELF_WORDS = {
 }
 
 
+COLOURS = {  # of a ware and of the ground behind it
+    "Moss": ("#6b7f4a", "#e9eddd"),
+    "Ochre": ("#c98f36", "#f6ead2"),
+    "Chalk": ("#f4f0e6", "#dfe3e0"),
+    "Indigo": ("#3f4f8c", "#e0e4f1"),
+    "Rust": ("#b4552f", "#f5e0d6"),
+    "Sage": ("#9db39a", "#eaf0e8"),
+    "Plum": ("#7a4063", "#f0e1ea"),
+    "Slate": ("#66727c", "#e4e8eb"),
+    "Saffron": ("#e2a72e", "#fbf0d3"),
+    "Fern": ("#3f7d58", "#deeee4"),
+}
+
+
 def front(catalogue: Catalogue, *, outlet_url: str, seen_in: Sequence[str]) -> str:
     """The home page. `seen_in` are links to one and the same ware, each written differently."""
     tiles = "".join(
-        f'<a class="tile" href="/category/{category.slug}">{picture(catalogue.of(category)[n * 3])}'
+        f'<a class="tile" href="/category/{category.slug}">{_picture(catalogue.of(category)[n * 3])}'
         f"<b>{category.name}</b><span>{category.blurb}</span></a>"
         for n, category in enumerate(CATEGORIES)
     )
@@ -68,11 +81,11 @@ def product(ware: Ware, category: Category, beside: Iterable[Ware]) -> str:
         rating = '<p class="rating none">No reviews yet</p>'
     else:
         rating = (
-            f'<p class="rating">{stars(float(ware.rating))}<span><span class="score">{ware.rating}</span> of 5, '
+            f'<p class="rating">{_stars(float(ware.rating))}<span><span class="score">{ware.rating}</span> of 5, '
             f'<span class="reviews">{ware.reviews}</span> reviews</span></p>'
         )
     voices = "".join(
-        f"<blockquote>{stars(voice.stars)}<p>{escape(voice.text)}</p><cite>{escape(voice.author)}</cite></blockquote>"
+        f"<blockquote>{_stars(voice.stars)}<p>{escape(voice.text)}</p><cite>{escape(voice.author)}</cite></blockquote>"
         for voice in ware.voices
     )
     cards = "".join(_card(other) for other in beside)
@@ -80,7 +93,7 @@ def product(ware: Ware, category: Category, beside: Iterable[Ware]) -> str:
     return _page(
         ware.name,
         f"""<nav class="crumbs"><a href="/">Home</a> › <a href="/category/{category.slug}">{category.name}</a></nav>
-<article class="product">{picture(ware)}
+<article class="product">{_picture(ware)}
 <div class="facts"><p class="brand">{brand}</p><h1 class="title">{escape(ware.name)}</h1>{rating}
 <p class="cost">{_cost(ware)}</p>
 <p class="stock {ware.availability.value}">{SHELF_WORDS[ware.availability]}</p>
@@ -117,7 +130,7 @@ def outlet_front(wares: Sequence[Ware], *, shop_url: str) -> str:
 def outlet_product(ware: Ware) -> str:
     return _page(
         ware.name,
-        f"""<nav class="crumbs"><a href="/">Outlet</a></nav><article class="product">{picture(ware)}
+        f"""<nav class="crumbs"><a href="/">Outlet</a></nav><article class="product">{_picture(ware)}
 <div class="facts"><p class="brand">{escape(ware.brand)}</p><h1 class="title">{escape(ware.name)}</h1>
 <p class="cost">{_cost(ware)}</p><p class="stock {ware.availability.value}">{SHELF_WORDS[ware.availability]}</p>
 <p class="text">{escape(ware.text)}</p>
@@ -152,10 +165,26 @@ def _cost(ware: Ware) -> str:
     return f'<span class="price">{_money(ware.price)}</span>{before}'
 
 
+def _picture(ware: Ware) -> str:
+    """A square in the colours of the ware with its initial; the style sheet gives it its size."""
+    body, ground = COLOURS[ware.colour]
+    return (
+        f'<svg class="picture" viewBox="0 0 200 200" role="img" aria-label="{ware.noun}">'
+        f'<rect width="200" height="200" fill="{ground}"/><circle cx="100" cy="100" r="62" fill="{body}"/>'
+        f'<text x="100" y="124" font-size="68" text-anchor="middle" fill="{ground}">{ware.noun[0]}</text></svg>'
+    )
+
+
+def _stars(rating: float) -> str:
+    """Five stars, as many of them filled as the rating says."""
+    filled = round(rating)
+    return f'<span class="stars" aria-hidden="true">{"★" * filled}<i>{"★" * (5 - filled)}</i></span>'
+
+
 def _card(ware: Ware) -> str:
     sold_out = "" if ware.availability is Availability.IN_STOCK else " off"
     return (
-        f'<li class="card{sold_out}"><a href="{escape(ware.href)}">{picture(ware)}<h3>{escape(ware.name)}</h3></a>'
+        f'<li class="card{sold_out}"><a href="{escape(ware.href)}">{_picture(ware)}<h3>{escape(ware.name)}</h3></a>'
         f'<p class="cost">{_cost(ware)}</p></li>'
     )
 
