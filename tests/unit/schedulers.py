@@ -12,7 +12,7 @@ from gossamer.clock import VirtualClock
 from gossamer.model.events import ScheduleFired
 from gossamer.model.schedule import Schedule
 from gossamer.project.open import open_project
-from gossamer.schedule.leader import Scheduler
+from gossamer.project.scheduler import scheduler_of
 from gossamer.settings import load
 from tests.patience import PATIENCE
 
@@ -77,7 +77,7 @@ class Bench:
 
     def __init__(self, system, clock):
         self.system, self.clock, self.ear = system, clock, Ear()
-        self.scheduler = Scheduler(system, self.ear, name="one")
+        self.scheduler = scheduler_of(system, self.ear, name="one")
         self.began = clock.now()
 
     async def add(self, schedule, **changes):

@@ -9,7 +9,7 @@ from datetime import timedelta
 import pytest
 
 from gossamer.model.events import Silence
-from gossamer.schedule.leader import Scheduler
+from gossamer.project.scheduler import scheduler_of
 from tests.unit.commandline import project as project
 
 SPIDER = """
@@ -56,7 +56,7 @@ def schedule(project):
     """Let a scheduler look twice: it follows the file, and does what is due."""
 
     async def turn(system):
-        scheduler = Scheduler(system, Silence())
+        scheduler = scheduler_of(system, Silence())
         await scheduler.turn()
         await scheduler.turn()
         await scheduler.resign()

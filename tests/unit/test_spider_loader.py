@@ -1,4 +1,4 @@
-"""Spiders are made beside the event loop. Code that hangs holds up nobody else, and is not begun a second time."""
+"""Spiders are loaded beside the event loop. Code that hangs holds up nobody else, and is not begun a second time."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import pytest
 
 from gossamer.errors import SpiderNotFound
 from gossamer.model.events import ScheduleFired
-from gossamer.schedule.leader import Scheduler
-from gossamer.schedule.spider_loader import Workshop
+from gossamer.project.scheduler import scheduler_of
+from gossamer.schedule.spider_loader import SpiderLoader
 from gossamer.settings import load
 from tests.patience import PATIENCE
 from tests.unit.schedulers import HOURLY, SPIDER, WAITING, until
@@ -51,17 +51,17 @@ def settings_of(root):
     return load(start=root, environ={})
 
 
-async def made(workshop, ref):
+async def loaded(loader, ref):
     """Ask until there is an answer."""
     async with asyncio.timeout(PATIENCE):
-        while not (found := await workshop.make([ref])):
+        while not (found := await loader.load([ref])):
             await asyncio.sleep(0.01)
     return found[ref]
 
 
-async def test_each_is_made_or_told_why_not(root):
+async def test_each_is_loaded_or_there_is_an_error(root):
     (root / "spiders" / "grumpy.py").write_text(SPIDER.replace("Books", "Grumpy") + "\n    def __init__(self): 1 / 0\n")
-    found = await Workshop(settings_of(root)).make(["books", "grumpy", "nobody", "https://a.test/", "books"])
+    found = await SpiderLoader(settings_of(root)).load(["books", "grumpy", "nobody", "https://a.test/", "books"])
 
     assert (found["books"].name, found["https://a.test/"].start_urls) == ("books", ("https://a.test/",))
     assert isinstance(found["grumpy"], ZeroDivisionError)
@@ -70,35 +70,35 @@ async def test_each_is_made_or_told_why_not(root):
 
 async def test_a_constructor_that_takes_long_is_asked_for_again_and_holds_up_no_other(root):
     (root / "spiders" / "slow.py").write_text(WAITING.format(name="Slow", root=str(root)))
-    workshop = Workshop(settings_of(root), patience=SOON, deadline=LATER)
+    loader = SpiderLoader(settings_of(root), patience=SOON, deadline=LATER)
 
-    assert list(await workshop.make(["slow", "books"])) == ["books"]
-    assert list(await workshop.make(["slow", "books"])) == ["books"]
+    assert list(await loader.load(["slow", "books"])) == ["books"]
+    assert list(await loader.load(["slow", "books"])) == ["books"]
     (root / "go").touch()
 
-    assert (await made(workshop, "slow")).name == "slow"
+    assert (await loaded(loader, "slow")).name == "slow"
 
 
 async def test_a_file_that_hangs_is_loaded_once_and_the_others_of_its_folder_are_found(root):
     (root / "spiders" / "a.py").write_text(HANGING.format(name="Hanging", root=str(root)))
-    workshop = Workshop(settings_of(root), patience=SOON, deadline=LATER)
+    loader = SpiderLoader(settings_of(root), patience=SOON, deadline=LATER)
 
     for _ in range(3):
-        assert list(await workshop.make(["hanging", "books"])) == ["books"]
+        assert list(await loader.load(["hanging", "books"])) == ["books"]
     assert (root / "begun").read_text() == "x"
-    assert all(thread.daemon for thread in threading.enumerate() if thread.name == "workshop")
+    assert all(thread.daemon for thread in threading.enumerate() if thread.name == "spider loader")
     (root / "go").touch()
 
-    assert (await made(workshop, "hanging")).name == "hanging"
+    assert (await loaded(loader, "hanging")).name == "hanging"
     assert (root / "begun").read_text() == "x"
 
 
 @pytest.mark.parametrize(("text", "ref"), [(HANGING, "hanging"), (HANGING, "spiders/a.py"), (WAITING, "hanging")])
 async def test_what_hangs_for_too_long_is_told_with_its_place(root, text, ref):
     (root / "spiders" / "a.py").write_text(text.format(name="Hanging", root=str(root)))
-    workshop = Workshop(settings_of(root), patience=SOON, deadline=SOON)
+    loader = SpiderLoader(settings_of(root), patience=SOON, deadline=SOON)
 
-    error = await made(workshop, ref)
+    error = await loaded(loader, ref)
 
     line = next(number for number, words in enumerate(text.splitlines(), start=1) if "time.sleep" in words)
     assert "its code has been running for 0 s" in str(error)
@@ -108,8 +108,8 @@ async def test_what_hangs_for_too_long_is_told_with_its_place(root, text, ref):
 async def test_a_spider_that_hangs_is_the_trouble_of_its_schedule_and_the_others_run(bench, root):
     # The bench and this project are in the same folder.
     (root / "spiders" / "a.py").write_text(HANGING.format(name="Hanging", root=str(root)))
-    scheduler = Scheduler(
-        bench.system, bench.ear, name="two", workshop=Workshop(bench.system.settings, patience=SOON, deadline=SOON)
+    scheduler = scheduler_of(
+        bench.system, bench.ear, name="two", loader=SpiderLoader(bench.system.settings, patience=SOON, deadline=SOON)
     )
     await bench.add(HOURLY, name="stuck", spider="hanging")
     await bench.add(HOURLY)

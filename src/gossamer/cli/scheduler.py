@@ -15,6 +15,7 @@ from ..model import events
 from ..process.signals import stopping
 from ..process.supervisor import MISCONFIGURED, Pulse
 from ..project.open import Project
+from ..project.scheduler import scheduler_of
 from ..schedule.leader import Scheduler
 from ..settings import Settings
 from ..text import many, moment, span
@@ -88,7 +89,7 @@ async def _lead(settings: Settings, voice: Bulletin, pulse: Pulse | None) -> Non
         if pulse is not None:
             await stack.enter_async_context(pulse.beating(orphaned))
         project = await open_patiently(stack, settings, voice, to_look=True)
-        scheduler = Scheduler(project, voice.listeners())
+        scheduler = scheduler_of(project, voice.listeners())
         schedulers.append(scheduler)
         voice.welcome(project, f"Scheduler {os.getpid()} of")
         with stopping(scheduler.drain):

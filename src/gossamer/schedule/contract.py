@@ -9,6 +9,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Protocol
 
+from ..frontier.contract import JobBook
 from ..model.job import JobTerms
 from ..model.schedule import Schedule, Settled, Standing, Term, Unreadable
 
@@ -94,3 +95,16 @@ class TickBook(Protocol):
     async def forget(self, term: Term, standing: Standing) -> bool:
         """Remove a schedule that is still as it was. False when it is not. Raises LeaseLost as `settle` does."""
         ...
+
+
+class SchedulerState(Protocol):
+    """The books that a scheduler works with; the state of a project has them."""
+
+    @property
+    def schedules(self) -> ScheduleBook: ...
+
+    @property
+    def ticks(self) -> TickBook: ...
+
+    @property
+    def jobs(self) -> JobBook: ...

@@ -1,37 +1,37 @@
 """`Scheduler`: begins the runs of schedules when they are due. It never scrapes, and reads no source.
 
-What it does: of any number of schedulers one leads (holding.py). It brings the schedules of gossamer.toml into the book
-(following.py), looks about every second what is due (deciding.py), and decides about each tick in one step of the book,
-together with the job that it begins.
-How it fails: a spider that cannot be had, a schedule that cannot be read, even a fault of our own in the look at one
-schedule is the trouble of that schedule alone. It is told, and tried again with pauses. A state that does not answer is
-waited for. What a leader writes whose term is over is refused.
+What it does: of any number of schedulers one leads (leadership.py). It brings the schedules of gossamer.toml into the
+book (definition.py), looks about every second what is due (decisions.py), and decides about each tick in one step of
+the book, together with the job that it begins.
+How it fails: a spider that cannot be loaded, a schedule that cannot be read, even a fault of our own while looking at
+one schedule is the trouble of that schedule alone. It is reported, and tried again with pauses. A state that does not
+answer is waited for. What a leader writes after its term is refused.
 How it recovers: the next leader finds every schedule where it was left; a tick that was missed runs once.
 
-The code of spiders runs in threads of this process (workshop.py): a slow one is late itself, and holds up no other.
+The code of spiders runs in threads of this process (spider_loader.py): a slow spider delays its own run and no other.
 """
 
 from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from datetime import timedelta
 from functools import lru_cache
 
+from ..clock import Clock
 from ..errors import GossamerError, LeaseLost, Misconfigured, Transient
 from ..model.events import EventSink, ScheduleFailed, ScheduleFired, ScheduleQueued, ScheduleSkipped, Trouble
 from ..model.job import JobTerms
 from ..model.schedule import Settled, Standing, Unreadable
-from ..project.open import Project
-from ..project.retention import forget_old_runs
-from .contract import ScheduleBook, TickBook
+from ..settings import Settings
+from .contract import ScheduleBook, SchedulerState, TickBook
 from .decisions import Begin, Due, Outcome, Rest, Step, failed, judge, look, skipped
 from .definition import BookChange, changes_of, schedules_of, unused
 from .leadership import Lead
 from .runs import opening_with, share_of
-from .spider_loader import Made, Workshop
+from .spider_loader import Loaded, SpiderLoader
 from .triggers import is_past, parse_trigger
 
 LOOK = timedelta(seconds=1)  # between two looks, unless something is due before
@@ -45,23 +45,34 @@ _read_trigger = lru_cache(maxsize=10_000)(parse_trigger)
 
 
 class Scheduler:
-    """Leads, or waits for its turn to, until it is drained.
+    """Leads, or waits for its turn to lead, until it is drained.
 
-    `name` must be another one for each scheduler; the process's own name by default. Raises Misconfigured when a
-    schedule of gossamer.toml is none.
+    `name` differs from that of every other scheduler. `forget_old_runs` takes the name of a schedule one of whose runs
+    was just replaced. Raises Misconfigured when a schedule of gossamer.toml cannot be read.
     """
 
     def __init__(
-        self, project: Project, events: EventSink, *, name: str = "", workshop: Workshop | None = None
+        self,
+        state: SchedulerState,
+        settings: Settings,
+        clock: Clock,
+        events: EventSink,
+        *,
+        name: str,
+        forget_old_runs: Callable[[str], Awaitable[object]],
+        loader: SpiderLoader | None = None,
     ) -> None:
-        self._project = project
-        self._clock = project.clock
-        self._began = project.clock.now()
+        self._jobs = state.jobs
+        self._ticks = state.ticks
+        self._settings = settings
+        self._clock = clock
+        self._began = clock.now()
         self._events = events
-        self._wanted = schedules_of(project.settings.schedules)
-        self._lead = Lead(project.state.ticks, project.clock, events, name or project.worker)
-        self._known = KnownSchedules(project.state.schedules, project.state.ticks)
-        self._workshop = workshop or Workshop(project.settings)
+        self._forget_old_runs = forget_old_runs
+        self._wanted = schedules_of(settings.schedules)
+        self._lead = Lead(state.ticks, clock, events, name)
+        self._known = KnownSchedules(state.schedules, state.ticks)
+        self._loader = loader or SpiderLoader(settings)
         self._rests: dict[str, tuple[int, float]] = {}  # by schedule: at this version, nothing before this moment
         self._latest = -math.inf  # that the clock has shown
         self._told: dict[str, set[str]] = {}  # what was said about a schedule, or ("") about the backend
@@ -178,7 +189,7 @@ class Scheduler:
         for standing, found in due:
             if going is None:
                 # By name: a job that somebody else began under this name is in the way as well.
-                going = {job.name: job.id for job in await self._project.state.jobs.running_jobs()}
+                going = {job.name: job.id for job in await self._jobs.running_jobs()}
             verdict = judge(standing, found, now, running=going.get(standing.schedule.name, ""))
             if isinstance(verdict, Rest):
                 self._rest(standing, verdict.until)
@@ -191,14 +202,14 @@ class Scheduler:
     async def _take(self, steps: list[tuple[Standing, Step | Begin]], now: float) -> int:
         """Enter all steps in the book; return how many were. Raises LeaseLost and Transient when one was refused; the
         others are entered."""
-        made = await self._workshop.make(
+        loaded = await self._loader.load(
             standing.schedule.spider for standing, step in steps if isinstance(step, Begin)
         )
         taken = 0
         for start in range(0, len(steps), AT_ONCE):
             batch = steps[start : start + AT_ONCE]
             answers = await asyncio.gather(
-                *(self._settle(standing, step, now, made) for standing, step in batch), return_exceptions=True
+                *(self._settle(standing, step, now, loaded) for standing, step in batch), return_exceptions=True
             )
             for (standing, _), answer in zip(batch, answers, strict=True):
                 if isinstance(answer, GossamerError) or not isinstance(answer, Exception | bool):
@@ -209,41 +220,38 @@ class Scheduler:
                     taken += answer
         return taken
 
-    async def _settle(self, standing: Standing, step: Step | Begin, now: float, made: dict[str, Made]) -> bool:
+    async def _settle(self, standing: Standing, step: Step | Begin, now: float, loaded: dict[str, Loaded]) -> bool:
         """False when nothing came of it: then the next look sees why."""
         opening: tuple[str, JobTerms] | None = None
         replaces = ""
         if isinstance(step, Begin):
-            if standing.schedule.spider not in made:
-                self._rest(standing, now + LOOK.total_seconds())  # its spider is still being made
+            if standing.schedule.spider not in loaded:
+                self._rest(standing, now + LOOK.total_seconds())  # its spider is still being loaded
                 return False
             replaces = step.replaces
-            step, opening = await self._opened(standing, step, now, made[standing.schedule.spider])
-        settled = await self._project.state.ticks.settle(
-            self._lead.term, standing, step.after, opening, replaces=replaces
-        )
+            step, opening = await self._opened(standing, step, now, loaded[standing.schedule.spider])
+        settled = await self._ticks.settle(self._lead.term, standing, step.after, opening, replaces=replaces)
         if settled is None:  # somebody has changed the schedule, or begun a run
             self._known.doubt()
             self._rest(standing, now + LOOK.total_seconds())
             return False
         self._known.enter(settled.standing)
         self._report(step, settled, now)
-        if replaces and settled.job is not None:  # who replaces each run never sees one end
-            keep = self._project.settings.store.keep_runs
-            await forget_old_runs(self._project.state.history, self._project.state.jobs, settled.job.name, keep)
+        if replaces and settled.job is not None:  # where each run replaces the one before, no run ever ends by itself
+            await self._forget_old_runs(settled.job.name)
         return True
 
     async def _opened(
-        self, standing: Standing, begin: Begin, now: float, made: Made
+        self, standing: Standing, begin: Begin, now: float, loaded: Loaded
     ) -> tuple[Step | Begin, tuple[str, JobTerms] | None]:
         """The job to begin, or the step that is taken instead. Raises Transient."""
-        share = await share_of(self._project.state.jobs, standing, begin.due, now)
+        share = await share_of(self._jobs, standing, begin.due, now)
         if share == 0:
             return skipped(standing, begin.due, "budget"), None
         try:
-            if isinstance(made, BaseException):
-                raise made
-            return begin, opening_with(made, self._project.settings, standing.schedule, begin.due, budget=share)
+            if isinstance(loaded, BaseException):
+                raise loaded
+            return begin, opening_with(loaded, self._settings, standing.schedule, begin.due, budget=share)
         except (Exception, SystemExit) as error:  # a spider's own code may raise anything
             return failed(standing, begin.due, now, _words(error)), None
 
@@ -288,7 +296,7 @@ class Scheduler:
                     raise answer
 
     async def _enter(self, entry: BookChange) -> None:
-        ticks, before, after = self._project.state.ticks, entry.before, entry.after
+        ticks, before, after = self._ticks, entry.before, entry.after
         if after is not None:
             settled = await ticks.settle(self._lead.term, before, after)
             if settled is not None:

@@ -1,11 +1,12 @@
-"""Where the spiders of due runs are made. Their code runs beside the event loop, and nobody waits for it for long.
+"""Where the spiders of due runs are loaded. Their code runs beside the event loop, and nothing waits for it for long.
 
-What it does: a thread makes one spider after the other. When a file or a constructor takes longer than PATIENCE,
-another thread goes on with the rest, and the slow one is asked for again at the next look.
-How it fails: what the code raises is handed to whoever asked for that spider. Code that is not done within DEADLINE is
-an error, which tells where it stands.
-How it recovers: code that hangs cannot be ended. Its thread is left alone and does not keep the process from ending. As
-long as it lives, no other thread runs the same file or constructor; when it has ended, that is tried anew.
+What it does: `Spiders` finds a spider, recipe or site by its name. `SpiderLoader` does that in a thread, for one name
+after the other. When a file or a constructor takes longer than PATIENCE, another thread goes on with the rest, and the
+slow spider is asked for again at the next look.
+How it fails: what a spider's code raises is the answer to the request for that spider. Code that is not done within
+DEADLINE is an error, which says at which line it is.
+How it recovers: code that hangs cannot be ended. Its thread is left behind and does not keep the process from ending.
+As long as it lives, no other thread runs the same file or constructor; when it has ended, that is tried again.
 """
 
 from __future__ import annotations
@@ -30,14 +31,14 @@ from ..settings import Settings
 PATIENCE = timedelta(milliseconds=500)
 DEADLINE = timedelta(seconds=30)
 
-Made = Spider | BaseException  # a spider, or why there is none
+Loaded = Spider | BaseException  # a spider, or why there is none
 
 
 class Spiders:
     """The spiders of a project as they are now: the folder is read once, however many are asked for.
 
     `refuse` is asked before code of the project runs: with the file that is to be loaded, or the name of the spider
-    that is to be made. Where it says why that must not be, it does not run.
+    that is to be loaded. Where it says why that must not be, it does not run.
     """
 
     def __init__(self, settings: Settings, refuse: Callable[[Path | str], str] = lambda code: "") -> None:
@@ -69,66 +70,71 @@ class Spiders:
             raise Misconfigured(f"{code}: {why}.")
 
 
-class Workshop:
-    """Makes spiders. For one caller at a time."""
+class SpiderLoader:
+    """Loads spiders in threads. For one caller at a time."""
 
     def __init__(self, settings: Settings, *, patience: timedelta = PATIENCE, deadline: timedelta = DEADLINE) -> None:
         self._settings = settings
         self._patience = patience.total_seconds()
         self._deadline = deadline.total_seconds()
-        self._made: dict[str, tuple[float, Made]] = {}  # with the moment at which it was done
-        self._left: list[_Hand] = []  # those that were overtaken
+        self._loaded: dict[str, tuple[float, Loaded]] = {}  # with the moment at which it was loaded
+        self._left: list[_LoaderThread] = []  # threads that were overtaken
         self._news = asyncio.Event()
 
-    async def make(self, refs: Iterable[str]) -> dict[str, Made]:
-        """What came of each. One that is missing is still being made: ask again."""
+    async def load(self, refs: Iterable[str]) -> dict[str, Loaded]:
+        """What came of each. One that is missing is still being loaded: ask again."""
         wanted = dict.fromkeys(refs)
         if not wanted:
             return {}
         fresh = time.monotonic() - self._deadline
-        self._made = {ref: made for ref, made in self._made.items() if made[0] > fresh}
-        rest = deque(ref for ref in wanted if ref not in self._made)
-        hand = self._start(rest)
-        while not hand.done:
+        self._loaded = {ref: loaded for ref, loaded in self._loaded.items() if loaded[0] > fresh}
+        rest = deque(ref for ref in wanted if ref not in self._loaded)
+        thread = self._start(rest)
+        while not thread.done:
             self._news.clear()
-            if (left := hand.began + self._patience - time.monotonic()) > 0:
+            if (left := thread.began + self._patience - time.monotonic()) > 0:
                 with suppress(TimeoutError):
                     async with asyncio.timeout(left):
                         await self._news.wait()
-            elif hand.overtake():
-                self._left.append(hand)
-                hand = self._start(rest)
-        return {ref: self._made.pop(ref)[1] for ref in wanted if ref in self._made}
+            elif thread.overtake():
+                self._left.append(thread)
+                thread = self._start(rest)
+        return {ref: self._loaded.pop(ref)[1] for ref in wanted if ref in self._loaded}
 
-    def _start(self, rest: deque[str]) -> _Hand:
-        self._left = [hand for hand in self._left if hand.is_alive()]
-        hand = _Hand(self, self._settings, rest, tuple(self._left), self._deadline)
-        hand.start()
-        return hand
+    def _start(self, rest: deque[str]) -> _LoaderThread:
+        self._left = [thread for thread in self._left if thread.is_alive()]
+        thread = _LoaderThread(self, self._settings, rest, tuple(self._left), self._deadline)
+        thread.start()
+        return thread
 
-    def enter(self, ref: str, made: Made) -> None:
+    def enter(self, ref: str, loaded: Loaded) -> None:
         """For its threads, by way of the loop."""
-        self._made[ref] = (time.monotonic(), made)
+        self._loaded[ref] = (time.monotonic(), loaded)
         self._news.set()
 
-    def end(self, hand: _Hand) -> None:
-        """As `enter`: the hand has nothing left to do, and all that it made is entered."""
-        hand.done = True
+    def end(self, thread: _LoaderThread) -> None:
+        """As `enter`: the thread has nothing left to do, and all that it loaded is entered."""
+        thread.done = True
         self._news.set()
 
 
 class _Overtaken(BaseException):
-    """Ends a hand whose work another one does already. Not an Exception: nobody on the way takes it for theirs."""
+    """Ends a thread whose work another one does already. Not an Exception: no code on the way may catch it."""
 
 
-class _Hand(threading.Thread):
-    """A thread that takes names from `rest` and makes these spiders, but runs nothing that one of `others` hangs in."""
+class _LoaderThread(threading.Thread):
+    """A thread that takes names from `rest` and loads these spiders, but runs nothing that one of `others` hangs in."""
 
     def __init__(
-        self, shop: Workshop, settings: Settings, rest: deque[str], others: tuple[_Hand, ...], deadline: float
+        self,
+        loader: SpiderLoader,
+        settings: Settings,
+        rest: deque[str],
+        others: tuple[_LoaderThread, ...],
+        deadline: float,
     ) -> None:
-        super().__init__(name="workshop", daemon=True)
-        self._shop = shop
+        super().__init__(name="spider loader", daemon=True)
+        self._loader = loader
         self._settings = settings
         self._rest = rest
         self._others = others
@@ -137,7 +143,9 @@ class _Hand(threading.Thread):
         self._lock = threading.Lock()
         self._overtaken = False
         self._ref = ""
-        self._avoided = -math.inf  # when the youngest of the code began that it does not run
+        self._avoided = (
+            -math.inf
+        )  # when the youngest code began that is left to another thread
         self.code: Path | str = ""  # what runs: a file, or the constructor of the spider of that name
         self.began = time.monotonic()
         self.done = False
@@ -146,12 +154,12 @@ class _Hand(threading.Thread):
         spiders = Spiders(self._settings, self._refuse)
         with suppress(_Overtaken):
             while self._take():
-                self._make(spiders)
-        self._tell(self._shop.end, self)
+                self._load(spiders)
+        self._tell(self._loader.end, self)
 
     def overtake(self) -> bool:
-        """Leave it alone with what it is at; the spider is asked for again when a file is the matter. False when it has
-        nothing to do any more."""
+        """Leave the thread alone with the code that it runs. When that is a file, another thread tries the spider again.
+        False when the thread has nothing to do any more."""
         with self._lock:
             if not self._ref:
                 return False
@@ -161,7 +169,7 @@ class _Hand(threading.Thread):
         return True
 
     def excuse(self) -> str:
-        """Why others do not run the same."""
+        """Why other threads do not run the same code."""
         frame, place = sys._current_frames().get(self.ident or 0), ""
         root = self._settings.root.resolve()
         while frame is not None and not place:
@@ -177,18 +185,18 @@ class _Hand(threading.Thread):
             self.code, self.began = self._ref, time.monotonic()
         return bool(self._ref)
 
-    def _make(self, spiders: Spiders) -> None:
-        made: Made
+    def _load(self, spiders: Spiders) -> None:
+        loaded: Loaded
         try:
-            made = spiders.find(self._ref)
+            loaded = spiders.find(self._ref)
         except _Overtaken:
             raise
         except BaseException as error:  # a spider's own code may raise anything, SystemExit too
-            made = error
+            loaded = error
             if time.monotonic() - self._avoided < self._deadline:
                 return  # it may be in what still runs
         if time.monotonic() - self.began < self._deadline:
-            self._tell(self._shop.enter, self._ref, made)
+            self._tell(self._loader.enter, self._ref, loaded)
 
     def _refuse(self, code: Path | str) -> str:
         """Fulfils what `Spiders` asks before it runs code."""
