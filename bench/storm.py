@@ -25,7 +25,7 @@ from tests.services.valkey import running_valkey
 from tests.sites.hostile_server import Call, HostileSite, Reply, hostile_site, whole
 from tests.sites.sitemaps import urlset
 
-from gossamer.model.schedule import Standing
+from gossamer.model.schedule import ScheduleProgress
 from gossamer.project.open import Project, open_project
 from gossamer.schedule.leadership import TERM
 from gossamer.schedule.triggers import next_due, parse_trigger
@@ -242,13 +242,13 @@ class Storm(StationProject):
         return load(start=self.folder, environ={})
 
 
-def is_due(standing: Standing, now: float) -> bool:
+def is_due(standing: ScheduleProgress, now: float) -> bool:
     """Is there a tick up to `now` that nobody has decided about?"""
     coming = ticks_of(standing)[1]
     return coming is not None and coming <= now
 
 
-def ticks_of(standing: Standing) -> tuple[list[float], float | None]:
+def ticks_of(standing: ScheduleProgress) -> tuple[list[float], float | None]:
     """Every moment at which it was due, up to the last that was decided; and the one after that."""
     trigger = parse_trigger(standing.schedule.trigger, standing.schedule.zone)
     ticks: list[float] = []

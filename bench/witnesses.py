@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from gossamer.model.job import Job, JobCounts
-from gossamer.model.schedule import Standing
+from gossamer.model.schedule import ScheduleProgress
 from gossamer.project.open import open_project
 
 from .storm import Life, Storm
@@ -24,7 +24,7 @@ Span = tuple[float, float]
 class Witnesses:
     """All that is known afterwards."""
 
-    standings: dict[str, Standing]
+    standings: dict[str, ScheduleProgress]
     jobs: dict[str, list[Job]]  # by schedule, oldest first
     counts: dict[str, JobCounts]  # by job
     attempted: dict[str, Counter[str]]  # by job: URLs that were fetched and stored, and how often

@@ -7,7 +7,7 @@ from datetime import timedelta
 import msgspec
 
 from gossamer.frontier.contract import JobTerms
-from gossamer.model.schedule import Overlap, Schedule, Settled, Standing
+from gossamer.model.schedule import Overlap, Schedule, ScheduleProgress, Settled
 
 TERM = timedelta(seconds=5)
 DUE = 1_767_225_600.123456
@@ -31,16 +31,16 @@ async def written(lab, schedule=PRICES):
     return await standing_of(lab, schedule.name)
 
 
-async def standing_of(lab, name=PRICES.name) -> Standing:
+async def standing_of(lab, name=PRICES.name) -> ScheduleProgress:
     (found,) = [one for one in await lab.schedules.schedules() if one.schedule.name == name]
     return found
 
 
-def fired(before: Standing, due: float = DUE) -> Standing:
+def fired(before: ScheduleProgress, due: float = DUE) -> ScheduleProgress:
     return msgspec.structs.replace(before, last_due=due, runs=before.runs + 1)
 
 
-def opening(before: Standing, due: float = DUE) -> tuple[str, JobTerms]:
+def opening(before: ScheduleProgress, due: float = DUE) -> tuple[str, JobTerms]:
     name = before.schedule.name
     return name, JobTerms(schedule=name, due=due, spider=before.schedule.spider)
 

@@ -58,7 +58,7 @@ async def replaced(lab: Lab, *, letters: int = 0) -> tuple[Job, Lease]:
         *dead, lease = (await dying.frontier.lease(first.job.id, "w", letters + 1)).leases
         for one in dead:
             await dying.frontier.bury(one, "http-404", "gone")
-        await dying.ticks.settle(term, first.standing, first.standing, ("prices", JobTerms()), replaces=first.job.id)
+        await dying.ticks.settle(term, first.progress, first.progress, ("prices", JobTerms()), replaces=first.job.id)
     return await lab.jobs.job(first.job.id), lease
 
 

@@ -270,11 +270,11 @@ async def test_schedules_and_jobs_stand_on_the_other_side_where_they_stood(labs:
     assert (await target.frontier.add(gone.id, [candidate(f"{SHOP}/late")])).dropped == 1
     leading = await target.ticks.lead("host/2/x", timedelta(seconds=5))
     assert leading is not None
-    after = msgspec.structs.replace(settled.standing, skipped=1)
+    after = msgspec.structs.replace(settled.progress, skipped=1)
     assert await target.ticks.settle(leading, before, after) is None
-    moved_on = await target.ticks.settle(leading, settled.standing, after)
+    moved_on = await target.ticks.settle(leading, settled.progress, after)
     assert moved_on is not None
-    assert moved_on.standing.version > max(one.version for one in await source.schedules.schedules())
+    assert moved_on.progress.version > max(one.version for one in await source.schedules.schedules())
 
 
 async def nothing_is_cleared() -> bool:
@@ -296,7 +296,7 @@ async def test_what_was_given_up_and_not_dropped_yet_is_dropped_on_both_sides(la
         assert first is not None
         assert first.job is not None
         await dying.frontier.add(first.job.id, [candidate(f"{SHOP}/{n}") for n in range(300)])
-        await dying.ticks.settle(term, first.standing, first.standing, ("nightly", JobTerms()), replaces=first.job.id)
+        await dying.ticks.settle(term, first.progress, first.progress, ("nightly", JobTerms()), replaces=first.job.id)
 
     await carry(source.carrier, target.carrier)
 

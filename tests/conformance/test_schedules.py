@@ -51,9 +51,9 @@ async def test_a_schedule_that_is_replaced_keeps_what_it_has_come_to_and_loses_i
     term = await lab.ticks.lead("one", TERM)
     done = await settled(lab, term, before)
     troubled = msgspec.structs.replace(
-        done.standing, skipped=2, failures=3, retry_at=DUE, trouble="the sitemap is away", waiting_due=DUE
+        done.progress, skipped=2, failures=3, retry_at=DUE, trouble="the sitemap is away", waiting_due=DUE
     )
-    await lab.ticks.settle(term, done.standing, troubled)
+    await lab.ticks.settle(term, done.progress, troubled)
     await lab.schedules.pause(PRICES.name, True)
     changed = msgspec.structs.replace(PRICES, trigger="every 1h")
 
@@ -118,8 +118,8 @@ async def test_the_job_of_a_schedule_that_is_removed_goes_on(lab):
     assert not await lab.schedules.remove(PRICES.name)
     assert await lab.schedules.schedules() == []
     assert len((await lab.frontier.lease(done.job.id, "w", 9)).leases) == 1
-    late = fired(done.standing, DUE + 60)
-    assert await lab.ticks.settle(term, done.standing, late, opening(before)) is None
+    late = fired(done.progress, DUE + 60)
+    assert await lab.ticks.settle(term, done.progress, late, opening(before)) is None
     assert [job.id for job in await lab.jobs.jobs()] == [done.job.id]
 
 
@@ -135,7 +135,7 @@ async def test_another_trigger_makes_ticks_count_from_then(lab):
 
     assert (same.created_at, same.since) == (before.created_at, None)
     assert other.created_at == other.since == pytest.approx(lab.clock.now(), abs=0.002)
-    assert other.last_due == done.standing.last_due
+    assert other.last_due == done.progress.last_due
 
 
 async def test_a_schedule_that_cannot_be_read_hides_no_other_and_can_be_removed_or_replaced(lab):
@@ -175,13 +175,13 @@ async def test_a_run_besides_the_ticks_is_counted_and_nobody_needs_to_lead(lab):
 
     done = await lab.schedules.begin(before, after, opening(before))
 
-    assert done.standing == await standing_of(lab)
-    assert (done.standing.runs, done.standing.last_job, done.standing.last_due) == (1, done.job.id, None)
+    assert done.progress == await standing_of(lab)
+    assert (done.progress.runs, done.progress.last_job, done.progress.last_due) == (1, done.job.id, None)
     # and a second one only in its place
-    again = msgspec.structs.replace(done.standing, runs=2)
-    assert await lab.schedules.begin(done.standing, again, opening(before)) is None
+    again = msgspec.structs.replace(done.progress, runs=2)
+    assert await lab.schedules.begin(done.progress, again, opening(before)) is None
     assert await lab.schedules.begin(before, after, opening(before), replaces=done.job.id) is None
-    second = await lab.schedules.begin(done.standing, again, opening(before), replaces=done.job.id)
+    second = await lab.schedules.begin(done.progress, again, opening(before), replaces=done.job.id)
     assert [job.id for job in await lab.jobs.running_jobs()] == [second.job.id]
     assert (await lab.jobs.job(done.job.id)).ending == "replaced"
 

@@ -11,7 +11,7 @@ import pytest
 from gossamer.errors import LeaseLost
 from gossamer.frontier.contract import DeadFilter
 from gossamer.model.job import JobState
-from gossamer.model.schedule import Schedule, Settled, Standing
+from gossamer.model.schedule import Schedule, ScheduleProgress, Settled
 from gossamer.model.task import UrlState
 from tests.conformance.frontiers import Backends, candidate
 from tests.conformance.standings import DUE, PRICES, TERM, fired, opening, settled, standing_of, written
@@ -30,9 +30,9 @@ async def test_a_tick_becomes_a_job_that_workers_can_work_on(lab):
 
     done = await lab.ticks.settle(term, before, fired(before), opening(before))
 
-    assert done.standing == await standing_of(lab)
-    assert done.standing == msgspec.structs.replace(fired(before), last_job=done.job.id, version=done.standing.version)
-    assert done.standing.version > before.version
+    assert done.progress == await standing_of(lab)
+    assert done.progress == msgspec.structs.replace(fired(before), last_job=done.job.id, version=done.progress.version)
+    assert done.progress.version > before.version
     assert done.job == await lab.jobs.job(done.job.id)
     job = done.job
     assert (job.name, job.schedule, job.due, job.spider_name) == (PRICES.name, PRICES.name, DUE, "shop")
@@ -55,8 +55,8 @@ async def test_a_tick_without_a_job_changes_the_standing_alone(lab):
     done = await lab.ticks.settle(term, before, skipped)
 
     assert done.job is None
-    assert done.standing == await standing_of(lab)
-    assert done.standing == msgspec.structs.replace(skipped, version=done.standing.version)
+    assert done.progress == await standing_of(lab)
+    assert done.progress == msgspec.structs.replace(skipped, version=done.progress.version)
     assert await lab.jobs.jobs() == []
 
 
@@ -67,8 +67,8 @@ async def test_a_run_that_still_goes_on_is_replaced(lab):
     await lab.frontier.add(first.job.id, [candidate(f"https://{site}.test/") for site in "abcd"])
     (lease,) = (await lab.frontier.lease(first.job.id, "w", 1)).leases
 
-    later = fired(first.standing, DUE + 60), opening(before, DUE + 60)
-    second = await lab.ticks.settle(term, first.standing, *later, replaces=first.job.id)
+    later = fired(first.progress, DUE + 60), opening(before, DUE + 60)
+    second = await lab.ticks.settle(term, first.progress, *later, replaces=first.job.id)
 
     old, counts = await lab.jobs.job(first.job.id), await lab.jobs.counts(first.job.id)
     assert (old.state, old.ending) == (JobState.FINISHED, "replaced")
@@ -76,8 +76,8 @@ async def test_a_run_that_still_goes_on_is_replaced(lab):
     with pytest.raises(LeaseLost):
         await lab.frontier.complete(lease, UrlState.DONE)
     assert [job.id for job in await lab.jobs.running_jobs()] == [second.job.id]
-    assert second.standing.last_job == second.job.id != first.job.id
-    assert second.standing.runs == 2
+    assert second.progress.last_job == second.job.id != first.job.id
+    assert second.progress.runs == 2
 
 
 @pytest.mark.parametrize("replaces", ["", "another-7"])
@@ -106,7 +106,7 @@ async def with_a_letter(lab, term, before) -> Settled:
 async def test_of_two_runs_that_run_again_the_newer_is_replaced(lab):
     term = await lab.ticks.lead("one", TERM)
     first = await with_a_letter(lab, term, await written(lab))
-    last = await with_a_letter(lab, term, first.standing)
+    last = await with_a_letter(lab, term, first.progress)
     for one in (first, last):  # the older one is the first to run again
         assert await lab.queue.replay(DeadFilter(job=one.job.id)) == 1
     replaced = [job.id for job in await lab.jobs.running_jobs()]
@@ -114,7 +114,7 @@ async def test_of_two_runs_that_run_again_the_newer_is_replaced(lab):
 
     # when ticks replace the newest run, again and again
     for due in (DUE + 60, DUE + 120):
-        before = last.standing
+        before = last.progress
         newest = (await lab.jobs.running_jobs())[-1].id
         last = await lab.ticks.settle(term, before, fired(before, due), opening(before, due), replaces=newest)
         assert (await lab.jobs.job(newest)).ending == "replaced"
@@ -128,14 +128,14 @@ async def test_of_two_runs_that_run_again_the_newer_is_replaced(lab):
 async def test_a_run_that_runs_again_is_replaced_though_a_newer_one_has_ended(lab):
     term = await lab.ticks.lead("one", TERM)
     first = await with_a_letter(lab, term, await written(lab))
-    second = await settled(lab, term, first.standing)
+    second = await settled(lab, term, first.progress)
     assert await lab.queue.replay(DeadFilter(job=first.job.id)) == 1
     await lab.jobs.seal_seeds(second.job.id)
     assert await lab.jobs.close_job(second.job.id, "done")
     assert [job.id for job in await lab.jobs.running_jobs()] == [first.job.id]
 
-    later = fired(second.standing, DUE + 60), opening(second.standing, DUE + 60)
-    third = await lab.ticks.settle(term, second.standing, *later, replaces=first.job.id)
+    later = fired(second.progress, DUE + 60), opening(second.progress, DUE + 60)
+    third = await lab.ticks.settle(term, second.progress, *later, replaces=first.job.id)
 
     assert [job.id for job in await lab.jobs.running_jobs()] == [third.job.id]
     assert (await lab.jobs.job(first.job.id)).ending == "replaced"
@@ -163,14 +163,14 @@ async def test_a_leader_has_its_term_before_anything_is_cleared_away(lab):
 
 async def test_a_leader_enters_what_is_new_and_forgets_what_is_gone(lab):
     term = await lab.ticks.lead("one", TERM)
-    new = Standing(schedule=PRICES, origin="file", created_at=DUE)
+    new = ScheduleProgress(schedule=PRICES, origin="file", created_at=DUE)
 
     done = await lab.ticks.settle(term, None, new)
 
-    assert await lab.schedules.schedules() == [done.standing]
+    assert await lab.schedules.schedules() == [done.progress]
     assert await lab.ticks.settle(term, None, new) is None  # somebody was faster
     await lab.schedules.pause(PRICES.name, True)
-    assert not await lab.ticks.forget(term, done.standing)
+    assert not await lab.ticks.forget(term, done.progress)
     now = await standing_of(lab)
     lab.clock.advance(6)
     for write in (lab.ticks.settle(term, None, new), lab.ticks.forget(term, now)):
@@ -196,7 +196,7 @@ async def test_every_change_is_counted_once(lab):
     assert await counted(lab.schedules.remove(PRICES.name)) == 1
     assert await counted(lab.schedules.remove(PRICES.name)) == 0
     new = await lab.ticks.settle(term, None, before)
-    assert await counted(lab.ticks.forget(term, new.standing)) == 1
+    assert await counted(lab.ticks.forget(term, new.progress)) == 1
 
 
 @pytest.mark.parametrize("change", ["replaced", "paused", "removed", "written anew"])
@@ -234,7 +234,7 @@ async def test_of_all_who_decide_about_a_tick_one_does(lab):
 
         (done,) = [answer for answer in answers if answer is not None]
         assert await lab.jobs.jobs() == [done.job]
-        assert await elsewhere.schedules.schedules() == [done.standing]
+        assert await elsewhere.schedules.schedules() == [done.progress]
 
 
 async def test_two_that_believe_to_lead_fire_a_tick_once(lab):
@@ -252,7 +252,7 @@ async def test_two_that_believe_to_lead_fire_a_tick_once(lab):
 
         assert isinstance(late, LeaseLost)
         assert await lab.jobs.jobs() == [good.job]
-        assert await lab.schedules.schedules() == [good.standing]
+        assert await lab.schedules.schedules() == [good.progress]
 
 
 async def test_a_leader_whose_term_is_over_changes_nothing_though_nobody_follows(lab):
@@ -308,7 +308,7 @@ async def test_ticks_of_many_schedules_are_decided_together(lab):
 
     done = await asyncio.gather(*(settled(lab, term, standing) for standing in standings))
 
-    assert await lab.schedules.schedules() == [one.standing for one in done]
+    assert await lab.schedules.schedules() == [one.progress for one in done]
     jobs = {job.id: job.schedule for job in await lab.jobs.running_jobs()}
-    assert jobs == {one.standing.last_job: one.standing.schedule.name for one in done}
+    assert jobs == {one.progress.last_job: one.progress.schedule.name for one in done}
     assert len(jobs) == 200

@@ -14,7 +14,7 @@ from itertools import pairwise
 from uuid import uuid4
 
 from gossamer.model.job import Job, JobCounts, JobState
-from gossamer.model.schedule import Standing
+from gossamer.model.schedule import ScheduleProgress
 from gossamer.project.open import open_project
 from gossamer.settings import load
 from tests.faults.stations import PATIENCE, Command, StationProject, until
@@ -100,7 +100,7 @@ async def come_to_rest(system) -> None:
             await asyncio.sleep(0.1)
 
 
-async def outcome(system) -> tuple[dict[str, Standing], list[Job], dict[str, JobCounts]]:
+async def outcome(system) -> tuple[dict[str, ScheduleProgress], list[Job], dict[str, JobCounts]]:
     jobs = await system.state.jobs.jobs()
     standings = {one.schedule.name: one for one in await system.state.schedules.schedules()}
     return standings, jobs, {job.id: await system.state.jobs.counts(job.id) for job in jobs}
@@ -140,7 +140,7 @@ def test_whoever_is_killed_no_tick_fires_twice_or_is_forgotten_and_every_job_end
     check_jobs(project, jobs, counts)
 
 
-def check_ticks(project: Storm, standings: dict[str, Standing], jobs: list[Job]) -> None:
+def check_ticks(project: Storm, standings: dict[str, ScheduleProgress], jobs: list[Job]) -> None:
     """Every tick fired at most once, and none waited longer than until another scheduler led."""
     decided: dict[str, set[float]] = defaultdict(set)
     for kind in ("ScheduleFired", "ScheduleSkipped", "ScheduleQueued"):

@@ -12,7 +12,7 @@ import msgspec
 
 from gossamer.clock import SystemClock
 from gossamer.model.events import Leading, ScheduleFired, ScheduleSkipped, Trouble
-from gossamer.model.schedule import Standing
+from gossamer.model.schedule import ScheduleProgress
 from gossamer.project.scheduler import scheduler_of
 from gossamer.schedule.decisions import BACKOFF, Due, Rest, failed, look
 from gossamer.schedule.leader import TROUBLED
@@ -134,7 +134,7 @@ class Crooked:
         return self._fail if verb == self._verb and self._times else getattr(self._book, verb)
 
     async def _fail(self, *words, **more):
-        if self._name in (None, *(one.schedule.name for one in words if isinstance(one, Standing))):
+        if self._name in (None, *(one.schedule.name for one in words if isinstance(one, ScheduleProgress))):
             self._times -= 1
             raise ZeroDivisionError("a fault of ours")
         return await getattr(self._book, self._verb)(*words, **more)
@@ -216,7 +216,7 @@ async def test_the_book_is_read_as_a_whole_only_when_somebody_else_has_changed_i
 
 def test_a_pause_that_a_wrong_clock_made_is_not_waited_out():
     now = 1_800_000_000.0
-    broken = failed(Standing(schedule=HOURLY, origin="added", created_at=now), now, now, "no").after
+    broken = failed(ScheduleProgress(schedule=HOURLY, origin="added", created_at=now), now, now, "no").after
 
     assert look(broken, Every(HOUR), now + 1) == Rest(now + 5)
     assert look(broken, Every(HOUR), now + 5) == Due(now)

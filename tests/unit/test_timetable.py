@@ -12,16 +12,16 @@ from gossamer.cli.scheduler import Bulletin
 from gossamer.cli.timetable import coming, natural, next_run, state_of, ticks_of
 from gossamer.cli.worker import Voice
 from gossamer.model import events
-from gossamer.model.schedule import Schedule, Standing
+from gossamer.model.schedule import Schedule, ScheduleProgress
 from gossamer.text import span
 
 NOW = 1_800_000_000.0
 HOUR = 3600.0
 
 
-def standing(trigger: str, **fields) -> Standing:
+def standing(trigger: str, **fields) -> ScheduleProgress:
     schedule = Schedule(name="one", spider="books", trigger=trigger)
-    return Standing(schedule=schedule, origin="added", created_at=fields.pop("created_at", NOW), **fields)
+    return ScheduleProgress(schedule=schedule, origin="added", created_at=fields.pop("created_at", NOW), **fields)
 
 
 def test_a_new_interval_is_due_at_once_and_then_every_time():

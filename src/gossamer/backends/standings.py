@@ -5,29 +5,31 @@ from __future__ import annotations
 import msgspec
 
 from ..errors import BadState
-from ..model.schedule import Standing, Unreadable
+from ..model.schedule import ScheduleProgress, UnreadableSchedule
 
-_decode = msgspec.json.Decoder(Standing).decode
+_decode = msgspec.json.Decoder(ScheduleProgress).decode
 
 
-def read_standing(name: str, text: str | bytes) -> Standing | Unreadable:
+def read_standing(name: str, text: str | bytes) -> ScheduleProgress | UnreadableSchedule:
     """What is kept under a name. Never raises."""
     try:
         found = _decode(text)
     except (msgspec.MsgspecError, ValueError) as error:
-        return Unreadable(name, str(error))
-    return found if found.schedule.name == name else Unreadable(name, f"it calls itself {found.schedule.name!r}")
+        return UnreadableSchedule(name, str(error))
+    return (
+        found if found.schedule.name == name else UnreadableSchedule(name, f"it calls itself {found.schedule.name!r}")
+    )
 
 
-def readable(found: Standing | Unreadable) -> Standing:
+def readable(found: ScheduleProgress | UnreadableSchedule) -> ScheduleProgress:
     """For a move, which leaves nothing behind. Raises BadState."""
-    if isinstance(found, Unreadable):
+    if isinstance(found, UnreadableSchedule):
         raise BadState(found.words)
     return found
 
 
-def is_free(known: Standing | Unreadable | None, *, replace: bool) -> bool:
+def is_free(known: ScheduleProgress | UnreadableSchedule | None, *, replace: bool) -> bool:
     """Whether a schedule that is written under a name begins anew."""
-    if isinstance(known, Unreadable):
+    if isinstance(known, UnreadableSchedule):
         return replace
     return known is None or (known.withdrawn_at is not None and not replace)

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from ..errors import GossamerError, Misconfigured, SpiderNotFound
 from ..model.job import JobTerms
-from ..model.schedule import Overlap, Schedule, Standing
+from ..model.schedule import Overlap, Schedule, ScheduleProgress
 from ..project.open import open_project
 from ..schedule.definition import schedule_of
 from ..schedule.runs import opening_of
@@ -111,7 +111,7 @@ def add_verb(
         raise Misconfigured(in_file(settings, name, "change it"))
     starts = demand_spider(settings, schedule, force=force)
 
-    async def add() -> tuple[Standing, float, bool, float | None, list[str]]:
+    async def add() -> tuple[ScheduleProgress, float, bool, float | None, list[str]]:
         async with open_project(settings, to_look=True) as project:
             demand_future(schedule, project.clock.now())
             known = [one for one in await project.state.schedules.schedules() if one.schedule.name == name]
@@ -140,7 +140,7 @@ def add_verb(
     )
 
 
-def first_run(standing: Standing, now: float, *, leads: bool, last: float | None) -> str:
+def first_run(standing: ScheduleProgress, now: float, *, leads: bool, last: float | None) -> str:
     """When it will run; `last` is the moment that its last run was for."""
     if standing.paused:
         return f"it is paused, and runs when it is resumed: gossamer schedule resume {visible(standing.schedule.name)}"

@@ -7,7 +7,7 @@ import os
 import shutil
 from itertools import islice, takewhile
 
-from ..model.schedule import Schedule, Standing
+from ..model.schedule import Schedule, ScheduleProgress
 from ..schedule.sources import CommandSource, FeedSource, FileSource, SitemapSource, UrlsSource, source_of
 from ..schedule.sources.kinds import program
 from ..schedule.sources.url_patterns import parse_pattern
@@ -19,7 +19,7 @@ from .timetable import ticks_of, trigger_of
 _DAY = 86_400.0
 
 
-def cautions(settings: Settings, standing: Standing, starts: list[str], now: float) -> list[str]:
+def cautions(settings: Settings, standing: ScheduleProgress, starts: list[str], now: float) -> list[str]:
     """Sentences, for a schedule whose spider starts at `starts`."""
     schedule = standing.schedule
     return [
@@ -64,7 +64,7 @@ def _missing(settings: Settings, schedule: Schedule) -> list[str]:
     return []
 
 
-def _thin_budget(standing: Standing, now: float) -> list[str]:
+def _thin_budget(standing: ScheduleProgress, now: float) -> list[str]:
     budget = standing.schedule.budget
     runs = 0 if budget is None else _runs_a_day(standing, now)
     if budget is None or runs <= budget:
@@ -75,7 +75,7 @@ def _thin_budget(standing: Standing, now: float) -> list[str]:
     ]
 
 
-def _runs_a_day(standing: Standing, now: float) -> int:
+def _runs_a_day(standing: ScheduleProgress, now: float) -> int:
     trigger = trigger_of(standing.schedule)
     if isinstance(trigger, Every):
         return int(_DAY / trigger.seconds)

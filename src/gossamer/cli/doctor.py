@@ -30,7 +30,7 @@ from ..backends.open import open_archive, open_records, open_state
 from ..clock import ServerClock, SystemClock
 from ..errors import GossamerError
 from ..fetch.browser.chromium import is_there
-from ..model.schedule import Standing
+from ..model.schedule import ScheduleProgress
 from ..parse.discovery import list_spiders
 from ..project.open import open_project
 from ..project.transports import check_installed, routing_of, transports_of
@@ -378,7 +378,7 @@ def _schedules(settings: Settings) -> Iterator[Finding]:
         yield Finding(Level.FAIL, "schedules", str(error))
         return
     now = SystemClock().now()
-    standings = [Standing(schedule=one, origin="file", created_at=now) for one in found.values()]
+    standings = [ScheduleProgress(schedule=one, origin="file", created_at=now) for one in found.values()]
     with suppress(GossamerError):  # what is wrong with the state was told before
         standings = run_async(look(settings)).standings
     faults = list(unfit(settings, standings, now))

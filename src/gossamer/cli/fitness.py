@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from ..errors import Misconfigured, SpiderNotFound
-from ..model.schedule import Standing
+from ..model.schedule import ScheduleProgress
 from ..schedule.spider_loader import Spiders
 from ..schedule.triggers import parse_trigger
 from ..schedule.windows import parse_windows
@@ -29,7 +29,7 @@ class Unfit(msgspec.Struct, frozen=True):
     grave: bool
 
 
-def unfit(settings: Settings, standings: Iterable[Standing], now: float) -> Iterator[Unfit]:
+def unfit(settings: Settings, standings: Iterable[ScheduleProgress], now: float) -> Iterator[Unfit]:
     """What stands in the way of these schedules, and of the windows of sites."""
     for site, domain in settings.domains.items():
         try:
@@ -41,7 +41,7 @@ def unfit(settings: Settings, standings: Iterable[Standing], now: float) -> Iter
         yield from _unfit(settings, standing, spiders, now)
 
 
-def _unfit(settings: Settings, standing: Standing, spiders: Spiders, now: float) -> Iterator[Unfit]:
+def _unfit(settings: Settings, standing: ScheduleProgress, spiders: Spiders, now: float) -> Iterator[Unfit]:
     schedule = standing.schedule
     starts: list[str] = []
     try:

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from ..clock import iso_time
 from ..errors import Misconfigured, Transient
-from ..model.schedule import Standing
+from ..model.schedule import ScheduleProgress
 from ..project.open import Project, is_crawled, open_project
 from ..schedule.decisions import run_now
 from ..schedule.runs import share_of
@@ -87,7 +87,7 @@ def list_verb(as_json: JsonOption = False) -> None:
     print_notes(listing)
 
 
-def _json(standing: Standing, listing: Listing) -> dict[str, Any]:
+def _json(standing: ScheduleProgress, listing: Listing) -> dict[str, Any]:
     run = listing.last_runs.get(standing.schedule.name)
     return {
         **standing_json(standing, listing.now, unread=listing.is_unread(standing)),
@@ -98,7 +98,7 @@ def _json(standing: Standing, listing: Listing) -> dict[str, Any]:
     }
 
 
-def _row(standing: Standing, listing: Listing) -> list[str]:
+def _row(standing: ScheduleProgress, listing: Listing) -> list[str]:
     schedule, now = standing.schedule, listing.now
     run = listing.last_runs.get(schedule.name)
     return [
@@ -116,7 +116,7 @@ def _row(standing: Standing, listing: Listing) -> list[str]:
     ]
 
 
-def _next(standing: Standing, listing: Listing) -> str:
+def _next(standing: ScheduleProgress, listing: Listing) -> str:
     if standing.paused:
         return ""
     if listing.is_unread(standing) and is_counted(standing):
@@ -174,7 +174,7 @@ def show_verb(name: NameArgument, as_json: JsonOption = False) -> None:
     print_notes(msgspec.structs.replace(listing, standings=[msgspec.structs.replace(standing, trouble="")]))
 
 
-def _show(settings: Settings, standing: Standing, listing: Listing) -> None:
+def _show(settings: Settings, standing: ScheduleProgress, listing: Listing) -> None:
     schedule, now = standing.schedule, listing.now
     heading(schedule.name, state_of(standing, now, unread=listing.is_unread(standing)))
     origin = settings.root / FILE_NAME if standing.origin == FILE else f"added {moment(standing.created_at, now)}"
@@ -248,7 +248,7 @@ def next_verb(
 def pause_verb(name: NameArgument) -> None:
     """Let a schedule rest: its ticks are skipped. A job of it that runs goes on."""
 
-    async def pause(project: Project, standing: Standing) -> str:
+    async def pause(project: Project, standing: ScheduleProgress) -> str:
         if standing.paused:
             return f"Schedule {name} is paused already."
         await _pause(project, standing, True)
@@ -261,7 +261,7 @@ def pause_verb(name: NameArgument) -> None:
 def resume_verb(name: NameArgument) -> None:
     """Let a paused schedule go on with its next tick."""
 
-    async def resume(project: Project, standing: Standing) -> str:
+    async def resume(project: Project, standing: ScheduleProgress) -> str:
         if not standing.paused:
             return f"Schedule {name} is not paused."
         await _pause(project, standing, False)
@@ -272,7 +272,7 @@ def resume_verb(name: NameArgument) -> None:
     with_one(name, resume)
 
 
-async def _pause(project: Project, standing: Standing, paused: bool) -> None:
+async def _pause(project: Project, standing: ScheduleProgress, paused: bool) -> None:
     name = standing.schedule.name
     if not await project.state.schedules.pause(name, paused):  # one of the file that no scheduler has met yet
         await project.state.schedules.put(standing.schedule, origin=standing.origin)
@@ -288,7 +288,7 @@ def run_verb(
 ) -> None:
     """Begin a run now, besides its ticks. Workers take it up at once; no scheduler is needed."""
 
-    async def begin(project: Project, standing: Standing) -> str:
+    async def begin(project: Project, standing: ScheduleProgress) -> str:
         for _ in range(RUN_TRIES):  # somebody may change the schedule, or begin another run, while we write
             going = [job for job in await project.state.jobs.running_jobs() if job.name == name][-1:]
             if going and not replace:
@@ -304,7 +304,7 @@ def run_verb(
             replaces = going[0].id if going else ""
             settled = await project.state.schedules.begin(kept, run_now(kept), opening, replaces=replaces)
             if settled is not None:
-                begun = settled.standing.last_job
+                begun = settled.progress.last_job
                 return f"{begun} is begun. Workers take it up; see: gossamer job show {begun}"
             await project.clock.sleep(RUN_PAUSE.total_seconds())
         raise Transient(
@@ -314,7 +314,7 @@ def run_verb(
     with_one(name, begin)
 
 
-async def _kept(project: Project, standing: Standing) -> Standing:
+async def _kept(project: Project, standing: ScheduleProgress) -> ScheduleProgress:
     """As it is in the book. One of the file that no scheduler has met yet is entered."""
     name = standing.schedule.name
     while True:
@@ -329,7 +329,7 @@ def remove_verb(name: NameArgument) -> None:
     """Remove a schedule. Its jobs stay, and one that runs goes on."""
     settings = settings_with()
 
-    async def remove(project: Project, standing: Standing) -> str:
+    async def remove(project: Project, standing: ScheduleProgress) -> str:
         if standing.origin == FILE and name in settings.schedules:
             raise Misconfigured(in_file(settings, name, "remove it"))
         return await remove_any(project)

@@ -15,7 +15,7 @@ from rich.text import Text
 from ..clock import SystemClock
 from ..errors import Misconfigured
 from ..model.job import JobState
-from ..model.schedule import Schedule, Standing, Term, Unreadable
+from ..model.schedule import Schedule, ScheduleProgress, Term, UnreadableSchedule
 from ..project.open import Project, is_crawled, open_project
 from ..schedule.definition import schedules_of
 from ..settings import FILE_NAME, Settings
@@ -36,7 +36,7 @@ JsonOption = Annotated[bool, typer.Option("--json", help="For programs.")]
 
 def with_one(
     name: str,
-    act: Callable[[Project, Standing], Awaitable[str]],
+    act: Callable[[Project, ScheduleProgress], Awaitable[str]],
     unreadable: Callable[[Project], Awaitable[str]] | None = None,
 ) -> None:
     """Find the schedule, do something with it, and say what came of it. `unreadable` is for one that cannot be read."""
@@ -56,7 +56,7 @@ def with_one(
 class Listing(msgspec.Struct, frozen=True, kw_only=True):
     """All schedules by name, and what a reader should know besides."""
 
-    standings: list[Standing]
+    standings: list[ScheduleProgress]
     now: float
     leader: Term | None = None  # of the schedulers
     unread: frozenset[str] = frozenset()  # new in the file since a scheduler has read it
@@ -64,17 +64,17 @@ class Listing(msgspec.Struct, frozen=True, kw_only=True):
     removed: frozenset[str] = frozenset()  # from the file, since then
     ignored: frozenset[str] = frozenset()  # in the file, while one of that name was added at run time
     last_runs: dict[str, Run] = {}  # by schedule
-    unreadable: list[Unreadable] = []
+    unreadable: list[UnreadableSchedule] = []
 
     def of(self, name: str) -> Listing:
         """Only the schedule of that name. Raises Misconfigured."""
         demand_readable(self.unreadable, name)
         return msgspec.structs.replace(self, standings=[named(self.standings, name)], unreadable=[])
 
-    def is_unread(self, standing: Standing) -> bool:
+    def is_unread(self, standing: ScheduleProgress) -> bool:
         return standing.schedule.name in self.unread
 
-    def is_behind(self, standing: Standing) -> bool:
+    def is_behind(self, standing: ScheduleProgress) -> bool:
         """Says gossamer.toml something else than what is in force?"""
         return standing.schedule.name in self.unread | self.changed | self.removed
 
@@ -92,8 +92,8 @@ async def look(settings: Settings, only: str | None = None) -> Listing:
 async def listing_of(project: Project, settings: Settings, only: str | None = None) -> Listing:
     wanted = schedules_of(settings.schedules)
     written = await project.state.schedules.everything()
-    book = {one.schedule.name: one for one in written if isinstance(one, Standing)}
-    unreadable = [one for one in written if isinstance(one, Unreadable)]
+    book = {one.schedule.name: one for one in written if isinstance(one, ScheduleProgress)}
+    unreadable = [one for one in written if isinstance(one, UnreadableSchedule)]
     leader = await project.state.schedules.leader()
     listing = Listing(
         standings=await merged(project, settings, in_force=leader is not None),
@@ -109,16 +109,16 @@ async def listing_of(project: Project, settings: Settings, only: str | None = No
     return msgspec.structs.replace(listing, last_runs=await _last_runs(project, listing.standings))
 
 
-def _is_changed(known: Standing | None, schedule: Schedule) -> bool:
+def _is_changed(known: ScheduleProgress | None, schedule: Schedule) -> bool:
     return known is not None and known.origin == FILE and (known.schedule != schedule or known.withdrawn_at is not None)
 
 
-def _is_removed(known: Standing) -> bool:
+def _is_removed(known: ScheduleProgress) -> bool:
     return known.origin == FILE and known.withdrawn_at is None
 
 
-async def _last_runs(project: Project, standings: list[Standing]) -> dict[str, Run]:
-    async def last_run(standing: Standing) -> Run | None:
+async def _last_runs(project: Project, standings: list[ScheduleProgress]) -> dict[str, Run]:
+    async def last_run(standing: ScheduleProgress) -> Run | None:
         job = await project.state.jobs.job(standing.last_job) if standing.last_job else None
         return None if job is None else await run_of(project, job)
 
@@ -163,7 +163,7 @@ def _trouble_of(run: Run) -> str:
     return f"{job}: {run.trouble}" if run.trouble else ""
 
 
-def _behind(standing: Standing, listing: Listing) -> str:
+def _behind(standing: ScheduleProgress, listing: Listing) -> str:
     """What the file says otherwise, and when that will hold."""
     name, led = standing.schedule.name, listing.leader is not None
     when = "when the leading scheduler is restarted" if led else "when a scheduler starts"
@@ -179,16 +179,16 @@ def _note(words: str, style: str = "yellow") -> None:
     err.print(Text(visible(words), style=style), soft_wrap=True)
 
 
-async def found(project: Project, settings: Settings, name: str) -> Standing:
+async def found(project: Project, settings: Settings, name: str) -> ScheduleProgress:
     demand_readable(await unreadable_in(project), name)
     return named(await merged(project, settings), name)
 
 
-async def unreadable_in(project: Project) -> list[Unreadable]:
-    return [one for one in await project.state.schedules.everything() if isinstance(one, Unreadable)]
+async def unreadable_in(project: Project) -> list[UnreadableSchedule]:
+    return [one for one in await project.state.schedules.everything() if isinstance(one, UnreadableSchedule)]
 
 
-async def merged(project: Project | None, settings: Settings, *, in_force: bool = False) -> list[Standing]:
+async def merged(project: Project | None, settings: Settings, *, in_force: bool = False) -> list[ScheduleProgress]:
     """All schedules by name. Those of the file are as it has them, also before a scheduler has read it.
 
     `in_force`: one that a scheduler has read is as that one has it, whatever the file says by now.
@@ -200,13 +200,13 @@ async def merged(project: Project | None, settings: Settings, *, in_force: bool 
     for name, schedule in schedules_of(settings.schedules).items():
         known = standings.get(name)
         if known is None:
-            standings[name] = Standing(schedule=schedule, origin=FILE, created_at=now)
+            standings[name] = ScheduleProgress(schedule=schedule, origin=FILE, created_at=now)
         elif not in_force and known.origin == FILE and (known.schedule != schedule or known.withdrawn_at is not None):
             standings[name] = known.rewritten(schedule, FILE, now)
     return [standings[name] for name in sorted(standings, key=natural)]
 
 
-def named(standings: list[Standing], name: str) -> Standing:
+def named(standings: list[ScheduleProgress], name: str) -> ScheduleProgress:
     """Raises Misconfigured with a suggestion."""
     for one in standings:
         if one.schedule.name == name:
@@ -217,7 +217,7 @@ def named(standings: list[Standing], name: str) -> Standing:
     raise Misconfigured(f"There is no schedule {visible(name)!r}. {hint}")
 
 
-def demand_readable(unreadable: list[Unreadable], name: str) -> None:
+def demand_readable(unreadable: list[UnreadableSchedule], name: str) -> None:
     """Raises Misconfigured for a schedule that is there, and nobody can say what it is."""
     for one in unreadable:
         if one.name == name:

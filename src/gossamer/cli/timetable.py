@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from ..clock import iso_time
-from ..model.schedule import Schedule, Standing
+from ..model.schedule import Schedule, ScheduleProgress
 from ..schedule.decisions import budget_of, decided
 from ..schedule.sources import StartSource, discreet, source_of, without_secrets
 from ..schedule.sources import describe as describe_source
@@ -54,7 +54,7 @@ def trigger_of(schedule: Schedule) -> Trigger:
     return parse_trigger(schedule.trigger, schedule.zone)
 
 
-def ticks_of(standing: Standing, now: float) -> Iterator[Tick]:
+def ticks_of(standing: ScheduleProgress, now: float) -> Iterator[Tick]:
     """Its coming ticks, without end where it has none. The first may be past: it is due and was not decided about."""
     if standing.withdrawn_at is not None:
         return
@@ -72,16 +72,16 @@ def ticks_of(standing: Standing, now: float) -> Iterator[Tick]:
         at = next_due(trigger, max(at, now), first=first)
 
 
-def coming(standings: Iterable[Standing], now: float, count: int) -> list[Tick]:
+def coming(standings: Iterable[ScheduleProgress], now: float, count: int) -> list[Tick]:
     """The next ticks of all of them, in order."""
     return list(islice(heapq.merge(*(ticks_of(one, now) for one in standings)), count))
 
 
-def next_tick(standing: Standing, now: float) -> float | None:
+def next_tick(standing: ScheduleProgress, now: float) -> float | None:
     return next((tick.at for tick in ticks_of(standing, now)), None)
 
 
-def next_run(standing: Standing, now: float, last: float | None) -> tuple[float | None, int]:
+def next_run(standing: ScheduleProgress, now: float, last: float | None) -> tuple[float | None, int]:
     """The next tick that its budget lets run, and how many before it are skipped as too early for a single fetch.
 
     `last` is the moment that its last run was for. None: never, or not among so many ticks as are looked at.
@@ -96,7 +96,7 @@ def next_run(standing: Standing, now: float, last: float | None) -> tuple[float 
     return None, skipped
 
 
-def is_missed(standing: Standing, now: float) -> bool:
+def is_missed(standing: ScheduleProgress, now: float) -> bool:
     """Whether its only moment went by without a run, and nobody will make up for it. A run by hand is one."""
     if standing.runs:
         return False
@@ -104,7 +104,7 @@ def is_missed(standing: Standing, now: float) -> bool:
     return is_past(trigger, last_due=standing.last_due, now=now) and next_tick(standing, now) is None
 
 
-def is_counted(standing: Standing) -> bool:
+def is_counted(standing: ScheduleProgress) -> bool:
     """Do its ticks depend on when a scheduler reads it? Those of an interval do."""
     return isinstance(trigger_of(standing.schedule), Every)
 
@@ -119,7 +119,7 @@ def in_zone(at: float, zone: str) -> str:
     return datetime.fromtimestamp(at, read_zone(zone)).strftime("%Y-%m-%d %H:%M:%S %Z")
 
 
-def at_its_place(standing: Standing, at: float, now: float) -> str:
+def at_its_place(standing: ScheduleProgress, at: float, now: float) -> str:
     """On the clock of its zone, and how far off: `2027-01-31 12:00:05 CET (in 2 h)`."""
     return f"{in_zone(at, standing.schedule.zone)} ({distance(at, now)})"
 
@@ -137,7 +137,7 @@ def natural(name: str) -> list[tuple[int, str]]:
     return [(int(part), part) if at % 2 else (-1, part) for at, part in enumerate(parts)]
 
 
-def state_of(standing: Standing, now: float, *, unread: bool = False) -> str:
+def state_of(standing: ScheduleProgress, now: float, *, unread: bool = False) -> str:
     """One word: unread (no scheduler has read it from the file), paused, trouble, waiting (a run waits for the one
     before), missed (its only moment was past when it was read), over (never due again), new, active, withdrawn (not in
     the file any more)."""
@@ -176,7 +176,7 @@ def window_words(windows: str, now: float) -> str:
     return f"{windows} (closed, {f'opens {moment(opening, now)}' if opening is not None else 'opens no more'})"
 
 
-def skipped_words(standing: Standing) -> str:
+def skipped_words(standing: ScheduleProgress) -> str:
     """How many ticks of it did not run, and why the last did not."""
     if not standing.skipped:
         return ""
@@ -184,7 +184,7 @@ def skipped_words(standing: Standing) -> str:
     return many(standing.skipped, "tick") + (f", the last because {why}" if why else "")
 
 
-def missed_words(standing: Standing, now: float) -> str:
+def missed_words(standing: ScheduleProgress, now: float) -> str:
     """That it will never run, and what to do about it; "" where that is not so."""
     if not is_missed(standing, now):
         return ""
@@ -211,7 +211,7 @@ def definition(schedule: Schedule) -> list[tuple[str, object]]:
     return [(name, "" if value is None else setting_text(value)) for name, value in named]
 
 
-def standing_json(standing: Standing, now: float, *, unread: bool = False) -> dict[str, Any]:
+def standing_json(standing: ScheduleProgress, now: float, *, unread: bool = False) -> dict[str, Any]:
     schedule = standing.schedule
     due = None if unread and is_counted(standing) else next_tick(standing, now)
     fields = jsonable(standing, times=("created_at", "last_due", "waiting_due", "retry_at"))

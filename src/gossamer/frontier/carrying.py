@@ -14,7 +14,7 @@ import msgspec
 
 from ..model.carrying import Carrier
 from ..model.job import JobTerms
-from ..model.schedule import Standing
+from ..model.schedule import ScheduleProgress
 from ..model.task import UrlState
 from .contract import SeedFindings
 
@@ -43,7 +43,7 @@ class CarriedJob(msgspec.Struct, frozen=True, kw_only=True):
 class CarriedSchedule(msgspec.Struct, frozen=True):
     """A schedule and how far it has come. Its times are those of the calendar, whatever the clocks say."""
 
-    standing: Standing
+    standing: ScheduleProgress
 
 
 class CarriedSown(msgspec.Struct, frozen=True):

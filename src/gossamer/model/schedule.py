@@ -41,7 +41,7 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True):
     max_interval: timedelta | None = None
 
 
-class Standing(msgspec.Struct, frozen=True, kw_only=True):
+class ScheduleProgress(msgspec.Struct, frozen=True, kw_only=True):
     """A schedule and how far it has come. `last_due` is the tick that was decided about last, fired or skipped."""
 
     schedule: Schedule
@@ -62,7 +62,7 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     withdrawn_at: float | None = None  # when it was missed in gossamer.toml; it rests until it is there again
     version: int = 0  # another one after every change; given by the book that keeps it
 
-    def rewritten(self, schedule: Schedule, origin: str, now: float) -> Standing:
+    def rewritten(self, schedule: Schedule, origin: str, now: float) -> ScheduleProgress:
         """The same with another definition. What it has come to stays; the troubles were those of the old one.
 
         With another trigger, ticks count from now: a moment before that is not made up for.
@@ -77,7 +77,7 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
         begin = math.ceil(now * 1000) / 1000  # an interval is not due at the moment of the change itself
         return msgspec.structs.replace(after, created_at=begin, since=begin)
 
-    def rested(self, paused: bool, now: float) -> Standing:
+    def rested(self, paused: bool, now: float) -> ScheduleProgress:
         """Let it rest, or go on: then with the next tick, and what was missed or waited is over."""
         if paused:
             return msgspec.structs.replace(self, paused=True)
@@ -87,7 +87,7 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(after, waiting_due=None, skipped=self.skipped + 1, skip_reason="paused")
 
 
-class Unreadable(msgspec.Struct, frozen=True):
+class UnreadableSchedule(msgspec.Struct, frozen=True):
     """A schedule in the book that this version of Gossamer cannot read, and why. It is left alone."""
 
     name: str
@@ -112,5 +112,5 @@ class Term(msgspec.Struct, frozen=True):
 class Settled(msgspec.Struct, frozen=True):
     """What came of deciding about a tick: where the schedule stands now, and the job that was begun, if one was."""
 
-    standing: Standing
+    progress: ScheduleProgress
     job: Job | None = None

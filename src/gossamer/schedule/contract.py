@@ -11,17 +11,17 @@ from typing import Protocol
 
 from ..frontier.contract import JobBook
 from ..model.job import JobTerms
-from ..model.schedule import Schedule, Settled, Standing, Term, Unreadable
+from ..model.schedule import Schedule, ScheduleProgress, Settled, Term, UnreadableSchedule
 
 
 class ScheduleBook(Protocol):
     """What people do with schedules."""
 
-    async def schedules(self) -> list[Standing]:
+    async def schedules(self) -> list[ScheduleProgress]:
         """All that can be read, by name."""
         ...
 
-    async def everything(self) -> list[Standing | Unreadable]:
+    async def everything(self) -> list[ScheduleProgress | UnreadableSchedule]:
         """Also those that cannot: another version of Gossamer wrote them, or they are damaged."""
         ...
 
@@ -43,7 +43,7 @@ class ScheduleBook(Protocol):
         ...
 
     async def begin(
-        self, before: Standing, after: Standing, opening: tuple[str, JobTerms], *, replaces: str = ""
+        self, before: ScheduleProgress, after: ScheduleProgress, opening: tuple[str, JobTerms], *, replaces: str = ""
     ) -> Settled | None:
         """Begin a run besides the ticks. As `TickBook.settle`, but nobody needs to lead."""
         ...
@@ -75,24 +75,24 @@ class TickBook(Protocol):
     async def settle(
         self,
         term: Term,
-        before: Standing | None,
-        after: Standing,
+        before: ScheduleProgress | None,
+        after: ScheduleProgress,
         opening: tuple[str, JobTerms] | None = None,
         *,
         replaces: str = "",
     ) -> Settled | None:
-        """Decide about a tick: the standing becomes `after`, and with `opening` (the job's name and terms) a new job is
+        """Decide about a tick: the progress becomes `after`, and with `opening` (the job's name and terms) a new job is
         begun, all in one step. The job's id is entered as `last_job`. Without `before` the schedule is a new one.
 
         Nothing happens, and None is returned, when the schedule is not as it was in `before` (the tick was decided
-        already, or the schedule was changed, removed or, without `before`, added): `Standing.version` tells. So it is
-        when an unfinished job of that name goes on, unless it is the one that the new job `replaces`: that is ended, as
+        already, or the schedule was changed, removed or, without `before`, added): `version` tells. So it is when
+        an unfinished job of that name goes on, unless it is the one that the new job `replaces`: that is ended, as
         `JobBook.open_job` does it for a fresh start.
         Raises LeaseLost when the term is over, even if nobody else leads yet.
         """
         ...
 
-    async def forget(self, term: Term, standing: Standing) -> bool:
+    async def forget(self, term: Term, progress: ScheduleProgress) -> bool:
         """Remove a schedule that is still as it was. False when it is not. Raises LeaseLost as `settle` does."""
         ...
 

@@ -1,11 +1,11 @@
 """What becomes of a schedule now. Pure: where it stands, the time and whether a run of it goes on come in; a step comes
 out. Which moments are due is decided in schedule/triggers.py.
 
-    look(standing, trigger, now)               rest, take a step, or something is due
-    judge(standing, due, now, running=...)     what becomes of the tick that is due
+    look(progress, trigger, now)               rest, take a step, or something is due
+    judge(progress, due, now, running=...)     what becomes of the tick that is due
     on_overlap(policy, running)                what a tick does while the run before it goes on
-    run_now(standing)                          a run besides the ticks
-    failed(standing, now, why)                 a run could not be begun; it is tried again, with growing pauses
+    run_now(progress)                          a run besides the ticks
+    failed(progress, now, why)                 a run could not be begun; it is tried again, with growing pauses
     budget_of(per_day, ...)                    the fetches that one run may spend
 
 A tick is decided once: `last_due` moves on in the same step that begins its run, lets it wait or skips it. A tick whose
@@ -21,7 +21,7 @@ from typing import assert_never
 import msgspec
 
 from ..clock import Backoff
-from ..model.schedule import Overlap, Standing
+from ..model.schedule import Overlap, ScheduleProgress
 from .triggers import Decision, Fire, Over, Trigger, Wait, decide
 
 BACKOFF = Backoff(first=timedelta(seconds=5), longest=timedelta(minutes=5))  # of a run that could not be begun
@@ -33,7 +33,7 @@ MISSED = "missed"  # why a tick was skipped: a later one was due already when it
 _DAY_MS = 86_400_000
 
 
-class Outcome(StrEnum):
+class TickOutcome(StrEnum):
     """What a step without a job means for its tick."""
 
     SKIPPED = "skipped"
@@ -58,8 +58,8 @@ class Due(msgspec.Struct, frozen=True):
 class Step(msgspec.Struct, frozen=True):
     """The schedule stands at `after` from now on, and no run begins. `why` is a word or a sentence."""
 
-    after: Standing
-    outcome: Outcome
+    after: ScheduleProgress
+    outcome: TickOutcome
     due: float | None = None
     why: str = ""
 
@@ -68,25 +68,25 @@ class Begin(msgspec.Struct, frozen=True):
     """The run of the tick `due` is to begin; then the schedule stands at `after`. It ends the job `replaces`. So many
     ticks before it were missed."""
 
-    after: Standing
+    after: ScheduleProgress
     due: float
     replaces: str = ""
     missed: int = 0
 
 
-def look(standing: Standing, trigger: Trigger, now: float) -> Rest | Step | Due:
+def look(progress: ScheduleProgress, trigger: Trigger, now: float) -> Rest | Step | Due:
     """What is to be done about a schedule. Whether a run of it goes on matters only when something is due."""
-    if standing.withdrawn_at is not None:
+    if progress.withdrawn_at is not None:
         return Rest(None)
-    if not standing.paused and _pauses(standing, now):
-        return Rest(standing.retry_at)
-    match decided(standing, trigger, now):
+    if not progress.paused and _pauses(progress, now):
+        return Rest(progress.retry_at)
+    match decided(progress, trigger, now):
         case Fire(due, _, missed):
-            return skipped(standing, standing.waiting_due or due, "paused") if standing.paused else Due(due, missed)
+            return skipped(progress, progress.waiting_due or due, "paused") if progress.paused else Due(due, missed)
         case Wait(_, since) if since is not None:
-            return Step(msgspec.structs.replace(standing, since=since), Outcome.NOTED)
-        case Wait() | Over() if standing.waiting_due is not None:
-            return skipped(standing, standing.waiting_due, "paused") if standing.paused else Due(None)
+            return Step(msgspec.structs.replace(progress, since=since), TickOutcome.NOTED)
+        case Wait() | Over() if progress.waiting_due is not None:
+            return skipped(progress, progress.waiting_due, "paused") if progress.paused else Due(None)
         case Wait(until):
             return Rest(until)
         case Over():
@@ -95,44 +95,44 @@ def look(standing: Standing, trigger: Trigger, now: float) -> Rest | Step | Due:
             assert_never(never)
 
 
-def decided(standing: Standing, trigger: Trigger, now: float) -> Decision:
+def decided(progress: ScheduleProgress, trigger: Trigger, now: float) -> Decision:
     """What its trigger says to where it stands."""
     return decide(
         trigger,
-        first=standing.created_at,
-        last_due=standing.last_due,
-        since=standing.since,
-        newest=standing.newest_due,
+        first=progress.created_at,
+        last_due=progress.last_due,
+        since=progress.since,
+        newest=progress.newest_due,
         now=now,
     )
 
 
-def _pauses(standing: Standing, now: float) -> bool:
+def _pauses(progress: ScheduleProgress, now: float) -> bool:
     """Whether it is too early to try again. A moment that no pause reaches comes from a clock that was wrong."""
-    return standing.retry_at is not None and now < standing.retry_at <= now + BACKOFF.longest.total_seconds()
+    return progress.retry_at is not None and now < progress.retry_at <= now + BACKOFF.longest.total_seconds()
 
 
-def judge(standing: Standing, due: Due, now: float, *, running: str) -> Rest | Step | Begin:
+def judge(progress: ScheduleProgress, due: Due, now: float, *, running: str) -> Rest | Step | Begin:
     """What becomes of what is due, while the job `running` of this schedule goes on; "": none does."""
-    waiting = standing.waiting_due
+    waiting = progress.waiting_due
     if waiting is not None and not running:
-        return Begin(_begun(standing), waiting)  # a newer tick is looked at after it
+        return Begin(_begun(progress), waiting)  # a newer tick is looked at after it
     if due.tick is None:
         return Rest(now + JOB_LOOK.total_seconds())
     if due.missed:
-        standing = msgspec.structs.replace(standing, skipped=standing.skipped + due.missed, skip_reason=MISSED)
-    match on_overlap(standing.schedule.overlap, bool(running), waiting=waiting is not None):
+        progress = msgspec.structs.replace(progress, skipped=progress.skipped + due.missed, skip_reason=MISSED)
+    match on_overlap(progress.schedule.overlap, bool(running), waiting=waiting is not None):
         case None | Overlap.REPLACE:
             passed_over = 0 if waiting is None else 1  # its overlap was changed while a tick waited
-            after = _begun(standing, last_due=due.tick, skipped=standing.skipped + passed_over)
+            after = _begun(progress, last_due=due.tick, skipped=progress.skipped + passed_over)
             return Begin(after, due.tick, replaces=running, missed=due.missed)
         case Overlap.QUEUE:
-            after = _decided(standing, last_due=due.tick, waiting_due=due.tick)
-            return Step(after, Outcome.QUEUED, due.tick, "running")
+            after = _decided(progress, last_due=due.tick, waiting_due=due.tick)
+            return Step(after, TickOutcome.QUEUED, due.tick, "running")
         case Overlap.SKIP:
             why = "running" if waiting is None else "waiting"
-            after = _decided(standing, last_due=due.tick, skipped=standing.skipped + 1, skip_reason=why)
-            return Step(after, Outcome.SKIPPED, due.tick, why)
+            after = _decided(progress, last_due=due.tick, skipped=progress.skipped + 1, skip_reason=why)
+            return Step(after, TickOutcome.SKIPPED, due.tick, why)
 
 
 def on_overlap(policy: Overlap, running: bool, *, waiting: bool = False) -> Overlap | None:
@@ -145,38 +145,38 @@ def on_overlap(policy: Overlap, running: bool, *, waiting: bool = False) -> Over
     return Overlap.SKIP if policy is Overlap.QUEUE and waiting else policy
 
 
-def run_now(standing: Standing) -> Standing:
+def run_now(progress: ScheduleProgress) -> ScheduleProgress:
     """Where it stands when a run besides its ticks has begun. What is due stays due."""
-    return msgspec.structs.replace(standing, runs=standing.runs + 1)
+    return msgspec.structs.replace(progress, runs=progress.runs + 1)
 
 
-def skipped(standing: Standing, due: float, why: str) -> Step:
+def skipped(progress: ScheduleProgress, due: float, why: str) -> Step:
     """The tick `due` does not run, and nothing waits any more."""
-    last_due = standing.last_due if due == standing.waiting_due else due
-    after = _decided(standing, last_due=last_due, skipped=standing.skipped + 1, skip_reason=why, waiting_due=None)
-    return Step(after, Outcome.SKIPPED, due, why)
+    last_due = progress.last_due if due == progress.waiting_due else due
+    after = _decided(progress, last_due=last_due, skipped=progress.skipped + 1, skip_reason=why, waiting_due=None)
+    return Step(after, TickOutcome.SKIPPED, due, why)
 
 
-def failed(standing: Standing, due: float, now: float, why: str) -> Step:
+def failed(progress: ScheduleProgress, due: float, now: float, why: str) -> Step:
     """The run of the tick `due` could not be begun: when it is tried again."""
-    failures = standing.failures + 1
+    failures = progress.failures + 1
     words = why if len(why) <= LONGEST_TROUBLE else f"{why[: LONGEST_TROUBLE - 3]}..."
     retry_at = round(now + BACKOFF.pause(failures).total_seconds(), 3)
-    after = msgspec.structs.replace(standing, failures=failures, retry_at=retry_at, trouble=words)
-    return Step(after, Outcome.FAILED, due, words)
+    after = msgspec.structs.replace(progress, failures=failures, retry_at=retry_at, trouble=words)
+    return Step(after, TickOutcome.FAILED, due, words)
 
 
-def _begun(standing: Standing, **changes: float) -> Standing:
-    return _decided(standing, runs=standing.runs + 1, waiting_due=None, **changes)
+def _begun(progress: ScheduleProgress, **changes: float) -> ScheduleProgress:
+    return _decided(progress, runs=progress.runs + 1, waiting_due=None, **changes)
 
 
-def _decided(standing: Standing, **changes: float | str | None) -> Standing:
-    due = changes.get("last_due", standing.last_due)
-    if isinstance(due, float | int) and due != standing.last_due:
+def _decided(progress: ScheduleProgress, **changes: float | str | None) -> ScheduleProgress:
+    due = changes.get("last_due", progress.last_due)
+    if isinstance(due, float | int) and due != progress.last_due:
         changes["since"] = None  # ticks count from the one that was decided about
-        newest = max(standing.newest_due or 0.0, standing.last_due or 0.0)
+        newest = max(progress.newest_due or 0.0, progress.last_due or 0.0)
         changes["newest_due"] = newest if newest > due else None
-    return msgspec.structs.replace(standing, **{"failures": 0, "retry_at": None, "trouble": "", **changes})
+    return msgspec.structs.replace(progress, **{"failures": 0, "retry_at": None, "trouble": "", **changes})
 
 
 def budget_of(per_day: int, *, due: float, now: float, since: float | None, following: float | None) -> int:

@@ -21,7 +21,7 @@ import msgspec
 
 from ..errors import InvalidUrl, Misconfigured
 from ..model.item import safe_text
-from ..model.schedule import Overlap, Schedule, Standing
+from ..model.schedule import Overlap, Schedule, ScheduleProgress
 from ..model.task import MAX_PRIORITY
 from ..model.url import parse_url
 from ..settings import ScheduleTable
@@ -65,12 +65,12 @@ def schedule_of(name: str, table: ScheduleTable) -> Schedule:
 class BookChange(msgspec.Struct, frozen=True):
     """What is to be written in place of `before` (None: a new one). None: it is to be forgotten."""
 
-    before: Standing | None
-    after: Standing | None
+    before: ScheduleProgress | None
+    after: ScheduleProgress | None
 
 
 def changes_of(
-    wanted: Mapping[str, Schedule], known: Mapping[str, Standing], unreadable: Collection[str], now: float
+    wanted: Mapping[str, Schedule], known: Mapping[str, ScheduleProgress], unreadable: Collection[str], now: float
 ) -> list[BookChange]:
     """All that is to be written for the book to follow the file. A name that cannot be read is left alone."""
     changes = []
@@ -78,7 +78,7 @@ def changes_of(
         there = known.get(name)
         if there is None:
             if name not in unreadable:
-                changes.append(BookChange(None, Standing(schedule=schedule, origin=FROM_FILE, created_at=now)))
+                changes.append(BookChange(None, ScheduleProgress(schedule=schedule, origin=FROM_FILE, created_at=now)))
         elif there.origin == FROM_FILE and (there.schedule != schedule or there.withdrawn_at is not None):
             changes.append(BookChange(there, there.rewritten(schedule, FROM_FILE, now)))
     for name, there in known.items():
@@ -91,7 +91,7 @@ def changes_of(
     return changes
 
 
-def unused(wanted: Mapping[str, Schedule], known: Mapping[str, Standing]) -> list[str]:
+def unused(wanted: Mapping[str, Schedule], known: Mapping[str, ScheduleProgress]) -> list[str]:
     """Names of tables that are not used, because schedules of that name were added at run time."""
     return [name for name in wanted if name in known and known[name].origin != FROM_FILE]
 

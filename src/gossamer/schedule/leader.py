@@ -24,10 +24,10 @@ from ..clock import Clock
 from ..errors import GossamerError, LeaseLost, Misconfigured, Transient
 from ..model.events import EventSink, ScheduleFailed, ScheduleFired, ScheduleQueued, ScheduleSkipped, Trouble
 from ..model.job import JobTerms
-from ..model.schedule import Settled, Standing, Unreadable
+from ..model.schedule import ScheduleProgress, Settled, UnreadableSchedule
 from ..settings import Settings
 from .contract import ScheduleBook, SchedulerState, TickBook
-from .decisions import Begin, Due, Outcome, Rest, Step, failed, judge, look, skipped
+from .decisions import Begin, Due, Rest, Step, TickOutcome, failed, judge, look, skipped
 from .definition import BookChange, changes_of, schedules_of, unused
 from .leadership import Lead
 from .runs import opening_with, share_of
@@ -135,14 +135,14 @@ class Scheduler:
         self._forget_what_is_gone(now)
         for broken in self._known.unreadable:
             self._tell(broken.name, broken.words)
-        steps: list[tuple[Standing, Step | Begin]] = []
-        due: list[tuple[Standing, Due]] = []
-        for standing in self._known.standings.values():
-            found = self._look(standing, now)
+        steps: list[tuple[ScheduleProgress, Step | Begin]] = []
+        due: list[tuple[ScheduleProgress, Due]] = []
+        for progress in self._known.schedules.values():
+            found = self._look(progress, now)
             if isinstance(found, Step):
-                steps.append((standing, found))
+                steps.append((progress, found))
             elif isinstance(found, Due):
-                due.append((standing, found))
+                due.append((progress, found))
         steps += await self._judged(due, now)
         taken = await self._take(steps, now)
         if taken:
@@ -150,126 +150,130 @@ class Scheduler:
         coming = min((until for _, until in self._rests.values()), default=math.inf)
         return max(SOON, min(LOOK, timedelta(seconds=min(coming - now, LOOK.total_seconds()))))
 
-    def _look(self, standing: Standing, now: float) -> Step | Due | None:
+    def _look(self, progress: ScheduleProgress, now: float) -> Step | Due | None:
         """None while there is nothing to do; when that will be over is remembered, for looking costs time."""
-        name = standing.schedule.name
+        name = progress.schedule.name
         version, until = self._rests.get(name, (-1, 0.0))
-        if version == standing.version and now < until:
+        if version == progress.version and now < until:
             return None
         found: Rest | Step | Due
         try:
-            trigger = _read_trigger(standing.schedule.trigger, standing.schedule.zone)
-            found = look(standing, trigger, now)
-            if found == Rest(None) and self._is_news(standing, is_past(trigger, last_due=standing.last_due, now=now)):
-                self._tell_past(standing)
+            trigger = _read_trigger(progress.schedule.trigger, progress.schedule.zone)
+            found = look(progress, trigger, now)
+            if found == Rest(None) and self._is_news(progress, is_past(trigger, last_due=progress.last_due, now=now)):
+                self._tell_past(progress)
         except Misconfigured as error:  # it was written by another version of Gossamer, say
             self._tell(name, f"Schedule {name} is left alone. {error}")
             found = Rest(None)
         except Exception as error:
-            self._leave_alone(standing, error, now)
+            self._leave_alone(progress, error, now)
             return None
         if not isinstance(found, Rest):
             return found
-        self._rest(standing, found.until)
+        self._rest(progress, found.until)
         return None
 
-    def _rest(self, standing: Standing, until: float | None) -> None:
-        self._rests[standing.schedule.name] = (standing.version, math.inf if until is None else until)
+    def _rest(self, progress: ScheduleProgress, until: float | None) -> None:
+        self._rests[progress.schedule.name] = (progress.version, math.inf if until is None else until)
 
-    def _leave_alone(self, standing: Standing, error: Exception, now: float) -> None:
+    def _leave_alone(self, progress: ScheduleProgress, error: Exception, now: float) -> None:
         """A look at this one failed in a way that nobody foresaw. The others go on."""
-        name = standing.schedule.name
+        name = progress.schedule.name
         self._tell(name, f"Schedule {name} is left alone for {_minutes(LEFT_ALONE)}: {_words(error)}")
-        self._rest(standing, now + LEFT_ALONE.total_seconds())
+        self._rest(progress, now + LEFT_ALONE.total_seconds())
 
-    async def _judged(self, due: Iterable[tuple[Standing, Due]], now: float) -> list[tuple[Standing, Step | Begin]]:
+    async def _judged(
+        self, due: Iterable[tuple[ScheduleProgress, Due]], now: float
+    ) -> list[tuple[ScheduleProgress, Step | Begin]]:
         """What becomes of all that is due. Which jobs run is asked once for all of it."""
-        judged: list[tuple[Standing, Step | Begin]] = []
+        judged: list[tuple[ScheduleProgress, Step | Begin]] = []
         going: dict[str, str] | None = None
-        for standing, found in due:
+        for progress, found in due:
             if going is None:
                 # By name: a job that somebody else began under this name is in the way as well.
                 going = {job.name: job.id for job in await self._jobs.running_jobs()}
-            verdict = judge(standing, found, now, running=going.get(standing.schedule.name, ""))
+            verdict = judge(progress, found, now, running=going.get(progress.schedule.name, ""))
             if isinstance(verdict, Rest):
-                self._rest(standing, verdict.until)
+                self._rest(progress, verdict.until)
             else:
-                judged.append((standing, verdict))
+                judged.append((progress, verdict))
         return judged
 
     # -- acting ------------------------------------------------------------------------------------------------
 
-    async def _take(self, steps: list[tuple[Standing, Step | Begin]], now: float) -> int:
+    async def _take(self, steps: list[tuple[ScheduleProgress, Step | Begin]], now: float) -> int:
         """Enter all steps in the book; return how many were. Raises LeaseLost and Transient when one was refused; the
         others are entered."""
         loaded = await self._loader.load(
-            standing.schedule.spider for standing, step in steps if isinstance(step, Begin)
+            progress.schedule.spider for progress, step in steps if isinstance(step, Begin)
         )
         taken = 0
         for start in range(0, len(steps), AT_ONCE):
             batch = steps[start : start + AT_ONCE]
             answers = await asyncio.gather(
-                *(self._settle(standing, step, now, loaded) for standing, step in batch), return_exceptions=True
+                *(self._settle(progress, step, now, loaded) for progress, step in batch), return_exceptions=True
             )
-            for (standing, _), answer in zip(batch, answers, strict=True):
+            for (progress, _), answer in zip(batch, answers, strict=True):
                 if isinstance(answer, GossamerError) or not isinstance(answer, Exception | bool):
                     raise answer
                 if isinstance(answer, Exception):
-                    self._leave_alone(standing, answer, now)
+                    self._leave_alone(progress, answer, now)
                 else:
                     taken += answer
         return taken
 
-    async def _settle(self, standing: Standing, step: Step | Begin, now: float, loaded: dict[str, Loaded]) -> bool:
+    async def _settle(
+        self, progress: ScheduleProgress, step: Step | Begin, now: float, loaded: dict[str, Loaded]
+    ) -> bool:
         """False when nothing came of it: then the next look sees why."""
         opening: tuple[str, JobTerms] | None = None
         replaces = ""
         if isinstance(step, Begin):
-            if standing.schedule.spider not in loaded:
-                self._rest(standing, now + LOOK.total_seconds())  # its spider is still being loaded
+            if progress.schedule.spider not in loaded:
+                self._rest(progress, now + LOOK.total_seconds())  # its spider is still being loaded
                 return False
             replaces = step.replaces
-            step, opening = await self._opened(standing, step, now, loaded[standing.schedule.spider])
-        settled = await self._ticks.settle(self._lead.term, standing, step.after, opening, replaces=replaces)
+            step, opening = await self._opened(progress, step, now, loaded[progress.schedule.spider])
+        settled = await self._ticks.settle(self._lead.term, progress, step.after, opening, replaces=replaces)
         if settled is None:  # somebody has changed the schedule, or begun a run
             self._known.doubt()
-            self._rest(standing, now + LOOK.total_seconds())
+            self._rest(progress, now + LOOK.total_seconds())
             return False
-        self._known.enter(settled.standing)
+        self._known.enter(settled.progress)
         self._report(step, settled, now)
         if replaces and settled.job is not None:  # where each run replaces the one before, no run ever ends by itself
             await self._forget_old_runs(settled.job.name)
         return True
 
     async def _opened(
-        self, standing: Standing, begin: Begin, now: float, loaded: Loaded
+        self, progress: ScheduleProgress, begin: Begin, now: float, loaded: Loaded
     ) -> tuple[Step | Begin, tuple[str, JobTerms] | None]:
         """The job to begin, or the step that is taken instead. Raises Transient."""
-        share = await share_of(self._jobs, standing, begin.due, now)
+        share = await share_of(self._jobs, progress, begin.due, now)
         if share == 0:
-            return skipped(standing, begin.due, "budget"), None
+            return skipped(progress, begin.due, "budget"), None
         try:
             if isinstance(loaded, BaseException):
                 raise loaded
-            return begin, opening_with(loaded, self._settings, standing.schedule, begin.due, budget=share)
+            return begin, opening_with(loaded, self._settings, progress.schedule, begin.due, budget=share)
         except (Exception, SystemExit) as error:  # a spider's own code may raise anything
-            return failed(standing, begin.due, now, _words(error)), None
+            return failed(progress, begin.due, now, _words(error)), None
 
     def _report(self, step: Step | Begin, settled: Settled, now: float) -> None:
-        name, standing = settled.standing.schedule.name, settled.standing
+        name, progress = settled.progress.schedule.name, settled.progress
         match step:
             case Begin(due=due, missed=missed):
                 job = "" if settled.job is None else settled.job.id
                 self._events.emit(ScheduleFired(at=now, job=job, schedule=name, due=due, missed=missed))
-            case Step(outcome=Outcome.QUEUED, due=float() as due):
+            case Step(outcome=TickOutcome.QUEUED, due=float() as due):
                 self._events.emit(ScheduleQueued(at=now, schedule=name, due=due))
-            case Step(outcome=Outcome.SKIPPED, due=float() as due):
+            case Step(outcome=TickOutcome.SKIPPED, due=float() as due):
                 self._events.emit(ScheduleSkipped(at=now, schedule=name, due=due, reason=step.why))
-            case Step(outcome=Outcome.FAILED, due=float() as due):
-                delay = (standing.retry_at or now) - now
+            case Step(outcome=TickOutcome.FAILED, due=float() as due):
+                delay = (progress.retry_at or now) - now
                 self._events.emit(
                     ScheduleFailed(
-                        at=now, schedule=name, due=due, attempt=standing.failures, delay=delay, message=step.why
+                        at=now, schedule=name, due=due, attempt=progress.failures, delay=delay, message=step.why
                     )
                 )
 
@@ -279,14 +283,14 @@ class Scheduler:
         """Make the book agree with gossamer.toml. What is refused, because somebody was faster, is seen the next time.
         Raises LeaseLost and Transient."""
         known = self._known
-        for name in unused(self._wanted, known.standings):
+        for name in unused(self._wanted, known.schedules):
             self._tell(
                 name,
                 f"Schedule {name} of gossamer.toml is not used, because one of that name was added at run time. "
                 f"Remove that one (gossamer schedule remove {name}), or rename yours.",
             )
         unreadable = {broken.name for broken in known.unreadable}
-        entries = changes_of(self._wanted, known.standings, unreadable, self._clock.now())
+        entries = changes_of(self._wanted, known.schedules, unreadable, self._clock.now())
         for start in range(0, len(entries), AT_ONCE):
             answers = await asyncio.gather(
                 *(self._enter(entry) for entry in entries[start : start + AT_ONCE]), return_exceptions=True
@@ -300,7 +304,7 @@ class Scheduler:
         if after is not None:
             settled = await ticks.settle(self._lead.term, before, after)
             if settled is not None:
-                self._known.enter(settled.standing)
+                self._known.enter(settled.progress)
                 return
         elif before is not None and await ticks.forget(self._lead.term, before):
             self._known.forget(before.schedule.name)
@@ -316,13 +320,13 @@ class Scheduler:
             said.add(words)
             self._events.emit(Trouble(at=self._clock.now(), stage="schedules", message=words))
 
-    def _is_news(self, standing: Standing, past: bool) -> bool:
+    def _is_news(self, progress: ScheduleProgress, past: bool) -> bool:
         """A moment that was past already when this scheduler read it, and nobody has run it by hand."""
-        return past and not standing.runs and standing.created_at >= self._began
+        return past and not progress.runs and progress.created_at >= self._began
 
-    def _tell_past(self, standing: Standing) -> None:
-        name = standing.schedule.name
-        if standing.withdrawn_at is None:
+    def _tell_past(self, progress: ScheduleProgress) -> None:
+        name = progress.schedule.name
+        if progress.withdrawn_at is None:
             self._tell(
                 name,
                 f"Schedule {name} does not run: its moment was past when it was read. Write another one, or begin a "
@@ -338,7 +342,7 @@ class Scheduler:
             self._rests.clear()
             self._latest = now
         self._latest = max(self._latest, now)
-        names = {*self._known.standings, *(broken.name for broken in self._known.unreadable)}
+        names = {*self._known.schedules, *(broken.name for broken in self._known.unreadable)}
         for name in self._rests.keys() - names:
             del self._rests[name]
         for name in self._told.keys() - names - {""}:
@@ -353,8 +357,8 @@ class KnownSchedules:
         self._book = book
         self._ticks = ticks
         self._changes = -1  # the changes that are known here; each is one of somebody
-        self.standings: dict[str, Standing] = {}
-        self.unreadable: list[Unreadable] = []
+        self.schedules: dict[str, ScheduleProgress] = {}
+        self.unreadable: list[UnreadableSchedule] = []
 
     async def refresh(self) -> None:
         """Know it as it is now. Raises Transient."""
@@ -362,18 +366,18 @@ class KnownSchedules:
         if changes == self._changes:
             return
         found = await self._book.everything()  # after the count: what is changed in between is seen the next time
-        self.standings = {one.schedule.name: one for one in found if isinstance(one, Standing)}
-        self.unreadable = [one for one in found if isinstance(one, Unreadable)]
+        self.schedules = {one.schedule.name: one for one in found if isinstance(one, ScheduleProgress)}
+        self.unreadable = [one for one in found if isinstance(one, UnreadableSchedule)]
         self._changes = changes
 
-    def enter(self, standing: Standing) -> None:
+    def enter(self, progress: ScheduleProgress) -> None:
         """The leader has written this."""
-        self.standings[standing.schedule.name] = standing
+        self.schedules[progress.schedule.name] = progress
         self._changes += 1
 
     def forget(self, name: str) -> None:
         """The leader has removed this."""
-        self.standings.pop(name, None)
+        self.schedules.pop(name, None)
         self._changes += 1
 
     def doubt(self) -> None:

@@ -13,7 +13,7 @@ import msgspec
 from ..errors import Misconfigured
 from ..frontier.contract import JobBook
 from ..model.job import JobTerms
-from ..model.schedule import Schedule, Standing
+from ..model.schedule import Schedule, ScheduleProgress
 from ..parse.spider import Spider, callback_names
 from ..settings import Settings
 from ..settings.effective import job_terms
@@ -59,16 +59,18 @@ def opening_with(
     )
 
 
-async def share_of(jobs: JobBook, standing: Standing, due: float, now: float, *, by_hand: bool = False) -> int | None:
+async def share_of(
+    jobs: JobBook, progress: ScheduleProgress, due: float, now: float, *, by_hand: bool = False
+) -> int | None:
     """What a run for the moment `due` may spend of its schedule's budget; None when it has none. Raises Transient.
 
     The first run, when it is begun `by_hand`, gets the share of a usual time between two ticks, however near one is.
     """
-    schedule = standing.schedule
+    schedule = progress.schedule
     if schedule.budget is None:
         return None
-    last = await jobs.job(standing.last_job) if standing.last_job else None
-    trigger, first = parse_trigger(schedule.trigger, schedule.zone), standing.created_at
+    last = await jobs.job(progress.last_job) if progress.last_job else None
+    trigger, first = parse_trigger(schedule.trigger, schedule.zone), progress.created_at
     following = next_due(trigger, due, first=first)
     if by_hand and following is not None:
         later = next_due(trigger, following, first=first)

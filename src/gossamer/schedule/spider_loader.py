@@ -143,9 +143,7 @@ class _LoaderThread(threading.Thread):
         self._lock = threading.Lock()
         self._overtaken = False
         self._ref = ""
-        self._avoided = (
-            -math.inf
-        )  # when the youngest code began that is left to another thread
+        self._avoided = -math.inf  # when the youngest code began that is left to another thread
         self.code: Path | str = ""  # what runs: a file, or the constructor of the spider of that name
         self.began = time.monotonic()
         self.done = False
@@ -158,7 +156,7 @@ class _LoaderThread(threading.Thread):
         self._tell(self._loader.end, self)
 
     def overtake(self) -> bool:
-        """Leave the thread alone with the code that it runs. When that is a file, another thread tries the spider again.
+        """Leave the thread alone with the code that it runs. When that is a file, another one tries the spider again.
         False when the thread has nothing to do any more."""
         with self._lock:
             if not self._ref:

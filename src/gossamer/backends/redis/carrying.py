@@ -29,7 +29,7 @@ from ...frontier.carrying import (
 from ...frontier.contract import SeedFindings
 from ...model.carrying import Mark
 from ...model.job import JobTerms
-from ...model.schedule import Standing
+from ...model.schedule import ScheduleProgress
 from ...model.task import UrlState
 from ..standings import readable
 from . import cargo, rows
@@ -324,7 +324,7 @@ class RedisStateCarrier:
 
     # -- writing -----------------------------------------------------------------------------------------------
 
-    async def _add_schedule(self, standing: Standing) -> None:
+    async def _add_schedule(self, standing: ScheduleProgress) -> None:
         name, text = standing.schedule.name, schedule_text(standing)
         await self._server.call("HSETNX", self._keys.book("schedules"), name, text)
         changes = int(await self._server.call("HGET", self._keys.book("book"), "changes") or 0)

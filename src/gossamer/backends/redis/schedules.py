@@ -13,7 +13,7 @@ import msgspec
 
 from ...errors import LeaseLost
 from ...model.job import JobTerms, slug
-from ...model.schedule import Schedule, Settled, Standing, Term, Unreadable
+from ...model.schedule import Schedule, ScheduleProgress, Settled, Term, UnreadableSchedule
 from ..standings import is_free, read_standing
 from .connection import Server
 from .jobs import RedisJobs, read_job
@@ -31,10 +31,10 @@ class RedisSchedules:
         self._time = time
         self._schedules, self._leader = keys.book("schedules"), keys.book("leader")
 
-    async def schedules(self) -> list[Standing]:
-        return [one for one in await self.everything() if isinstance(one, Standing)]
+    async def schedules(self) -> list[ScheduleProgress]:
+        return [one for one in await self.everything() if isinstance(one, ScheduleProgress)]
 
-    async def everything(self) -> list[Standing | Unreadable]:
+    async def everything(self) -> list[ScheduleProgress | UnreadableSchedule]:
         answer = await self._server.call("HGETALL", self._schedules)
         pairs = answer.items() if isinstance(answer, dict) else zip(answer[::2], answer[1::2], strict=True)
         return [read_schedule(name, text) for name, text in sorted(pairs)]
@@ -43,8 +43,8 @@ class RedisSchedules:
         while True:
             known, now = await self._find(schedule.name), await self._clock()
             if is_free(known, replace=replace):
-                new = Standing(schedule=schedule, origin=origin, created_at=now)
-            elif not isinstance(known, Standing) or not replace:
+                new = ScheduleProgress(schedule=schedule, origin=origin, created_at=now)
+            elif not isinstance(known, ScheduleProgress) or not replace:
                 return False
             elif (known.schedule, known.origin, known.withdrawn_at) == (schedule, origin, None):
                 return True
@@ -59,7 +59,7 @@ class RedisSchedules:
     async def pause(self, name: str, paused: bool) -> bool:
         while True:
             known = await self._find(name)
-            if not isinstance(known, Standing):
+            if not isinstance(known, ScheduleProgress):
                 return False
             if known.paused == paused:
                 return True
@@ -67,7 +67,7 @@ class RedisSchedules:
                 return True
 
     async def begin(
-        self, before: Standing, after: Standing, opening: tuple[str, JobTerms], *, replaces: str = ""
+        self, before: ScheduleProgress, after: ScheduleProgress, opening: tuple[str, JobTerms], *, replaces: str = ""
     ) -> Settled | None:
         settled = await self._settle(None, before, after, opening, replaces)
         if settled is not None and replaces:
@@ -94,22 +94,22 @@ class RedisSchedules:
     async def settle(
         self,
         term: Term,
-        before: Standing | None,
-        after: Standing,
+        before: ScheduleProgress | None,
+        after: ScheduleProgress,
         opening: tuple[str, JobTerms] | None = None,
         *,
         replaces: str = "",
     ) -> Settled | None:
         return await self._settle(term, before, after, opening, replaces)
 
-    async def forget(self, term: Term, standing: Standing) -> bool:
+    async def forget(self, term: Term, standing: ScheduleProgress) -> bool:
         return bool(await self._write(standing.schedule.name, standing.version, term=term))
 
     async def _settle(
         self,
         term: Term | None,
-        before: Standing | None,
-        after: Standing,
+        before: ScheduleProgress | None,
+        after: ScheduleProgress,
         opening: tuple[str, JobTerms] | None,
         replaces: str,
     ) -> Settled | None:
@@ -128,7 +128,7 @@ class RedisSchedules:
             await self._jobs.drop_soon(replaced.decode())
         return Settled(msgspec.structs.replace(after, version=version, last_job=row.id), row.job())
 
-    async def _find(self, name: str) -> Standing | Unreadable | None:
+    async def _find(self, name: str) -> ScheduleProgress | UnreadableSchedule | None:
         text = await self._server.call("HGET", self._schedules, name)
         return read_schedule(name.encode(), text) if text else None
 
@@ -136,7 +136,7 @@ class RedisSchedules:
         self,
         name: str,
         version: int | str,
-        standing: Standing | None = None,
+        standing: ScheduleProgress | None = None,
         *opening: str | bytes,
         term: Term | None = None,
     ) -> tuple[int, bytes, bytes] | None:
@@ -168,24 +168,26 @@ class RedisSchedules:
         return "" if self._time is None else repr(self._time())
 
 
-def read_schedule(name: bytes, text: bytes) -> Standing | Unreadable:
+def read_schedule(name: bytes, text: bytes) -> ScheduleProgress | UnreadableSchedule:
     """As lua/settle_tick.lua writes it."""
     shown = name.decode(errors="replace")
     try:
         version, last_job, standing = text.split(b" ", 2)
         number, job = int(version), last_job.decode()
     except ValueError:
-        return Unreadable(shown, "it does not begin with a version and a job")
+        return UnreadableSchedule(shown, "it does not begin with a version and a job")
     found = read_standing(shown, standing)
-    return found if isinstance(found, Unreadable) else msgspec.structs.replace(found, version=number, last_job=job)
+    return (
+        found if isinstance(found, UnreadableSchedule) else msgspec.structs.replace(found, version=number, last_job=job)
+    )
 
 
-def _version(known: Standing | Unreadable | None) -> int | str:
+def _version(known: ScheduleProgress | UnreadableSchedule | None) -> int | str:
     """What lua/settle_tick.lua is to find: no schedule, this one, or (where it cannot be read) any."""
     if known is None:
         return 0
-    return known.version if isinstance(known, Standing) else ""
+    return known.version if isinstance(known, ScheduleProgress) else ""
 
 
-def schedule_text(standing: Standing) -> bytes:
+def schedule_text(standing: ScheduleProgress) -> bytes:
     return b"%d %s %s" % (standing.version, standing.last_job.encode(), msgspec.json.encode(standing))

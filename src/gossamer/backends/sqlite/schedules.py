@@ -14,7 +14,7 @@ import msgspec
 from ...clock import Clock
 from ...errors import LeaseLost
 from ...model.job import JobTerms
-from ...model.schedule import Schedule, Settled, Standing, Term, Unreadable
+from ...model.schedule import Schedule, ScheduleProgress, Settled, Term, UnreadableSchedule
 from ..standings import is_free, read_standing
 from .connection import Database
 from .jobs import SqliteJobs, begin_job
@@ -26,10 +26,10 @@ class SqliteSchedules:
         self._clock = clock
         self._jobs = jobs
 
-    async def schedules(self) -> list[Standing]:
-        return [one for one in await self.everything() if isinstance(one, Standing)]
+    async def schedules(self) -> list[ScheduleProgress]:
+        return [one for one in await self.everything() if isinstance(one, ScheduleProgress)]
 
-    async def everything(self) -> list[Standing | Unreadable]:
+    async def everything(self) -> list[ScheduleProgress | UnreadableSchedule]:
         rows = await self._database.read(
             lambda c: c.execute("SELECT name, standing FROM schedules ORDER BY name").fetchall()
         )
@@ -39,8 +39,8 @@ class SqliteSchedules:
         def write(connection: sqlite3.Connection) -> bool:
             known, now = _find(connection, schedule.name), self._clock.now()
             if is_free(known, replace=replace):
-                _write(connection, Standing(schedule=schedule, origin=origin, created_at=now))
-            elif not isinstance(known, Standing) or not replace:
+                _write(connection, ScheduleProgress(schedule=schedule, origin=origin, created_at=now))
+            elif not isinstance(known, ScheduleProgress) or not replace:
                 return False
             elif (known.schedule, known.origin, known.withdrawn_at) != (schedule, origin, None):
                 _write(connection, known.rewritten(schedule, origin, now))
@@ -54,7 +54,7 @@ class SqliteSchedules:
     async def pause(self, name: str, paused: bool) -> bool:
         def write(connection: sqlite3.Connection) -> bool:
             known = _find(connection, name)
-            if not isinstance(known, Standing):
+            if not isinstance(known, ScheduleProgress):
                 return False
             if known.paused != paused:
                 _write(connection, known.rested(paused, self._clock.now()))
@@ -63,7 +63,7 @@ class SqliteSchedules:
         return await self._database.write(write)
 
     async def begin(
-        self, before: Standing, after: Standing, opening: tuple[str, JobTerms], *, replaces: str = ""
+        self, before: ScheduleProgress, after: ScheduleProgress, opening: tuple[str, JobTerms], *, replaces: str = ""
     ) -> Settled | None:
         settled = await self._database.write(
             lambda c: _settle(c, before, after, opening, replaces=replaces, now=self._clock.now())
@@ -111,8 +111,8 @@ class SqliteSchedules:
     async def settle(
         self,
         term: Term,
-        before: Standing | None,
-        after: Standing,
+        before: ScheduleProgress | None,
+        after: ScheduleProgress,
         opening: tuple[str, JobTerms] | None = None,
         *,
         replaces: str = "",
@@ -127,7 +127,7 @@ class SqliteSchedules:
             self._jobs.clear_soon()  # it may have replaced a big one, and other ticks are due
         return settled
 
-    async def forget(self, term: Term, standing: Standing) -> bool:
+    async def forget(self, term: Term, standing: ScheduleProgress) -> bool:
         def write(connection: sqlite3.Connection) -> bool:
             _demand_lead(connection, term, self._clock.now())
             return _is_as(connection, standing, standing.schedule.name) and _remove(connection, standing.schedule.name)
@@ -146,8 +146,8 @@ def _demand_lead(connection: sqlite3.Connection, term: Term, now: float) -> None
 
 def _settle(
     connection: sqlite3.Connection,
-    before: Standing | None,
-    after: Standing,
+    before: ScheduleProgress | None,
+    after: ScheduleProgress,
     opening: tuple[str, JobTerms] | None,
     *,
     replaces: str,
@@ -166,13 +166,13 @@ def _settle(
     return Settled(_write(connection, msgspec.structs.replace(after, last_job=job.id)), job)
 
 
-def _is_as(connection: sqlite3.Connection, before: Standing | None, name: str) -> bool:
+def _is_as(connection: sqlite3.Connection, before: ScheduleProgress | None, name: str) -> bool:
     """Whether a schedule is still as it was; None: whether there is still none."""
     stored = connection.execute("SELECT version FROM schedules WHERE name = ?", (name,)).fetchone()
     return bool(stored == (None if before is None else (before.version,)))
 
 
-def _find(connection: sqlite3.Connection, name: str) -> Standing | Unreadable | None:
+def _find(connection: sqlite3.Connection, name: str) -> ScheduleProgress | UnreadableSchedule | None:
     row = connection.execute("SELECT standing FROM schedules WHERE name = ?", (name,)).fetchone()
     return read_standing(name, row[0]) if row is not None else None
 
@@ -184,7 +184,7 @@ def _remove(connection: sqlite3.Connection, name: str) -> bool:
     return bool(removed)
 
 
-def _write(connection: sqlite3.Connection, standing: Standing) -> Standing:
+def _write(connection: sqlite3.Connection, standing: ScheduleProgress) -> ScheduleProgress:
     (version,) = connection.execute("UPDATE scheduling SET changes = changes + 1 RETURNING changes").fetchone()
     written = msgspec.structs.replace(standing, version=version)
     connection.execute(
