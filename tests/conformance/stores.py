@@ -1,7 +1,7 @@
 """The record stores that must behave alike, and what their suites share: fixtures, and things to store.
 
-A new backend joins by a line in RECORD_STORES (and in CARRIERS, when projects can be moved to it); a server that it
-needs is a fixture of the same name. The suites speak to the contract alone: no SQL.
+A new backend joins by a line in RECORD_STORES; a server that it needs is a fixture of the same name. The suites
+speak to the contract alone: no SQL.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ import pytest
 from gossamer.backends.sqlite.records import open_sqlite_records
 from gossamer.clock import Clock, VirtualClock
 from gossamer.model.record import Attempt, ItemSchema, PageFacts, PageResult, Record, StoredRecord, Tally
-from gossamer.store.carrying import RecordCarrier
 from gossamer.store.contract import RecordQuery, Records
 
 from ..services.mongo import prefix_of, shared_mongo
@@ -46,30 +45,6 @@ RECORD_STORES: dict[str, RecordOpener] = {
     "mongo": _open_mongo,  # a stand-in answers: tests/services/mongo.py
 }
 
-
-def _carrier_of_sqlite(store: Records) -> RecordCarrier:
-    from gossamer.backends.sqlite.record_carrying import SqliteRecordCarrier
-
-    return SqliteRecordCarrier(store)  # type: ignore[arg-type]  # opened by that name
-
-
-def _carrier_of_postgres(store: Records) -> RecordCarrier:
-    from gossamer.backends.postgres.carrying import PostgresRecordCarrier
-
-    return PostgresRecordCarrier(store)  # type: ignore[arg-type]  # as above
-
-
-def _carrier_of_mongo(store: Records) -> RecordCarrier:
-    from gossamer.backends.mongo.carrying import MongoRecordCarrier
-
-    return MongoRecordCarrier(store)  # type: ignore[arg-type]  # as above
-
-
-CARRIERS: dict[str, Callable[[Records], RecordCarrier]] = {
-    "sqlite": _carrier_of_sqlite,
-    "postgres": _carrier_of_postgres,
-    "mongo": _carrier_of_mongo,
-}
 
 NOW = 1_800_000_000.0
 HOUR = 3600.0

@@ -273,7 +273,7 @@ async def test_on_a_server_its_own_clock_counts(backends):
         lease_duration=LEASE,
         terms_for=lambda _: UNLIMITED,
     ) as state:
-        before = await state.carrier.time()
+        before = await state.stream.time()
         await state.exits.report("p", [banned()], TERMS)
         await state.exits.remember([(PAGE, "a")])
         await state.exits.renew("p", "key/x", 0)

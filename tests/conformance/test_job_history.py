@@ -215,12 +215,12 @@ async def test_jobs_that_were_carried_here_are_found_by_name(lab, tmp_path_facto
     jobs = [await ended(lab, "books") for _ in range(2)]
     async with backends.open("sqlite", tmp_path_factory.mktemp("other")) as other:
         assert await lab.jobs.newest_jobs("books", 9) != []
-        async for batch in lab.carrier.pour():
-            await other.carrier.fill(batch)
-        await lab.carrier.clear()
+        async for batch in lab.stream.dump():
+            await other.stream.load(batch)
+        await lab.stream.clear()
         assert await lab.jobs.newest_jobs("books", 9) == []
-        async for batch in other.carrier.pour():
-            await lab.carrier.fill(batch)
+        async for batch in other.stream.dump():
+            await lab.stream.load(batch)
 
     assert [job.id for job in await lab.jobs.newest_jobs("books", 9)] == jobs[::-1]
 

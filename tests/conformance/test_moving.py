@@ -1,4 +1,4 @@
-"""Both sides of a move, for every backend: what is poured out of one and filled into another is all that it was."""
+"""Streams of rows, for every backend: what is dumped from one store and loaded into another is all that it was."""
 
 from __future__ import annotations
 
@@ -12,39 +12,36 @@ import msgspec
 import pytest
 
 from gossamer.backends.folder.archive import FolderArchive
-from gossamer.backends.folder.carrying import FolderSegments
 from gossamer.backends.object.archive import open_object_archive
-from gossamer.backends.object.carrying import ObjectSegments
 from gossamer.clock import VirtualClock
 from gossamer.errors import Misconfigured
 from gossamer.fetch.robots import RobotsEntry
 from gossamer.frontier.contract import DeadFilter, UrlStory
 from gossamer.frontier.politeness import SiteTerms
-from gossamer.model.carrying import Carrier, Mark, Standing
 from gossamer.model.job import JobCounts, JobState, JobTerms
 from gossamer.model.page import Headers, Snapshot
 from gossamer.model.record import ItemSchema, Tally
 from gossamer.model.schedule import Schedule
+from gossamer.model.stream import MoveMark, MoveStatus, RowStream
 from gossamer.model.task import DropReason, UrlState
-from gossamer.store.carrying import ArchiveCarrier
 from gossamer.store.contract import RecordQuery, Records, VisitQuery
 
 from ..services.seaweed import Seaweed
 from .frontiers import Backends, Lab, candidate
-from .stores import CARRIERS, NOW, RECORD_STORES, book, page_of, reparse, result, tried, visit
+from .stores import NOW, RECORD_STORES, book, page_of, reparse, result, tried, visit
 
 SHOP, SLOW, OTHER = "https://shop.example", "https://slow.example", "https://other.example"
 STATES = ("sqlite", "valkey", "shards", "cluster")
 WAYS = [("sqlite", "valkey"), ("valkey", "sqlite"), ("sqlite", "shards"), ("cluster", "sqlite"), ("shards", "valkey")]
 
 
-async def carry(source: Carrier[Any], target: Carrier[Any]) -> None:
+async def copy(source: RowStream[Any], target: RowStream[Any]) -> None:
     """As a move does it; every batch goes twice, as if the first answer had been lost."""
     await target.clear()
-    async for batch in source.pour():
-        await target.fill(batch)
-        await target.fill(batch)
-    await target.settle()
+    async for batch in source.dump():
+        await target.load(batch)
+        await target.load(batch)
+    await target.finish()
 
 
 # -- state ------------------------------------------------------------------------------------------------------
@@ -147,9 +144,9 @@ async def test_every_url_has_the_same_story_on_the_other_side(labs: tuple[Lab, L
     job = await lived_in(source)
     target.clock.advance(5)
 
-    await carry(source.carrier, target.carrier)
+    await copy(source.stream, target.stream)
 
-    assert await target.carrier.tally() == await source.carrier.tally()
+    assert await target.stream.counts() == await source.stream.counts()
     for known in await source.jobs.jobs():
         assert await stories(target, known.id) == await stories(source, known.id)
     there = await stories(target, job)
@@ -164,7 +161,7 @@ async def test_every_url_has_the_same_story_on_the_other_side(labs: tuple[Lab, L
 async def test_jobs_are_the_same_and_their_counts_add_up(labs: tuple[Lab, Lab]) -> None:
     source, target = labs
     job = await lived_in(source)
-    await carry(source.carrier, target.carrier)
+    await copy(source.stream, target.stream)
 
     assert await target.jobs.jobs() == await source.jobs.jobs()
     for known in await source.jobs.jobs():
@@ -181,7 +178,7 @@ async def test_jobs_are_the_same_and_their_counts_add_up(labs: tuple[Lab, Lab]) 
 async def test_work_goes_on_in_the_same_order(labs: tuple[Lab, Lab]) -> None:
     source, target = labs
     job = await lived_in(source)
-    await carry(source.carrier, target.carrier)
+    await copy(source.stream, target.stream)
 
     async def rest_of(lab: Lab) -> list[str]:
         """Everything that can be handed out now, settled one by one."""
@@ -215,7 +212,7 @@ async def test_every_task_is_in_its_lane_on_the_other_side_with_all_its_wishes(l
     await source.frontier.release(first, timedelta(0), "it needs rendering", lane="browser")
     await source.frontier.bury(second, "http-404", "gone")
 
-    await carry(source.carrier, target.carrier)
+    await copy(source.stream, target.stream)
 
     assert await stories(target, job) == await stories(source, job)
     for lab in labs:
@@ -255,15 +252,15 @@ async def test_schedules_and_jobs_stand_on_the_other_side_where_they_stood(labs:
     gone = await source.job("gone")
     await source.frontier.add(gone.id, [candidate(f"{SHOP}/gone")])
     await source.control.cancel_job(gone.id)
-    assert await source.carrier.holders() == ["host/1/x"]
+    assert await source.stream.holders() == ["host/1/x"]
 
-    await carry(source.carrier, target.carrier)
+    await copy(source.stream, target.stream)
 
     # then both are the same, nobody leads there, and it goes on from there
     assert await target.schedules.schedules() == await source.schedules.schedules()
     assert await target.jobs.jobs() == await source.jobs.jobs()
-    assert await target.carrier.tally() == await source.carrier.tally()
-    assert await target.carrier.holders() == []
+    assert await target.stream.counts() == await source.stream.counts()
+    assert await target.stream.holders() == []
     assert (await target.frontier.lease(settled.job.id, "w", 9)).leases == ()
     await target.control.pause_job(settled.job.id, False)
     assert len((await target.frontier.lease(settled.job.id, "w", 9)).leases) == 3
@@ -298,19 +295,19 @@ async def test_what_was_given_up_and_not_dropped_yet_is_dropped_on_both_sides(la
         await dying.frontier.add(first.job.id, [candidate(f"{SHOP}/{n}") for n in range(300)])
         await dying.ticks.settle(term, first.progress, first.progress, ("nightly", JobTerms()), replaces=first.job.id)
 
-    await carry(source.carrier, target.carrier)
+    await copy(source.stream, target.stream)
 
     for lab in labs:
         counts = await lab.jobs.counts(first.job.id)
         assert (counts.open, counts.dropped) == (0, 300)
-    assert await target.carrier.tally() == await source.carrier.tally()
+    assert await target.stream.counts() == await source.stream.counts()
 
 
 @pytest.mark.parametrize("labs", WAYS, indirect=True, ids="-to-".join)
 async def test_a_site_that_asked_for_rest_gets_it_on_the_other_side(labs: tuple[Lab, Lab]) -> None:
     source, target = labs
     job = await lived_in(source)
-    await carry(source.carrier, target.carrier)
+    await copy(source.stream, target.stream)
     target.clock.advance(source.clock.now() - target.clock.now())
 
     async def slow() -> list[str]:
@@ -333,7 +330,7 @@ async def test_a_site_that_asked_for_rest_gets_it_on_the_other_side(labs: tuple[
 async def test_budgets_and_the_memory_of_what_is_known_go_along(labs: tuple[Lab, Lab]) -> None:
     source, target = labs
     job = await lived_in(source)
-    await carry(source.carrier, target.carrier)
+    await copy(source.stream, target.stream)
 
     known = await target.frontier.add(job, [candidate(f"{SHOP}/p/{n}") for n in range(12)])
     assert (known.queued, known.duplicates) == (0, 12)
@@ -348,7 +345,7 @@ async def test_budgets_and_the_memory_of_what_is_known_go_along(labs: tuple[Lab,
 async def test_dead_letters_can_be_replayed_and_robots_are_remembered(labs: tuple[Lab, Lab]) -> None:
     source, target = labs
     job = await lived_in(source)
-    await carry(source.carrier, target.carrier)
+    await copy(source.stream, target.stream)
 
     (letter,) = await target.queue.dead(DeadFilter(reason="client-error"))
     assert (letter.url, letter.attempts, letter.job) == (f"{SHOP}/gone", 1, job)
@@ -361,17 +358,17 @@ async def test_dead_letters_can_be_replayed_and_robots_are_remembered(labs: tupl
 async def test_what_was_cleared_is_empty_but_for_its_mark(name: str, backends: Backends, tmp_path: Path) -> None:
     async with backends.open(name, tmp_path) as lab:
         await lived_in(lab)
-        mark = Mark(standing=Standing.ARRIVING, place="elsewhere", at=NOW, tally={"jobs": 3})
-        await lab.carrier.set_mark(mark)
+        mark = MoveMark(status=MoveStatus.ARRIVING, place="elsewhere", at=NOW, counts={"jobs": 3})
+        await lab.stream.set_mark(mark)
 
-        await lab.carrier.clear()
+        await lab.stream.clear()
 
-        assert await lab.carrier.tally() == {}
+        assert await lab.stream.counts() == {}
         assert await lab.jobs.jobs() == []
         assert await lab.robots.get(SHOP) is None
-        assert await lab.carrier.mark() == mark
-        await lab.carrier.set_mark(None)
-        assert await lab.carrier.mark() is None
+        assert await lab.stream.mark() == mark
+        await lab.stream.set_mark(None)
+        assert await lab.stream.mark() is None
         assert (await lab.job("first")).id == "first-1"
 
 
@@ -381,9 +378,9 @@ async def test_only_workers_whose_leases_have_not_ended_hold_something(
 ) -> None:
     async with backends.open(name, tmp_path) as lab:
         await lived_in(lab)
-        assert await lab.carrier.holders() == ["living"]
+        assert await lab.stream.holders() == ["living"]
         lab.clock.advance(31)
-        assert await lab.carrier.holders() == []
+        assert await lab.stream.holders() == []
 
 
 @pytest.mark.parametrize("labs", [("valkey", "sqlite"), ("shards", "valkey")], indirect=True, ids="-to-".join)
@@ -395,14 +392,14 @@ async def test_a_job_that_only_a_filter_remembers_moves_when_it_has_ended(labs: 
         await source.frontier.complete(lease, UrlState.DONE)
 
     with pytest.raises(Misconfigured, match="deduplicates by a filter"):
-        await carry(source.carrier, target.carrier)
+        await copy(source.stream, target.stream)
 
     await source.jobs.close_job(job, "done")
-    await carry(source.carrier, target.carrier)
+    await copy(source.stream, target.stream)
     moved = await target.jobs.job(job)
     assert moved is not None
     assert (moved.state, (await target.jobs.counts(job)).done) == (JobState.FINISHED, 3)
-    assert await target.carrier.tally() == await source.carrier.tally()
+    assert await target.stream.counts() == await source.stream.counts()
 
 
 # -- records ----------------------------------------------------------------------------------------------------
@@ -455,18 +452,14 @@ RECORD_WAYS = [("sqlite", "postgres"), ("postgres", "sqlite"), ("sqlite", "mongo
 
 
 @pytest.mark.parametrize("stores", RECORD_WAYS, indirect=True, ids="-to-".join)
-async def test_records_have_their_whole_history_on_the_other_side(
-    stores: tuple[Records, Records], request: pytest.FixtureRequest
-) -> None:
+async def test_records_have_their_whole_history_on_the_other_side(stores: tuple[Records, Records]) -> None:
     source, target = stores
-    here, there = request.node.callspec.params["stores"]
     await written(source)
-    poured, filled = CARRIERS[here](source), CARRIERS[there](target)
 
-    await carry(poured, filled)
+    await copy(source.stream, target.stream)
 
-    assert await filled.tally() == await poured.tally()
-    assert (await filled.tally())["earlier versions"] == 2 + 3 + 1 + 2  # b1, retired, back, kept
+    assert await target.stream.counts() == await source.stream.counts()
+    assert (await target.stream.counts())["earlier versions"] == 2 + 3 + 1 + 2  # b1, retired, back, kept
     gone, back = RecordQuery(gone=True), RecordQuery(key="back")
     jobs = [RecordQuery(job=job) for job in ("books-2", "books-3", "", "whole-3", "reparse-1")]
     for query in (RecordQuery(), gone, back, *jobs):
@@ -493,13 +486,10 @@ async def test_records_have_their_whole_history_on_the_other_side(
 
 
 @pytest.mark.parametrize("stores", RECORD_WAYS, indirect=True, ids="-to-".join)
-async def test_records_go_on_changing_where_they_are_now(
-    stores: tuple[Records, Records], request: pytest.FixtureRequest
-) -> None:
+async def test_records_go_on_changing_where_they_are_now(stores: tuple[Records, Records]) -> None:
     source, target = stores
-    here, there = request.node.callspec.params["stores"]
     await written(source)
-    await carry(CARRIERS[here](source), CARRIERS[there](target))
+    await copy(source.stream, target.stream)
 
     # A 304 confirms what its page gave, though it gave it elsewhere.
     await target.save([result(attempt=tried(at=NOW + 35, job="books-8", outcome="unchanged", status=304))])
@@ -528,21 +518,21 @@ async def test_records_go_on_changing_where_they_are_now(
     assert [(one.checked, one.filled, one.faulty) for one in await target.scores()] == [(8, 6, 2)]
 
 
-@pytest.mark.parametrize("name", sorted(CARRIERS))
+@pytest.mark.parametrize("name", sorted(RECORD_STORES))
 async def test_a_cleared_record_store_is_empty_but_for_its_mark(name: str, tmp_path: Path) -> None:
     async with RECORD_STORES[name](tmp_path, CLOCK, None) as store:
-        carrier = CARRIERS[name](store)
-        assert await carrier.mark() is None
+        stream = store.stream
+        assert await stream.mark() is None
         await written(store)
-        mark = Mark(standing=Standing.MOVED, place="elsewhere", at=NOW)
-        await carrier.set_mark(mark)
+        mark = MoveMark(status=MoveStatus.MOVED, place="elsewhere", at=NOW)
+        await stream.set_mark(mark)
 
-        await carrier.clear()
+        await stream.clear()
 
-        assert await carrier.tally() == {}
-        assert await carrier.mark() == mark
-        await carrier.set_mark(None)
-        assert await carrier.mark() is None
+        assert await stream.counts() == {}
+        assert await stream.mark() == mark
+        await stream.set_mark(None)
+        assert await stream.mark() is None
         shape = ItemSchema(id="5f", type="Book", definition='{"fields":{}}')
         assert await store.save([result(book(), schemas=(shape,))]) == [1]
         assert [found for found, _ in await store.schemas()] == [shape]
@@ -567,15 +557,12 @@ async def test_pages_are_found_under_their_old_references(way: str, tmp_path: Pa
         FolderArchive(tmp_path / "archive", level=1, writer="w", clock=CLOCK) as folder,
         open_object_archive(s3.address(f"moving/{way}/{tmp_path.name}"), level=1, writer="w", clock=CLOCK) as bucket,
     ):
-        files: ArchiveCarrier = FolderSegments(tmp_path / "archive")
-        objects: ArchiveCarrier = ObjectSegments(bucket)
         source, target = (folder, bucket) if way == "folder-to-s3" else (bucket, folder)
-        poured, filled = (files, objects) if way == "folder-to-s3" else (objects, files)
         pages = snapshots(30)
         references = [*await source.put(pages[:10]), *await source.put(pages[10:])]
 
-        async for segment in poured.segments():
-            await filled.write(segment.name, await poured.read(segment.name))
+        async for segment in source.segments():
+            await target.write_segment(segment.name, await source.read_segment(segment.name))
 
         assert [await target.get(reference) for reference in references] == pages
-        assert [one async for one in filled.segments()] == [one async for one in poured.segments()]
+        assert [one async for one in target.segments()] == [one async for one in source.segments()]

@@ -22,7 +22,7 @@ from gossamer.routing.contract import Bound, LearnedRoute
 from tests.patience import PATIENCE
 
 from .frontiers import LEASE, UNLIMITED, Backends, Lab
-from .test_moving import WAYS, carry
+from .test_moving import WAYS, copy
 
 NOW = 1_800_000_000.0
 SHOP = LearnedRoute(
@@ -366,14 +366,14 @@ async def test_a_move_takes_them_along_and_leaves_none_of_what_was_there(labs):
     await target.routes.learn(changed(SHOP, site="stale.example"), instead_of=None)
     await target.purse.take(1, [Bound("job/9", 1)])
 
-    await carry(source.carrier, target.carrier)
+    await copy(source.stream, target.stream)
 
-    assert await target.carrier.tally() == await source.carrier.tally() == {"learned routes": 2, "purses": 2}
+    assert await target.stream.counts() == await source.stream.counts() == {"learned routes": 2, "purses": 2}
     assert await target.routes.learned_routes() == [other, SHOP]
     assert await target.purse.spent() == {DAY: 0.0003, JOB: 0.0003}
     assert await target.routes.learn(changed(SHOP, blocks=4), instead_of=SHOP)
-    await target.carrier.clear()
-    assert await target.carrier.tally() == {}
+    await target.stream.clear()
+    assert await target.stream.counts() == {}
 
 
 @pytest.fixture

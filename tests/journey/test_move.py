@@ -201,15 +201,15 @@ async def test_a_move_that_was_killed_leaves_a_target_that_refuses_and_can_be_ru
 # The command itself, in a process that is killed when the second batch of URLs is taken in.
 KILLED_HALFWAY = """
 import os, signal
-from gossamer.backends.redis.carrying import RedisStateCarrier
-from gossamer.frontier.carrying import CarriedUrl
-fill, seen = RedisStateCarrier.fill, []
-async def fill_once(self, batch):
-    await fill(self, batch[:len(batch) // 2])
-    if any(isinstance(item, CarriedUrl) for item in batch):
+from gossamer.backends.redis.state_stream import RedisStateStream
+from gossamer.frontier.state_rows import DumpedUrl
+load = RedisStateStream.load
+async def load_once(self, batch):
+    await load(self, batch[:len(batch) // 2])
+    if any(isinstance(item, DumpedUrl) for item in batch):
         os.kill(os.getpid(), signal.SIGKILL)
-    await fill(self, batch)
-RedisStateCarrier.fill = fill_once
+    await load(self, batch)
+RedisStateStream.load = load_once
 from gossamer.cli import main
 main()
 """

@@ -11,18 +11,18 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from gossamer.backends.folder.carrying import FolderSegments
+from gossamer.backends.folder.archive import FolderArchive
 from gossamer.backends.processes import worker_name
-from gossamer.backends.sqlite.carrying import SqliteStateCarrier
-from gossamer.backends.sqlite.record_carrying import SqliteRecordCarrier
+from gossamer.backends.sqlite.record_stream import SqliteRecordStream
+from gossamer.backends.sqlite.state_stream import SqliteStateStream
 from gossamer.cli.addresses import shown, with_keys
 from gossamer.errors import Misconfigured
-from gossamer.frontier.carrying import CarriedUrl
 from gossamer.frontier.contract import JobTerms, WorkerCard
+from gossamer.frontier.state_rows import DumpedUrl
 from gossamer.model.page import Headers, Snapshot
 from gossamer.model.task import UrlState
 from gossamer.project.open import Project
-from gossamer.store.carrying import CarriedPage, CarriedRecord
+from gossamer.store.record_rows import DumpedPage, DumpedRecord
 
 from ..conformance.stores import NOW, book, page_of, result
 from ..services.postgres import PASSWORD, PostgresServer, schema_of
@@ -218,14 +218,14 @@ def test_an_old_copy_that_was_worked_on_is_not_overwritten(project: ProjectFolde
     assert "has been worked on since" in said.err
 
 
-@pytest.mark.parametrize(("carrier", "role"), [(SqliteStateCarrier, "state"), (SqliteRecordCarrier, "records")])
+@pytest.mark.parametrize(("stream", "role"), [(SqliteStateStream, "state"), (SqliteRecordStream, "records")])
 def test_what_did_not_arrive_is_named_and_the_target_refuses_work(
-    project: ProjectFolder, monkeypatch: pytest.MonkeyPatch, carrier: type, role: str
+    project: ProjectFolder, monkeypatch: pytest.MonkeyPatch, stream: type, role: str
 ) -> None:
     # given a disk that swallows the last thing of every batch
     project.fill(crawl_a_little)
-    fill = carrier.fill
-    monkeypatch.setattr(carrier, "fill", lambda self, batch: fill(self, batch[: max(1, len(batch) - 1)]))
+    load = stream.load
+    monkeypatch.setattr(stream, "load", lambda self, batch: load(self, batch[: max(1, len(batch) - 1)]))
 
     said = project.run("move", *THERE)
 
@@ -249,35 +249,35 @@ def test_what_did_not_arrive_is_named_and_the_target_refuses_work(
 
 
 def spoil_depth(items: Sequence[Any]) -> list[Any]:
-    return [replace(item, depth=item.depth + 1) if isinstance(item, CarriedUrl) else item for item in items]
+    return [replace(item, depth=item.depth + 1) if isinstance(item, DumpedUrl) else item for item in items]
 
 
 def spoil_data(items: Sequence[Any]) -> list[Any]:
-    return [replace(item, data='{"title":"Emmq"}') if isinstance(item, CarriedRecord) else item for item in items]
+    return [replace(item, data='{"title":"Emmq"}') if isinstance(item, DumpedRecord) else item for item in items]
 
 
 def spoil_attempts(items: Sequence[Any]) -> list[Any]:
     spoilt = [tuple(replace(one, status=500) for one in getattr(item, "attempts", ())) for item in items]
     return [
-        replace(item, attempts=attempts) if isinstance(item, CarriedPage) else item
+        replace(item, attempts=attempts) if isinstance(item, DumpedPage) else item
         for item, attempts in zip(items, spoilt, strict=True)
     ]
 
 
 @pytest.mark.parametrize(
-    ("carrier", "spoil", "expected"),
+    ("stream", "spoil", "expected"),
     [
-        (SqliteStateCarrier, spoil_depth, "is not the same there (depth)"),
-        (SqliteRecordCarrier, spoil_data, "the history of Book '0' is not the same there"),
-        (SqliteRecordCarrier, spoil_attempts, "what is known of https://shop.example/0 is not the same there"),
+        (SqliteStateStream, spoil_depth, "is not the same there (depth)"),
+        (SqliteRecordStream, spoil_data, "the history of Book '0' is not the same there"),
+        (SqliteRecordStream, spoil_attempts, "what is known of https://shop.example/0 is not the same there"),
     ],
 )
 def test_contents_that_changed_on_the_way_are_found_though_all_counts_are_the_same(
-    project: ProjectFolder, monkeypatch: pytest.MonkeyPatch, carrier: type, spoil: Callable[[Any], Any], expected: str
+    project: ProjectFolder, monkeypatch: pytest.MonkeyPatch, stream: type, spoil: Callable[[Any], Any], expected: str
 ) -> None:
     project.fill(crawl_a_little)
-    fill = carrier.fill
-    monkeypatch.setattr(carrier, "fill", lambda self, batch: fill(self, spoil(batch)))
+    load = stream.load
+    monkeypatch.setattr(stream, "load", lambda self, batch: load(self, spoil(batch)))
 
     said = project.run("move", *THERE)
 
@@ -288,10 +288,12 @@ def test_contents_that_changed_on_the_way_are_found_though_all_counts_are_the_sa
 
 def test_a_raw_page_that_changed_on_the_way_is_found(project: ProjectFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     project.fill(crawl_a_little)
-    write = FolderSegments.write
-    monkeypatch.setattr(
-        FolderSegments, "write", lambda self, name, content: write(self, name, content[:-1] + bytes([content[-1] ^ 1]))
-    )
+    write = FolderArchive.write_segment
+
+    def spoil(archive: FolderArchive, name: str, content: bytes) -> Any:
+        return write(archive, name, content[:-1] + bytes([content[-1] ^ 1]))
+
+    monkeypatch.setattr(FolderArchive, "write_segment", spoil)
 
     said = project.run("move", *THERE, *PAGES)
 

@@ -17,11 +17,11 @@ from gossamer.backends.mongo.layout import identity_of, time_bytes, visit_name
 from gossamer.backends.mongo.marks import TICKET_LASTS
 from gossamer.backends.mongo.records import MongoRecords, open_mongo_records
 from gossamer.backends.mongo.texts import queryable
-from gossamer.backends.open import open_records, record_carrier
+from gossamer.backends.open import open_records
 from gossamer.clock import VirtualClock
 from gossamer.errors import BackendUnavailable, BadState
-from gossamer.model.carrying import Mark, Standing
 from gossamer.model.record import PageResult, Tally
+from gossamer.model.stream import MoveMark, MoveStatus
 from gossamer.settings import Settings
 from gossamer.store.contract import RecordQuery
 
@@ -212,7 +212,7 @@ async def test_an_address_in_the_settings_opens_it(lone_mongo: MongoServer, tmp_
     settings = Settings(root=tmp_path, project="Books", records=lone_mongo.address())
     async with open_records(settings, CLOCK) as store:
         assert await store.save([result(book())]) == [1]
-        await record_carrier(settings, store).set_mark(Mark(standing=Standing.ARRIVING, place="elsewhere", at=NOW))
+        await store.stream.set_mark(MoveMark(status=MoveStatus.ARRIVING, place="elsewhere", at=NOW))
     assert len(lone_mongo.documents("gossamer_books.records")) == 1
     with pytest.raises(BadState, match="a move from elsewhere into it has not come to its end"):
         async with open_records(settings, CLOCK):

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+import msgspec
 import pytest
 
-from gossamer.frontier.carrying import CarriedSite, CarriedUrl
 from gossamer.frontier.politeness import SiteTerms
+from gossamer.frontier.state_rows import DumpedSite, DumpedUrl
+from gossamer.model.stream import MoveMark, MoveStatus
 from gossamer.model.task import UrlState
-from gossamer.project.move.comparing import Sample, differing_counts
 from gossamer.project.move.move import in_time
+from gossamer.project.move.proof import Sample, differing_counts
 
 NOW = 5_000.0
 
@@ -21,8 +23,8 @@ def every(seconds: float | None) -> SiteTerms:
 
 def site(
     *, next_at: float = 4_990.0, rest_until: float = 0.0, asked: float | None = None, in_hand: int = 0
-) -> CarriedSite:
-    return CarriedSite(
+) -> DumpedSite:
+    return DumpedSite(
         name="shop.example", next_at=next_at, rest_until=rest_until, asked_interval=asked, in_hand=in_hand
     )
 
@@ -38,33 +40,33 @@ def site(
     ],
 )
 def test_the_next_request_keeps_its_distance_from_one_that_may_be_under_way(
-    before: CarriedSite, interval: float | None, next_at: float
+    before: DumpedSite, interval: float | None, next_at: float
 ) -> None:
     after = in_time(before, 0.0, NOW, lambda _: every(interval))
-    assert isinstance(after, CarriedSite)
+    assert isinstance(after, DumpedSite)
     assert (after.next_at, after.in_hand) == (next_at, 0)
 
 
 def test_waiting_times_go_by_the_clock_of_the_target() -> None:
     # given a laptop whose clock is an hour behind the server's
     rested = in_time(site(rest_until=4_999.0), 3_600.0, NOW, lambda _: every(None))
-    assert isinstance(rested, CarriedSite)
+    assert isinstance(rested, DumpedSite)
     assert (rested.next_at, rested.rest_until) == (8_590.0, 8_599.0)
 
-    waiting = CarriedUrl(
+    waiting = DumpedUrl(
         job=1, site="shop.example", fingerprint=b"f" * 16, url="https://shop.example/", state=UrlState.WAITING,
         reason="timeout", message="", priority=0, depth=0, attempts=1, deliveries=0, max_attempts=4, due_at=4_995.0,
         created_at=4_000.0, changed_at=4_000.0, kind="parse", data="", redirects=(), fetcher=None, proxy_pool=None,
         country=None, parent=None, parent_site=None,
     )  # fmt: skip
     due = in_time(waiting, 3_600.0, NOW, lambda _: every(None))
-    assert isinstance(due, CarriedUrl)
+    assert isinstance(due, DumpedUrl)
     assert (due.due_at, due.created_at) == (8_595.0, 4_000.0)
 
 
 def test_zero_is_no_time_and_is_not_shifted() -> None:
     never = in_time(site(next_at=0.0), 3_600.0, NOW, lambda _: every(None))
-    assert isinstance(never, CarriedSite)
+    assert isinstance(never, DumpedSite)
     assert (never.next_at, never.rest_until) == (0.0, 0.0)
 
 
@@ -84,3 +86,10 @@ def test_differences_are_told_with_both_numbers() -> None:
         "state: b: 1 here, 0 there",
         "state: c: 0 here, 1,000 there",
     ]
+
+
+def test_marks_of_earlier_versions_are_read() -> None:
+    text = b'{"standing":"moved","place":"/new/state.db","at":1.5,"tally":{"jobs":3}}'
+    mark = MoveMark(status=MoveStatus.MOVED, place="/new/state.db", at=1.5, counts={"jobs": 3})
+    assert msgspec.json.decode(text, type=MoveMark) == mark
+    assert msgspec.json.encode(mark) == text

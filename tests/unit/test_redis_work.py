@@ -9,8 +9,8 @@ import pytest
 from gossamer.backends.redis import connection, gathering, leasing
 from gossamer.backends.redis.terms import filter_size
 from gossamer.errors import BackendUnavailable, LeaseLost, Misconfigured
-from gossamer.frontier.carrying import CarriedUrl
 from gossamer.frontier.contract import DeadFilter, JobTerms
+from gossamer.frontier.state_rows import DumpedUrl
 from gossamer.model.task import UrlState
 from tests.conformance.frontiers import candidate, redis_lab
 from tests.services.valkey import running_valkey
@@ -164,9 +164,9 @@ async def test_a_site_with_a_very_long_name_is_a_site_like_others(valkey):
     async with redis_lab(valkey.address()) as lab, redis_lab(valkey.address()) as other:
         job = await lab.job()
         await lab.frontier.add(job.id, [candidate(f"https://{name}/")])
-        async for items in lab.carrier.pour():
-            await other.carrier.fill(items)
-            assert all(item.site == name for item in items if isinstance(item, CarriedUrl))
+        async for items in lab.stream.dump():
+            await other.stream.load(items)
+            assert all(item.site == name for item in items if isinstance(item, DumpedUrl))
         for one in (lab, other):
             [lease] = (await one.frontier.lease(job.id, "w", 1)).leases
             assert lease.task.site == name

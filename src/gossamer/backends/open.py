@@ -13,11 +13,10 @@ from typing import Any
 from ..clock import Clock, ServerClock
 from ..errors import BadState, Misconfigured, Permanent
 from ..frontier.politeness import TermsFor
-from ..model.carrying import Carrier, Standing
 from ..model.page import Snapshot
+from ..model.stream import MoveStatus, RowStream
 from ..settings import Settings
-from ..store.carrying import ArchiveCarrier, RecordCarrier
-from ..store.contract import Archive, Records, RecordStore
+from ..store.contract import Archive, Records, RecordStore, WholeArchive
 from .addresses import MONGO, local_path, place_of, postgres_schema, scheme_of
 from .state import State
 
@@ -38,7 +37,7 @@ async def open_state(
     """
     async with _open_state(settings, clock, terms_for, records) as state:
         if not to_move:
-            await old_copy(settings, "state", state.carrier)
+            await old_copy(settings, "state", state.stream)
         yield state
 
 
@@ -78,7 +77,7 @@ async def open_records(settings: Settings, clock: Clock, *, to_move: bool = Fals
     """Raises as `open_state`."""
     async with _open_records(settings, clock) as store:
         if not to_move:
-            await old_copy(settings, "records", record_carrier(settings, store))
+            await old_copy(settings, "records", store.stream)
         yield store
 
 
@@ -108,7 +107,7 @@ async def _open_records(settings: Settings, clock: Clock) -> AsyncIterator[Recor
 
 
 @asynccontextmanager
-async def open_archive(settings: Settings, writer: str) -> AsyncIterator[Archive]:
+async def open_archive(settings: Settings, writer: str) -> AsyncIterator[WholeArchive]:
     level = settings.store.compression
     if scheme_of(settings, "archive") == "folder":
         from .folder.archive import FolderArchive
@@ -149,49 +148,18 @@ class ArchiveOnDemand:
         return self._archive
 
 
-def record_carrier(settings: Settings, store: Records) -> RecordCarrier:
-    """The open record store as one side of a move."""
-    if scheme_of(settings, "records") == "sqlite":
-        from .sqlite.record_carrying import SqliteRecordCarrier
-        from .sqlite.records import SqliteRecords
-
-        assert isinstance(store, SqliteRecords)
-        return SqliteRecordCarrier(store)
-    if scheme_of(settings, "records") in MONGO:
-        from .mongo.carrying import MongoRecordCarrier
-        from .mongo.records import MongoRecords
-
-        assert isinstance(store, MongoRecords)
-        return MongoRecordCarrier(store)
-    from .postgres.carrying import PostgresRecordCarrier
-    from .postgres.records import PostgresRecords
-
-    assert isinstance(store, PostgresRecords)
-    return PostgresRecordCarrier(store)
-
-
-@asynccontextmanager
-async def open_segments(settings: Settings, writer: str) -> AsyncIterator[ArchiveCarrier]:
-    """The archive as one side of a move."""
-    if scheme_of(settings, "archive") == "folder":
-        from .folder.carrying import FolderSegments
-
-        yield FolderSegments(local_path(settings, "archive"))
-        return
-    from .object.archive import open_object_archive
-    from .object.carrying import ObjectSegments
-
-    async with open_object_archive(settings.archive, level=settings.store.compression, writer=writer) as shared:
-        yield ObjectSegments(shared)
-
-
-async def old_copy(settings: Settings, role: str, carrier: Carrier[Any]) -> tuple[str, ...]:
+async def old_copy(settings: Settings, role: str, stream: RowStream[Any]) -> tuple[str, ...]:
     """A warning when what is there was moved away. Raises BadState when it has not arrived completely."""
-    mark = await carrier.mark()
+    mark = await stream.mark()
     if mark is None:
         return ()
     here = place_of(settings, role)
-    if mark.standing is Standing.ARRIVING:
+    if mark.status is MoveStatus.RESTORING:
+        raise BadState(
+            f"What is at {here} ({role}) is not complete: restoring {mark.place} into it has not come to its end. Run "
+            f"`gossamer restore` again."
+        )
+    if mark.status is MoveStatus.ARRIVING:
         raise BadState(
             f"What is at {here} ({role}) is not complete: a move from {mark.place} into it has not come to its end. "
             f"Run `gossamer move` again from there, or go on with {role} as it was."

@@ -6,7 +6,6 @@ import msgspec
 
 from ..clock import Clock
 from ..fetch.robots import RobotsShelf
-from ..frontier.carrying import StateCarrier
 from ..frontier.contract import (
     Frontier,
     FrontierFor,
@@ -17,6 +16,7 @@ from ..frontier.contract import (
     SeedBook,
     WorkerBook,
 )
+from ..frontier.state_rows import StateStream
 from ..routing.contract import BudgetBook, RouteBook
 from ..routing.proxies.contract import ExitBook
 from ..schedule.contract import ScheduleBook, TickBook
@@ -39,6 +39,6 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     routes: RouteBook
     purse: BudgetBook
     exits: ExitBook
-    carrier: StateCarrier
+    stream: StateStream
     clock: Clock
     warnings: tuple[str, ...] = ()

@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 import msgspec
 
 from ..backends.addresses import is_local, local_path
-from ..backends.open import ArchiveOnDemand, old_copy, open_archive, open_records, open_state, record_carrier
+from ..backends.open import ArchiveOnDemand, old_copy, open_archive, open_records, open_state
 from ..backends.processes import worker_name
 from ..backends.state import State
 from ..clock import Clock, ServerClock, SystemClock
@@ -55,8 +55,8 @@ async def open_project(
             open_state(settings, shared, terms_for=site_terms(settings, spider), records=records)
         )
         old_copies = (
-            *await old_copy(settings, "state", state.carrier),
-            *await old_copy(settings, "records", record_carrier(settings, records)),
+            *await old_copy(settings, "state", state.stream),
+            *await old_copy(settings, "records", records.stream),
         )
         writer = worker.replace("/", "-")
         archive: Archive = (

@@ -10,13 +10,16 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from datetime import timedelta
-from typing import Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
 import msgspec
 
 from ..errors import Permanent
 from ..model.page import Snapshot
 from ..model.record import Attempt, ItemSchema, PageFacts, PageResult, StoredRecord, Tally
+
+if TYPE_CHECKING:
+    from .record_rows import RecordStream
 
 Identity: TypeAlias = tuple[str, str, str]  # type, site, key
 
@@ -168,7 +171,10 @@ class QualityBook(Protocol):
 
 
 class Records(RecordStore, PageLog, RecordHistory, QualityBook, Protocol):
-    """All that a record store does."""
+    """All that a record store does. `stream` is all that it holds, row by row, for a move or a backup."""
+
+    @property
+    def stream(self) -> RecordStream: ...
 
 
 class Archive(Protocol):
@@ -187,3 +193,31 @@ class Archive(Protocol):
     async def prune(self, older_than: timedelta) -> int:
         """Delete pages older than that; return the number of bytes given back."""
         ...
+
+
+class Segment(msgspec.Struct, frozen=True, order=True):
+    """A file or object of an archive, with many pages in it: `2027-01-31/host-1.zst`."""
+
+    name: str
+    size: int
+
+
+class ArchiveSegments(Protocol):
+    """An archive as its files. They never change, so that a file with the same name and size needs no second copy, and
+    a copy under the same name keeps references good and the day by which pages are pruned."""
+
+    def segments(self) -> AsyncIterator[Segment]:
+        """Every file that holds pages."""
+        ...
+
+    async def read_segment(self, name: str) -> bytes:
+        """A whole file. Raises Permanent when there is no file of that name."""
+        ...
+
+    async def write_segment(self, name: str, content: bytes) -> None:
+        """Write a file, whole and durable, or nothing of it."""
+        ...
+
+
+class WholeArchive(Archive, ArchiveSegments, Protocol):
+    """All that an archive does."""

@@ -1,4 +1,4 @@
-"""Raw pages in a folder; fulfils `Archive`.
+"""Raw pages in a folder; fulfils `WholeArchive`.
 
     <root>/YYYY-MM-DD/<writer>-<n>.zst      a segment: appended to by one process only, never changed afterwards
 
@@ -17,7 +17,7 @@ import os
 import re
 import shutil
 import threading
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -29,12 +29,15 @@ import zstandard
 from ...clock import Clock, SystemClock
 from ...errors import BackendUnavailable, GossamerError, Misconfigured, Permanent
 from ...model.page import Snapshot
+from ...store.contract import Segment
 from ...store.page_format import pack_page, unpack_page
 
 SEGMENT_BYTES = 64 * 1024 * 1024  # a longer segment is closed and the next one begun
 PENDING_BYTES = 4 * 1024 * 1024  # compressed pages are written out when this much has gathered
 
-_REF = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2}/[A-Za-z0-9][A-Za-z0-9._-]*\.zst)#([0-9]{1,15})\+([0-9]{1,15})")
+_NAME = r"[0-9]{4}-[0-9]{2}-[0-9]{2}/[A-Za-z0-9][A-Za-z0-9._-]*\.zst"
+_SEGMENT = re.compile(_NAME)
+_REF = re.compile(rf"({_NAME})#([0-9]{{1,15}})\+([0-9]{{1,15}})")
 _DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _UNFIT = re.compile(r"[^A-Za-z0-9._-]+")
 
@@ -93,6 +96,27 @@ class FolderArchive:
 
     async def prune(self, older_than: timedelta) -> int:
         return await asyncio.to_thread(self._prune, self._clock.now() - older_than.total_seconds())
+
+    async def segments(self) -> AsyncIterator[Segment]:
+        for day in await asyncio.to_thread(self._days):
+            for segment in await asyncio.to_thread(self._of_day, day):
+                yield segment
+
+    async def read_segment(self, name: str) -> bytes:
+        try:
+            return await asyncio.to_thread((self._root / name).read_bytes)
+        except FileNotFoundError:
+            raise Permanent(f"There is no file {name} in {self._root}: it was pruned meanwhile.") from None
+        except OSError as error:
+            raise _translate(error, self._root) from error
+
+    async def write_segment(self, name: str, content: bytes) -> None:
+        if not _SEGMENT.fullmatch(name):
+            raise Permanent(f"{name[:200]!r} is not the name of an archive file.")
+        try:
+            await asyncio.to_thread(self._write_segment, self._root / name, content)
+        except OSError as error:
+            raise _translate(error, self._root) from error
 
     def _put(self, snapshots: Sequence[Snapshot]) -> list[str]:
         refs: list[str] = []
@@ -172,6 +196,35 @@ class FolderArchive:
             raise Permanent(
                 f"The archived page {ref} is damaged ({error}). Fetch the page again to have a new copy."
             ) from error
+
+    def _days(self) -> list[str]:
+        try:
+            return sorted(entry.name for entry in os.scandir(self._root) if _DAY.fullmatch(entry.name))
+        except OSError as error:
+            raise _translate(error, self._root) from error
+
+    def _of_day(self, day: str) -> list[Segment]:
+        try:
+            files = [entry for entry in os.scandir(self._root / day) if entry.name.endswith(".zst")]
+            return sorted(Segment(f"{day}/{file.name}", file.stat().st_size) for file in files)
+        except OSError as error:
+            raise _translate(error, self._root) from error
+
+    def _write_segment(self, path: Path, content: bytes) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        draft = path.with_name(f"{path.name}.draft")
+        try:
+            with draft.open("wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            draft.replace(path)
+        except BaseException:
+            with suppress(OSError):  # the error that is on its way says what is wrong
+                draft.unlink()
+            raise
+        _sync_folder(path.parent)
+        _sync_folder(self._root)
 
     def _prune(self, cutoff: float) -> int:
         freed = 0

@@ -18,6 +18,7 @@ from datetime import timedelta
 from ...clock import Clock
 from ...model.record import Attempt, ItemSchema, PageFacts, PageResult, StoredRecord, Tally
 from ...store.contract import Difference, Identity, RecordQuery, Version, VisitQuery
+from ...store.record_rows import ATTEMPT_FIELDS, VISIT_FIELDS
 from ...store.record_rules import mend, write_cursor
 from . import history, queries
 from .connection import CONNECT_WITHIN, Document, MongoDatabase, open_database
@@ -25,12 +26,13 @@ from .layout import attempts_from, identity_of, number_in, visits_from
 from .marks import Marks
 from .quality import QualityLedger
 from .record_batch import AT_ONCE, RecordBatch, portions
+from .record_stream import MongoRecordStream
 from .texts import stored_results
 from .visit_batch import (
-    ATTEMPT_FIELDS,
     FACT_FIELDS,
-    VISIT_FIELDS,
+    attempt_of,
     confirm,
+    facts_of,
     keep_schemas,
     log_visits,
     number_pages,
@@ -75,6 +77,7 @@ class MongoRecords:
         self._clock = clock
         self._min_age = min_rewrite_age.total_seconds() if min_rewrite_age is not None else 0.0
         self._known_schemas: set[tuple[str, str]] = set()
+        self.stream = MongoRecordStream(database, self)
 
     async def save(self, results: Sequence[PageResult]) -> list[int]:
         if not results:
@@ -236,14 +239,6 @@ class MongoRecords:
     async def _conditions(self, query: RecordQuery) -> Document:
         has_mark = query.after is not None or query.upto is not None
         return queries.conditions(query, self.database.store, await self.marks.newest() if has_mark else 0)
-
-
-def facts_of(fingerprint: bytes, document: Document, fields: Sequence[str]) -> PageFacts:
-    return PageFacts(fingerprint=fingerprint, **{name: document[name] for name in fields})
-
-
-def attempt_of(fingerprint: bytes, document: Document) -> Attempt:
-    return Attempt(fingerprint=fingerprint, **{name: document[name] for name in ATTEMPT_FIELDS})
 
 
 def _fitting(query: VisitQuery) -> Document:

@@ -13,6 +13,7 @@ from pymongo import InsertOne, UpdateOne
 
 from ...errors import BackendUnavailable
 from ...model.record import NO_BODY, Attempt, ItemSchema, PageFacts, PageResult
+from ...store.record_rows import ATTEMPT_FIELDS, VISIT_FIELDS
 from ...store.record_rules import REPARSED, UNCHANGED, Held, is_stale, reread, spider_of
 from .connection import Document, MongoDatabase, Write
 from .layout import attempt_name, digest, visit_name, visits_from
@@ -30,9 +31,7 @@ from .record_batch import (
     unchanged,
 )
 
-ATTEMPT_FIELDS = tuple(name for name in Attempt.__struct_fields__ if name != "fingerprint")
 FACT_FIELDS = tuple(name for name in PageFacts.__struct_fields__ if name != "fingerprint")
-VISIT_FIELDS = ("fetched_at", "url", "job", "status", "archive_ref", "body_hash", "spider", "failure")
 
 
 async def number_pages(database: MongoDatabase, marks: Marks, results: Sequence[PageResult]) -> dict[bytes, int]:
@@ -307,3 +306,11 @@ async def keep_schemas(database: MongoDatabase, schemas: Sequence[ItemSchema], n
         for one in schemas
     ]
     await database.write("schemas", writes)
+
+
+def facts_of(fingerprint: bytes, document: Document, fields: Sequence[str]) -> PageFacts:
+    return PageFacts(fingerprint=fingerprint, **{name: document[name] for name in fields})
+
+
+def attempt_of(fingerprint: bytes, document: Document) -> Attempt:
+    return Attempt(fingerprint=fingerprint, **{name: document[name] for name in ATTEMPT_FIELDS})

@@ -1,4 +1,4 @@
-"""Raw pages in an object store (S3, MinIO, SeaweedFS, R2 ...); fulfils `Archive`.
+"""Raw pages in an object store (S3, MinIO, SeaweedFS, R2 ...); fulfils `WholeArchive`.
 
     <prefix>/YYYY-MM-DD/<writer>-<life>-<n>.zst      an object: all pages of one `put`, written whole, never changed
 
@@ -28,6 +28,7 @@ import zstandard
 from ...clock import Clock, SystemClock
 from ...errors import BackendUnavailable, MissingExtra, Permanent
 from ...model.page import Snapshot
+from ...store.contract import Segment
 from ...store.page_format import pack_page, unpack_page
 from .address import BucketAddress, demand_keys, parse_address
 from .faults import beyond_end, missing, refused_at_start, unavailable
@@ -43,8 +44,9 @@ RETRIES = 2
 RETRY_WITHIN = timedelta(seconds=10)
 READS_AT_ONCE = 16
 
-_REF = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2}/[A-Za-z0-9][A-Za-z0-9._-]*\.zst)#([0-9]{1,15})\+([0-9]{1,15})")
-_KEY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}/[A-Za-z0-9][A-Za-z0-9._-]*\.zst")
+_NAME = r"[0-9]{4}-[0-9]{2}-[0-9]{2}/[A-Za-z0-9][A-Za-z0-9._-]*\.zst"
+_SEGMENT = re.compile(_NAME)
+_REF = re.compile(rf"({_NAME})#([0-9]{{1,15}})\+([0-9]{{1,15}})")
 _UNFIT = re.compile(r"[^A-Za-z0-9._-]+")
 
 
@@ -146,6 +148,32 @@ class ObjectArchive:
             raise Permanent(f"The archived page {ref} lies beyond the end of its object: it is another one, or cut.")
         return frame
 
+    async def segments(self) -> AsyncIterator[Segment]:
+        try:
+            async for found in self._store.list():
+                for one in found:
+                    if _SEGMENT.fullmatch(one["path"]):
+                        yield Segment(one["path"], one["size"])
+        except Exception as error:
+            raise unavailable(error, self._place) from error
+
+    async def read_segment(self, name: str) -> bytes:
+        try:
+            answer = await self._store.get_async(name)
+            return bytes(await answer.bytes_async())
+        except Exception as error:
+            if missing(error):
+                raise Permanent(f"There is no object {name} in {self._place}: it was pruned meanwhile.") from error
+            raise unavailable(error, self._place) from error
+
+    async def write_segment(self, name: str, content: bytes) -> None:
+        if not _SEGMENT.fullmatch(name):
+            raise Permanent(f"{name[:200]!r} is not the name of an archive object.")
+        try:
+            await self._store.put_async(name, content, use_multipart=False)
+        except Exception as error:
+            raise unavailable(error, self._place) from error
+
     async def prune(self, older_than: timedelta) -> int:
         cutoff = self._clock.now() - older_than.total_seconds()
         freed = 0
@@ -160,7 +188,7 @@ class ObjectArchive:
     async def _delete_day(self, folder: str) -> int:
         freed = 0
         async for found in self._store.list(folder):  # in chunks, so that memory does not grow with the archive
-            ours = [one for one in found if _KEY.fullmatch(one["path"])]
+            ours = [one for one in found if _SEGMENT.fullmatch(one["path"])]
             if ours:
                 await self._store.delete_async([one["path"] for one in ours])
                 freed += sum(one["size"] for one in ours)

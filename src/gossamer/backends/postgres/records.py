@@ -18,6 +18,7 @@ import msgspec
 from ...clock import Clock
 from ...model.record import Attempt, ItemSchema, PageFacts, PageResult, StoredRecord, Tally
 from ...store.contract import Difference, Identity, RecordQuery, Version, VisitQuery
+from ...store.record_rows import ATTEMPT_FIELDS, PAGE_FIELDS, TALLY_FIELDS, VISIT_FIELDS
 from ...store.record_rules import mend, stored_record, write_cursor
 from .batch import Queryable, save_results
 from .changes import identity_of
@@ -25,8 +26,8 @@ from .connection import CONNECT_WITHIN, PostgresDatabase, Row, Session, open_dat
 from .faults import Unstorable
 from .history import COMPARED_AT_ONCE, HIGHEST, RETIRED, VERSIONS, differences, retire_some, seen_by_either, version_of
 from .queries import ADOPT, CHUNK, KIND, MOST_FOUND, STANDING, Selection, selection
+from .record_stream import PostgresRecordStream
 from .texts import queryable, read, stored, stored_results, strictly_queryable
-from .visits import ATTEMPT_FIELDS, PAGE_FIELDS, VISIT_FIELDS
 
 SCHEMA = "gossamer"
 PRUNED_PAGES = 20_000  # pages per transaction while pruning: others can write in between
@@ -41,7 +42,6 @@ SELECT found.* FROM unnest($1::bytea[]) AS wanted (fingerprint) CROSS JOIN LATER
 
 _KNOWN_ATTEMPT = ("fingerprint", *ATTEMPT_FIELDS)
 _KNOWN_VISIT = ("fingerprint", *VISIT_FIELDS)
-_TALLY_FIELDS = ("day", "spider", "type", "field", "rule", "checked", "filled", "faulty")
 
 
 def _of_page(table: str, columns: Sequence[str], order: str) -> str:
@@ -79,7 +79,7 @@ SELECT found.* FROM unnest($1::bytea[]) AS wanted (identity) CROSS JOIN LATERAL 
 
 _SCHEMAS = "SELECT id, type, definition, first_stored FROM @schemas"
 
-_SCORES = f"SELECT {', '.join(_TALLY_FIELDS)} FROM @quality WHERE ($1::text IS NULL OR spider = $1)"  # noqa: S608
+_SCORES = f"SELECT {', '.join(TALLY_FIELDS)} FROM @quality WHERE ($1::text IS NULL OR spider = $1)"  # noqa: S608
 
 _HIGHEST_PAGE = "SELECT coalesce(max(number), 0) AS number FROM @pages"
 _PRUNE_ATTEMPTS = """
@@ -118,6 +118,7 @@ class PostgresRecords:
         self._clock = clock
         self._min_age = min_rewrite_age.total_seconds() if min_rewrite_age is not None else 0.0
         self._known_schemas: set[tuple[str, str]] = set()
+        self.stream = PostgresRecordStream(database, self)
 
     async def save(self, results: Sequence[PageResult]) -> list[int]:
         if not results:
@@ -128,7 +129,7 @@ class PostgresRecords:
         except Unstorable:
             # Some record is JSON for us and not for PostgreSQL. Each is shown to it alone; what it does not take has
             # its exact text only.
-            known = {one.data: await self._accepted(one.data) for result in rows for one in result.records}
+            known = {one.data: await self.accepted(one.data) for result in rows for one in result.records}
             return await self._save(rows, known.__getitem__)
 
     async def _save(self, results: Sequence[PageResult], as_json: Queryable) -> list[int]:
@@ -141,7 +142,7 @@ class PostgresRecords:
         self._known_schemas.update(shapes)
         return counts
 
-    async def _accepted(self, source: str) -> str | None:
+    async def accepted(self, source: str) -> str | None:
         """The JSON that PostgreSQL takes for a record's text; None when it takes none."""
         for text in dict.fromkeys((queryable(source), strictly_queryable(source))):
             try:
@@ -225,7 +226,7 @@ class PostgresRecords:
 
     async def scores(self, *, spider: str | None = None, since: str = "") -> list[Tally]:
         rows = await self._database.rows(_SCORES, stored(spider) if spider is not None else None)
-        tallies = [_built(Tally, _TALLY_FIELDS, row) for row in rows]
+        tallies = [_built(Tally, TALLY_FIELDS, row) for row in rows]
         # Compared and ordered here: what the database takes for the order of texts is a matter of its settings.
         wanted = [one for one in tallies if one.day >= since]
         return sorted(wanted, key=lambda one: (one.day, one.spider, one.type, one.field, one.rule))

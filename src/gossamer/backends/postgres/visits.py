@@ -12,14 +12,10 @@ from typing import Any
 import msgspec
 
 from ...model.record import NO_BODY, Attempt, ItemSchema, PageFacts, PageResult, Tally
+from ...store.record_rows import ATTEMPT_FIELDS, PAGE_FIELDS, VISIT_FIELDS
 from ...store.record_rules import REPARSED, added_up, is_stale, reread, spider_of
 from .changes import identity_of
 from .connection import Collision, Session
-
-ATTEMPT_FIELDS = ("at", "job", "worker", "url", "site", "attempt", "outcome", "route", "proxy", "status", "bytes",
-                  "latency", "cost", "reason", "error")  # fmt: skip
-VISIT_FIELDS = ("fetched_at", "url", "job", "status", "archive_ref", "body_hash", "spider", "failure")
-PAGE_FIELDS = PageFacts.__struct_fields__
 
 # FOR NO KEY UPDATE inside LATERAL locks the rows one by one, in the order of the array.
 _LOCK_PAGES = """

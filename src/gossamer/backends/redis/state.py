@@ -13,7 +13,6 @@ from ...frontier.politeness import TermsFor
 from ...store.contract import RecordStore
 from ..processes import is_gone as process_is_gone
 from ..state import State
-from .carrying import RedisStateCarrier
 from .connection import Server, open_server
 from .desk import RedisQueueView
 from .entrance import Entrance
@@ -26,6 +25,7 @@ from .robots import RedisRobotsShelf
 from .routes import RedisBudgetBook, RedisRouteBook
 from .schedules import RedisSchedules
 from .sowing import RedisSeedBook
+from .state_stream import RedisStateStream
 from .workers import RedisWorkers
 
 VERSION = 4  # 1 knew no lanes, 2 no paused jobs, 3 no order by name; what they wrote is read as it is
@@ -84,10 +84,10 @@ async def open_redis_state(
         seeds = RedisSeedBook(server, keys, time)
         robots = RedisRobotsShelf(server, keys)
         routes, purse = RedisRouteBook(server, keys), RedisBudgetBook(server, keys)
-        carrier = RedisStateCarrier(
+        stream = RedisStateStream(
             server, keys, time, jobs=jobs, schedules=schedules, seeds=seeds, robots=robots, routes=routes, purse=purse
         )
-        clock.agree(await carrier.time())
+        clock.agree(await stream.time())
         try:
             yield State(
                 frontier=frontier_at(entrance, terms_for),
@@ -104,7 +104,7 @@ async def open_redis_state(
                 routes=routes,
                 purse=purse,
                 exits=RedisExits(server, keys, time),
-                carrier=carrier,
+                stream=stream,
                 clock=clock,
                 warnings=warnings,
             )

@@ -20,12 +20,14 @@ import msgspec
 from ...clock import Clock
 from ...model.record import Attempt, ItemSchema, PageFacts, PageResult, StoredRecord, Tally
 from ...store.contract import Difference, Identity, RecordQuery, Version, VisitQuery
+from ...store.record_rows import ATTEMPT_FIELDS, PAGE_FIELDS, TALLY_FIELDS, VISIT_FIELDS
 from ...store.record_rules import mend, stored_record, write_cursor
 from .connection import Database
 from .record_batch import save_results
 from .record_history import COMPARED_AT_ONCE, HIGHEST, RETIRED, differences, retire_some, seen_by_either, versions
 from .record_queries import CHUNK, KIND, MOST_FOUND, STANDING, Selection, selection
-from .visit_batch import ATTEMPT_FIELDS, VISIT_FIELDS, find, mend_result
+from .record_stream import SqliteRecordStream
+from .visit_batch import find, mend_result
 
 APPLICATION_ID = 0x676F7372
 LINGER = timedelta(milliseconds=3)
@@ -33,10 +35,8 @@ PRUNED_PAGES = 20_000  # pages per transaction while pruning: others can write i
 
 S = TypeVar("S", bound=msgspec.Struct)
 
-_PAGE_FIELDS = PageFacts.__struct_fields__
 _KNOWN_ATTEMPT = ("fingerprint", *ATTEMPT_FIELDS)
 _KNOWN_VISIT = ("fingerprint", *VISIT_FIELDS)
-_TALLY_FIELDS = ("day", "spider", "type", "field", "rule", "checked", "filled", "faulty")
 
 
 def _of_page(table: str, columns: Sequence[str], order: str) -> str:
@@ -47,7 +47,7 @@ def _of_page(table: str, columns: Sequence[str], order: str) -> str:
     )
 
 
-_FIND_FACTS = f"SELECT {', '.join(_PAGE_FIELDS)} FROM pages WHERE fingerprint = ? AND fetched_at IS NOT NULL"  # noqa: S608
+_FIND_FACTS = f"SELECT {', '.join(PAGE_FIELDS)} FROM pages WHERE fingerprint = ? AND fetched_at IS NOT NULL"  # noqa: S608
 _LIST_ATTEMPTS = _of_page("attempts", ATTEMPT_FIELDS, "at")
 _LIST_VISITS = _of_page("visits", VISIT_FIELDS, "fetched_at")
 
@@ -71,9 +71,7 @@ SELECT records.type, records.site, records.key, data FROM wanted CROSS JOIN reco
 
 _SCHEMAS = "SELECT id, type, definition, first_stored FROM schemas ORDER BY first_stored, type, id"
 
-_SCORES = (
-    f"SELECT {', '.join(_TALLY_FIELDS)} FROM quality WHERE day >= :since AND (:spider IS NULL OR spider = :spider)"  # noqa: S608
-)
+_SCORES = f"SELECT {', '.join(TALLY_FIELDS)} FROM quality WHERE day >= :since AND (:spider IS NULL OR spider = :spider)"  # noqa: S608
 
 _HIGHEST_PAGE = "SELECT coalesce(max(number), 0) FROM pages"
 _PRUNE_ATTEMPTS = "DELETE FROM attempts WHERE page BETWEEN ? AND ? AND at < ?"
@@ -108,6 +106,7 @@ class SqliteRecords:
         self._clock = clock
         self._min_age = min_rewrite_age.total_seconds() if min_rewrite_age is not None else 0.0
         self._known_schemas: set[tuple[str, str]] = set()
+        self.stream = SqliteRecordStream(database, self)
 
     async def save(self, results: Sequence[PageResult]) -> list[int]:
         if not results:
@@ -141,7 +140,7 @@ class SqliteRecords:
             found = (connection.execute(_FIND_FACTS, (fingerprint,)).fetchone() for fingerprint in fingerprints)
             return [row for row in found if row is not None]
 
-        pages = [_built(PageFacts, _PAGE_FIELDS, row) for row in await self._database.read(read)]
+        pages = [_built(PageFacts, PAGE_FIELDS, row) for row in await self._database.read(read)]
         return {page.fingerprint: page for page in pages}
 
     async def attempts(self, fingerprint: bytes) -> list[Attempt]:
@@ -203,7 +202,7 @@ class SqliteRecords:
 
     async def scores(self, *, spider: str | None = None, since: str = "") -> list[Tally]:
         rows = await self._rows(_SCORES, {"since": since, "spider": mend(spider) if spider is not None else None})
-        return [_built(Tally, _TALLY_FIELDS, row) for row in sorted(rows)]
+        return [_built(Tally, TALLY_FIELDS, row) for row in sorted(rows)]
 
     async def cursor(self) -> str:
         store, newest = await self._standing()

@@ -11,7 +11,6 @@ from ...clock import Clock
 from ...frontier.politeness import TermsFor
 from ..processes import is_gone as process_is_gone
 from ..state import State
-from .carrying import SqliteStateCarrier
 from .connection import Database
 from .desk import SqliteQueueView
 from .exits import SqliteExits
@@ -21,6 +20,7 @@ from .robots import SqliteRobotsShelf
 from .routes import SqliteBudgetBook, SqliteRouteBook
 from .schedules import SqliteSchedules
 from .sowing import SqliteSeedBook
+from .state_stream import SqliteStateStream
 from .workers import SqliteWorkers
 
 APPLICATION_ID = 0x676F7373  # "goss"
@@ -74,7 +74,7 @@ async def open_sqlite_state(
                 routes=SqliteRouteBook(database),
                 purse=SqliteBudgetBook(database),
                 exits=SqliteExits(database, clock),
-                carrier=SqliteStateCarrier(database, clock),
+                stream=SqliteStateStream(database, clock),
                 clock=clock,
             )
         finally:

@@ -12,13 +12,11 @@ from typing import Any, TypeVar
 import msgspec
 
 from ...model.record import NO_BODY, Attempt, ItemSchema, PageFacts, PageResult, Tally
+from ...store.record_rows import ATTEMPT_FIELDS, TALLY_FIELDS, VISIT_FIELDS
 from ...store.record_rules import REPARSED, added_up, is_stale, mend, reread, spider_of
 
 S = TypeVar("S", bound=msgspec.Struct)
 
-ATTEMPT_FIELDS = ("at", "job", "worker", "url", "site", "attempt", "outcome", "route", "proxy", "status", "bytes",
-                  "latency", "cost", "reason", "error")  # fmt: skip
-VISIT_FIELDS = ("fetched_at", "url", "job", "status", "archive_ref", "body_hash", "spider", "failure")
 MAX_LOOKUP = 256  # identities per statement
 
 
@@ -61,7 +59,7 @@ UPDATE pages SET parser = ?, links = ?, spider = ?, failure = ? WHERE number = ?
 _ADD_SCHEMA = "INSERT INTO schemas (type, id, definition, first_stored) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING"
 
 _ADD_TALLY = (
-    insert("quality", ("day", "spider", "type", "field", "rule", "checked", "filled", "faulty"))
+    insert("quality", TALLY_FIELDS)
     + """ ON CONFLICT DO UPDATE SET checked = checked + excluded.checked, filled = filled + excluded.filled,
     faulty = faulty + excluded.faulty"""
 )

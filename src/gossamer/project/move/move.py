@@ -1,42 +1,42 @@
-"""Carrying a project from one set of addresses to another: state, records and raw pages, each alone or all together.
+"""Moving a project from one set of addresses to another: state, records and raw pages, each alone or all together.
 
-    look      nobody may be at work, and the target must be empty (or hold this very move, not come to its end)
-    carry     pages first, then records, then the state, in batches; the targets are marked as not complete
-    compare   counts of everything, and a sample of contents; only then the mark goes
+    check     no worker may be at work, and the target must be empty (or hold this very move, broken off)
+    copy      pages first, then records, then the state, in batches; the targets are marked as not complete
+    compare   counts of everything, and a sample of contents; only then the marks are removed
     leave     the source stays as it was, but for a mark that it is an old copy now
 
-How it fails: `Misconfigured` before anything was touched; whatever comes later leaves targets that refuse to be used.
+How it fails: `Misconfigured` before anything was touched; a later failure leaves targets that refuse to be used.
 How it recovers: the same command again. It clears what it had begun, and copies no page twice.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack
-from typing import Any
 
 import msgspec
 
-from ...backends.open import open_archive
+from ...backends.state import State
 from ...clock import Clock, SystemClock
 from ...errors import Misconfigured
-from ...frontier.carrying import CarriedSite, CarriedUrl, StateItem
 from ...frontier.politeness import TermsFor
-from ...model.carrying import Carrier, Mark, Standing
+from ...frontier.state_rows import DumpedSite, DumpedUrl, StateRow
+from ...model.stream import MoveMark, MoveStatus, Row, RowStream
 from ...settings import Settings
 from ...settings.effective import site_terms
-from .comparing import RecordSample, StateSample, compare_pages, compare_segments, differing_counts
-from .sides import Part, Side, count, demand_rest, demand_room, exists, open_side, part_of, place
+from .proof import RecordSample, StateSample, compare_pages, compare_segments, differing_counts
+from .stores import ROLES, Counts, Part, Stores, compare_counts, exists, open_stores, place, require_rest, require_room
 
-ROLES = ("state", "records", "archive")
-CLOCKS_AGREE = 1.0  # seconds; what is less is the way of the question
+CLOCKS_AGREE = 1.0  # seconds; a smaller difference is the time that asking took
+_URL_STATES = ("queued", "waiting", "done", "unchanged", "dropped", "dead")
+_RECORD_KINDS = ("pages", "records", "shapes of items", "quality counts")
 
 Watch = Callable[[str, int, int], None]
-"""Told the role, how many of it are carried, and how many there are."""
+"""Called with the role, how much of it was copied, and how much there is."""
 
 
 class MoveReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of a move. `compared` things were read on both sides; `problems` is empty when all is well."""
+    """The result of a move. `compared` things were read on both sides; `problems` is empty when all is well."""
 
     parts: tuple[Part, ...]
     compared: int = 0
@@ -52,9 +52,8 @@ async def move(
     watch: Watch | None = None,
     rehearse: bool = False,
 ) -> MoveReport:
-    """Carry `roles` of the project from where `settings` say to where `target` says. Raises Misconfigured, Transient.
-
-    `rehearse` looks at both sides and counts, and carries nothing.
+    """Copy `roles` of the project from the addresses in `settings` to those in `target`. Raises Misconfigured,
+    Transient. `rehearse` checks and counts both sides, and copies nothing.
     """
     clock, watch = clock or SystemClock(), watch or (lambda role, done, total: None)
     for role in roles:
@@ -63,22 +62,23 @@ async def move(
         if role != "archive" and not exists(settings, role):
             raise Misconfigured(f"There is no {role} to move at {place(settings, role)}: nothing has been crawled yet.")
     async with AsyncExitStack() as stack:
-        everything = {*roles, *(role for role in ("state", "records") if exists(settings, role))}
-        source = await open_side(stack, settings, clock, everything)
-        await demand_rest(source)
-        new = await open_side(stack, target, clock, {role for role in roles if not rehearse or exists(target, role)})
-        here = {role: await count(source, role) for role in roles}
+        # State and records are opened in any case: the workers and marks there decide whether this may begin.
+        present = {role for role in ROLES if exists(settings, role) and (role != "archive" or role in roles)}
+        source = await open_stores(stack, settings, clock, present)
+        await require_rest(source, "move")
+        new = await open_stores(stack, target, clock, {role for role in roles if not rehearse or exists(target, role)})
+        here = {role: await source.counts(role) for role in roles}
         for role in roles:
-            await demand_room(source, new, role)
+            await require_room(source, new, role)
         if rehearse:
-            return MoveReport(parts=tuple([await part_of(source, new, role) for role in roles]))
+            return MoveReport(parts=tuple([await compare_counts(source, new, role) for role in roles]))
         return await _Move(source, new, here, clock, watch).run()
 
 
 class _Move:
     """A move that may begin. `here` is what was counted at the source."""
 
-    def __init__(self, source: Side, target: Side, here: dict[str, dict[str, int]], clock: Clock, watch: Watch) -> None:
+    def __init__(self, source: Stores, target: Stores, here: dict[str, Counts], clock: Clock, watch: Watch) -> None:
         self._source = source
         self._target = target
         self._here = here
@@ -88,114 +88,133 @@ class _Move:
         self._results = RecordSample()
 
     async def run(self) -> MoveReport:
-        marked = [role for role in ROLES if role in self._here and role != "archive"]
+        marked = [role for role in ("state", "records") if role in self._here]
         for role in marked:
-            await self._mark(self._target, role, self._source, Standing.ARRIVING)
-        if "archive" in self._here:
-            await self._carry_archive()
-        if "records" in self._here:
-            await self._carry_records()
-        if "state" in self._here:
-            await self._carry_state()
+            mark = MoveMark(status=MoveStatus.ARRIVING, place=self._source.place(role), at=self._clock.now())
+            await self._target.set_mark(role, mark)
+        await self._copy_archive()
+        await self._copy_records()
+        await self._copy_state()
         report = await self._compare()
         if not report.problems:
             for role in marked:
-                await self._carrier(self._target, role).set_mark(None)
-                await self._mark(self._source, role, self._target, Standing.MOVED)
+                await self._target.set_mark(role, None)
+                left = MoveMark(
+                    status=MoveStatus.MOVED,
+                    place=self._target.place(role),
+                    at=self._clock.now(),
+                    counts=self._here[role],
+                )
+                await self._source.set_mark(role, left)
         return report
 
-    async def _mark(self, bearer: Side, role: str, other: Side, standing: Standing) -> None:
-        tally = self._here[role] if standing is Standing.MOVED else {}
-        mark = Mark(standing=standing, place=place(other.settings, role), at=self._clock.now(), tally=tally)
-        await self._carrier(bearer, role).set_mark(mark)
-
-    def _carrier(self, side: Side, role: str) -> Carrier[Any]:
-        carrier = side.carrier(role)
-        assert carrier is not None
-        return carrier
-
-    async def _carry_archive(self) -> None:
-        source, target = self._source.segments, self._target.segments
-        assert source is not None
-        assert target is not None
-        there = {one.name: one.size async for one in target.segments()}
+    async def _copy_archive(self) -> None:
+        source, target = self._source.archive, self._target.archive
+        if source is None or target is None:
+            return
+        there = {one.name async for one in target.segments()}
         total, done = self._here["archive"].get("bytes", 0), 0
         async for segment in source.segments():
             if segment.name not in there:
-                await target.write(segment.name, await source.read(segment.name))
+                await target.write_segment(segment.name, await source.read_segment(segment.name))
             done += segment.size
             self._watch("archive", done, total)
 
-    async def _carry_records(self) -> None:
-        source, target = self._source.record_carrier(), self._target.record_carrier()
-        counted = ("pages", "records", "shapes of items", "quality counts")
-        total, done = sum(self._here["records"].get(name, 0) for name in counted), 0
-        await target.clear()
-        async for batch in source.pour():
-            await target.fill(batch)
-            self._results.offer(batch)
-            done += len(batch)
-            self._watch("records", done, total)
-        await target.settle()
+    async def _copy_records(self) -> None:
+        source, target = self._source.records, self._target.records
+        if source is None or target is None:
+            return
+        progress = records_progress(self._here["records"], self._watch)
+        await load_all(source.stream.dump(), target.stream, self._results.offer, progress)
 
-    async def _carry_state(self) -> None:
+    async def _copy_state(self) -> None:
         source, target = self._source.state, self._target.state
-        assert source is not None
-        assert target is not None
-        now = await target.carrier.time()
-        shift = now - await source.carrier.time()
-        shift = shift if abs(shift) > CLOCKS_AGREE else 0.0
-        terms_for = site_terms(self._target.settings, None)
-        states = ("queued", "waiting", "done", "unchanged", "dropped", "dead")
-        total = sum(many for name, many in self._here["state"].items() if name.rpartition(" ")[2] in states)
-        done = 0
-        await target.carrier.clear()
-        async for batch in source.carrier.pour():
-            await target.carrier.fill([in_time(item, shift, now, terms_for) for item in batch])
-            self._urls.offer(batch)
-            done += sum(isinstance(item, CarriedUrl) for item in batch)
-            self._watch("state", done, total)
-        await target.carrier.settle()
+        if source is None or target is None:
+            return
+        shift = await target.stream.time() - await source.stream.time()
+        rows = in_time_of(target, source.stream.dump(), self._target.settings, shift)
+        await load_all(rows, target.stream, self._urls.offer, state_progress(self._here["state"], self._watch))
 
     async def _compare(self) -> MoveReport:
-        parts = [await part_of(self._source, self._target, role) for role in ROLES if role in self._here]
+        parts = [await compare_counts(self._source, self._target, role) for role in ROLES if role in self._here]
         problems: list[str] = []
         for part in parts:
             if part.here != self._here[part.role]:
                 problems.append(f"{part.role}: somebody worked on it meanwhile. Stop all workers, and move again")
             problems += differing_counts(part.role, part.here, part.there)
         compared = 0
-        for many, found in await self._compare_contents():
-            compared += many
+        for count, found in await self._compare_contents():
+            compared += count
             problems += found
         return MoveReport(parts=tuple(parts), compared=compared, problems=tuple(problems))
 
     async def _compare_contents(self) -> list[tuple[int, list[str]]]:
         source, target = self._source, self._target
         found = []
-        if "state" in self._here and source.state is not None and target.state is not None:
+        if source.state is not None and target.state is not None:
             found.append(await self._urls.compare(source.state, target.state))
-        if "records" in self._here and source.records is not None and target.records is not None:
+        if source.records is not None and target.records is not None:
             found.append(await self._results.compare(source.records, target.records))
-        if "archive" in self._here and source.segments is not None and target.segments is not None:
-            segments = [one async for one in source.segments.segments()]
-            found.append(await compare_segments(segments, source.segments, target.segments))
-            async with AsyncExitStack() as stack:
-                pages = [
-                    await stack.enter_async_context(open_archive(side.settings, "move")) for side in (source, target)
-                ]
-                found.append(await compare_pages(self._results.references, *pages))
+        if source.archive is not None and target.archive is not None:
+            found.append(await compare_segments(await source.segments(), source.archive, target.archive))
+            found.append(await compare_pages(self._results.references, source.archive, target.archive))
         return found
 
 
-def in_time(item: StateItem, shift: float, now: float, terms_for: TermsFor) -> StateItem:
-    """The item by the target's clock. A site whose task was in hand may have been asked until this very moment."""
-    if isinstance(item, CarriedUrl) and item.due_at is not None and shift:
-        return msgspec.structs.replace(item, due_at=item.due_at + shift)
-    if not isinstance(item, CarriedSite):
-        return item
-    next_at, rest_until = (at + shift if at else at for at in (item.next_at, item.rest_until))
-    spacing = terms_for(item.name).spacing(item.asked_interval)
-    if item.in_hand and spacing is not None:
+async def load_all(
+    batches: AsyncIterator[Sequence[Row]], target: RowStream[Row], *told: Callable[[Sequence[Row]], None]
+) -> None:
+    """Replace the contents of `target` by these rows; each of `told` is called with every batch that was loaded."""
+    await target.clear()
+    async for batch in batches:
+        if batch:
+            await target.load(batch)
+            for tell in told:
+                tell(batch)
+    await target.finish()
+
+
+def records_progress(counts: Counts, watch: Watch) -> Callable[[Sequence[object]], None]:
+    total, done = sum(counts.get(name, 0) for name in _RECORD_KINDS), 0
+
+    def progress(batch: Sequence[object]) -> None:
+        nonlocal done
+        done += len(batch)
+        watch("records", done, total)
+
+    return progress
+
+
+def state_progress(counts: Counts, watch: Watch) -> Callable[[Sequence[object]], None]:
+    """Counts URLs: nearly all rows of a state are URLs."""
+    total, done = sum(count for name, count in counts.items() if name.rpartition(" ")[2] in _URL_STATES), 0
+
+    def progress(batch: Sequence[object]) -> None:
+        nonlocal done
+        done += sum(isinstance(row, DumpedUrl) for row in batch)
+        watch("state", done, total)
+
+    return progress
+
+
+async def in_time_of(
+    target: State, batches: AsyncIterator[Sequence[StateRow]], settings: Settings, shift: float
+) -> AsyncIterator[Sequence[StateRow]]:
+    """The rows with their times by the clock of `target`, which is `shift` seconds ahead of the source's."""
+    now, terms_for = await target.stream.time(), site_terms(settings, None)
+    shift = shift if abs(shift) > CLOCKS_AGREE else 0.0
+    async for batch in batches:
+        yield [in_time(row, shift, now, terms_for) for row in batch]
+
+
+def in_time(row: StateRow, shift: float, now: float, terms_for: TermsFor) -> StateRow:
+    """The row by the target's clock. A site with a leased task may have been sent a request until this very moment."""
+    if isinstance(row, DumpedUrl) and row.due_at is not None and shift:
+        return msgspec.structs.replace(row, due_at=row.due_at + shift)
+    if not isinstance(row, DumpedSite):
+        return row
+    next_at, rest_until = (at + shift if at else at for at in (row.next_at, row.rest_until))
+    spacing = terms_for(row.name).spacing(row.asked_interval)
+    if row.in_hand and spacing is not None:
         next_at = max(next_at, now + spacing)
-    return msgspec.structs.replace(item, next_at=next_at, rest_until=rest_until, in_hand=0)
+    return msgspec.structs.replace(row, next_at=next_at, rest_until=rest_until, in_hand=0)

@@ -1,4 +1,5 @@
-"""What is carried to and from Redis: rows into items, items into what lua/fill.lua and lua/furnish.lua read. No I/O."""
+"""Rows of a stream from and to Redis: from packed hash fields, and to what lua/load_urls.lua and lua/load_sites.lua
+unpack. No I/O."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ import struct
 
 import msgspec
 
-from ...frontier.carrying import CarriedShape, CarriedSite, CarriedUrl
+from ...frontier.state_rows import DumpedShape, DumpedSite, DumpedUrl
 from ...model.task import UrlState
 from . import rows
 from .jobs import JobRow
@@ -19,8 +20,8 @@ def incidents(noted: bytes | None) -> tuple[tuple[float, str], ...]:
     return msgspec.msgpack.decode(noted, type=tuple[tuple[float, str], ...]) if noted else ()
 
 
-def carried_site(site: rows.SiteRow, name: str) -> CarriedSite:
-    return CarriedSite(
+def dumped_site(site: rows.SiteRow, name: str) -> DumpedSite:
+    return DumpedSite(
         name=name,
         next_at=site.next_at,
         rest_until=site.rest_until,
@@ -29,16 +30,16 @@ def carried_site(site: rows.SiteRow, name: str) -> CarriedSite:
     )
 
 
-def carried_shape(job: JobRow, which: bytes, taken: int, shard: int, names: dict[tuple[int, int], str]) -> CarriedShape:
+def dumped_shape(job: JobRow, which: bytes, taken: int, shard: int, names: dict[tuple[int, int], str]) -> DumpedShape:
     number, _, shape = which.partition(b" ")
-    return CarriedShape(
+    return DumpedShape(
         job=job.number, site=names[shard, int(number)], shape=shape.decode("utf-8", "ignore"), taken=taken
     )
 
 
-def carried_url(job: JobRow, row: rows.Row, site: str, incidents: tuple[tuple[float, str], ...]) -> CarriedUrl:
+def dumped_url(job: JobRow, row: rows.Row, site: str, incidents: tuple[tuple[float, str], ...]) -> DumpedUrl:
     tail = row.tail or rows.Tail(f"(unreadable {row.fingerprint.hex()})", "")
-    return CarriedUrl(
+    return DumpedUrl(
         job=job.number,
         site=site,
         fingerprint=row.fingerprint,
@@ -67,7 +68,7 @@ def carried_url(job: JobRow, row: rows.Row, site: str, incidents: tuple[tuple[fl
     )
 
 
-def pack_url(url: CarriedUrl) -> bytes:
+def pack_url(url: DumpedUrl) -> bytes:
     tail = rows.Tail(
         url=url.url,
         kind=url.kind,

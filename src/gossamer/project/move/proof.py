@@ -1,6 +1,6 @@
-"""Two sides of a move, compared: by counts, and by a sample that is read from both as anybody would read it.
+"""The proof of a move: both sides are counted, and a sample is read from both through the usual contracts.
 
-Lives here: what must be equal, and what may differ (times of a site's bucket, who had a task in hand).
+Lives here: what must be equal, and what may differ (the times of a site's bucket, the worker that held a task).
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ import msgspec
 
 from ...backends.state import State
 from ...errors import Permanent
-from ...frontier.carrying import CarriedUrl, StateItem
 from ...frontier.contract import QueueView, UrlStory
+from ...frontier.state_rows import DumpedUrl, StateRow
 from ...model.record import StoredRecord
 from ...model.task import UrlState
-from ...store.carrying import ArchiveCarrier, CarriedPage, CarriedRecord, RecordItem, Segment
-from ...store.contract import Archive, RecordQuery, Records
+from ...store.contract import Archive, ArchiveSegments, RecordQuery, Records, Segment
+from ...store.record_rows import DumpedPage, DumpedRecord, RecordRow
 
 T = TypeVar("T")
 
@@ -28,7 +28,7 @@ _LEAST, _MOST = -(2**31) + 1, 2**31 - 1  # priorities that every queue holds
 
 
 class Sample(Generic[T]):
-    """Some of a stream whose length nobody knows, each with the same chance."""
+    """A random sample of a stream of unknown length: each thing has the same chance."""
 
     def __init__(self, size: int = SAMPLE) -> None:
         self.kept: list[T] = []
@@ -45,19 +45,19 @@ class Sample(Generic[T]):
 
 
 class StateSample:
-    """Some of the URLs that were carried. Jobs and schedules are few, and compared as a whole."""
+    """A sample of the URLs that were copied. Jobs and schedules are few, and all of them are compared."""
 
     def __init__(self) -> None:
-        self._open: Sample[CarriedUrl] = Sample()
-        self._settled: Sample[CarriedUrl] = Sample()
+        self._open: Sample[DumpedUrl] = Sample()
+        self._settled: Sample[DumpedUrl] = Sample()
 
-    def offer(self, items: Sequence[StateItem]) -> None:
-        for item in items:
-            if isinstance(item, CarriedUrl):
-                (self._open if item.state.open else self._settled).offer(item)
+    def offer(self, batch: Sequence[StateRow]) -> None:
+        for row in batch:
+            if isinstance(row, DumpedUrl):
+                (self._open if row.state.open else self._settled).offer(row)
 
     async def compare(self, source: State, target: State) -> tuple[int, list[str]]:
-        """How many were compared, and what differs."""
+        """Return how many things were compared, and what differs, in words."""
         compared, problems = await self._compare_urls(source.queue, target.queue)
         jobs, schedules = await source.jobs.jobs(), await source.schedules.schedules()
         if jobs != await target.jobs.jobs():
@@ -78,26 +78,26 @@ class StateSample:
 
 
 class RecordSample:
-    """Some of the pages and records that were carried. Shapes and quality are few, and compared as a whole."""
+    """A sample of the pages and records that were copied. Shapes and quality are few, and all of them are compared."""
 
     def __init__(self) -> None:
-        self._pages: Sample[CarriedPage] = Sample()
-        self._records: Sample[CarriedRecord] = Sample()
+        self._pages: Sample[DumpedPage] = Sample()
+        self._records: Sample[DumpedRecord] = Sample()
 
     @property
     def references(self) -> list[str]:
         """Where the raw copies of the sampled pages are."""
         return [visit.archive_ref for page in self._pages.kept for visit in page.visits[-1:] if visit.archive_ref]
 
-    def offer(self, items: Sequence[RecordItem]) -> None:
-        for item in items:
-            if isinstance(item, CarriedPage):
-                self._pages.offer(item)
-            elif isinstance(item, CarriedRecord):
-                self._records.offer(item)
+    def offer(self, batch: Sequence[RecordRow]) -> None:
+        for row in batch:
+            if isinstance(row, DumpedPage):
+                self._pages.offer(row)
+            elif isinstance(row, DumpedRecord):
+                self._records.offer(row)
 
     async def compare(self, source: Records, target: Records) -> tuple[int, list[str]]:
-        """How many were compared, and what differs."""
+        """Return how many things were compared, and what differs, in words."""
         problems = []
         for page in self._pages.kept:
             key = page.fingerprint
@@ -118,7 +118,7 @@ class RecordSample:
 
 
 async def compare_pages(references: Sequence[str], source: Archive, target: Archive) -> tuple[int, list[str]]:
-    """Raw pages, read by their references on both sides. One that neither side has any more is no difference."""
+    """Compare raw pages by their references. A page that was pruned on both sides is no difference."""
     problems = []
     for reference in references:
         if await _page(source, reference) != await _page(target, reference):
@@ -127,16 +127,19 @@ async def compare_pages(references: Sequence[str], source: Archive, target: Arch
 
 
 async def compare_segments(
-    segments: Sequence[Segment], source: ArchiveCarrier, target: ArchiveCarrier
+    segments: Sequence[Segment], source: ArchiveSegments, target: ArchiveSegments
 ) -> tuple[int, list[str]]:
-    """Some files of an archive, byte for byte."""
+    """Compare some files of an archive, byte for byte."""
     chosen = random.sample(segments, min(SEGMENTS_READ, len(segments)))
-    differing = [one.name for one in chosen if await source.read(one.name) != await target.read(one.name)]
-    return len(chosen), [f"archive: the file {name} is not the same there" for name in differing]
+    problems = []
+    for one in chosen:
+        if await source.read_segment(one.name) != await target.read_segment(one.name):
+            problems.append(f"archive: the file {one.name} is not the same there")
+    return len(chosen), problems
 
 
 def differing_counts(role: str, here: dict[str, int], there: dict[str, int]) -> list[str]:
-    """What was counted differently, in words."""
+    """The counts that differ, in words."""
     return [
         f"{role}: {name}: {here.get(name, 0):,} here, {there.get(name, 0):,} there"
         for name in sorted({*here, *there})
@@ -144,11 +147,11 @@ def differing_counts(role: str, here: dict[str, int], there: dict[str, int]) -> 
     ]
 
 
-async def _record(store: Records, record: CarriedRecord) -> list[StoredRecord] | str:
+async def _record(store: Records, record: DumpedRecord) -> list[StoredRecord] | str:
     try:
         query = RecordQuery(type=record.type, site=record.site, key=record.key)
         return [one async for one in store.records(query)]
-    except Permanent as failure:  # data that cannot be read is carried as it is
+    except Permanent as failure:  # data that cannot be decoded is copied as it is
         return str(failure)
 
 
@@ -160,7 +163,7 @@ async def _page(archive: Archive, reference: str) -> Any:  # Any: a snapshot, or
 
 
 def _settled(story: UrlStory) -> UrlStory:
-    """The story without what a move may change."""
+    """The story of a URL without the fields that a move may change."""
     return msgspec.structs.replace(
         story,
         state=UrlState.QUEUED if story.state is UrlState.LEASED else story.state,

@@ -1,18 +1,28 @@
-"""The record store in MongoDB as one side of a move. Fulfils `RecordCarrier`."""
+"""The record store in MongoDB as a stream of rows. Fulfils `RecordStream`."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 from pymongo import InsertOne
 
-from ...model.carrying import Mark
 from ...model.record import Tally
-from ...store.carrying import CarriedPage, CarriedRecord, CarriedSchema, RecordItem
+from ...model.stream import MoveMark
 from ...store.contract import Version
+from ...store.record_rows import (
+    COUNTED,
+    RECORD_FIELDS,
+    TABLES,
+    VISIT_FIELDS,
+    DumpedPage,
+    DumpedRecord,
+    DumpedSchema,
+    RecordRow,
+)
 from ...store.record_rules import NO_PAGE
-from .connection import Document
+from .connection import Document, MongoDatabase
 from .history import NAMES_AT_ONCE, version_of
 from .layout import (
     JOB_BYTES,
@@ -27,75 +37,69 @@ from .layout import (
     visits_from,
 )
 from .record_batch import portions, see
-from .records import PRUNED, MongoRecords, attempt_of, facts_of
 from .texts import queryable
-from .visit_batch import FACT_FIELDS, VISIT_FIELDS, attempt_document, find_numbers, visit_document
+from .visit_batch import FACT_FIELDS, attempt_document, attempt_of, facts_of, find_numbers, visit_document
 
-AT_ONCE = 200
-_EMPTIED = ("quality", "schemas", "visits", "attempts", "sightings", "superseded", "records", "pages")
-_TALLIED = {
-    "records": "records", "sightings": "sightings", "pages": "pages", "attempts": "attempts",
-    "archived visits": "visits", "shapes of items": "schemas",
-}  # fmt: skip
-_RECORD = CarriedRecord.__struct_fields__[:14]  # from type to schema
+if TYPE_CHECKING:
+    from .records import MongoRecords
+
+BATCH = 200  # pages or records in memory, each with all that belongs to it
+CHECKED = 5000  # documents that are looked at, or deleted, with one request
 
 
-class MongoRecordCarrier:
-    def __init__(self, store: MongoRecords) -> None:
+class MongoRecordStream:
+    def __init__(self, database: MongoDatabase, store: MongoRecords) -> None:
+        self._database = database
         self._store = store
-        self._database = store.database
 
-    async def mark(self) -> Mark | None:
+    async def mark(self) -> MoveMark | None:
         found = await self._database.one("store", {"_id": "move"})
-        return msgspec.json.decode(found["mark"], type=Mark) if found is not None else None
+        return msgspec.json.decode(found["mark"], type=MoveMark) if found is not None else None
 
-    async def set_mark(self, mark: Mark | None) -> None:
+    async def set_mark(self, mark: MoveMark | None) -> None:
         if mark is None:
             await self._database.delete("store", {"_id": "move"})
         else:
             await self._database.put("store", {"_id": "move", "mark": msgspec.json.encode(mark).decode()})
 
-    async def tally(self) -> dict[str, int]:
-        counts = {name: await self._database.count(collection, {}) for name, collection in _TALLIED.items()}
-        counts["earlier versions"] = await self._count_past()
+    async def counts(self) -> dict[str, int]:
+        counts = {name: await self._database.count(collection, {}) for name, collection in COUNTED.items()}
+        counts["earlier versions"] -= await self._count_copies()
         counts["quality counts"] = len(await self._store.scores())
         return {name: count for name, count in counts.items() if count}
 
-    async def _count_past(self) -> int:
-        """Versions that were replaced. A copy of the present one, left behind by a crash, is none."""
-        total, last = await self._database.count("superseded", {}), 0
-        while found := await self._records_after(last, ["number", "version"], PRUNED):
+    async def _count_copies(self) -> int:
+        """Copies of present versions that a crash left among the past ones: they are no earlier versions."""
+        copies, last = 0, 0
+        while found := await self._records_after(last, ["number", "version"], CHECKED):
             names = [version_name(one["number"], one["version"]) for one in found]
-            total -= await self._database.count("superseded", {"_id": {"$in": names}})
+            copies += await self._database.count("superseded", {"_id": {"$in": names}})
             last = found[-1]["number"]
-        return total
+        return copies
 
-    # -- pouring out -----------------------------------------------------------------------------------------------
+    # -- dumping ---------------------------------------------------------------------------------------------------
 
-    async def pour(self) -> AsyncIterator[Sequence[RecordItem]]:
+    async def dump(self) -> AsyncIterator[Sequence[RecordRow]]:
         last = 0
         while pages := await self._database.find(
-            "pages", {"number": {"$gt": last}}, order=[("number", 1)], limit=AT_ONCE, hint="page_number"
+            "pages", {"number": {"$gt": last}}, order=[("number", 1)], limit=BATCH, hint="page_number"
         ):
-            yield await self._carried_pages(pages)
+            yield await self._dumped_pages(pages)
             last = pages[-1]["number"]
         jobs = await self._jobs()
         last = 0
-        while records := await self._records_after(last, ["number", "source", "page", *_RECORD], AT_ONCE):
-            yield await self._carried_records(records, jobs)
+        while records := await self._records_after(last, ["number", "source", "page", *RECORD_FIELDS], BATCH):
+            yield await self._dumped_records(records, jobs)
             last = records[-1]["number"]
-        shapes = await self._store.schemas()
-        if shapes:
-            yield [CarriedSchema(shape=shape, first_stored=at) for shape, at in shapes]
-        for part in portions(await self._store.scores(), AT_ONCE):
-            yield part
+        yield [DumpedSchema(shape=shape, first_stored=at) for shape, at in await self._store.schemas()]
+        yield await self._store.scores()
 
-    async def _carried_pages(self, pages: Sequence[Document]) -> list[CarriedPage]:
+    async def _dumped_pages(self, pages: Sequence[Document]) -> list[DumpedPage]:
         first, last = pages[0]["number"], pages[-1]["number"]
         attempts = await self._between("attempts", attempts_from(first), attempts_from(last + 1))
         visits = await self._between("visits", visits_from(first), visits_from(last + 1))
         return [
-            CarriedPage(
+            DumpedPage(
                 fingerprint=page["_id"],
                 url=page["url"],
                 job=page["job"],
@@ -108,9 +112,9 @@ class MongoRecordCarrier:
             for page in pages
         ]
 
-    async def _carried_records(
+    async def _dumped_records(
         self, records: Sequence[Document], jobs: Sequence[tuple[bytes, str]]
-    ) -> list[CarriedRecord]:
+    ) -> list[DumpedRecord]:
         first, last = records[0]["number"], records[-1]["number"]
         past = await self._between("superseded", version_name(first, 0), version_name(last + 1, 0))
         numbers = [record["number"] for record in records]
@@ -124,8 +128,8 @@ class MongoRecordCarrier:
         wanted = {"number": {"$in": list({record["page"] for record in records})}}
         pages = {one["number"]: one["_id"] for one in await self._database.find("pages", wanted, ["number"])}
         return [
-            CarriedRecord(
-                **{name: record["source" if name == "data" else name] for name in _RECORD},
+            DumpedRecord(
+                **{name: record["source" if name == "data" else name] for name in RECORD_FIELDS},
                 page=pages.get(record["page"], b""),
                 past=tuple(map(version_of, _before(record, past.get(record["number"], ())))),
                 seen_by=tuple(seen.get(record["number"], ())),
@@ -146,7 +150,7 @@ class MongoRecordCarrier:
         return groups
 
     async def _jobs(self) -> list[tuple[bytes, str]]:
-        """Every job that saw something, and its hash; found by leaps, not by reading all sightings."""
+        """The hash and the name of every job that saw a record: one step in the index for each of them."""
         found: list[tuple[bytes, str]] = []
         last = bytes(JOB_BYTES + 8)
         while first := await self._database.find(
@@ -157,16 +161,16 @@ class MongoRecordCarrier:
             last = sighting_name(job, MOST)
         return found
 
-    # -- taking in -------------------------------------------------------------------------------------------------
+    # -- loading ---------------------------------------------------------------------------------------------------
 
-    async def fill(self, batch: Sequence[RecordItem]) -> None:
-        await self._fill_pages([item for item in batch if isinstance(item, CarriedPage)])
-        await self._fill_records([item for item in batch if isinstance(item, CarriedRecord)])
-        shapes = [item for item in batch if isinstance(item, CarriedSchema)]
+    async def load(self, batch: Sequence[RecordRow]) -> None:
+        await self._load_pages([item for item in batch if isinstance(item, DumpedPage)])
+        await self._load_records([item for item in batch if isinstance(item, DumpedRecord)])
+        shapes = [item for item in batch if isinstance(item, DumpedSchema)]
         await self._database.write("schemas", [InsertOne(_schema(one)) for one in shapes])
-        await self._fill_quality([item for item in batch if isinstance(item, Tally)])
+        await self._load_quality([item for item in batch if isinstance(item, Tally)])
 
-    async def _fill_pages(self, pages: Sequence[CarriedPage]) -> None:
+    async def _load_pages(self, pages: Sequence[DumpedPage]) -> None:
         if not pages:
             return
         numbers = await find_numbers(self._database, [page.fingerprint for page in pages])
@@ -181,7 +185,7 @@ class MongoRecordCarrier:
         await self._database.write("attempts", [InsertOne(one) for one in attempts])
         await self._database.write("visits", [InsertOne(one) for one in visits])
 
-    async def _fill_records(self, records: Sequence[CarriedRecord]) -> None:
+    async def _load_records(self, records: Sequence[DumpedRecord]) -> None:
         if not records:
             return
         pages = await find_numbers(self._database, list({record.page for record in records if record.page}))
@@ -193,7 +197,7 @@ class MongoRecordCarrier:
         numbers.update((name, number) for number, name in enumerate(missing, ticket.first))
         documents = {
             name: {
-                **{field: getattr(record, field) for field in _RECORD if field != "data"},
+                **{field: getattr(record, field) for field in RECORD_FIELDS if field != "data"},
                 "_id": name, "number": numbers[name], "key_hash": key_hash(record.key), "source": record.data,
                 "data": queryable(record.data), "page": pages.get(record.page, NO_PAGE), "revision": ticket.revision,
                 "checked_by": None,
@@ -216,8 +220,8 @@ class MongoRecordCarrier:
         }
         await see(self._database, seen)
 
-    async def _fill_quality(self, tallies: Sequence[Tally]) -> None:
-        """As sheets of their own, which are named after the first row: the same batch again finds them there."""
+    async def _load_quality(self, tallies: Sequence[Tally]) -> None:
+        """As documents of their own, named after their first row: the same batch again finds them there."""
         sheets: dict[tuple[str, str], list[Tally]] = {}
         for one in tallies:
             sheets.setdefault((one.day, one.spider), []).append(one)
@@ -233,17 +237,17 @@ class MongoRecordCarrier:
         ]
         await self._database.write("quality", [InsertOne(one) for one in documents])
 
-    async def settle(self) -> None:
-        """Nothing depends on all of it: pages come before the records they gave."""
+    async def finish(self) -> None:
+        """Nothing needs all rows: pages come before the records they gave."""
 
     async def clear(self) -> None:
-        for name in _EMPTIED:
-            while found := await self._database.find(name, {}, ["_id"], limit=PRUNED):
+        for name in TABLES:
+            while found := await self._database.find(name, {}, ["_id"], limit=CHECKED):
                 await self._database.delete(name, {"_id": {"$in": [one["_id"] for one in found]}})
         self._store.forget_schemas()
 
 
-def _page(page: CarriedPage, number: int) -> Document:
+def _page(page: DumpedPage, number: int) -> Document:
     document = {"_id": page.fingerprint, "number": number, "url": page.url, "job": page.job, "fetched_at": None}
     if page.facts is not None:
         document.update({name: getattr(page.facts, name) for name in FACT_FIELDS})
@@ -251,7 +255,7 @@ def _page(page: CarriedPage, number: int) -> Document:
 
 
 def _before(record: Document, past: Sequence[Document]) -> list[Document]:
-    """Those that were replaced. A copy of the present version may lie among them."""
+    """The versions that were replaced: without a copy of the present one."""
     present = version_name(record["number"], record["version"])
     return [one for one in past if one["_id"] < present]
 
@@ -266,6 +270,6 @@ def _past(version: Version) -> Document:
     }
 
 
-def _schema(one: CarriedSchema) -> Document:
+def _schema(one: DumpedSchema) -> Document:
     shape = one.shape
     return {"_id": digest(shape.type, shape.id), **msgspec.structs.asdict(shape), "first_stored": one.first_stored}

@@ -1,4 +1,4 @@
-"""The state on Redis as one side of a move. Fulfils `StateCarrier`. lua/fill.lua and lua/furnish.lua take things in."""
+"""The state on Redis as a stream of rows. Fulfils `StateStream`. lua/load_urls.lua and lua/load_sites.lua write."""
 
 from __future__ import annotations
 
@@ -12,27 +12,29 @@ import msgspec
 
 from ...errors import BackendUnavailable, Misconfigured
 from ...fetch.robots import RobotsEntry
-from ...frontier.carrying import (
-    CarriedBudget,
-    CarriedJob,
-    CarriedPurse,
-    CarriedRobots,
-    CarriedSchedule,
-    CarriedShape,
-    CarriedSite,
-    CarriedSown,
-    CarriedStanding,
-    CarriedUrl,
-    StateItem,
-    job_tally,
-)
 from ...frontier.contract import SeedFindings
-from ...model.carrying import Mark
+from ...frontier.state_rows import (
+    COUNTERS,
+    STATES,
+    DumpedBudget,
+    DumpedJob,
+    DumpedPurse,
+    DumpedRobots,
+    DumpedRoute,
+    DumpedSchedule,
+    DumpedSeeds,
+    DumpedShape,
+    DumpedSite,
+    DumpedUrl,
+    StateRow,
+    job_counts,
+)
 from ...model.job import JobTerms
 from ...model.schedule import ScheduleProgress
+from ...model.stream import MoveMark
 from ...model.task import UrlState
 from ..standings import readable
-from . import cargo, rows
+from . import rows, stream_rows
 from .connection import Server
 from .jobs import JobRow, RedisJobs
 from .keys import JOB_KEYS, SHARD_KEYS, SOWN_KEYS, Keyspace
@@ -41,17 +43,15 @@ from .routes import RedisBudgetBook, RedisRouteBook
 from .schedules import RedisSchedules, schedule_text
 from .sowing import RedisSeedBook
 
-AT_ONCE = 500
+BATCH = 500  # rows in memory
 MARK = "mark"  # a field of the book
 BOOK_KEYS = (
     "jobs", "running", "dropping", "named", "workers", "standings", "purses", "schedules", "leader", *SOWN_KEYS,
 )  # fmt: skip
-LOOKS = 5  # a walk through a hash may show an entry twice; then it is walked again
-_STATES = tuple(state.value for state in UrlState)
-_EXTRAS = ("discovered", "duplicates", "retries", "redirected")
+WALKS = 5  # HSCAN may return an entry twice; then the hash is walked again
 
 
-class RedisStateCarrier:
+class RedisStateStream:
     def __init__(
         self,
         server: Server,
@@ -75,11 +75,11 @@ class RedisStateCarrier:
         self._routes = routes
         self._purse = purse
 
-    async def mark(self) -> Mark | None:
+    async def mark(self) -> MoveMark | None:
         text = await self._server.call("HGET", self._keys.book("book"), MARK)
-        return msgspec.json.decode(text, type=Mark) if text else None
+        return msgspec.json.decode(text, type=MoveMark) if text else None
 
-    async def set_mark(self, mark: Mark | None) -> None:
+    async def set_mark(self, mark: MoveMark | None) -> None:
         book = self._keys.book("book")
         if mark is None:
             await self._server.call("HDEL", book, MARK)
@@ -101,92 +101,96 @@ class RedisStateCarrier:
             for shard in range(self._keys.shards):
                 leased = await self._server.call(
                     "ZRANGEBYSCORE", self._key(shard, job, "leased"), f"({now!r}", "+inf"
-                )  # as many as are in hand, which is few
+                )  # few: as many as the workers hold
                 found |= {row.worker for row in await self._rows(shard, job, leased)}
         return sorted(found)
 
-    async def tally(self) -> dict[str, int]:
+    async def counts(self) -> dict[str, int]:
         await self._jobs.clear_all()
         counts: Counter[str] = Counter()
         jobs = await self._jobs.rows()
         for job in jobs:
             states = await self._count_states(job)
             counters = await self._counters(job)
-            extras = {name: counters[name] for name in _EXTRAS}
-            forgotten = {f"{state} without a row": counters[state] - states[state] for state in _STATES}
-            counts.update(job_tally(job.id, states, {**extras, **forgotten}))
+            extras = {name: counters[name] for name in COUNTERS}
+            forgotten = {f"{state} without a row": counters[state] - states[state] for state in STATES}
+            counts.update(job_counts(job.id, states, {**extras, **forgotten}))
             for shard in range(self._keys.shards):
                 counts["path shapes"] += await self._server.call("HLEN", self._key(shard, job, "shapes"))
                 async for _, noted in self._scan(self._key(shard, job, "incidents")):
-                    counts["incidents"] += len(cargo.incidents(noted))
+                    counts["incidents"] += len(stream_rows.incidents(noted))
         for shard in range(self._keys.shards):
             counts["sites"] += await self._server.call("HLEN", self._keys.in_shard(shard, "numbers"))
         for name, key in (("learned routes", "standings"), ("purses", "purses"), ("schedules", "schedules")):
             counts[name] = await self._server.call("HLEN", self._keys.book(key))
         return {name: count for name, count in {"jobs": len(jobs), **counts}.items() if count}
 
-    async def pour(self) -> AsyncIterator[Sequence[StateItem]]:
-        await self._jobs.clear_all()  # what was given up goes nowhere any more
+    async def dump(self) -> AsyncIterator[Sequence[StateRow]]:
+        await self._jobs.clear_all()
         jobs = sorted(await self._jobs.rows(), key=lambda job: job.number)
-        yield [await self._carried_job(job) for job in jobs]
-        yield [CarriedSchedule(readable(one)) for one in await self._schedules.everything()]
+        yield [await self._dumped_job(job) for job in jobs]
+        yield [DumpedSchedule(readable(one)) for one in await self._schedules.everything()]
         yield [
-            CarriedSown(job.id, sown) for job in jobs if (sown := await self._seeds.findings(job.id)) != SeedFindings()
+            DumpedSeeds(job.id, sown) for job in jobs if (sown := await self._seeds.findings(job.id)) != SeedFindings()
         ]
         names: dict[tuple[int, int], str] = {}
         for shard in range(self._keys.shards):
             async for batch in _batches(self._scan(self._keys.in_shard(shard, "sites"))):
                 sites = [(int(number), *rows.read_site(packed)) for number, packed in batch]
                 names.update({(shard, number): name for number, _, name in sites})
-                yield [cargo.carried_site(site, name) for _, site, name in sites]
+                yield [stream_rows.dumped_site(site, name) for _, site, name in sites]
         async for batch in _batches(self._server.names(f"gossamer:{{{self._keys.project}.*}}:robots:*")):
-            yield [entry for name in batch if (entry := await self._carried_robots(name)) is not None]
+            yield [entry for name in batch if (entry := await self._dumped_robots(name)) is not None]
         async for batch in _batches(self._routes.walk()):
-            yield [msgspec.convert(msgspec.structs.asdict(one), CarriedStanding) for one in batch]
-        yield [CarriedPurse(name=name, spent=units) for name, units in (await self._purse.units()).items()]
+            yield [msgspec.convert(msgspec.structs.asdict(one), DumpedRoute) for one in batch]
+        yield [DumpedPurse(name=name, spent=units) for name, units in (await self._purse.units()).items()]
         for job in jobs:
             for shard in range(self._keys.shards):
-                async for items in self._pour_shard(job, shard, names):
+                async for items in self._dump_shard(job, shard, names):
                     yield items
 
-    async def fill(self, batch: Sequence[StateItem]) -> None:
+    async def load(self, batch: Sequence[StateRow]) -> None:
         urls: dict[tuple[int, int], list[bytes]] = {}
         rest: dict[tuple[int, int], list[bytes]] = {}
         for item in batch:
             match item:
-                case CarriedUrl():
-                    urls.setdefault((self._keys.shard_of(item.site), item.job), []).append(cargo.pack_url(item))
-                case CarriedSite():
+                case DumpedUrl():
+                    urls.setdefault((self._keys.shard_of(item.site), item.job), []).append(stream_rows.pack_url(item))
+                case DumpedSite():
                     asked = -1.0 if item.asked_interval is None else item.asked_interval
-                    packed = cargo.head(1, item.name) + struct.pack(">ddd", item.next_at, item.rest_until, asked)
+                    packed = stream_rows.head(1, item.name) + struct.pack(">ddd", item.next_at, item.rest_until, asked)
                     rest.setdefault((self._keys.shard_of(item.name), 0), []).append(packed)
-                case CarriedBudget():
-                    packed = cargo.head(2, item.site) + struct.pack(">I", item.taken)
+                case DumpedBudget():
+                    packed = stream_rows.head(2, item.site) + struct.pack(">I", item.taken)
                     rest.setdefault((self._keys.shard_of(item.site), item.job), []).append(packed)
-                case CarriedShape():
-                    packed = cargo.head(3, item.site) + struct.pack(">I", item.taken) + cargo.text(item.shape, 2, 1024)
+                case DumpedShape():
+                    packed = (
+                        stream_rows.head(3, item.site)
+                        + struct.pack(">I", item.taken)
+                        + stream_rows.text(item.shape, 2, 1024)
+                    )
                     rest.setdefault((self._keys.shard_of(item.site), item.job), []).append(packed)
-                case CarriedRobots():
+                case DumpedRobots():
                     await self._robots.put(msgspec.convert(msgspec.structs.asdict(item), RobotsEntry))
-                case CarriedStanding():
+                case DumpedRoute():
                     await self._server.call(
                         "HSETNX", self._keys.book("standings"), item.site, msgspec.json.encode(item)
                     )
-                case CarriedPurse():
+                case DumpedPurse():
                     await self._server.call("HSETNX", self._keys.book("purses"), item.name, item.spent)
-                case CarriedJob():
+                case DumpedJob():
                     await self._add_job(item)
-                case CarriedSown(job_id, sown):
+                case DumpedSeeds(job_id, sown):
                     await self._seeds.note(job_id, sown.sites, sown.trouble)
-                case CarriedSchedule():
+                case DumpedSchedule():
                     await self._add_schedule(item.standing)
         now = repr(await self.time())
-        for verb, groups in (("furnish", rest), ("fill", urls)):
+        for verb, groups in (("load_sites", rest), ("load_urls", urls)):
             for (shard, job), texts in groups.items():
                 await self._server.run(verb, self._keys.of_job(shard, job), now, *texts)
 
-    async def settle(self) -> None:
-        """Nothing depends on all of it: rows name their parents by fingerprint."""
+    async def finish(self) -> None:
+        """Nothing needs all rows: a URL names its parent by fingerprint."""
 
     async def clear(self) -> None:
         await self._jobs.clear_all()  # and with it what forgotten jobs have left
@@ -211,10 +215,10 @@ class RedisStateCarrier:
         return self._keys.in_shard(shard, f"{job.number}:{name}")
 
     async def _scan(self, key: str) -> AsyncIterator[tuple[bytes, bytes]]:
-        """Every field of a hash, in flat memory; rarely one twice."""
+        """Every field of a hash, in flat memory; rarely a field twice."""
         cursor: Any = 0
         while True:
-            cursor, fields = await self._server.call("HSCAN", key, cursor, "COUNT", AT_ONCE)
+            cursor, fields = await self._server.call("HSCAN", key, cursor, "COUNT", BATCH)
             for pair in fields.items() if isinstance(fields, dict) else zip(fields[::2], fields[1::2], strict=True):
                 yield pair
             if int(cursor) == 0:
@@ -222,8 +226,8 @@ class RedisStateCarrier:
 
     async def _rows(self, shard: int, job: JobRow, fingerprints: Sequence[bytes]) -> list[rows.Row]:
         found: list[rows.Row] = []
-        for start in range(0, len(fingerprints), AT_ONCE):
-            part = fingerprints[start : start + AT_ONCE]
+        for start in range(0, len(fingerprints), BATCH):
+            part = fingerprints[start : start + BATCH]
             packed = await self._server.call("HMGET", self._key(shard, job, "urls"), *part)
             read = (rows.read_row(name, text) for name, text in zip(part, packed, strict=True) if text)
             found += [row for row in read if row is not None]
@@ -233,7 +237,7 @@ class RedisStateCarrier:
         states: Counter[str] = Counter()
         for shard in range(self._keys.shards):
             key = self._key(shard, job, "urls")
-            for _ in range(LOOKS):
+            for _ in range(WALKS):
                 seen: Counter[str] = Counter()
                 async for name, packed in self._scan(key):
                     row = rows.read_row(name, packed)
@@ -246,7 +250,7 @@ class RedisStateCarrier:
         return states
 
     async def _counters(self, job: JobRow) -> dict[str, int]:
-        names = (*_EXTRAS, *_STATES)
+        names = (*COUNTERS, *STATES)
         totals = dict.fromkeys(names, 0)
         for shard in range(self._keys.shards):
             values = await self._server.call("HMGET", self._key(shard, job, "counts"), *names)
@@ -254,15 +258,15 @@ class RedisStateCarrier:
                 totals[name] += int(value or 0)
         return totals
 
-    async def _carried_job(self, job: JobRow) -> CarriedJob:
+    async def _dumped_job(self, job: JobRow) -> DumpedJob:
         terms = msgspec.json.decode(job.terms, type=JobTerms)
         if terms.dedup != "exact" and job.state == "running":
             raise Misconfigured(
                 f"The job {job.id} deduplicates by a filter, which only this server can read: elsewhere it would fetch "
-                f"again what it has done. Let it finish (or start it over with --fresh), then move."
+                f"again what it has done. Let it finish (or start it over with --fresh), then run this again."
             )
         counters, states = await self._counters(job), await self._count_states(job)
-        return CarriedJob(
+        return DumpedJob(
             number=job.number,
             id=job.id,
             name=job.name,
@@ -273,14 +277,14 @@ class RedisStateCarrier:
             created_at=float(job.created_at),
             finished_at=float(job.finished_at) if job.finished_at else None,
             terms=terms,
-            forgotten={name: counters[name] - states[name] for name in _STATES if counters[name] != states[name]},
-            **{name: counters[name] for name in _EXTRAS},
+            forgotten={name: counters[name] - states[name] for name in STATES if counters[name] != states[name]},
+            **{name: counters[name] for name in COUNTERS},
         )
 
-    async def _carried_robots(self, name: bytes) -> CarriedRobots | None:
+    async def _dumped_robots(self, name: bytes) -> DumpedRobots | None:
         origin = self._origin(name)
         entry = await self._robots.get(origin) if origin is not None else None
-        return msgspec.convert(msgspec.structs.asdict(entry), CarriedRobots) if entry is not None else None
+        return msgspec.convert(msgspec.structs.asdict(entry), DumpedRobots) if entry is not None else None
 
     def _origin(self, name: bytes) -> str | None:
         """The origin in the name of a key, when that key is this project's: another's name may begin like ours."""
@@ -288,37 +292,37 @@ class RedisStateCarrier:
         shard = tag.removeprefix(f"gossamer:{{{self._keys.project}.").removesuffix("}")
         return origin if shard.isdigit() and int(shard) < self._keys.shards else None
 
-    async def _pour_shard(
+    async def _dump_shard(
         self, job: JobRow, shard: int, names: dict[tuple[int, int], str]
-    ) -> AsyncIterator[Sequence[StateItem]]:
+    ) -> AsyncIterator[Sequence[StateRow]]:
         async for batch in _batches(self._scan(self._key(shard, job, "queues"))):
             # URLs are counted in the queue without a lane: its number is the site's.
             counted = ((rows.split_queue(int(number))[1], rows.read_taken(packed)) for number, packed in batch)
             taken = ((names[shard, site], count) for site, count in counted)
-            yield [CarriedBudget(job=job.number, site=site, taken=count) for site, count in taken if count]
+            yield [DumpedBudget(job=job.number, site=site, taken=count) for site, count in taken if count]
         async for batch in _batches(self._scan(self._key(shard, job, "shapes"))):
-            yield [cargo.carried_shape(job, which, int(count), shard, names) for which, count in batch]
+            yield [stream_rows.dumped_shape(job, which, int(count), shard, names) for which, count in batch]
         async for batch in _batches(self._scan(self._key(shard, job, "urls"))):
             read = [row for name, packed in batch if (row := rows.read_row(name, packed)) is not None]
             there = [row for row in read if row.state is not UrlState.QUEUED]
-            yield await self._carried_urls(job, shard, there, names)
+            yield await self._dumped_urls(job, shard, there, names)
         after = b"-"
         while members := await self._server.call(
-            "ZRANGEBYLEX", self._key(shard, job, "queue"), after, "+", "LIMIT", 0, AT_ONCE
+            "ZRANGEBYLEX", self._key(shard, job, "queue"), after, "+", "LIMIT", 0, BATCH
         ):
             after = b"(" + members[-1]
             there = await self._rows(shard, job, [member[-16:] for member in members])
-            yield await self._carried_urls(job, shard, there, names)
+            yield await self._dumped_urls(job, shard, there, names)
 
-    async def _carried_urls(
+    async def _dumped_urls(
         self, job: JobRow, shard: int, there: Sequence[rows.Row], names: dict[tuple[int, int], str]
-    ) -> list[StateItem]:
+    ) -> list[StateRow]:
         if not there:
             return []
         key = self._key(shard, job, "incidents")
         noted = await self._server.call("HMGET", key, *(row.fingerprint for row in there))
         return [
-            cargo.carried_url(job, row, names[shard, row.site], cargo.incidents(told))
+            stream_rows.dumped_url(job, row, names[shard, row.site], stream_rows.incidents(told))
             for row, told in zip(there, noted, strict=True)
         ]
 
@@ -330,7 +334,7 @@ class RedisStateCarrier:
         changes = int(await self._server.call("HGET", self._keys.book("book"), "changes") or 0)
         await self._server.call("HSET", self._keys.book("book"), "changes", max(changes, standing.version))
 
-    async def _add_job(self, job: CarriedJob) -> None:
+    async def _add_job(self, job: DumpedJob) -> None:
         row = JobRow(
             number=job.number,
             id=job.id,
@@ -359,7 +363,7 @@ class RedisStateCarrier:
         for shard in range(self._keys.shards):
             await self._server.call("HSET", self._key(shard, row, "meta"), *meta)
         # Which shard counts what has no row there is all the same: they are added up.
-        counters = {**{name: getattr(job, name) for name in _EXTRAS}, **job.forgotten}
+        counters = {**{name: getattr(job, name) for name in COUNTERS}, **job.forgotten}
         await self._server.call(
             "HSET", self._key(0, row, "counts"), *(word for pair in counters.items() for word in pair)
         )
@@ -369,7 +373,7 @@ async def _batches(things: AsyncIterator[Any]) -> AsyncIterator[list[Any]]:
     batch: list[Any] = []
     async for thing in things:
         batch.append(thing)
-        if len(batch) == AT_ONCE:
+        if len(batch) == BATCH:
             yield batch
             batch = []
             await asyncio.sleep(0)

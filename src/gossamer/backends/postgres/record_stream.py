@@ -1,0 +1,249 @@
+"""The records in PostgreSQL as a stream of rows. Fulfils `RecordStream`.
+
+The table `move_mark` exists only where a move or a restore has been.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from ...model.record import Tally
+from ...model.stream import MoveMark
+from ...store.record_rows import (
+    ATTEMPT_FIELDS,
+    COUNTED,
+    PAGE_FIELDS,
+    PAST_FIELDS,
+    RECORD_FIELDS,
+    TABLES,
+    VISIT_FIELDS,
+    DumpedPage,
+    DumpedRecord,
+    DumpedSchema,
+    RecordRow,
+    dumped_page,
+    dumped_record,
+    fields_of,
+    grouped,
+)
+from .batch import ADD_PAST, ADD_RECORDS, ADD_SIGHTINGS, Queryable
+from .changes import identity_of
+from .connection import PostgresDatabase, Session
+from .faults import Unstorable
+from .texts import queryable, read, stored
+from .visits import ADD_ATTEMPTS, ADD_PAGES, ADD_SCHEMAS, ADD_TALLIES, ADD_VISITS, Unfetched, new_rows, tally_rows
+
+if TYPE_CHECKING:
+    from .records import PostgresRecords
+
+BATCH = 200  # pages or records in memory, each with all that belongs to it
+
+
+def _columns(fields: Sequence[str], table: str = "") -> str:
+    """The columns of these fields: the text of `data` is in the column `source`."""
+    return ", ".join(f"{table}{'source' if name == 'data' else name}" for name in fields)
+
+
+_PAGES = f"SELECT number, {_columns(PAGE_FIELDS)} FROM @pages WHERE number > $1 ORDER BY number LIMIT $2"  # noqa: S608
+_RECORDS = f"""
+SELECT records.number, pages.fingerprint, {_columns(RECORD_FIELDS, "records.")}
+FROM @records AS records LEFT JOIN @pages AS pages ON pages.number = records.page
+WHERE records.number > $1 ORDER BY records.number LIMIT $2"""  # noqa: S608 - our own names
+_ATTEMPTS = f"SELECT page, {_columns(ATTEMPT_FIELDS)} FROM @attempts WHERE page = ANY ($1::bigint[]) ORDER BY page, at"  # noqa: S608
+_VISITS = (
+    f"SELECT page, {_columns(VISIT_FIELDS)} FROM @visits WHERE page = ANY ($1::bigint[]) ORDER BY page, fetched_at"  # noqa: S608
+)
+_PAST = f"""
+SELECT record, {_columns(PAST_FIELDS)} FROM @superseded WHERE record = ANY ($1::bigint[])
+ORDER BY record, version"""  # noqa: S608 - our own names
+_SEEN = """
+SELECT seen.record, seen.job, seen.version FROM unnest($1::text[]) AS wanted (job) CROSS JOIN LATERAL (
+    SELECT record, job, version FROM @sightings AS sightings
+    WHERE sightings.job = wanted.job AND record = ANY ($2::bigint[])
+) AS seen"""
+
+_NUMBERS = "SELECT fingerprint, number FROM @pages WHERE fingerprint = ANY ($1::bytea[])"
+_RECORD_NUMBERS = "SELECT identity, number FROM @records WHERE identity = ANY ($1::bytea[])"
+_GONE_SINCE = """
+UPDATE @records AS records SET gone_since = new.at FROM unnest($1::bytea[], $2::float8[]) AS new (identity, at)
+WHERE records.identity = new.identity"""
+
+
+class PostgresRecordStream:
+    def __init__(self, database: PostgresDatabase, store: PostgresRecords) -> None:
+        self._database = database
+        self._store = store
+
+    async def mark(self) -> MoveMark | None:
+        name = f'"{self._database.address.schema}".move_mark'
+        there = await self._database.rows("SELECT to_regclass($1) IS NOT NULL", name)
+        rows = await self._database.rows("SELECT mark FROM @move_mark") if there[0][0] else []
+        return msgspec.json.decode(rows[0][0], type=MoveMark) if rows else None
+
+    async def set_mark(self, mark: MoveMark | None) -> None:
+        async def write(session: Session) -> None:
+            await session.run("CREATE TABLE IF NOT EXISTS @move_mark (mark text NOT NULL)")
+            await session.run("DELETE FROM @move_mark")
+            if mark is not None:
+                await session.run("INSERT INTO @move_mark VALUES ($1)", msgspec.json.encode(mark).decode())
+
+        await self._database.transact(write)
+
+    async def counts(self) -> dict[str, int]:
+        counts = {
+            name: (await self._database.rows(f"SELECT count(*) FROM @{table}"))[0][0]  # noqa: S608 - our own names
+            for name, table in COUNTED.items()
+        }
+        return {name: count for name, count in counts.items() if count}
+
+    async def dump(self) -> AsyncIterator[Sequence[RecordRow]]:
+        last = -1
+        while rows := await self._rows(_PAGES, last, BATCH):
+            numbers = [row[0] for row in rows]
+            attempts = grouped(await self._rows(_ATTEMPTS, numbers))
+            visits = grouped(await self._rows(_VISITS, numbers))
+            yield [dumped_page(row[1:], attempts.get(row[0], ()), visits.get(row[0], ())) for row in rows]
+            last = numbers[-1]
+        jobs, last = [stored(job) for job in await self._jobs()], -1
+        while rows := await self._rows(_RECORDS, last, BATCH):
+            numbers = [row[0] for row in rows]
+            past = grouped(await self._rows(_PAST, numbers))
+            seen = grouped(await self._rows(_SEEN, jobs, numbers))
+            yield [dumped_record(row[2:], row[1], past.get(row[0], ()), seen.get(row[0], ())) for row in rows]
+            last = numbers[-1]
+        yield [DumpedSchema(shape=shape, first_stored=at) for shape, at in await self._store.schemas()]
+        yield await self._store.scores()
+
+    async def load(self, batch: Sequence[RecordRow]) -> None:
+        pages = [item for item in batch if isinstance(item, DumpedPage)]
+        records = [item for item in batch if isinstance(item, DumpedRecord)]
+        shapes = [item for item in batch if isinstance(item, DumpedSchema)]
+        tallies = [item for item in batch if isinstance(item, Tally)]
+
+        async def write(session: Session, as_json: Queryable) -> None:
+            await _add_pages(session, pages)
+            await _add_records(session, records, as_json)
+            await _add_shapes(session, shapes)
+            await _add_tallies(session, tallies)
+
+        try:
+            await self._database.transact(lambda session: write(session, queryable))
+        except Unstorable:
+            # As in `save`: a text that is JSON for us and not for PostgreSQL is tried alone.
+            texts = {stored(text) for one in records for text in (one.data, *(past.data for past in one.past))}
+            known = {text: await self._store.accepted(text) for text in texts}
+            await self._database.transact(lambda session: write(session, known.__getitem__))
+
+    async def finish(self) -> None:
+        """Without statistics the first crawl here would get bad query plans."""
+        for table in TABLES:
+            await self._database.rows(f"ANALYZE @{table}")
+
+    async def clear(self) -> None:
+        async def write(session: Session) -> None:
+            await session.run(f"TRUNCATE {', '.join(f'@{table}' for table in TABLES)}")
+
+        await self._database.transact(write)
+        self._store.forget_schemas()
+
+    async def _rows(self, sql: str, *values: Any) -> list[list[Any]]:
+        """The rows of a query, with their texts as they were before they were stored."""
+        rows = await self._database.transact(lambda session: session.rows(sql, *values))
+        return [[read(value) if type(value) is str else value for value in row] for row in rows]
+
+    async def _jobs(self) -> list[str]:
+        """Every job that saw a record: one step in the index for each, instead of a walk through all sightings."""
+        found: list[str] = []
+        rows = await self._rows("SELECT min(job) FROM @sightings")
+        while (job := rows[0][0]) is not None:
+            found.append(job)
+            rows = await self._rows("SELECT min(job) FROM @sightings WHERE job > $1", stored(job))
+        return found
+
+
+# -- loading, inside a transaction -------------------------------------------------------------------------------
+
+
+def _storable(values: Sequence[Any]) -> list[Any]:
+    return [stored(value) if type(value) is str else value for value in values]
+
+
+async def _add_pages(session: Session, pages: Sequence[DumpedPage]) -> None:
+    if not pages:
+        return
+    facts = [page.facts or Unfetched(page.fingerprint, page.url, page.job) for page in pages]
+    await session.rows(ADD_PAGES, *new_rows(_storable(msgspec.structs.astuple(one)) for one in facts))
+    found = await session.rows(_NUMBERS, [page.fingerprint for page in pages])
+    number = dict(map(tuple, found))
+    tried = [
+        (number[page.fingerprint], *_storable(fields_of(one, ATTEMPT_FIELDS)))
+        for page in pages
+        for one in page.attempts
+    ]
+    seen = [
+        (number[page.fingerprint], *_storable(fields_of(one, VISIT_FIELDS))) for page in pages for one in page.visits
+    ]
+    if tried:
+        await session.run(ADD_ATTEMPTS, *new_rows(tried))
+    if seen:
+        await session.run(ADD_VISITS, *new_rows(seen))
+
+
+async def _add_records(session: Session, records: Sequence[DumpedRecord], as_json: Queryable) -> None:
+    if not records:
+        return
+    found = await session.rows(_NUMBERS, [record.page for record in records])
+    page = dict(map(tuple, found))
+    identities = [identity_of(stored(one.type), stored(one.site), stored(one.key)) for one in records]
+    rows = []
+    for identity, one in zip(identities, records, strict=True):
+        *texts, source = _storable([one.type, one.site, one.key, one.url, one.job, one.spider, one.data])
+        rows.append(
+            (identity, *texts, source, as_json(source), one.content_hash, one.first_seen, one.last_changed,
+             one.last_checked, one.version, page.get(one.page, 0), stored(one.schema))
+        )  # fmt: skip
+    await session.rows(ADD_RECORDS, *new_rows(rows))
+    gone = [
+        (identity, one.gone_since)
+        for identity, one in zip(identities, records, strict=True)
+        if one.gone_since is not None
+    ]
+    if gone:
+        await session.run(_GONE_SINCE, *new_rows(gone))
+    number = dict(map(tuple, await session.rows(_RECORD_NUMBERS, identities)))
+    past = [
+        (number[identity], version.version, version.at, stored(version.job), source, as_json(source), version.gone,
+         stored(version.schema))
+        for identity, one in zip(identities, records, strict=True)
+        for version in one.past
+        for source in [stored(version.data)]
+    ]  # fmt: skip
+    if past:
+        await session.run(ADD_PAST + " ON CONFLICT (record, version) DO NOTHING", *new_rows(past))
+    sightings = [
+        (stored(job), number[identity], version)
+        for identity, one in zip(identities, records, strict=True)
+        for job, version in one.seen_by
+    ]
+    if sightings:
+        await session.run(ADD_SIGHTINGS, *new_rows(sightings))
+
+
+async def _add_shapes(session: Session, shapes: Sequence[DumpedSchema]) -> None:
+    if shapes:
+        rows = [
+            (identity_of(type_, id), type_, id, definition, one.first_stored)
+            for one in shapes
+            for type_, id, definition in [_storable([one.shape.type, one.shape.id, one.shape.definition])]
+        ]
+        await session.run(ADD_SCHEMAS, *new_rows(rows))
+
+
+async def _add_tallies(session: Session, tallies: Sequence[Tally]) -> None:
+    if tallies:
+        fields = [msgspec.structs.asdict(one) for one in tallies]
+        rows = [Tally(**dict(zip(one, _storable(list(one.values())), strict=True))) for one in fields]
+        await session.run(f"{ADD_TALLIES} DO NOTHING", *tally_rows(rows))

@@ -1,0 +1,158 @@
+"""The records file as a stream of rows. Fulfils `RecordStream`."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import AsyncIterator, Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from ...model.record import Tally
+from ...store.record_rows import (
+    ATTEMPT_FIELDS,
+    COUNTED,
+    PAGE_FIELDS,
+    PAST_FIELDS,
+    RECORD_FIELDS,
+    TABLES,
+    TALLY_FIELDS,
+    VISIT_FIELDS,
+    DumpedPage,
+    DumpedRecord,
+    DumpedSchema,
+    RecordRow,
+    dumped_page,
+    dumped_record,
+    fields_of,
+    grouped,
+)
+from .connection import Database
+from .stream import SqliteStream
+
+if TYPE_CHECKING:
+    from .records import SqliteRecords
+
+BATCH = 200  # pages or records in memory, each with all that belongs to it
+
+_PAGES = f"SELECT number, {', '.join(PAGE_FIELDS)} FROM pages ORDER BY number"  # noqa: S608 - our own names
+_RECORDS = f"""
+SELECT records.number, pages.fingerprint, {", ".join(f"records.{name}" for name in RECORD_FIELDS)}
+FROM records LEFT JOIN pages ON pages.number = records.page ORDER BY records.number"""  # noqa: S608
+
+_ATTEMPTS = f"""
+SELECT page, {", ".join(ATTEMPT_FIELDS)} FROM attempts WHERE page IN (SELECT value FROM json_each(?))
+ORDER BY page, at"""  # noqa: S608 - our own names
+_VISITS = f"""
+SELECT page, {", ".join(VISIT_FIELDS)} FROM visits WHERE page IN (SELECT value FROM json_each(?))
+ORDER BY page, fetched_at"""  # noqa: S608 - our own names
+_PAST = f"""
+SELECT record, {", ".join(PAST_FIELDS)} FROM superseded WHERE record IN (SELECT value FROM json_each(?))
+ORDER BY record, version"""  # noqa: S608 - our own names
+# Sightings are stored by job: one look-up for each job and record, in the order of the table.
+_SEEN = """
+SELECT sightings.record, sightings.job, sightings.version FROM json_each(?) AS job CROSS JOIN json_each(?) AS wanted
+CROSS JOIN sightings ON sightings.job = job.value AND sightings.record = wanted.value"""
+
+
+class SqliteRecordStream(SqliteStream):
+    def __init__(self, database: Database, store: SqliteRecords) -> None:
+        super().__init__(database)
+        self._store = store
+
+    async def counts(self) -> dict[str, int]:
+        return {name: count for name, count in (await self._count(COUNTED)).items() if count}
+
+    async def dump(self) -> AsyncIterator[Sequence[RecordRow]]:
+        async for rows in self._batches(_PAGES, BATCH):
+            numbers = _json([row[0] for row in rows])
+            attempts = grouped(await self._rows(_ATTEMPTS, (numbers,)))
+            visits = grouped(await self._rows(_VISITS, (numbers,)))
+            yield [dumped_page(row[1:], attempts.get(row[0], ()), visits.get(row[0], ())) for row in rows]
+        jobs = _json(await self._jobs())
+        async for rows in self._batches(_RECORDS, BATCH):
+            numbers = _json([row[0] for row in rows])
+            past = grouped(await self._rows(_PAST, (numbers,)))
+            seen = grouped(await self._rows(_SEEN, (jobs, numbers)))
+            yield [dumped_record(row[2:], row[1], past.get(row[0], ()), seen.get(row[0], ())) for row in rows]
+        yield [DumpedSchema(shape=shape, first_stored=at) for shape, at in await self._store.schemas()]
+        yield await self._store.scores()
+
+    async def load(self, batch: Sequence[RecordRow]) -> None:
+        def write(connection: sqlite3.Connection) -> None:
+            for row in batch:
+                if isinstance(row, DumpedPage):
+                    _add_page(connection, row)
+                elif isinstance(row, DumpedRecord):
+                    _add_record(connection, row)
+                elif isinstance(row, Tally):
+                    connection.execute(_ADD_TALLY, fields_of(row, TALLY_FIELDS))
+                else:
+                    shape = row.shape
+                    connection.execute(_ADD_SCHEMA, (shape.type, shape.id, shape.definition, row.first_stored))
+
+        await self._database.write(write)
+
+    async def finish(self) -> None:
+        """Nothing needs all rows: pages come before the records they gave."""
+
+    async def clear(self) -> None:
+        def write(connection: sqlite3.Connection) -> None:
+            for table in TABLES:
+                connection.execute(f"DELETE FROM {table}")  # noqa: S608 - our own names
+            # Cursors count from the beginning again: the store gets a new id, so that older ones are refused.
+            connection.execute("UPDATE store SET id = lower(hex(randomblob(6)))")
+
+        await self._database.write(write)
+        self._store.forget_schemas()
+
+    async def _jobs(self) -> list[str]:
+        """Every job that saw a record: one step in the index for each, instead of a walk through all sightings."""
+        found: list[str] = []
+        rows = await self._rows("SELECT min(job) FROM sightings")
+        while (job := rows[0][0]) is not None:
+            found.append(job)
+            rows = await self._rows("SELECT min(job) FROM sightings WHERE job > ?", (job,))
+        return found
+
+
+def _json(values: Sequence[int | str]) -> str:
+    return msgspec.json.encode(values).decode()
+
+
+# -- loading, inside a transaction -------------------------------------------------------------------------------
+
+
+def _insert(table: str, columns: Sequence[str]) -> str:
+    return f"INSERT OR IGNORE INTO {table} ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})"  # noqa: S608
+
+
+_ADD_PAGE = _insert("pages", PAGE_FIELDS)
+_ADD_UNFETCHED = _insert("pages", ("fingerprint", "url", "job"))
+_ADD_ATTEMPT = _insert("attempts", ("page", *ATTEMPT_FIELDS))
+_ADD_VISIT = _insert("visits", ("page", *VISIT_FIELDS))
+_ADD_RECORD = _insert("records", (*RECORD_FIELDS, "page"))
+_ADD_PAST = _insert("superseded", ("record", *PAST_FIELDS))
+_ADD_SIGHTING = _insert("sightings", ("record", "job", "version"))
+_ADD_SCHEMA = _insert("schemas", ("type", "id", "definition", "first_stored"))
+_ADD_TALLY = _insert("quality", TALLY_FIELDS)
+_FIND_PAGE = "SELECT number FROM pages WHERE fingerprint = ?"
+_FIND_RECORD = "SELECT number FROM records WHERE type = ? AND site = ? AND key = ?"
+
+
+def _add_page(connection: sqlite3.Connection, page: DumpedPage) -> None:
+    if page.facts is not None:
+        connection.execute(_ADD_PAGE, msgspec.structs.astuple(page.facts))
+    else:
+        connection.execute(_ADD_UNFETCHED, (page.fingerprint, page.url, page.job))
+    number = connection.execute(_FIND_PAGE, (page.fingerprint,)).fetchone()[0]
+    connection.executemany(_ADD_ATTEMPT, [(number, *fields_of(one, ATTEMPT_FIELDS)) for one in page.attempts])
+    connection.executemany(_ADD_VISIT, [(number, *fields_of(one, VISIT_FIELDS)) for one in page.visits])
+
+
+def _add_record(connection: sqlite3.Connection, record: DumpedRecord) -> None:
+    page = connection.execute(_FIND_PAGE, (record.page,)).fetchone()
+    connection.execute(_ADD_RECORD, (*fields_of(record, RECORD_FIELDS), page[0] if page is not None else 0))
+    number = connection.execute(_FIND_RECORD, (record.type, record.site, record.key)).fetchone()[0]
+    connection.executemany(_ADD_PAST, [(number, *fields_of(version, PAST_FIELDS)) for version in record.past])
+    connection.executemany(_ADD_SIGHTING, [(number, job, version) for job, version in record.seen_by])

@@ -1,0 +1,175 @@
+"""The rows of a state, in a form that no backend owns: what a move copies and a backup file holds (model/stream.py).
+
+Dumped in the order job, schedule, seeds, site, robots, route, purse, budget, shape, URL; queued URLs of a lane come in
+the order in which they would be leased. A leased task is dumped as queued: its worker is gone, or the copy would not
+have begun. The leading scheduler and the health of proxy exits are left out: both are learned again within minutes.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import msgspec
+
+from ..model.job import JobTerms
+from ..model.schedule import ScheduleProgress
+from ..model.stream import RowStream
+from ..model.task import UrlState
+from .contract import SeedFindings
+
+STATES = tuple(state.value for state in UrlState)
+COUNTERS = ("discovered", "duplicates", "retries", "redirected")  # of a job, beside its URLs by state
+
+
+class DumpedJob(msgspec.Struct, frozen=True, kw_only=True):
+    """A job, and the counters that cannot be counted from its URLs. `forgotten` counts URLs without a row, by state:
+    a job that deduplicates by a Bloom filter keeps no row of a URL that is done."""
+
+    number: int
+    id: str
+    name: str
+    state: str
+    sealed: bool
+    ending: str
+    created_at: float
+    finished_at: float | None
+    terms: JobTerms
+    discovered: int
+    duplicates: int
+    retries: int
+    redirected: int
+    forgotten: dict[str, int] = {}
+    paused: bool = False
+
+
+class DumpedSchedule(msgspec.Struct, frozen=True):
+    """A schedule and its progress. Its times are calendar times and do not depend on the clock of a server."""
+
+    standing: ScheduleProgress
+
+
+class DumpedSeeds(msgspec.Struct, frozen=True):
+    """The sites and the failure that the reader of a job's seed source has noted so far."""
+
+    job: str
+    sown: SeedFindings
+
+
+class DumpedSite(msgspec.Struct, frozen=True, kw_only=True):
+    """A site's politeness. `in_hand` of its tasks were leased, so that requests may have been sent until now."""
+
+    name: str
+    next_at: float
+    rest_until: float
+    asked_interval: float | None
+    in_hand: int = 0
+
+
+class DumpedRobots(msgspec.Struct, frozen=True, kw_only=True):
+    """A robots.txt that was fetched, and until when it holds."""
+
+    origin: str
+    status: int
+    text: str
+    fetched_at: float
+    expires_at: float
+
+
+class DumpedRoute(msgspec.Struct, frozen=True, kw_only=True):
+    """The route that was learned for a site (routing/contract.py)."""
+
+    site: str
+    route: str
+    since: float
+    reason: str
+    blocks: int
+    recheck_at: float
+    patience: float
+
+
+class DumpedPurse(msgspec.Struct, frozen=True, kw_only=True):
+    """How much of a budget was spent, in billionths of a token."""
+
+    name: str
+    spent: int
+
+
+class DumpedBudget(msgspec.Struct, frozen=True, kw_only=True):
+    """How many URLs of a site a job has ever taken."""
+
+    job: int
+    site: str
+    taken: int
+
+
+class DumpedShape(msgspec.Struct, frozen=True, kw_only=True):
+    """How many URLs of one path shape a job has taken."""
+
+    job: int
+    site: str
+    shape: str
+    taken: int
+
+
+class DumpedUrl(msgspec.Struct, frozen=True, kw_only=True):
+    """A URL of a job. `due_at` is set while it waits; `parent` is the fingerprint of the page that linked to it."""
+
+    job: int
+    site: str
+    fingerprint: bytes
+    url: str
+    state: UrlState
+    reason: str
+    message: str
+    priority: int
+    depth: int
+    attempts: int
+    deliveries: int
+    max_attempts: int
+    due_at: float | None
+    created_at: float
+    changed_at: float
+    kind: str
+    data: str
+    redirects: tuple[str, ...]
+    fetcher: str | None
+    proxy_pool: str | None
+    country: str | None
+    parent: bytes | None
+    parent_site: str | None
+    how: str = ""
+    incidents: tuple[tuple[float, str], ...] = ()
+
+
+StateRow = (
+    DumpedJob
+    | DumpedSchedule
+    | DumpedSeeds
+    | DumpedSite
+    | DumpedRobots
+    | DumpedRoute
+    | DumpedPurse
+    | DumpedBudget
+    | DumpedShape
+    | DumpedUrl
+)
+
+
+class StateStream(RowStream[StateRow], Protocol):
+    """A state as a stream of rows."""
+
+    async def holders(self) -> list[str]:
+        """The workers with leases that have not expired by the state's own clock, and the leading scheduler."""
+        ...
+
+    async def time(self) -> float:
+        """The time by the clock of this state."""
+        ...
+
+
+def job_counts(job: str, states: dict[str, int], counters: dict[str, int]) -> dict[str, int]:
+    """One job's part of `counts`: its URLs by state (leased counts as queued), and its other counters."""
+    rows = {state: count for state, count in states.items() if state != UrlState.LEASED}
+    rows[UrlState.QUEUED.value] = rows.get(UrlState.QUEUED.value, 0) + states.get(UrlState.LEASED.value, 0)
+    named = {f"{job} {state}": count for state, count in sorted(rows.items()) if count}
+    return {**named, **{f"{job} {name}": count for name, count in counters.items() if count}}

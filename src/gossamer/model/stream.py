@@ -1,0 +1,66 @@
+"""A store as a stream of rows: what `gossamer move`, `backup` and `restore` copy, and the mark that a copy leaves.
+
+How it fails: `BackendUnavailable`; the rows that were loaded stay, under a mark that the store is not complete. How it
+recovers: the command is run again. It clears the store and loads everything anew; loading a batch twice is harmless.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from enum import StrEnum
+from typing import Protocol, TypeVar
+
+import msgspec
+
+Row = TypeVar("Row")
+
+
+class MoveStatus(StrEnum):
+    """What a mark says of the store that bears it."""
+
+    ARRIVING = "arriving"  # a move into it has begun and is not proved: no other command may work here
+    RESTORING = "restoring"  # the same, for a backup that is being restored
+    MOVED = "moved"  # its contents are elsewhere now: this is the old copy
+
+
+class MoveMark(msgspec.Struct, frozen=True, kw_only=True, rename={"status": "standing", "counts": "tally"}):
+    """A note in a store. `place` is where its contents come from or went to, without secrets.
+
+    `counts` is what an old copy held when it was left, so that work done there since is noticed.
+    """
+
+    status: MoveStatus
+    place: str
+    at: float
+    counts: dict[str, int] = {}
+
+
+class RowStream(Protocol[Row]):
+    """All that a store holds, row by row. Only one command uses it at a time, and no worker is at work meanwhile."""
+
+    async def mark(self) -> MoveMark | None: ...
+
+    async def set_mark(self, mark: MoveMark | None) -> None: ...
+
+    async def counts(self) -> dict[str, int]:
+        """How many rows of each kind there are, counted one by one. Empty when the store holds nothing.
+
+        Every backend uses the same names, and the numbers are the same for the same rows.
+        """
+        ...
+
+    def dump(self) -> AsyncIterator[Sequence[Row]]:
+        """All rows, in batches, in an order in which they can be loaded."""
+        ...
+
+    async def load(self, batch: Sequence[Row]) -> None:
+        """Add the rows. A row that is there already stays as it is."""
+        ...
+
+    async def finish(self) -> None:
+        """Do what needs all rows, after the last batch."""
+        ...
+
+    async def clear(self) -> None:
+        """Delete everything but the mark."""
+        ...

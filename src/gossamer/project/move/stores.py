@@ -1,0 +1,180 @@
+"""The three stores of a project, open for a move, a backup or a restore: what they hold, whether they may be used."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from contextlib import AsyncExitStack
+from typing import Any
+from urllib.parse import parse_qsl
+
+import msgspec
+
+from ...backends.addresses import is_local, local_path, place_of, scheme_of
+from ...backends.open import open_archive, open_records, open_state
+from ...backends.processes import is_gone, worker_name
+from ...backends.state import State
+from ...clock import Clock, ServerClock
+from ...errors import BadState, Misconfigured
+from ...model.stream import MoveMark, MoveStatus, RowStream
+from ...settings import Settings
+from ...settings.effective import site_terms
+from ...store.contract import Records, Segment, WholeArchive
+
+ROLES = ("state", "records", "archive")
+SIGN_OF_LIFE = 30.0  # seconds; a worker with a newer heartbeat is at work
+
+Counts = dict[str, int]
+
+
+class Part(msgspec.Struct, frozen=True, kw_only=True):
+    """One role of a move: where from, where to, and what was counted on both sides."""
+
+    role: str
+    source: str
+    target: str
+    here: Counts
+    there: Counts
+
+
+class Stores:
+    """The open stores at one set of addresses. A store that is not needed, or does not exist yet, is None."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.state: State | None = None
+        self.records: Records | None = None
+        self.archive: WholeArchive | None = None
+
+    def stream(self, role: str) -> RowStream[Any] | None:  # Any: rows of a state or of a record store
+        store = self.state if role == "state" else self.records
+        return store.stream if store is not None else None
+
+    def place(self, role: str) -> str:
+        return place(self.settings, role)
+
+    async def segments(self) -> list[Segment]:
+        return [] if self.archive is None else [one async for one in self.archive.segments()]
+
+    async def counts(self, role: str) -> Counts:
+        """What the store of a role holds, by kind."""
+        if role == "archive":
+            return sizes(await self.segments())
+        stream = self.stream(role)
+        return await stream.counts() if stream is not None else {}
+
+    async def set_mark(self, role: str, mark: MoveMark | None) -> None:
+        stream = self.stream(role)
+        if stream is not None:
+            await stream.set_mark(mark)
+
+
+def place(settings: Settings, role: str) -> str:
+    """Where a role of the project is, without secrets: the same text means the same place."""
+    scheme, address = scheme_of(settings, role), str(getattr(settings, role))
+    if scheme in ("sqlite", "folder"):
+        return place_of(settings, role)
+    if scheme == "s3":
+        return address  # keys are never part of it, and the endpoint is part of the place
+    schema = "".join(value for name, value in parse_qsl(address.partition("?")[2]) if name == "schema")
+    return f"{place_of(settings, role)}, {f'schema {schema}' if schema else f'project {settings.project}'}"
+
+
+def exists(settings: Settings, role: str) -> bool:
+    return not is_local(settings, role) or local_path(settings, role).exists()
+
+
+async def open_stores(stack: AsyncExitStack, settings: Settings, clock: Clock, roles: Collection[str]) -> Stores:
+    """Open the stores of these roles, made where they are not there."""
+    stores = Stores(settings)
+    own = ServerClock(clock)  # the stores of two sides may go by different clocks
+    if "records" in roles:
+        stores.records = await stack.enter_async_context(open_records(settings, own, to_move=True))
+    if "state" in roles:
+        stores.state = await stack.enter_async_context(
+            open_state(settings, own, terms_for=site_terms(settings, None), to_move=True)
+        )
+    if "archive" in roles:
+        stores.archive = await stack.enter_async_context(open_archive(settings, worker_name().replace("/", "-")))
+    return stores
+
+
+async def require_rest(source: Stores, verb: str) -> None:
+    """Refuse to copy while workers are at work, and to copy what is not complete. Raises Misconfigured, BadState."""
+    for role in ("state", "records"):
+        stream = source.stream(role)
+        mark = await stream.mark() if stream is not None else None
+        if mark is not None and mark.status is not MoveStatus.MOVED:
+            how = "a move" if mark.status is MoveStatus.ARRIVING else "a restore"
+            raise BadState(
+                f"What is at {source.place(role)} ({role}) is not complete itself: {how} from {mark.place} has not "
+                f"come to its end. Run that one again first."
+            )
+    if source.state is None:
+        return
+    now = await source.state.stream.time()
+    cards = [card.name for card in await source.state.workers.workers() if now - card.seen_at < SIGN_OF_LIFE]
+    busy = {name for name in (*await source.state.stream.holders(), *cards) if not is_gone(name)}
+    if busy:
+        names = ", ".join(sorted(busy)[:3]) + (", ..." if len(busy) > 3 else "")
+        raise Misconfigured(
+            f"{len(busy)} of the project's workers are at work ({names}). Stop them and {verb} again; those that were "
+            f"killed on another machine are forgotten when their leases end."
+        )
+
+
+async def require_room(source: Stores, target: Stores, role: str) -> None:
+    """Refuse a target that holds something, unless a move may replace it. Raises Misconfigured, BadState."""
+    if role == "archive":
+        await require_room_for_segments(await source.segments(), target)
+        return
+    here, there = source.place(role), target.place(role)
+    stream = target.stream(role)
+    mark = await stream.mark() if stream is not None else None
+    if mark is not None and mark.status is not MoveStatus.MOVED:
+        if mark.status is MoveStatus.ARRIVING and mark.place == here:
+            return
+        how = "another move" if mark.status is MoveStatus.ARRIVING else "a restore"
+        raise BadState(
+            f"What is at {there} ({role}) is {how} that has not come to its end, from {mark.place}. Run that one "
+            f"again, or name another address or project."
+        )
+    held = await target.counts(role)
+    if held and (mark is None or mark.place != here):
+        raise occupied(target, role, held)
+    if held and mark is not None and mark.counts != held:
+        raise Misconfigured(
+            f"What is at {there} ({role}) was moved to {here} once, and has been worked on since: moving back would "
+            f"lose that. Move it away by hand, or name another address."
+        )
+
+
+def occupied(target: Stores, role: str, held: Counts) -> Misconfigured:
+    words = ", ".join(f"{count:,} {name}" for name, count in list(held.items())[:3])
+    return Misconfigured(
+        f"There is a project at {target.place(role)} ({role}) already ({words}). Nothing was changed. Name another "
+        f"address or project, or empty it first."
+    )
+
+
+async def require_room_for_segments(segments: Iterable[Segment], target: Stores) -> None:
+    """Files of other names do no harm: only references lead to pages. Raises Misconfigured."""
+    known = {one.name: one.size for one in await target.segments()}
+    for segment in segments:
+        if known.get(segment.name, segment.size) != segment.size:
+            raise Misconfigured(
+                f"The archive at {target.place('archive')} has another file {segment.name} than this one. Nothing was "
+                f"changed. Name another address."
+            )
+
+
+async def compare_counts(source: Stores, target: Stores, role: str) -> Part:
+    here, there = await source.counts(role), await target.counts(role)
+    if role == "archive":
+        ours = {one.name for one in await source.segments()}
+        there = sizes([one for one in await target.segments() if one.name in ours])
+    return Part(role=role, source=source.place(role), target=target.place(role), here=here, there=there)
+
+
+def sizes(segments: Collection[Segment]) -> Counts:
+    counts = {"files": len(segments), "bytes": sum(one.size for one in segments)}
+    return {name: count for name, count in counts.items() if count}

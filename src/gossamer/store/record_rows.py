@@ -1,0 +1,114 @@
+"""The rows of a record store, in a form that no backend owns: what a move copies and a backup file holds
+(model/stream.py). A record comes with its history and sightings, a page with its attempts and archived visits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from ..model.record import Attempt, ItemSchema, PageFacts, Tally
+from ..model.stream import RowStream
+from .contract import Version
+
+
+class DumpedPage(msgspec.Struct, frozen=True, kw_only=True):
+    """A URL that was tried. `facts` is None when it was never fetched."""
+
+    fingerprint: bytes
+    url: str
+    job: str
+    facts: PageFacts | None
+    attempts: tuple[Attempt, ...] = ()
+    visits: tuple[PageFacts, ...] = ()
+
+
+class DumpedRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """A record with its past versions, oldest first, and the jobs that saw it, each with the version it saw last.
+    `page` is the fingerprint of the page that gave it last."""
+
+    type: str
+    site: str
+    key: str
+    url: str
+    job: str
+    spider: str
+    data: str
+    content_hash: bytes
+    first_seen: float
+    last_changed: float
+    last_checked: float
+    version: int
+    gone_since: float | None = None
+    schema: str = ""
+    page: bytes = b""
+    past: tuple[Version, ...] = ()
+    seen_by: tuple[tuple[str, int], ...] = ()
+
+
+class DumpedSchema(msgspec.Struct, frozen=True, kw_only=True):
+    """A shape of items, and when it was stored first."""
+
+    shape: ItemSchema
+    first_stored: float
+
+
+RecordRow = DumpedPage | DumpedRecord | DumpedSchema | Tally  # dumped in this order
+RecordStream = RowStream[RecordRow]
+
+# Columns, in the order of the tables. The fingerprint of attempts and visits is that of their page.
+PAGE_FIELDS = PageFacts.__struct_fields__
+ATTEMPT_FIELDS = ("at", "job", "worker", "url", "site", "attempt", "outcome", "route", "proxy", "status", "bytes",
+                  "latency", "cost", "reason", "error")  # fmt: skip
+VISIT_FIELDS = ("fetched_at", "url", "job", "status", "archive_ref", "body_hash", "spider", "failure")
+TALLY_FIELDS = ("day", "spider", "type", "field", "rule", "checked", "filled", "faulty")
+RECORD_FIELDS = DumpedRecord.__struct_fields__[:14]  # from type to schema
+PAST_FIELDS = ("version", "at", "job", "data", "gone", "schema")
+COUNTED = {
+    "records": "records", "earlier versions": "superseded", "sightings": "sightings", "pages": "pages",
+    "attempts": "attempts", "archived visits": "visits", "shapes of items": "schemas", "quality counts": "quality",
+}  # fmt: skip  # what `counts` calls the rows of each table
+TABLES = ("quality", "schemas", "visits", "attempts", "sightings", "superseded", "records", "pages")  # children first
+
+Values = Sequence[Any]  # Any: one row of a table, whose columns have different types
+
+
+def fields_of(row: msgspec.Struct, names: Sequence[str]) -> list[Any]:
+    return [getattr(row, name) for name in names]
+
+
+def grouped(rows: Iterable[Values]) -> dict[int, list[Values]]:
+    """Rows by the number in their first column; the rest of each row, in order."""
+    groups: dict[int, list[Values]] = {}
+    for number, *rest in rows:
+        groups.setdefault(number, []).append(rest)
+    return groups
+
+
+def dumped_page(columns: Values, attempts: Iterable[Values], visits: Iterable[Values]) -> DumpedPage:
+    """From the PAGE_FIELDS of a page, the ATTEMPT_FIELDS of its attempts and the VISIT_FIELDS of its visits."""
+    facts = dict(zip(PAGE_FIELDS, columns, strict=True))
+    page = facts["fingerprint"]
+    return DumpedPage(
+        fingerprint=page,
+        url=facts["url"],
+        job=facts["job"],
+        facts=PageFacts(**facts) if facts["fetched_at"] is not None else None,
+        attempts=tuple(Attempt(fingerprint=page, **dict(zip(ATTEMPT_FIELDS, one, strict=True))) for one in attempts),
+        visits=tuple(PageFacts(fingerprint=page, **dict(zip(VISIT_FIELDS, one, strict=True))) for one in visits),
+    )
+
+
+def dumped_record(columns: Values, page: bytes | None, past: Iterable[Values], seen: Iterable[Values]) -> DumpedRecord:
+    """From the RECORD_FIELDS of a record, the PAST_FIELDS of its past versions, and the job and version of each
+    sighting."""
+    return DumpedRecord(
+        **dict(zip(RECORD_FIELDS, columns, strict=True)),
+        page=page or b"",
+        past=tuple(
+            Version(version=version, at=at, job=job, data=data, gone=bool(gone), schema=schema)
+            for version, at, job, data, gone, schema in past
+        ),
+        seen_by=tuple(sorted((job, version) for job, version in seen)),
+    )
