@@ -25,18 +25,23 @@ def visible_lines(text: str) -> str:
     return "\n".join(visible(line) for line in text.expandtabs(4).replace("\r\n", "\n").split("\n"))
 
 
-def moment(at: float | None, now: float | None = None) -> str:
-    """Local time, `2027-01-31 12:00:05`; with `now`, also how far off it is: `(3 min ago)`. What lies outside of the
-    calendar is shown as its last or first day."""
+def moment(at: float | str | None, now: float | None = None) -> str:
+    """Local time, `2027-01-31 12:00:05`; with `now`, also how far off it is: `(3 min ago)`. Read from seconds since the
+    epoch or from ISO 8601. A time outside of the calendar is shown as its first or last day."""
     if at is None:
         return ""
+    at = _seconds(at)
     shown = datetime.fromtimestamp(within_calendar(at)).astimezone().strftime("%Y-%m-%d %H:%M:%S")
     return shown if now is None else f"{shown} ({distance(at, now)})"
 
 
-def distance(at: float, now: float) -> str:
-    """`in 14 s`, `3 min ago`, `now`."""
-    seconds = at - now
+def _seconds(at: float | str) -> float:
+    return datetime.fromisoformat(at).timestamp() if isinstance(at, str) else at
+
+
+def distance(at: float | str, now: float) -> str:
+    """`in 14 s`, `3 min ago`, `now`. `at` is in seconds since the epoch, or ISO 8601."""
+    seconds = _seconds(at) - now
     if abs(seconds) < 0.05:
         return "now"
     return f"in {span(seconds)}" if seconds > 0 else f"{span(-seconds)} ago"

@@ -278,10 +278,18 @@ def test_the_installed_command_ends_quietly_when_its_reader_leaves(project):
     assert process.stderr == ""
 
 
+def home_of(command) -> str:
+    return command.callback.__module__.rpartition(".")[2]
+
+
 def test_every_verb_is_found_in_the_file_that_is_said_to_hold_it():
     for home in set(HOMES.values()):
         import_module(f"gossamer.cli.{home}")
-    homes = {str(command.name): command.callback.__module__.rpartition(".")[2] for command in app.registered_commands}
-    homes.update({str(group.name): str(group.name) for group in app.registered_groups})
+    homes = {str(command.name): home_of(command) for command in app.registered_commands}
+    groups = {
+        str(group.name): {home_of(command) for command in group.typer_instance.registered_commands}
+        for group in app.registered_groups
+    }
 
-    assert homes == HOMES
+    assert homes == {verb: home for verb, home in HOMES.items() if verb not in groups}
+    assert [verb for verb, files in groups.items() if HOMES[verb] not in files] == []

@@ -6,9 +6,10 @@ import asyncio
 import errno
 import os
 import sys
-from collections.abc import Coroutine
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Annotated, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar
 
 import typer
 from rich.console import Console
@@ -16,6 +17,9 @@ from rich.text import Text
 
 from ..errors import GossamerError
 from ..settings import Settings, load
+
+if TYPE_CHECKING:
+    from ..project.open import Project
 
 T = TypeVar("T")
 
@@ -109,6 +113,19 @@ def run_async(work: Coroutine[Any, Any, T]) -> T:
         return asyncio.run(work)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(work)
+
+
+@asynccontextmanager
+async def open_crawled(settings: Settings) -> AsyncIterator[Project]:
+    """Open a project to look at it; say on standard error when it was moved away. Raises Misconfigured where nothing
+    has been crawled yet."""
+    from ..project.open import open_crawled as open_to_look
+    from ..text import visible
+
+    async with open_to_look(settings) as project:
+        for warning in project.old_copies:
+            err.print(Text(f"Warning: {visible(warning)}", style="yellow"), soft_wrap=True)
+        yield project
 
 
 def settings_with(**flags: Any) -> Settings:

@@ -20,7 +20,7 @@ from ..project.open import Project, is_crawled
 from ..project.reparse.letters import revive
 from ..project.reparse.run import FAILED
 from ..text import distance, many, moment, visible
-from .app import app, err, out, run_async, settings_with
+from .app import app, err, open_crawled, out, run_async, settings_with
 from .layout import (
     Column,
     advise,
@@ -33,7 +33,6 @@ from .layout import (
     print_table,
     write_bytes,
 )
-from .look import open_crawled
 from .replayed import Replayed, tell_replayed
 from .typed import typed_url
 from .why import print_attempts, tries

@@ -30,8 +30,7 @@ from ..parse.page import Page
 from ..parse.selectors import SelectorList
 from ..project.fetch import fetch_one
 from ..text import size, visible
-from .app import app, err, run_async, settings_with
-from .look import open_crawled
+from .app import app, err, open_crawled, run_async, settings_with
 from .typed import typed_url
 from .web import settings_for
 

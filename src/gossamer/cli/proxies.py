@@ -26,11 +26,10 @@ from ..routing.proxies.pools import without_secrets
 from ..settings import Settings
 from ..settings.effective import limits_of
 from ..text import distance, many, size, span, visible
-from .app import app, err, out, run_async, settings_with
+from .app import app, err, open_crawled, out, run_async, settings_with
 from .crawl import allow_local
 from .groups import ShowsByDefault
 from .layout import Column, advise, heading, number, print_json, print_table
-from .look import open_crawled
 from .typed import typed_url
 
 EXITS_SHOWN = 50

@@ -13,8 +13,7 @@ from ..project.open import Project
 from ..project.retention import ended_jobs, forget_ended
 from ..text import many, size, visible
 from ..units import parse_duration
-from .app import app, err, out, run_async, settings_with
-from .look import open_crawled
+from .app import app, err, open_crawled, out, run_async, settings_with
 
 
 @app.command("prune")

@@ -27,9 +27,8 @@ from ..project.records import (
 )
 from ..project.reparse.run import is_run
 from ..text import many, moment, visible
-from .app import app, err, out, run_async, settings_with
+from .app import app, err, open_crawled, out, run_async, settings_with
 from .layout import Column, advise, heading, print_json, print_table
-from .look import open_crawled
 
 RECORDS_SHOWN = 10
 DIFFERENCES_SHOWN = 200

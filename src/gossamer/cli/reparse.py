@@ -16,9 +16,8 @@ from ..project.reparse.orders import Outcome
 from ..project.reparse.run import Choice, Report, reparse
 from ..store.contract import Difference
 from ..text import many, visible
-from .app import app, err, out, run_async, settings_with
+from .app import app, err, open_crawled, out, run_async, settings_with
 from .layout import advise, print_facts
-from .look import open_crawled
 from .records import DIFFERENCES_SHOWN, DifferenceLines
 from .typed import typed_moment
 

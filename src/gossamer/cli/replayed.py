@@ -8,7 +8,7 @@ from rich.text import Text
 from ..project.reparse.letters import Revival
 from ..text import many, visible
 from .app import err, out
-from .look import crawl_command
+from .jobs import crawl_command
 from .reparse import tell_failures
 
 

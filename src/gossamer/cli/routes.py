@@ -17,10 +17,9 @@ from ..project.open import is_crawled
 from ..routing.contract import LearnedRoute
 from ..settings import Settings
 from ..text import distance, many, moment, setting_text, span, visible
-from .app import app, err, out, run_async, settings_with
+from .app import app, err, open_crawled, out, run_async, settings_with
 from .groups import ShowsByDefault
 from .layout import Column, advise, heading, jsonable, number, print_facts, print_json, print_table
-from .look import open_crawled
 from .typed import typed_url
 
 SITES_SHOWN = 50

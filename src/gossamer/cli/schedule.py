@@ -15,6 +15,7 @@ from rich.text import Text
 from ..clock import iso_time
 from ..errors import Misconfigured, Transient
 from ..model.schedule import ScheduleProgress
+from ..project.jobs import JobView, views_of, window_words
 from ..project.open import Project, is_crawled, open_project
 from ..schedule.decisions import run_now
 from ..schedule.runs import share_of
@@ -23,8 +24,8 @@ from ..settings import FILE_NAME, Settings
 from ..text import distance, many, moment, visible
 from .adding import opening_for  # which also brings the verb `add`
 from .app import err, out, run_async, settings_with
+from .jobs import print_jobs
 from .layout import Column, heading, number, print_facts, print_json, print_table
-from .runs import Run, print_runs, runs_of
 from .schedules import (
     FILE,
     JsonOption,
@@ -51,7 +52,6 @@ from .timetable import (
     state_of,
     trigger_of,
     until,
-    window_words,
 )
 
 TICKS_SHOWN = 10
@@ -91,8 +91,8 @@ def _json(standing: ScheduleProgress, listing: Listing) -> dict[str, Any]:
     run = listing.last_runs.get(standing.schedule.name)
     return {
         **standing_json(standing, listing.now, unread=listing.is_unread(standing)),
-        "last_standing": run.state if run is not None else None,
-        "last_ending": (run.job.ending or None) if run is not None else None,
+        "last_standing": run.standing if run is not None else None,
+        "last_ending": run.ending if run is not None else None,
         "file_ignored": standing.schedule.name in listing.ignored,
         "file_differs": listing.is_behind(standing),
     }
@@ -110,7 +110,7 @@ def _row(standing: ScheduleProgress, listing: Listing) -> list[str]:
         _next(standing, listing),
         _when(standing.last_due, now),
         standing.last_job,
-        run.state if run is not None else "",
+        run.standing if run is not None else "",
         number(standing.runs),
         number(standing.skipped),
     ]
@@ -138,13 +138,13 @@ def show_verb(name: NameArgument, as_json: JsonOption = False) -> None:
     """Show one schedule: its definition, where it stands, its last runs and its next ticks."""
     settings = settings_with()
 
-    async def find() -> tuple[Listing, list[Run]]:
+    async def find() -> tuple[Listing, list[JobView]]:
         if not is_crawled(settings):
             return await look(settings, name), []
         async with open_project(settings, to_look=True) as project:
             listing = await listing_of(project, settings, name)
             jobs = [job for job in await project.state.jobs.jobs() if job.schedule == name]
-            return listing, await runs_of(project, jobs[:RUNS_SHOWN])
+            return listing, await views_of(project, jobs[:RUNS_SHOWN])
 
     listing, runs = run_async(find())
     (standing,), now = listing.standings, listing.now
@@ -154,7 +154,7 @@ def show_verb(name: NameArgument, as_json: JsonOption = False) -> None:
             {
                 **_json(standing, listing),
                 "next_ticks": [iso_time(tick.at) for tick in ticks],
-                "last_runs": [run.as_json() for run in runs],
+                "last_runs": runs,
             }
         )
         return
@@ -162,7 +162,7 @@ def show_verb(name: NameArgument, as_json: JsonOption = False) -> None:
     if runs:
         out.print()
         heading("Last runs")
-        print_runs(runs, indent=2)
+        print_jobs(runs, listing.now, indent=2)
     if ticks:
         out.print()
         heading("Next ticks")
@@ -195,7 +195,7 @@ def _show(settings: Settings, standing: ScheduleProgress, listing: Listing) -> N
             ("skipped", skipped_words(standing)),
             ("last tick", moment(standing.last_due, now)),
             ("missed", Text(missed, style="yellow") if missed else ""),
-            ("last run", f"{standing.last_job}: {run.story}" if run is not None else standing.last_job),
+            ("last run", f"{standing.last_job}: {run.in_words}" if run is not None else standing.last_job),
             ("waiting", f"the run of {moment(standing.waiting_due)}" if standing.waiting_due is not None else ""),
             ("trouble", Text(visible(trouble), style="yellow") if trouble else ""),
         ]

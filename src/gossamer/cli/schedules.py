@@ -16,12 +16,12 @@ from ..clock import SystemClock
 from ..errors import Misconfigured
 from ..model.job import JobState
 from ..model.schedule import Schedule, ScheduleProgress, Term, UnreadableSchedule
+from ..project.jobs import JobView, view_of
 from ..project.open import Project, is_crawled, open_project
 from ..schedule.definition import schedules_of
 from ..settings import FILE_NAME, Settings
 from ..text import visible
 from .app import app, err, out, run_async, settings_with
-from .runs import Run, run_of
 from .timetable import natural
 
 FILE, ADDED = "file", "added"  # origins
@@ -63,7 +63,7 @@ class Listing(msgspec.Struct, frozen=True, kw_only=True):
     changed: frozenset[str] = frozenset()  # in the file, since then
     removed: frozenset[str] = frozenset()  # from the file, since then
     ignored: frozenset[str] = frozenset()  # in the file, while one of that name was added at run time
-    last_runs: dict[str, Run] = {}  # by schedule
+    last_runs: dict[str, JobView] = {}  # by schedule
     unreadable: list[UnreadableSchedule] = []
 
     def of(self, name: str) -> Listing:
@@ -117,12 +117,12 @@ def _is_removed(known: ScheduleProgress) -> bool:
     return known.origin == FILE and known.withdrawn_at is None
 
 
-async def _last_runs(project: Project, standings: list[ScheduleProgress]) -> dict[str, Run]:
-    async def last_run(standing: ScheduleProgress) -> Run | None:
+async def _last_runs(project: Project, standings: list[ScheduleProgress]) -> dict[str, JobView]:
+    async def last_run(standing: ScheduleProgress) -> JobView | None:
         job = await project.state.jobs.job(standing.last_job) if standing.last_job else None
-        return None if job is None else await run_of(project, job)
+        return None if job is None else await view_of(project, job)
 
-    found: dict[str, Run] = {}
+    found: dict[str, JobView] = {}
     for start in range(0, len(standings), AT_ONCE):
         some = standings[start : start + AT_ONCE]
         runs = await asyncio.gather(*(last_run(one) for one in some))
@@ -153,14 +153,13 @@ def print_notes(listing: Listing, *, leader: bool = True) -> None:
         _note("No scheduler is running; start `gossamer up`.")
 
 
-def _trouble_of(run: Run) -> str:
+def _trouble_of(run: JobView) -> str:
     """What is wrong with a run, whatever its ending says."""
-    job, counts = run.job.id, run.counts
     if run.fault:
-        return f"{job} ended: {run.job.ending}"
-    if counts.dead and not counts.done + counts.unchanged and run.job.state is not JobState.RUNNING:
-        return f"not one page of {job} could be had; see: gossamer dead list --job {job}"
-    return f"{job}: {run.trouble}" if run.trouble else ""
+        return f"{run.id} ended: {run.ending}"
+    if run.dead and not run.done + run.unchanged and run.state is not JobState.RUNNING:
+        return f"not one page of {run.id} could be had; see: gossamer dead list --job {run.id}"
+    return f"{run.id}: {run.trouble}" if run.trouble else ""
 
 
 def _behind(standing: ScheduleProgress, listing: Listing) -> str:

@@ -1,6 +1,6 @@
 """Schedules for people to read: where each stands, when it is due. Values in, words out.
 
-The verbs are in schedule.py; the jobs that they begin are shown by runs.py. Nothing is opened or written here.
+The verbs are in schedule.py; the jobs that they begin are shown by jobs.py. Nothing is opened or written here.
 """
 
 from __future__ import annotations
@@ -21,9 +21,8 @@ from ..schedule.sources import StartSource, discreet, source_of, without_secrets
 from ..schedule.sources import describe as describe_source
 from ..schedule.sources.kinds import MOST_URLS
 from ..schedule.triggers import Every, Fire, Over, Trigger, Wait, is_past, next_due, parse_trigger
-from ..schedule.windows import is_open, opens_at, parse_windows
 from ..schedule.zones import read_zone
-from ..text import distance, many, moment, setting_text
+from ..text import distance, many, setting_text
 from .layout import jsonable
 
 NEW = "new"  # nothing was decided about it yet
@@ -154,26 +153,6 @@ def state_of(standing: ScheduleProgress, now: float, *, unread: bool = False) ->
     if next_tick(standing, now) is None:
         return MISSED if is_missed(standing, now) else "over"
     return NEW if standing.last_due is None else "active"
-
-
-def opening(windows: str, now: float) -> str:
-    """When windows that are closed open, to follow their name and a comma."""
-    return opening_at(opens_at(parse_windows(windows), now), now)
-
-
-def opening_at(at: float | None, now: float) -> str:
-    return f"opens at {moment(at, now)}" if at is not None else "which opens no more"
-
-
-def window_words(windows: str, now: float) -> str:
-    """The windows, and whether one is open."""
-    if not windows:
-        return ""
-    read = parse_windows(windows)
-    if is_open(read, now):
-        return f"{windows} (open now)"
-    opening = opens_at(read, now)
-    return f"{windows} (closed, {f'opens {moment(opening, now)}' if opening is not None else 'opens no more'})"
 
 
 def skipped_words(standing: ScheduleProgress) -> str:

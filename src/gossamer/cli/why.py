@@ -18,16 +18,16 @@ from ..model.job import Job, JobState
 from ..model.record import Attempt, PageFacts, StoredRecord
 from ..model.task import LANE_ONLY, DropReason, UrlState
 from ..model.url import site_of
+from ..project.jobs import opening
 from ..project.open import Project
 from ..schedule.change_rate import Rhythm, prior_of, rate, sums_of
 from ..schedule.windows import is_open, parse_windows
 from ..settings.effective import url_rules
 from ..store.contract import RecordQuery
 from ..text import distance, many, moment, size, span, visible
-from .app import app, err, out, run_async, settings_with
+from .app import app, err, open_crawled, out, run_async, settings_with
+from .jobs import crawl_command
 from .layout import Column, heading, jsonable, print_facts, print_json, print_message, print_table
-from .look import crawl_command, open_crawled
-from .timetable import opening
 from .typed import typed_url
 
 RECORDS_SHOWN = 20

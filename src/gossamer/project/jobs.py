@@ -1,12 +1,103 @@
-"""The jobs of a project."""
+"""The jobs of a project: where each stands, how fast it is, when it may be done; pause, resume, cancel.
+
+How they add up with their records and sites is in status.py, how old ones are forgotten in retention.py.
+How it fails: BackendUnavailable, and Misconfigured for a job that is not there or has ended.
+"""
 
 from __future__ import annotations
 
 import difflib
+from collections.abc import Collection, Iterable
+from datetime import timedelta
 
+import msgspec
+
+from ..clock import iso_time
+from ..crawl.heartbeat import MISSING_AFTER
 from ..errors import Misconfigured
-from ..model.job import Job
+from ..frontier.contract import WorkerCard
+from ..model.job import Job, JobCounts, JobState
+from ..model.url import site_of
+from ..schedule.sources import FeedSource, SitemapSource, source_of
+from ..schedule.windows import is_open, opens_at, parse_windows
+from ..settings import Settings
+from ..text import moment
 from .open import Project
+
+RUNNING, READING, WAITING, UNSERVED, PAUSED = "running", "reading", "waiting", "unserved", "paused"
+SITES_LOOKED_AT = 1000  # of one job; a job with more sites is never said to wait for all of them
+TAKEN_UP_WITHIN = timedelta(seconds=10)  # workers look for jobs every second, and say every five which they work on
+
+
+class JobView(msgspec.Struct, frozen=True, kw_only=True):
+    """A job as it stands now. Times are ISO 8601 in UTC.
+
+    `total` is the sum of `done`, `unchanged`, `dead`, `dropped` and `open`.
+    """
+
+    id: str
+    name: str  # of its spider, recipe or schedule, or the URL that was typed
+    spider: str  # which spider, recipe or URL it is a run of
+    schedule: str | None  # the one that began it
+    due: str | None  # the tick that it is for
+    state: JobState
+    paused: bool
+    standing: str  # running, reading, waiting, unserved or paused; else the first word of `ending`
+    in_words: str  # as `standing`, with what a reader would ask next
+    ending: str | None  # done, limit, cancelled, replaced, or "source failed: " and why
+    trouble: str | None  # with a source of which a part could be read
+    started: str
+    finished: str | None
+    seconds: float  # from its beginning to its end, or to now; pauses and closed windows count
+    limit: int | None
+    windows: str | None
+    opens: str | None  # when the window opens that it waits for
+    total: int  # addresses that it knows
+    done: int
+    unchanged: int
+    dropped: int
+    dead: int
+    open: int
+    retries: int
+    pages_per_second: float  # settled pages, on average over `seconds`
+    eta_seconds: float | None  # if the rest goes as fast and no more links are found; None: not known
+
+    @property
+    def fault(self) -> str:
+        """Why it ended before its time, where more is known than one word: what was wrong with its source."""
+        return (self.ending or "").partition(": ")[2]
+
+    @property
+    def remaining(self) -> int:
+        """Pages that are open and that its limit still lets it fetch."""
+        settled = self.done + self.unchanged + self.dead
+        return self.open if self.limit is None else max(0, min(self.open, self.limit - settled))
+
+
+class JobPage(msgspec.Struct, frozen=True):
+    """The newest jobs, and how many there are in all."""
+
+    jobs: list[JobView]
+    total: int
+
+
+class JobChange(msgspec.Struct, frozen=True, kw_only=True):
+    """What a command did to a job. Not `changed`: the job was so already. `counts` are those after it."""
+
+    id: str
+    changed: bool
+    counts: JobCounts
+
+
+class ClosedSites(msgspec.Struct, frozen=True, kw_only=True):
+    """The windows of all sites are closed to which a job could go on. The first of them opens at `opens`."""
+
+    sites: tuple[str, ...]
+    opens: float | None  # None: never
+    source: bool = False  # it waits for the site of its source
+
+
+# -- looking -------------------------------------------------------------------------------------------------------
 
 
 async def find_job(project: Project, wanted: str) -> Job:
@@ -21,3 +112,234 @@ async def find_job(project: Project, wanted: str) -> Job:
     near = difflib.get_close_matches(wanted, [name for job in every for name in (job.id, job.name)], n=1)
     hint = f"Did you mean {near[0]}?" if near else "`gossamer status` lists all of them."
     raise Misconfigured(f"There is no job {wanted!r}. {hint}")
+
+
+async def list_jobs(project: Project, *, schedule: str | None = None, limit: int | None = None) -> JobPage:
+    """The jobs of the project, or of one schedule, the newest first. A limit of None means all of them."""
+    jobs = [job for job in await project.state.jobs.jobs() if schedule is None or job.schedule == schedule]
+    return JobPage(await views_of(project, jobs[:limit]), len(jobs))
+
+
+async def show_job(project: Project, wanted: str) -> JobView:
+    """The job with that id or name, and what was wrong with its source. Raises Misconfigured."""
+    return await view_of(project, await find_job(project, wanted))
+
+
+async def view_of(project: Project, job: Job) -> JobView:
+    """As `views_of`, with what was wrong with the job's source."""
+    (view,) = await views_of(project, [job])
+    trouble = (await project.state.seeds.findings(job.id)).trouble if job.schedule else ""
+    return msgspec.structs.replace(view, trouble=trouble or None)
+
+
+async def views_of(project: Project, jobs: Iterable[Job]) -> list[JobView]:
+    """The jobs as they stand now."""
+    return [view for view, _ in await counted_views(project, jobs)]
+
+
+async def counted_views(project: Project, jobs: Iterable[Job]) -> list[tuple[JobView, JobCounts]]:
+    """The jobs as they stand now, each with the counts that its view is made of."""
+    found = list(jobs)
+    views: list[tuple[JobView, JobCounts]] = []
+    cards = await project.state.workers.workers() if any(job.state is JobState.RUNNING for job in found) else []
+    for job in found:
+        is_running = job.state is JobState.RUNNING
+        counts = await project.state.jobs.counts(job.id)
+        sealed = await project.state.jobs.is_sealed(job.id) if is_running else True
+        now = project.clock.now()
+        served = is_served(job, cards, now) if is_running else True
+        closed = await _closed_sites(project, job, sealed, now) if is_running and not counts.leased else None
+        views.append((job_view(job, counts, now, sealed=sealed, served=served, closed=closed), counts))
+    return views
+
+
+def job_view(
+    job: Job,
+    counts: JobCounts,
+    now: float,
+    *,
+    sealed: bool = True,
+    served: bool = True,
+    closed: ClosedSites | None = None,
+) -> JobView:
+    """A job in view of its counts at `now`. `sealed`: all its seeds are in. `served`: a worker says that it works on
+    it, or may be about to."""
+    standing = _standing(job, counts, now, sealed, served, closed)
+    opens: float | None = None
+    if standing == WAITING:
+        its_own = not _may_fetch(job, now)
+        opens = opens_at(parse_windows(job.windows), now) if its_own else closed.opens if closed is not None else None
+    seconds = max(0.0, (job.finished_at if job.finished_at is not None else now) - job.created_at)
+    rate = counts.settled / seconds if seconds > 0 else 0.0
+    view = JobView(
+        id=job.id,
+        name=job.name,
+        spider=job.spider_name,
+        schedule=job.schedule or None,
+        due=_iso(job.due),
+        state=job.state,
+        paused=job.paused,
+        standing=standing,
+        in_words=_in_words(standing, job, now, opens, closed),
+        ending=job.ending or None,
+        trouble=None,
+        started=iso_time(job.created_at),
+        finished=_iso(job.finished_at),
+        seconds=round(seconds, 3),
+        limit=job.limit,
+        windows=job.windows or None,
+        opens=_iso(opens),
+        total=counts.discovered - counts.duplicates,
+        done=counts.done,
+        unchanged=counts.unchanged,
+        dropped=counts.dropped,
+        dead=counts.dead,
+        open=counts.open,
+        retries=counts.retries,
+        pages_per_second=round(rate, 4),
+        eta_seconds=None,
+    )
+    if standing != RUNNING or not rate:
+        return view
+    return msgspec.structs.replace(view, eta_seconds=round(view.remaining / rate, 3))
+
+
+def _standing(job: Job, counts: JobCounts, now: float, sealed: bool, served: bool, closed: ClosedSites | None) -> str:
+    if job.state is not JobState.RUNNING:
+        return job.ending.partition(":")[0] or job.state.value
+    if job.paused:
+        return PAUSED
+    if counts.leased:
+        return RUNNING
+    if not _may_fetch(job, now) or closed is not None:
+        return WAITING  # that needs no worker
+    if not served:
+        return UNSERVED
+    return RUNNING if sealed or counts.discovered else READING
+
+
+def _may_fetch(job: Job, now: float) -> bool:
+    """Is one of its own windows open, or does it have none?"""
+    return not job.windows or is_open(parse_windows(job.windows), now)
+
+
+def _in_words(standing: str, job: Job, now: float, opens: float | None, closed: ClosedSites | None) -> str:
+    if standing == READING:
+        return "reading its source"
+    if standing == UNSERVED:
+        return "unserved: no worker works on it just now; start one (gossamer up), or see what they say"
+    if standing != WAITING:
+        return standing
+    if not _may_fetch(job, now) or closed is None:
+        return f"waiting for its window, {opening_at(opens, now)}"
+    site, *others = closed.sites
+    whose = f"the window of {site}" if not others else f"the windows of {1 + len(others):,} sites"
+    when = ("the first " if others else "") + opening_at(opens, now)
+    return f"waiting{': its source waits' if closed.source else ''} for {whose}, {when}"
+
+
+async def _closed_sites(project: Project, job: Job, sealed: bool, now: float) -> ClosedSites | None:
+    """None when one of its sites may be visited now, or no site is known that it could go on with."""
+    settings = project.settings
+    if not any(domain.windows for domain in settings.domains.values()):
+        return None  # nearly always; saves a query
+    sites = [load.site for load in await project.state.queue.sites(job.id, SITES_LOOKED_AT)]
+    if len(sites) == SITES_LOOKED_AT:
+        return None
+    source = None
+    if not sealed:
+        match source_of((await project.state.jobs.terms(job.id)).source):
+            case SitemapSource(url=url) | FeedSource(url=url):
+                source = site_of(url)
+    wanted = dict.fromkeys([*([source] if source is not None else ()), *sites])
+    closed = [closed_until(settings, site, now) for site in wanted]
+    if not wanted or not all(is_closed for is_closed, _ in closed):
+        return None
+    openings = [at for _, at in closed if at is not None]
+    only_source = source is not None and not sites
+    return ClosedSites(sites=tuple(wanted), opens=min(openings, default=None), source=only_source)
+
+
+def closed_until(settings: Settings, site: str, now: float) -> tuple[bool, float | None]:
+    """Is the site's own window closed, and when does it open? None: never."""
+    text = settings.domain(site).windows
+    windows = parse_windows(text) if text else ()
+    if not windows or is_open(windows, now):
+        return False, None
+    return True, opens_at(windows, now)
+
+
+def is_served(job: Job, cards: Collection[WorkerCard], now: float) -> bool:
+    """Does a worker say that it works on the job? A new job has some seconds to be taken up, if a worker is alive."""
+    alive = [card for card in cards if now - card.seen_at <= MISSING_AFTER.total_seconds()]
+    if any(job.id in card.job.split(", ") for card in alive):
+        return True
+    return bool(alive) and now - job.created_at < TAKEN_UP_WITHIN.total_seconds()
+
+
+def opening(windows: str, now: float) -> str:
+    """When windows that are closed open, to follow their name and a comma."""
+    return opening_at(opens_at(parse_windows(windows), now), now)
+
+
+def opening_at(at: float | None, now: float) -> str:
+    return f"opens at {moment(at, now)}" if at is not None else "which opens no more"
+
+
+def window_words(windows: str, now: float) -> str:
+    """The windows, and whether one is open."""
+    if not windows:
+        return ""
+    read = parse_windows(windows)
+    if is_open(read, now):
+        return f"{windows} (open now)"
+    opens = opens_at(read, now)
+    return f"{windows} (closed, {f'opens {moment(opens, now)}' if opens is not None else 'opens no more'})"
+
+
+def _iso(at: float | None) -> str | None:
+    return iso_time(at) if at is not None else None
+
+
+# -- control -------------------------------------------------------------------------------------------------------
+
+
+async def running_job(project: Project, wanted: str, *, verb: str) -> Job:
+    """The running job with that id or name. Raises Misconfigured when there is none, or it has ended."""
+    for job in await project.state.jobs.running_jobs():
+        if wanted in (job.id, job.name):
+            return job
+    raise _too_late(await find_job(project, wanted), verb)
+
+
+async def pause_job(project: Project, wanted: str) -> JobChange:
+    """Hand out nothing more of a job, to any worker. Pages in hand are finished. Raises Misconfigured."""
+    return await _set_paused(project, wanted, paused=True, verb="pause")
+
+
+async def resume_job(project: Project, wanted: str) -> JobChange:
+    """Let a paused job go on. Raises Misconfigured."""
+    return await _set_paused(project, wanted, paused=False, verb="resume")
+
+
+async def _set_paused(project: Project, wanted: str, *, paused: bool, verb: str) -> JobChange:
+    job = await running_job(project, wanted, verb=verb)
+    changes = job.paused is not paused
+    if changes and not await project.state.control.pause_job(job.id, paused):
+        raise _too_late(job, verb)
+    return JobChange(id=job.id, changed=changes, counts=await project.state.jobs.counts(job.id))
+
+
+async def cancel_job(project: Project, wanted: str) -> JobChange:
+    """End a job for good: its open pages are dropped, what it has stored stays. Raises Misconfigured."""
+    job = await running_job(project, wanted, verb="cancel")
+    if not await project.state.control.cancel_job(job.id):
+        raise _too_late(job, "cancel")
+    return JobChange(id=job.id, changed=True, counts=await project.state.jobs.counts(job.id))
+
+
+def _too_late(job: Job, verb: str) -> Misconfigured:
+    ending = f" ({job.ending})" if job.ending else ""
+    return Misconfigured(
+        f"Job {job.id} has ended{ending}: there is nothing to {verb}. `gossamer job list` shows which run."
+    )

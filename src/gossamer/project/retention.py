@@ -1,22 +1,24 @@
-"""Which jobs are forgotten. Records, their history, raw pages and the log of attempts stay.
+"""What a project forgets: old jobs, attempts and raw pages. Records and their history are never deleted.
 
-What it does: `forget_old_runs` keeps the runs of a schedule from piling up, `forget_ended` does what `gossamer prune`
-was told. A job with dead letters is kept longer: somebody may want to replay them. One that runs, the newest of a name
-and the last run of a schedule are kept in any case.
-How it fails: BackendUnavailable. How it recovers: call again. What was forgotten by then stays so.
+What it does: `forget_old_runs` keeps the runs of a schedule from piling up, `prune` makes room by age. A job with dead
+letters is kept longer, because somebody may want to replay them. A running job, the newest job of each name and the
+last run of each schedule are always kept.
+How it fails: BackendUnavailable. How it recovers: call again; what was forgotten by then stays forgotten.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection
+from datetime import timedelta
 
 import msgspec
 
 from ..frontier.contract import JobBook, JobHistory
 from ..model.job import Job, JobState
+from .open import Project
 
-LETTERS_KEPT = 10  # times as many runs as others are kept that have dead letters
-AT_ONCE = 20  # runs that are looked at after the end of another; each passes there as often
+LETTERS_KEPT = 10  # runs with dead letters are kept for this many times as many runs as others
+RUNS_LOOKED_AT = 20  # old runs that are judged when another one ends; each run is among them that many times
 FORGOTTEN_AT_ONCE = 100
 
 
@@ -27,22 +29,55 @@ class Forgotten(msgspec.Struct, frozen=True, kw_only=True):
     with_letters: int = 0
 
 
-async def forget_old_runs(history: JobHistory, book: JobBook, name: str, keep: int | None) -> int:
-    """Forget runs of a schedule that are not among its newest `keep` any more (None: keep all); return how many.
+class PruneAges(msgspec.Struct, frozen=True, kw_only=True):
+    """How old a thing must be to be forgotten. None: it is kept, whatever its age."""
 
-    Those with dead letters stay until they are not among LETTERS_KEPT times as many. Cheap: it reads a few rows. The
-    pages of what is forgotten are deleted later, in the background.
-    """
-    if keep is None:
-        return 0
-    old = await history.newest_jobs(name, AT_ONCE, skip=keep)
-    if not old:
-        return 0
-    last_run = await _last_run(history, name)
-    very_old = await history.newest_jobs(name, AT_ONCE, skip=keep * LETTERS_KEPT)
-    quiet = [job for job in old if _may_go(job) and not (await book.counts(job.id)).dead]
-    going = dict.fromkeys(job.id for job in (*quiet, *very_old) if _may_go(job) and job.id != last_run)
-    return await history.forget_jobs(list(going)) if going else 0
+    attempts: timedelta | None = None  # attempts, and visits that a later one replaced
+    pages: timedelta | None = None  # raw pages in the archive
+    jobs: timedelta | None = None  # ended jobs without dead letters
+    dead: timedelta | None = None  # ended jobs with dead letters
+
+
+class Pruned(msgspec.Struct, frozen=True, kw_only=True):
+    """What was deleted. None: it was not asked for."""
+
+    attempts: int | None = None
+    page_bytes: int | None = None
+    jobs: Forgotten | None = None
+
+
+# -- by age --------------------------------------------------------------------------------------------------------
+
+
+async def count_prunable_jobs(project: Project, ages: PruneAges) -> int:
+    """How many jobs `prune` would forget."""
+    before, dead_before, keep = await _bounds(project, ages)
+    return len((await ended_jobs(project.state.jobs, before=before, dead_before=dead_before, keep=keep))[0])
+
+
+async def prune(project: Project, ages: PruneAges) -> Pruned:
+    """Delete what is older than that. Returns when everything is deleted."""
+    pruned = Pruned()
+    if ages.attempts is not None:
+        pruned = msgspec.structs.replace(pruned, attempts=await project.records.prune(ages.attempts))
+    if ages.pages is not None:
+        pruned = msgspec.structs.replace(pruned, page_bytes=await project.archive.prune(ages.pages))
+    if ages.jobs is not None or ages.dead is not None:
+        before, dead_before, keep = await _bounds(project, ages)
+        state = project.state
+        forgotten = await forget_ended(state.history, state.jobs, before=before, dead_before=dead_before, keep=keep)
+        pruned = msgspec.structs.replace(pruned, jobs=forgotten)
+    return pruned
+
+
+async def _bounds(project: Project, ages: PruneAges) -> tuple[float | None, float | None, set[str]]:
+    """Before which moments jobs without and with dead letters must have ended, and which jobs stay in any case."""
+    now = project.clock.now()
+    return (
+        None if ages.jobs is None else now - ages.jobs.total_seconds(),
+        None if ages.dead is None else now - ages.dead.total_seconds(),
+        {standing.last_job for standing in await project.state.schedules.schedules()},
+    )
 
 
 async def forget_ended(
@@ -60,8 +95,8 @@ async def forget_ended(
 async def ended_jobs(
     book: JobBook, *, before: float | None, dead_before: float | None, keep: Collection[str]
 ) -> tuple[list[str], int]:
-    """Jobs without dead letters that ended before `before`, and those with some that ended before `dead_before` (None:
-    none of them), but for those to `keep`; and how many stay only because of their dead letters."""
+    """Jobs without dead letters that ended before `before`, and jobs with dead letters that ended before `dead_before`
+    (None: not one of that kind), except those to `keep`; and how many stay only because of their dead letters."""
     newest: set[str] = set()
     going: list[str] = []
     with_letters = 0
@@ -80,10 +115,35 @@ async def ended_jobs(
     return going, with_letters
 
 
+def _ended_before(job: Job, at: float | None) -> bool:
+    return at is not None and job.finished_at is not None and job.finished_at < at
+
+
+# -- by number -----------------------------------------------------------------------------------------------------
+
+
+async def forget_old_runs(history: JobHistory, book: JobBook, name: str, keep: int | None) -> int:
+    """Forget the runs of a schedule that are not among its newest `keep` any more (None: keep all); return how many.
+
+    Runs with dead letters stay until they are not among LETTERS_KEPT times as many. Cheap: it reads a few rows, and the
+    pages of forgotten runs are deleted later, in the background.
+    """
+    if keep is None:
+        return 0
+    old = await history.newest_jobs(name, RUNS_LOOKED_AT, skip=keep)
+    if not old:
+        return 0
+    last_run = await _last_run(history, name)
+    very_old = await history.newest_jobs(name, RUNS_LOOKED_AT, skip=keep * LETTERS_KEPT)
+    without_letters = [job for job in old if _is_ended_run(job) and not (await book.counts(job.id)).dead]
+    going = dict.fromkeys(job.id for job in (*without_letters, *very_old) if _is_ended_run(job) and job.id != last_run)
+    return await history.forget_jobs(list(going)) if going else 0
+
+
 async def _last_run(history: JobHistory, name: str) -> str:
-    """The run that its schedule knows as the last one, also when many jobs were begun by hand since; "" for none."""
+    """The run that its schedule knows as the last one, however many jobs were begun by hand since; "": it has none."""
     passed = 0
-    while jobs := await history.newest_jobs(name, AT_ONCE if passed else 1, skip=passed):
+    while jobs := await history.newest_jobs(name, RUNS_LOOKED_AT if passed else 1, skip=passed):
         for job in jobs:
             if job.schedule:
                 return job.id
@@ -91,10 +151,6 @@ async def _last_run(history: JobHistory, name: str) -> str:
     return ""
 
 
-def _may_go(job: Job) -> bool:
+def _is_ended_run(job: Job) -> bool:
     """A job that somebody began by hand under the name of a schedule is not one of its runs."""
     return bool(job.schedule) and job.state is not JobState.RUNNING
-
-
-def _ended_before(job: Job, moment: float | None) -> bool:
-    return moment is not None and job.finished_at is not None and job.finished_at < moment

@@ -7,9 +7,7 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 import pytest
 
-from gossamer.cli.runs import Run, Shut, is_served
-from gossamer.frontier.contract import JobTerms, WorkerCard
-from gossamer.model.job import Job, JobCounts, JobState
+from gossamer.frontier.contract import JobTerms
 from gossamer.schedule.sources import SitemapSource
 from tests.unit.commandline import candidate, on_a_terminal
 from tests.unit.commandline import project as project
@@ -202,107 +200,3 @@ def test_programs_get_all_jobs_and_people_the_newest_twenty(project, verb):
     assert len(project.run(*verb, "--json", "--limit", "3").json) == 3
     said = project.run(*verb)
     assert (len(said.lines), said.err) == (21, "... and 2 older jobs; --limit shows more.\n")
-
-
-# -- figures -------------------------------------------------------------------------------------------------------
-
-
-def run(counts: JobCounts, **fields) -> Run:
-    job = Job(id="books-1", name="books", state=JobState.RUNNING, created_at=1000.0)
-    now = fields.pop("now", 1100.0)
-    known = {name: fields.pop(name) for name in ("sealed", "served", "shut") if name in fields}
-    return Run(job=msgspec.structs.replace(job, **fields), counts=counts, now=now, **known)
-
-
-HALF = JobCounts(discovered=110, duplicates=10, done=40, unchanged=8, dead=2, queued=45, leased=5)
-IDLE = JobCounts(discovered=3, queued=3)
-ONE = Shut(sites=("shop.example",), opens=7200.0)
-TWO = Shut(sites=("shop.example", "other.example"), opens=7200.0)
-CLOSED = "Thu 03:00-04:00 UTC"  # the epoch began on a Thursday, at midnight
-
-
-@pytest.mark.parametrize(
-    ("told", "state", "story"),
-    [
-        (run(HALF), "running", "running"),
-        (run(IDLE), "running", "running"),
-        (run(IDLE, served=False), "unserved", "unserved: no worker works on it"),
-        (run(HALF, served=False), "running", "running"),  # pages are in hand, whatever the cards say
-        (run(JobCounts(), sealed=False), "reading", "reading its source"),
-        (run(IDLE, sealed=False), "running", "running"),
-        (run(IDLE, windows=CLOSED), "waiting", "waiting for its window, opens at 1970-01-01 "),
-        (run(IDLE, windows=CLOSED, served=False), "waiting", "waiting for its window, opens at 1970-01-01 "),
-        (run(IDLE, windows="Thu 00:00-01:00 UTC"), "running", "running"),
-        (run(IDLE, shut=ONE), "waiting", "waiting for the window of shop.example, opens at 1970-01-01 "),
-        (run(IDLE, shut=TWO), "waiting", "waiting for the windows of 2 sites, the first opens at 1970-01-01 "),
-        (run(HALF, shut=ONE), "running", "running"),  # what is in hand is finished
-        (run(IDLE, shut=ONE, paused=True), "paused", "paused"),
-        (
-            run(JobCounts(), sealed=False, shut=Shut(sites=("shop.example",), opens=None, source=True)),
-            "waiting",
-            "waiting: its source waits for the window of shop.example, which opens no more",
-        ),
-        (run(IDLE, windows=CLOSED, paused=True), "paused", "paused"),
-        (run(IDLE, windows=CLOSED, state=JobState.FINISHED, ending="limit"), "limit", "limit"),
-        (run(IDLE, state=JobState.FINISHED, ending="source failed: gone"), "source failed", "source failed"),
-    ],
-)
-def test_where_a_run_stands_is_one_word(told, state, story):
-    assert told.state == state
-    assert told.story.startswith(story)
-
-
-def card(job: str, seen_at: float) -> WorkerCard:
-    return WorkerCard(name="w", host="h", pid=1, version="1", started_at=0.0, seen_at=seen_at, job=job)
-
-
-@pytest.mark.parametrize(
-    ("cards", "now", "served"),
-    [
-        ([card("shop-1, books-1", 1095.0)], 1100.0, True),
-        ([card("books-11", 1095.0)], 1100.0, False),
-        ([card("books-1", 1000.0)], 1100.0, False),  # it has died since
-        ([card("", 1003.0)], 1003.0, True),  # it has not looked for jobs yet, perhaps
-        ([], 1003.0, False),
-    ],
-    ids=["named", "another one", "dead", "about to be", "nobody"],
-)
-def test_a_job_is_served_when_a_worker_that_lives_says_so(cards, now, served):
-    assert is_served(run(IDLE).job, cards, now) is served
-
-
-def test_the_rest_takes_as_long_as_all_so_far_did():
-    half = run(HALF)
-
-    assert (half.total, half.rate, half.remaining, half.eta) == (100, 0.5, 50, 100.0)
-    assert half.rate_words == "30.0/m"
-
-
-def test_a_limit_shortens_the_rest():
-    assert run(HALF, limit=60).remaining == 10
-    assert run(HALF, limit=60).eta == 20.0
-    assert run(HALF, limit=50).remaining == 0
-
-
-@pytest.mark.parametrize(
-    "told",
-    [
-        run(IDLE, windows=CLOSED),
-        run(HALF, paused=True),
-        run(HALF, state=JobState.FINISHED, ending="limit", finished_at=1050.0),
-        run(JobCounts(discovered=3, queued=3)),
-    ],
-    ids=["outside of its window", "paused", "over", "nothing done yet"],
-)
-def test_an_end_that_nobody_can_know_is_not_told(told):
-    assert told.eta is None
-
-
-def test_a_job_that_is_over_counts_its_own_time():
-    over = run(HALF, state=JobState.FINISHED, ending="done", finished_at=1010.0, now=9999.0)
-
-    assert (over.seconds, over.rate, over.state) == (10.0, 5.0, "done")
-
-
-def test_a_clock_that_was_put_back_makes_no_negative_time():
-    assert (run(HALF, now=900.0).seconds, run(HALF, now=900.0).rate, run(HALF, now=900.0).eta) == (0.0, 0.0, None)

@@ -1,0 +1,396 @@
+"""The jobs of a project: `gossamer status` (how each adds up) and `gossamer job` (how fast each is; pause, resume,
+cancel)."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+from ..demo.spider import DemoShop
+from ..model.job import JobState
+from ..project.jobs import (
+    PAUSED,
+    RUNNING,
+    UNSERVED,
+    JobPage,
+    JobView,
+    cancel_job,
+    list_jobs,
+    pause_job,
+    resume_job,
+    running_job,
+    show_job,
+    view_of,
+    window_words,
+)
+from ..project.open import is_crawled, nothing_crawled
+from ..project.status import SITES_SHOWN, JobDetail, JobStatus, ProjectStatus, SiteStatus, job_status, project_status
+from ..settings import Settings
+from ..text import distance, many, moment, span, visible
+from .app import app, err, open_crawled, out, run_async, settings_with
+from .layout import Column, advise, heading, number, print_facts, print_json, print_table
+
+JOBS_SHOWN = 20
+
+job_app = typer.Typer(help="The runs of the project: list them, pause, resume or cancel one.", no_args_is_help=True)
+app.add_typer(job_app, name="job")
+
+JobArgument = Annotated[str, typer.Argument(help="A job's id (books-3), or its name.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="For programs.")]
+
+
+# -- status --------------------------------------------------------------------------------------------------------
+
+
+@app.command("status")
+def status_verb(
+    job: Annotated[str | None, typer.Argument(help="A job's id (books-3), or the name of a spider.")] = None,
+    limit: Annotated[
+        int | None, typer.Option(min=1, help=f"Show so many jobs, newest first; {JOBS_SHOWN}, or all with --json.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Where every job stands; with JOB, everything about that one."""
+    settings = settings_with()
+
+    async def find_all() -> tuple[ProjectStatus, float]:
+        if not is_crawled(settings):
+            return ProjectStatus(jobs=[], total=0), 0.0
+        async with open_crawled(settings) as project:
+            return await project_status(project, limit=_shown(limit, as_json)), project.clock.now()
+
+    async def find(wanted: str) -> tuple[JobDetail, float]:
+        async with open_crawled(settings) as project:
+            return await job_status(project, wanted), project.clock.now()
+
+    if job is not None:
+        detail, now = run_async(find(job))
+        print_json(detail) if as_json else _print_detail(detail, now)
+        return
+    status, now = run_async(find_all())
+    print_json(status.jobs) if as_json else _print_status(settings, status, now)
+
+
+def _shown(limit: int | None, as_json: bool) -> int | None:
+    """How many jobs a list has. Programs get all of them, unless they ask for fewer."""
+    return limit if limit is not None or as_json else JOBS_SHOWN
+
+
+def _print_status(settings: Settings, status: ProjectStatus, now: float) -> None:
+    if status.records:
+        out.print(
+            f"No job has run in {settings.root} yet. It holds {many(status.records, 'record')} of imported pages: "
+            "`gossamer export` writes them, `gossamer quality` tells how good they are.",
+            markup=False,
+        )
+        return
+    if not status.jobs:
+        out.print(nothing_crawled(settings), markup=False)
+        return
+    print_table(
+        (
+            Column("JOB", "bold"), Column("NAME", spare=True), Column("STATE"), Column("STARTED"),
+            Column("DONE", right=True), Column("UNCHANGED", right=True, spare=True),
+            Column("DEAD", "red", right=True), Column("DROPPED", right=True, spare=True),
+            Column("QUEUE", "cyan", right=True), Column("RETRIES", right=True, spare=True),
+            Column("RECORDS", "green", right=True),
+        ),
+        [_status_row(job, now) for job in status.jobs],
+    )  # fmt: skip
+    _print_older(status.total - len(status.jobs))
+
+
+def _status_row(job: JobStatus, now: float) -> list[str]:
+    counts = job.counts
+    figures = (counts.done, counts.unchanged, counts.dead, counts.dropped)
+    queue = number(counts.open)
+    if counts.open and out.is_terminal:
+        queue = f"{counts.queued:,} / {counts.waiting:,} / {counts.leased:,}"
+    started = distance(job.started, now) if out.is_terminal else job.started
+    tail = (number(counts.retries), number(job.records))
+    return [job.id, job.name, job.standing, started, *(number(figure) for figure in figures), queue, *tail]
+
+
+def _print_older(count: int) -> None:
+    """Say that a list was cut. A pipe gets the list alone."""
+    if count > 0:
+        words = f"... and {many(count, 'older job')}; --limit shows more."
+        (out if out.is_terminal else err).print(Text(words, style="dim"))
+
+
+def _print_detail(job: JobDetail, now: float) -> None:
+    counts = job.counts
+    heading(job.id, job.in_words)
+    dead = Text(f"{counts.dead:,} dead", style="red" if counts.dead else "")
+    limit = f", limit {job.limit:,}" if job.limit is not None else ""
+    print_facts(
+        [
+            ("name", job.name),
+            ("started", moment(job.started, now)),
+            ("ended", f"{moment(job.finished, now)}, after {span(job.took)}" if job.took is not None else ""),
+            ("because", Text(visible(job.fault), style="yellow") if job.fault else ""),
+            ("windows", _windows(job, now)),
+            ("pages", Text.assemble(f"{counts.done:,} done, {counts.unchanged:,} unchanged, ", dead, limit)),
+            ("queue", f"{counts.queued:,} queued, {counts.waiting:,} waiting, {counts.leased:,} in hand"),
+            ("retries", f"{counts.retries:,}"),
+            ("records", f"{job.records:,}"),
+            ("links", _sum(job)),
+        ]
+    )
+    _print_sites(job.sites)
+    if job.dead_reasons:
+        out.print()
+        heading("Dead letters")
+        print_table((Column("REASON", "red"), Column("URLS", right=True)), list(job.dead_reasons.items()), indent=2)
+    out.print()
+    heading("Data")
+    print_facts(list(job.data.items()))
+    _advise_detail(job)
+
+
+def _windows(job: JobView | JobStatus, now: float) -> str:
+    """The windows of a job, and whether one of them is open where that matters."""
+    windows = job.windows or ""
+    return window_words(windows, now) if job.state is JobState.RUNNING else windows
+
+
+def _sum(job: JobStatus) -> Text:
+    """Every link that was found is in one of these counts."""
+    counts = job.counts
+    where = (
+        f"{counts.discovered:,} found = {counts.done + counts.unchanged:,} done + {counts.dead:,} dead + "
+        f"{counts.open:,} in the queue + {counts.dropped:,} dropped + {counts.duplicates:,} duplicates"
+    )
+    if job.adds_up:
+        return Text.assemble(where, ("  it adds up", "green"))
+    return Text.assemble(where, ("  IT DOES NOT ADD UP: please report this", "bold red"))
+
+
+def _print_sites(sites: list[SiteStatus]) -> None:
+    if not sites:
+        return
+    out.print()
+    heading("Sites with open work", f"the first {SITES_SHOWN}" if len(sites) == SITES_SHOWN else "")
+    print_table(
+        (Column("SITE"), Column("QUEUED", right=True), Column("WAITING", right=True), Column("IN HAND", right=True),
+         Column("NEXT REQUEST")),
+        [
+            (load.site, number(load.queued), number(load.waiting), number(load.leased), load.next_request)
+            for load in sites
+        ],
+        indent=2,
+    )  # fmt: skip
+
+
+def _advise_detail(job: JobDetail) -> None:
+    tips: list[tuple[str, str]] = []
+    if job.state is JobState.RUNNING and job.counts.open:
+        command = "gossamer worker --until-idle" if job.schedule else crawl_command(job.name)
+        tips.append((command, "go on, or help along from a second terminal"))
+    if job.counts.dead:
+        tips.append((f"gossamer dead list --job {job.id}", f"the {many(job.counts.dead, 'dead letter')}, and why"))
+    if job.records:
+        tips.append((f"gossamer export --job {job.id} -o items.csv", "the records as a table"))
+    if tips:
+        advise(*tips)
+
+
+def crawl_command(name: str) -> str:
+    """The command that goes on with a job of that name."""
+    return "gossamer demo" if name == DemoShop.name else f"gossamer crawl {shlex.quote(name)}"
+
+
+# -- job -----------------------------------------------------------------------------------------------------------
+
+
+@job_app.command("list")
+def list_verb(
+    schedule: Annotated[str | None, typer.Option("--schedule", help="Only those that this schedule began.")] = None,
+    limit: Annotated[
+        int | None, typer.Option(min=1, help=f"Show so many, the newest first; {JOBS_SHOWN}, or all with --json.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """List the jobs, with what came of each and how fast it was."""
+    settings = settings_with()
+
+    async def find() -> tuple[JobPage, float]:
+        if not is_crawled(settings):
+            return JobPage([], 0), 0.0
+        async with open_crawled(settings) as project:
+            page = await list_jobs(project, schedule=schedule, limit=_shown(limit, as_json))
+            return page, project.clock.now()
+
+    page, now = run_async(find())
+    if as_json:
+        print_json(page.jobs)
+    elif page.jobs:
+        print_jobs(page.jobs, now)
+        _print_older(page.total - len(page.jobs))
+    else:
+        words = nothing_crawled(settings) if schedule is None else f"No job of schedule {visible(schedule)!r}."
+        out.print(words, markup=False)
+
+
+def print_jobs(jobs: list[JobView], now: float, *, indent: int = 0) -> None:
+    """A table of jobs with their counts. Those that add up to the total stay, however narrow the terminal is."""
+    print_table(
+        (
+            Column("JOB", "bold"), Column("SCHEDULE", spare=4), Column("STATE"), Column("STARTED", spare=1),
+            Column("TOOK", right=True, spare=2), Column("TOTAL", right=True), Column("DONE", "green", right=True),
+            Column("UNCHANGED", right=True), Column("DEAD", "red", right=True), Column("DROPPED", right=True),
+            Column("OPEN", "cyan", right=True), Column("RATE", right=True, spare=3),
+        ),
+        [_job_row(job, now) for job in jobs],
+        indent=indent,
+    )  # fmt: skip
+
+
+def _job_row(job: JobView, now: float) -> list[str]:
+    on_terminal = out.is_terminal
+    figures = (job.total, job.done, job.unchanged, job.dead, job.dropped, job.open)
+    return [
+        job.id,
+        job.schedule or "",
+        job.standing,
+        distance(job.started, now) if on_terminal else job.started,
+        span(job.seconds) if on_terminal else f"{job.seconds:.1f}s",
+        *(number(figure) for figure in figures),
+        rate_words(job.pages_per_second),
+    ]
+
+
+def rate_words(per_second: float) -> str:
+    return f"{per_second:.1f}/s" if per_second >= 1 or not per_second else f"{per_second * 60:.1f}/m"
+
+
+@job_app.command("show")
+def show_verb(job: JobArgument, as_json: JsonOption = False) -> None:
+    """Show one job: its counts, how fast it is, and how long it may still take."""
+    settings = settings_with()
+
+    async def find() -> tuple[JobView, float]:
+        async with open_crawled(settings) as project:
+            return await show_job(project, job), project.clock.now()
+
+    view, now = run_async(find())
+    if as_json:
+        print_json(view)
+    else:
+        _print_job(view, now)
+
+
+def _print_job(job: JobView, now: float) -> None:
+    heading(job.id, job.in_words)
+    print_facts(
+        [
+            ("name", job.name),
+            ("spider", job.spider if job.spider != job.name else ""),
+            ("schedule", job.schedule),
+            ("due", moment(job.due, now)),
+            ("started", moment(job.started, now)),
+            ("ended", f"{moment(job.finished, now)}, after {span(job.seconds)}" if job.finished is not None else ""),
+            ("because", Text(visible(job.fault), style="yellow") if job.fault else ""),
+            ("trouble", Text(visible(job.trouble), style="yellow") if job.trouble and not job.fault else ""),
+            ("windows", _windows(job, now)),
+            ("pages", _pages(job)),
+            (
+                "retries",
+                many(job.retries, "failed try was repeated", "failed tries were repeated") if job.retries else "",
+            ),
+            ("limit", f"{many(job.limit, 'page')}; redirects do not count" if job.limit is not None else ""),
+            ("rate", f"{rate_words(job.pages_per_second)}, on average since it began"),
+            ("time to go", _time_to_go(job)),
+        ]
+    )
+    tips = [(f"gossamer status {job.id}", "sites, reasons of failures, where the data is")]
+    if job.standing == UNSERVED:
+        tips.append(("gossamer worker", "works on every running job of the project"))
+    if job.state is JobState.RUNNING:
+        verb = "resume" if job.paused else "pause"
+        tips.append((f"gossamer job {verb} {job.id}", "go on" if job.paused else "hand out nothing more for now"))
+        tips.append((f"gossamer job cancel {job.id}", "end it; what it has stored stays"))
+    advise(*tips)
+
+
+def _pages(job: JobView) -> Text:
+    return Text.assemble(
+        f"{job.total:,} total = {job.done:,} done + {job.unchanged:,} unchanged + ",
+        (f"{job.dead:,} dead", "red" if job.dead else ""),
+        f" + {job.dropped:,} dropped + {job.open:,} open",
+    )
+
+
+def _time_to_go(job: JobView) -> str:
+    if job.standing == PAUSED:
+        return "it is paused"
+    if job.standing != RUNNING:
+        return ""
+    if job.eta_seconds is None:
+        return "not known before the first page is done"
+    return f"about {span(job.eta_seconds)} for {many(job.remaining, 'page')}, at that rate and without new links"
+
+
+@job_app.command("pause")
+def pause_verb(job: JobArgument) -> None:
+    """Hand out nothing more of a job, to any worker. Pages in hand are finished."""
+    settings = settings_with()
+
+    async def pause() -> str:
+        async with open_crawled(settings) as project:
+            done = await pause_job(project, job)
+        if not done.changed:
+            return f"{done.id} is paused already."
+        return (
+            f"{done.id} is paused. {many(done.counts.leased, 'page')} in hand will be finished, "
+            f"{done.counts.queued + done.counts.waiting:,} wait. Go on with: gossamer job resume {done.id}"
+        )
+
+    out.print(visible(run_async(pause())), markup=False)
+
+
+@job_app.command("resume")
+def resume_verb(job: JobArgument) -> None:
+    """Let a paused job go on."""
+    settings = settings_with()
+
+    async def resume() -> str:
+        async with open_crawled(settings) as project:
+            done = await resume_job(project, job)
+        if not done.changed:
+            return f"{done.id} is not paused."
+        return f"{done.id} goes on, with {many(done.counts.open, 'open page')}. Workers take it up within seconds."
+
+    out.print(visible(run_async(resume())), markup=False)
+
+
+@job_app.command("cancel")
+def cancel_verb(
+    job: JobArgument, yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False
+) -> None:
+    """End a job for good: its open pages are dropped. What it has stored stays."""
+    settings = settings_with()
+
+    async def find() -> JobView:
+        async with open_crawled(settings) as project:
+            return await view_of(project, await running_job(project, job, verb="cancel"))
+
+    view = run_async(find())
+    question = f"Cancel {visible(view.id)}, with {many(view.open, 'open page')}?"
+    if not yes and sys.stdin.isatty() and not typer.confirm(question, err=True):
+        err.print("Nothing was changed.")
+        raise typer.Exit(1)
+
+    async def cancel() -> str:
+        async with open_crawled(settings) as project:
+            done = await cancel_job(project, view.id)
+        return (
+            f"{done.id} is cancelled: {done.counts.settled:,} of {many(view.total, 'page')} had been settled, "
+            "the others are dropped. What it has stored stays."
+        )
+
+    out.print(visible(run_async(cancel())), markup=False)

@@ -1,0 +1,146 @@
+"""How the jobs of a project add up: pages by state, records, sites with open work, reasons of failures.
+
+How fast a job is and how to pause or end it is in jobs.py.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from ..backends.addresses import place_of
+from ..clock import iso_time
+from ..frontier.contract import DeadFilter, SiteLoad
+from ..model.job import Job, JobCounts, JobState
+from ..schedule.windows import is_open, opens_at, parse_windows
+from ..settings import Settings
+from ..store.contract import RecordQuery
+from ..text import distance
+from .jobs import JobView, counted_views, find_job
+from .open import Project
+
+SITES_SHOWN = 20
+ROLES = ("state", "records", "archive")
+
+
+class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """A job with all its counts. Times are ISO 8601 in UTC; `standing` and `in_words` are those of JobView."""
+
+    id: str
+    name: str
+    state: JobState
+    standing: str
+    in_words: str
+    ending: str | None
+    started: str
+    finished: str | None
+    limit: int | None
+    windows: str | None
+    counts: JobCounts
+    adds_up: bool  # is every link that was found in one of the counts?
+    records: int  # that the job saw
+
+    @property
+    def fault(self) -> str:
+        """Why it ended before its time, where more is known than one word: what was wrong with its source."""
+        return (self.ending or "").partition(": ")[2]
+
+    @property
+    def took(self) -> float | None:
+        """Seconds from its beginning to its end; None while it runs."""
+        if self.finished is None:
+            return None
+        return (datetime.fromisoformat(self.finished) - datetime.fromisoformat(self.started)).total_seconds()
+
+
+class SiteStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """The open pages of a job on one site. `next_at` is when the site's rate allows the next request."""
+
+    site: str
+    queued: int
+    waiting: int
+    leased: int
+    next_at: str | None
+    next_request: str  # in words: by its rate, its windows and those of the job
+
+
+class JobDetail(JobStatus, frozen=True, kw_only=True):
+    """Everything about one job. `data` says where the project keeps its state, records and archive."""
+
+    schedule: str | None
+    sites: list[SiteStatus]  # the first with open work
+    dead_reasons: dict[str, int]
+    data: dict[str, str]
+
+
+class ProjectStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """The newest jobs. `records` is counted in a project without jobs only, whose pages were imported."""
+
+    jobs: list[JobStatus]
+    total: int  # jobs in all
+    records: int = 0
+
+
+async def project_status(project: Project, *, limit: int | None = None) -> ProjectStatus:
+    """Where every job stands, the newest first. A limit of None means all of them."""
+    jobs = await project.state.jobs.jobs()
+    return ProjectStatus(
+        jobs=[
+            JobStatus(**await _fields(project, view, counts))
+            for view, counts in await counted_views(project, jobs[:limit])
+        ],
+        total=len(jobs),
+        records=0 if jobs else await project.records.count(RecordQuery()),
+    )
+
+
+async def job_status(project: Project, wanted: str) -> JobDetail:
+    """Everything about the job with that id or name. Raises Misconfigured when there is none."""
+    job = await find_job(project, wanted)
+    ((view, counts),) = await counted_views(project, [job])
+    loads = await project.state.queue.sites(job.id, SITES_SHOWN)
+    now = project.clock.now()
+    return JobDetail(
+        **await _fields(project, view, counts),
+        schedule=view.schedule,
+        sites=[_site_status(project.settings, job, load, now) for load in loads],
+        dead_reasons=await project.state.queue.dead_reasons(DeadFilter(job=job.id)) if counts.dead else {},
+        data={role: place_of(project.settings, role) for role in ROLES},
+    )
+
+
+async def _fields(project: Project, view: JobView, counts: JobCounts) -> dict[str, Any]:
+    somewhere = counts.open + counts.settled + counts.dropped + counts.duplicates
+    return {
+        **{name: getattr(view, name) for name in JobStatus.__struct_fields__ if name in JobView.__struct_fields__},
+        "counts": counts,
+        "adds_up": counts.discovered == somewhere,
+        "records": await project.records.count(RecordQuery(job=view.id)),
+    }
+
+
+def _site_status(settings: Settings, job: Job, load: SiteLoad, now: float) -> SiteStatus:
+    return SiteStatus(
+        site=load.site,
+        queued=load.queued,
+        waiting=load.waiting,
+        leased=load.leased,
+        next_at=iso_time(load.next_at) if load.next_at is not None else None,
+        next_request=_next_request(settings, job, load, now),
+    )
+
+
+def _next_request(settings: Settings, job: Job, load: SiteLoad, now: float) -> str:
+    """When the site's rate, its windows and those of the job let it be asked again."""
+    if job.state is not JobState.RUNNING:
+        return "never: the job has ended"
+    if job.paused:
+        return "when the job is resumed"
+    for whose, text in (("job's", job.windows), ("site's", settings.domain(load.site).windows)):
+        windows = parse_windows(text) if text else ()
+        if windows and not is_open(windows, now):
+            opening = opens_at(windows, now)
+            return f"{distance(opening, now)}, when the {whose} window opens" if opening is not None else "never"
+    return distance(load.next_at, now) if load.next_at is not None and load.next_at > now else "any time"
