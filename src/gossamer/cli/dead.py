@@ -17,7 +17,7 @@ from ..model.task import UrlState
 from ..model.url import site_of
 from ..project.jobs import find_job
 from ..project.open import Project, is_crawled
-from ..project.reparse.letters import revive
+from ..project.reparse.dead_letters import revive
 from ..project.reparse.run import FAILED
 from ..text import distance, many, moment, visible
 from .app import app, err, open_crawled, out, run_async, settings_with

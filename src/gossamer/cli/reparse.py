@@ -12,7 +12,7 @@ from rich.text import Text
 from ..clock import SystemClock
 from ..project.jobs import find_job
 from ..project.records import told
-from ..project.reparse.orders import Outcome
+from ..project.reparse.messages import Outcome
 from ..project.reparse.run import Choice, Report, reparse
 from ..store.contract import Difference
 from ..text import many, visible

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 from rich.text import Text
 
-from ..project.reparse.letters import Revival
+from ..project.reparse.dead_letters import Revival
 from ..text import many, visible
 from .app import err, out
 from .jobs import crawl_command

@@ -18,7 +18,7 @@ from ...model.record import Record, StoredRecord
 from ...store.contract import Difference, Identity, RecordQuery
 from ...store.record_rules import NO_PAGE, REPARSED, Held, Verdict, last_of_each, receive
 from ..open import Project
-from .orders import Outcome
+from .messages import Outcome
 
 AT_ONCE = 500  # records that are asked for at a time
 _RECORDS_PAGE = 1  # the number of the page that gave a record last

@@ -23,10 +23,10 @@ from ...pipeline.inspection import USUAL, day_of
 from ...store.contract import VisitQuery
 from ..open import Project
 from ..wiring import HABITS_OF
-from .crew import JobContext, cores
-from .orders import Outcome, Wanted
+from .messages import Outcome, PageOrder
+from .parser_pool import ParserPool, cores
 from .preview import Preview, TellChange
-from .spiders import SITE, Finder
+from .spider_refs import SITE, Finder
 
 FAILED = ("parse", "quality")
 MOST_FAILURES = 20  # that are remembered for the report
@@ -85,12 +85,12 @@ async def reparse(
     """
     now = project.clock.now()
     report = Report()
-    crew = JobContext(now, size=processes or cores(), patience=patience_of(project), usual=await usual_of(project))
+    pool = ParserPool(now, size=processes or cores(), patience=patience_of(project), usual=await usual_of(project))
     preview = None
     if would_change is not None:
         preview = Preview(project, may_be_stale=choice.job is not None or choice.failed)
     try:
-        async for outcomes in crew.parse(_pages(project, choice, report, now)):
+        async for outcomes in pool.parse(_pages(project, choice, report, now)):
             for outcome in outcomes:
                 _count(report, outcome)
             if preview is not None:
@@ -167,7 +167,7 @@ def _count(report: Report, outcome: Outcome) -> None:
             report.failures.append(outcome)
 
 
-async def _pages(project: Project, choice: Choice, report: Report, now: float) -> AsyncIterator[Wanted]:
+async def _pages(project: Project, choice: Choice, report: Report, now: float) -> AsyncIterator[PageOrder]:
     """The chosen pages, each with the spider that can parse it."""
     finder = Finder(project.settings, choice.spider, choice.crawled_as)
     # The pages of a mere URL, whatever spiders the project has.
@@ -189,7 +189,7 @@ async def _pages(project: Project, choice: Choice, report: Report, now: float) -
             report.runs[facts.spider] = f"{base}-{len(report.runs) + 1}" if report.runs else base
         run = report.runs[facts.spider]
         report.spiders.add((run, facts.spider))
-        yield Wanted(
+        yield PageOrder(
             run=run,
             ref=facts.archive_ref,
             fingerprint=facts.fingerprint,

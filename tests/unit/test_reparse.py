@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from gossamer.project.reparse.crew import PORTION_BYTES, _portions, size_of
-from gossamer.project.reparse.orders import Wanted
+from gossamer.project.reparse.messages import PageOrder
+from gossamer.project.reparse.parser_pool import PORTION_BYTES, _portions, size_of
 from gossamer.project.reparse.run import is_run
 from tests.unit.archived import SHOP, crawled
 from tests.unit.commandline import ProjectFolder, Said
@@ -180,7 +180,7 @@ def test_all_records_of_a_page_are_told_to_programs(project):
 async def test_portions_are_bounded_by_pages_and_by_bytes(lengths, cut):
     async def pages():
         for length in lengths:
-            yield Wanted(
+            yield PageOrder(
                 run="r", ref=f"2027-01-31/host-1.zst#5+{length}", fingerprint=b"", body_hash=b"", url="", job="",
                 spider="",
             )  # fmt: skip

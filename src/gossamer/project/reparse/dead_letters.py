@@ -27,10 +27,10 @@ from ...parse.timelimit import TimeLimit
 from ...process.cancellation import is_cancellation
 from ...settings.effective import scope_of
 from ..open import Project
-from .crew import JobContext, cores
-from .orders import Outcome, Wanted
+from .messages import Outcome, PageOrder
+from .parser_pool import ParserPool, cores
 from .run import FAILED, MOST_FAILURES, patience_of, store, usual_of
-from .spiders import SITE, Finder, load, told
+from .spider_refs import SITE, Finder, load, told
 
 MOST_SEEDS = 10_000  # of a start() that are read to learn the sites of a crawl
 LONGEST_START = timedelta(seconds=10)
@@ -70,12 +70,12 @@ async def revive(
     """
     revival = Revival()
     desk = _Desk(project, {job.id: job for job in await project.state.jobs.jobs()}, revival)
-    crew = JobContext(
+    pool = ParserPool(
         project.clock.now(), size=processes or cores(), patience=patience_of(project), usual=await usual_of(project)
     )
     waiting: dict[int, DeadLetter] = {}
     pages = _pages(project, which, Finder(project.settings, spider, crawled_as), desk, waiting)
-    async for outcomes in crew.parse(pages):
+    async for outcomes in pool.parse(pages):
         good = []
         for outcome in outcomes:
             letter = waiting.pop(outcome.wanted.number)
@@ -97,7 +97,7 @@ async def revive(
 
 async def _pages(
     project: Project, which: DeadFilter, finder: Finder, desk: _Desk, waiting: dict[int, DeadLetter]
-) -> AsyncIterator[Wanted]:
+) -> AsyncIterator[PageOrder]:
     number = 0
     async for letter in project.state.queue.letters(which):
         job = desk.jobs.get(letter.job)
@@ -121,7 +121,7 @@ async def _pages(
             continue
         number += 1
         waiting[number] = letter
-        yield Wanted(
+        yield PageOrder(
             run=letter.job,  # what comes of it belongs to the job that fetched the page
             ref=visits[-1].archive_ref,
             fingerprint=letter.fingerprint,

@@ -33,8 +33,8 @@ from ...settings import Settings
 from ...settings import load as load_settings
 from ...store.contract import Archive
 from ..pipelines import minimum_of, pipeline_of
-from .orders import HEAD, Answer, Order, Outcome, Wanted, frame, read_order
-from .spiders import load
+from .messages import HEAD, Order, Outcome, PageOrder, ParserAnswer, frame, read_order
+from .spider_refs import load
 
 READ_AT_ONCE = 8  # raw pages in memory
 
@@ -42,7 +42,7 @@ READ_AT_ONCE = 8  # raw pages in memory
 QUALITY = "quality"
 
 
-class Desk(msgspec.Struct, frozen=True):
+class SpiderParts(msgspec.Struct, frozen=True):
     """All that pages of one spider need."""
 
     spider: Spider
@@ -52,16 +52,16 @@ class Desk(msgspec.Struct, frozen=True):
     version: str
 
 
-class Child:
+class ArchiveParser:
     """Parses orders with the spiders of the project. Each spider is loaded once."""
 
     def __init__(self, settings: Settings, archive: Archive) -> None:
         self._settings = settings
         self._archive = archive
         self._limit = TimeLimit(settings.crawl.parse_timeout)
-        self._desks: dict[tuple[str, str], Desk] = {}
+        self._parts: dict[tuple[str, str], SpiderParts] = {}
 
-    async def work(self, order: Order) -> AsyncIterator[Answer]:
+    async def work(self, order: Order) -> AsyncIterator[ParserAnswer]:
         """What came of each page, one after the other."""
         try:
             for start in range(0, len(order.pages), READ_AT_ONCE):
@@ -69,27 +69,27 @@ class Child:
                 snapshots = await self._archive.get_many([page.ref for page in part])
                 snapshots.reverse()
                 for wanted in part:
-                    yield Answer(outcome=await self._parse(order, wanted, snapshots.pop()))
+                    yield ParserAnswer(outcome=await self._parse(order, wanted, snapshots.pop()))
         except GossamerError as error:  # a spider that does not load, an archive that does not answer
-            yield Answer(refusal=str(error))
+            yield ParserAnswer(refusal=str(error))
 
-    async def _parse(self, order: Order, wanted: Wanted, snapshot: Snapshot | Permanent) -> Outcome:
+    async def _parse(self, order: Order, wanted: PageOrder, snapshot: Snapshot | Permanent) -> Outcome:
         if isinstance(snapshot, Permanent):
             return Outcome(wanted=wanted, failure="lost", message=str(snapshot))
-        desk = self._desk(wanted, order.usual)
-        if snapshot.status >= 400 and snapshot.status not in desk.spider.handle_statuses:
+        parts = self._parts_of(wanted, order.usual)
+        if snapshot.status >= 400 and snapshot.status not in parts.spider.handle_statuses:
             return Outcome(wanted=wanted, failure=f"http-{snapshot.status}", message="An error page; not parsed.")
-        facts = _facts(wanted, snapshot, desk)
-        if not snapshot.kind and not isinstance(desk.spider, RecipeSpider):  # from elsewhere: it was fetched for none
+        facts = _facts(wanted, snapshot, parts)
+        if not snapshot.kind and not isinstance(parts.spider, RecipeSpider):  # from elsewhere: it was fetched for none
             snapshot = msgspec.structs.replace(snapshot, kind=DEFAULT_KIND)
         try:
-            page = Page(snapshot, depth=wanted.depth or snapshot.depth, spider=desk.spider)
-            parsed = await self._limit.run(_called(desk.spider, page), snapshot.url)
-            held_back = wanted.failure == QUALITY and desk.minimum is not None
-            piping = (desk.strict if held_back else desk.pipeline).run(
+            page = Page(snapshot, depth=wanted.depth or snapshot.depth, spider=parts.spider)
+            parsed = await self._limit.run(_called(parts.spider, page), snapshot.url)
+            held_back = wanted.failure == QUALITY and parts.minimum is not None
+            piping = (parts.strict if held_back else parts.pipeline).run(
                 parsed.items,
                 page,
-                spider=desk.spider.name,
+                spider=parts.spider.name,
                 job=wanted.run,
                 now=snapshot.fetched_at,
             )
@@ -104,7 +104,7 @@ class Child:
                 detail=failure.detail,
             )
         found = piped.inspection
-        if held_back and found.fine < (desk.minimum or 0) * (found.fine + found.faulty):
+        if held_back and found.fine < (parts.minimum or 0) * (found.fine + found.faulty):
             return Outcome(
                 wanted=wanted,
                 facts=msgspec.structs.replace(facts, parser="", failure=QUALITY),
@@ -123,19 +123,19 @@ class Child:
             remarks=piped.remarks(),
         )
 
-    def _desk(self, wanted: Wanted, usual: Sequence[Tally]) -> Desk:
-        known = self._desks.get((wanted.spider, wanted.start))
+    def _parts_of(self, wanted: PageOrder, usual: Sequence[Tally]) -> SpiderParts:
+        known = self._parts.get((wanted.spider, wanted.start))
         if known is None:
             spider = load(wanted.spider, self._settings, start=wanted.start)
             counted = [one for one in usual if one.spider == spider.name]
-            known = Desk(
+            known = SpiderParts(
                 spider,
                 pipeline_of(self._settings, spider, counted=counted),
                 pipeline_of(self._settings, spider, counted=counted, strict=True),
                 minimum_of(self._settings, spider),
                 spider_version(type(spider)),
             )
-            self._desks[wanted.spider, wanted.start] = known
+            self._parts[wanted.spider, wanted.start] = known
         return known
 
 
@@ -153,7 +153,7 @@ async def _called(spider: Spider, page: Page) -> Parsed:
     return await run_callback(spider, kind, page)
 
 
-def _facts(wanted: Wanted, snapshot: Snapshot, desk: Desk) -> PageFacts:
+def _facts(wanted: PageOrder, snapshot: Snapshot, parts: SpiderParts) -> PageFacts:
     return PageFacts(
         fingerprint=wanted.fingerprint,
         url=wanted.url,
@@ -164,8 +164,8 @@ def _facts(wanted: Wanted, snapshot: Snapshot, desk: Desk) -> PageFacts:
         last_modified=snapshot.headers.get("last-modified"),
         archive_ref=wanted.ref,
         body_hash=wanted.body_hash,
-        parser=desk.version,
-        spider=desk.spider.name,
+        parser=parts.version,
+        spider=parts.spider.name,
     )
 
 
@@ -175,7 +175,7 @@ def _reparsed(record: Record, at: float) -> Record:
 
 async def _serve(settings: Settings, orders: BinaryIO, answers: BinaryIO) -> None:
     async with open_archive(settings, f"reparse-{os.getpid()}") as archive:
-        child = Child(settings, archive)
+        child = ArchiveParser(settings, archive)
         while head := orders.read(HEAD.size):  # nothing else is to be done while it waits
             order = read_order(orders.read(HEAD.unpack(head)[0]))
             async for answer in child.work(order):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gossamer.parse import timelimit
-from gossamer.project.reparse import letters
+from gossamer.project.reparse import dead_letters as letters
 from tests.unit.archived import SHOP, crawled
 from tests.unit.commandline import ProjectFolder, Said
 from tests.unit.commandline import project as project

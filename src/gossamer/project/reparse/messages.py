@@ -17,7 +17,7 @@ HEAD = struct.Struct("<I")
 T = TypeVar("T")
 
 
-class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+class PageOrder(msgspec.Struct, frozen=True, kw_only=True):
     """One archived page that is to be parsed again. `job` is the one that fetched it, `run` the id under which what
     comes of it is stored."""
 
@@ -27,7 +27,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     body_hash: bytes
     url: str
     job: str
-    spider: str  # its reference: spiders.py
+    spider: str  # its reference: spider_refs.py
     start: str = ""  # the address that a crawl without a spider of its own began with
     number: int = 0  # of the dead letter, where it is one
     depth: int = 0  # of the dead letter; else the copy says it
@@ -39,13 +39,13 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
 
     reparsed_at: float
     usual: tuple[Tally, ...] = ()  # what is nearly always filled, by spider, as earlier days have shown
-    pages: tuple[Wanted, ...]
+    pages: tuple[PageOrder, ...]
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """What came of one page. `failure` is a reason ("parse", "quality", "lost"), "" when all went well."""
 
-    wanted: Wanted
+    wanted: PageOrder
     facts: PageFacts | None = None
     records: tuple[Record, ...] = ()
     schemas: tuple[ItemSchema, ...] = ()
@@ -57,7 +57,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     detail: str = ""
 
 
-class Answer(msgspec.Struct, frozen=True, kw_only=True):
+class ParserAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """What came of the next page; or a refusal, and then the child does no more of the order."""
 
     outcome: Outcome | None = None
@@ -65,7 +65,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _order = msgspec.msgpack.Decoder(Order)
-_answer = msgspec.msgpack.Decoder(Answer)
+_answer = msgspec.msgpack.Decoder(ParserAnswer)
 _encoder = msgspec.msgpack.Encoder()
 
 
@@ -82,7 +82,7 @@ def read_order(content: bytes) -> Order:
     return _order.decode(content)
 
 
-def read_answer(content: bytes) -> Answer:
+def read_answer(content: bytes) -> ParserAnswer:
     return _answer.decode(content)
 
 

@@ -1,4 +1,4 @@
-"""Children at work on archived pages: as many as there are cores, each with a portion of pages in hand.
+"""A pool of child processes that parse archived pages: one for each core, each with a portion of pages in hand.
 
 A portion is bounded by pages and by the bytes of their raw copies, and what comes back is passed on before it grows too
 long: memory is bounded by these, not by the archive.
@@ -19,7 +19,7 @@ from datetime import timedelta
 from ...errors import Misconfigured
 from ...model.record import Tally
 from ...process.signals import send
-from .orders import HEAD, Order, Outcome, Wanted, frame, read_answer
+from .messages import HEAD, Order, Outcome, PageOrder, frame, read_answer
 
 PORTION = 50  # pages for a child at a time, at most
 PORTION_BYTES = 8 * 1024 * 1024  # of their raw copies, compressed; one page may be more
@@ -46,8 +46,8 @@ class Died(Exception):
         self.how = how
 
 
-class JobContext:
-    """`size` children. `patience` is how long one page may take before its child counts as hanging."""
+class ParserPool:
+    """`size` child processes. A child that is silent about one page for longer than `patience` counts as hanging."""
 
     def __init__(self, reparsed_at: float, *, size: int, patience: timedelta, usual: tuple[Tally, ...] = ()) -> None:
         self._reparsed_at = reparsed_at
@@ -55,9 +55,9 @@ class JobContext:
         self._size = max(1, size)
         self._patience = patience
 
-    async def parse(self, pages: AsyncIterator[Wanted]) -> AsyncIterator[Sequence[Outcome]]:
+    async def parse(self, pages: AsyncIterator[PageOrder]) -> AsyncIterator[Sequence[Outcome]]:
         """Outcomes, some at a time, in the order in which children finish. Raises Misconfigured."""
-        portions: asyncio.Queue[tuple[Wanted, ...]] = asyncio.Queue(self._size * AHEAD)
+        portions: asyncio.Queue[tuple[PageOrder, ...]] = asyncio.Queue(self._size * AHEAD)
         answers: asyncio.Queue[Sequence[Outcome] | None] = asyncio.Queue(self._size * AHEAD)
 
         async def feed() -> None:
@@ -100,8 +100,8 @@ class JobContext:
             await asyncio.gather(working, return_exceptions=True)
 
 
-async def _portions(pages: AsyncIterator[Wanted]) -> AsyncIterator[tuple[Wanted, ...]]:
-    portion: list[Wanted] = []
+async def _portions(pages: AsyncIterator[PageOrder]) -> AsyncIterator[tuple[PageOrder, ...]]:
+    portion: list[PageOrder] = []
     size = 0
     async for page in pages:
         if portion and (len(portion) >= PORTION or size + size_of(page.ref) > PORTION_BYTES):
@@ -121,7 +121,7 @@ async def _raise_first(working: asyncio.Task[None]) -> None:
 
 
 class _Parser:
-    """The place of one child, which is started when it is needed and replaced when it dies."""
+    """One child at a time: started when it is needed, replaced when it dies."""
 
     def __init__(self, reparsed_at: float, patience: timedelta, usual: tuple[Tally, ...]) -> None:
         self._reparsed_at = reparsed_at
@@ -129,7 +129,7 @@ class _Parser:
         self._patience = patience
         self._child: _Process | None = None
 
-    async def parse(self, pages: tuple[Wanted, ...]) -> AsyncIterator[Sequence[Outcome]]:
+    async def parse(self, pages: tuple[PageOrder, ...]) -> AsyncIterator[Sequence[Outcome]]:
         """What came of the pages, in their order, in one or several parts. Raises Misconfigured."""
         outcomes: list[Outcome] = []
         done = size = 0
@@ -154,7 +154,7 @@ class _Parser:
         if outcomes:
             yield outcomes
 
-    async def _ask(self, pages: tuple[Wanted, ...]) -> AsyncIterator[tuple[Outcome, int]]:
+    async def _ask(self, pages: tuple[PageOrder, ...]) -> AsyncIterator[tuple[Outcome, int]]:
         """The outcome of each page and its length in bytes. Raises Misconfigured, Died."""
         self._child = self._child or await _Process.start()
         order = frame(Order(reparsed_at=self._reparsed_at, pages=pages, usual=self._usual))
@@ -188,7 +188,7 @@ class _Process:
             await asyncio.create_subprocess_exec(
                 sys.executable,
                 "-m",
-                "gossamer.project.reparse.child",
+                "gossamer.project.reparse.parser_process",
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
             )
