@@ -7,9 +7,14 @@ from turbohtml import Element
 
 from gossamer.parse.page import Page
 from gossamer.parse.recipe.check import check_page
-from gossamer.parse.recipe.drafting import Drafting
-from gossamer.parse.recipe.drafting.groups import best_group, next_selector, page_parameter
-from gossamer.parse.recipe.drafting.pointing import selector_for, stable_classes
+from gossamer.parse.recipe.draft import detail_links, draft_recipe
+from gossamer.parse.recipe.stable_selectors import (
+    best_group,
+    next_selector,
+    page_parameter,
+    selector_for,
+    stable_classes,
+)
 from tests.unit.recipes import page_of, recipe
 
 MENU = "<nav class='menu'>" + "".join(f"<a href='/c/{n}'>Shelf {n}</a>" for n in range(12)) + "</nav>"
@@ -86,16 +91,15 @@ PRODUCT = """<html><body><article class="product"><h1>Opal Lamp</h1><span class=
 def test_a_draft_leads_from_the_list_to_the_thing_and_every_rule_of_it_finds_something():
     # Given a list, and a product behind its first link
     start = listing(end="<a class='next' href='?page=2'>next</a>")
-    drafting = Drafting(start)
-    assert drafting.wanted[0] == "https://shop.example/item/0"
-    thing = page_of(PRODUCT, url=drafting.wanted[0])
+    links = detail_links(start)
+    assert links == [f"https://shop.example/item/{n}" for n in (0, 4, 8)]
+    thing = page_of(PRODUCT, url=links[0])
 
-    # When both were looked at
-    drafting.look(thing)
-    draft = drafting.draft("shop.toml")
+    # When both are drafted from
+    draft = draft_recipe(start, thing, "shop.toml")
 
     # Then the draft is a recipe
-    assert (drafting.wanted, draft.summary) == ([], "listing -> product")
+    assert draft.summary == "listing -> product"
     spider = recipe(draft.text)
     assert (spider.recipe.start_kind, spider.recipe.kinds["product"].key) == ("listing", ("sku",))
     # whose rules all find something
@@ -108,18 +112,38 @@ def test_a_draft_leads_from_the_list_to_the_thing_and_every_rule_of_it_finds_som
     )  # fmt: skip
 
 
-def test_where_no_link_of_the_list_can_be_had_the_draft_is_general():
-    drafting = Drafting(listing())
-    while drafting.wanted:
-        drafting.look(None)
+def test_an_article_behind_the_list_is_left_to_the_ready_parser():
+    story = " ".join(f"Sentence number {n} tells a little more about the harbour." for n in range(40))
+    head = "<meta property='og:type' content='article'><title>Harbour</title>"
+    article = page_of(f"{head}<article><h1>Harbour</h1><p>{story}</p></article>")
 
-    assert recipe(drafting.draft("x").text).recipe.kinds["page"].item == "Page"
+    draft = draft_recipe(listing(), article, "news.toml")
+
+    assert draft.summary == "listing -> article"
+    (item,) = check_page(recipe(draft.text), "article", article).items
+    assert item.text.startswith("Sentence number 0")
+
+
+def test_a_page_that_is_a_product_itself_is_drafted_without_a_list():
+    page = page_of(PRODUCT.replace("</body>", f"<ul>{cards(9)}</ul></body>"))
+
+    assert detail_links(page) == []
+    assert draft_recipe(page, None, "x").summary == "product"
+
+
+def test_where_no_link_of_the_list_can_be_had_the_draft_is_general():
+    draft = draft_recipe(listing(), None, "x")
+
+    assert recipe(draft.text).recipe.kinds["page"].item == "Page"
+    assert "Every rule found something" not in draft.text
+    assert "The rules of [pages.page] were not tried" in draft.text
 
 
 def test_a_page_of_which_nothing_can_be_made_gets_title_and_text():
-    draft = Drafting(page_of("<title>Hello</title><h1>World</h1><p>words</p>")).draft("x.toml")
+    page = page_of("<title>Hello</title><h1>World</h1><p>words</p>")
 
-    seen = check_page(recipe(draft.text), "page", page_of("<title>Hello</title><h1>World</h1><p>words</p>"))
+    seen = check_page(recipe(draft_recipe(page, None, "x.toml").text), "page", page)
+
     assert {note.field: note.value for note in seen.notes} == {
         "title": "Hello",
         "headline": "World",
@@ -128,24 +152,15 @@ def test_a_page_of_which_nothing_can_be_made_gets_title_and_text():
 
 
 def test_a_page_of_ten_thousand_links_is_drafted_within_bounds():
-    draft = Drafting(page_of(f"<body>{'<div>' * 400}{cards(10_000)}")).draft("x.toml")
+    draft = draft_recipe(page_of(f"<body>{'<div>' * 400}{cards(10_000)}"), None, "x.toml")
 
     assert recipe(draft.text).recipe.start_kind == "listing"
 
 
 def test_a_draft_of_an_empty_page_says_that_nothing_was_recognised():
-    draft = Drafting(page_of("")).draft("x.toml")
+    draft = draft_recipe(page_of(""), None, "x.toml")
 
     assert "Nothing was recognised" in draft.text
     assert "Every rule found something" not in draft.text
     assert draft.summary == "page (nothing was recognised)"
     assert recipe(draft.text).recipe.start_kind == "page"
-
-
-def test_a_draft_says_which_of_its_rules_were_not_tried():
-    drafting = Drafting(listing())
-    while drafting.wanted:
-        drafting.look(None)
-
-    assert "Every rule found something" not in drafting.draft("x").text
-    assert "The rules of [pages.page] were not tried" in drafting.draft("x").text

@@ -1,4 +1,4 @@
-"""Drafting a recipe from a page: what `gossamer new --recipe URL` does. At most six requests, at the site's pace."""
+"""Drafting a recipe from a page: what `gossamer new --recipe URL` does. At most four requests, at the site's pace."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..model.url import host_of, site_of
 from ..parse.discovery import RECIPE_ENDINGS
 from ..parse.media import Media
 from ..parse.page import Page
-from ..parse.recipe.drafting import Draft, Drafting
+from ..parse.recipe.draft import RecipeDraft, detail_links, draft_recipe
 from ..parse.spider import composed, is_spider_name
 from ..project.fetch import fetch_one
 from ..settings import FILE_NAME, Settings
@@ -22,11 +22,10 @@ from .app import err, out, run_async
 from .web import settings_for
 
 LONGEST_PAUSE = 5.0  # seconds between two requests; a person waits
-MOST_LOOKS = 5  # pages behind the first one that are tried
 
 
-def draft_recipe(url: str, name: str | None) -> None:
-    """Fetch the page, and one or two behind it; write the recipe; say what to do next. Nothing is overwritten."""
+def new_recipe(url: str, name: str | None) -> None:
+    """Fetch the page, and one behind it; write the recipe; say what to do next. Nothing is overwritten."""
     settings = settings_for(url)
     name = _checked_name(name or _name_for(url))
     file = _place(settings, name)
@@ -81,7 +80,7 @@ def _taken(file: Path) -> Misconfigured:
     )
 
 
-async def _drafted(url: str, settings: Settings, ref: str) -> Draft:
+async def _drafted(url: str, settings: Settings, ref: str) -> RecipeDraft:
     first = await _fetched(url, settings)
     if first.status >= 400:
         raise FetchRefused(
@@ -89,16 +88,16 @@ async def _drafted(url: str, settings: Settings, ref: str) -> Draft:
         )
     if first.media is not Media.HTML:
         raise Misconfigured(f"{first.url} is {first.content_type or 'no HTML'}; drafts are made from HTML pages.")
-    drafting = Drafting(first)
     clock = SystemClock()
     interval = settings.politeness.rate.interval
-    for _ in range(MOST_LOOKS):
-        if not drafting.wanted:
-            break
+    detail = None
+    for link in detail_links(first):
         await clock.sleep(min(interval.total_seconds(), LONGEST_PAUSE) if interval is not None else 0.0)
-        err.print(Text(f"Looking at {visible(drafting.wanted[0])}", "dim"))
-        drafting.look(await _looked_at(drafting.wanted[0], settings))
-    return drafting.draft(ref)
+        err.print(Text(f"Looking at {visible(link)}", "dim"))
+        detail = await _looked_at(link, settings)
+        if detail is not None:
+            break
+    return draft_recipe(first, detail, ref)
 
 
 async def _looked_at(url: str, settings: Settings) -> Page | None:

@@ -55,9 +55,9 @@ def new_verb(
     if recipe is not None:
         if url is not None:
             raise Misconfigured("--recipe names the page already; leave --url out.")
-        from .drafts import draft_recipe
+        from .drafts import new_recipe
 
-        draft_recipe(typed_url(recipe), name)
+        new_recipe(typed_url(recipe), name)
         return
     if name is None:
         raise Misconfigured("Give the project a name: gossamer new books. A recipe is drafted with --recipe URL.")

@@ -12,7 +12,7 @@
     links.py       the requests that a page leads to: follow rules, next page, numbered pages
     spider.py      the spider class
     check.py       what each rule finds on a page, for `gossamer check`
-    draft.py       a recipe drafted from a page, for `gossamer new --recipe`
+    draft.py       a recipe drafted from a page, for `gossamer new --recipe`; stable_selectors.py: CSS that it uses
 
 Nothing is imported here: most commands never see a recipe, and should start quickly.
 """
