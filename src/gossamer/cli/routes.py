@@ -1,85 +1,79 @@
-"""`gossamer routes`: what was learned about the ways to each site, what the budgets have left; and how to forget it."""
+"""`gossamer routes`: what was learned about the ways to each site, and what the budgets have left. `gossamer proxies`:
+how the exits of every pool fare, and a try of each of them. Both can be made to forget."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
-from typing import Annotated, Any
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Annotated
 
-import msgspec
 import typer
+from rich.text import Text
 
-from ..clock import SystemClock, iso_time
+from ..clock import SystemClock
 from ..errors import InvalidUrl, Misconfigured
-from ..model.job import Job
 from ..model.url import site_of
 from ..project.open import is_crawled
-from ..routing.contract import LearnedRoute
+from ..project.proxies import ExitTrial, ExitView, PoolView, proxy_pools, reset_exits, try_exits, untouched_pools
+from ..project.routes import BudgetView, RouteReport, SiteRoute, reset_routes, route_report, untouched_routes
 from ..settings import Settings
-from ..text import distance, many, moment, setting_text, span, visible
+from ..text import distance, many, moment, setting_text, size, span, visible
 from .app import app, err, open_crawled, out, run_async, settings_with
+from .crawl import allow_local
 from .groups import ShowsByDefault
-from .layout import Column, advise, heading, jsonable, number, print_facts, print_json, print_table
+from .layout import Column, advise, heading, number, print_facts, print_json, print_table
 from .typed import typed_url
 
 SITES_SHOWN = 50
 BUDGETS_SHOWN = 20  # on a terminal, of jobs and of sites each
+EXITS_SHOWN = 50
 
 routes_app = typer.Typer(help="The ways to each site that were learned, and the budgets.", cls=ShowsByDefault)
 app.add_typer(routes_app, name="routes")
+proxies_app = typer.Typer(help="The exits of proxy pools: how they fare, and whether they work.", cls=ShowsByDefault)
+app.add_typer(proxies_app, name="proxies")
 
 SiteArgument = Annotated[str | None, typer.Argument(help="Only this site: shop.example.")]
+PoolArgument = Annotated[str | None, typer.Argument(help="Only this pool.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="For programs.")]
 
 
-class Budget(msgspec.Struct, frozen=True, kw_only=True):
-    """A purse, what it is for in words, and what may be taken from it in all."""
-
-    purse: str
-    meaning: str
-    spent: float
-    limit: float | None
-
-    @property
-    def left(self) -> float | None:
-        return None if self.limit is None else max(0.0, round(self.limit - self.spent, 9))
-
-
-class Findings(msgspec.Struct, frozen=True, kw_only=True):
-    """What the shared state says. `more` tells that there are sites beyond the limit."""
-
-    standings: Sequence[LearnedRoute] = ()
-    more: bool = False
-    spent: Mapping[str, float] = {}
-    jobs: Sequence[Job] = ()
-    now: float
+# -- routes ------------------------------------------------------------------------------------------------------
 
 
 @routes_app.command("show")
-def show_verb(
+def show_routes_verb(
     site: SiteArgument = None,
     limit: Annotated[int, typer.Option(min=1, help="Show so many sites, the latest first.")] = SITES_SHOWN,
-    as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """The route that the pages of each site begin with and why, and what was spent of the budgets."""
     settings = settings_with()
     wanted = _typed_site(site) if site is not None else None
-    found = run_async(_find(settings, wanted, limit))
-    budgets = budgets_of(settings, found, wanted)
+
+    async def find() -> tuple[RouteReport, float]:
+        if not is_crawled(settings):  # looking must not create files
+            now = SystemClock().now()
+            return untouched_routes(settings, wanted, now=now), now
+        async with open_crawled(settings) as project:
+            return await route_report(project, wanted, limit=limit), project.clock.now()
+
+    found, now = run_async(find())
     if as_json:
-        _print_json(settings, found, budgets)
+        print_json(found)
         return
     if wanted is not None:
-        _show_one(settings, wanted, found)
+        _show_site(settings, wanted, found, now)
     else:
-        _show_all(settings, found)
-    _show_budgets(settings, budgets)
+        _show_sites(found, now)
+    _show_budgets(found)
     if found.standings:
         target = wanted or "SITE"
         advise((f"gossamer routes reset {target}", "forget what was learned, and begin at the cheapest again"))
 
 
 @routes_app.command("reset")
-def reset_verb(
+def reset_routes_verb(
     site: SiteArgument = None,
     everything: Annotated[bool, typer.Option("--all", help="All sites.")] = False,
 ) -> None:
@@ -91,7 +85,7 @@ def reset_verb(
 
     async def reset() -> int:
         async with open_crawled(settings) as project:
-            return await project.state.routes.forget(wanted)
+            return await reset_routes(project, wanted)
 
     count = run_async(reset())
     if not count:
@@ -102,49 +96,6 @@ def reset_verb(
     out.print(f"{which} forgotten: the next pages begin at the cheapest route again.", markup=False)
 
 
-def budgets_of(settings: Settings, found: Findings, site: str | None = None) -> list[Budget]:
-    """The budgets of today and those of jobs, in the order in which people ask for them; of one site, if named."""
-    router, today = settings.router, day_of(found.now)
-    day = f"day/{today}"
-    budgets = []
-    if router.budget_day is not None or day in found.spent:
-        spent = found.spent.get(day, 0.0)
-        budgets.append(Budget(purse=day, meaning="all of today", spent=spent, limit=router.budget_day))
-    if site is None:
-        of_jobs = [purse for purse in found.spent if purse.startswith("job/")]
-        places = {purse: _job_of(purse, found.jobs) for purse in of_jobs}
-        for purse in sorted(of_jobs, key=lambda purse: (places[purse][0], purse)):
-            meaning = f"job {places[purse][1]}"
-            budgets.append(Budget(purse=purse, meaning=meaning, spent=found.spent[purse], limit=router.budget_job))
-    begin = f"domain/{today}/"
-    sites = {purse.removeprefix(begin): spent for purse, spent in found.spent.items() if purse.startswith(begin)}
-    if site is not None:
-        sites = {site: sites.get(site, 0.0)} if site in sites or domain_limit(settings, site) is not None else {}
-    for name, spent in sorted(sites.items(), key=lambda pair: (-pair[1], pair[0])):
-        limit = domain_limit(settings, name)
-        budgets.append(Budget(purse=begin + name, meaning=f"{name}, today", spent=spent, limit=limit))
-    return budgets
-
-
-def day_of(now: float) -> str:
-    """The day that a purse is named by, in UTC: 2027-01-31."""
-    return datetime.fromtimestamp(now, UTC).date().isoformat()
-
-
-def domain_limit(settings: Settings, site: str) -> float | None:
-    own = settings.domain(site).budget
-    return settings.router.budget_domain if own is None else own
-
-
-def _job_of(purse: str, jobs: Sequence[Job]) -> tuple[int, str]:
-    """Where a purse's job stands among all, and its id; the purse names the id, or only the number in it."""
-    wanted = purse.removeprefix("job/")
-    for place, job in enumerate(jobs):
-        if wanted in (job.id, job.id.rpartition("-")[2]):
-            return place, job.id
-    return len(jobs), wanted
-
-
 def _typed_site(text: str) -> str:
     try:
         return site_of(typed_url(text if "://" in text else f"http://{text}/"))
@@ -152,54 +103,36 @@ def _typed_site(text: str) -> str:
         raise Misconfigured(f"{visible(text)!r} is no site. Write it like shop.example.") from None
 
 
-async def _find(settings: Settings, site: str | None, limit: int) -> Findings:
-    if not is_crawled(settings):
-        return Findings(now=SystemClock().now())
-    async with open_crawled(settings) as project:
-        if site is None:
-            standings = await project.state.routes.learned_routes(limit + 1)
-        else:
-            known = await project.state.routes.learned(site)
-            standings = [known] if known is not None else []
-        return Findings(
-            standings=standings[:limit],
-            more=len(standings) > limit,
-            spent=await project.state.purse.spent(),
-            jobs=await project.state.jobs.jobs(),
-            now=project.clock.now(),
-        )
-
-
-def _show_all(settings: Settings, found: Findings) -> None:
+def _show_sites(found: RouteReport, now: float) -> None:
     if not found.standings:
         out.print("No site has blocked so far: every page begins at its cheapest route.")
         return
-    now = found.now
     print_table(
         (Column("SITE", "bold"), Column("ROUTE", "cyan"), Column("SINCE", spare=True), Column("BECAUSE", fold=True),
          Column("BLOCKS", right=True, spare=True), Column("CHEAPER AGAIN")),
         [
-            (one.site, one.route, distance(one.since, now) if out.is_terminal else iso_time(one.since), one.reason,
+            (one.site, one.route, distance(_seconds_of(one.since), now) if out.is_terminal else one.since, one.reason,
              number(one.blocks), _again(one, now))
             for one in found.standings
         ],
     )  # fmt: skip
     if found.more and out.is_terminal:
         out.print("[dim]... and more sites; --limit shows them.[/]")
-    if not settings.router.learn:
+    if not found.learn:
         out.print("router.learn is off: this was learned before, and pages do not begin there now.")
 
 
-def _again(standing: LearnedRoute, now: float) -> str:
+def _again(learned: SiteRoute, now: float) -> str:
     """When a cheaper route is tried again."""
-    if not standing.recheck_at:
+    if learned.recheck_at is None:
         return ""
     if not out.is_terminal:
-        return iso_time(standing.recheck_at)
-    return distance(standing.recheck_at, now) if standing.recheck_at > now else "next page"
+        return learned.recheck_at
+    at = _seconds_of(learned.recheck_at)
+    return distance(at, now) if at > now else "next page"
 
 
-def _show_one(settings: Settings, site: str, found: Findings) -> None:
+def _show_site(settings: Settings, site: str, found: RouteReport, now: float) -> None:
     rule = _rule(settings, site)
     if not found.standings:
         where = "" if rule else ": its pages begin at the cheapest route"
@@ -209,11 +142,11 @@ def _show_one(settings: Settings, site: str, found: Findings) -> None:
     (one,) = found.standings
     heading(one.site)
     later = f"; if that fails, once more after {span(one.patience)}" if one.patience else ""
-    again = f"from {moment(one.recheck_at, found.now)}{later}" if one.recheck_at else ""
+    again = f"from {moment(_seconds_of(one.recheck_at), now)}{later}" if one.recheck_at is not None else ""
     print_facts(
         [
             ("route", one.route),
-            ("since", moment(one.since, found.now)),
+            ("since", moment(_seconds_of(one.since), now)),
             ("because", one.reason),
             ("blocks", number(one.blocks)),
             ("cheaper again", again),
@@ -229,19 +162,19 @@ def _rule(settings: Settings, site: str) -> str:
     return ", ".join([*rules, f"ladder = {setting_text(own.ladder)}"] if own.ladder is not None else rules)
 
 
-def _show_budgets(settings: Settings, budgets: list[Budget]) -> None:
-    if not budgets:
+def _show_budgets(found: RouteReport) -> None:
+    if not found.budgets:
         return
     out.print()
-    deed = "tasks are buried" if settings.router.when_spent == "bury" else "tasks wait"
+    deed = "tasks are buried" if found.when_spent == "bury" else "tasks wait"
     heading("Budgets", f"in tokens; when one is spent, {deed}")
-    shown, hidden = budgets, 0
+    shown, hidden = found.budgets, 0
     if out.is_terminal:
-        kinds: dict[str, list[Budget]] = {}
-        for one in budgets:
-            kinds.setdefault(one.purse.partition("/")[0], []).append(one)
+        kinds: dict[str, list[BudgetView]] = {}
+        for one in found.budgets:
+            kinds.setdefault(one.budget.partition("/")[0], []).append(one)
         shown = [one for kind in kinds.values() for one in kind[:BUDGETS_SHOWN]]
-        hidden = len(budgets) - len(shown)
+        hidden = len(found.budgets) - len(shown)
     print_table(
         (Column("FOR"), Column("SPENT", right=True), Column("LIMIT", right=True), Column("LEFT", right=True)),
         [
@@ -255,6 +188,159 @@ def _show_budgets(settings: Settings, budgets: list[Budget]) -> None:
         out.print(f"[dim]  ... and {hidden:,} more; --json has all of them.[/]")
 
 
+# -- proxies -----------------------------------------------------------------------------------------------------
+
+
+@proxies_app.command("show")
+def show_proxies_verb(
+    pool: PoolArgument = None,
+    limit: Annotated[int, typer.Option(min=1, help="Show so many exits of each pool.")] = EXITS_SHOWN,
+    as_json: JsonOption = False,
+) -> None:
+    """How every exit fares: does it rest, how often did it succeed, what went through it and what did that cost?"""
+    settings = settings_with()
+
+    async def find() -> tuple[list[PoolView], float]:
+        if not is_crawled(settings):  # looking must not create files
+            return untouched_pools(settings, pool), SystemClock().now()
+        async with open_crawled(settings) as project:
+            return await proxy_pools(project, pool), project.clock.now()
+
+    pools, now = run_async(find())
+    if as_json:
+        print_json(pools)
+        return
+    if not pools:
+        out.print("There are no proxy pools. Write a table [proxies.NAME] in gossamer.toml.", markup=False)
+        return
+    _show_pools(pools)
+    for one in pools:
+        _show_exits(one, now, limit)
+    if any(one.state in ("resting", "failing") for pool in pools for one in pool.exits):
+        advise(
+            ("gossamer proxies check", "try every exit now"),
+            ("gossamer proxies reset", "end all rests, and forget these figures"),
+        )
+
+
+@proxies_app.command("check")
+def check_proxies_verb(
+    pool: PoolArgument = None,
+    url: Annotated[str | None, typer.Option(help="Fetch this page through each exit.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Try every exit: is it there, does it let us in, and with --url, does the page come? Exit code 1 when none works.
+
+    Nothing of it counts as health: exits that rest go on resting.
+    """
+    settings = settings_with()
+    page = typed_url(url) if url is not None else None
+    if page is not None:
+        settings = allow_local(settings, [page], {})
+    tried = run_async(try_exits(settings, pool, page))
+    if as_json:
+        print_json(tried)
+    else:
+        _show_tried(tried)
+    if not any(one.ok for one in tried):
+        raise typer.Exit(1)
+
+
+@proxies_app.command("reset")
+def reset_proxies_verb(pool: PoolArgument = None) -> None:
+    """End the rests of all exits and forget how they fared; workers that run notice it within seconds."""
+    settings = settings_with()
+
+    async def reset() -> int:
+        async with open_crawled(settings) as project:
+            return await reset_exits(project, pool)
+
+    out.print(f"{many(run_async(reset()), 'exit')} forgotten: all are as good as new.", markup=False)
+
+
+def _show_pools(pools: Sequence[PoolView]) -> None:
+    print_table(
+        (Column("POOL", "bold"), Column("KIND"), Column("EXITS", right=True), Column("RESTING", right=True),
+         Column("TRIES", right=True), Column("SUCCESS", "green", right=True), Column("BANS", "red", right=True),
+         Column("LATENCY", right=True, spare=True), Column("RECEIVED", right=True), Column("COST", right=True)),
+        [
+            (one.pool, one.kind, number(one.listed), number(one.resting), number(one.tries),
+             _share(one.successes, one.tries), number(one.bans), _latency(one.latency), _received(one.bytes),
+             _tokens(one.cost))
+            for one in pools
+        ],
+    )  # fmt: skip
+    for one in pools:
+        if one.trouble is not None:
+            err.print(Text(visible(one.trouble), style="yellow"), soft_wrap=True)
+
+
+def _show_exits(pool: PoolView, now: float, limit: int) -> None:
+    if not pool.exits:
+        return
+    out.print()
+    heading(pool.pool)
+    print_table(
+        (Column("EXIT", "bold"), Column("STATE"), Column("TRIES", right=True), Column("SUCCESS", "green", right=True),
+         Column("BANS", "red", right=True), Column("LATENCY", right=True, spare=True),
+         Column("RECEIVED", right=True), Column("COST", right=True, spare=True), Column("LAST TROUBLE", fold=True)),
+        [_exit_row(one, now) for one in pool.exits[:limit]],
+        indent=2,
+    )  # fmt: skip
+    if len(pool.exits) > limit:
+        out.print(f"  ... and {many(len(pool.exits) - limit, 'exit')} more; --limit shows them.", markup=False)
+
+
+def _exit_row(one: ExitView, now: float) -> tuple[str | None, ...]:
+    state = one.state
+    if state == "new":
+        return one.exit, state, number(0), "", number(0), "", "", "", ""
+    if state == "resting" and one.resting_until is not None:
+        awake = distance(_seconds_of(one.resting_until), now) if out.is_terminal else one.resting_until
+        state = f"resting, awake {awake}" if out.is_terminal else f"resting until {awake}"
+    return (
+        one.exit,
+        state,
+        number(one.tries),
+        _share(one.successes, one.tries),
+        number(one.bans),
+        _latency(one.latency),
+        _received(one.bytes),
+        _tokens(one.cost),
+        one.last_error,
+    )
+
+
+def _show_tried(tried: Sequence[ExitTrial]) -> None:
+    print_table(
+        (Column("POOL", "bold"), Column("EXIT"), Column("WORKS"), Column("TIME", right=True),
+         Column("ANSWER", fold=True)),
+        [(one.pool, one.exit, "yes" if one.ok else "no", _latency(one.seconds), one.words) for one in tried],
+    )  # fmt: skip
+    works = sum(one.ok for one in tried)
+    words = f"{works} of {many(len(tried), 'exit')} {'works' if works == 1 else 'work'}."
+    err.print(Text(words, style="green" if works == len(tried) else "yellow" if works else "red"))
+
+
+# -- figures -----------------------------------------------------------------------------------------------------
+
+
+def _seconds_of(text: str) -> float:
+    return datetime.fromisoformat(text).timestamp()
+
+
+def _share(part: int, whole: int) -> str:
+    return f"{part / whole:.0%}" if whole else ""
+
+
+def _latency(seconds: float | None) -> str:
+    return "" if seconds is None else f"{seconds * 1000:.0f} ms" if seconds < 1 else span(seconds)
+
+
+def _received(count: int) -> str:
+    return size(count) if out.is_terminal else str(count)
+
+
 def _tokens(amount: float) -> str:
     """`12.5`, `1,234`, `0.0003`; in a pipe without commas and in full."""
     if not out.is_terminal:
@@ -262,21 +348,3 @@ def _tokens(amount: float) -> str:
     if 0 < amount < 0.001:
         return f"{amount:.9f}".rstrip("0")
     return f"{amount:,.3f}".rstrip("0").rstrip(".")
-
-
-def _print_json(settings: Settings, found: Findings, budgets: list[Budget]) -> None:
-    standings: list[dict[str, Any]] = []
-    for one in found.standings:
-        fields = jsonable(one, times=("since", "recheck_at"))
-        standings.append({**fields, "recheck_at": fields["recheck_at"] if one.recheck_at else None})
-    print_json(
-        {
-            "learn": settings.router.learn,
-            "standings": standings,
-            "budgets": [
-                {"purse": one.purse, "for": one.meaning, "spent": one.spent, "limit": one.limit, "left": one.left}
-                for one in budgets
-            ],
-            "when_spent": settings.router.when_spent,
-        }
-    )

@@ -17,7 +17,7 @@ HOMES = {
     "why": "why",
     "dead": "dead",
     "routes": "routes",
-    "proxies": "proxies",
+    "proxies": "routes",
     "export": "export",
     "history": "records",
     "diff": "records",
