@@ -18,8 +18,9 @@ from gossamer.crawl import worker as workers
 from gossamer.model.events import Event, JobBegun, JobEnded, JobLeft, Trouble
 from gossamer.model.job import Job, JobState
 from gossamer.parse.spider import Spider
+from gossamer.project.job_slots import PoolTerms
 from gossamer.project.open import Project, open_project
-from gossamer.project.worker_pool import WorkerPool, places, serving
+from gossamer.project.worker_pool import WorkerPool
 from gossamer.settings import load
 from gossamer.settings.effective import job_terms
 from tests.journey.test_scheduled_jobs import SPIDER, source
@@ -38,6 +39,17 @@ class Grumpy(Spider):
 """
 
 
+# What takes a second or more in life.
+QUICK = PoolTerms(
+    look=timedelta(milliseconds=30),
+    silent=timedelta(milliseconds=60),
+    unfit_again=timedelta(milliseconds=60),
+    idle=timedelta(milliseconds=100),
+    turn=timedelta(milliseconds=100),
+)
+HOUR = timedelta(hours=1)
+
+
 @pytest.fixture(scope="module")
 def valkey() -> Iterator[ValkeyServer]:
     with running_valkey() as server:
@@ -54,11 +66,7 @@ def state(request: pytest.FixtureRequest) -> dict[str, str]:
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """What takes a second or more in life."""
-    for module, name, milliseconds in (
-        (serving, "LOOK", 30), (places, "SILENT", 60), (serving, "UNFIT_AGAIN", 60), (workers, "LOOK", 30),
-        (places, "IDLE", 100), (places, "TURN", 100),
-    ):  # fmt: skip
-        monkeypatch.setattr(module, name, timedelta(milliseconds=milliseconds))
+    monkeypatch.setattr(workers, "LOOK", timedelta(milliseconds=30))
 
 
 class Site:
@@ -108,12 +116,12 @@ class Ears:
 
 
 class Shift:
-    """A station at work, and what it says."""
+    """A worker pool at work, and what it says."""
 
-    def __init__(self, system: Project, *, until_idle: bool = False) -> None:
+    def __init__(self, system: Project, terms: PoolTerms, *, until_idle: bool = False) -> None:
         self.system = system
         self.ears = Ears()
-        self.station = WorkerPool(system, self.ears, until_idle=until_idle)
+        self.pool = WorkerPool(system, self.ears, until_idle=until_idle, terms=terms)
 
     async def job(self, name: str, **terms: Any) -> Job:
         usual = job_terms(self.system.settings, Spider())
@@ -128,11 +136,11 @@ class Shift:
 
     @asynccontextmanager
     async def on(self) -> AsyncIterator[None]:
-        running = asyncio.create_task(self.station.run())
+        running = asyncio.create_task(self.pool.run())
         try:
             yield
         finally:
-            self.station.drain()
+            self.pool.drain()
             await running
 
     async def until(self, reached: Callable[[], bool]) -> None:
@@ -142,7 +150,9 @@ class Shift:
 
 
 @asynccontextmanager
-async def shift(folder: Path, *, until_idle: bool = False, **flags: Any) -> AsyncIterator[Shift]:
+async def shift(
+    folder: Path, *, until_idle: bool = False, terms: PoolTerms = QUICK, **flags: Any
+) -> AsyncIterator[Shift]:
     (folder / "spiders").mkdir(exist_ok=True)
     (folder / "spiders" / "things.py").write_text(SPIDER, encoding="utf-8")
     usual = {
@@ -151,7 +161,7 @@ async def shift(folder: Path, *, until_idle: bool = False, **flags: Any) -> Asyn
     }  # fmt: skip
     settings = load(start=folder, environ={}, flags={**usual, **flags})
     async with open_project(settings) as system:
-        yield Shift(system, until_idle=until_idle)
+        yield Shift(system, terms, until_idle=until_idle)
 
 
 def closed_now() -> str:
@@ -163,24 +173,21 @@ def closed_now() -> str:
 async def test_jobs_that_are_due_together_are_worked_off_a_few_at_a_time(
     tmp_path: Path, site: Site, state: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(places, "TURN", timedelta(hours=1))
-    monkeypatch.setattr(places, "IDLE", timedelta(hours=1))
-    async with shift(tmp_path, until_idle=True, **{"crawl.concurrency": 1, **state}) as crew:
+    terms = msgspec.structs.replace(QUICK, turn=HOUR, idle=HOUR)
+    async with shift(tmp_path, terms=terms, until_idle=True, **{"crawl.concurrency": 1, **state}) as crew:
         jobs = [await crew.job(f"due-{n}", source=source(urls=[f"{site.url}{n}"])) for n in range(8)]
         async with asyncio.timeout(PATIENCE):
-            await crew.station.run()
+            await crew.pool.run()
         assert {await crew.standing(job) for job in jobs} == {JobState.FINISHED}
     assert len(crew.ears.jobs(JobEnded)) == 8
-    assert crew.ears.most_at_once <= places.JOBS_FOR_A_PAGE
+    assert crew.ears.most_at_once <= QUICK.jobs_for_a_page
 
 
 async def test_jobs_whose_sites_are_paced_do_not_wait_for_each_other(
     tmp_path: Path, site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(places, "TURN", timedelta(hours=1))
-    monkeypatch.setattr(places, "IDLE", timedelta(hours=1))
-    monkeypatch.setattr(places, "SILENT", timedelta(milliseconds=200))
-    async with shift(tmp_path, **{"crawl.concurrency": 1, "politeness.rate": "10/s"}) as crew, crew.on():
+    terms = msgspec.structs.replace(QUICK, turn=HOUR, idle=HOUR, silent=timedelta(milliseconds=200))
+    async with shift(tmp_path, terms=terms, **{"crawl.concurrency": 1, "politeness.rate": "10/s"}) as crew, crew.on():
         # given one page at a time, and jobs for different sites, each of which has something to do ten times a second
         for n in range(3):
             address = site.url.replace("127.0.0.1", f"site{n}.localhost")
@@ -194,9 +201,9 @@ async def test_a_long_job_takes_turns_with_a_short_one(
     tmp_path: Path, site: Site, state: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # given one place, and a job in it that has work for long
-    monkeypatch.setattr(places, "JOBS_FOR_A_PAGE", 1)
     site.pause = 0.02
-    async with shift(tmp_path, **{"crawl.concurrency": 1, **state}) as crew, crew.on():
+    terms = msgspec.structs.replace(QUICK, jobs_for_a_page=1)
+    async with shift(tmp_path, terms=terms, **{"crawl.concurrency": 1, **state}) as crew, crew.on():
         long = await crew.job("long", source=source(urls=[f"{site.url}{{1..5000}}"]))
         await crew.until(lambda: crew.ears.jobs(JobBegun) == [long.id])
         # when another one comes, then it is done while the first one goes on, and goes on after it
@@ -212,9 +219,8 @@ async def test_a_long_job_takes_turns_with_a_short_one(
 async def test_a_job_that_waits_for_a_retry_makes_way(
     tmp_path: Path, site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(places, "JOBS_FOR_A_PAGE", 1)
-    monkeypatch.setattr(places, "TURN", timedelta(hours=1))
-    async with shift(tmp_path, **{"crawl.concurrency": 1, "retry.base": "60s"}) as crew, crew.on():
+    terms = msgspec.structs.replace(QUICK, jobs_for_a_page=1, turn=HOUR)
+    async with shift(tmp_path, terms=terms, **{"crawl.concurrency": 1, "retry.base": "60s"}) as crew, crew.on():
         # given one place, and a job in it whose only page is to be tried again in a while
         failing = await crew.job("failing", source=source(urls=["http://127.0.0.1:9/"]))
         await crew.until(lambda: crew.ears.jobs(JobBegun) == [failing.id])
@@ -253,7 +259,7 @@ async def test_what_cannot_be_worked_on_now_is_told_and_left_for_later(tmp_path:
         if obstacle == "pause":
             await crew.system.state.control.pause_job(job.id, True)
         async with asyncio.timeout(PATIENCE):
-            await crew.station.run()
+            await crew.pool.run()
         # then it ends and has said why, and the job is as it was
         [trouble] = [event for event in crew.ears.heard if isinstance(event, Trouble)]
         assert ("its window opens at" if obstacle == "window" else "it is paused") in trouble.message
@@ -264,7 +270,7 @@ async def test_a_pause_ends_a_worker_that_has_nothing_else_to_do(tmp_path: Path,
     site.pause = 0.02
     async with shift(tmp_path, until_idle=True) as crew:
         job = await crew.job("long", source=source(urls=[f"{site.url}{{1..5000}}"]))
-        running = asyncio.create_task(crew.station.run())
+        running = asyncio.create_task(crew.pool.run())
         await crew.until(lambda: site.inside > 0)
         await crew.system.state.control.pause_job(job.id, True)
         async with asyncio.timeout(PATIENCE):
@@ -290,12 +296,12 @@ async def test_what_is_wrong_with_a_job_is_said_once_and_others_go_on(tmp_path: 
 async def test_a_job_that_waits_with_its_source_for_a_window_makes_way(
     tmp_path: Path, site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(places, "IDLE", timedelta(seconds=0.2))
-    async with shift(tmp_path, **{"crawl.concurrency": 1}) as crew:
+    terms = msgspec.structs.replace(QUICK, idle=timedelta(seconds=0.2))
+    async with shift(tmp_path, terms=terms, **{"crawl.concurrency": 1}) as crew:
         # given more jobs than places, whose sitemaps may be fetched at night only
         nights = [
             await crew.job(f"night-{n}", source=source(sitemap=f"{site.url}map.xml"), windows=closed_now())
-            for n in range(places.JOBS_FOR_A_PAGE + 1)
+            for n in range(QUICK.jobs_for_a_page + 1)
         ]
         async with crew.on():
             await crew.until(lambda: len(crew.ears.jobs(JobBegun)) >= 1)

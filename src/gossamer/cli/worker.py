@@ -134,11 +134,11 @@ class Voice:
 async def _serve(
     settings: Settings, voice: Voice, pulse: Pulse | None, *, until_idle: bool, serves: frozenset[str] | None
 ) -> None:
-    stations: list[WorkerPool] = []  # none until the backends are open
+    pools: list[WorkerPool] = []  # none until the backends are open
 
     def orphaned() -> None:
-        for station in stations:
-            station.drain()
+        for pool in pools:
+            pool.drain()
 
     pulse = pulse or Pulse.for_keeper()
     voice.tell_fate()
@@ -147,11 +147,11 @@ async def _serve(
             silence = silence_under(settings.crawl.parse_timeout)
             await stack.enter_async_context(pulse.beating(orphaned, silence=silence))
         project = await open_patiently(stack, settings, voice)
-        station = WorkerPool(project, voice.listeners(), until_idle=until_idle, serves=serves)
-        stations.append(station)
+        pool = WorkerPool(project, voice.listeners(), until_idle=until_idle, serves=serves)
+        pools.append(pool)
         voice.welcome(project, f"Worker {os.getpid()} serves")
-        with stopping(station.drain), TIES.at_work(settings.crawl.parse_timeout):
-            await station.run()
+        with stopping(pool.drain), TIES.at_work(settings.crawl.parse_timeout):
+            await pool.run()
 
 
 async def open_patiently(stack: AsyncExitStack, settings: Settings, voice: Voice, *, to_look: bool = False) -> Project:

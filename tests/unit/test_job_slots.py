@@ -1,16 +1,15 @@
-"""Who has a place, who is next, who makes way, and how wide each job is."""
+"""Which job has a slot, which is next, which makes way, and how many pages each may have in flight."""
 
 from __future__ import annotations
 
 import pytest
 
-from gossamer.project.worker_pool.places import (
+from gossamer.project.job_slots import (
     FILES_OF_A_JOB,
     FILES_OF_A_PROCESS,
-    IDLE,
-    TURN,
-    Applicant,
-    Occupant,
+    USUAL_TERMS,
+    SlotHolder,
+    WaitingJob,
     has_room,
     in_order,
     makes_way,
@@ -18,14 +17,14 @@ from gossamer.project.worker_pool.places import (
     wanted,
 )
 
-TURN_S, IDLE_S = TURN.total_seconds(), IDLE.total_seconds()
+TURN_S, IDLE_S = USUAL_TERMS.turn.total_seconds(), USUAL_TERMS.idle.total_seconds()
 
 
-LINE = [Applicant("next", True, 0.0)]
+LINE = [WaitingJob("next", True, 0.0)]
 
 
-def occupant(job: str, *, idle: float = 0.0, worked: float = 0.0, opening: float = 0.0, priority: int = 0) -> Occupant:
-    return Occupant(job=job, idle=idle, worked=worked, opening=opening, priority=priority)
+def holder(job: str, *, idle: float = 0.0, worked: float = 0.0, opening: float = 0.0, priority: int = 0) -> SlotHolder:
+    return SlotHolder(job=job, idle=idle, worked=worked, opening=opening, priority=priority)
 
 
 @pytest.mark.parametrize(
@@ -46,7 +45,7 @@ def occupant(job: str, *, idle: float = 0.0, worked: float = 0.0, opening: float
 )
 def test_there_is_room(can_work: bool, taken: int, in_flight: int, opening: int, steady: int, expected: bool) -> None:
     room = has_room(
-        Applicant("a", can_work, 0.0),
+        WaitingJob("a", can_work, 0.0),
         concurrency=32,
         files=None,
         taken=taken,
@@ -58,7 +57,7 @@ def test_there_is_room(can_work: bool, taken: int, in_flight: int, opening: int,
 
 
 def test_there_are_never_more_jobs_than_files_allow() -> None:
-    applicant = Applicant("a", True, 0.0)
+    applicant = WaitingJob("a", True, 0.0)
     files = FILES_OF_A_PROCESS + 5 * FILES_OF_A_JOB
     room = [has_room(applicant, concurrency=32, files=files, taken=n, in_flight=0, opening=0, steady=n) for n in (4, 5)]
     assert room == [True, False]
@@ -67,31 +66,31 @@ def test_there_are_never_more_jobs_than_files_allow() -> None:
 
 
 def test_the_longest_waiting_is_next_and_those_that_cannot_work_are_last() -> None:
-    line = [Applicant("closed", False, 1.0), Applicant("late", True, 9.0), Applicant("early", True, 2.0)]
+    line = [WaitingJob("closed", False, 1.0), WaitingJob("late", True, 9.0), WaitingJob("early", True, 2.0)]
     assert [one.job for one in in_order(line)] == ["early", "late", "closed"]
 
 
 def test_nobody_makes_way_for_a_job_that_cannot_work_or_failed_a_moment_ago() -> None:
-    line = [Applicant("closed", False, 1.0), Applicant("failed", True, 300.0), Applicant("good", True, 2.0)]
+    line = [WaitingJob("closed", False, 1.0), WaitingJob("failed", True, 300.0), WaitingJob("good", True, 2.0)]
     assert wanted(line, now=10.0) == 1
     assert wanted(line, now=300.0) == 2
 
 
 def test_the_idle_make_way_first_then_those_that_had_their_turn() -> None:
     places = [
-        occupant("new", worked=TURN_S - 0.1),
-        occupant("long", worked=TURN_S + 5),
-        occupant("longer", worked=TURN_S + 50),
-        occupant("pausing", idle=IDLE_S - 0.1, worked=TURN_S - 0.1),
-        occupant("idle", idle=IDLE_S + 1, worked=3.0),
-        occupant("idler", idle=IDLE_S + 9, worked=11.0),
+        holder("new", worked=TURN_S - 0.1),
+        holder("long", worked=TURN_S + 5),
+        holder("longer", worked=TURN_S + 50),
+        holder("pausing", idle=IDLE_S - 0.1, worked=TURN_S - 0.1),
+        holder("idle", idle=IDLE_S + 1, worked=3.0),
+        holder("idler", idle=IDLE_S + 9, worked=11.0),
     ]
     assert makes_way(places, LINE) == ["idler", "idle", "longer", "long"]
 
 
 def test_a_job_that_took_long_to_begin_has_a_turn_as_long() -> None:
-    assert makes_way([occupant("reader", worked=TURN_S + 5, opening=TURN_S + 6)], LINE) == []
-    assert makes_way([occupant("reader", worked=TURN_S + 6, opening=TURN_S + 6)], LINE) == ["reader"]
+    assert makes_way([holder("reader", worked=TURN_S + 5, opening=TURN_S + 6)], LINE) == []
+    assert makes_way([holder("reader", worked=TURN_S + 6, opening=TURN_S + 6)], LINE) == ["reader"]
 
 
 @pytest.mark.parametrize(
@@ -111,9 +110,9 @@ def test_concurrency_is_shared_by_those_who_work(idle: list[bool], expected: lis
 
 
 def test_more_important_jobs_go_first_and_do_not_make_way_for_lesser_ones() -> None:
-    line = [Applicant("old", True, 1.0), Applicant("urgent", True, 9.0, priority=5), Applicant("new", True, 2.0)]
+    line = [WaitingJob("old", True, 1.0), WaitingJob("urgent", True, 9.0, priority=5), WaitingJob("new", True, 2.0)]
     assert [one.job for one in in_order(line)] == ["urgent", "old", "new"]
-    served = [occupant("high", worked=TURN_S + 9, priority=3), occupant("low", worked=TURN_S, priority=-1)]
+    served = [holder("high", worked=TURN_S + 9, priority=3), holder("low", worked=TURN_S, priority=-1)]
     assert makes_way(served, line) == ["low", "high"]
-    assert makes_way(served, [Applicant("plain", True, 1.0)]) == ["low"]
+    assert makes_way(served, [WaitingJob("plain", True, 1.0)]) == ["low"]
     assert makes_way(served, []) == []

@@ -1,0 +1,165 @@
+"""Slots: how many jobs a worker pool serves at once, which job is next, and which makes way. Pure but for `Obstacles`.
+
+A thousand jobs may be due at midnight. Each that is served costs memory, questions to the queue and sockets, so there
+are only as many slots as pages in flight. Where sites are paced, a job has nothing in flight most of the time: then
+more jobs have a slot, up to four for each page, unless the jobs that have one only wait, as jobs do that are after the
+same site. Jobs without a slot wait: the one with the highest priority is next, of equal ones the longest waiting.
+
+A job that has nothing to do makes way for one that has, and so does one that had its turn, unless its priority is
+higher. A job that cannot work now, because it is paused or its window is closed, has a slot only while no other job
+needs it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from datetime import UTC, datetime, timedelta
+
+import msgspec
+
+from ..clock import Clock
+from ..crawl.windows import Gate
+from ..errors import Misconfigured
+from ..model.job import Job
+from ..schedule.windows import parse_windows
+
+FILES_OF_A_JOB = 8
+FILES_OF_A_PROCESS = 128  # for all that is not of one job
+
+
+class PoolTerms(msgspec.Struct, frozen=True, kw_only=True):
+    """The times that a worker pool goes by, and how many jobs it serves at once."""
+
+    look: timedelta = timedelta(seconds=1)  # between two looks for jobs
+    turn: timedelta = timedelta(seconds=10)  # of a job, while others wait for a slot
+    silent: timedelta = timedelta(seconds=1)  # without anything to do, before a job's share goes to others
+    idle: timedelta = timedelta(seconds=2)  # without anything to do, before a job makes way
+    longest_rest: timedelta = timedelta(seconds=5)  # of a job that made way: its next page may be due earlier
+    no_page: timedelta = timedelta(seconds=20)  # before a job is left for want of pages
+    again: timedelta = timedelta(seconds=5)  # before a job is tried again whose worker met a backend in trouble
+    unfit_again: timedelta = timedelta(seconds=30)  # before a job is tried again that could not be served here
+    jobs_for_a_page: int = 4  # at most, for each page that may be in flight
+    unfit_claim: timedelta = timedelta(minutes=5)  # before another job makes way for it
+
+
+USUAL_TERMS = PoolTerms()
+
+
+class WaitingJob(msgspec.Struct, frozen=True):
+    """A job without a slot. While `since` is later than now, it may have a free slot, but no other job makes way."""
+
+    job: str
+    can_work: bool
+    since: float
+    priority: int = 0
+
+
+class SlotHolder(msgspec.Struct, frozen=True, kw_only=True):
+    """A job that has a slot: how many seconds it was idle until now, was at work, and took to get there."""
+
+    job: str
+    idle: float
+    worked: float
+    opening: float
+    priority: int = 0
+
+    def has_had_its_turn(self, turn: timedelta) -> bool:
+        """A turn is no shorter than it took to begin: a job that reads a million seeds first gets to work, too."""
+        return self.worked >= max(turn.total_seconds(), self.opening)
+
+
+def has_room(
+    waiting: WaitingJob,
+    *,
+    concurrency: int,
+    files: int | None,
+    taken: int,
+    in_flight: int,
+    opening: int,
+    steady: int,
+    terms: PoolTerms = USUAL_TERMS,
+) -> bool:
+    """Is there a slot for it? `taken` counts the slots that jobs have, `opening` those whose jobs are not at work yet,
+    `steady` those whose jobs have been at work for a while and do not just wait."""
+    most = terms.jobs_for_a_page * concurrency
+    if files is not None:
+        most = min(most, max(1, (files - FILES_OF_A_PROCESS) // FILES_OF_A_JOB))
+    if taken < min(concurrency, most):
+        return True
+    few_pages = in_flight + opening < concurrency
+    return waiting.can_work and taken < most and few_pages and 2 * (steady + opening) >= taken
+
+
+def in_order(waiting: Iterable[WaitingJob]) -> list[WaitingJob]:
+    """Those that can work first, by priority, of equal ones the longest waiting before the others."""
+    return sorted(waiting, key=lambda one: (not one.can_work, -one.priority, one.since))
+
+
+def wanted(waiting: Iterable[WaitingJob], now: float) -> int:
+    """How many of the waiting jobs have a claim to the slot of another one."""
+    return sum(one.can_work and one.since <= now for one in waiting)
+
+
+def makes_way(
+    holders: Sequence[SlotHolder], waiting: Iterable[WaitingJob], terms: PoolTerms = USUAL_TERMS
+) -> list[str]:
+    """Which jobs may have to give up their slots, in this order: those with nothing to do, the longest idle first, then
+    those that had their turn, the least important and of these the longest first."""
+    highest = max((one.priority for one in waiting if one.can_work), default=None)
+    idle = [one for one in holders if one.idle >= terms.idle.total_seconds()]
+    done = [
+        one
+        for one in holders
+        if one not in idle and one.has_had_its_turn(terms.turn) and highest is not None and one.priority <= highest
+    ]
+    return [
+        *(one.job for one in sorted(idle, key=lambda one: -one.idle)),
+        *(one.job for one in sorted(done, key=lambda one: (one.priority, -one.worked))),
+    ]
+
+
+def shares(concurrency: int, idle: Sequence[bool]) -> list[int]:
+    """How many pages each of the jobs may have in flight: equal shares, at least one. An idle one needs no more than
+    that to notice that it has work again."""
+    busy = [not one for one in idle]
+    if not any(busy):
+        busy = [True for _ in idle]
+    share, over = divmod(concurrency, max(1, sum(busy)))
+    given: list[int] = []
+    for is_busy in busy:
+        given.append(max(1, share + (over > 0)) if is_busy else 1)
+        over -= is_busy
+    return given
+
+
+class Obstacles:
+    """What keeps a running job from being worked on: it is paused, or its window is closed.
+
+    Asked every second for every job, and answered from memory.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._gates: dict[str, Gate] = {}  # by job
+
+    def of(self, job: Job) -> str:
+        """The obstacle of this job in words, for people; empty without one."""
+        if job.paused:
+            return f"it is paused. `gossamer job resume {job.id}` lets it go on."
+        if not job.windows:
+            return ""
+        if job.id not in self._gates:
+            try:
+                self._gates[job.id] = Gate(parse_windows(job.windows), self._clock)
+            except Misconfigured:  # reported where the job is opened
+                return ""
+        wait = self._gates[job.id].wait()
+        return f"its window opens at {moment(self._clock.now() + wait.total_seconds())}." if wait else ""
+
+    def forget_all_but(self, running: Collection[str]) -> None:
+        for job in [job for job in self._gates if job not in running]:
+            del self._gates[job]
+
+
+def moment(at: float) -> str:
+    return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M} UTC"

@@ -1,0 +1,446 @@
+"""A worker pool: one process that works on every running job of the project. What `gossamer worker` runs.
+
+What it does: looks every second which jobs run, and opens a worker for each one whose spider is found here; a job that
+is named by a URL is crawled as a site. The workers run side by side, share the process's connections, and share its
+concurrency evenly. When there are more jobs than slots, they take turns (job_slots.py).
+How it fails: a job that it cannot serve is left to others, and reported once. A state that does not answer is waited
+for. How it recovers: what it could not serve it tries again later; a job whose worker failed is begun again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
+from datetime import timedelta
+
+import msgspec
+
+from ..backends.processes import hand_name
+from ..clock import Clock
+from ..crawl.heartbeat import Heartbeat, Vitals
+from ..crawl.worker import Worker
+from ..errors import BackendUnavailable, GossamerError, Misconfigured, Transient
+from ..model.events import EventHub, EventSink, JobBegun, JobLeft, JobPaused, Trouble
+from ..model.job import Job
+from ..parse.discovery import load_spider
+from ..parse.site import SiteSpider
+from ..parse.spider import Spider
+from ..process import limits as openfiles
+from ..settings import Settings
+from ..settings.effective import local_hosts, scope_of
+from . import job_slots
+from .crawl import work_off
+from .job_end import close_drained
+from .job_slots import USUAL_TERMS, Obstacles, PoolTerms, SlotHolder, WaitingJob, moment
+from .open import Project, open_beside
+from .wiring import is_over, open_worker
+
+GIVEN_UP = ("cancelled", "replaced")  # endings that are somebody's doing
+MOST_REPORTS = 20  # different ones about one job that are remembered
+
+
+class Respite(msgspec.Struct, frozen=True):
+    """A job that is left alone for now. `hopeful`: the fault is not with the job, so it counts as one of ours."""
+
+    until: float
+    hopeful: bool
+
+
+class WorkerPool:
+    """Serves jobs until it is drained; with `until_idle`, until no running job is left that it can serve now.
+
+    `serves` are the routes that it works on, by name or kind; None means all. `takes` says which jobs are its own.
+    """
+
+    def __init__(
+        self,
+        project: Project,
+        events: EventSink,
+        *,
+        until_idle: bool = False,
+        serves: frozenset[str] | None = None,
+        takes: Callable[[Job], bool] = lambda job: True,
+        terms: PoolTerms = USUAL_TERMS,
+    ) -> None:
+        self._project = project
+        self._terms = terms
+        self._takes = takes
+        self._serves = serves
+        self._until_idle = until_idle
+        self._heart = Heartbeat(
+            project.state.workers, project.clock, name=project.worker, vitals=self._vitals, troubles=events
+        )
+        self._events = EventHub(self._heart, events)
+        self._reports = JobReports(self._events, project.clock)
+        self._tasks: dict[str, asyncio.Task[None]] = {}  # by job
+        self._slots: dict[str, JobSlot] = {}  # of the same jobs
+        self._running: dict[str, Job] = {}  # at the last look
+        self._asked_at = float("-inf")
+        self._waiting: list[WaitingJob] = []  # the next one last
+        self._since: dict[str, float] = {}  # when a job began to wait
+        self._obstacles = Obstacles(project.clock)
+        self._respites: dict[str, Respite] = {}
+        self._opened = 0  # workers so far
+        self._draining = False
+        self._changed = asyncio.Event()
+
+    def drain(self) -> None:
+        """Begin nothing more; `run` returns when every worker has drained."""
+        self._draining = True
+        for slot in self._slots.values():
+            if slot.worker is not None:
+                slot.worker.drain()
+        self._changed.set()
+
+    async def run(self) -> None:
+        """Serve. A state that does not answer is waited for; what is wrong with a job is reported, not raised."""
+        async with self._heart:
+            try:
+                while not self._draining and not await self._look():
+                    await self._rest()
+                await asyncio.gather(*self._tasks.values())
+            finally:
+                await self._stop()
+
+    # -- which jobs --------------------------------------------------------------------------------------------
+
+    async def _look(self) -> bool:
+        """Begin what can be begun. True when there is nothing to stay for."""
+        self._changed.clear()
+        if self._waiting and self._project.clock.monotonic() - self._asked_at < self._terms.look.total_seconds():
+            self._fill()  # a slot is free, and which job is next is known
+            return False
+        try:
+            running = [job for job in await self._project.state.jobs.running_jobs() if self._takes(job)]
+        except Transient as error:
+            self._reports.trouble("", "jobs", str(error))
+            return False
+        if self._draining:
+            return True
+        self._asked_at = self._project.clock.monotonic()
+        self._reports.pauses(self._running, running, self._tasks)
+        self._running = {job.id: job for job in running}
+        self._forget_all_but_running()
+        self._queue_up()
+        self._fill()
+        await self._make_way()
+        self._share_out()
+        now = self._project.clock.monotonic()
+        hopeful = any(respite.hopeful and now < respite.until for respite in self._respites.values())
+        return self._until_idle and not self._tasks and not self._waiting and not hopeful
+
+    def _queue_up(self) -> None:
+        """Jobs that are not served and not left alone wait. With `until_idle`, those that cannot work now do not."""
+        now = self._project.clock.monotonic()
+        waiting = []
+        for job in self._running.values():
+            if job.id in self._tasks or not self._is_due(job):
+                continue
+            obstacle = self._obstacles.of(job)
+            if obstacle and self._until_idle:
+                self._reports.trouble(job.id, "job", f"Job {job.id} is left for later: {obstacle}")
+                continue
+            waiting.append(WaitingJob(job.id, not obstacle, self._since.setdefault(job.id, now), job.priority))
+        self._waiting = job_slots.in_order(waiting)[::-1]
+
+    def _fill(self) -> None:
+        """Give free slots to the jobs that are next."""
+        concurrency, files = self._project.settings.crawl.concurrency, openfiles.allowed()
+        now = self._project.clock.monotonic()
+        while self._waiting:
+            served = self._slots.values()
+            if not job_slots.has_room(
+                self._waiting[-1],
+                concurrency=concurrency,
+                files=files,
+                taken=len(served),
+                in_flight=sum(slot.in_flight for slot in served),
+                opening=sum(slot.is_opening for slot in served),
+                steady=sum(slot.is_steady(now, self._terms.silent) for slot in served),
+                terms=self._terms,
+            ):
+                return
+            self._begin(self._running[self._waiting.pop().job])
+
+    async def _make_way(self) -> None:
+        """Take slots from jobs that make way for others, and with `until_idle` from those that cannot work now."""
+        now = self._project.clock.monotonic()
+        staying = {job: slot for job, slot in self._slots.items() if not slot.leaves and not slot.is_opening}
+        for job, slot in staying.items() if self._until_idle else ():
+            if self._obstacles.of(self._running.get(job, slot.job)):
+                self._stand_down(slot)
+            else:
+                await self._tell_wait(slot)
+        needed = job_slots.wanted(self._waiting, now) - sum(slot.leaves for slot in self._slots.values())
+        holders = [slot.holder(now) for slot in staying.values() if not slot.leaves]
+        for job in job_slots.makes_way(holders, self._waiting, self._terms):
+            if needed <= 0:
+                return
+            if await self._may_leave(self._slots[job]) and job in self._slots:
+                self._stand_down(self._slots[job])
+                needed -= 1
+
+    def _stand_down(self, slot: JobSlot) -> None:
+        worker = slot.worker
+        if worker is None:
+            return
+        slot.leaves = True
+        if worker.idle >= self._terms.idle and not self._until_idle:
+            rest = min(worker.due_in, self._terms.longest_rest)
+            until = self._project.clock.monotonic() + rest.total_seconds()
+            self._respites[slot.job.id] = Respite(until, hopeful=True)
+        worker.stand_down()
+
+    async def _tell_wait(self, slot: JobSlot) -> None:
+        """Report what keeps a pool that is to end when it is idle from ending."""
+        worker, job = slot.worker, slot.job.id
+        if worker is None or slot.reported or worker.idle < self._terms.no_page:
+            return
+        if not await self._is_sealed(job):
+            slot.reported = True
+            words = f"Job {job} waits for its source: to be read, to be tried again, or for its site's window."
+            self._reports.trouble(job, "job", words)
+            return
+        if worker.due_in < self._terms.no_page:
+            return
+        slot.reported = True
+        due = moment(self._project.clock.now() + worker.due_in.total_seconds())
+        words = f"Job {job} waits: its next page is due at {due}, after a retry or when its site's window opens."
+        self._reports.trouble(job, "job", words)
+
+    async def _may_leave(self, slot: JobSlot) -> bool:
+        """Not while its worker reads the seeds: another one would have to begin anew."""
+        sows = slot.worker.sows if slot.worker is not None else None
+        return await self._is_sealed(slot.job.id) if sows is None else not sows()
+
+    async def _is_sealed(self, job: str) -> bool:
+        try:
+            return await self._project.state.jobs.is_sealed(job)
+        except Transient:
+            return False
+
+    def _is_due(self, job: Job) -> bool:
+        respite = self._respites.get(job.id)
+        return respite is None or self._project.clock.monotonic() >= respite.until
+
+    def _begin(self, job: Job) -> None:
+        self._respites.pop(job.id, None)
+        self._since.pop(job.id, None)
+        try:
+            spider, settings = self._prepare(job)
+        except Exception as error:  # a spider's constructor may raise anything
+            self._leave_alone(job, error)
+            return
+        slot = JobSlot(job=job, taken_at=self._project.clock.monotonic())
+        task = asyncio.create_task(self._serve(slot, spider, settings), name=f"serve {job.id}")
+        self._tasks[job.id], self._slots[job.id] = task, slot
+        task.add_done_callback(lambda _: self._ended(job))
+
+    def _ended(self, job: Job) -> None:
+        del self._tasks[job.id], self._slots[job.id]
+        self._share_out()
+        self._changed.set()
+
+    def _prepare(self, job: Job) -> tuple[Spider, Settings]:
+        """The job's spider, and settings under which its hosts may be visited. Raises Misconfigured."""
+        settings = self._project.settings
+        if "://" in job.spider_name:
+            foreign = [] if settings.fetch.allow_private else _new_hosts(settings, [job.spider_name])
+            if foreign:
+                # `gossamer crawl` may visit a private address because its user typed it; nobody typed it here.
+                raise Misconfigured(
+                    f"{foreign[0]} is a private address. If workers may visit it, add it to fetch.allow_hosts."
+                )
+            return SiteSpider([job.spider_name]), settings
+        spider = load_spider(job.spider_name, settings.root, settings.spiders)()
+        hosts = _new_hosts(settings, list(spider.start_urls))
+        fetch = msgspec.structs.replace(settings.fetch, allow_hosts=(*settings.fetch.allow_hosts, *hosts))
+        return spider, msgspec.structs.replace(settings, fetch=fetch)
+
+    # -- one job -----------------------------------------------------------------------------------------------
+
+    async def _serve(self, slot: JobSlot, spider: Spider, settings: Settings) -> None:
+        job = slot.job
+        self._opened += 1
+        name = hand_name(self._project.worker, self._opened)
+        sites: set[str] = set()
+        scope = scope_of(settings, job, spider, sites)
+        try:
+            with open_beside(self._project, spider, settings=settings, worker=name) as project:
+                terms = await project.state.jobs.terms(job.id)
+                async with open_worker(
+                    project, spider, job.id, scope, self._events, terms=terms, serves=self._serves
+                ) as worker:
+                    self._enlist(slot, worker)
+                    idling = asyncio.create_task(self._leave_when_idle(job, worker), name=f"idle {job.id}")
+                    try:
+                        over = await work_off(project, spider, job, worker, scope, sites, self._events)
+                    finally:
+                        idling.cancel()
+                if over or (self._draining and await is_over(project.state.jobs, job.id)):  # drained when all was done
+                    await close_drained(project, spider, job, self._events)
+                    self._reports.ended(await project.state.jobs.job(job.id))
+        except Exception as error:  # of a backend, of the spider's start, a defect of ours: other jobs go on
+            self._leave_alone(job, error)
+
+    async def _leave_when_idle(self, job: Job, worker: Worker) -> None:
+        """A worker that serves some routes only, and is to end when it is idle, does not wait for the other routes."""
+        if not self._until_idle or self._serves is None:
+            return
+        clock = self._project.clock
+        idle_since = clock.monotonic()
+        while clock.monotonic() - idle_since < self._terms.no_page.total_seconds():
+            await clock.sleep(self._terms.look.total_seconds())
+            if worker.in_flight or (worker.sows is not None and worker.sows()):
+                idle_since = clock.monotonic()
+        self._respites[job.id] = Respite(clock.monotonic() + self._terms.unfit_again.total_seconds(), hopeful=False)
+        self._reports.trouble(job.id, "job", f"Job {job.id} has no page left for the routes that are served here.")
+        worker.drain()
+
+    def _enlist(self, slot: JobSlot, worker: Worker) -> None:
+        job = slot.job
+        slot.worker = worker
+        self._share_out()
+        if self._draining:
+            worker.drain()
+            return
+        self._reports.begun(job)
+
+    def _share_out(self) -> None:
+        """Share the process's concurrency among the jobs that have something to do."""
+        served = [(slot, slot.worker) for slot in self._slots.values() if slot.worker is not None]
+        idle = [slot.leaves or worker.idle >= self._terms.silent for slot, worker in served]
+        widths = job_slots.shares(self._project.settings.crawl.concurrency, idle)
+        for (slot, worker), width in zip(served, widths, strict=True):
+            if slot.width != width:
+                slot.width = width
+                worker.resize(width)
+
+    def _leave_alone(self, job: Job, error: Exception) -> None:
+        """Try the job again later. The same words about the same job are said once."""
+        if openfiles.were_used_up(error):
+            error = BackendUnavailable(openfiles.remedy())
+        hopeful, now = isinstance(error, Transient), self._project.clock.monotonic()
+        pause = self._terms.again if hopeful else self._terms.unfit_again
+        self._respites[job.id] = Respite(now + pause.total_seconds(), hopeful)
+        if not hopeful:  # no other job makes way for it each time
+            self._since[job.id] = now + self._terms.unfit_claim.total_seconds()
+        words = str(error) if isinstance(error, GossamerError) else f"{type(error).__name__}: {error}"
+        self._reports.trouble(
+            job.id, "job", words if hopeful else f"Job {job.id} is left to others: {words}", passes=hopeful
+        )
+
+    # -- small things ------------------------------------------------------------------------------------------
+
+    def _forget_all_but_running(self) -> None:
+        """Memory goes with the jobs that run, not with those that ever ran."""
+        for memory in (self._respites, self._since):
+            for job in [job for job in memory if job not in self._running]:
+                del memory[job]
+        self._reports.forget_all_but(self._running.keys())
+        self._obstacles.forget_all_but(self._running.keys())
+
+    async def _rest(self) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._terms.look.total_seconds()):
+                await self._changed.wait()
+
+    async def _stop(self) -> None:
+        """End what still runs, when `run` itself was cancelled."""
+        tasks = list(self._tasks.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _vitals(self) -> Vitals:
+        state = "draining" if self._draining else "working" if self._tasks else "idle"
+        in_flight = sum(slot.in_flight for slot in self._slots.values())
+        return Vitals(job=", ".join(self._tasks), state=state, in_flight=in_flight)
+
+
+def _new_hosts(settings: Settings, urls: list[str]) -> list[str]:
+    return [host for host in local_hosts(urls) if host not in settings.fetch.allow_hosts]
+
+
+class JobSlot(msgspec.Struct, kw_only=True):
+    """A job that is served, and the worker that works on it; None until it is open."""
+
+    job: Job
+    taken_at: float
+    worker: Worker | None = None
+    width: int = 0
+    leaves: bool = False
+    reported: bool = False  # what it waits for
+
+    @property
+    def in_flight(self) -> int:
+        return self.worker.in_flight if self.worker is not None else 0
+
+    @property
+    def is_opening(self) -> bool:
+        return self.worker is None or self.worker.began_at is None
+
+    def is_steady(self, now: float, silent: timedelta) -> bool:
+        """Has it been at work for a while, and does not just wait?"""
+        if self.worker is None or self.worker.began_at is None:
+            return False
+        return now - self.worker.began_at >= silent.total_seconds() > self.worker.idle.total_seconds()
+
+    def holder(self, now: float) -> SlotHolder:
+        """What decides whether it makes way. Only of a job that is at work."""
+        worker = self.worker
+        assert worker is not None
+        assert worker.began_at is not None
+        return SlotHolder(
+            job=self.job.id,
+            idle=worker.idle.total_seconds(),
+            worked=now - worker.began_at,
+            opening=worker.began_at - self.taken_at,
+            priority=self.job.priority,
+        )
+
+
+class JobReports:
+    """What a worker pool says about its jobs: that it works on one, why it leaves one alone, what somebody did to one.
+
+    Each report is made once, however often a job is tried: it is remembered for as long as the job runs.
+    """
+
+    def __init__(self, events: EventSink, clock: Clock) -> None:
+        self._events = events
+        self._clock = clock
+        self._begun: set[str] = set()
+        self._told: dict[str, dict[str, bool]] = {}  # words about a job; True: the trouble may pass
+
+    def begun(self, job: Job) -> None:
+        """The job is open: a trouble that has passed is news when it comes again."""
+        self._told[job.id] = {words: passes for words, passes in self._told.get(job.id, {}).items() if not passes}
+        if job.id not in self._begun:
+            self._begun.add(job.id)
+            self._events.emit(JobBegun(at=self._clock.now(), job=job.id, name=job.name))
+
+    def trouble(self, job: str, stage: str, words: str, *, passes: bool = False) -> None:
+        told = self._told.setdefault(job, {})
+        if words not in told:
+            told[words] = passes
+            if len(told) > MOST_REPORTS:
+                del told[next(iter(told))]
+            self._events.emit(Trouble(at=self._clock.now(), job=job, stage=stage, message=words))
+
+    def pauses(self, before: Mapping[str, Job], now: Iterable[Job], served: Collection[str]) -> None:
+        """Report the served jobs that somebody has paused or resumed."""
+        for job in now:
+            known = before.get(job.id)
+            if job.id in served and known is not None and known.paused != job.paused:
+                self._events.emit(JobPaused(at=self._clock.now(), job=job.id, paused=job.paused))
+
+    def ended(self, job: Job | None) -> None:
+        """Report a job that was served here when somebody else has ended it."""
+        if job is not None and job.ending in GIVEN_UP:
+            self._events.emit(JobLeft(at=self._clock.now(), job=job.id, ending=job.ending))
+
+    def forget_all_but(self, running: Collection[str]) -> None:
+        for job in [job for job in self._told if job not in running]:
+            del self._told[job]
+        self._begun.intersection_update(running)
