@@ -8,7 +8,7 @@ from datetime import timedelta
 
 import pytest
 
-from gossamer.backends.redis.leasing import Asking
+from gossamer.backends.redis.leasing import LeaseRequest
 from gossamer.backends.redis.rows import EVERY_LANE
 from gossamer.errors import LeaseLost, Permanent
 from gossamer.frontier.contract import DeadFilter, JobTerms
@@ -292,7 +292,7 @@ async def test_a_job_whose_canceller_died_half_way_is_cleared_by_whoever_works(l
     job = await begun(lab)
     (lease, *_) = (await lab.frontier.lease(job, "w", 3)).leases
     other = (await lab.job("other")).id
-    await lab.jobs._change(job, "cancel", "cancelled")  # it stands in the book, and no shard knows of it
+    await lab.jobs.change(job, "cancel", "cancelled")  # it stands in the book, and no shard knows of it
 
     lab.clock.advance(3)
     async with lab.again() as elsewhere:
@@ -308,7 +308,7 @@ async def test_a_job_whose_canceller_died_half_way_is_cleared_by_whoever_works(l
 async def test_a_pause_that_only_the_book_knows_of_reaches_the_workers_all_the_same(lab):
     job = await begun(lab)
     for verb, most in (("pause", 0), ("resume", len(URLS))):
-        await lab.jobs._change(job, verb)
+        await lab.jobs.change(job, verb)
         lab.clock.advance(3)
         assert len((await lab.frontier.lease(job, "w", 20)).leases) == most
 
@@ -316,12 +316,12 @@ async def test_a_pause_that_only_the_book_knows_of_reaches_the_workers_all_the_s
 @REDIS
 async def test_a_pause_between_looking_and_taking_still_holds(lab):
     job = await begun(lab)
-    counter, known = lab.frontier._counter, await lab.frontier._job(job)
-    asking = Asking("w", EVERY_LANE)
-    looks = await counter._look(known, asking, 9, [])
+    counter, known = lab.frontier.dispatcher, await lab.frontier.job(job)
+    asking = LeaseRequest("w", EVERY_LANE)
+    looks = await counter.look(known, asking, 9, [])
     await lab.control.pause_job(job, True)
 
-    served = await counter._serve_best(known, asking, 9, looks)
+    served = await counter.serve_best(known, asking, 9, looks)
 
     assert [answer[1:] for _, answer in served] == [[] for _ in served]
     assert (await lab.jobs.counts(job)).leased == 0
@@ -330,10 +330,10 @@ async def test_a_pause_between_looking_and_taking_still_holds(lab):
 @REDIS
 async def test_a_job_that_was_written_before_jobs_could_be_paused_is_read_and_paused(lab):
     job = await begun(lab)
-    key = lab.jobs._keys.book("jobs")
-    row = json.loads(await lab.jobs._server.call("HGET", key, job))
+    key = lab.jobs.keys.book("jobs")
+    row = json.loads(await lab.jobs.server.call("HGET", key, job))
     del row["paused"]
-    await lab.jobs._server.call("HSET", key, job, json.dumps(row))
+    await lab.jobs.server.call("HSET", key, job, json.dumps(row))
 
     assert not (await lab.jobs.job(job)).paused
     assert await lab.control.pause_job(job, True)

@@ -64,7 +64,7 @@ async def replaced(lab: Lab, *, letters: int = 0) -> tuple[Job, Lease]:
 
 def portion_of(lab: Lab):
     """What clears away one portion."""
-    return getattr(lab.jobs, "_leftovers", lab.jobs)._clear_some
+    return lab.jobs.cleanup.portion
 
 
 def adds_up(counts: JobCounts) -> bool:
@@ -274,7 +274,7 @@ async def test_the_last_run_of_a_schedule_is_kept_though_others_were_begun_by_ha
 async def test_a_job_that_has_no_place_by_name_is_not_forgotten(lab):
     # given one that an older Gossamer began: it may be the newest of its name
     older, newer = await ended(lab), await ended(lab)
-    await lab.jobs._server.call("ZREMRANGEBYRANK", lab.jobs._named, 1, 1)
+    await lab.jobs.server.call("ZREMRANGEBYRANK", lab.jobs.named, 1, 1)
 
     assert await lab.jobs.forget_jobs([older, newer]) == 0
 
@@ -284,8 +284,8 @@ async def test_a_job_that_has_no_place_by_name_is_not_forgotten(lab):
 @pytest.mark.parametrize("lab", ["valkey"], indirect=True)
 async def test_jobs_that_were_begun_before_there_was_an_order_by_name_enter_it_once(lab):
     jobs = [await ended(lab) for _ in range(3)]
-    await lab.jobs._server.call("UNLINK", lab.jobs._named)
-    await lab.jobs._server.call("HDEL", lab.jobs._keys.book("book"), "named")
+    await lab.jobs.server.call("UNLINK", lab.jobs.named)
+    await lab.jobs.server.call("HDEL", lab.jobs.keys.book("book"), "named")
     rows, read = lab.jobs.rows, []
 
     async def counted():
@@ -316,12 +316,12 @@ async def test_a_job_whose_forgetter_died_is_deleted_by_whoever_works(lab):
 
 async def portion_is_due(lab: Lab) -> bool:
     """Whether anything is left to clear away."""
-    if hasattr(lab.jobs, "_database"):
-        rows = await lab.jobs._database.read(
+    if hasattr(lab.jobs, "database"):
+        rows = await lab.jobs.database.read(
             lambda c: c.execute("SELECT count(*) FROM forgetting UNION ALL SELECT count(*) FROM urls").fetchall()
         )
         return rows != [(0,), (1,)]
-    server, keys = lab.jobs._server, lab.jobs._keys
+    server, keys = lab.jobs.server, lab.jobs.keys
     shards = [name async for name in server.names(f"gossamer:{{{keys.project}.*}}:1:*")]
     return bool(shards or await server.call("SCARD", keys.book("forgetting")))
 
@@ -329,7 +329,7 @@ async def portion_is_due(lab: Lab) -> bool:
 @pytest.mark.parametrize("lab", ["sqlite"], indirect=True)
 async def test_the_space_of_forgotten_jobs_is_used_again(lab):
     async def size() -> int:
-        return await lab.jobs._database.read(lambda c: c.execute("PRAGMA page_count").fetchone()[0])
+        return await lab.jobs.database.read(lambda c: c.execute("PRAGMA page_count").fetchone()[0])
 
     async def run() -> str:
         job = (await lab.job("books")).id

@@ -286,7 +286,7 @@ async def test_what_was_given_up_and_not_dropped_yet_is_dropped_on_both_sides(la
     await source.schedules.put(Schedule(name="nightly", spider="shop", trigger="every 1h"), origin="added")
     (before,) = await source.schedules.schedules()
     async with source.again() as dying:
-        getattr(dying.jobs, "_leftovers", dying.jobs)._clearing._portion = nothing_is_cleared
+        dying.jobs.cleanup.portion = nothing_is_cleared
         term = await dying.ticks.lead("host/1/x", timedelta(seconds=5))
         assert term is not None
         first = await dying.ticks.settle(term, before, before, ("nightly", JobTerms()))

@@ -311,7 +311,7 @@ async def test_a_server_that_fails_on_the_way_loses_neither_the_letter_nor_its_l
         await lab.jobs.close_job(job.id, "done")
 
         # when the server is lost after each step once
-        run = lab.queue._server.run
+        run = lab.jobs.server.run
         failed = []
 
         async def failing(script, *rest):
@@ -321,19 +321,19 @@ async def test_a_server_that_fails_on_the_way_loses_neither_the_letter_nor_its_l
                 raise BackendUnavailable("gone")
             return answer
 
-        lab.queue._server.run = failing
+        lab.jobs.server.run = failing
         with pytest.raises(BackendUnavailable):
             await lab.queue.resolve(letter, MANY_SITES)
         again = await lab.queue.resolve(letter, MANY_SITES)
-        lab.queue._server.run = run
+        lab.jobs.server.run = run
 
         # then the second time it is settled, unless it was already; every link is queued, once, and the job runs
         assert (again is None) == (broken == "resolve")
         assert (await lab.jobs.job(job.id)).state is JobState.RUNNING
         counts = await counted(lab, job)
         assert (counts.dead, counts.done, counts.queued) == (0, 1, 12)
-        keys = lab.queue._keys
-        assert await lab.queue._server.call("EXISTS", keys.in_shard(keys.shard_of(letter.site), "1:dead")) == 0
+        keys = lab.jobs.keys
+        assert await lab.jobs.server.call("EXISTS", keys.in_shard(keys.shard_of(letter.site), "1:dead")) == 0
 
 
 async def test_a_page_that_dies_again_while_its_letter_is_resolved_stays_dead(tmp_path, backends):
@@ -341,7 +341,7 @@ async def test_a_page_that_dies_again_while_its_letter_is_resolved_stays_dead(tm
         job, [letter] = await buried(lab, PAGE)
 
         # when somebody replays it just before the last step, and it dies in the same moment
-        run = lab.queue._server.run
+        run = lab.jobs.server.run
 
         async def after_another_death(script, *rest):
             if script == "resolve":
@@ -350,9 +350,9 @@ async def test_a_page_that_dies_again_while_its_letter_is_resolved_stays_dead(tm
                 await lab.frontier.bury(lease, "http-404", "gone")
             return await run(script, *rest)
 
-        lab.queue._server.run = after_another_death
+        lab.jobs.server.run = after_another_death
         answer = await lab.queue.resolve(letter, [candidate("https://a.test/1")])
-        lab.queue._server.run = run
+        lab.jobs.server.run = run
 
         # then it is that death that counts
         assert answer is None

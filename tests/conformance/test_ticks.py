@@ -150,10 +150,7 @@ async def test_a_leader_has_its_term_before_anything_is_cleared_away(lab):
         looked.set()
         await asyncio.Event().wait()
 
-    if hasattr(lab.jobs, "_leftovers"):
-        lab.jobs._leftovers.look = stuck
-    else:
-        lab.jobs.look_after_leftovers = stuck
+    lab.jobs.cleanup.resume = stuck
 
     async with asyncio.timeout(PATIENCE):
         term = await lab.ticks.lead("one", TERM)
@@ -292,7 +289,7 @@ async def test_a_job_that_only_one_shard_knows_of_is_worked_on_in_all(lab):
     await lab.frontier.lease((await lab.job("other")).id, "w", 1)
     done = await settled(lab, await lab.ticks.lead("one", TERM), before)
     number = (await lab.jobs.row(done.job.id)).number
-    await lab.jobs._server.call("HSET", lab.jobs._keys.in_shard(0, f"{number}:meta"), "state", "running")
+    await lab.jobs.server.call("HSET", lab.jobs.keys.in_shard(0, f"{number}:meta"), "state", "running")
 
     await lab.frontier.add(done.job.id, [candidate(f"https://{site}.test/") for site in "abcdefgh"])
 

@@ -12,9 +12,9 @@ import pytest
 from msgspec.structs import replace
 
 from gossamer.backends.folder.archive import FolderArchive
-from gossamer.backends.processes import worker_name
 from gossamer.backends.sqlite.record_stream import SqliteRecordStream
 from gossamer.backends.sqlite.state_stream import SqliteStateStream
+from gossamer.backends.worker_names import worker_name
 from gossamer.cli.addresses import shown, with_keys
 from gossamer.errors import Misconfigured
 from gossamer.frontier.contract import JobTerms, WorkerCard

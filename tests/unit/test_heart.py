@@ -8,8 +8,8 @@ from datetime import timedelta
 
 import pytest
 
-from gossamer.backends.processes import hand_name, is_gone, worker_name
 from gossamer.backends.sqlite.state import open_sqlite_state
+from gossamer.backends.worker_names import hand_name, is_gone, worker_name
 from gossamer.clock import VirtualClock
 from gossamer.crawl.heartbeat import Heartbeat, Vitals
 from gossamer.crawl.slots import Slots

@@ -6,9 +6,9 @@ import os
 import subprocess
 import sys
 
-from gossamer.backends.processes import hand_name, is_gone, worker_name
+from gossamer.backends.worker_names import hand_name, is_gone, worker_name
 
-NAME = "from gossamer.backends.processes import worker_name; print(worker_name())"
+NAME = "from gossamer.backends.worker_names import worker_name; print(worker_name())"
 
 
 def test_a_process_that_has_ended_is_gone_and_a_living_one_is_not():

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from gossamer.backends.sqlite.connection import Database
-from gossamer.backends.sqlite.exits import SqliteExits
+from gossamer.backends.sqlite.exits import SqliteExitBook
 from gossamer.backends.sqlite.state import APPLICATION_ID
 from gossamer.clock import SystemClock, VirtualClock
 from gossamer.errors import AllExitsRest, BackendUnavailable, Misconfigured
@@ -53,7 +53,7 @@ class Heard:
 class Bench:
     """A state file, a clock, and as many workers as a test wants."""
 
-    def __init__(self, folder: Path, book: SqliteExits, clock: VirtualClock | SystemClock) -> None:
+    def __init__(self, folder: Path, book: SqliteExitBook, clock: VirtualClock | SystemClock) -> None:
         self.folder, self.book, self.clock = folder, book, clock
         self.heard = Heard()
 
@@ -80,7 +80,7 @@ async def opened(folder: Path, clock: VirtualClock | SystemClock) -> AsyncIterat
         role="state",
     )
     async with database:
-        yield Bench(folder, SqliteExits(database, clock), clock)
+        yield Bench(folder, SqliteExitBook(database, clock), clock)
 
 
 @pytest.fixture
@@ -408,7 +408,7 @@ async def test_what_was_counted_here_and_not_told_yet_survives_what_is_heard(ben
 class Away:
     """A book that does not answer while `away`."""
 
-    def __init__(self, book: SqliteExits) -> None:
+    def __init__(self, book: SqliteExitBook) -> None:
         self._book = book
         self.away = False
 

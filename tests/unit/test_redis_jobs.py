@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from gossamer.backends.redis.leasing import Asking
+from gossamer.backends.redis.leasing import LeaseRequest
 from gossamer.backends.redis.rows import EVERY_LANE
 from gossamer.errors import BackendUnavailable
 from gossamer.frontier.contract import DeadFilter
@@ -48,7 +48,7 @@ async def break_off(server, name, step):
 
 async def test_a_job_whose_opener_died_early_is_not_taken_for_finished(lab):
     # given a job that the book knows and no shard
-    await break_off(lab.jobs._server, "HSET", lab.job())
+    await break_off(lab.jobs.server, "HSET", lab.job())
     [job] = await lab.jobs.running_jobs()
 
     # when another worker asks for work
@@ -61,7 +61,7 @@ async def test_a_job_whose_opener_died_early_is_not_taken_for_finished(lab):
 
 
 async def test_a_job_that_is_opened_again_is_told_to_its_shards_again(lab):
-    await break_off(lab.jobs._server, "HSET", lab.job())
+    await break_off(lab.jobs.server, "HSET", lab.job())
     job = await lab.job()
     await lab.frontier.add(job.id, [candidate("https://a.test/")])
     assert len((await lab.frontier.lease(job.id, "w", 1)).leases) == 1
@@ -69,15 +69,15 @@ async def test_a_job_that_is_opened_again_is_told_to_its_shards_again(lab):
 
 async def test_the_shards_of_a_new_job_know_it_before_the_old_one_is_cleared(lab):
     await lab.job()
-    await break_off(lab.jobs._server, "drop_open", lab.job(fresh=True))
+    await break_off(lab.jobs.server, "drop_open", lab.job(fresh=True))
     [new] = await lab.jobs.running_jobs()
-    batch = await lab.frontier._counter._look(await lab.frontier._job(new.id), Asking("w", EVERY_LANE), 1, [])
+    batch = await lab.frontier.dispatcher.look(await lab.frontier.job(new.id), LeaseRequest("w", EVERY_LANE), 1, [])
     assert {look.state for look in batch} == {"running"}
 
 
 async def test_a_seal_that_broke_off_is_put_on_again(lab):
     job = await lab.job()
-    await break_off(lab.jobs._server, "HSET", lab.jobs.seal_seeds(job.id))
+    await break_off(lab.jobs.server, "HSET", lab.jobs.seal_seeds(job.id))
     assert not await lab.jobs.is_sealed(job.id)
 
     await lab.jobs.seal_seeds(job.id)
@@ -88,7 +88,7 @@ async def test_a_seal_that_broke_off_is_put_on_again(lab):
 
 async def test_a_seal_that_only_the_book_knows_reaches_the_shards_when_the_job_is_opened(lab):
     job = await lab.job()
-    await lab.jobs._change(job.id, "seal")
+    await lab.jobs.change(job.id, "seal")
     assert not (await lab.frontier.lease(job.id, "w", 1)).drained
 
     await lab.job()
@@ -105,7 +105,7 @@ async def test_slots_of_a_replaced_job_come_back_though_its_replacer_died(lab, m
     await lab.frontier.add(old.id, [candidate("https://a.test/1")])
     await lab.frontier.add(other.id, [candidate("https://a.test/2")])
     assert (await lab.frontier.lease(old.id, "dead", 1)).leases
-    await break_off(lab.jobs._server, "drop_open", lab.job(fresh=True))
+    await break_off(lab.jobs.server, "drop_open", lab.job(fresh=True))
 
     # when somebody opens a job, or only asks for work
     if mended_by == "the next opening":
@@ -149,7 +149,7 @@ async def test_a_job_that_is_closed_while_its_letters_are_replayed_runs_on(lab):
     await lab.jobs.close_job(job.id, "done")
 
     # when a worker finds it open and empty, before the letter is back
-    run = lab.queue._server.run
+    run = lab.jobs.server.run
 
     async def with_a_worker_between(script, *rest):
         if script == "revive":
@@ -157,9 +157,9 @@ async def test_a_job_that_is_closed_while_its_letters_are_replayed_runs_on(lab):
             assert await lab.jobs.close_job(job.id, "done")
         return await run(script, *rest)
 
-    lab.queue._server.run = with_a_worker_between
+    lab.jobs.server.run = with_a_worker_between
     assert await lab.queue.replay(DeadFilter()) == 1
-    lab.queue._server.run = run
+    lab.jobs.server.run = run
 
     # then it runs, and the letter is handed out
     assert (await lab.jobs.job(job.id)).state is JobState.RUNNING
@@ -172,20 +172,20 @@ async def test_a_job_that_is_given_up_again_while_it_is_cleared_is_cleared_again
     await lab.frontier.add(job, [candidate("https://a.test/1"), candidate("https://a.test/2")])
     [lease] = (await lab.frontier.lease(job, "w", 1)).leases
     await lab.frontier.bury(lease, "http-404", "gone")
-    await lab.jobs._change(job, "cancel", "cancelled")
-    run = lab.jobs._server.run
+    await lab.jobs.change(job, "cancel", "cancelled")
+    run = lab.jobs.server.run
 
     # when the letter is replayed, and the job cancelled by somebody who dies at once, before it is called cleared
     async def with_others_between(script, keys, *rest):
         if "cleared" in rest:
-            lab.jobs._server.run = run
+            lab.jobs.server.run = run
             async with lab.again() as other:
                 assert await other.queue.replay(DeadFilter()) == 1
                 lab.clock.advance(1)
-                assert await other.jobs._change(job, "cancel", "cancelled")
+                assert await other.jobs.change(job, "cancel", "cancelled")
         return await run(script, keys, *rest)
 
-    lab.jobs._server.run = with_others_between
+    lab.jobs.server.run = with_others_between
     await lab.jobs.clear_all()
 
     # then what came back is dropped as well
@@ -212,8 +212,8 @@ async def test_the_names_of_holders_come_and_go_with_their_leases(lab):
 
     async def holders():
         found = {}
-        for shard in range(lab.jobs._keys.shards):
-            names = await lab.jobs._server.call("HGETALL", lab.jobs._keys.in_shard(shard, "1:holders"))
+        for shard in range(lab.jobs.keys.shards):
+            names = await lab.jobs.server.call("HGETALL", lab.jobs.keys.in_shard(shard, "1:holders"))
             pairs = names.items() if isinstance(names, dict) else zip(names[::2], names[1::2], strict=True)
             for name, count in pairs:
                 found[name.decode()] = found.get(name.decode(), 0) + int(count)

@@ -14,8 +14,8 @@ import msgspec
 import pytest
 
 from gossamer.backends.redis import connection, rows
+from gossamer.backends.redis.admission import filter_size
 from gossamer.backends.redis.state import open_redis_state
-from gossamer.backends.redis.terms import filter_size
 from gossamer.clock import ServerClock, SystemClock
 from gossamer.errors import BackendUnavailable, BadState, FrontierFull, GossamerError, Misconfigured
 from gossamer.frontier.contract import DeadFilter, JobTerms

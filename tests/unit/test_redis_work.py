@@ -6,8 +6,9 @@ import asyncio
 
 import pytest
 
-from gossamer.backends.redis import connection, gathering, leasing
-from gossamer.backends.redis.terms import filter_size
+from gossamer.backends.redis import connection, leasing
+from gossamer.backends.redis import frontier as redis_frontier
+from gossamer.backends.redis.admission import filter_size
 from gossamer.errors import BackendUnavailable, LeaseLost, Misconfigured
 from gossamer.frontier.contract import DeadFilter, JobTerms
 from gossamer.frontier.state_rows import DumpedUrl
@@ -40,14 +41,14 @@ async def test_a_page_with_thousands_of_links_that_only_the_filter_knows_is_sett
         job, lease = await with_one_in_hand(lab, dedup="bloom", dedup_expected=100_000, max_urls_per_pattern=None)
         await lab.frontier.complete(lease, UrlState.DONE, "", links(9_000))
         for one in links(9_000):
-            await lab.jobs._server.call("HDEL", lab.jobs._keys.in_shard(0, "1:urls"), one.fingerprint)
+            await lab.jobs.server.call("HDEL", lab.jobs.keys.in_shard(0, "1:urls"), one.fingerprint)
         await lab.frontier.add(job.id, [candidate("https://b.test/", priority=9)])
         [lease] = (await lab.frontier.lease(job.id, "w", 1)).leases
 
         # when a page links to all of them, also as one script would see it
-        packed = lab.frontier._packed(await lab.frontier._job(job.id), links(9_000), None)
-        answer = await lab.jobs._server.run(
-            "add", lab.jobs._keys.of_job(0, 1), "", -1, 0, -1, -1, -1, -1, *bloom(100_000), packed
+        packed = lab.frontier.packed(await lab.frontier.job(job.id), links(9_000), None)
+        answer = await lab.jobs.server.run(
+            "add", lab.jobs.keys.of_job(0, 1), "", -1, 0, -1, -1, -1, -1, *bloom(100_000), packed
         )
         added = await lab.frontier.complete(lease, UrlState.DONE, "", links(9_000))
 
@@ -67,10 +68,10 @@ async def test_a_site_that_cannot_be_read_spoils_no_settlement_halfway(valkey):
         job = await lab.job()
         await lab.frontier.add(job.id, [candidate("https://a.test/"), candidate("https://b.test/")])
         good, bad = (await lab.frontier.lease(job.id, "w", 2)).leases
-        sites = lab.jobs._keys.in_shard(0, "sites")
-        number = await lab.jobs._server.call("HGET", lab.jobs._keys.in_shard(0, "numbers"), bad.task.site)
-        row = await lab.jobs._server.call("HGET", sites, number)
-        await lab.jobs._server.call("HSET", sites, number, b"junk")
+        sites = lab.jobs.keys.in_shard(0, "sites")
+        number = await lab.jobs.server.call("HGET", lab.jobs.keys.in_shard(0, "numbers"), bad.task.site)
+        row = await lab.jobs.server.call("HGET", sites, number)
+        await lab.jobs.server.call("HSET", sites, number, b"junk")
 
         # when both are settled in one call
         done = [lab.frontier.complete(one, UrlState.DONE) for one in (good, bad)]
@@ -79,7 +80,7 @@ async def test_a_site_that_cannot_be_read_spoils_no_settlement_halfway(valkey):
 
         # then nothing was changed, and once the row is mended both can end
         assert (await lab.jobs.counts(job.id)).leased == 2
-        await lab.jobs._server.call("HSET", sites, number, row)
+        await lab.jobs.server.call("HSET", sites, number, row)
         for one in (good, bad):
             await lab.frontier.complete(one, UrlState.DONE)
         counts = await lab.jobs.counts(job.id)
@@ -114,7 +115,7 @@ async def test_settlements_go_together_only_as_far_as_their_links_are_few():
         sent.append(list(items))
         return [[item] for item in items]
 
-    together = gathering.Gathering(send)
+    together = redis_frontier.CallBatcher(send)
     weights = [900, 900, 900, 5_000, *([0] * 70)]
     items = [str(n).encode() for n in range(len(weights))]
     answers = await asyncio.gather(*map(together.give, items, weights))
@@ -192,7 +193,7 @@ async def test_what_was_granted_before_the_line_broke_is_handed_over(valkey, mon
         monkeypatch.setattr(leasing, "SITES_AT_ONCE", 2)
         job = await lab.job()
         await lab.frontier.add(job.id, [candidate(f"https://s{n}.test/", priority=n) for n in range(20)])
-        run, calls = lab.frontier._server.run, []
+        run, calls = lab.jobs.server.run, []
 
         async def breaking(name, *rest):
             calls.append(name)
@@ -200,9 +201,9 @@ async def test_what_was_granted_before_the_line_broke_is_handed_over(valkey, mon
                 raise BackendUnavailable("The line broke.")
             return await run(name, *rest)
 
-        lab.frontier._server.run = breaking
+        lab.jobs.server.run = breaking
         batch = await lab.frontier.lease(job.id, "w", 20)
-        lab.frontier._server.run = run
+        lab.jobs.server.run = run
 
         # then nothing is in the hand of nobody
         assert 0 < len(batch.leases) < 20
@@ -213,29 +214,29 @@ async def test_what_was_granted_is_handed_over_though_the_lock_cannot_be_given_b
     async with redis_lab(valkey.address(), shards=3) as lab:
         job = await lab.job(limit=5)
         await lab.frontier.add(job.id, links(2))
-        run = lab.frontier._server.run
+        run = lab.jobs.server.run
 
         async def breaking(name, *rest):
             if name == "unlock":
                 raise BackendUnavailable("The line broke.")
             return await run(name, *rest)
 
-        lab.frontier._server.run = breaking
+        lab.jobs.server.run = breaking
         batch = await lab.frontier.lease(job.id, "w", 2)
-        lab.frontier._server.run = run
+        lab.jobs.server.run = run
         assert len(batch.leases) == 2
 
 
 async def test_a_lock_that_became_somebody_elses_is_left_alone(valkey):
     async with redis_lab(valkey.address(), shards=3) as lab:
         job = await lab.job(limit=5)
-        key, call = lab.jobs._keys.book("lock:1"), lab.jobs._server.call
-        async with lab.frontier._counter._alone(await lab.frontier._job(job.id)):
+        key, call = lab.jobs.keys.book("lock:1"), lab.jobs.server.call
+        async with lab.frontier.dispatcher.alone(await lab.frontier.job(job.id)):
             assert 0 < await call("TTL", key) <= leasing.LOCK_SECONDS
             await call("SET", key, "another")
         assert await call("GET", key) == b"another"
         await call("DEL", key)
-        async with lab.frontier._counter._alone(await lab.frontier._job(job.id)):
+        async with lab.frontier.dispatcher.alone(await lab.frontier.job(job.id)):
             pass
         assert await call("GET", key) is None
 
@@ -248,7 +249,7 @@ async def test_tasks_behind_many_strangers_are_still_handed_out(valkey):
         job = await lab.job()
         await lab.frontier.add(job.id, links(10))
         for one in links(9):
-            await lab.jobs._server.call("HSET", lab.jobs._keys.in_shard(0, "1:urls"), one.fingerprint, b"junk")
+            await lab.jobs.server.call("HSET", lab.jobs.keys.in_shard(0, "1:urls"), one.fingerprint, b"junk")
 
         batch = await lab.frontier.lease(job.id, "w", 1)
 
@@ -271,16 +272,16 @@ async def test_the_newest_dead_are_found_without_reading_all(valkey):
         await lab.frontier.bury(last, "parse", "no")
 
         # when a few are asked for
-        call, calls = lab.queue._server.call, []
+        call, calls = lab.jobs.server.call, []
 
         async def counting(*command):
             calls.append(command)
             return await call(*command)
 
-        lab.queue._server.call = counting
+        lab.jobs.server.call = counting
         newest = await lab.queue.dead(DeadFilter(), limit=3)
         gone = await lab.queue.dead(DeadFilter(reason="http"), limit=2)
-        lab.queue._server.call = call
+        lab.jobs.server.call = call
 
         # then they are the newest, in the order of all, and most were left unread
         whole = await lab.queue.dead(DeadFilter(), limit=5_000)

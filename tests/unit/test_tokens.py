@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gossamer.backends.tokens import MOST, days_before, tokens_in, units_allowed, units_to_give, units_to_take
+from gossamer.backends.budget_units import MOST, days_before, tokens_in, units_allowed, units_to_give, units_to_take
 
 AMOUNTS = st.floats(min_value=0, max_value=1e9, allow_nan=False)
 

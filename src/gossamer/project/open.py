@@ -9,8 +9,8 @@ import msgspec
 
 from ..backends.addresses import is_local, local_path
 from ..backends.open import ArchiveOnDemand, old_copy, open_archive, open_records, open_state
-from ..backends.processes import worker_name
 from ..backends.state import State
+from ..backends.worker_names import worker_name
 from ..clock import Clock, ServerClock, SystemClock
 from ..crawl.quarantine import Quarantine
 from ..errors import Misconfigured

@@ -16,7 +16,7 @@ from datetime import timedelta
 
 import msgspec
 
-from ..backends.processes import hand_name
+from ..backends.worker_names import hand_name
 from ..clock import Clock
 from ..crawl.heartbeat import Heartbeat, Vitals
 from ..crawl.worker import Worker

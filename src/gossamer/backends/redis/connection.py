@@ -8,11 +8,12 @@ is gone; nothing is repeated here, because only the caller knows what may be rep
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from functools import cache
 from hashlib import sha1
 from importlib.resources import files
+from time import monotonic
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -39,7 +40,7 @@ SHARED_PARTS = {
     **dict.fromkeys(("open_job", "change_job", "settle_tick"), ("jobs",)),
 }
 BOOK_SCRIPTS = (
-    "lead", "resign", "sow", "unlock", "routes_learn", "routes_forget", "routes_take", "routes_give_back",
+    "lead", "resign", "seed_lease", "unlock", "routes_learn", "routes_forget", "routes_take", "routes_give_back",
     "exits_report", "exits_use", "exits_renew",
 )  # fmt: skip
 
@@ -63,12 +64,21 @@ def script(name: str) -> tuple[bytes, str]:
 
 
 class Server:
-    """An open server or cluster."""
+    """An open server or cluster. Tests replace its clock by `time`."""
 
-    def __init__(self, client: Any, where: str, *, cluster: bool) -> None:  # Any: the two clients share no type
+    def __init__(
+        self,
+        client: Any,  # the two clients share no type
+        where: str,
+        *,
+        cluster: bool,
+        time: Callable[[], float] | None = None,
+    ) -> None:
         self._client = client
         self.where = where
         self.cluster = cluster
+        self._time = time
+        self.ticks = time or monotonic  # measures durations
         self._room = asyncio.Semaphore(MAX_CONNECTIONS)
 
     async def run(self, name: str, keys: Sequence[str], *args: Any) -> Any:  # Any: each script has its own answer
@@ -94,6 +104,33 @@ class Server:
             raise asyncio.CancelledError
         return answer
 
+    def now(self) -> str:
+        """The time as scripts take it: empty, so that they ask the server's clock, except in tests."""
+        return "" if self._time is None else repr(self._time())
+
+    async def time(self) -> float:
+        """The server's clock."""
+        if self._time is not None:
+            return self._time()
+        seconds, micros = await self.call("TIME")
+        return int(seconds) + int(micros) / 1_000_000
+
+    async def fields(self, key: str) -> dict[bytes, bytes]:
+        """A whole hash. Only for hashes that stay small."""
+        answer = await self.call("HGETALL", key)
+        return answer if isinstance(answer, dict) else dict(zip(answer[::2], answer[1::2], strict=True))
+
+    async def scan(self, key: str, count: int = 500) -> AsyncIterator[tuple[bytes, bytes]]:
+        """Every field of a hash, without keeping the server busy for long; one may come twice while it changes."""
+        cursor: Any = 0
+        while True:
+            cursor, found = await self.call("HSCAN", key, cursor, "COUNT", count)
+            pairs = found.items() if isinstance(found, dict) else zip(found[::2], found[1::2], strict=True)
+            for name, value in pairs:
+                yield name, value
+            if int(cursor) == 0:
+                return
+
     async def names(self, pattern: str) -> AsyncIterator[bytes]:
         """Every key whose name is like the pattern, on all nodes."""
         with translated(self.where):
@@ -105,12 +142,14 @@ class Server:
 
 
 @asynccontextmanager
-async def open_server(address: str) -> AsyncIterator[tuple[Server, tuple[str, ...]]]:
+async def open_server(
+    address: str, time: Callable[[], float] | None = None
+) -> AsyncIterator[tuple[Server, tuple[str, ...]]]:
     """Connect and make sure that the server can be trusted with a queue; also gives warnings for the user."""
     url = _driver_address(address)
     where = place_of(address)
     client: Any = Redis.from_url(url, **_options())
-    server = Server(client, where, cluster=False)
+    server = Server(client, where, cluster=False, time=time)
     try:
         facts = await _facts(server)
         if facts.get("cluster_enabled") == "1":
@@ -118,7 +157,7 @@ async def open_server(address: str) -> AsyncIterator[tuple[Server, tuple[str, ..
             with translated(where):
                 client = RedisCluster.from_url(url, **_options())
                 await client.initialize()
-            server = Server(client, where, cluster=True)
+            server = Server(client, where, cluster=True, time=time)
         yield server, await _trust(server, facts)
     finally:
         await client.aclose()

@@ -6,7 +6,7 @@ A worker tells what it did every half second and asks what has changed every sec
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -20,11 +20,10 @@ AT_ONCE = 1_000
 _ROW = struct.Struct(">12d")
 
 
-class RedisExits:
-    def __init__(self, server: Server, keys: Keyspace, time: Callable[[], float] | None) -> None:
+class RedisExitBook:
+    def __init__(self, server: Server, keys: Keyspace) -> None:
         self._server = server
         self._keys = keys
-        self._time = time  # None: the server's
         self._pools = keys.book("pools")
 
     async def report(self, pool: str, reports: Sequence[ExitReport], terms: RestTerms) -> None:
@@ -34,7 +33,7 @@ class RedisExits:
         await self._server.run(
             "exits_report",
             (self._of_pool("exits", pool), self._of_pool("exits-changed", pool), self._pools),
-            self._now(),
+            self._server.now(),
             pool,
             terms.cooldown,
             terms.max_cooldown,
@@ -62,19 +61,21 @@ class RedisExits:
         for fingerprint, name in uses:
             pages.setdefault(fingerprint, []).append(name)
         for fingerprint, names in pages.items():
-            await self._server.run("exits_use", (self._of_page(fingerprint),), self._now(), int(REMEMBERED), *names)
+            await self._server.run(
+                "exits_use", (self._of_page(fingerprint),), self._server.now(), int(REMEMBERED), *names
+            )
 
     async def used(self, fingerprint: bytes) -> tuple[str, ...]:
         key = self._of_page(fingerprint)
-        names = await self._server.run("exits_use", (key,), self._now(), int(REMEMBERED))
+        names = await self._server.run("exits_use", (key,), self._server.now(), int(REMEMBERED))
         return tuple(sorted(name.decode() for name in names))
 
     async def renew(self, pool: str, session: str, seen: int) -> int:
         keys = (self._of_pool("sessions", pool), self._of_pool("sessions-changed", pool))
-        return int(await self._server.run("exits_renew", keys, self._now(), session, seen, RENEWED))
+        return int(await self._server.run("exits_renew", keys, self._server.now(), session, seen, RENEWED))
 
     async def renewals(self, pool: str, since: float = 0.0) -> list[Renewal]:
-        since = max(since, await self._clock() - RENEWED)
+        since = max(since, await self._server.time() - RENEWED)
         words = await self._server.call(
             "ZRANGEBYSCORE", self._of_pool("sessions-changed", pool), repr(since), "+inf", "WITHSCORES"
         )
@@ -101,15 +102,6 @@ class RedisExits:
     async def _changed(self, what: str, pool: str, since: float) -> list[bytes]:
         names: list[bytes] = await self._server.call("ZRANGEBYSCORE", self._of_pool(what, pool), repr(since), "+inf")
         return names
-
-    async def _clock(self) -> float:
-        if self._time is not None:
-            return self._time()
-        seconds, micros = await self._server.call("TIME")
-        return int(seconds) + int(micros) / 1_000_000
-
-    def _now(self) -> str:
-        return "" if self._time is None else repr(self._time())
 
     def _of_pool(self, what: str, pool: str) -> str:
         return self._keys.book(f"{what}:{pool}")

@@ -7,10 +7,11 @@ with the links of its own shard: a crash in between repeats work and loses nothi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from datetime import timedelta
-from time import monotonic
+from itertools import accumulate
 from typing import Any
 
 import msgspec
@@ -20,13 +21,11 @@ from ...frontier.contract import Added, LeaseBatch, redirect_reason
 from ...frontier.politeness import TermsFor
 from ...model.task import Candidate, Lease, UrlState
 from . import rows
+from .admission import ADD_AT_ONCE, KnownJob, ShardAdmission, admission_terms, total
 from .connection import Server
-from .entrance import ADD_AT_ONCE, Entrance, total
-from .gathering import Gathering
 from .jobs import RedisJobs
 from .keys import Keyspace
-from .leasing import Asking, Counter, Rounds
-from .terms import KnownJob, admission_terms
+from .leasing import LeaseRequest, OrphanRounds, TaskDispatcher
 
 COMPLETE, RETRY, RELEASE, BURY, MOVE = 1, 2, 3, 4, 5
 MESSAGE_LENGTH = 4000  # characters of an error that are kept
@@ -41,43 +40,39 @@ class RedisFrontier:
         server: Server,
         keys: Keyspace,
         jobs: RedisJobs,
-        entrance: Entrance,
+        admission: ShardAdmission,
         *,
         lease_duration: timedelta,
         terms_for: TermsFor,
         is_gone: Callable[[str], bool],
-        time: Callable[[], float] | None = None,
-        rounds: Rounds | None = None,
+        rounds: OrphanRounds,
     ) -> None:
         self._server = server
         self._keys = keys
-        self._time = time
         self._lease_seconds = lease_duration.total_seconds()
-        self._entrance = entrance
-        self._job, self._packed = entrance.job, entrance.packed
-        self._gatherings: dict[tuple[str, int], Gathering] = {}
-        self._counter = Counter(
+        self._admission = admission
+        self.job, self.packed = admission.job, admission.packed
+        self._batchers: dict[tuple[str, int], CallBatcher] = {}
+        self.dispatcher = TaskDispatcher(
             server,
             keys,
             jobs,
             lease_seconds=self._lease_seconds,
             terms_for=terms_for,
             is_gone=is_gone,
-            now=self._now,
-            ticks=time or monotonic,
-            rounds=rounds or Rounds(),
+            rounds=rounds,
         )
 
     async def add(self, job: str, candidates: Sequence[Candidate]) -> Added:
-        known = await self._job(job)
-        added, _ = await self._entrance.offer(known, candidates, parent=None, refuse_when_full=True)
+        known = await self.job(job)
+        added, _ = await self._admission.offer(known, candidates, parent=None, refuse_when_full=True)
         return added
 
     async def lease(self, job: str, worker: str, n: int, lanes: frozenset[str] | None = None) -> LeaseBatch:
         if len(worker.encode("utf-8", "surrogatepass")) > LONGEST_NAME:
             raise Misconfigured(f"The worker's name is longer than {LONGEST_NAME} bytes: {worker[:40]}... Shorten it.")
-        known = await self._job(job)
-        batch, strangers = await self._counter.lease(known, Asking(worker, rows.pack_lanes(lanes)), n)
+        known = await self.job(job)
+        batch, strangers = await self.dispatcher.lease(known, LeaseRequest(worker, rows.pack_lanes(lanes)), n)
         for lease in strangers:
             # One that cannot be buried now comes back when its lease ends; the good ones must not be lost with it.
             with suppress(BackendUnavailable, LeaseLost):
@@ -90,11 +85,11 @@ class RedisFrontier:
         for lease in leases:
             groups.setdefault((lease.task.job, self._keys.shard_of(lease.task.site)), []).append(lease)
         for (job, shard), held in groups.items():
-            known = await self._job(job)
+            known = await self.job(job)
             answer = await self._server.run(
                 "renew",
                 self._keys.of_job(shard, known.number),
-                self._now(),
+                self._server.now(),
                 self._lease_seconds,
                 *(rows.pack_lease(lease) for lease in held),
             )
@@ -112,7 +107,7 @@ class RedisFrontier:
         duplicates: int = 0,
         paced_ahead: timedelta = timedelta(0),
     ) -> Added:
-        known = await self._job(lease.task.job)
+        known = await self.job(lease.task.job)
         home = self._keys.shard_of(lease.task.site)
         here = [one for one in discovered if self._keys.shard_of(one.site) == home]
         here, surplus = here[-ADD_AT_ONCE:], here[:-ADD_AT_ONCE]
@@ -122,7 +117,7 @@ class RedisFrontier:
             if await self.renew([lease]):
                 raise _lost(lease)
             away = [one for one in discovered if self._keys.shard_of(one.site) != home]
-            before, lost = await self._entrance.offer(
+            before, lost = await self._admission.offer(
                 known, [*surplus, *away], parent=lease.task, refuse_when_full=False
             )
         answer = await self._settle(
@@ -137,11 +132,11 @@ class RedisFrontier:
                 duplicates=duplicates,
                 dropped=lost,
                 reason=reason if redirect is None else redirect_reason(redirect),
-                candidates=self._packed(known, here, lease.task),
+                candidates=self.packed(known, here, lease.task),
             ),
             len(here),
         )
-        settled = await self._entrance.look_twice(known, here, answer, lease.task)
+        settled = await self._admission.look_twice(known, here, answer, lease.task)
         return total(settled, before)
 
     async def retry(
@@ -164,12 +159,12 @@ class RedisFrontier:
         text = rows.pack_settlement(
             BURY, lease, paced_ahead=paced_ahead.total_seconds(), reason=reason, message=message[:MESSAGE_LENGTH]
         )
-        await self._settle(await self._job(lease.task.job), lease, text)
+        await self._settle(await self.job(lease.task.job), lease, text)
 
     async def slow_down(self, site: str, *, interval: timedelta | None, rest: timedelta) -> None:
         asked = "" if interval is None else interval.total_seconds()
         keys = self._keys.of_job(self._keys.shard_of(site), 0)
-        await self._server.run("slow_down", keys, self._now(), site, rest.total_seconds(), asked)
+        await self._server.run("slow_down", keys, self._server.now(), site, rest.total_seconds(), asked)
 
     # -- shared steps ----------------------------------------------------------------------------------------
 
@@ -184,7 +179,7 @@ class RedisFrontier:
             reason=reason,
             message=rows.lane_name(lane).decode("utf-8", "ignore"),
         )
-        await self._settle(await self._job(lease.task.job), lease, text)
+        await self._settle(await self.job(lease.task.job), lease, text)
 
     async def _in_their_lanes(self, batch: LeaseBatch, lanes: frozenset[str]) -> LeaseBatch:
         """A task that was queued before there were lanes stands in none. It moves to its own, and is not handed out."""
@@ -203,32 +198,73 @@ class RedisFrontier:
         self, known: KnownJob, lease: Lease, text: bytes, candidates: int = 0
     ) -> list[Any]:  # Any: three numbers, then a list of them
         shard = self._keys.shard_of(lease.task.site)
-        gathering = self._gatherings.get((known.id, shard))
-        if gathering is None:
-            gathering = Gathering(lambda texts: self._settle_together(known.id, shard, texts))
-            self._gatherings[known.id, shard] = gathering
-        answer: list[Any] = await gathering.give(text, candidates)
+        batcher = self._batchers.get((known.id, shard))
+        if batcher is None:
+            batcher = CallBatcher(lambda texts: self._settle_together(known.id, shard, texts))
+            self._batchers[known.id, shard] = batcher
+        answer: list[Any] = await batcher.give(text, candidates)
         if answer[0] == -1:
             raise _lost(lease)
         return answer
 
     async def _settle_together(self, job: str, shard: int, texts: Sequence[bytes]) -> list[Any]:
-        known = await self._job(job)
-        bound = await self._entrance.bound(known, shard)
+        known = await self.job(job)
+        bound = await self._admission.bound(known, shard)
         answers: list[Any] = await self._server.run(
             "settle",
             self._keys.of_job(shard, known.number),
-            self._now(),
+            self._server.now(),
             *bound,
             *admission_terms(known.terms, self._keys.shards),
             *texts,
         )
-        self._entrance.note_depth(known, shard, sum(max(0, answer[0]) for answer in answers))
+        self._admission.note_depth(known, shard, sum(max(0, answer[0]) for answer in answers))
         return answers
-
-    def _now(self) -> str:
-        return "" if self._time is None else repr(self._time())
 
 
 def _lost(lease: Lease) -> LeaseLost:
     return LeaseLost(f"The lease on {lease.task.url} has expired or was given to another worker; nothing was changed.")
+
+
+MAX_TOGETHER = 64
+MAX_WEIGHT = 2_000  # of a group: a longer call would hold up everybody else
+LINGER = 0.001  # seconds that the first of a group waits for company
+
+
+class CallBatcher:
+    """Give an item, get its own answer. `send` gets several items and returns as many answers, in order."""
+
+    def __init__(self, send: Callable[[Sequence[bytes]], Awaitable[list[Any]]]) -> None:  # Any: the caller's answers
+        self._send = send
+        self._waiting: list[tuple[bytes, int, asyncio.Future[Any]]] = []
+        self._sender: asyncio.Task[None] | None = None
+
+    async def give(self, item: bytes, weight: int = 0) -> Any:
+        """The answer to this item. Raises what `send` raised for the group it went with."""
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._waiting.append((item, weight, future))
+        if self._sender is None or self._sender.done():
+            self._sender = asyncio.create_task(self._work(), name="settle")
+        return await future
+
+    async def _work(self) -> None:
+        await asyncio.sleep(LINGER)
+        while self._waiting:
+            size = self._size_of_next()
+            group, self._waiting = self._waiting[:size], self._waiting[size:]
+            try:
+                answers: list[Any] = list(await self._send([item for item, _, _ in group]))
+            except Exception as error:
+                answers = [error] * len(group)
+            for (_, _, future), answer in zip(group, answers, strict=True):
+                if future.done():  # whoever asked was cancelled meanwhile
+                    continue
+                if isinstance(answer, Exception):
+                    future.set_exception(answer)
+                else:
+                    future.set_result(answer)
+
+    def _size_of_next(self) -> int:
+        """How many of those that wait go together: one at least, however heavy it is."""
+        weights = accumulate(weight for _, weight, _ in self._waiting[:MAX_TOGETHER])
+        return max(1, sum(total <= MAX_WEIGHT for total in weights))

@@ -9,17 +9,19 @@ How it recovers: whoever died over the telling or the clearing, others look in t
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from time import monotonic
+from collections.abc import Iterable, Sequence
+from datetime import timedelta
 from typing import Any
 
 import msgspec
 
 from ...errors import Permanent
+from ...frontier.contract import SeedFindings
 from ...model.job import Job, JobCounts, JobState, JobTerms, slug
+from ..cleanup import BackgroundCleanup
+from .cleanup import JobCleanup
 from .connection import Server
 from .keys import SOWN_KEYS, Keyspace
-from .leftovers import Leftovers
 
 LIMIT = "limit"  # the ending that leaves tasks in the queue
 CANCELLED = "cancelled"
@@ -78,13 +80,13 @@ read_job = msgspec.json.Decoder(JobRow).decode
 
 
 class RedisJobs:
-    def __init__(self, server: Server, keys: Keyspace, time: Any) -> None:  # Any: a function, or None for the server's
-        self._server = server
-        self._keys = keys
-        self._time = time
-        self._named = keys.book("named")
+    def __init__(self, server: Server, keys: Keyspace) -> None:
+        self.server = server
+        self.keys = keys
+        self.named = keys.book("named")
         self._naming = asyncio.Lock()
-        self._leftovers = Leftovers(server, keys, self, time or monotonic)
+        self._job_cleanup = JobCleanup(server, keys, self)
+        self.cleanup = BackgroundCleanup(self._job_cleanup.clear_some, self._job_cleanup.look, server.ticks)
         self.book = tuple(
             keys.book(name) for name in ("book", "jobs", "running", "dropping", "named", "forgetting")
         )  # for lua/jobs.lua
@@ -93,10 +95,10 @@ class RedisJobs:
         answer: list[Any] = []
         while not answer:
             known = await self._running(name)
-            answer = await self._server.run(
+            answer = await self.server.run(
                 "open_job",
                 self.book,
-                self.now(),
+                self.server.now(),
                 name,
                 slug(name),
                 msgspec.json.encode(terms),
@@ -109,14 +111,14 @@ class RedisJobs:
         # Also when it was found: whoever opened it may have died before all shards knew.
         await self.remind_shards(row.id)
         if replaced:
-            await self._leftovers.finish()
+            await self.cleanup.finish()
         return row.job(), bool(found)
 
     async def seal_seeds(self, job: str) -> None:
         row = await self.row(job)
         # The shards first: nobody seals again what the book calls sealed.
         await self._tell_shards(row.number, "sealed", "1")
-        await self._change(job, "seal")
+        await self.change(job, "seal")
 
     async def is_sealed(self, job: str) -> bool:
         found = await self.find_row(job)
@@ -126,7 +128,7 @@ class RedisJobs:
         row = await self.row(job)
         if ending != LIMIT and await self._open(row.number):
             return False
-        closed = await self._change(job, "close", ending)
+        closed = await self.change(job, "close", ending)
         await self.remind_shards(job)
         if closed and ending != LIMIT and await self._open(row.number):
             # A dead letter was replayed between the two looks: it is not over.
@@ -135,19 +137,19 @@ class RedisJobs:
         return closed
 
     async def pause_job(self, job: str, paused: bool) -> bool:
-        if not await self._change(job, "pause" if paused else "resume"):
+        if not await self.change(job, "pause" if paused else "resume"):
             return False
         await self.remind_shards(job)
         return True
 
     async def cancel_job(self, job: str) -> bool:
-        cancelled = await self._change(job, "cancel", CANCELLED)
-        await self._leftovers.finish()
+        cancelled = await self.change(job, "cancel", CANCELLED)
+        await self.cleanup.finish()
         return cancelled
 
     async def reopen(self, job: str) -> None:
         """A job that had ended has work again."""
-        await self._change(job, "reopen")
+        await self.change(job, "reopen")
         await self.remind_shards(job)
 
     async def revive(self, job: str) -> None:
@@ -169,11 +171,9 @@ class RedisJobs:
     async def newest_jobs(self, name: str, limit: int, *, skip: int = 0) -> list[Job]:
         await self._see_that_all_are_named()
         first, beyond = name.encode() + b"\0", name.encode() + b"\1"
-        places = await self._server.call(
-            "ZREVRANGEBYLEX", self._named, b"(" + beyond, b"[" + first, "LIMIT", skip, limit
-        )
+        places = await self.server.call("ZREVRANGEBYLEX", self.named, b"(" + beyond, b"[" + first, "LIMIT", skip, limit)
         ids = [place[len(first) + NUMBER_DIGITS :] for place in places]
-        texts = await self._server.call("HMGET", self._keys.book("jobs"), *ids) if ids else []
+        texts = await self.server.call("HMGET", self.keys.book("jobs"), *ids) if ids else []
         return [read_job(text).job() for text in texts if text]
 
     async def forget_jobs(self, jobs: Sequence[str]) -> int:
@@ -181,14 +181,14 @@ class RedisJobs:
         forgotten = 0
         for job in jobs:
             row = await self.find_row(job)
-            if row is None or await self._in_hand(row.number) or not await self._change(job, "forget"):
+            if row is None or await self._in_hand(row.number) or not await self.change(job, "forget"):
                 continue
             forgotten += 1
             for name in SOWN_KEYS:
-                await self._server.call("HDEL", self._keys.book(name), job)
-            await self._server.call("UNLINK", self._keys.book(f"sown:{job}"))
+                await self.server.call("HDEL", self.keys.book(name), job)
+            await self.server.call("UNLINK", self.keys.book(f"sown:{job}"))
         if forgotten:
-            self._leftovers.begin()
+            self.cleanup.begin()
         return forgotten
 
     async def running_jobs(self) -> list[Job]:
@@ -219,13 +219,13 @@ class RedisJobs:
 
     async def rows(self) -> list[JobRow]:
         """Every job, newest first."""
-        answer = await self._server.call("HVALS", self._keys.book("jobs"))
+        answer = await self.server.call("HVALS", self.keys.book("jobs"))
         return sorted((read_job(text) for text in answer), key=lambda row: -row.number)
 
     async def running_rows(self) -> list[JobRow]:
         """Every unfinished job, oldest first."""
-        ids = await self._server.call("HVALS", self._keys.book("running"))
-        texts = await self._server.call("HMGET", self._keys.book("jobs"), *ids) if ids else []
+        ids = await self.server.call("HVALS", self.keys.book("running"))
+        texts = await self.server.call("HMGET", self.keys.book("jobs"), *ids) if ids else []
         rows = sorted((read_job(text) for text in texts if text), key=lambda row: row.number)
         return [row for row in rows if row.state == JobState.RUNNING]
 
@@ -251,29 +251,22 @@ class RedisJobs:
 
     async def drop_soon(self, job: str) -> None:
         """Nothing more of a job that was given up is handed out; its open URLs are dropped while others are served."""
-        await self._leftovers.drop(job)
+        if not await self._job_cleanup.drop(job):
+            self.cleanup.begin()
 
     async def clear_all(self) -> None:
         """Return when it is gone: what forgotten jobs have left, and what is open of those given up."""
-        await self._leftovers.finish()
-
-    async def look_after_leftovers(self) -> None:
-        """Go on with what somebody died over. Looks every few seconds at most."""
-        await self._leftovers.look()
-
-    def look_after_leftovers_soon(self) -> None:
-        """The same, in the background: to tell the shards of many jobs takes seconds."""
-        self._leftovers.look_soon()
+        await self.cleanup.finish()
 
     async def note_cleared(self, job: str, finished_at: str) -> None:
         """Nothing is open of the job that was given up then. If it has run since, nothing is noted."""
-        await self._change(job, "cleared", finished_at)
+        await self.change(job, "cleared", finished_at)
 
     async def close(self) -> None:
-        await self._leftovers.close()
+        await self.cleanup.close()
 
     async def find_row(self, job: str) -> JobRow | None:
-        text = await self._server.call("HGET", self._keys.book("jobs"), job)
+        text = await self.server.call("HGET", self.keys.book("jobs"), job)
         return read_job(text) if text else None
 
     async def depths(self, number: int) -> list[int]:
@@ -298,30 +291,27 @@ class RedisJobs:
         return sum(sum(int(count or 0) for count in pages) - int(redirected or 0) for redirected, *pages in shards)
 
     async def _running(self, name: str) -> JobRow | None:
-        job = await self._server.call("HGET", self._keys.book("running"), name)
+        job = await self.server.call("HGET", self.keys.book("running"), name)
         return await self.find_row(job.decode()) if job else None
 
     async def _of_all_shards(self, number: int, key: str, names: Sequence[str]) -> list[Any]:
-        keys = self._keys
+        keys = self.keys
         return await asyncio.gather(
             *(
-                self._server.call("HMGET", keys.in_shard(shard, f"{number}:{key}"), *names)
+                self.server.call("HMGET", keys.in_shard(shard, f"{number}:{key}"), *names)
                 for shard in range(keys.shards)
             )
         )
 
-    async def _change(self, job: str, verb: str, what: str = "") -> bool:
+    async def change(self, job: str, verb: str, what: str = "") -> bool:
         """Run lua/change_job.lua."""
-        return bool(await self._server.run("change_job", self.book, self.now(), job, verb, what))
+        return bool(await self.server.run("change_job", self.book, self.server.now(), job, verb, what))
 
     async def _tell_shards(self, number: int, *fields: str) -> None:
         """Names and values."""
-        keys = self._keys
+        keys = self.keys
         await asyncio.gather(
-            *(
-                self._server.call("HSET", keys.in_shard(shard, f"{number}:meta"), *fields)
-                for shard in range(keys.shards)
-            )
+            *(self.server.call("HSET", keys.in_shard(shard, f"{number}:meta"), *fields) for shard in range(keys.shards))
         )
 
     async def _see_that_all_are_named(self) -> None:
@@ -337,11 +327,43 @@ class RedisJobs:
                     row.name.encode() + b"\0%0*d" % (NUMBER_DIGITS, row.number) + row.id.encode()
                     for row in rows[start : start + NAMED_AT_ONCE]
                 ]
-                await self._server.call("ZADD", self._named, *(word for place in places for word in (0, place)))
-            await self._server.call("HSET", self._keys.book("book"), "named", 1)
+                await self.server.call("ZADD", self.named, *(word for place in places for word in (0, place)))
+            await self.server.call("HSET", self.keys.book("book"), "named", 1)
 
     async def _are_all_named(self) -> bool:
-        return bool(await self._server.call("HGET", self._keys.book("book"), "named"))
+        return bool(await self.server.call("HGET", self.keys.book("book"), "named"))
 
-    def now(self) -> str:
-        return "" if self._time is None else repr(self._time())
+
+SITES_AT_ONCE = 1_000
+
+
+class RedisSeedBook:
+    """Who reads the source of a job. Fulfils `SeedBook`; see lua/seed_lease.lua. Time is the server's clock."""
+
+    def __init__(self, server: Server, keys: Keyspace) -> None:
+        self._server = server
+        self._book = keys.book
+
+    async def claim(self, job: str, worker: str, duration: timedelta) -> bool:
+        return bool(
+            await self._server.run(
+                "seed_lease", self._keys(job), self._server.now(), "claim", job, worker, duration.total_seconds()
+            )
+        )
+
+    async def release(self, job: str, worker: str) -> None:
+        await self._server.run("seed_lease", self._keys(job), self._server.now(), "release", job, worker)
+
+    async def note(self, job: str, sites: Iterable[str], trouble: str = "") -> None:
+        named = list(sites)
+        for start in range(0, max(len(named), 1), SITES_AT_ONCE):
+            part = named[start : start + SITES_AT_ONCE]
+            await self._server.run("seed_lease", self._keys(job), self._server.now(), "note", job, trouble, *part)
+
+    async def findings(self, job: str) -> SeedFindings:
+        _, sites, troubles = self._keys(job)
+        found, trouble = await self._server.call("SMEMBERS", sites), await self._server.call("HGET", troubles, job)
+        return SeedFindings(frozenset(site.decode() for site in found), (trouble or b"").decode())
+
+    def _keys(self, job: str) -> tuple[str, str, str]:
+        return self._book("sowing"), self._book(f"sown:{job}"), self._book("troubles")

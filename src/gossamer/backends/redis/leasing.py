@@ -24,12 +24,12 @@ from ...frontier.politeness import SiteTerms, TermsFor
 from ...model.job import JobState
 from ...model.task import Lease
 from . import rows
+from .admission import KnownJob
 from .connection import Server
 from .jobs import JobRow, RedisJobs
 from .keys import Keyspace
-from .terms import KnownJob
 
-ORPHAN_CHECK = 2.0  # seconds between two looks for dead neighbours and abandoned jobs
+ORPHAN_CHECK = 2.0  # seconds between two reports for dead neighbours and abandoned jobs
 OTHERS_AT_ONCE = 50  # jobs of other workers that are looked at then; where there are more, they take turns
 NOT_READY = timedelta(milliseconds=50)  # until all shards know of a job that is opened and closed meanwhile
 PAUSED = timedelta(seconds=1)  # how often a worker asks whether a paused job goes on
@@ -38,7 +38,7 @@ SITES_AT_ONCE = 100
 TOO_FAR = 3600.0  # seconds; what was written so much later than now was written by a clock that was ahead
 
 
-class Look(msgspec.Struct, frozen=True, kw_only=True):
+class ShardReport(msgspec.Struct, frozen=True, kw_only=True):
     """What `prepare` says of a shard."""
 
     shard: int
@@ -60,14 +60,14 @@ class Look(msgspec.Struct, frozen=True, kw_only=True):
         return self.queued + self.waiting + self.leased
 
 
-class Asking(msgspec.Struct, frozen=True):
+class LeaseRequest(msgspec.Struct, frozen=True):
     """Who wants work, and of which lanes (see rows.pack_lanes)."""
 
     worker: str
     lanes: bytes
 
 
-class Rounds:
+class OrphanRounds:
     """Looking after other jobs than one's own: once for a process, however many of them it works on."""
 
     def __init__(self) -> None:
@@ -88,7 +88,7 @@ class Rounds:
         return jobs[:OTHERS_AT_ONCE]
 
 
-class Counter:
+class TaskDispatcher:
     """The lease verb. `is_gone(worker)` tells for certain that a worker's process does not exist any more."""
 
     def __init__(
@@ -100,9 +100,7 @@ class Counter:
         lease_seconds: float,
         terms_for: TermsFor,
         is_gone: Callable[[str], bool],
-        now: Callable[[], str],
-        ticks: Callable[[], float],
-        rounds: Rounds,
+        rounds: OrphanRounds,
     ) -> None:
         self._server = server
         self._keys = keys
@@ -111,34 +109,34 @@ class Counter:
         self._longest = max(2 * lease_seconds, TOO_FAR)  # others may give longer leases, by settings of their own
         self._terms_for = terms_for
         self._is_gone = is_gone
-        self._now = now
-        self._ticks = ticks
         self._orphans_checked = -math.inf
         self._rounds = rounds
 
-    async def lease(self, job: KnownJob, asking: Asking, n: int) -> tuple[LeaseBatch, list[Lease]]:
+    async def lease(self, job: KnownJob, request: LeaseRequest, n: int) -> tuple[LeaseBatch, list[Lease]]:
         """The batch, and leases on what turned out not to be a task of ours."""
-        gone = await self._look_after_orphans(job, asking.worker)
+        gone = await self._look_after_orphans(job, request.worker)
         if job.terms.limit is None or self._keys.shards == 1:
-            return await self._lease(job, asking, n, gone)
-        async with self._alone(job):
-            return await self._lease(job, asking, n, gone)
+            return await self._lease(job, request, n, gone)
+        async with self.alone(job):
+            return await self._lease(job, request, n, gone)
 
-    async def _lease(self, job: KnownJob, asking: Asking, n: int, gone: list[str]) -> tuple[LeaseBatch, list[Lease]]:
+    async def _lease(
+        self, job: KnownJob, request: LeaseRequest, n: int, gone: list[str]
+    ) -> tuple[LeaseBatch, list[Lease]]:
         granted: list[Lease] = []
         strangers: list[Lease] = []
         reminded = False
         while True:
             try:
-                looks = await self._look(job, asking, n - len(granted), gone)
+                reports = await self.look(job, request, n - len(granted), gone)
             except BackendUnavailable:
                 if granted:  # else nobody would know of them until their leases end
                     break
                 raise
             gone = []
-            if granted and not any(look.ready for look in looks):
+            if granted and not any(look.ready for look in reports):
                 break
-            if not granted and any(look.state != "running" for look in looks):
+            if not granted and any(look.state != "running" for look in reports):
                 # A job that has just begun, or one that has ended: the book knows.
                 if not await self._jobs.remind_shards(job.id):
                     return LeaseBatch(drained=True), strangers
@@ -147,17 +145,17 @@ class Counter:
                 reminded = True
                 continue
             if not granted:
-                over = await self._over(job, asking, looks)
+                over = await self._over(job, request, reports)
                 if over is not None:
                     return over, strangers
             try:
-                served = await self._serve_best(job, asking, n - len(granted), looks)
+                served = await self.serve_best(job, request, n - len(granted), reports)
             except BackendUnavailable:
                 if granted:
                     break
                 raise
             before = len(granted)
-            more = len(served) < sum(bool(look.ready) for look in looks)
+            more = len(served) < sum(bool(look.ready) for look in reports)
             for shard, answer in served:
                 more = more or bool(answer[0])
                 for packed in answer[1:]:
@@ -167,54 +165,54 @@ class Counter:
                 break
         return LeaseBatch(leases=tuple(granted)), strangers
 
-    async def _over(self, job: KnownJob, asking: Asking, looks: list[Look]) -> LeaseBatch | None:
+    async def _over(self, job: KnownJob, request: LeaseRequest, reports: list[ShardReport]) -> LeaseBatch | None:
         """The empty batch, when nothing can be had now; None when something may be had."""
         limit = job.terms.limit
-        if limit is not None and sum(look.used for look in looks) >= limit:
-            return LeaseBatch(drained=all(look.leased == 0 for look in looks))
-        paused = any(look.paused for look in looks)
-        if any(look.ready for look in looks) and not paused:
+        if limit is not None and sum(look.used for look in reports) >= limit:
+            return LeaseBatch(drained=all(look.leased == 0 for look in reports))
+        paused = any(look.paused for look in reports)
+        if any(look.ready for look in reports) and not paused:
             return None
-        if all(look.sealed and not look.open for look in looks) and await self._still_empty(job, asking, looks):
+        if all(look.sealed and not look.open for look in reports) and await self._still_empty(job, request, reports):
             return LeaseBatch(drained=True)
         if paused:
             return LeaseBatch(wait=PAUSED)
-        waits = [look.wait for look in looks if look.wait is not None]
+        waits = [look.wait for look in reports if look.wait is not None]
         return LeaseBatch(wait=timedelta(seconds=min(waits)) if waits else None)
 
-    async def _still_empty(self, job: KnownJob, asking: Asking, looks: list[Look]) -> bool:
+    async def _still_empty(self, job: KnownJob, request: LeaseRequest, reports: list[ShardReport]) -> bool:
         """One empty shard after the other proves nothing: a link may have moved on behind our back.
 
-        When nothing was discovered anywhere between two looks at all of them, they were empty at the same time.
+        When nothing was discovered anywhere between two reports at all of them, they were empty at the same time.
         """
-        if len(looks) == 1:
+        if len(reports) == 1:
             return True
-        again = await self._look(job, asking, 1, [])
+        again = await self.look(job, request, 1, [])
         return all(
             late.sealed and not late.open and late.discovered == early.discovered
-            for early, late in zip(looks, again, strict=True)
+            for early, late in zip(reports, again, strict=True)
         )
 
-    async def _look(self, job: KnownJob, asking: Asking, n: int, gone: list[str]) -> list[Look]:
+    async def look(self, job: KnownJob, request: LeaseRequest, n: int, gone: list[str]) -> list[ShardReport]:
         shards = range(self._keys.shards)
         if len(shards) == 1:
-            return [await self._look_at(job, asking, n, gone, 0)]
-        return list(await asyncio.gather(*(self._look_at(job, asking, n, gone, shard) for shard in shards)))
+            return [await self._look_at(job, request, n, gone, 0)]
+        return list(await asyncio.gather(*(self._look_at(job, request, n, gone, shard) for shard in shards)))
 
-    async def _look_at(self, job: KnownJob, asking: Asking, n: int, gone: list[str], shard: int) -> Look:
+    async def _look_at(self, job: KnownJob, request: LeaseRequest, n: int, gone: list[str], shard: int) -> ShardReport:
         state, sealed, paused, counters, wait, beyond, *sites = await self._server.run(
             "prepare",
             self._keys.of_job(shard, job.number),
-            self._now(),
-            asking.worker,
+            self._server.now(),
+            request.worker,
             min(n, SITES_AT_ONCE),
             job.terms.max_deliveries,
-            asking.lanes,
+            request.lanes,
             self._longest,
             *gone,
         )
         queued, waiting, leased, done, unchanged, dead, redirected, discovered = counters
-        return Look(
+        return ShardReport(
             shard=shard,
             state=state.decode(),
             sealed=sealed == b"1",
@@ -233,15 +231,15 @@ class Counter:
             turn=int(sites[3]) if sites else 0,
         )
 
-    async def _serve_best(
-        self, job: KnownJob, asking: Asking, n: int, looks: list[Look]
+    async def serve_best(
+        self, job: KnownJob, request: LeaseRequest, n: int, reports: list[ShardReport]
     ) -> list[tuple[int, list[bytes]]]:
         """Take from the shards that hold the best priority, equal shares where several do."""
-        able = [look for look in looks if look.ready]
+        able = [look for look in reports if look.ready]
         best = max(look.ready[0][2] for look in able)
         tied = sorted((look for look in able if look.ready[0][2] == best), key=lambda look: look.turn)[:n]
         share = -(-n // len(tied))
-        used = sum(look.used for look in looks)
+        used = sum(look.used for look in reports)
         answers: list[tuple[int, list[bytes]]] = []
         left = n
         for look in tied:
@@ -249,7 +247,7 @@ class Counter:
             bounds = [bound for bound in (look.beyond, *others) if bound is not None]
             try:
                 answer = await self._serve(
-                    job, asking, min(share, left), look, max(bounds) if bounds else None, used - look.used
+                    job, request, min(share, left), look, max(bounds) if bounds else None, used - look.used
                 )
             except BackendUnavailable:
                 if any(len(answer) > 1 for _, answer in answers):
@@ -263,19 +261,19 @@ class Counter:
         return answers
 
     async def _serve(
-        self, job: KnownJob, asking: Asking, n: int, look: Look, beyond: int | None, used_elsewhere: int
+        self, job: KnownJob, request: LeaseRequest, n: int, look: ShardReport, beyond: int | None, used_elsewhere: int
     ) -> list[bytes]:
         answer: list[bytes] = await self._server.run(
             "serve",
             self._keys.of_job(look.shard, job.number),
-            self._now(),
-            asking.worker,
+            self._server.now(),
+            request.worker,
             n,
             self._lease_seconds,
             -1 if job.terms.limit is None else job.terms.limit,
             used_elsewhere,
             "" if beyond is None else beyond,
-            asking.lanes,
+            request.lanes,
             b"".join(_pack_terms(number, self._terms_for(name)) for number, name, _ in look.ready),
         )
         return answer
@@ -289,13 +287,13 @@ class Counter:
 
         Whoever paused this job or let it go on may have died before all shards knew: they are told here.
         """
-        if self._ticks() - self._orphans_checked < ORPHAN_CHECK:
+        if self._server.ticks() - self._orphans_checked < ORPHAN_CHECK:
             return []
-        self._orphans_checked = self._ticks()
+        self._orphans_checked = self._server.ticks()
         ours = await self._jobs.row(job.id)
         looked_after = [ours] if ours.state == JobState.RUNNING else []
-        if self._rounds.begin(self._ticks()):
-            await self._jobs.look_after_leftovers()
+        if self._rounds.begin(self._server.ticks()):
+            await self._jobs.cleanup.resume()
             others = [row for row in await self._jobs.running_rows() if row.number != job.number]
             looked_after += self._rounds.next_in_turn(others)
         gone: list[str] = []
@@ -311,11 +309,13 @@ class Counter:
                 elif names:
                     # Nobody may be working on that job any more, but the slots it holds are everybody's.
                     keys, deliveries = self._keys.of_job(shard, row.number), row.admission().max_deliveries
-                    await self._server.run("prepare", keys, self._now(), "", 0, deliveries, b"", self._longest, *dead)
+                    await self._server.run(
+                        "prepare", keys, self._server.now(), "", 0, deliveries, b"", self._longest, *dead
+                    )
         return gone
 
     @asynccontextmanager
-    async def _alone(self, job: KnownJob) -> AsyncIterator[None]:
+    async def alone(self, job: KnownJob) -> AsyncIterator[None]:
         """A page limit across shards: one worker at a time counts and takes. Raises BackendUnavailable."""
         key, token = self._keys.book(f"lock:{job.number}"), secrets.token_hex(8)
         deadline = monotonic() + 2 * LOCK_SECONDS

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Sequence
 import msgspec
 
 from ...routing.contract import Bound, LearnedRoute
-from ..tokens import days_before, tokens_in, units_allowed, units_to_give, units_to_take
+from ..budget_units import days_before, tokens_in, units_allowed, units_to_give, units_to_take
 from .connection import Server
 from .keys import Keyspace
 
@@ -39,7 +39,7 @@ class RedisRouteBook:
         return bool(await self._server.run("routes_learn", (self._key,), learned.site, known, new))
 
     async def learned_routes(self, limit: int = 1000) -> list[LearnedRoute]:
-        every = {learned.site: learned async for learned in self.walk()}
+        every = {one.site: one async for one in self.walk()}
         return heapq.nsmallest(limit, every.values(), key=lambda one: (-one.since, one.site))
 
     async def forget(self, site: str | None = None) -> int:
@@ -48,15 +48,9 @@ class RedisRouteBook:
         return int(await self._server.call("HDEL", self._key, site))
 
     async def walk(self) -> AsyncIterator[LearnedRoute]:
-        """Every learned route, without keeping the server busy for long; rarely one twice."""
-        cursor = 0
-        while True:
-            answer = await self._server.call("HSCAN", self._key, cursor, "COUNT", AT_ONCE)
-            cursor, fields = int(answer[0]), answer[1]
-            for packed in fields.values() if isinstance(fields, dict) else fields[1::2]:
-                yield _read(packed)
-            if cursor == 0:
-                return
+        """Every learned route; one may come twice while they change."""
+        async for _, packed in self._server.scan(self._key, AT_ONCE):
+            yield _read(packed)
 
 
 class RedisBudgetBook:
@@ -84,10 +78,8 @@ class RedisBudgetBook:
         return {name: tokens_in(units) for name, units in sorted((await self.units()).items())}
 
     async def units(self) -> dict[str, int]:
-        """Every budget, in billionths of a token."""
-        found = await self._server.call("HGETALL", self._key)
-        pairs = found.items() if isinstance(found, dict) else zip(found[::2], found[1::2], strict=True)
-        return {name.decode(): int(units) for name, units in pairs}
+        """Every purse, in billionths of a token."""
+        return {name.decode(): int(units) for name, units in (await self._server.fields(self._key)).items()}
 
     async def forget_budgets(self, before: str) -> int:
         old = days_before(await self.units(), before)

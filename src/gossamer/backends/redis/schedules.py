@@ -6,7 +6,6 @@ worker that asks for its tasks: the leader has many ticks to decide about. Time 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import timedelta
 
 import msgspec
@@ -14,7 +13,7 @@ import msgspec
 from ...errors import LeaseLost
 from ...model.job import JobTerms, slug
 from ...model.schedule import Schedule, ScheduleProgress, Settled, Term, UnreadableSchedule
-from ..standings import is_free, read_standing
+from ..schedule_rows import is_free, read_standing
 from .connection import Server
 from .jobs import RedisJobs, read_job
 from .keys import Keyspace
@@ -23,25 +22,22 @@ OVER, CHANGED = -1, 0  # answers of lua/settle_tick.lua
 
 
 class RedisSchedules:
-    """`time` replaces the server's clock in tests."""
-
-    def __init__(self, server: Server, keys: Keyspace, jobs: RedisJobs, time: Callable[[], float] | None) -> None:
+    def __init__(self, server: Server, keys: Keyspace, jobs: RedisJobs) -> None:
         self._server = server
         self._jobs = jobs
-        self._time = time
         self._schedules, self._leader = keys.book("schedules"), keys.book("leader")
 
     async def schedules(self) -> list[ScheduleProgress]:
         return [one for one in await self.everything() if isinstance(one, ScheduleProgress)]
 
     async def everything(self) -> list[ScheduleProgress | UnreadableSchedule]:
-        answer = await self._server.call("HGETALL", self._schedules)
-        pairs = answer.items() if isinstance(answer, dict) else zip(answer[::2], answer[1::2], strict=True)
-        return [read_schedule(name, text) for name, text in sorted(pairs)]
+        return [
+            read_schedule(name, text) for name, text in sorted((await self._server.fields(self._schedules)).items())
+        ]
 
     async def put(self, schedule: Schedule, *, origin: str, replace: bool = False) -> bool:
         while True:
-            known, now = await self._find(schedule.name), await self._clock()
+            known, now = await self._find(schedule.name), await self._server.time()
             if is_free(known, replace=replace):
                 new = ScheduleProgress(schedule=schedule, origin=origin, created_at=now)
             elif not isinstance(known, ScheduleProgress) or not replace:
@@ -63,7 +59,7 @@ class RedisSchedules:
                 return False
             if known.paused == paused:
                 return True
-            if await self._write(name, known.version, known.rested(paused, await self._clock())):
+            if await self._write(name, known.version, known.rested(paused, await self._server.time())):
                 return True
 
     async def begin(
@@ -76,13 +72,15 @@ class RedisSchedules:
 
     async def leader(self) -> Term | None:
         name, token, until = await self._server.call("HMGET", self._leader, "name", "token", "until")
-        if not name or float(until) <= await self._clock():
+        if not name or float(until) <= await self._server.time():
             return None
         return Term(name.decode(), int(token), float(until))
 
     async def lead(self, candidate: str, duration: timedelta) -> Term | None:
-        answer = await self._server.run("lead", (self._leader,), self._now(), candidate, duration.total_seconds())
-        self._jobs.look_after_leftovers_soon()  # a term that is told late is partly over
+        answer = await self._server.run(
+            "lead", (self._leader,), self._server.now(), candidate, duration.total_seconds()
+        )
+        self._jobs.cleanup.resume_soon()  # a term that is told late is partly over
         return Term(candidate, answer[0], float(answer[1])) if answer else None
 
     async def resign(self, term: Term) -> None:
@@ -144,7 +142,7 @@ class RedisSchedules:
         answer, *rest = await self._server.run(
             "settle_tick",
             (*self._jobs.book, self._schedules, self._leader),
-            self._now(),
+            self._server.now(),
             "" if term is None else term.leader,
             "" if term is None else term.token,
             name,
@@ -157,15 +155,6 @@ class RedisSchedules:
             who = "" if term is None else term.leader
             raise LeaseLost(f"{who} does not lead the schedulers any more; nothing was changed.")
         return None if answer == CHANGED else (answer, rest[0], rest[1])
-
-    async def _clock(self) -> float:
-        if self._time is not None:
-            return self._time()
-        seconds, micros = await self._server.call("TIME")
-        return int(seconds) + int(micros) / 1_000_000
-
-    def _now(self) -> str:
-        return "" if self._time is None else repr(self._time())
 
 
 def read_schedule(name: bytes, text: bytes) -> ScheduleProgress | UnreadableSchedule:

@@ -11,20 +11,19 @@ from ...clock import ServerClock
 from ...errors import BadState, Misconfigured
 from ...frontier.politeness import TermsFor
 from ...store.contract import RecordStore
-from ..processes import is_gone as process_is_gone
 from ..state import State
+from ..worker_names import is_gone as process_is_gone
+from .admission import ShardAdmission
 from .connection import Server, open_server
-from .desk import RedisQueueView
-from .entrance import Entrance
-from .exits import RedisExits
+from .exits import RedisExitBook
 from .frontier import RedisFrontier
-from .jobs import RedisJobs
+from .jobs import RedisJobs, RedisSeedBook
 from .keys import Keyspace
-from .leasing import Rounds
+from .leasing import OrphanRounds
+from .queue_view import RedisQueueView
 from .robots import RedisRobotsShelf
 from .routes import RedisBudgetBook, RedisRouteBook
 from .schedules import RedisSchedules
-from .sowing import RedisSeedBook
 from .state_stream import RedisStateStream
 from .workers import RedisWorkers
 
@@ -55,44 +54,43 @@ async def open_redis_state(
             "The state is on Redis, which several projects may share. Give this one a name of letters, digits, "
             "dots and dashes: project = 'books' in gossamer.toml."
         )
-    async with open_server(address) as (server, warnings):
+    async with open_server(address, time) as (server, warnings):
         keys = Keyspace(project, await _agreed_shards(server, project, shards))
-        jobs = RedisJobs(server, keys, time)
-        entrance = Entrance(server, keys, jobs, records=records, time=time)
+        jobs = RedisJobs(server, keys)
+        admission = ShardAdmission(server, keys, jobs, records=records)
 
-        rounds = Rounds()
+        rounds = OrphanRounds()
 
-        def frontier_at(entrance: Entrance, terms_for: TermsFor) -> RedisFrontier:
+        def frontier_at(admission: ShardAdmission, terms_for: TermsFor) -> RedisFrontier:
             return RedisFrontier(
                 server,
                 keys,
                 jobs,
-                entrance,
+                admission,
                 lease_duration=lease_duration,
                 terms_for=terms_for,
                 is_gone=is_gone,
-                time=time,
                 rounds=rounds,
             )
 
         @contextmanager
         def frontier_for(terms_for: TermsFor) -> Iterator[RedisFrontier]:
-            # With an entrance of its own: what that remembers of jobs goes with it.
-            yield frontier_at(Entrance(server, keys, jobs, records=records, time=time), terms_for)
+            # With an admission of its own: what that remembers of jobs goes with it.
+            yield frontier_at(ShardAdmission(server, keys, jobs, records=records), terms_for)
 
-        schedules = RedisSchedules(server, keys, jobs, time)
-        seeds = RedisSeedBook(server, keys, time)
+        schedules = RedisSchedules(server, keys, jobs)
+        seeds = RedisSeedBook(server, keys)
         robots = RedisRobotsShelf(server, keys)
         routes, purse = RedisRouteBook(server, keys), RedisBudgetBook(server, keys)
         stream = RedisStateStream(
-            server, keys, time, jobs=jobs, schedules=schedules, seeds=seeds, robots=robots, routes=routes, purse=purse
+            server, keys, jobs=jobs, schedules=schedules, seeds=seeds, robots=robots, routes=routes, purse=purse
         )
-        clock.agree(await stream.time())
+        clock.agree(await server.time())
         try:
             yield State(
-                frontier=frontier_at(entrance, terms_for),
+                frontier=frontier_at(admission, terms_for),
                 frontier_for=frontier_for,
-                queue=RedisQueueView(server, keys, jobs, entrance, time=time),
+                queue=RedisQueueView(server, keys, jobs, admission),
                 jobs=jobs,
                 control=jobs,
                 history=jobs,
@@ -103,7 +101,7 @@ async def open_redis_state(
                 workers=RedisWorkers(server, keys),
                 routes=routes,
                 purse=purse,
-                exits=RedisExits(server, keys, time),
+                exits=RedisExitBook(server, keys),
                 stream=stream,
                 clock=clock,
                 warnings=warnings,

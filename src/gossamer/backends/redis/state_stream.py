@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import struct
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 import msgspec
@@ -33,15 +33,14 @@ from ...model.job import JobTerms
 from ...model.schedule import ScheduleProgress
 from ...model.stream import MoveMark
 from ...model.task import UrlState
-from ..standings import readable
+from ..schedule_rows import readable
 from . import rows, stream_rows
 from .connection import Server
-from .jobs import JobRow, RedisJobs
+from .jobs import JobRow, RedisJobs, RedisSeedBook
 from .keys import JOB_KEYS, SHARD_KEYS, SOWN_KEYS, Keyspace
 from .robots import RedisRobotsShelf
 from .routes import RedisBudgetBook, RedisRouteBook
 from .schedules import RedisSchedules, schedule_text
-from .sowing import RedisSeedBook
 
 BATCH = 500  # rows in memory
 MARK = "mark"  # a field of the book
@@ -56,7 +55,6 @@ class RedisStateStream:
         self,
         server: Server,
         keys: Keyspace,
-        time: Callable[[], float] | None,
         *,
         jobs: RedisJobs,
         schedules: RedisSchedules,
@@ -67,7 +65,6 @@ class RedisStateStream:
     ) -> None:
         self._server = server
         self._keys = keys
-        self._time = time
         self._jobs = jobs
         self._schedules = schedules
         self._seeds = seeds
@@ -87,10 +84,7 @@ class RedisStateStream:
             await self._server.call("HSET", book, MARK, msgspec.json.encode(mark))
 
     async def time(self) -> float:
-        if self._time is not None:
-            return float(self._time())
-        seconds, micros = await self._server.call("TIME")
-        return int(seconds) + int(micros) / 1_000_000
+        return await self._server.time()
 
     async def holders(self) -> list[str]:
         now, found = await self.time(), set()

@@ -22,7 +22,7 @@ _RENEWALS = """
 SELECT session, generation, changed_at FROM exit_sessions WHERE pool = ? AND changed_at >= ? ORDER BY session"""
 
 
-class SqliteExits:
+class SqliteExitBook:
     def __init__(self, database: Database, clock: Clock) -> None:
         self._database = database
         self._clock = clock

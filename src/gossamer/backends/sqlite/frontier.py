@@ -1,4 +1,4 @@
-"""The frontier on SQLite: the worker's verbs. Rows and shared steps are in ledger.py, handing out in leasing.py."""
+"""The frontier on SQLite: the worker's verbs. Rows and shared steps are in queue_rows.py, handing out in leasing.py."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from ...frontier.politeness import TermsFor
 from ...model.task import Candidate, Lease, UrlState
 from .connection import Database
 from .jobs import SqliteJobs, given_up
-from .leasing import Counter
-from .ledger import Ledger, Tally
+from .leasing import TaskDispatcher
+from .queue_rows import QueueRows, Tally
 
 MESSAGE_LENGTH = 4000  # characters of an error that are kept
 
@@ -46,18 +46,18 @@ class SqliteFrontier:
         self._database = database
         self._clock = clock
         self._jobs = jobs
-        self._ledger = Ledger()
-        self._counter = Counter(self._ledger, duration=lease_duration, terms_for=terms_for, is_gone=is_gone)
+        self._rows = QueueRows()
+        self._dispatcher = TaskDispatcher(self._rows, duration=lease_duration, terms_for=terms_for, is_gone=is_gone)
         self._lease_seconds = lease_duration.total_seconds()
-        database.on_rollback.append(self._ledger.forget)
+        database.on_rollback.append(self._rows.forget)
 
     def let_go(self) -> None:
         """Nobody uses it any more; the file stays open for others."""
-        self._database.on_rollback.remove(self._ledger.forget)
+        self._database.on_rollback.remove(self._rows.forget)
 
     async def add(self, job: str, candidates: Sequence[Candidate]) -> Added:
         def write(connection: sqlite3.Connection) -> Added:
-            row = self._ledger.job(connection, job)
+            row = self._rows.job(connection, job)
             bound = row.terms.max_queued
             if bound is not None:
                 depth = connection.execute(
@@ -70,7 +70,7 @@ class SqliteFrontier:
                     )
             tally, now = Tally(), self._clock.now()
             late = given_up(connection, row.number)
-            added = self._ledger.admit(connection, row, candidates, found_on=None, now=now, tally=tally, given_up=late)
+            added = self._rows.admit(connection, row, candidates, found_on=None, now=now, tally=tally, given_up=late)
             tally.write(connection, row.number)
             return added
 
@@ -78,10 +78,10 @@ class SqliteFrontier:
 
     async def lease(self, job: str, worker: str, n: int, lanes: frozenset[str] | None = None) -> LeaseBatch:
         def write(connection: sqlite3.Connection) -> LeaseBatch:
-            row = self._ledger.job(connection, job)
-            return self._counter.lease(connection, row, worker, n, lanes, self._clock.now())
+            row = self._rows.job(connection, job)
+            return self._dispatcher.lease(connection, row, worker, n, lanes, self._clock.now())
 
-        await self._jobs.look_after_leftovers()
+        await self._jobs.cleanup.resume()
         return await self._database.write(write)
 
     async def renew(self, leases: Sequence[Lease]) -> list[Lease]:
@@ -121,13 +121,13 @@ class SqliteFrontier:
                 "worker = NULL, lease_until = NULL, changed_at = ? WHERE number = ?",
                 (state.value, stored_reason, now, held.number),
             )
-            self._ledger.free_slot(connection, held.site, next_at=now + paced_ahead.total_seconds())
+            self._rows.free_slot(connection, held.site, next_at=now + paced_ahead.total_seconds())
             tally = Tally(leased=-1, discovered=duplicates, duplicates=duplicates, redirected=int(redirect is not None))
             setattr(tally, state.value, getattr(tally, state.value) + 1)
             added = Added()
             if discovered:
-                row = self._ledger.job(connection, lease.task.job)
-                added = self._ledger.admit(connection, row, discovered, found_on=held.number, now=now, tally=tally)
+                row = self._rows.job(connection, lease.task.job)
+                added = self._rows.admit(connection, row, discovered, found_on=held.number, now=now, tally=tally)
             tally.write(connection, held.job)
             return added
 
@@ -177,7 +177,7 @@ class SqliteFrontier:
             )
             if lane is not None:
                 connection.execute("UPDATE urls SET fetcher = ? WHERE number = ?", (lane or None, held.number))
-            self._ledger.free_slot(connection, held.site, next_at=now + paced_ahead.total_seconds())
+            self._rows.free_slot(connection, held.site, next_at=now + paced_ahead.total_seconds())
             Tally(leased=-1, waiting=1, retries=int(used_up)).write(connection, held.job)
 
         await self._database.write(write)
@@ -191,7 +191,7 @@ class SqliteFrontier:
                 "lease_until = NULL, changed_at = ? WHERE number = ?",
                 (reason, message[:MESSAGE_LENGTH], now, held.number),
             )
-            self._ledger.free_slot(connection, held.site, next_at=now + paced_ahead.total_seconds())
+            self._rows.free_slot(connection, held.site, next_at=now + paced_ahead.total_seconds())
             Tally(leased=-1, dead=1).write(connection, held.job)
 
         await self._database.write(write)
@@ -199,7 +199,7 @@ class SqliteFrontier:
     async def slow_down(self, site: str, *, interval: timedelta | None, rest: timedelta) -> None:
         def write(connection: sqlite3.Connection) -> None:
             now = self._clock.now()
-            number = self._ledger.site(connection, site)
+            number = self._rows.site(connection, site)
             connection.execute(
                 "UPDATE sites SET rest_until = max(rest_until, ?), asked_interval = coalesce(?, asked_interval) "
                 "WHERE number = ?",

@@ -7,18 +7,19 @@ this process or, when that dies over it, by one that looks later.
 
 from __future__ import annotations
 
-import math
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from datetime import timedelta
 
 import msgspec
 
 from ...clock import Clock
 from ...errors import Permanent
+from ...frontier.contract import SeedFindings
 from ...model.job import Job, JobCounts, JobState, JobTerms, slug
-from ..clearing import LOOK, Clearing
+from ..cleanup import BackgroundCleanup
+from .cleanup import CANCELLED, REPLACED, clear_some, drop_first, forget, remaining
 from .connection import Database
-from .leftovers import CANCELLED, REPLACED, clear_some, drop_first, forget, left_over
 
 _COLUMNS = "id, name, state, created_at, finished_at, terms, ending, paused"
 
@@ -28,11 +29,10 @@ Row = tuple[str, str, str, float, float | None, str, str, int]  # of these colum
 
 class SqliteJobs:
     def __init__(self, database: Database, clock: Clock) -> None:
-        self._database = database
+        self.database = database
         self._clock = clock
-        self._clearing = Clearing(self._clear_some)
-        self._looking = Clearing(self._look_once)
-        self._looked_at = -math.inf
+        self.cleanup = BackgroundCleanup(self._clear_some, self._look, clock.monotonic)
+        self._left: tuple[int, int] | None = None
 
     async def open_job(self, name: str, terms: JobTerms, *, fresh: bool) -> tuple[Job, bool]:
         def write(connection: sqlite3.Connection) -> tuple[Job, bool]:
@@ -44,23 +44,23 @@ class SqliteJobs:
             connection.execute("UPDATE jobs SET terms = ? WHERE id = ?", (text, row[0]))
             return _job((*row[:5], text, *row[6:])), True
 
-        opened = await self._database.write(write)
+        opened = await self.database.write(write)
         if fresh:
-            await self._clearing.finish()
+            await self.cleanup.finish()
         return opened
 
     async def seal_seeds(self, job: str) -> None:
-        await self._database.write(lambda c: c.execute("UPDATE jobs SET sealed = 1 WHERE id = ?", (job,)).rowcount)
+        await self.database.write(lambda c: c.execute("UPDATE jobs SET sealed = 1 WHERE id = ?", (job,)).rowcount)
 
     async def is_sealed(self, job: str) -> bool:
-        row = await self._database.read(lambda c: c.execute("SELECT sealed FROM jobs WHERE id = ?", (job,)).fetchone())
+        row = await self.database.read(lambda c: c.execute("SELECT sealed FROM jobs WHERE id = ?", (job,)).fetchone())
         return bool(row and row[0])
 
     async def close_job(self, job: str, ending: str) -> bool:
-        return await self._database.write(lambda c: _close(c, job, ending, self._clock.now()))
+        return await self.database.write(lambda c: _close(c, job, ending, self._clock.now()))
 
     async def pause_job(self, job: str, paused: bool) -> bool:
-        changed = await self._database.write(
+        changed = await self.database.write(
             lambda c: (
                 c.execute("UPDATE jobs SET paused = ? WHERE id = ? AND state = 'running'", (int(paused), job)).rowcount
             )
@@ -68,24 +68,24 @@ class SqliteJobs:
         return bool(changed)
 
     async def cancel_job(self, job: str) -> bool:
-        cancelled = await self._database.write(lambda c: _give_up(c, job, CANCELLED, self._clock.now()))
-        await self._clearing.finish()
+        cancelled = await self.database.write(lambda c: _give_up(c, job, CANCELLED, self._clock.now()))
+        await self.cleanup.finish()
         return cancelled
 
     async def job(self, job: str) -> Job | None:
-        row = await self._database.read(
+        row = await self.database.read(
             lambda c: c.execute(f"SELECT {_COLUMNS} FROM jobs WHERE id = ?", (job,)).fetchone()  # noqa: S608
         )
         return _job(row) if row else None
 
     async def jobs(self) -> list[Job]:
-        rows = await self._database.read(
+        rows = await self.database.read(
             lambda c: c.execute(f"SELECT {_COLUMNS} FROM jobs ORDER BY number DESC").fetchall()  # noqa: S608
         )
         return [_job(row) for row in rows]
 
     async def newest_jobs(self, name: str, limit: int, *, skip: int = 0) -> list[Job]:
-        rows = await self._database.read(
+        rows = await self.database.read(
             lambda c: c.execute(
                 f"SELECT {_COLUMNS} FROM jobs INDEXED BY jobs_named WHERE name = ? "  # noqa: S608
                 "ORDER BY number DESC LIMIT ? OFFSET ?",
@@ -95,13 +95,13 @@ class SqliteJobs:
         return [_job(row) for row in rows]
 
     async def forget_jobs(self, jobs: Sequence[str]) -> int:
-        forgotten = await self._database.write(lambda c: sum(forget(c, job) for job in jobs))
+        forgotten = await self.database.write(lambda c: sum(forget(c, job) for job in jobs))
         if forgotten:
-            self._clearing.begin()
+            self.cleanup.begin()
         return forgotten
 
     async def running_jobs(self) -> list[Job]:
-        rows = await self._database.read(
+        rows = await self.database.read(
             lambda c: c.execute(
                 f"SELECT {_COLUMNS} FROM jobs INDEXED BY jobs_running WHERE state = 'running' ORDER BY number"  # noqa: S608
             ).fetchall()
@@ -109,48 +109,34 @@ class SqliteJobs:
         return [_job(row) for row in rows]
 
     async def terms(self, job: str) -> JobTerms:
-        row = await self._database.read(lambda c: c.execute("SELECT terms FROM jobs WHERE id = ?", (job,)).fetchone())
+        row = await self.database.read(lambda c: c.execute("SELECT terms FROM jobs WHERE id = ?", (job,)).fetchone())
         if row is None:
             raise Permanent(f"There is no job {job!r}. `gossamer status` lists the jobs.")
         return msgspec.json.decode(row[0], type=JobTerms)
 
     async def counts(self, job: str) -> JobCounts:
         names = ", ".join(JobCounts.__struct_fields__)
-        row = await self._database.read(
+        row = await self.database.read(
             lambda c: c.execute(f"SELECT {names} FROM jobs WHERE id = ?", (job,)).fetchone()  # noqa: S608
         )
         return JobCounts(**dict(zip(JobCounts.__struct_fields__, row, strict=True))) if row else JobCounts()
 
     # -- what jobs leave behind, for the other parts of this backend -------------------------------------------
 
-    def clear_soon(self) -> None:
-        """Begin to clear away what there is; somebody else may have to be served meanwhile."""
-        self._clearing.begin()
-
     async def clear_all(self) -> None:
         """Return when it is gone. Raises BackendUnavailable."""
-        await self._clearing.finish()
-
-    async def look_after_leftovers(self) -> None:
-        """Go on where a process died over it. Looks every LOOK at most."""
-        if self._clock.monotonic() - self._looked_at >= LOOK.total_seconds():
-            self._looked_at = self._clock.monotonic()
-            self._clearing.go_on(await self._database.read(left_over))
-
-    def look_after_leftovers_soon(self) -> None:
-        """The same, in the background."""
-        self._looking.begin()
+        await self.cleanup.finish()
 
     async def close(self) -> None:
-        await self._looking.close()
-        await self._clearing.close()
+        await self.cleanup.close()
 
-    async def _look_once(self) -> bool:
-        await self.look_after_leftovers()
-        return False
+    async def _look(self) -> bool:
+        """True when as much was left at the look before: then no process is working on it."""
+        before, self._left = self._left, await self.database.read(remaining)
+        return self._left is not None and self._left == before
 
     async def _clear_some(self) -> bool:
-        return await self._database.write(lambda c: clear_some(c, self._clock.now()))
+        return await self.database.write(lambda c: clear_some(c, self._clock.now()))
 
 
 def begin_job(connection: sqlite3.Connection, name: str, terms: JobTerms, now: float) -> Job:
@@ -224,3 +210,58 @@ def _job(row: Row) -> Job:
         windows=terms.windows,
         priority=terms.priority,
     )
+
+
+class SqliteSeedBook:
+    def __init__(self, database: Database, clock: Clock, *, is_gone: Callable[[str], bool]) -> None:
+        self._database = database
+        self._clock = clock
+        self._is_gone = is_gone
+
+    async def claim(self, job: str, worker: str, duration: timedelta) -> bool:
+        def write(connection: sqlite3.Connection) -> bool:
+            now, length = self._clock.now(), duration.total_seconds()
+            found = connection.execute("SELECT sower, until FROM sowings WHERE job = ?", (job,)).fetchone()
+            # An end that is further away than it can be was written while the clock was ahead.
+            taken = found is not None and found[0] not in ("", worker) and now < found[1] <= now + length
+            if taken and not self._is_gone(found[0]):
+                return False
+            connection.execute(
+                "INSERT INTO sowings (job, sower, until) VALUES (?1, ?2, ?3) "
+                "ON CONFLICT (job) DO UPDATE SET sower = ?2, until = ?3",
+                (job, worker, now + length),
+            )
+            return True
+
+        return await self._database.write(write)
+
+    async def release(self, job: str, worker: str) -> None:
+        await self._database.write(
+            lambda c: (
+                c.execute(
+                    "UPDATE sowings SET sower = '', until = 0 WHERE job = ? AND sower = ?", (job, worker)
+                ).rowcount
+            )
+        )
+
+    async def note(self, job: str, sites: Iterable[str], trouble: str = "") -> None:
+        rows = [(job, site) for site in sites]
+
+        def write(connection: sqlite3.Connection) -> None:
+            connection.executemany("INSERT OR IGNORE INTO sown_sites (job, site) VALUES (?, ?)", rows)
+            if trouble:
+                connection.execute(
+                    "INSERT INTO sowings (job, trouble) VALUES (?1, ?2) ON CONFLICT (job) DO UPDATE "
+                    "SET trouble = CASE WHEN trouble = '' THEN ?2 ELSE trouble END",
+                    (job, trouble),
+                )
+
+        await self._database.write(write)
+
+    async def findings(self, job: str) -> SeedFindings:
+        def read(connection: sqlite3.Connection) -> SeedFindings:
+            sites = connection.execute("SELECT site FROM sown_sites WHERE job = ?", (job,)).fetchall()
+            row = connection.execute("SELECT trouble FROM sowings WHERE job = ?", (job,)).fetchone()
+            return SeedFindings(frozenset(site for (site,) in sites), "" if row is None else row[0])
+
+        return await self._database.read(read)

@@ -17,8 +17,8 @@ from ...frontier.contract import LeaseBatch
 from ...frontier.politeness import GIVE_WAY, HEAD_START, TURN, TermsFor, after_start, earliest_start
 from ...frontier.turns import Want, after_refusal, makes_way
 from ...model.task import Lease, Pace, Task
-from .ledger import MICROSECONDS, JobRow, Ledger, Tally
-from .reclaiming import TOO_FAR, Reclaimer
+from .lease_recovery import TOO_FAR, LeaseRecovery
+from .queue_rows import MICROSECONDS, JobRow, QueueRows, Tally
 
 PROMOTED_AT_ONCE = 500
 PAUSED = timedelta(seconds=1)  # how often a worker asks whether a paused job goes on
@@ -73,28 +73,28 @@ class Grants:
         connection.executemany(_SERVED, self.queues)
 
 
-class Counter:
+class TaskDispatcher:
     """The lease verb. `is_gone(worker)` tells for certain that a worker's process does not exist any more."""
 
     def __init__(
-        self, ledger: Ledger, *, duration: timedelta, terms_for: TermsFor, is_gone: Callable[[str], bool]
+        self, queue_rows: QueueRows, *, duration: timedelta, terms_for: TermsFor, is_gone: Callable[[str], bool]
     ) -> None:
-        self._ledger = ledger
+        self._rows = queue_rows
         self._duration = duration.total_seconds()
         self._terms_for = terms_for
-        self._reclaimer = Reclaimer(ledger, duration=self._duration, terms_for=terms_for, is_gone=is_gone)
+        self._recovery = LeaseRecovery(queue_rows, duration=self._duration, terms_for=terms_for, is_gone=is_gone)
 
     def lease(
         self, connection: sqlite3.Connection, job: JobRow, worker: str, n: int, lanes: frozenset[str] | None, now: float
     ) -> LeaseBatch:
-        self._reclaimer.reclaim(connection, worker, now)
+        self._recovery.recover(connection, worker, now)
         state, paused, sealed, queued, waiting, leased, used, terms = connection.execute(
             "SELECT state, paused, sealed, queued, waiting, leased, done + unchanged + dead + leased - redirected, "
             "terms FROM jobs WHERE number = ?",
             (job.number,),
         ).fetchone()
         if terms != job.text:  # whoever opened the job again may have changed its limit
-            job = self._ledger.renew(connection, job.id)
+            job = self._rows.renew(connection, job.id)
         if state != "running":
             return LeaseBatch(drained=True)
         room = n if job.terms.limit is None else min(n, job.terms.limit - used)
@@ -345,7 +345,7 @@ class Counter:
             [(turn, number) for number, *_ in due],
         )
         for _, site, lane, priority in due:
-            self._ledger.requeue(connection, job.number, site, lane, priority, now)
+            self._rows.requeue(connection, job.number, site, lane, priority, now)
         Tally(waiting=-len(due), queued=len(due)).write(connection, job.number)
 
     def _next_chance(self, connection: sqlite3.Connection, job: JobRow, now: float) -> timedelta | None:

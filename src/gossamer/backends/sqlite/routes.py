@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import msgspec
 
 from ...routing.contract import Bound, LearnedRoute
-from ..tokens import days_before, tokens_in, units_allowed, units_to_give, units_to_take
+from ..budget_units import days_before, tokens_in, units_allowed, units_to_give, units_to_take
 from .connection import Database
 
 _FIELDS = LearnedRoute.__struct_fields__

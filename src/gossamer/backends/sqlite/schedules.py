@@ -15,7 +15,7 @@ from ...clock import Clock
 from ...errors import LeaseLost
 from ...model.job import JobTerms
 from ...model.schedule import Schedule, ScheduleProgress, Settled, Term, UnreadableSchedule
-from ..standings import is_free, read_standing
+from ..schedule_rows import is_free, read_standing
 from .connection import Database
 from .jobs import SqliteJobs, begin_job
 
@@ -91,7 +91,7 @@ class SqliteSchedules:
             return Term(candidate, found[0], now + duration.total_seconds()) if found is not None else None
 
         term = await self._database.write(write)
-        self._jobs.look_after_leftovers_soon()  # a term that is told late is partly over
+        self._jobs.cleanup.resume_soon()  # a term that is told late is partly over
         return term
 
     async def resign(self, term: Term) -> None:
@@ -124,7 +124,7 @@ class SqliteSchedules:
 
         settled = await self._database.write(write)
         if opening is not None:
-            self._jobs.clear_soon()  # it may have replaced a big one, and other ticks are due
+            self._jobs.cleanup.begin()  # it may have replaced a big one, and other ticks are due
         return settled
 
     async def forget(self, term: Term, standing: ScheduleProgress) -> bool:

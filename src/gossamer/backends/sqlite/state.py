@@ -9,17 +9,16 @@ from pathlib import Path
 
 from ...clock import Clock
 from ...frontier.politeness import TermsFor
-from ..processes import is_gone as process_is_gone
 from ..state import State
+from ..worker_names import is_gone as process_is_gone
 from .connection import Database
-from .desk import SqliteQueueView
-from .exits import SqliteExits
+from .exits import SqliteExitBook
 from .frontier import SqliteFrontier
-from .jobs import SqliteJobs
+from .jobs import SqliteJobs, SqliteSeedBook
+from .queue_view import SqliteQueueView
 from .robots import SqliteRobotsShelf
 from .routes import SqliteBudgetBook, SqliteRouteBook
 from .schedules import SqliteSchedules
-from .sowing import SqliteSeedBook
 from .state_stream import SqliteStateStream
 from .workers import SqliteWorkers
 
@@ -73,7 +72,7 @@ async def open_sqlite_state(
                 workers=SqliteWorkers(database),
                 routes=SqliteRouteBook(database),
                 purse=SqliteBudgetBook(database),
-                exits=SqliteExits(database, clock),
+                exits=SqliteExitBook(database, clock),
                 stream=SqliteStateStream(database, clock),
                 clock=clock,
             )

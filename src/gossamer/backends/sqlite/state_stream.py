@@ -29,10 +29,10 @@ from ...frontier.state_rows import (
 )
 from ...model.job import JobTerms
 from ...model.task import UrlState
-from ..standings import read_standing, readable
+from ..schedule_rows import read_standing, readable
+from .cleanup import clear_some
 from .connection import Database
-from .ledger import MICROSECONDS, Ledger, Tally
-from .leftovers import clear_some
+from .queue_rows import MICROSECONDS, QueueRows, Tally
 from .stream import SqliteStream
 
 BATCH = 500  # rows in memory
@@ -126,8 +126,8 @@ class SqliteStateStream(SqliteStream):
     def __init__(self, database: Database, clock: Clock) -> None:
         super().__init__(database)
         self._clock = clock
-        self._ledger = Ledger()
-        database.on_rollback.append(self._ledger.forget)
+        self._queue_rows = QueueRows()
+        database.on_rollback.append(self._queue_rows.forget)
 
     async def time(self) -> float:
         return self._clock.now()
@@ -180,7 +180,7 @@ class SqliteStateStream(SqliteStream):
                 connection.execute(f"DELETE FROM {table}")  # noqa: S608 - our own names
             connection.execute("UPDATE scheduling SET leader = '', until = 0, changes = 0")
             connection.execute("DROP TABLE IF EXISTS move_orphans")
-            self._ledger.forget()
+            self._queue_rows.forget()
 
         await self._database.write(write)
 
@@ -227,7 +227,7 @@ class SqliteStateStream(SqliteStream):
             else:
                 self._add(connection, item, turn)
         for (job, site, lane), priority in fed.items():
-            self._ledger.requeue(connection, job, site, lane, priority, self._clock.now())
+            self._queue_rows.requeue(connection, job, site, lane, priority, self._clock.now())
         for job, tally in tallies.items():
             tally.write(connection, job)
 
@@ -259,7 +259,7 @@ class SqliteStateStream(SqliteStream):
             case DumpedSite():
                 connection.execute(
                     "UPDATE sites SET next_at = ?, rest_until = ?, asked_interval = ? WHERE number = ?",
-                    (item.next_at, item.rest_until, item.asked_interval, self._ledger.site(connection, item.name)),
+                    (item.next_at, item.rest_until, item.asked_interval, self._queue_rows.site(connection, item.name)),
                 )
             case DumpedRobots():
                 connection.execute(
@@ -276,10 +276,10 @@ class SqliteStateStream(SqliteStream):
             case DumpedPurse():
                 connection.execute("INSERT OR IGNORE INTO purses (name, spent) VALUES (?, ?)", (item.name, item.spent))
             case DumpedBudget():
-                site = self._ledger.site(connection, item.site)
+                site = self._queue_rows.site(connection, item.site)
                 connection.execute(_ADD_QUEUE, (item.job, site, turn, item.taken))
             case DumpedShape():
-                site = self._ledger.site(connection, item.site)
+                site = self._queue_rows.site(connection, item.site)
                 connection.execute(
                     "INSERT OR REPLACE INTO shapes (job, site, shape, taken) VALUES (?, ?, ?, ?)",
                     (item.job, site, item.shape, item.taken),
@@ -293,8 +293,8 @@ class SqliteStateStream(SqliteStream):
         tally: Tally,
         fed: dict[tuple[int, int, str], int],
     ) -> None:
-        site = self._ledger.site(connection, url.site)
-        home = self._ledger.site(connection, url.parent_site or url.site)
+        site = self._queue_rows.site(connection, url.site)
+        home = self._queue_rows.site(connection, url.parent_site or url.site)
         parent = None
         if url.parent is not None:
             parent = connection.execute(
@@ -314,7 +314,7 @@ class SqliteStateStream(SqliteStream):
         if url.parent is not None and parent is None:
             connection.execute("INSERT INTO move_orphans VALUES (?, ?, ?)", (added[0], home, url.parent))
         for at, what in url.incidents:
-            self._ledger.note(connection, added[0], at, what)
+            self._queue_rows.note(connection, added[0], at, what)
 
 
 # -- rows of tables into rows of the stream ----------------------------------------------------------------------

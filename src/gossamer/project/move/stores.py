@@ -11,8 +11,8 @@ import msgspec
 
 from ...backends.addresses import is_local, local_path, place_of, scheme_of
 from ...backends.open import open_archive, open_records, open_state
-from ...backends.processes import is_gone, worker_name
 from ...backends.state import State
+from ...backends.worker_names import is_gone, worker_name
 from ...clock import Clock, ServerClock
 from ...errors import BadState, Misconfigured
 from ...model.stream import MoveMark, MoveStatus, RowStream

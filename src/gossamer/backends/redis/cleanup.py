@@ -7,13 +7,10 @@ URLs are dropped already or not: every shard is told first.
 from __future__ import annotations
 
 import asyncio
-import math
-from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
 from ...errors import BackendUnavailable
-from ..clearing import LOOK, Clearing
 from .connection import Server
 from .keys import JOB_KEYS, Keyspace
 
@@ -39,56 +36,37 @@ class Rows(Protocol):
 
     async def note_cleared(self, job: str, finished_at: str) -> None: ...
 
-    def now(self) -> str: ...
 
-
-class Leftovers:
-    """`ticks` measures durations."""
-
-    def __init__(self, server: Server, keys: Keyspace, jobs: Rows, ticks: Callable[[], float]) -> None:
+class JobCleanup:
+    def __init__(self, server: Server, keys: Keyspace, jobs: Rows) -> None:
         self._server = server
         self._keys = keys
         self._jobs = jobs
-        self._ticks = ticks
         self._dropping, self._forgetting = keys.book("dropping"), keys.book("forgetting")
-        self._clearing = Clearing(self._clear_some)
-        self._looking = Clearing(self._look_once)
-        self._looked_at = -math.inf
-        self.begin, self.finish, self.look_soon = self._clearing.begin, self._clearing.finish, self._looking.begin
 
-    async def close(self) -> None:
-        """Leave the rest to others."""
-        await self._looking.close()
-        await self._clearing.close()
+    async def drop(self, job: str) -> bool:
+        """Drop what workers have in hand of a job that was given up, and some of its other open URLs. True when none is
+        left."""
+        with suppress(BackendUnavailable):  # the job is over all the same: the next look goes on with it
+            return await self._drop_some(await self._jobs.tell_of(job), DROP_AT_FIRST)
+        return False
 
-    async def drop(self, job: str) -> None:
-        """Drop what a job that was given up has in hand, and some more; the rest in the background."""
-        with suppress(BackendUnavailable):  # it is over all the same: whoever looks next goes on
-            if await self._drop_some(await self._jobs.tell_of(job), DROP_AT_FIRST):
-                return
-        self.begin()
+    async def look(self) -> bool:
+        """Tell the shards of jobs that were given up, if the process that did so died before; clear one portion away.
 
-    async def look(self) -> None:
-        """Somebody may have died over it: tell the shards of jobs that were given up, and go on with the clearing."""
-        if self._ticks() - self._looked_at < LOOK.total_seconds():
-            return
-        self._looked_at = self._ticks()
+        True when there may be more to clear.
+        """
         jobs = [job.decode() for job in await self._server.call("SMEMBERS", self._dropping)]
         for start in range(0, len(jobs), TELL_AT_ONCE):
             await asyncio.gather(*(self._tell(job) for job in jobs[start : start + TELL_AT_ONCE]))
-        if await self._clear_some():  # some of it at once: sites may wait for their slots
-            self.begin()
-
-    async def _look_once(self) -> bool:
-        await self.look()
-        return False
+        return await self.clear_some()  # at once: sites may wait for their slots
 
     async def _tell(self, job: str) -> None:
         row = await self._jobs.find_row(job)
         if row is not None and not await self._jobs.is_known_to_shards(row):
             await self._jobs.remind_shards(job)
 
-    async def _clear_some(self) -> bool:
+    async def clear_some(self) -> bool:
         """One portion. False when there was nothing to clear away."""
         given_up = await self._server.call("SRANDMEMBER", self._dropping)
         if given_up:
@@ -117,7 +95,7 @@ class Leftovers:
                     self._server.run(
                         "drop_open",
                         self._keys.of_job(shard, row.number),
-                        self._jobs.now(),
+                        self._server.now(),
                         row.ending,
                         DROP_AT_ONCE,
                         at_once,

@@ -1,25 +1,24 @@
 """What people ask of the queue, on Redis. Fulfils `QueueView`. Answers are read, not locked: a moment's picture.
 
-Dead letters are in letters.py.
+Dead letters are in dead_letters.py.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import Any
+from collections.abc import AsyncIterator, Mapping
 
 import msgspec
 
 from ...frontier.contract import SiteLoad, UrlStory
 from ...model.task import UrlState
 from . import rows
+from .dead_letters import RedisDeadLetters, url_of
 from .jobs import JobRow
-from .letters import CHUNK, RedisLetters, url_of
 
 AHEAD_COUNTED = 100_000
 
 
-class RedisQueueView(RedisLetters):
+class RedisQueueView(RedisDeadLetters):
     async def story(self, site: str, fingerprint: bytes) -> list[UrlStory]:
         stories = []
         shard = self._keys.shard_of(site)
@@ -116,19 +115,8 @@ class RedisQueueView(RedisLetters):
 
     async def _scan(self, key: str) -> AsyncIterator[tuple[bytes, bytes]]:
         """Every field of a hash, once, however the hash changes meanwhile."""
-        cursor: Any = 0
         seen: set[bytes] = set()
-        while True:
-            cursor, fields = await self._server.call("HSCAN", key, cursor, "COUNT", CHUNK)
-            for name, value in _pairs(fields):
-                if name not in seen:
-                    seen.add(name)
-                    yield name, value
-            if int(cursor) == 0:
-                return
-
-
-def _pairs(fields: Any) -> Sequence[tuple[bytes, bytes]]:
-    if isinstance(fields, dict):
-        return list(fields.items())
-    return list(zip(fields[::2], fields[1::2], strict=True))
+        async for name, value in self._server.scan(key):
+            if name not in seen:
+                seen.add(name)
+                yield name, value

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sqlite3
 from datetime import timedelta
 
-from ..processes import is_gone
+from ..worker_names import is_gone
 
 AT_ONCE = 500  # rows in a portion
 AT_FIRST = 50  # rows in the step that ends a job: there may be many such steps in one transaction
@@ -83,7 +83,7 @@ def _let_go(connection: sqlite3.Connection, job: int, reason: str, now: float) -
     )
 
 
-def left_over(connection: sqlite3.Connection) -> tuple[int, int] | None:
+def remaining(connection: sqlite3.Connection) -> tuple[int, int] | None:
     """A measure of what is left to clear away: the next job, and how far it is. None when there is nothing."""
     dropping = connection.execute(_DROPPING, (0,)).fetchone()
     if dropping is not None:

@@ -81,7 +81,7 @@ class JobRow(msgspec.Struct, frozen=True):
     text: str  # the terms as they are written
 
 
-class Ledger:
+class QueueRows:
     """Steps on the state file, with the few look-ups that never change kept in memory."""
 
     def __init__(self) -> None:

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from datetime import timedelta
 
 from ...frontier.politeness import TermsFor
-from .ledger import MICROSECONDS, Ledger, Tally
+from .queue_rows import MICROSECONDS, QueueRows, Tally
 
 ORPHAN_CHECK = timedelta(seconds=2)  # how often dead neighbours are looked for
 RECLAIM_AT_ONCE = 500
@@ -30,19 +30,21 @@ UPDATE urls SET due_at = :now + max(0.0, due_at - changed_at), changed_at = :now
 WHERE state = 'waiting' AND due_at > :far AND changed_at > :far"""
 
 
-class Reclaimer:
+class LeaseRecovery:
     """`is_gone(worker)` tells for certain that a worker's process does not exist any more. `duration` is that of a
     lease here; others may give longer ones, by some settings of their own."""
 
-    def __init__(self, ledger: Ledger, *, duration: float, terms_for: TermsFor, is_gone: Callable[[str], bool]) -> None:
-        self._ledger = ledger
+    def __init__(
+        self, queue_rows: QueueRows, *, duration: float, terms_for: TermsFor, is_gone: Callable[[str], bool]
+    ) -> None:
+        self._rows = queue_rows
         self._longest = max(2 * duration, TOO_FAR.total_seconds())
         self._latest = math.inf  # the latest time that was seen; before the first look any is earlier
         self._terms_for = terms_for
         self._is_gone = is_gone
         self._orphans_checked = -math.inf
 
-    def reclaim(self, connection: sqlite3.Connection, worker: str, now: float) -> None:
+    def recover(self, connection: sqlite3.Connection, worker: str, now: float) -> None:
         """Take back what expired, and what belongs to workers of this machine that are gone."""
         if now < self._latest:
             self._forget_wrong_times(connection, now)
@@ -78,7 +80,7 @@ class Reclaimer:
             "JOIN sites ON sites.number = urls.site WHERE urls.number = ?",
             (number,),
         ).fetchone()
-        terms = self._ledger.job(connection, job_id).terms
+        terms = self._rows.job(connection, job_id).terms
         tally = Tally(leased=-1)
         if deliveries >= terms.max_deliveries:
             message = f"{deliveries} workers in a row died or hung while they had this page."
@@ -95,9 +97,9 @@ class Reclaimer:
                 (int(now * MICROSECONDS), now, number),
             )
             tally.queued += 1
-            self._ledger.requeue(connection, job, site, lane, priority, now)
-        self._ledger.note(connection, number, now, f"{worker} {fate}; delivery {deliveries} of {terms.max_deliveries}")
+            self._rows.requeue(connection, job, site, lane, priority, now)
+        self._rows.note(connection, number, now, f"{worker} {fate}; delivery {deliveries} of {terms.max_deliveries}")
         # The lost worker may have sent its request up to this very moment: the next one keeps its distance.
         interval = self._terms_for(name).spacing(asked)
-        self._ledger.free_slot(connection, site, next_at=now + interval if interval is not None else 0.0)
+        self._rows.free_slot(connection, site, next_at=now + interval if interval is not None else 0.0)
         tally.write(connection, job)

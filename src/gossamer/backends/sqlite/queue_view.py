@@ -11,10 +11,10 @@ import msgspec
 from ...clock import Clock
 from ...frontier.contract import Added, DeadFilter, DeadLetter, SiteLoad, UrlStory
 from ...model.task import Candidate, UrlState
+from .cleanup import drop_rest
 from .connection import Database
 from .jobs import SqliteJobs
-from .ledger import Ledger, Tally
-from .leftovers import drop_rest
+from .queue_rows import QueueRows, Tally
 
 CHUNK = 2_000
 LETTERS_AT_ONCE = 500  # fewer: each may bring a long error
@@ -116,7 +116,7 @@ class SqliteQueueView:
 
         def write(connection: sqlite3.Connection) -> int:
             now = self._clock.now()
-            ledger = Ledger()
+            queue_rows = QueueRows()
             letters = _select(connection, where, values)
             tallies: dict[int, Tally] = {}
             for job in {job for _, job, *_ in letters}:
@@ -127,8 +127,8 @@ class SqliteQueueView:
                     "turn = ?, changed_at = ? WHERE number = ?",
                     (int(now * 1_000_000), now, number),
                 )
-                ledger.requeue(connection, job, site, lane, priority, now)
-                ledger.note(connection, number, now, "replayed from the dead letters")
+                queue_rows.requeue(connection, job, site, lane, priority, now)
+                queue_rows.note(connection, number, now, "replayed from the dead letters")
                 tallies.setdefault(job, Tally()).move("dead", "queued")
             for job, tally in tallies.items():
                 tally.write(connection, job)
@@ -148,18 +148,18 @@ class SqliteQueueView:
 
         def write(connection: sqlite3.Connection) -> Added | None:
             now = self._clock.now()
-            ledger = Ledger()
-            job = ledger.job(connection, letter.job)
+            queue_rows = QueueRows()
+            job = queue_rows.job(connection, letter.job)
             resolved = connection.execute(
                 _RESOLVE, (reason, now, letter.id, job.number, letter.fingerprint, letter.died_at)
             ).rowcount
             if not resolved:
                 return None
-            ledger.note(connection, letter.id, now, f"resolved from the dead letters ({letter.reason})")
+            queue_rows.note(connection, letter.id, now, f"resolved from the dead letters ({letter.reason})")
             tally = Tally(discovered=duplicates + to_itself, duplicates=duplicates + to_itself)
             tally.move("dead", "done")
             drop_rest(connection, job.number, now)
-            added = ledger.admit(connection, job, links, found_on=letter.id, now=now, tally=tally)
+            added = queue_rows.admit(connection, job, links, found_on=letter.id, now=now, tally=tally)
             tally.write(connection, job.number)
             if added.queued:
                 connection.execute(_REVIVE, (job.number, job.terms.limit, job.terms.limit))

@@ -1,7 +1,7 @@
--- Who reads the source of a job, and what was found in it. KEYS: sowing, sown, troubles.
+-- The lease to read the source of a job, and what was found in the source. KEYS: sowing, sown, troubles.
 -- ARGV: time or '', verb, job id, then
---   sow: sower, seconds. Returns 1 when it is the one that reads, 0 while another one is.
---   rest: sower. It reads no more.
+--   claim: worker, seconds. Returns 1 when the worker has the lease now, 0 while another one holds it.
+--   release: worker. It gives the lease back.
 --   note: a trouble or '', and sites. The first trouble stays.
 
 local now = tonumber(ARGV[1])
@@ -10,16 +10,16 @@ if not now then
     now = tonumber(time[1]) + tonumber(time[2]) / 1000000
 end
 local verb, job = ARGV[2], ARGV[3]
-local till, sower = string.match(redis.call('HGET', KEYS[1], job) or '', '^(%S+) (.*)$')
+local till, holder = string.match(redis.call('HGET', KEYS[1], job) or '', '^(%S+) (.*)$')
 
-if verb == 'sow' then
+if verb == 'claim' then
     local length = tonumber(ARGV[5])
     till = tonumber(till or 0)
     -- An end that is further away than it can be was written while the clock was ahead.
-    if sower and sower ~= ARGV[4] and till > now and till <= now + length then return 0 end
+    if holder and holder ~= ARGV[4] and till > now and till <= now + length then return 0 end
     redis.call('HSET', KEYS[1], job, string.format('%.6f', now + length) .. ' ' .. ARGV[4])
-elseif verb == 'rest' then
-    if sower == ARGV[4] then redis.call('HDEL', KEYS[1], job) end
+elseif verb == 'release' then
+    if holder == ARGV[4] then redis.call('HDEL', KEYS[1], job) end
 else
     if ARGV[4] ~= '' then redis.call('HSETNX', KEYS[3], job, ARGV[4]) end
     for i = 5, #ARGV do redis.call('SADD', KEYS[2], ARGV[i]) end

@@ -11,7 +11,7 @@ same time one does; when both had to add its links first, those of the second ar
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 import msgspec
@@ -19,11 +19,10 @@ import msgspec
 from ...frontier.contract import Added, DeadFilter, DeadLetter
 from ...model.task import Candidate, UrlState
 from . import rows
+from .admission import ADD_AT_ONCE, KnownJob, ShardAdmission, admission_terms, total
 from .connection import Server
-from .entrance import ADD_AT_ONCE, Entrance, total
 from .jobs import JobRow, RedisJobs
 from .keys import Keyspace
-from .terms import KnownJob, admission_terms
 
 CHUNK = 500
 GONE, ENDED = -1, -2  # answers of lua/resolve.lua
@@ -38,21 +37,18 @@ class Dead(msgspec.Struct, frozen=True, kw_only=True):
     number: int
 
 
-class RedisLetters:
+class RedisDeadLetters:
     def __init__(
         self,
         server: Server,
         keys: Keyspace,
         jobs: RedisJobs,
-        entrance: Entrance,
-        *,
-        time: Callable[[], float] | None = None,
+        admission: ShardAdmission,
     ) -> None:
         self._server = server
         self._keys = keys
         self._jobs = jobs
-        self._entrance = entrance
-        self._time = time
+        self._admission = admission
 
     async def dead(self, which: DeadFilter, limit: int = 100) -> list[DeadLetter]:
         found = [one async for one in self._find_dead(which, limit)]
@@ -87,7 +83,7 @@ class RedisLetters:
     async def resolve(
         self, letter: DeadLetter, discovered: Sequence[Candidate] = (), *, duplicates: int = 0, reason: str = ""
     ) -> Added | None:
-        known = await self._entrance.job(letter.job)
+        known = await self._admission.job(letter.job)
         home = self._keys.shard_of(letter.site)
         links = [one for one in discovered if one.fingerprint != letter.fingerprint]
         to_itself = len(discovered) - len(links)
@@ -100,10 +96,10 @@ class RedisLetters:
             if answer[0] == GONE:
                 return None
             if answer[0] != ENDED:
-                added = await self._entrance.look_twice(known, links, answer, letter)
+                added = await self._admission.look_twice(known, links, answer, letter)
                 return total(added, Added(duplicates=to_itself))
         await self._jobs.clear_all()  # else the links would be dropped with what was given up
-        added, lost = await self._entrance.offer(known, links, parent=letter, refuse_when_full=False, revives=True)
+        added, lost = await self._admission.offer(known, links, parent=letter, refuse_when_full=False, revives=True)
         await self._jobs.revive(letter.job)
         answer = await self._settle(known, letter, row.token, duplicates, lost, reason, ())
         return None if answer[0] == GONE else total(added, Added(duplicates=to_itself))
@@ -121,11 +117,11 @@ class RedisLetters:
         links: Sequence[Candidate],
     ) -> list[Any]:  # Any: three numbers, then a list of them
         home = self._keys.shard_of(letter.site)
-        bound = await self._entrance.bound(known, home)
+        bound = await self._admission.bound(known, home)
         answer: list[Any] = await self._server.run(
             "resolve",
             self._keys.of_job(home, known.number),
-            self._now(),
+            self._server.now(),
             *bound,
             *admission_terms(known.terms, self._keys.shards),
             letter.fingerprint,
@@ -133,9 +129,9 @@ class RedisLetters:
             duplicates,
             lost,
             rows.pack_reason(reason),
-            self._entrance.packed(known, links, letter),
+            self._admission.packed(known, links, letter),
         )
-        self._entrance.note_depth(known, home, max(0, answer[0]))
+        self._admission.note_depth(known, home, max(0, answer[0]))
         return answer
 
     async def _revive(self, which: DeadFilter, how: str) -> int:
@@ -150,7 +146,9 @@ class RedisLetters:
                 await self._jobs.reopen(job.id)
             for start in range(0, len(fingerprints), CHUNK):
                 chunk = fingerprints[start : start + CHUNK]
-                changed += await self._server.run("revive", self._keys.of_job(shard, number), self._now(), how, *chunk)
+                changed += await self._server.run(
+                    "revive", self._keys.of_job(shard, number), self._server.now(), how, *chunk
+                )
             if how == "replay":
                 # Once more: somebody may have found it empty and closed it before the letters were back.
                 await self._jobs.reopen(job.id)
@@ -267,9 +265,6 @@ class RedisLetters:
             rows.read_row(fingerprint, text) if text else None
             for fingerprint, text in zip(fingerprints, packed, strict=True)
         ]
-
-    def _now(self) -> str:
-        return "" if self._time is None else repr(self._time())
 
 
 def url_of(row: rows.Row) -> str:

@@ -6,28 +6,28 @@ server out of memory cannot keep. How it recovers: offering again is harmless, b
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Sequence
 from time import monotonic
 from typing import Any
 
 import msgspec
 
 from ...errors import FrontierFull
-from ...frontier.contract import Added
+from ...frontier.contract import Added, JobTerms
 from ...model.task import Candidate
 from ...store.contract import RecordStore
 from . import rows
 from .connection import OutOfMemory, Server
 from .jobs import RedisJobs
 from .keys import Keyspace
-from .terms import KnownJob, admission_terms
 
 ADD_AT_ONCE = 500  # candidates per script: a longer one would hold up everybody else
 DEPTH_TRUSTED = 1.0  # seconds that the depth of other shards is used without asking again
 JOB_TRUSTED = 5.0
 
 
-class Entrance:
+class ShardAdmission:
     """`records` is asked where a Bloom filter calls a URL known and the job wants to be sure."""
 
     def __init__(
@@ -37,13 +37,11 @@ class Entrance:
         jobs: RedisJobs,
         *,
         records: RecordStore | None = None,
-        time: Callable[[], float] | None = None,
     ) -> None:
         self._server = server
         self._keys = keys
         self._jobs = jobs
         self._records = records
-        self._time = time
         self._known: dict[str, tuple[float, KnownJob]] = {}
         self._depths: dict[str, tuple[float, list[int]]] = {}
 
@@ -135,7 +133,7 @@ class Entrance:
         answer = await self._server.run(
             "add",
             self._keys.of_job(shard, known.number),
-            "" if self._time is None else repr(self._time()),
+            self._server.now(),
             bound,
             elsewhere,
             -1 if whole is None else whole,
@@ -168,3 +166,31 @@ def total(one: Added, other: Added) -> Added:
         duplicates=one.duplicates + other.duplicates,
         dropped=one.dropped + other.dropped,
     )
+
+
+MAX_FILTER_BITS = 2**32  # what one string of the server can hold
+
+
+class KnownJob(msgspec.Struct, frozen=True, kw_only=True):
+    id: str
+    number: int
+    terms: JobTerms
+
+
+def admission_terms(terms: JobTerms, shards: int) -> tuple[int | float, ...]:
+    """Budgets (-1: none), dedup window in seconds (-1: for ever), bits and hashes of the filter (0: exact)."""
+    window = terms.dedup_window
+    bits, hashes = (0, 0) if terms.dedup == "exact" else filter_size(terms.dedup_expected // shards, terms.dedup_error)
+    return (
+        -1 if terms.max_urls_per_site is None else terms.max_urls_per_site,
+        -1 if terms.max_urls_per_pattern is None else terms.max_urls_per_pattern,
+        -1 if window is None else window.total_seconds(),
+        bits,
+        hashes,
+    )
+
+
+def filter_size(expected: int, error: float) -> tuple[int, int]:
+    """Bits and hashes of a Bloom filter that errs in at most `error` of the cases when `expected` URLs are in it."""
+    bits = math.ceil(-max(expected, 1000) * math.log(error) / math.log(2) ** 2)
+    return min(bits, MAX_FILTER_BITS), max(1, round(-math.log2(error)))
