@@ -140,6 +140,21 @@ async def test_a_state_of_a_newer_version_is_left_alone(valkey):
     assert "newer Gossamer" in await refusal(valkey, BadState, project="future")
 
 
+async def test_a_project_without_a_version_of_fingerprints_counts_as_version_1(valkey):
+    async with opened(valkey, project="unversioned"):
+        valkey.say("HDEL", "gossamer:{unversioned}:book", "fingerprints")
+    async with opened(valkey, project="unversioned"):
+        assert "1" in valkey.say("HGET", "gossamer:{unversioned}:book", "fingerprints")
+
+
+async def test_a_project_with_fingerprints_of_another_version_is_refused_with_what_to_do(valkey):
+    async with opened(valkey, project="other-prints"):
+        valkey.say("HSET", "gossamer:{other-prints}:book", "fingerprints", "2")
+    message = await refusal(valkey, BadState, project="other-prints")
+    assert "fingerprints of version 2" in message
+    assert "give the project another name" in message
+
+
 async def test_what_was_queued_before_there_were_lanes_finds_its_lane(valkey, monkeypatch):
     # given a state in the first format, with a task that names a fetcher
     def pack_as_before(fetcher, tail):

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import sqlite3
+from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
+
+import pytest
 
 from gossamer.backends.sqlite.connection import schema_scripts, statements_of
 from gossamer.backends.sqlite.state import APPLICATION_ID, open_sqlite_state
 from gossamer.clock import VirtualClock
+from gossamer.errors import BadState
 from gossamer.frontier.politeness import SiteTerms
 from gossamer.routing.contract import Bound, LearnedRoute
 
@@ -49,3 +53,30 @@ async def test_a_file_of_the_first_version_gets_the_books_about_routes(tmp_path)
     connection = sqlite3.connect(file)
     assert connection.execute("PRAGMA user_version").fetchone() == (len(schema_scripts("state")),)
     connection.close()
+
+
+async def opened_with_fingerprints(file: Path) -> list[str]:
+    async with open_sqlite_state(
+        file, VirtualClock(), lease_duration=timedelta(seconds=30), terms_for=lambda _: TERMS
+    ) as state:
+        return [job.id for job in await state.jobs.jobs()]
+
+
+async def test_a_file_without_a_version_of_fingerprints_counts_as_version_1(tmp_path):
+    file = tmp_path / "state.db"
+    written_by_version(8, file)
+
+    assert await opened_with_fingerprints(file) == ["books-1"]
+
+    with closing(sqlite3.connect(file)) as connection:
+        assert connection.execute("SELECT version FROM fingerprints").fetchall() == [(1,)]
+
+
+async def test_a_file_with_fingerprints_of_another_version_is_refused_with_what_to_do(tmp_path):
+    file = tmp_path / "state.db"
+    await opened_with_fingerprints(file)
+    with closing(sqlite3.connect(file)) as connection, connection:
+        connection.execute("UPDATE fingerprints SET version = 2")
+
+    with pytest.raises(BadState, match=r"fingerprints of version 2.*set state to another path"):
+        await opened_with_fingerprints(file)

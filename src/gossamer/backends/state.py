@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from ..clock import Clock
+from ..errors import BadState
 from ..fetch.robots import RobotsShelf
 from ..frontier.contract import (
     Frontier,
@@ -17,6 +18,7 @@ from ..frontier.contract import (
     WorkerBook,
 )
 from ..frontier.state_rows import StateStream
+from ..model.url import FINGERPRINT_VERSION
 from ..routing.contract import BudgetBook, RouteBook
 from ..routing.proxies.contract import ExitBook
 from ..schedule.contract import ScheduleBook, TickBook
@@ -42,3 +44,13 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     stream: StateStream
     clock: Clock
     warnings: tuple[str, ...] = ()
+
+
+def check_fingerprints(found: int, where: str, elsewhere: str) -> None:
+    """Raises BadState for a state whose URLs have fingerprints of another version than this Gossamer makes."""
+    if found != FINGERPRINT_VERSION:
+        raise BadState(
+            f"The URLs in the state at {where} have fingerprints of version {found}, and this Gossamer makes version "
+            f"{FINGERPRINT_VERSION}: it would not recognise the pages that were seen. Go on with the Gossamer that "
+            f"wrote it, or begin anew: {elsewhere}"
+        )

@@ -8,6 +8,7 @@ import msgspec
 
 from ..clock import Backoff
 from ..errors import ClientError, FetchFailed, GossamerError, RateLimited, ServerFailed, Transient
+from ..model.task import RETRY_STATUSES
 
 MINUTE = timedelta(minutes=1)
 
@@ -18,7 +19,7 @@ class RetryTerms(msgspec.Struct, frozen=True, kw_only=True):
     base: timedelta = timedelta(seconds=1)
     cap: timedelta = MINUTE
     rate_limited_cap: timedelta = 5 * MINUTE
-    statuses: frozenset[int] = frozenset({408, 425, 429, 500, 502, 503, 504})
+    statuses: frozenset[int] = frozenset(RETRY_STATUSES)
     max_attempts: int | None = None  # None: as many as the task says
 
 

@@ -6,6 +6,8 @@ from typing import Any
 
 import msgspec
 
+from .route import DIRECT
+
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):
     """One item, ready to be stored. Identity is (type, site, key); `data` is a JSON object.
@@ -83,7 +85,7 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     worker: str
     attempt: int
     outcome: str  # done, unchanged, redirected, dropped, blocked, retry, dead, released, reparsed, unparsed, imported
-    route: str = "http"
+    route: str = DIRECT.name
     proxy: str | None = None
     status: int | None = None
     bytes: int = 0

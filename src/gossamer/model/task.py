@@ -13,6 +13,7 @@ from .route import How, Render
 DEFAULT_KIND = "parse"
 MAX_PRIORITY = 10**15  # a number that every queue holds exactly
 MAX_ATTEMPTS = 1_000_000
+RETRY_STATUSES = (408, 425, 429, 500, 502, 503, 504, 520, 521, 522, 523, 524)  # worth another try, by default
 LANE_ONLY = "@"  # before a route's name in `fetcher`: the task waits for a worker with that route, nobody wished for it
 
 

@@ -109,6 +109,12 @@ class UrlRules:
         return fingerprint(self.canonical(href))
 
 
+# The version of the fingerprints that `UrlRules` makes by default. Raise it with any change that gives a known address
+# another canonical form or fingerprint: states that were written with another version are then refused, because a crawl
+# would not recognise the pages that it has seen.
+FINGERPRINT_VERSION = 1
+
+
 def fingerprint(canonical: str) -> bytes:
     """BLAKE2b cut to 128 bits: nobody can craft an address that hides another one."""
     return blake2b(canonical.encode("utf-8", "surrogatepass"), digest_size=16).digest()

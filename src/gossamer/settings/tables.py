@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 
+from ..model.task import RETRY_STATUSES
 from ..units import Rate, Size
 from .browser import Browser
 from .managed import Managed
@@ -67,7 +68,7 @@ class Retry(msgspec.Struct, frozen=True, kw_only=True):
     base: timedelta = timedelta(seconds=1)
     cap: timedelta = timedelta(seconds=60)
     rate_limited_cap: timedelta = timedelta(seconds=300)
-    statuses: tuple[int, ...] = (408, 425, 429, 500, 502, 503, 504, 520, 521, 522, 523, 524)
+    statuses: tuple[int, ...] = RETRY_STATUSES
 
 
 class Lease(msgspec.Struct, frozen=True, kw_only=True):

@@ -3,8 +3,8 @@
 `P` is the project's name, `S` the number of a shard, `J` the number of a job. What is in braces is the hash tag: all
 keys of one shard lie on one node, so that a script may touch them together; shards may lie on different nodes.
 
-    gossamer:{P}:book           hash    version and shards of this keyspace, number of the newest job, mark of a move,
-                                        how often schedules were changed, whether all jobs are in `named`
+    gossamer:{P}:book           hash    version, shards, version of fingerprints, number of the newest job, mark of a
+                                        move, how often schedules were changed, whether all jobs are in `named`
     gossamer:{P}:jobs           hash    job id -> JSON: name, state, terms, times, whether it is paused
     gossamer:{P}:running        hash    job name -> id of its unfinished job; #id -> id of an older one, running again
     gossamer:{P}:dropping       set     ids of replaced and cancelled jobs whose open URLs are not dropped yet

@@ -10,8 +10,9 @@ from datetime import timedelta
 from ...clock import ServerClock
 from ...errors import BadState, Misconfigured
 from ...frontier.politeness import TermsFor
+from ...model.url import FINGERPRINT_VERSION
 from ...store.contract import RecordStore
-from ..state import State
+from ..state import State, check_fingerprints
 from ..worker_names import is_gone as process_is_gone
 from .admission import ShardAdmission
 from .connection import Server, open_server
@@ -114,14 +115,20 @@ async def _agreed_shards(server: Server, project: str, wanted: int | None) -> in
     """The number of shards is written down when the project begins; a site would not be found under another one."""
     book = Keyspace(project, 1).book("book")
     usual = wanted or (SHARDS_IN_CLUSTER if server.cluster else SHARDS_ALONE)
+    # The first field of a new project: a project that has others and not this one was begun with version 1.
+    begun = await server.call("EXISTS", book)
+    await server.call("HSETNX", book, "fingerprints", 1 if begun else FINGERPRINT_VERSION)
     await server.call("HSETNX", book, "version", VERSION)
     await server.call("HSETNX", book, "shards", usual)
-    version, shards = (int(value) for value in await server.call("HMGET", book, "version", "shards"))
+    version, shards, fingerprints = (
+        int(value) for value in await server.call("HMGET", book, "version", "shards", "fingerprints")
+    )
     if version > VERSION:
         raise BadState(
             f"The state of project {project} at {server.where} was written by a newer Gossamer (format {version}, this "
             f"one knows {VERSION}). Upgrade this one, or use another project name."
         )
+    check_fingerprints(fingerprints, f"{server.where}, project {project}", "give the project another name.")
     if version < VERSION:
         await server.call("HSET", book, "version", VERSION)  # from now on older workers are turned away
     if wanted is not None and wanted != shards:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from datetime import timedelta
@@ -9,7 +10,8 @@ from pathlib import Path
 
 from ...clock import Clock
 from ...frontier.politeness import TermsFor
-from ..state import State
+from ...model.url import FINGERPRINT_VERSION
+from ..state import State, check_fingerprints
 from ..worker_names import is_gone as process_is_gone
 from .connection import Database
 from .exits import SqliteExitBook
@@ -57,6 +59,10 @@ async def open_sqlite_state(
 
     schedules = SqliteSchedules(database, clock, jobs)
     async with database:
+        version = await database.read(_stored_version)
+        if version is None:
+            version = await database.write(_store_version)
+        check_fingerprints(version, str(path), "set state to another path in gossamer.toml.")
         try:
             yield State(
                 frontier=frontier_with(terms_for),
@@ -78,3 +84,18 @@ async def open_sqlite_state(
             )
         finally:
             await jobs.close()
+
+
+def _stored_version(connection: sqlite3.Connection) -> int | None:
+    """The version of the fingerprints in this file; None where none was written down yet."""
+    row = connection.execute("SELECT version FROM fingerprints").fetchone()
+    return int(row[0]) if row is not None else None
+
+
+def _store_version(connection: sqlite3.Connection) -> int:
+    found = _stored_version(connection)
+    if found is None:
+        (knows_urls,) = connection.execute("SELECT EXISTS (SELECT 1 FROM urls)").fetchone()
+        found = 1 if knows_urls else FINGERPRINT_VERSION
+        connection.execute("INSERT INTO fingerprints (version) VALUES (?)", (found,))
+    return found
