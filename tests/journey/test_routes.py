@@ -9,8 +9,8 @@ import pytest
 
 from gossamer import Request
 from gossamer.model import events
-from gossamer.project.transports import routing_of
 from gossamer.routing.ladder import wished
+from gossamer.settings.effective import routing_of
 
 from .crawling import Heard, crawled, look
 from .routing import PASSWORD, Offers, roads

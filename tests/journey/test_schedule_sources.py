@@ -16,7 +16,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from gossamer.crawl.observing import rhythm_of
+from gossamer.crawl.page_facts import rhythm_of
+from gossamer.crawl.seeding import Seeder
 from gossamer.frontier.admission import Admission, Scope
 from gossamer.frontier.contract import JobTerms
 from gossamer.model.events import Silence
@@ -25,7 +26,7 @@ from gossamer.model.task import Request
 from gossamer.parse.discovery import load_spider
 from gossamer.parse.spider import Spider
 from gossamer.project.open import Project, open_project
-from gossamer.project.seeding import Sower
+from gossamer.project.wiring import seed_context
 from gossamer.project.worker_pool import WorkerPool
 from gossamer.settings import Settings
 from gossamer.settings.effective import job_terms, scope_of
@@ -53,11 +54,11 @@ async def opened(settings: Settings, **terms: Any) -> AsyncIterator[tuple[Projec
         yield system, job
 
 
-def sower_of(system: Project, job: Job, terms: JobTerms) -> Sower:
+def seeder_of(system: Project, job: Job, terms: JobTerms) -> Seeder:
     settings = system.settings
     spider = load_spider(terms.spider, settings.root, settings.spiders)()
     sites: set[str] = set()
-    return Sower(system, spider, job.id, terms, scope_of(settings, job, spider, sites), sites, Silence())
+    return Seeder(seed_context(system), spider, job.id, terms, scope_of(settings, job, spider, sites), sites, Silence())
 
 
 def linked(folder: Path, shop: MovingShop, **flags: Any) -> Settings:
@@ -72,7 +73,7 @@ async def test_a_worker_that_comes_after_the_seeds_follows_the_same_links(tmp_pa
     with moving_shop(3) as shop:
         settings = linked(tmp_path, shop)
         async with opened(settings, spider="follows", source=source(file="list.txt")) as (system, job):
-            await sower_of(system, job, await system.state.jobs.terms(job.id)).run()
+            await seeder_of(system, job, await system.state.jobs.terms(job.id)).run()
             assert await system.state.jobs.is_sealed(job.id)
             await WorkerPool(system, Silence(), until_idle=True).run()  # it has never seen the list
             assert (await system.state.jobs.counts(job.id)).done == 4
@@ -107,7 +108,7 @@ async def _sown_but_not_sealed(system: Project, job: Job) -> None:
     state = msgspec.structs.replace(system.state, jobs=_Without(system.state.jobs, seal_seeds=die))
     dying = msgspec.structs.replace(system, state=state)
     with pytest.raises(ConnectionAbortedError):
-        await sower_of(dying, job, await system.state.jobs.terms(job.id)).run()
+        await seeder_of(dying, job, await system.state.jobs.terms(job.id)).run()
 
 
 class _Without:
@@ -151,15 +152,12 @@ async def test_what_was_learned_of_a_page_outlives_a_failed_visit(tmp_path: Path
         ("pass", "nothing to start from"),
     ],
 )
-async def test_a_run_whose_spider_cannot_start_ends_and_says_why(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str, words: str
-) -> None:
-    monkeypatch.setattr("gossamer.project.seeding.SOURCE_PAUSES", ())
+async def test_a_run_whose_spider_cannot_start_ends_and_says_why(tmp_path: Path, code: str, words: str) -> None:
     settings = settings_in(tmp_path)
     (tmp_path / "spiders" / "broken.py").write_text(
         f"from gossamer import Spider\n\n\nclass Broken(Spider):\n    {code}\n", encoding="utf-8"
     )
-    job, _ = await ran(settings, "broken", spider="broken")
+    job, _ = await ran(settings, "broken", source_pauses=(), spider="broken")
     assert job.ending.startswith("source failed: ")
     assert words in job.ending
 
@@ -211,12 +209,9 @@ async def test_what_was_wrong_with_a_source_is_noted_with_its_job(tmp_path: Path
 
 
 @pytest.mark.parametrize("text", ["no address\n", "no address\nnone either\n"])
-async def test_a_list_without_one_address_that_can_be_used_has_failed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
-) -> None:
-    monkeypatch.setattr("gossamer.project.seeding.SOURCE_PAUSES", ())
+async def test_a_list_without_one_address_that_can_be_used_has_failed(tmp_path: Path, text: str) -> None:
     (tmp_path / "list.txt").write_text(text, encoding="utf-8")
-    job, _ = await ran(settings_in(tmp_path), "faulty", source=source(file="list.txt"))
+    job, _ = await ran(settings_in(tmp_path), "faulty", source_pauses=(), source=source(file="list.txt"))
     assert job.ending.startswith("source failed: ")
     assert "no address" in job.ending
 
@@ -294,15 +289,14 @@ async def test_a_young_page_is_left_out_also_when_the_page_before_it_has_not_cha
         assert pages(shop) == {"/p/1": 1, "/p/2": 1}
 
 
-async def test_errors_of_ours_in_a_start_end_the_run_as_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gossamer.project.seeding.SOURCE_PAUSES", ())
+async def test_errors_of_ours_in_a_start_end_the_run_as_well(tmp_path: Path) -> None:
     settings = settings_in(tmp_path)
     (tmp_path / "spiders" / "broken.py").write_text(
         "from gossamer import Spider\nfrom gossamer.errors import ParseFailed\n\n\nclass Broken(Spider):\n"
         "    def start(self):\n        raise ParseFailed('no list in it')\n",
         encoding="utf-8",
     )
-    job, _ = await ran(settings, "broken", spider="broken")
+    job, _ = await ran(settings, "broken", source_pauses=(), spider="broken")
     assert job.ending.startswith("source failed: ")
 
 

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import pytest
 
-from gossamer.crawl.observing import rhythm_of
+from gossamer.crawl.page_facts import rhythm_of
+from gossamer.crawl.seeding import SOURCE_PAUSES
 from gossamer.model.events import Silence
 from gossamer.model.job import Job, JobState
 from gossamer.model.task import DropReason
@@ -44,14 +44,16 @@ def settings_in(folder: Path, **flags: Any) -> Settings:
     )
 
 
-async def ran(settings: Settings, name: str, **terms: Any) -> tuple[Job, Project]:
+async def ran(
+    settings: Settings, name: str, *, source_pauses: tuple[timedelta, ...] = SOURCE_PAUSES, **terms: Any
+) -> tuple[Job, Project]:
     """Open a job as a tick would, and let a station work until nothing is left."""
     async with open_project(settings) as system:
         usual = job_terms(settings, Spider())
         job, _ = await system.state.jobs.open_job(
             name, msgspec.structs.replace(usual, **{"schedule": name, "spider": "things", **terms}), fresh=True
         )
-        await WorkerPool(system, Silence(), until_idle=True).run()
+        await WorkerPool(system, Silence(), until_idle=True, source_pauses=source_pauses).run()
         ended = await system.state.jobs.job(job.id)
         assert ended is not None
         assert ended.state is JobState.FINISHED
@@ -86,10 +88,9 @@ async def test_a_page_that_was_fetched_lately_is_left_out(tmp_path: Path) -> Non
             assert (counts.done, counts.dropped) == (2, 3)
 
 
-async def test_a_source_that_fails_ends_its_job_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gossamer.project.seeding.SOURCE_PAUSES", ())
+async def test_a_source_that_fails_ends_its_job_and_says_so(tmp_path: Path) -> None:
     settings = settings_in(tmp_path)
-    job, _ = await ran(settings, "broken", source=source(file=str(tmp_path / "no-such-file.txt")))
+    job, _ = await ran(settings, "broken", source_pauses=(), source=source(file=str(tmp_path / "no-such-file.txt")))
     assert job.ending.startswith("source failed: ")
     assert "no-such-file.txt" in job.ending
 

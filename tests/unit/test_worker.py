@@ -15,9 +15,8 @@ from gossamer import Spider
 from gossamer.backends.sqlite.records import open_sqlite_records
 from gossamer.crawl.context import JobContext
 from gossamer.crawl.pacer import Pacer
-from gossamer.crawl.patience import PATIENCE
-from gossamer.crawl.windows import Gates
-from gossamer.crawl.worker import Worker
+from gossamer.crawl.windows import JobWindows
+from gossamer.crawl.worker import LONGEST_OUTAGE, Worker
 from gossamer.errors import BackendUnavailable, GossamerError, Misconfigured
 from gossamer.fetch.contract import Response
 from gossamer.fetch.fetcher import Disallowed, Outcome, PageRequest, Redirected
@@ -137,7 +136,7 @@ class Bench:
         concurrency: int = 4,
         drain_within: timedelta = timedelta(seconds=20),
         lanes: frozenset[str] | None = None,
-        gates: Gates | None = None,
+        windows: JobWindows | None = None,
         is_over: Callable[[], Awaitable[bool]] | None = None,
     ) -> Worker:
         line: Any = self.line
@@ -158,7 +157,7 @@ class Bench:
             retry_terms_for=lambda _: RetryTerms(),
             clock=self.lab.clock,
             events=self.ears,
-            gates=gates,
+            windows=windows,
         )
         return Worker(
             context, line, self.records, concurrency=concurrency, lease_duration=LEASE, drain_within=drain_within,
@@ -362,7 +361,7 @@ async def test_a_backend_that_only_fails_ends_the_worker_after_a_minute(bench: B
     began = bench.lab.clock.now()
     running = asyncio.create_task(bench.worker(Road()).run())
     if recovers:
-        await bench.until(lambda: bench.lab.clock.now() - began > PATIENCE.total_seconds() / 2, step=0.5)
+        await bench.until(lambda: bench.lab.clock.now() - began > LONGEST_OUTAGE.total_seconds() / 2, step=0.5)
         bench.line.faults.clear()
     await bench.until(running.done, step=0.5)
     if recovers:
@@ -370,7 +369,7 @@ async def test_a_backend_that_only_fails_ends_the_worker_after_a_minute(bench: B
     else:
         with pytest.raises(BackendUnavailable, match="The queue is away"):
             running.result()
-        assert bench.lab.clock.now() - began > PATIENCE.total_seconds()
+        assert bench.lab.clock.now() - began > LONGEST_OUTAGE.total_seconds()
 
 
 async def test_a_store_that_refuses_us_kills_no_page(bench: Bench) -> None:

@@ -9,7 +9,7 @@ from functools import partial
 import pytest
 
 from gossamer.crawl import worker as workers
-from gossamer.crawl.windows import Gates
+from gossamer.crawl.windows import JobWindows
 from gossamer.errors import BackendUnavailable
 from gossamer.project.wiring import is_over
 from gossamer.schedule.windows import parse_windows
@@ -21,8 +21,8 @@ from tests.unit.test_worker import bench as bench
 NIGHT = parse_windows("22:00-23:00 UTC")  # the clock of the tests stands at 08:00
 
 
-def closed(bench: Bench) -> Gates:
-    return Gates(NIGHT, lambda site: (), bench.lab.clock)
+def closed(bench: Bench) -> JobWindows:
+    return JobWindows(NIGHT, lambda site: (), bench.lab.clock)
 
 
 async def test_a_job_that_is_cancelled_while_its_window_is_closed_is_let_go(
@@ -31,7 +31,7 @@ async def test_a_job_that_is_cancelled_while_its_window_is_closed_is_let_go(
     monkeypatch.setattr(workers, "LOOK", timedelta(milliseconds=20))
     # given a worker that waits for the window, and not even the end of the seeds is known
     await bench.lab.frontier.add(bench.job, [candidate(PAGE)])
-    worker = bench.worker(Road(), gates=closed(bench), is_over=partial(is_over, bench.lab.jobs, bench.job))
+    worker = bench.worker(Road(), windows=closed(bench), is_over=partial(is_over, bench.lab.jobs, bench.job))
     running = asyncio.create_task(worker.run())
     await bench.until(lambda: worker.idle > timedelta(0), step=0.01)
     assert not running.done()
@@ -45,7 +45,7 @@ async def test_a_job_that_is_cancelled_while_its_window_is_closed_is_let_go(
 
 async def test_a_job_with_nothing_left_does_not_wait_for_its_window(bench: Bench) -> None:
     await bench.lab.jobs.seal_seeds(bench.job)
-    worker = bench.worker(Road(), gates=closed(bench), is_over=partial(is_over, bench.lab.jobs, bench.job))
+    worker = bench.worker(Road(), windows=closed(bench), is_over=partial(is_over, bench.lab.jobs, bench.job))
     async with asyncio.timeout(PATIENCE):
         assert await worker.run() is True
 
@@ -62,7 +62,7 @@ async def test_a_state_that_is_away_while_the_window_is_closed_is_waited_for(
             raise answer
         return answer
 
-    running = asyncio.create_task(bench.worker(Road(), gates=closed(bench), is_over=look).run())
+    running = asyncio.create_task(bench.worker(Road(), windows=closed(bench), is_over=look).run())
     await bench.until(running.done, step=0.05)
     assert running.result() is True
     assert answers == []

@@ -33,10 +33,10 @@ from ..fetch.browser.chromium import is_there
 from ..model.schedule import ScheduleProgress
 from ..parse.discovery import list_spiders
 from ..project.open import open_project
-from ..project.transports import check_installed, routing_of, transports_of
+from ..project.wiring import check_installed, transports_of
 from ..schedule.definition import schedules_of
 from ..settings import FILE_NAME, Settings, find_file
-from ..settings.effective import site_terms
+from ..settings.effective import routing_of, site_terms
 from ..text import many, moment, size, visible
 from .app import app, out, run_async, settings_with
 from .fitness import unfit

@@ -10,7 +10,7 @@ import typer
 from rich.text import Text
 
 from ..clock import iso_time
-from ..crawl.observing import rhythm_of
+from ..crawl.page_facts import rhythm_of
 from ..crawl.windows import WINDOW
 from ..errors import FetchFailed, WayFailed
 from ..frontier.contract import UrlStory

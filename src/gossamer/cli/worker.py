@@ -23,9 +23,9 @@ from ..process.black_box import TIES
 from ..process.signals import stopping
 from ..process.supervisor import MISCONFIGURED, Pulse, Supervisor, silence_under
 from ..project.open import Project, is_crawled, open_project
-from ..project.transports import routing_of, served
 from ..project.worker_pool import WorkerPool
 from ..settings import Settings
+from ..settings.effective import routing_of, served
 from ..text import distance, many, size, visible
 from .app import app, err, fail, out, run_async, settings_with
 from .layout import Column, jsonable, number, print_json, print_table

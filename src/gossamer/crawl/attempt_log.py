@@ -4,17 +4,15 @@ outcome."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from hashlib import sha256
-
-import msgspec
 
 from ..clock import Clock
 from ..fetch.contract import Response
 from ..model.page import Snapshot
-from ..model.record import NO_BODY, Attempt, ItemSchema, PageFacts, PageResult, Record, Tally
+from ..model.record import Attempt, ItemSchema, PageFacts, PageResult, Record, Tally
 from ..model.route import DIRECT, Exit, Route
 from ..model.task import Request, Task
 from ..store.sink import Sink
+from .page_facts import facts_of, facts_of_failure
 
 LONGEST_ERROR = 2000
 
@@ -64,38 +62,15 @@ class AttemptLog:
         self._latency = self._clock.monotonic() - self._began
 
     def facts(self, snapshot: Snapshot, requests: Sequence[Request] = ()) -> PageFacts:
-        """What is remembered of the page for its next visit."""
-        etag, last_modified = snapshot.headers.get("etag"), snapshot.headers.get("last-modified")
-        return PageFacts(
-            fingerprint=self._task.fingerprint,
-            url=self._task.url,
-            job=self._task.job,
-            fetched_at=snapshot.fetched_at,
-            status=snapshot.status,
-            etag=etag,
-            last_modified=last_modified,
-            body_hash=sha256(snapshot.body).digest()[:16],
-            parser=self._parser_version,
-            links=msgspec.json.encode(requests) if (etag or last_modified) and requests else b"",
-            spider=self._spider,
+        """What is remembered of the page for its next fetch."""
+        return facts_of(
+            self._task, snapshot, spider=self._spider, parser_version=self._parser_version, requests=requests
         )
 
     def failed(self, known: PageFacts | None, reason: str) -> PageFacts:
-        """What is remembered of a page of which nothing came. The next visit asks for it in full, so that it is parsed
-        again; how often it changed so far is not forgotten. Without a body, the copy of an earlier visit stays."""
-        if self.snapshot is not None:
-            return msgspec.structs.replace(
-                self.facts(self.snapshot),
-                parser="",
-                failure=reason,
-                content=known.content if known is not None else b"",
-                rhythm=known.rhythm if known is not None else "",
-            )
-        task = self._task
-        facts = known or PageFacts(fingerprint=task.fingerprint, url=task.url, job="", fetched_at=0.0, status=NO_BODY)
-        return msgspec.structs.replace(
-            facts, job=task.job, fetched_at=self._clock.now(), status=NO_BODY, failure=reason
-        )
+        """What is remembered of a page that could not be had, or not be used; see `facts_of_failure`."""
+        came = self.facts(self.snapshot) if self.snapshot is not None else None
+        return facts_of_failure(self._task, came, known, reason, self._clock.now())
 
     async def keep(
         self,

@@ -1,4 +1,4 @@
-"""Everything that the journeys of one job in one process share. Put together in assembly.py."""
+"""Everything that the journeys of one job in one process share. Put together in project/wiring.py."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from ..clock import Clock
+from ..errors import Transient
 from ..fetch.fetcher import Fetcher
 from ..frontier.admission import Admission, Judged
-from ..frontier.contract import Frontier
+from ..frontier.contract import Frontier, JobBook, SeedBook
 from ..frontier.retry import RetryTerms
 from ..model import events
 from ..model.task import Request
@@ -20,11 +21,37 @@ from ..pipeline.steps import Pipeline
 from ..routing.router import Router
 from ..store.sink import Sink
 from .freshness import Freshness
-from .neighbours import Neighbours
 from .pacer import Pacer
-from .windows import Gates
+from .windows import JobWindows
 
 RetryTermsFor = Callable[[str], RetryTerms]
+
+
+class SourceSites:
+    """The sites of a job whose source another worker reads: links may lead there, and only that worker knows them all.
+
+    Asked for before the links of a page are judged. A site that is known costs nothing; an unknown one is looked up,
+    until all of the source is in. While the state is away things stay as they are: what is dropped then was never
+    certain to stay. `sites` grows.
+    """
+
+    def __init__(self, jobs: JobBook, seeds: SeedBook, job: str, sites: set[str]) -> None:
+        self._jobs = jobs
+        self._seeds = seeds
+        self._job = job
+        self._sites = sites
+        self._complete = False
+
+    async def look_up(self, site: str) -> None:
+        """Add `site`, if another worker has found it in the source."""
+        if self._complete or site in self._sites:
+            return
+        try:
+            sealed = await self._jobs.is_sealed(self._job)
+            self._sites.update((await self._seeds.findings(self._job)).sites)
+        except Transient:
+            return
+        self._complete = sealed
 
 
 class JobContext(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,14 +76,14 @@ class JobContext(msgspec.Struct, frozen=True, kw_only=True):
     buries_unpaid: bool = False  # a page whose budget is spent is given up; else it waits
     detects_blocks: Callable[[str], bool] = lambda site: True
     freshness: Freshness | None = None  # leaves out pages that were fetched lately
-    gates: Gates | None = None  # when pages may be fetched; None: always
+    windows: JobWindows | None = None  # when pages may be fetched; None: always
     watched: bool = False  # how often its pages change is written down, and when they were tried in vain
     conditional: bool = True  # the server is asked whether a known page has changed
-    neighbours: Neighbours | None = None  # sites that other workers have found, where they read the source
+    source_sites: SourceSites | None = None  # sites that other workers find, where they read the source
 
     async def judge(self, requests: Sequence[Request], *, depth: int, priority: int, site: str) -> Judged:
         """What a page of `site` leads to, at this depth: what may enter the queue, and what need not be fetched."""
-        if requests and self.neighbours is not None:
-            await self.neighbours.meet(site)
+        if requests and self.source_sites is not None:
+            await self.source_sites.look_up(site)
         judged = self.admission.judge(requests, depth=depth, priority=priority, site=site)
         return judged if self.freshness is None else await self.freshness.mark(judged)

@@ -14,9 +14,11 @@ import msgspec
 from ..clock import Clock
 from ..errors import Transient
 from ..frontier.admission import Judged
+from ..frontier.contract import JobTerms
 from ..model.record import PageFacts
 from ..model.task import Candidate, DropReason
 from ..schedule.change_rate import current_after
+from ..schedule.sources import only_changed, source_of
 from ..store.contract import RecordStore
 
 
@@ -60,3 +62,14 @@ class Freshness:
 def unmodified(lastmod: float | None, fetched_at: float) -> bool:
     """Whether a page that says it changed then is surely as it was when we fetched it."""
     return lastmod is not None and fetched_at >= current_after(lastmod)
+
+
+def freshness_of(terms: JobTerms | None, records: RecordStore, clock: Clock) -> Freshness | None:
+    """What leaves out pages that need no fetch; None where the job's schedule does not want that."""
+    if terms is None:
+        return None
+    # With a budget the choice of pages has seen to it already (schedule/recrawl.py).
+    dates = terms.budget is None and only_changed(source_of(terms.source))
+    if terms.min_age is None and not dates:
+        return None
+    return Freshness(records, clock, terms.min_age, only_changed=dates)

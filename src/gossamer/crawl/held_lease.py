@@ -8,13 +8,18 @@ the backend's, so a process that keeps to it never works on a task that another 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
+from typing import TypeVar
 
-from ..clock import Clock
-from ..errors import LeaseLost
+from ..clock import Backoff, Clock
+from ..errors import BackendUnavailable, LeaseLost
 from ..model.task import Lease
+
+T = TypeVar("T")
+
+BACKOFF = Backoff(first=timedelta(milliseconds=100), longest=timedelta(seconds=2))
 
 
 class HeldLease:
@@ -58,6 +63,23 @@ class HeldLease:
             raise self._loss() from None
         finally:
             self._fetch = None
+
+    async def settle(self, call: Callable[[], Awaitable[T]]) -> T:
+        """Make a call that settles the task, again while the backend is away, for as long as the lease can be good.
+
+        A page that was fetched, parsed and stored should not be fetched again because the state was restarted just
+        then. Whether the lost call had its effect is unknown; the repeated one finds out, and LeaseLost says so.
+        """
+        failures, deadline = 0, self._clock.monotonic() + self._duration
+        while True:
+            try:
+                return await call()
+            except BackendUnavailable:
+                failures += 1
+                pause = BACKOFF.pause(failures).total_seconds()
+                if self._clock.monotonic() + pause > deadline:
+                    raise
+            await self._clock.sleep(pause)
 
     def _loss(self) -> LeaseLost:
         return LeaseLost(

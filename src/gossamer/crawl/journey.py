@@ -16,6 +16,7 @@ touched by it. Errors of our own (a backend that does not answer) give the task 
 from __future__ import annotations
 
 import random
+import traceback
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any
@@ -29,26 +30,31 @@ from ..frontier.admission import Judged
 from ..frontier.contract import Added, redirect_reason
 from ..frontier.retry import GiveUp, decide, failure_of
 from ..model import events
+from ..model.item import safe_text
 from ..model.page import Snapshot
 from ..model.record import PageFacts
-from ..model.task import LANE_ONLY, Request, UrlState
-from ..pipeline.steps import Piped
+from ..model.task import LANE_ONLY, Request, Task, UrlState
+from ..parse.callbacks import Parsed, run_callback
+from ..parse.page import Page
+from ..parse.spider import Spider
+from ..parse.timelimit import TimeLimit
+from ..pipeline.steps import Piped, Pipeline
 from ..routing.blocks import Block
 from ..routing.router import RouteNotServed
 from .attempt_log import AttemptLog
 from .context import JobContext
 from .fetch_page import FetchResult, PageFetch, failure_of_block
-from .harvest import harvested
 from .held_lease import HeldLease
-from .observing import content_of, observed
 from .pacer import TooEarly
+from .page_facts import content_of, observed
 from .windows import WINDOW
 
 SHORT_REST = timedelta(seconds=2)  # one that a journey waits out where it is
 
 LOOK_AGAIN = timedelta(minutes=1)  # at a window that is closed
 
-MOST_FAULTS = 50  # that are told of a page that is held back
+MOST_FAULTS = 50  # that are listed of a page that is held back
+LONGEST_TRACEBACK = 20_000
 
 
 class Journey:
@@ -76,7 +82,7 @@ class Journey:
             self._emit(events.LeaseLapsed, message=str(lost))
 
     async def _travel(self) -> None:
-        closed = self._context.gates.wait_for(self._task.site) if self._context.gates is not None else None
+        closed = self._context.windows.wait_for(self._task.site) if self._context.windows is not None else None
         if closed:
             # The whole site: its other pages need not come here to learn it. Not for long: windows may be changed.
             pause = min(closed, LOOK_AGAIN)
@@ -99,7 +105,7 @@ class Journey:
     async def _receive(self, result: FetchResult) -> None:
         outcome = result.outcome
         if outcome.crawl_delay is not None and outcome.crawl_delay.total_seconds() > (self._pace_interval() or 0.0):
-            await self._context.frontier.slow_down(self._task.site, interval=outcome.crawl_delay, rest=timedelta(0))
+            await self._slow_down(outcome.crawl_delay, timedelta(0))
         match outcome:
             case Disallowed():
                 await self._drop_for_robots(outcome)
@@ -262,7 +268,11 @@ class Journey:
 
     async def _let_rest(self, rest: timedelta) -> None:
         self._context.pacer.rest(self._task.site, rest)
-        await self._context.frontier.slow_down(self._task.site, interval=None, rest=rest)
+        await self._slow_down(None, rest)
+
+    async def _slow_down(self, interval: timedelta | None, rest: timedelta) -> None:
+        frontier, site = self._context.frontier, self._task.site
+        await self._held.settle(lambda: frontier.slow_down(site, interval=interval, rest=rest))
 
     async def _give_up(self, reason: str, message: str, detail: str = "") -> None:
         """To the dead letters, with the raw page if there is one."""
@@ -271,7 +281,9 @@ class Journey:
             outcome="dead", reason=reason, error=message, page=self._in_vain(reason), with_raw_page=True
         )
         text = f"{message}\n\n{detail}" if detail else message
-        await context.frontier.bury(self._lease, reason, text, paced_ahead=context.pacer.ahead(task.site))
+        await self._held.settle(
+            lambda: context.frontier.bury(self._lease, reason, text, paced_ahead=context.pacer.ahead(task.site))
+        )
         self._emit(events.Buried, reason=reason, attempt=task.attempt + 1, message=message)
 
     async def _wait_for_a_route(self, failure: WayFailed) -> None:
@@ -286,12 +298,11 @@ class Journey:
         await self._release(failure.wait, failure.reason, failure.lane)
 
     async def _release(self, delay: timedelta, reason: str, lane: str | None = None) -> None:
-        await self._context.frontier.release(
-            self._lease,
-            delay,
-            reason,
-            paced_ahead=self._context.pacer.ahead(self._task.site),
-            lane=lane,
+        context = self._context
+        await self._held.settle(
+            lambda: context.frontier.release(
+                self._lease, delay, reason, paced_ahead=context.pacer.ahead(self._task.site), lane=lane
+            )
         )
         self._emit(events.Released, reason=reason)
 
@@ -301,13 +312,13 @@ class Journey:
         context = self._context
         began = context.clock.monotonic()
         new = self._known is None
-        harvest = await harvested(snapshot, self._task, context.spider, context.pipeline, context.time_limit, new=new)
-        if isinstance(harvest, ParseFailed):
-            self._log.quality = context.pipeline.refused(harvest, snapshot.fetched_at)
+        parsing = await _parse(snapshot, self._task, context.spider, context.pipeline, context.time_limit, new=new)
+        if isinstance(parsing, ParseFailed):
+            self._log.quality = context.pipeline.refused(parsing, snapshot.fetched_at)
             self._guard(0, 1)
-            await self._fail(harvest, self._with_version(harvest.detail))
+            await self._fail(parsing, self._with_version(parsing.detail))
             return
-        parsed, piped = harvest
+        parsed, piped = parsing
         self._log.quality = piped.inspection.tallies
         self._guard(piped.inspection.fine, piped.inspection.faulty)
         if context.guard.closed and (piped.records or piped.inspection.empty):
@@ -380,14 +391,16 @@ class Journey:
         redirect: str | None = None,
     ) -> Added:
         context = self._context
-        return await context.frontier.complete(
-            self._lease,
-            state,
-            reason,
-            discovered,
-            redirect=redirect,
-            duplicates=duplicates,
-            paced_ahead=context.pacer.ahead(self._task.site),
+        return await self._held.settle(
+            lambda: context.frontier.complete(
+                self._lease,
+                state,
+                reason,
+                discovered,
+                redirect=redirect,
+                duplicates=duplicates,
+                paced_ahead=context.pacer.ahead(self._task.site),
+            )
         )
 
     def _ended(self, outcome: str, added: Added) -> None:
@@ -399,3 +412,27 @@ class Journey:
         self._context.events.emit(
             kind(at=self._context.clock.now(), job=task.job, url=task.url, site=task.site, **facts)
         )
+
+
+async def _parse(
+    snapshot: Snapshot, task: Task, spider: Spider, pipeline: Pipeline, limit: TimeLimit, *, new: bool = False
+) -> tuple[Parsed, Piped] | ParseFailed:
+    """Parse a page and pass its items through the pipeline. A `new` page was never fetched before.
+
+    The page's tree, many times the size of its body, ends here: storing may have to wait, and the trees of all pages
+    that wait would fill the memory. So would a failure that holds on to its frames.
+    """
+    try:
+        page = Page(snapshot, depth=task.depth, spider=spider)
+        parsed = await limit.run(run_callback(spider, task.kind, page), task.url)
+        piping = pipeline.run(parsed.items, page, spider=spider.name, job=task.job, now=snapshot.fetched_at, new=new)
+        return parsed, await limit.run(piping, task.url, waits=False)
+    except ParseFailed as failure:
+        failure.__cause__ = failure.__context__ = None  # what they had to say is in the detail
+        return failure.with_traceback(None)
+    except GossamerError:
+        raise
+    except Exception as error:  # an item that the pipeline did not expect: the page is kept, and why is told
+        told = "".join(traceback.format_exception_only(error)).strip()
+        detail = "".join(traceback.format_exception(error))[-LONGEST_TRACEBACK:]
+        return ParseFailed(f"{task.url} could not be made into records: {told[:500]}", detail=safe_text(detail))

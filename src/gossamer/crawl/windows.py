@@ -10,16 +10,19 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 
 from ..clock import Clock
-from ..schedule.windows import Window, closes_at, is_open, opens_at
+from ..frontier.contract import JobTerms
+from ..schedule.windows import Window, closes_at, is_open, opens_at, parse_windows
+from ..settings import Settings
 
 WINDOW = "window"  # the reason of a page that waits for one
-LOOK_AGAIN = timedelta(hours=1)  # at most so long an answer is believed: clocks are set
+LOOK_AGAIN = timedelta(hours=1)  # an answer is believed no longer than this: clocks are set
+REMEMBERED = 20_000  # sites
 
 WindowsOf = Callable[[str], Sequence[Window]]
 
 
-class Gate:
-    """One set of windows. Empty: always open."""
+class OpenTimes:
+    """When one set of windows is open. An empty set is always open."""
 
     def __init__(self, windows: Sequence[Window], clock: Clock) -> None:
         self._windows = tuple(windows)
@@ -48,24 +51,32 @@ class Gate:
             self._sure_until = min(self._opens, latest)
 
 
-class Gates:
+class JobWindows:
     """The windows of one job, and of the sites that have some."""
 
     def __init__(self, job: Sequence[Window], windows_of: WindowsOf, clock: Clock) -> None:
-        self.job = Gate(job, clock)
+        self.job = OpenTimes(job, clock)
         self._windows_of = windows_of
         self._clock = clock
-        self._sites: dict[str, Gate | None] = {}
+        self._sites: dict[str, OpenTimes | None] = {}
 
     def wait_for(self, site: str) -> timedelta:
         """How long until pages of the site may be fetched; zero when they may."""
         if site not in self._sites:
             windows = self._windows_of(site)
-            self._sites[site] = Gate(windows, self._clock) if windows else None
+            self._sites[site] = OpenTimes(windows, self._clock) if windows else None
             if len(self._sites) > REMEMBERED:
                 del self._sites[next(iter(self._sites))]
-        gate = self._sites[site]
-        return gate.wait() if gate is not None else timedelta(0)
+        times = self._sites[site]
+        return times.wait() if times is not None else timedelta(0)
 
 
-REMEMBERED = 20_000  # sites
+def job_windows(settings: Settings, terms: JobTerms | None, clock: Clock) -> JobWindows:
+    """The windows of the job with these terms, and of the sites that have a table in the settings."""
+
+    def windows_of(site: str) -> tuple[Window, ...]:
+        text = settings.domain(site).windows
+        return parse_windows(text) if text else ()
+
+    own = terms.windows if terms is not None else ""
+    return JobWindows(parse_windows(own) if own else (), windows_of, clock)

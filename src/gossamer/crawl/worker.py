@@ -16,7 +16,11 @@ import traceback
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from functools import partial
+from typing import TypeVar
 
+import msgspec
+
+from ..clock import Backoff, Clock
 from ..errors import GossamerError, LeaseLost, Misconfigured, Transient
 from ..frontier.contract import Frontier, LeaseBatch
 from ..model import events
@@ -26,7 +30,6 @@ from ..store.contract import RecordStore
 from .context import JobContext
 from .held_lease import HeldLease
 from .journey import Journey
-from .patience import Patience
 from .quarantine import FEW, Quarantine, chosen
 from .slots import Slot, Slots
 
@@ -35,6 +38,76 @@ LOOK = timedelta(seconds=1)  # between two looks at a job whose window is closed
 RENEWALS = 3  # per lease duration
 SUSPECT = "was in the hands of a worker that died, and waits to be tried apart from others"
 OURS = (Transient, Misconfigured)  # failures of a backend, or of our standing with it; never the page's
+
+LONGEST_OUTAGE = timedelta(seconds=60)  # how long a backend may fail without one good answer
+BACKOFF = Backoff(first=timedelta(milliseconds=250), longest=timedelta(seconds=10))
+
+T = TypeVar("T")
+
+
+class FailingStage(msgspec.Struct, frozen=True):
+    """Calls of one stage that failed, with no good one since the first (`since`) of them."""
+
+    since: float
+    last: float
+    error: GossamerError
+
+
+class Outages:
+    """What a worker does while a backend is in trouble: it goes on slowly, and gives up after a minute.
+
+    Stages are counted apart: a queue that answers does not make up for a record store that does not. `tell` hears of
+    every failure: the stage, and words.
+    """
+
+    def __init__(self, clock: Clock, tell: Callable[[str, str], None]) -> None:
+        self._clock = clock
+        self._tell = tell
+        self._failing: dict[str, FailingStage] = {}  # by stage
+        self._pauses = 0  # made since something began to fail
+
+    @property
+    def pause(self) -> timedelta:
+        """Before the next try."""
+        return BACKOFF.pause(self._pauses + 1)
+
+    async def call(
+        self,
+        stage: str,
+        verb: Callable[[], Awaitable[T]],
+        tolerated: type[GossamerError] | tuple[type[GossamerError], ...],
+    ) -> T | None:
+        """Call a verb of a backend; None when it fails in a way that may pass."""
+        try:
+            answer = await verb()
+        except tolerated as error:
+            self.failed(stage, error)
+            return None
+        self.over(stage)
+        return answer
+
+    def failed(self, stage: str, error: GossamerError) -> None:
+        self._tell(stage, str(error))
+        now = self._clock.monotonic()
+        if not self._failing:
+            self._pauses = 0
+        before = self._failing.get(stage)
+        self._failing[stage] = FailingStage(since=now if before is None else before.since, last=now, error=error)
+
+    def over(self, stage: str) -> None:
+        self._failing.pop(stage, None)
+
+    async def wait(self) -> None:
+        """While a stage fails, wait a little. Raises its error when it has failed for LONGEST_OUTAGE."""
+        if not self._failing:
+            return
+        for stage in self._failing.values():
+            # Up to the last failure, not up to now: a stage that was not tried since may be well again.
+            if stage.last - stage.since > LONGEST_OUTAGE.total_seconds():
+                raise stage.error
+        pause = self.pause
+        self._pauses += 1
+        await self._clock.sleep(pause.total_seconds())
 
 
 class Worker:
@@ -77,8 +150,8 @@ class Worker:
         self._began_at: float | None = None
         self._idle_since: float | None = None  # nothing in hand, and nothing to be had
         self._due_at = 0.0  # when there may be something to do, while it is idle
-        self.sows: Callable[[], bool] | None = None  # whether the job's source is being read here, where it has one
-        self._patience = Patience(context.clock, self._emit_trouble)
+        self.reads_source: Callable[[], bool] | None = None  # whether the job's source is being read here just now
+        self._outages = Outages(context.clock, self._emit_trouble)
 
     @property
     def in_flight(self) -> int:
@@ -141,8 +214,8 @@ class Worker:
             if slots.free == 0:
                 await slots.changed.wait()
                 continue
-            await self._patience.sit_out()
-            closed = self._context.gates.job.wait() if self._context.gates is not None else None
+            await self._outages.wait()
+            closed = self._context.windows.job.wait() if self._context.windows is not None else None
             if closed:
                 if await self._found_over():
                     return True
@@ -153,7 +226,7 @@ class Worker:
                 continue
             with self._quarantine.entered():  # what is being handed out counts as in hand
                 asked_at = self._context.clock.monotonic()
-                batch = await self._patience.sheltered("lease", self._lease, Transient)
+                batch = await self._outages.call("lease", self._lease, Transient)
                 suspects = await self._start(batch.leases, asked_at) if batch is not None and batch.leases else []
             if suspects:
                 await self._try_apart(suspects)
@@ -240,23 +313,23 @@ class Worker:
         if not leases:
             return {}
         if self._context.sink.away:
-            self._patience.went_well("records")  # what is not asked does not fail
+            self._outages.over("records")  # what is not asked does not fail
             return {}
         fingerprints = [lease.task.fingerprint for lease in leases]
-        return await self._patience.sheltered("records", lambda: self._records.facts(fingerprints), OURS) or {}
+        return await self._outages.call("records", lambda: self._records.facts(fingerprints), OURS) or {}
 
     async def _accompany(self, journey: Journey, held: HeldLease) -> None:
         """Run a journey; give its task back when it could not be finished through no fault of the page."""
         url = held.lease.task.url
         try:
             await journey.run()
-            self._patience.went_well("journey")
+            self._outages.over("journey")
         except asyncio.CancelledError:
             await self._give_back(held, timedelta(0), "the worker stopped")
             raise
         except OURS as error:
-            self._patience.failed("journey", error)
-            await self._give_back(held, self._patience.pause, error.reason)
+            self._outages.failed("journey", error)
+            await self._give_back(held, self._outages.pause, error.reason)
         except Exception as error:
             # A defect of ours, and the same page would meet it again: to the dead letters, so that it is seen.
             self._emit_trouble("journey", f"{_words(error)} (at {url})")
@@ -308,7 +381,7 @@ class Worker:
         if self._is_over is None or now - self._looked_at < LOOK.total_seconds():
             return False
         self._looked_at = now
-        return await self._patience.sheltered("job", self._is_over, Transient) or False
+        return await self._outages.call("job", self._is_over, Transient) or False
 
     async def _wait_for_change(self, wait: timedelta | None, at_most: timedelta = POLL) -> None:
         """Until a slot is freed (settling feeds the queue), the queue says so, or a neighbour may have added."""

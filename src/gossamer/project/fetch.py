@@ -22,10 +22,9 @@ from ..routing.ladder import Terms, wished
 from ..routing.proxies.pools import Pools
 from ..routing.router import Router
 from ..settings import Settings
-from ..settings.effective import limits_of
+from ..settings.effective import limits_of, routing_of
 from .open import open_project
-from .transports import routing_of, transports_of
-from .wiring import robots_of
+from .wiring import robots_of, transports_of
 
 
 class Download(msgspec.Struct, frozen=True, kw_only=True):

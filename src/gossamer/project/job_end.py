@@ -44,10 +44,10 @@ async def close_drained(project: Project, spider: Spider, job: Job, events: Even
         else:
             if gone:
                 events.emit(Gone(at=project.clock.now(), job=job.id, records=gone))
-    await end(project, job, ending, events)
+    await end_job(project, job, ending, events)
 
 
-async def end(project: Project, job: Job, ending: str, events: EventSink) -> None:
+async def end_job(project: Project, job: Job, ending: str, events: EventSink) -> None:
     """Close a job. The one worker that really did so tells it, and forgets runs of its schedule that are too old."""
     if not await project.state.jobs.close_job(job.id, ending):
         return

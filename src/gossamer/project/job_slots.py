@@ -18,7 +18,7 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 
 from ..clock import Clock
-from ..crawl.windows import Gate
+from ..crawl.windows import OpenTimes
 from ..errors import Misconfigured
 from ..model.job import Job
 from ..schedule.windows import parse_windows
@@ -140,7 +140,7 @@ class Obstacles:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._gates: dict[str, Gate] = {}  # by job
+        self._windows: dict[str, OpenTimes] = {}  # by job
 
     def of(self, job: Job) -> str:
         """The obstacle of this job in words, for people; empty without one."""
@@ -148,17 +148,17 @@ class Obstacles:
             return f"it is paused. `gossamer job resume {job.id}` lets it go on."
         if not job.windows:
             return ""
-        if job.id not in self._gates:
+        if job.id not in self._windows:
             try:
-                self._gates[job.id] = Gate(parse_windows(job.windows), self._clock)
+                self._windows[job.id] = OpenTimes(parse_windows(job.windows), self._clock)
             except Misconfigured:  # reported where the job is opened
                 return ""
-        wait = self._gates[job.id].wait()
+        wait = self._windows[job.id].wait()
         return f"its window opens at {moment(self._clock.now() + wait.total_seconds())}." if wait else ""
 
     def forget_all_but(self, running: Collection[str]) -> None:
-        for job in [job for job in self._gates if job not in running]:
-            del self._gates[job]
+        for job in [job for job in self._windows if job not in running]:
+            del self._windows[job]
 
 
 def moment(at: float) -> str:

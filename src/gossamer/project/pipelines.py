@@ -1,13 +1,13 @@
-"""What stands between a spider's items and the store, put together from settings: its pipeline, inspector and minimum.
+"""What stands between a spider's items and the store, put together from settings: its pipeline and inspector.
 
-Apart from assembly.py, so that a process that only parses need not load what fetches.
+Apart from wiring.py, so that a process that only parses need not load what fetches.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..errors import Misconfigured, Transient
+from ..errors import Transient
 from ..model.record import Tally
 from ..parse.spider import Spider
 from ..pipeline.inspection import Habits, Inspector, Latest
@@ -49,11 +49,3 @@ def latest_of(records: Records, sink: Sink) -> Latest:
             return {}
 
     return latest
-
-
-def minimum_of(settings: Settings, spider: Spider) -> float | None:
-    """The quality that a spider demands. Raises Misconfigured."""
-    minimum = settings.quality.minimum if spider.min_quality is None else spider.min_quality
-    if minimum is not None and not 0 < minimum <= 1:
-        raise Misconfigured(f"Spider {spider.name}: min_quality = {minimum!r} must be a share between 0 and 1, as 0.8.")
-    return minimum

@@ -196,7 +196,7 @@ async def try_exits(settings: Settings, pool: str | None = None, url: str | None
 async def _knock(settings: Settings, exits: Sequence[Exit]) -> list[ExitTrial]:
     from ..fetch.addresses import GuardedResolver
     from ..fetch.proxy_check import knock
-    from .transports import guard_of
+    from .wiring import guard_of
 
     guard = guard_of(settings)
     resolver = GuardedResolver(guard)

@@ -1,22 +1,25 @@
-"""An open system in, a running worker out. Only here and in system.py are things wired; everybody else is handed
-what they need."""
+"""An open project in, a running worker out. Only in project/ are things wired; every other room is handed what it
+needs."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from datetime import timedelta
 from functools import partial
+from importlib.util import find_spec
 
 from ..clock import Clock, SystemClock
-from ..crawl.context import JobContext
-from ..crawl.freshness import Freshness
-from ..crawl.neighbours import Neighbours
+from ..crawl.context import JobContext, SourceSites
+from ..crawl.freshness import freshness_of
 from ..crawl.pacer import Pacer
+from ..crawl.seeding import SOURCE_PAUSES, SeedContext
 from ..crawl.source_files import Announce, ClosedFor, SourceFiles
-from ..crawl.steady_frontier import SteadyFrontier
-from ..crawl.windows import Gates
+from ..crawl.windows import job_windows
 from ..crawl.worker import Worker
+from ..errors import MissingExtra
+from ..fetch.addresses import AddressGuard
+from ..fetch.browser.chromium import is_there
 from ..fetch.contract import Transport
 from ..fetch.fetcher import Fetcher
 from ..fetch.http import AiohttpTransport
@@ -28,6 +31,7 @@ from ..frontier.contract import (
 )
 from ..model.events import EventSink, Silence
 from ..model.job import JobState
+from ..model.route import BROWSER, HTTP, MANAGED, PROFILE
 from ..parse.spider import Spider, spider_version
 from ..parse.timelimit import TimeLimit
 from ..pipeline.guard import Guard
@@ -37,22 +41,66 @@ from ..routing.ladder import first_rung
 from ..routing.proxies.contract import ExitBook
 from ..routing.proxies.pools import Pools
 from ..routing.router import Router, lanes_of
-from ..schedule.sources import only_changed, source_of
-from ..schedule.windows import Window, parse_windows
+from ..routing.transports import Opening, Transports
 from ..settings import Settings
-from ..settings.effective import limits_of, retry_terms, robots_rule
+from ..settings.effective import Routing, limits_of, minimum_quality, retry_terms, robots_rule, routing_of
 from ..store.sink import Sink
 from ..store.spool import Spool
+from .job_end import end_job
 from .open import Project
-from .pipelines import latest_of, minimum_of, pipeline_of
-from .transports import check_installed, guard_of, routing_of, transports_of
+from .pipelines import latest_of, pipeline_of
 
 HABITS_OF = timedelta(days=30)  # what was usual for so long is expected
 
 
+def check_installed(settings: Settings, routing: Routing, serves: frozenset[str] | None) -> None:
+    """Is here what the rungs need that this worker serves? Raises MissingExtra or Misconfigured."""
+    rungs = {route for site in ("", *settings.domains) for route in routing.terms_for(site).ladder}
+    used = {route.transport for route in rungs if serves is None or route.name in serves or route.transport in serves}
+    if PROFILE in used and find_spec("wreq") is None:
+        raise MissingExtra("A route needs TLS profiles: pip install 'gossamer[profiles]'.")
+    if BROWSER in used:
+        missing = is_there(settings.browser.executable)
+        if missing is not None:
+            raise MissingExtra(f"A route needs a browser. {missing}")
+
+
+def guard_of(settings: Settings) -> AddressGuard:
+    return AddressGuard(settings.fetch.allow_private, frozenset(settings.fetch.allow_hosts))
+
+
+def transports_of(settings: Settings, clock: Clock) -> Transports:
+    """Every transport that the settings allow, none of them open yet. Raises Misconfigured."""
+    openings: dict[str, Opening] = {
+        HTTP: lambda: AiohttpTransport(guard_of(settings)),
+        PROFILE: partial(_open_profile, settings),
+        BROWSER: partial(_open_browser, settings),
+    }
+    if settings.managed:
+        from ..fetch.managed import ManagedTransport, describe  # few need it, and it takes a while to import
+    for name, table in settings.managed.items():
+        vendor = describe(name, table, root=settings.root)
+        openings[f"{MANAGED}/{name}"] = partial(ManagedTransport, vendor, guard_of(settings), clock)
+    return Transports(openings)
+
+
+def _open_profile(settings: Settings) -> AbstractAsyncContextManager[Transport]:
+    from ..fetch.profile import WreqTransport
+
+    return WreqTransport(guard_of(settings))
+
+
+@asynccontextmanager
+async def _open_browser(settings: Settings) -> AsyncIterator[Transport]:
+    from ..fetch.browser.transport import BrowserTransport
+
+    async with BrowserTransport(guard_of(settings), settings.browser) as browser:
+        yield browser
+
+
 @asynccontextmanager
 async def open_transport(settings: Settings) -> AsyncIterator[Transport]:
-    """The default way to the net, guarded."""
+    """The default transport, guarded."""
     async with AiohttpTransport(guard_of(settings)) as transport:
         yield transport
 
@@ -142,7 +190,7 @@ async def open_worker(
             pipeline=pipeline_of(settings, spider, counted=counted, latest=latest_of(project.records, sink)),
             guard=Guard(
                 spider.name,
-                minimum_of(settings, spider),
+                minimum_quality(settings, spider),
                 settings.quality.window,
                 keeps_pages=settings.store.keep_pages,
             ),
@@ -154,18 +202,18 @@ async def open_worker(
                 proxy_pool=spider.proxy_pool,
             ),
             sink=sink,
-            frontier=SteadyFrontier(project.state.frontier, clock, lease_duration=settings.lease.duration),
+            frontier=project.state.frontier,
             retry_terms_for=retry_terms(settings),
             clock=clock,
             events=listener,
             time_limit=TimeLimit(settings.crawl.parse_timeout, project.box),
             buries_unpaid=settings.router.when_spent == "bury",
             detects_blocks=routing.detects_blocks,
-            freshness=freshness_of(project, terms),
-            gates=gates_of(settings, terms, clock),
+            freshness=freshness_of(terms, project.records, clock),
+            windows=job_windows(settings, terms, clock),
             watched=watched,
             conditional=settings.fetch.conditional,
-            neighbours=None if grows is None else Neighbours(project.state.jobs, project.state.seeds, job, grows),
+            source_sites=None if grows is None else SourceSites(project.state.jobs, project.state.seeds, job, grows),
         )
         yield Worker(
             context,
@@ -225,23 +273,22 @@ async def is_over(jobs: JobBook, job: str) -> bool:
     return await jobs.is_sealed(job) and not (await jobs.counts(job)).open
 
 
-def freshness_of(project: Project, terms: JobTerms | None) -> Freshness | None:
-    """What leaves out pages that need no fetch, where the job's schedule wants that."""
-    if terms is None:
-        return None
-    # With a budget the choice of pages has seen to it already (rationing.py).
-    dates = terms.budget is None and only_changed(source_of(terms.source))
-    if terms.min_age is None and not dates:
-        return None
-    return Freshness(project.records, project.clock, terms.min_age, only_changed=dates)
-
-
-def gates_of(settings: Settings, terms: JobTerms | None, clock: Clock) -> Gates:
-    """The windows of the job and of its sites."""
-
-    def windows_of(site: str) -> tuple[Window, ...]:
-        text = settings.domain(site).windows
-        return parse_windows(text) if text else ()
-
-    own = terms.windows if terms is not None else ""
-    return Gates(parse_windows(own) if own else (), windows_of, clock)
+def seed_context(project: Project, *, source_pauses: tuple[timedelta, ...] = SOURCE_PAUSES) -> SeedContext:
+    """What seeding needs of the project. `source_pauses` lie between two tries of a source that fails."""
+    return SeedContext(
+        settings=project.settings,
+        clock=project.clock,
+        rules=project.rules,
+        state=project.state,
+        records=project.records,
+        worker=project.worker,
+        open_files=partial(
+            open_source_files,
+            project.settings,
+            clock=project.clock,
+            shelf=project.state.robots,
+            exits=project.state.exits,
+        ),
+        end_job=partial(end_job, project),
+        source_pauses=source_pauses,
+    )

@@ -19,6 +19,7 @@ import msgspec
 from ..backends.worker_names import hand_name
 from ..clock import Clock
 from ..crawl.heartbeat import Heartbeat, Vitals
+from ..crawl.seeding import SOURCE_PAUSES, work_off
 from ..crawl.worker import Worker
 from ..errors import BackendUnavailable, GossamerError, Misconfigured, Transient
 from ..model.events import EventHub, EventSink, JobBegun, JobLeft, JobPaused, Trouble
@@ -30,11 +31,10 @@ from ..process import limits as openfiles
 from ..settings import Settings
 from ..settings.effective import local_hosts, scope_of
 from . import job_slots
-from .crawl import work_off
 from .job_end import close_drained
 from .job_slots import USUAL_TERMS, Obstacles, PoolTerms, SlotHolder, WaitingJob, moment
 from .open import Project, open_beside
-from .wiring import is_over, open_worker
+from .wiring import is_over, open_worker, seed_context
 
 GIVEN_UP = ("cancelled", "replaced")  # endings that are somebody's doing
 MOST_REPORTS = 20  # different ones about one job that are remembered
@@ -50,7 +50,8 @@ class Respite(msgspec.Struct, frozen=True):
 class WorkerPool:
     """Serves jobs until it is drained; with `until_idle`, until no running job is left that it can serve now.
 
-    `serves` are the routes that it works on, by name or kind; None means all. `takes` says which jobs are its own.
+    `serves` are the routes that it works on, by name or kind; None means all. `takes` says which jobs are its own;
+    `source_pauses` lie between two tries of a source that fails.
     """
 
     def __init__(
@@ -61,6 +62,7 @@ class WorkerPool:
         until_idle: bool = False,
         serves: frozenset[str] | None = None,
         takes: Callable[[Job], bool] = lambda job: True,
+        source_pauses: tuple[timedelta, ...] = SOURCE_PAUSES,
         terms: PoolTerms = USUAL_TERMS,
     ) -> None:
         self._project = project
@@ -68,6 +70,7 @@ class WorkerPool:
         self._takes = takes
         self._serves = serves
         self._until_idle = until_idle
+        self._source_pauses = source_pauses
         self._heart = Heartbeat(
             project.state.workers, project.clock, name=project.worker, vitals=self._vitals, troubles=events
         )
@@ -211,8 +214,8 @@ class WorkerPool:
 
     async def _may_leave(self, slot: JobSlot) -> bool:
         """Not while its worker reads the seeds: another one would have to begin anew."""
-        sows = slot.worker.sows if slot.worker is not None else None
-        return await self._is_sealed(slot.job.id) if sows is None else not sows()
+        reads = slot.worker.reads_source if slot.worker is not None else None
+        return await self._is_sealed(slot.job.id) if reads is None else not reads()
 
     async def _is_sealed(self, job: str) -> bool:
         try:
@@ -275,7 +278,8 @@ class WorkerPool:
                     self._enlist(slot, worker)
                     idling = asyncio.create_task(self._leave_when_idle(job, worker), name=f"idle {job.id}")
                     try:
-                        over = await work_off(project, spider, job, worker, scope, sites, self._events)
+                        seeding = seed_context(project, source_pauses=self._source_pauses)
+                        over = await work_off(seeding, spider, job, worker, scope, sites, self._events)
                     finally:
                         idling.cancel()
                 if over or (self._draining and await is_over(project.state.jobs, job.id)):  # drained when all was done
@@ -292,7 +296,7 @@ class WorkerPool:
         idle_since = clock.monotonic()
         while clock.monotonic() - idle_since < self._terms.no_page.total_seconds():
             await clock.sleep(self._terms.look.total_seconds())
-            if worker.in_flight or (worker.sows is not None and worker.sows()):
+            if worker.in_flight or (worker.reads_source is not None and worker.reads_source()):
                 idle_since = clock.monotonic()
         self._respites[job.id] = Respite(clock.monotonic() + self._terms.unfit_again.total_seconds(), hopeful=False)
         self._reports.trouble(job.id, "job", f"Job {job.id} has no page left for the routes that are served here.")

@@ -1,9 +1,13 @@
-"""What settings and a spider agree on: scope, pace, retries, limits, the terms of a job. Derived, never opened."""
+"""The effective settings: what holds for this site, this spider and this job. Scope, pace, retries, limits, routes,
+budgets, quality, the terms of a job. Derived, never opened; what is written wrongly about routes is found here."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
+from math import isfinite
+
+import msgspec
 
 from ..errors import Misconfigured
 from ..fetch.contract import Limits
@@ -12,10 +16,15 @@ from ..frontier.contract import JobTerms
 from ..frontier.politeness import SiteTerms
 from ..frontier.retry import RetryTerms
 from ..model.job import Job
+from ..model.route import TRANSPORTS, Route
 from ..model.url import UrlRules, host_of
 from ..parse.spider import Spider
+from ..routing.budget import Budgets
+from ..routing.ladder import Terms, chosen_by_hand, ladder_of, routes_of
 from ..units import Rate, parse_rate
 from . import COMMAND_LINE, Settings
+
+WHEN_SPENT = ("wait", "bury")
 
 
 def url_rules(settings: Settings) -> UrlRules:
@@ -137,6 +146,101 @@ class retry_terms:  # as site_terms
             statuses=frozenset(domain.retry_statuses if domain.retry_statuses is not None else retry.statuses),
             max_attempts=domain.max_attempts,
         )
+
+
+class Routing(msgspec.Struct, frozen=True, kw_only=True):
+    """What the settings say about routes."""
+
+    routes: Mapping[str, Route]
+    ladder: tuple[Route, ...]
+    terms_for: Callable[[str], Terms]
+    budgets_for: Callable[[str], Budgets]
+    detects_blocks: Callable[[str], bool]
+
+
+def routing_of(settings: Settings) -> Routing:
+    """Raises Misconfigured for whatever about routes leads nowhere."""
+    router, pools = settings.router, settings.proxies
+    if router.when_spent not in WHEN_SPENT:
+        raise Misconfigured(f"Setting router.when_spent: {router.when_spent!r} is none of {', '.join(WHEN_SPENT)}.")
+    routes = routes_of(settings.routes, pools, tuple(settings.managed))
+    written = tuple(settings.routes)
+    ladder = ladder_of(router.ladder, routes, written, "Setting router.ladder")
+
+    def terms(site: str) -> Terms:
+        domain = settings.domain(site)
+        rungs = ladder
+        if domain.ladder is not None:
+            rungs = ladder_of(domain.ladder, routes, written, f"Domain {site}: ladder")
+        if domain.route is not None:
+            try:
+                rungs = chosen_by_hand(domain.route, rungs, routes, pools)
+            except Misconfigured as error:
+                raise Misconfigured(f"Domain {site}: {error}") from error
+        return Terms(
+            ladder=rungs,
+            learns=router.learn,
+            recheck=router.recheck.total_seconds(),
+            max_recheck=router.max_recheck.total_seconds(),
+        )
+
+    def budgets(site: str) -> Budgets:
+        own = settings.domain(site).budget
+        return Budgets(
+            job=router.budget_job, day=router.budget_day, domain=router.budget_domain if own is None else own
+        )
+
+    def detects(site: str) -> bool:
+        own = settings.domain(site).detect_blocks
+        return settings.fetch.detect_blocks if own is None else own
+
+    for domain in settings.domains:
+        terms(domain)  # a wrong name is told now, not when the first page of that domain comes
+    _check_budgets(settings, ladder)
+    return Routing(
+        routes=routes,
+        ladder=ladder,
+        terms_for=lru_cache(maxsize=20_000)(terms),
+        budgets_for=lru_cache(maxsize=20_000)(budgets),
+        detects_blocks=lru_cache(maxsize=20_000)(detects),
+    )
+
+
+def _check_budgets(settings: Settings, ladder: tuple[Route, ...]) -> None:
+    """A budget that does not pay for one page would let everything wait for ever. Raises Misconfigured."""
+    named = {f"router.{name}": getattr(settings.router, name) for name in ("budget_job", "budget_day", "budget_domain")}
+    named |= {f"domains.{site}.budget": domain.budget for site, domain in settings.domains.items()}
+    max_body = settings.fetch.max_body.bytes
+    for name, budget in named.items():
+        if budget is None:
+            continue
+        if not isfinite(budget) or budget <= 0:
+            raise Misconfigured(f"Setting {name}: a budget is a number of tokens above 0; none means no bound.")
+        for route in ladder:
+            if route.cost(max_body) > budget:
+                raise Misconfigured(
+                    f"Setting {name}: {budget:g} tokens do not pay for one page by route {route.name}, which may cost "
+                    f"{route.cost(max_body):g} (price_per_gb counts for fetch.max_body). Raise it, or drop the route."
+                )
+
+
+def served(wanted: str, routing: Routing) -> frozenset[str]:
+    """`browser,api` from the command line as a set of routes and kinds of transport. Raises Misconfigured."""
+    names = frozenset(name.strip() for name in wanted.split(",") if name.strip())
+    known = {*TRANSPORTS, *routing.routes}
+    for name in sorted(names - known):
+        raise Misconfigured(f"There is no route {name!r} to serve. There is {', '.join(sorted(known))}.")
+    if not names:
+        raise Misconfigured("Say which routes: --routes browser, or a list with commas.")
+    return names
+
+
+def minimum_quality(settings: Settings, spider: Spider) -> float | None:
+    """The quality that a spider demands. Raises Misconfigured."""
+    minimum = settings.quality.minimum if spider.min_quality is None else spider.min_quality
+    if minimum is not None and not 0 < minimum <= 1:
+        raise Misconfigured(f"Spider {spider.name}: min_quality = {minimum!r} must be a share between 0 and 1, as 0.8.")
+    return minimum
 
 
 def local_hosts(urls: Sequence[str]) -> list[str]:

@@ -31,8 +31,9 @@ from ...parse.timelimit import TimeLimit
 from ...pipeline.steps import Pipeline
 from ...settings import Settings
 from ...settings import load as load_settings
+from ...settings.effective import minimum_quality
 from ...store.contract import Archive
-from ..pipelines import minimum_of, pipeline_of
+from ..pipelines import pipeline_of
 from .messages import HEAD, Order, Outcome, PageOrder, ParserAnswer, frame, read_order
 from .spider_refs import load
 
@@ -132,7 +133,7 @@ class ArchiveParser:
                 spider,
                 pipeline_of(self._settings, spider, counted=counted),
                 pipeline_of(self._settings, spider, counted=counted, strict=True),
-                minimum_of(self._settings, spider),
+                minimum_quality(self._settings, spider),
                 spider_version(type(spider)),
             )
             self._parts[wanted.spider, wanted.start] = known

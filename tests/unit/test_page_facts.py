@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from gossamer.crawl.observing import content_of, observed, rhythm_of
+from gossamer.crawl.page_facts import content_of, observed, rhythm_of
 from gossamer.model.record import PageFacts, Record
 
 DAY = 86_400.0

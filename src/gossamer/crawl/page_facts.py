@@ -1,0 +1,96 @@
+"""What is remembered of a page for its next fetch, and what a fetch teaches about how often the page changes.
+
+A page has changed when its records have, or, where it gives none, its body. Records of different code cannot be
+compared. Pages of jobs that no schedule began are not watched; what is known of their changes stays as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from hashlib import blake2b, sha256
+
+import msgspec
+
+from ..model.page import Snapshot
+from ..model.record import NO_BODY, PageFacts, Record
+from ..model.task import Request, Task
+from ..schedule.change_rate import Rhythm, announced_since, seen
+
+_decode = msgspec.json.Decoder(Rhythm).decode
+
+
+def facts_of(
+    task: Task, snapshot: Snapshot, *, spider: str, parser_version: str, requests: Sequence[Request] = ()
+) -> PageFacts:
+    """What is remembered of a page that came."""
+    etag, last_modified = snapshot.headers.get("etag"), snapshot.headers.get("last-modified")
+    return PageFacts(
+        fingerprint=task.fingerprint,
+        url=task.url,
+        job=task.job,
+        fetched_at=snapshot.fetched_at,
+        status=snapshot.status,
+        etag=etag,
+        last_modified=last_modified,
+        body_hash=sha256(snapshot.body).digest()[:16],
+        parser=parser_version,
+        links=msgspec.json.encode(requests) if (etag or last_modified) and requests else b"",
+        spider=spider,
+    )
+
+
+def facts_of_failure(task: Task, came: PageFacts | None, known: PageFacts | None, reason: str, now: float) -> PageFacts:
+    """What is remembered of a page that could not be had, or not be used. The next fetch asks for it in full, so that
+    it is parsed again; how often it changed so far is not forgotten. `came` are the facts of what came; where nothing
+    came, the copy of an earlier fetch stays."""
+    if came is not None:
+        return msgspec.structs.replace(
+            came,
+            parser="",
+            failure=reason,
+            content=known.content if known is not None else b"",
+            rhythm=known.rhythm if known is not None else "",
+        )
+    facts = known or PageFacts(fingerprint=task.fingerprint, url=task.url, job="", fetched_at=0.0, status=NO_BODY)
+    return msgspec.structs.replace(facts, job=task.job, fetched_at=now, status=NO_BODY, failure=reason)
+
+
+def rhythm_of(facts: PageFacts | None) -> Rhythm | None:
+    """What is remembered of a page's changes; None for a page that was never watched."""
+    if facts is None or not facts.rhythm:
+        return None
+    try:
+        return _decode(facts.rhythm)
+    except msgspec.DecodeError:  # of another version: it is learned anew
+        return None
+
+
+def content_of(records: Sequence[Record], body_hash: bytes) -> bytes:
+    """A hash that changes with what the page gives."""
+    if not records:
+        return body_hash
+    digest = blake2b(digest_size=16)
+    for one in sorted((record.type, record.key, record.content_hash) for record in records):
+        digest.update(repr(one).encode("utf-8", "backslashreplace"))
+    return digest.digest()
+
+
+def observed(
+    facts: PageFacts, known: PageFacts | None, content: bytes, *, watched: bool, lastmod: float | None = None
+) -> PageFacts:
+    """The facts of a fetch with what it taught. `known` is what was remembered before, `lastmod` when the page changed
+    last as its sitemap says."""
+    if not watched:
+        rhythm = known.rhythm if known is not None else ""
+        return msgspec.structs.replace(facts, content=content, rhythm=rhythm)
+    before = rhythm_of(known)
+    same_code = known is not None and known.parser == facts.parser
+    if known is None or before is None:
+        after = seen(before, facts.fetched_at, changed=False)
+    elif same_code or known.body_hash == facts.body_hash:
+        changed = same_code and bool(known.content) and known.content != content
+        announced = announced_since(before.last, lastmod)
+        after = seen(before, facts.fetched_at, changed=changed, announced=announced)
+    else:  # other code gives other records of the same page: nothing is learned from that
+        after = msgspec.structs.replace(before, last=max(before.last, facts.fetched_at))
+    return msgspec.structs.replace(facts, content=content, rhythm=msgspec.json.encode(after).decode())

@@ -1,0 +1,426 @@
+"""The only way seeds enter: from a spider's own start, or from the source of the schedule that began the job.
+
+What it does: seeds enter while the worker works, and wait while the queue is full: however many they are, memory stays
+flat. A source is read by one worker at a time. Pages that need no fetch are dropped on the way, and with a budget only
+the chosen ones enter. The sites that were found are noted for all workers, because links may lead there.
+How it fails: a source that fails is tried a few times. Then the job goes on with what is in, and what was wrong is
+noted with it; a job that has nothing ends. A spider's own seed that cannot be used stops the worker and is raised.
+How it recovers: a worker that takes over from one that died reads from the beginning; what is in already is a
+duplicate.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, aclosing
+from datetime import timedelta
+from typing import Protocol
+
+import msgspec
+
+from ..backends.state import State
+from ..clock import Clock
+from ..errors import FrontierFull, Misconfigured, SourceFailed
+from ..frontier.admission import Admission, Judged, Scope
+from ..frontier.contract import JobTerms
+from ..model.events import EventSink, Trouble
+from ..model.job import Job
+from ..model.task import DEFAULT_KIND, Candidate, Request
+from ..model.url import UrlRules, site_of
+from ..parse.spider import Spider, listed_seeds, seeds
+from ..schedule.recrawl import PageChoice, RecrawlBounds
+from ..schedule.sources import FeedSource, Listing, SitemapSource, StartSource, entries, only_changed, source_of
+from ..settings import Settings
+from ..store.contract import RecordStore
+from .freshness import freshness_of
+from .page_facts import rhythm_of
+from .source_files import Announce, ClosedFor, SourceFiles
+from .windows import job_windows
+from .worker import Worker
+
+SEEDS_AT_ONCE = 500
+SOURCE_PAUSES = (timedelta(seconds=5), timedelta(seconds=30))  # between tries of a source that fails
+SOURCE_FAILED = "source failed"  # the ending of a job that had nothing to begin with; the error follows
+LONGEST_ENDING = 500
+FULL_PAUSE = timedelta(milliseconds=500)
+LEASE = timedelta(seconds=15)  # after so long without a sign another worker reads the source
+RENEW = timedelta(seconds=4)
+SITE = "@"  # before its name, where it stands in place of a job (SeedBook): one source at a time is read there
+TURN_LOOK = timedelta(milliseconds=100)
+LOOK = timedelta(seconds=1)  # between two looks at what another worker has read
+SHORTEST = 60.0  # seconds between two fetches of a page, where the schedule says nothing
+
+
+class OpenFiles(Protocol):
+    """Opens what fetches sitemaps and feeds, with the project's settings, robots.txt answers and proxies."""
+
+    def __call__(
+        self, *, spider: Spider, announce: Announce, closed_for: ClosedFor
+    ) -> AbstractAsyncContextManager[SourceFiles]: ...
+
+
+class SeedContext(msgspec.Struct, frozen=True, kw_only=True):
+    """What seeding needs of an open project. `end_job` closes a job that had nothing to begin with."""
+
+    settings: Settings
+    clock: Clock
+    rules: UrlRules
+    state: State
+    records: RecordStore
+    worker: str
+    open_files: OpenFiles
+    end_job: Callable[[Job, str, EventSink], Awaitable[None]]
+    source_pauses: tuple[timedelta, ...] = SOURCE_PAUSES
+
+
+async def work_off(
+    context: SeedContext,
+    spider: Spider,
+    job: Job,
+    worker: Worker,
+    scope: Scope,
+    sites: set[str],
+    events: EventSink,
+) -> bool:
+    """Work on a job until nothing is left of it (True), or the worker is drained (False).
+
+    Seeds that no worker has read to their end enter here. When all are in, a spider's own are read all the same, before
+    the first link is judged, for the sake of their sites: every worker of a job must have the same scope.
+    Raises Misconfigured and Transient.
+    """
+    sites.update(site_of(url) for url in listed_seeds(spider))  # a link may be found before the last seed is read
+    jobs = context.state.jobs
+    sealed = await jobs.is_sealed(job.id)
+    terms = await jobs.terms(job.id)
+    if terms.schedule:
+        seeder = Seeder(context, spider, job.id, terms, scope, sites, events)
+        await seeder.learn_sites()  # the worker that read before may have died: what it found is in the queue
+        if await jobs.is_sealed(job.id):
+            await seeder.learn_sites()
+            return await worker.run()
+        worker.reads_source = lambda: seeder.reads
+        entering = asyncio.create_task(seeder.run(), name="seeds")
+    elif sealed and scope.sites is not sites:
+        return await worker.run()
+    else:
+        entering = asyncio.create_task(_enter_start(context, spider, job.id, scope, sites, known=sealed), name="seeds")
+    drained = asyncio.create_task(worker.draining.wait(), name="drained while reading seeds")
+    try:
+        if sealed and not terms.schedule:
+            await asyncio.wait({entering, drained}, return_when=asyncio.FIRST_COMPLETED)
+        return await _run_beside(worker, entering)
+    finally:
+        for task in (entering, drained):
+            task.cancel()
+        await asyncio.gather(entering, drained, return_exceptions=True)
+
+
+async def _run_beside(worker: Worker, entering: asyncio.Task[None]) -> bool:
+    """Run the worker; a seed that cannot be used stops it and is raised."""
+    working = asyncio.create_task(worker.run(), name="worker")
+    await asyncio.wait({working, entering}, return_when=asyncio.FIRST_COMPLETED)
+    if entering.done() and not entering.cancelled() and entering.exception() is not None:
+        worker.drain()
+        await working
+        entering.result()
+    return await working
+
+
+async def _enter_start(
+    context: SeedContext, spider: Spider, job: str, scope: Scope, sites: set[str], *, known: bool
+) -> None:
+    """Offer the spider's own seeds. Those of a job in which all are `known` only widen the scope."""
+    admission = Admission(
+        scope, context.rules, remember_known=False, fetcher=spider.fetcher, proxy_pool=spider.proxy_pool
+    )
+    max_queued = context.settings.crawl.max_queued
+    chunk: list[Request] = []
+    count = 0
+    async for request in seeds(spider):
+        count += 1
+        sites.add(site_of(request.url))
+        if not known:
+            chunk.append(request)
+        if len(chunk) >= SEEDS_AT_ONCE:
+            await offer(context, job, admission.judge(chunk), max_queued)
+            chunk = []
+    if not count:
+        raise Misconfigured(f"Spider {spider.name} has nothing to start from. Give it start_urls, or a start() method.")
+    if chunk:
+        await offer(context, job, admission.judge(chunk), max_queued)
+    if not known:
+        await context.state.jobs.seal_seeds(job)
+
+
+async def offer(context: SeedContext, job: str, judged: Judged, max_queued: int | None) -> None:
+    """Enter the candidates, waiting while the queue is full. Never more at once than it could ever hold."""
+    candidates = judged.candidates
+    at_once = min(SEEDS_AT_ONCE, max_queued or SEEDS_AT_ONCE)
+    for start in range(0, len(candidates), at_once):
+        while True:
+            try:
+                await context.state.frontier.add(job, candidates[start : start + at_once])
+                break
+            except FrontierFull:
+                await context.clock.sleep(FULL_PAUSE.total_seconds())
+
+
+class Seeder:
+    """The seeds of one job that a schedule began, for one worker. `sites` grows while they are read: the scope of links
+    goes by it."""
+
+    def __init__(
+        self,
+        context: SeedContext,
+        spider: Spider,
+        job: str,
+        terms: JobTerms,
+        scope: Scope,
+        sites: set[str],
+        events: EventSink,
+    ) -> None:
+        self._context = context
+        self._spider = spider
+        self._job = job
+        self._terms = terms
+        self._source = source_of(terms.source)
+        self._sites = sites
+        self._events = events
+        self._noted: set[str] = set()
+        self._reads = self._waits = False
+        self._asked = 0  # requests for files of the source so far
+        self._fault, self._faults = "", 0  # of this reading of the source: the first one, and how many
+        self._listed_some = False  # it gave an address
+        # A list may name any site. Where links may lead is another matter: see `_widen`.
+        seeds_scope = scope if spider.allowed_domains is not None else msgspec.structs.replace(scope, sites=None)
+        self._admission = Admission(
+            seeds_scope, context.rules, remember_known=False, fetcher=spider.fetcher, proxy_pool=spider.proxy_pool
+        )
+        self._freshness = freshness_of(terms, context.records, context.clock)
+        sites.update(site_of(url) for url in listed_seeds(spider))
+        if isinstance(self._source, SitemapSource | FeedSource):
+            sites.add(site_of(self._source.url))
+
+    @property
+    def reads(self) -> bool:
+        """The source is being read here, just now: another worker would have to begin anew."""
+        return self._reads and not self._waits
+
+    async def learn_sites(self) -> None:
+        """Take over the sites that other workers have found."""
+        self._sites.update((await self._context.state.seeds.findings(self._job)).sites)
+
+    async def run(self) -> None:
+        """Return when all seeds are in, whichever worker read them, or the job has ended for want of any. Raises
+        Transient."""
+        context, job = self._context, self._job
+        while not await context.state.jobs.is_sealed(job):
+            known = await context.state.jobs.job(job)
+            if known is not None and known.paused:
+                await context.clock.sleep(LOOK.total_seconds())
+            elif await context.state.seeds.claim(job, context.worker, LEASE):
+                try:
+                    if not await self._read_while_leased():
+                        return
+                finally:
+                    await context.state.seeds.release(job, context.worker)
+            else:
+                await self.learn_sites()
+                await context.clock.sleep(LOOK.total_seconds())
+        await self.learn_sites()
+
+    async def _read_while_leased(self) -> bool:
+        """Read, until all is in or another worker has taken over. False when the job has ended."""
+        reading = asyncio.create_task(self._read(), name="read the source")
+        self._reads = True
+        try:
+            while not reading.done():
+                await asyncio.wait({reading}, timeout=RENEW.total_seconds())
+                if not reading.done() and not await self._renewed():
+                    return True  # the other one reads on
+            return reading.result()
+        finally:
+            self._reads = False
+            if not reading.done():
+                reading.cancel()
+                await asyncio.gather(reading, return_exceptions=True)
+
+    async def _renewed(self) -> bool:
+        return await self._context.state.seeds.claim(self._job, self._context.worker, LEASE)
+
+    async def _read(self) -> bool:
+        """Offer all seeds and seal the job. False when there were none and the job has ended."""
+        context = self._context
+        for pause in (*context.source_pauses, None):
+            self._fault, self._faults, self._listed_some = "", 0, False
+            try:
+                async for judged in self._wanted():
+                    await self._wait_for_demand()
+                    await self._widen(judged.candidates)
+                    fresh = judged if self._freshness is None else await self._freshness.mark(judged)
+                    await offer(context, self._job, fresh, self._terms.max_queued)
+                if self._faults and not self._listed_some:
+                    raise SourceFailed(self._fault)
+                break
+            except (SourceFailed, Misconfigured) as error:
+                if str(error) != self._fault:
+                    self._report(str(error))
+                if pause is not None and isinstance(error, SourceFailed):
+                    await context.clock.sleep(pause.total_seconds())
+                    continue
+                if not (await context.state.jobs.counts(self._job)).discovered:
+                    await self._end(f"{SOURCE_FAILED}: {error}"[:LONGEST_ENDING])
+                    return False
+                break
+        if not self._faults and not self._listed_some:
+            self._report("Its source gave not one address.")
+        if self._faults:
+            more = f" And {self._faults - 1:,} more." if self._faults > 1 else ""
+            await context.state.seeds.note(self._job, (), self._fault + more)
+        await context.state.jobs.seal_seeds(self._job)
+        return True
+
+    async def _wait_for_demand(self) -> None:
+        """A run with a limit needs no more pages in its queue than that."""
+        limit = self._terms.limit
+        while limit is not None:
+            counts = await self._context.state.jobs.counts(self._job)
+            if counts.queued + counts.waiting <= limit:
+                return
+            await self._context.clock.sleep(FULL_PAUSE.total_seconds())
+
+    async def _end(self, ending: str) -> None:
+        """Only the worker that still has the lease may say that there is nothing."""
+        job = await self._context.state.jobs.job(self._job)
+        if job is not None and await self._renewed():
+            await self._context.end_job(job, ending, self._events)
+
+    async def _widen(self, candidates: tuple[Candidate, ...]) -> None:
+        """Links may lead to the sites of a list that its owner wrote. What a site writes into its sitemap or its feed
+        is fetched, but it does not say where else we go."""
+        if isinstance(self._source, SitemapSource | FeedSource):
+            return
+        new = {one.site for one in candidates if one.dropped is None} - self._noted
+        if new:
+            self._sites.update(new)
+            self._noted |= new
+            await self._context.state.seeds.note(self._job, new)
+
+    def _wanted(self) -> AsyncIterator[Judged]:
+        """What the source lists; with a budget, that part of it on which the budget is best spent."""
+        if self._terms.budget is None:
+            return self._judged()
+        return _chosen(self._context, self._job, self._terms, self._judged)
+
+    async def _judged(self) -> AsyncGenerator[Judged, None]:
+        chunk: list[Request] = []
+        async with aclosing(self._requests()) as requests:
+            async for request in requests:
+                self._listed_some = True
+                chunk.append(request)
+                if len(chunk) >= SEEDS_AT_ONCE:
+                    yield self._admission.judge(chunk, priority=self._terms.priority)
+                    chunk = []
+        if chunk:
+            yield self._admission.judge(chunk, priority=self._terms.priority)
+
+    async def _requests(self) -> AsyncGenerator[Request, None]:
+        """One at a time. Raises Misconfigured, SourceFailed."""
+        if not isinstance(self._source, StartSource):
+            async with aclosing(self._listed(self._source)) as listed:
+                async for request in listed:
+                    yield request
+            return
+        count = 0
+        try:
+            async for request in seeds(self._spider):
+                count += 1
+                yield request
+        except (SourceFailed, Misconfigured):
+            raise
+        except Exception as error:  # a spider's own code may raise anything
+            raise SourceFailed(f"start() of {self._spider.name} failed: {type(error).__name__}: {error}") from error
+        if not count:
+            raise Misconfigured(
+                f"Spider {self._spider.name} has nothing to start from. Give it start_urls, or the schedule a source."
+            )
+
+    async def _listed(self, source: Listing) -> AsyncGenerator[Request, None]:
+        context, terms = self._context, self._terms
+        windows = job_windows(context.settings, terms, context.clock)
+
+        def closed_for(site: str) -> timedelta:
+            closed = max(windows.job.wait(), windows.wait_for(site))
+            self._waits = bool(closed)
+            return closed
+
+        async with (
+            context.open_files(spider=self._spider, announce=self._take_turn, closed_for=closed_for) as files,
+            aclosing(entries(source, files.context(report=self._report))) as listed,
+        ):
+            async for entry in listed:
+                yield Request(
+                    url=entry.url, kind=terms.kind or DEFAULT_KIND, priority=terms.priority, lastmod=entry.lastmod
+                )
+
+    async def _take_turn(self, site: str, rest: timedelta) -> None:
+        """Have the site to ourselves for that time: sources that others read there come later, and so do pages."""
+        if not rest:
+            return
+        context = self._context
+        self._asked += 1
+        name = f"{context.worker}.{self._job}.{self._asked}"
+        while not await context.state.seeds.claim(f"{SITE}{site}", name, rest):
+            await context.clock.sleep(min(TURN_LOOK, rest).total_seconds())
+        await context.state.frontier.slow_down(site, interval=None, rest=rest)
+
+    def _report(self, message: str) -> None:
+        self._fault = self._fault or message
+        self._faults += 1
+        self._events.emit(Trouble(at=self._context.clock.now(), job=self._job, stage="source", message=message))
+
+
+async def _chosen(
+    context: SeedContext, job: str, terms: JobTerms, listed: Callable[[], AsyncGenerator[Judged, None]]
+) -> AsyncGenerator[Judged, None]:
+    """Those of the listed pages that the budget of this run is best spent on, in the order of the list. What may not
+    enter at all comes along, to be counted.
+
+    The source is read once to learn what is known of its pages, and once more to take the chosen ones: in between
+    little is kept of each page, and not its address (schedule/recrawl.py). A reading after a crash counts what the
+    job has fetched already. The queue sees to it that no run fetches more than its budget: it is the job's limit too.
+    """
+    assert terms.budget is not None
+    choice = PageChoice(only_changed=only_changed(source_of(terms.source)))
+    left = terms.budget
+    async with aclosing(listed()) as batches:
+        async for judged in batches:
+            asked = [one for one in judged.candidates if one.dropped is None]
+            known = await context.records.facts([one.fingerprint for one in asked])
+            for candidate in asked:
+                facts = known.get(candidate.fingerprint)
+                if facts is None:
+                    choice.note(candidate.fingerprint, None, None)
+                elif facts.job == job:
+                    left -= 1
+                else:
+                    lastmod = None if facts.failure else candidate.wishes().lastmod
+                    choice.note(candidate.fingerprint, rhythm_of(facts), facts.fetched_at, lastmod)
+    # In a thread: a million pages take some seconds.
+    wanted = await asyncio.to_thread(choice.choose, context.clock.now(), bounds_of(terms), max(left, 0))
+    async with aclosing(listed()) as batches:
+        async for judged in batches:
+            candidates = tuple(one for one in judged.candidates if one.dropped is not None or one.fingerprint in wanted)
+            if candidates:
+                yield msgspec.structs.replace(judged, candidates=candidates)
+
+
+def bounds_of(terms: JobTerms) -> RecrawlBounds:
+    """The shortest and the longest interval between two fetches of a page. `min_age` is a shortest one, too."""
+    shortest = max(
+        terms.min_interval.total_seconds() if terms.min_interval is not None else SHORTEST,
+        terms.min_age.total_seconds() if terms.min_age is not None else 0.0,
+    )
+    longest = terms.max_interval.total_seconds() if terms.max_interval is not None else float("inf")
+    return RecrawlBounds(shortest, max(shortest, longest))
