@@ -18,8 +18,8 @@ import msgspec
 
 from .currencies import AFTER_ONLY, CODES, SHARED, SIGNS, SMALL_CODES, THREE_DECIMALS
 
-_GAP = " \u00a0\u2009\u202f'’"
-_NO_GAPS = str.maketrans("", "", _GAP)
+GAPS = " \u00a0\u2009\u202f'’"  # what stands between groups of three digits
+_NO_GAPS = str.maketrans("", "", GAPS)
 _LONGEST = 300  # characters that are looked at: a price is not hidden deeper in a text
 _LONGEST_SIGN = max(map(len, SIGNS))
 _FIRST_CHARS = frozenset(sign[0] for sign in (*SIGNS, *CODES, *SMALL_CODES))
@@ -32,7 +32,7 @@ _DASHES = re.compile(r"(?:[.,]?[-–—]+)?\s*")  # "12,- €"
 # the last two ("118, 99"); the fraction alone. A sign between whole and fraction ("35€ 99") is looked for after it.
 # The point of an abbreviation is no decimal mark ("Rs.500", "S/.50", "₹.500"); that of "$.99" is.
 _NUMBER = re.compile(
-    rf"\d{{1,3}}(?:[{_GAP}]\d{{3}})+(?!\d)(?:[.,]\d+)?"
+    rf"\d{{1,3}}(?:[{GAPS}]\d{{3}})+(?!\d)(?:[.,]\d+)?"
     r"|\d+(?:[.,]\d+)*(?:[.,]\x20\d\d(?![\d.,%]))?"
     r"|[.,](?<![^\W\d_].)(?<!/.)(?:\d\d?(?!\d)|(?<![₹₨₱₦৳].)\d+)"
 )

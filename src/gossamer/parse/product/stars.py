@@ -11,8 +11,8 @@ from itertools import islice
 
 from turbohtml import Element
 
+from ..numbers import count_of
 from .claims import Claims
-from .figures import count_of
 from .outline import Outline, Place, Run, names_of
 from .values import Source
 

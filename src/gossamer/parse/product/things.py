@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from .figures import count_of, number_of
+from ..numbers import count_of, number_of
 
 _MOST = 3000  # things of one page and notation that are looked at
 _DEEPEST = 20
