@@ -10,7 +10,7 @@ import msgspec
 
 from gossamer.model.item import item_data
 from gossamer.model.page import Headers, Snapshot
-from gossamer.parse.callbacks import Parsed, run_callback
+from gossamer.parse.callbacks import ParsedPage, run_callback
 from gossamer.parse.page import Page
 from gossamer.parse.recipe.reader import read_recipe
 from gossamer.parse.recipe.spider import RecipeSpider, spider_of
@@ -46,7 +46,7 @@ def fields(text: str, head: str = "") -> RecipeSpider:
     )
 
 
-def parsed(spider: RecipeSpider, page: Page, kind: str = "parse") -> Parsed:
+def parsed(spider: RecipeSpider, page: Page, kind: str = "parse") -> ParsedPage:
     """What the spider gives for the page."""
     read = Page(page.snapshot, spider=spider)
     return asyncio.run(run_callback(spider, kind, read))

@@ -13,7 +13,7 @@ from gossamer.errors import ParseFailed
 from gossamer.model.page import Headers, Snapshot
 from gossamer.parse.feeds import Enclosure, FeedEntry, parse_feed
 from gossamer.parse.page import Page
-from gossamer.parse.xml_stream import TEXT, Event, XmlStream
+from gossamer.parse.xml import TEXT, XmlEvent, XmlStream
 
 CORPUS = Path(__file__).resolve().parents[3] / "shared/corpora/crawler-commons"
 URL = "https://news.example/feeds/all.xml"
@@ -279,10 +279,10 @@ def test_feeds_of_the_crawler_commons_set() -> None:
 # --- the stream below ------------------------------------------------------------------------------------------------
 
 
-def _events(*pieces: str) -> list[Event | str]:
+def _events(*pieces: str) -> list[XmlEvent | str]:
     """What the stream gives, texts that touch made one, and what is left at the end."""
     stream = XmlStream()
-    merged: list[Event | str] = []
+    merged: list[XmlEvent | str] = []
     try:
         for event in [*(event for piece in pieces for event in stream.feed(piece)), *stream.feed("", final=True)]:
             if event.kind != TEXT:

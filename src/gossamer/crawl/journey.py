@@ -34,7 +34,7 @@ from ..model.item import safe_text
 from ..model.page import Snapshot
 from ..model.record import PageFacts
 from ..model.task import LANE_ONLY, Request, Task, UrlState
-from ..parse.callbacks import Parsed, run_callback
+from ..parse.callbacks import ParsedPage, run_callback
 from ..parse.page import Page
 from ..parse.spider import Spider
 from ..parse.timelimit import TimeLimit
@@ -416,7 +416,7 @@ class Journey:
 
 async def _parse(
     snapshot: Snapshot, task: Task, spider: Spider, pipeline: Pipeline, limit: TimeLimit, *, new: bool = False
-) -> tuple[Parsed, Piped] | ParseFailed:
+) -> tuple[ParsedPage, Piped] | ParseFailed:
     """Parse a page and pass its items through the pipeline. A `new` page was never fetched before.
 
     The page's tree, many times the size of its body, ends here: storing may have to wait, and the trees of all pages

@@ -29,14 +29,14 @@ _MOST_FRAMES = 20
 _LONGEST_DETAIL = 20_000
 
 
-class Parsed(msgspec.Struct, frozen=True):
+class ParsedPage(msgspec.Struct, frozen=True):
     """What a callback gave, in order."""
 
     items: list[AnyItem]
     requests: list[Request]
 
 
-async def run_callback(spider: Spider, kind: str, page: Page, *, max_yields: int = MAX_YIELDS) -> Parsed:
+async def run_callback(spider: Spider, kind: str, page: Page, *, max_yields: int = MAX_YIELDS) -> ParsedPage:
     """Call the spider's method `kind` with the page and collect what it yields or returns. Raises ParseFailed."""
     names = callback_names(spider)
     if kind not in names:
@@ -68,7 +68,7 @@ async def run_callback(spider: Spider, kind: str, page: Page, *, max_yields: int
         if isinstance(error, ParseFailed) and error.detail:
             raise  # it says all there is to say
         raise _failure(basket.callback, page, error) from error
-    return Parsed(basket.items, basket.requests)
+    return ParsedPage(basket.items, basket.requests)
 
 
 class _Unusable(ParseFailed):

@@ -45,7 +45,7 @@ class BrokenFile(msgspec.Struct, frozen=True):
         return f"{where}: {self.message}"
 
 
-class Catalogue(msgspec.Struct, frozen=True):
+class SpiderCatalogue(msgspec.Struct, frozen=True):
     spiders: tuple[SpiderSpec, ...]
     broken: tuple[BrokenFile, ...]
 
@@ -61,7 +61,7 @@ def is_recipe_name(name: str) -> bool:
     return name.lower().endswith(RECIPE_ENDINGS)
 
 
-def list_spiders(root: Path, folder: str, *, refuse: Callable[[Path], str] = lambda path: "") -> Catalogue:
+def list_spiders(root: Path, folder: str, *, refuse: Callable[[Path], str] = lambda path: "") -> SpiderCatalogue:
     """Every spider and recipe in `<root>/<folder>`, by name, and the files that do not load.
 
     `refuse` is asked before a file is loaded. Where it says why it must not be, it is not.
@@ -78,7 +78,7 @@ def list_spiders(root: Path, folder: str, *, refuse: Callable[[Path], str] = lam
             broken.append(error.file)
         except Exception as error:  # whatever is wrong with one file, the others are found
             broken.append(BrokenFile(path, None, _tell(error)))
-    return Catalogue(tuple(sorted(spiders, key=lambda spec: spec.name)), tuple(broken))
+    return SpiderCatalogue(tuple(sorted(spiders, key=lambda spec: spec.name)), tuple(broken))
 
 
 def _spider_files(root: Path, folder: str) -> list[Path]:
@@ -118,7 +118,7 @@ def load_spider(ref: str, root: Path, folder: str) -> type[Spider]:
     return spider_named(ref, list_spiders(root, folder), root / folder)
 
 
-def spider_named(name: str, catalogue: Catalogue, place: Path) -> type[Spider]:
+def spider_named(name: str, catalogue: SpiderCatalogue, place: Path) -> type[Spider]:
     """The one of that name, of those that were found in the folder `place`. Raises SpiderNotFound."""
     name = composed(name)
     found = [spec for spec in catalogue.spiders if composed(spec.name) == name]

@@ -14,7 +14,7 @@ from ..errors import InvalidUrl
 from ..model.url import parse_url
 from .dates import feed_date
 from .links import LinkBase
-from .xml_stream import Event
+from .xml import XmlEvent
 
 _MARKUP = re.compile(r"<[a-zA-Z/!]|&(?:#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[a-zA-Z]{2,32});")
 _WRAPPER = re.compile(r"<(?:\w{1,40}:)?div[^<>]*>(.*)</(?:\w{1,40}:)?div\s*>", re.DOTALL | re.IGNORECASE)
@@ -57,7 +57,7 @@ class Feed(msgspec.Struct, frozen=True, kw_only=True):
     trouble: str | None = None
 
 
-class Field:
+class FeedField:
     """A field while it is read: text, or markup that somebody did not escape."""
 
     __slots__ = ("_sources", "_texts", "depth", "has_markup", "key", "kind", "name")
@@ -71,11 +71,11 @@ class Field:
         self._texts: list[str] = []
         self._sources: list[str] = []
 
-    def text(self, event: Event) -> None:
+    def text(self, event: XmlEvent) -> None:
         self._texts.append(event.value)
         self._sources.append(event.source or escape(event.value, quote=False))
 
-    def markup(self, event: Event) -> None:
+    def markup(self, event: XmlEvent) -> None:
         self.has_markup = True
         self._sources.append(event.source)
 
@@ -87,7 +87,7 @@ class Field:
         return wrapped[1].strip() if wrapped else source
 
 
-class Draft:
+class FeedEntryDraft:
     """A feed's head or one entry while it is read. Of every field the first that is not empty counts."""
 
     def __init__(self, base: LinkBase | None) -> None:
@@ -98,7 +98,7 @@ class Draft:
         self.categories: dict[str, None] = {}
         self.enclosures: dict[str, Enclosure] = {}
 
-    def keep(self, field: Field, *, is_plain: bool) -> None:
+    def keep(self, field: FeedField, *, is_plain: bool) -> None:
         value = field.value()
         if field.key in ("title", "author", "category"):
             value = " ".join(value.split()) if is_plain and not field.has_markup else plain_text(value)

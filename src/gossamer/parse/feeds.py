@@ -16,9 +16,9 @@ import msgspec
 
 from ..errors import InvalidUrl, ParseFailed
 from .encoding import charset_label
-from .feed_entries import Draft, Enclosure, Feed, FeedEntry, Field, joined
+from .feed_entries import Enclosure, Feed, FeedEntry, FeedEntryDraft, FeedField, joined
 from .links import LinkBase
-from .xml_stream import END, START, Event, XmlStream, attributes_of, decode_xml
+from .xml import END, START, XmlEvent, XmlStream, attributes_of, decode_xml
 
 if TYPE_CHECKING:
     from .page import Page
@@ -85,19 +85,19 @@ def parse_feed(source: Page | bytes | str, base_url: str = "") -> Feed:
     if text.lstrip("\ufeff \t\r\n")[:1] == "{":
         return _json_feed(text, name, base)
     try:
-        return _Reading(base).read(text)
+        return _XmlFeed(base).read(text)
     except ParseFailed as refusal:
         raise ParseFailed(f"{name} is not a feed that can be read. {refusal}") from None
 
 
-class _Reading:
+class _XmlFeed:
     def __init__(self, base: LinkBase | None) -> None:
         self._kind = ""
         self._root = ""
         self._prefix = ""
-        self._head = Draft(base)
-        self._draft: Draft | None = None  # the entry that is open
-        self._field: Field | None = None
+        self._head = FeedEntryDraft(base)
+        self._draft: FeedEntryDraft | None = None  # the entry that is open
+        self._field: FeedField | None = None
         self._aside = ""
         self._entries: list[FeedEntry] = []
         self._left_out = 0
@@ -135,7 +135,7 @@ class _Reading:
             trouble=trouble,
         )
 
-    def _start(self, event: Event) -> None:
+    def _start(self, event: XmlEvent) -> None:
         prefix, _, local = event.name.rpartition(":")
         is_own = prefix in ("", self._prefix)
         is_entry = is_own and local in _ENTRIES
@@ -159,7 +159,7 @@ class _Reading:
             else:
                 self._part(event, local, prefix)
 
-    def _begin(self, event: Event, local: str, prefix: str) -> None:
+    def _begin(self, event: XmlEvent, local: str, prefix: str) -> None:
         if local not in _KINDS:
             raise ParseFailed(f"Its first element is <{event.name[:40]}>.")
         self._kind = _KINDS[local]
@@ -169,19 +169,19 @@ class _Reading:
         if language := attributes_of(event).get("xml:lang"):
             self._head.fields["language"] = language
 
-    def _open_entry(self, event: Event) -> None:
-        self._draft = Draft(self._base_inside(event, self._head.base))
+    def _open_entry(self, event: XmlEvent) -> None:
+        self._draft = FeedEntryDraft(self._base_inside(event, self._head.base))
         if about := attributes_of(event).get("rdf:about"):
             self._draft.fields["about"] = about
 
-    def _base_inside(self, event: Event, base: LinkBase | None) -> LinkBase | None:
+    def _base_inside(self, event: XmlEvent, base: LinkBase | None) -> LinkBase | None:
         declared = attributes_of(event).get("xml:base") if "xml:base" in event.value else None
         try:
             return LinkBase(joined(base, declared)) if declared else base
         except InvalidUrl:
             return base
 
-    def _part(self, event: Event, local: str, prefix: str) -> None:
+    def _part(self, event: XmlEvent, local: str, prefix: str) -> None:
         """An element of the head or of an entry begins."""
         draft = self._draft or self._head
         attributes = attributes_of(event) if event.value else {}
@@ -200,9 +200,9 @@ class _Reading:
             if local == "name" and own and self._kind == "atom":
                 meaning = "author"
             if meaning is not None:
-                self._field = Field(meaning, event.name, attributes.get("type", "").lower())
+                self._field = FeedField(meaning, event.name, attributes.get("type", "").lower())
 
-    def _link(self, draft: Draft, attributes: dict[str, str]) -> None:
+    def _link(self, draft: FeedEntryDraft, attributes: dict[str, str]) -> None:
         relation = attributes.get("rel", "alternate").lower()
         if relation == "enclosure":
             draft.enclose(attributes["href"], attributes.get("type", ""), attributes.get("length", ""))
@@ -210,7 +210,7 @@ class _Reading:
             is_page = "html" in attributes.get("type", "html")
             (draft.links if is_page else draft.other_links).append(attributes["href"])
 
-    def _end(self, event: Event) -> None:
+    def _end(self, event: XmlEvent) -> None:
         field = self._field
         if field is not None:
             if event.name == field.name:
@@ -250,7 +250,7 @@ class _Reading:
             self._left_out += 1
 
 
-class _Json(msgspec.Struct):
+class _JsonFeed(msgspec.Struct):
     """The members of JSON Feed that are read. Any: feeds are written by anyone, so every value is looked at."""
 
     version: Any = ""
@@ -263,7 +263,7 @@ class _Json(msgspec.Struct):
 
 def _json_feed(text: str, name: str, base: LinkBase | None) -> Feed:
     try:
-        feed = msgspec.json.decode(text, type=_Json)
+        feed = msgspec.json.decode(text, type=_JsonFeed)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
         raise ParseFailed(f"{name} is not a feed that can be read. It is no JSON Feed: {error}.") from None
     if "jsonfeed.org" not in _text(feed.version) and not feed.items:
@@ -273,15 +273,15 @@ def _json_feed(text: str, name: str, base: LinkBase | None) -> Feed:
     return Feed(
         kind="json",
         title=" ".join(_text(feed.title).split()),
-        link=Draft(base).first_link([_text(feed.home_page_url)]),
+        link=FeedEntryDraft(base).first_link([_text(feed.home_page_url)]),
         description=_text(feed.description),
         language=_text(feed.language),
-        entries=tuple(_json_entry(item, Draft(base)) for item in items[:_MOST_ENTRIES]),
+        entries=tuple(_json_entry(item, FeedEntryDraft(base)) for item in items[:_MOST_ENTRIES]),
         trouble=f"{left_out:,} entries were left out." if left_out > 0 else None,
     )
 
 
-def _json_entry(item: dict[str, Any], draft: Draft) -> FeedEntry:
+def _json_entry(item: dict[str, Any], draft: FeedEntryDraft) -> FeedEntry:
     draft.links = [_text(item.get("url")), _text(item.get("external_url"))]
     authors = _listed(item.get("authors")) or [item.get("author")]
     names = [_text(author.get("name")) for author in authors if isinstance(author, dict)]

@@ -7,7 +7,7 @@ from datetime import datetime
 
 import msgspec
 
-from .xml_stream import Event, attributes_of, resolve_entities
+from .xml import XmlEvent, attributes_of, resolve_entities
 
 LONGEST_FIELD = 20_000  # characters
 _MOST_ALTERNATES = 500  # of one entry
@@ -56,7 +56,7 @@ class Sitemap(msgspec.Struct, frozen=True, kw_only=True):
     trouble: str | None = None
 
 
-class Draft:
+class SitemapEntryDraft:
     """An entry while it is read."""
 
     __slots__ = (
@@ -76,14 +76,14 @@ class Draft:
         self._size = self._bare_size = 0
 
     @classmethod
-    def of_plain(cls, plain: re.Match[str]) -> Draft:
+    def of_plain(cls, plain: re.Match[str]) -> SitemapEntryDraft:
         draft = cls("url", "")
         draft.fields["loc"] = resolve_entities(plain[1]).strip()
         for name, text in _PLAIN_FIELD.findall(plain[2]):
             draft.fields.setdefault(name, resolve_entities(text).strip())
         return draft
 
-    def start(self, local: str, prefix: str, event: Event) -> None:
+    def start(self, local: str, prefix: str, event: XmlEvent) -> None:
         if local == "link" and self.kind != "item":
             self._link(attributes_of(event))
         elif local in _FIELDS[self.kind] and (prefix == self.prefix or (self.kind == "item" and local == "date")):

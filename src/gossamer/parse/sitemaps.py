@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 from ..errors import InvalidUrl, ParseFailed
 from .dates import feed_date
 from .links import LinkBase
-from .sitemap_entries import LONGEST_FIELD, PLAIN_ENTRY, ChildSitemap, Draft, Sitemap, SitemapEntry
-from .xml_stream import END, START, Event, TextStream, XmlStream
+from .sitemap_entries import LONGEST_FIELD, PLAIN_ENTRY, ChildSitemap, Sitemap, SitemapEntry, SitemapEntryDraft
+from .xml import END, START, TextStream, XmlEvent, XmlStream
 
 if TYPE_CHECKING:
     from .page import Page
@@ -80,7 +80,7 @@ class SitemapReader:
         self._read = 0
         self._root = ""
         self._prefix = ""
-        self._draft: Draft | None = None
+        self._draft: SitemapEntryDraft | None = None
 
     def feed(self, chunk: bytes) -> Iterator[SitemapEntry | ChildSitemap]:
         """The entries that the bytes complete. Raises ParseFailed."""
@@ -177,7 +177,7 @@ class SitemapReader:
             if self.kind == "urlset" and not self._prefix and self._draft is None and self._xml.idle:
                 while plain := PLAIN_ENTRY.match(text, at):
                     at = plain.end()
-                    entry = self._entry_of(Draft.of_plain(plain))
+                    entry = self._entry_of(SitemapEntryDraft.of_plain(plain))
                     if entry is not None:
                         yield entry
             stop = text.find("</url>", at) + 6
@@ -209,7 +209,7 @@ class SitemapReader:
                 self._read += 1
                 yield SitemapEntry(loc=loc)
 
-    def _on(self, event: Event) -> SitemapEntry | ChildSitemap | None:
+    def _on(self, event: XmlEvent) -> SitemapEntry | ChildSitemap | None:
         """The entry that the event completes, if it completes one."""
         kind, name, value, _ = event
         draft = self._draft
@@ -221,7 +221,7 @@ class SitemapReader:
                 if draft is not None and draft.field == "loc":
                     return None  # <loc><url>...</url></loc>, which somebody's program writes
                 entry = self._finished()
-                self._draft = Draft(local, prefix)
+                self._draft = SitemapEntryDraft(local, prefix)
                 return entry
             if draft is not None:
                 draft.start(local, prefix, event)
@@ -255,7 +255,7 @@ class SitemapReader:
         draft, self._draft = self._draft, None
         return self._entry_of(draft) if draft is not None else None
 
-    def _entry_of(self, draft: Draft) -> SitemapEntry | ChildSitemap | None:
+    def _entry_of(self, draft: SitemapEntryDraft) -> SitemapEntry | ChildSitemap | None:
         """The entry; None when it has no address, or one that is none."""
         address = draft.address()
         loc = self._absolute(address) if address else None
@@ -278,7 +278,7 @@ class SitemapReader:
             alternates=self._alternates(draft) if draft.alternates else (),
         )
 
-    def _alternates(self, draft: Draft) -> tuple[tuple[str, str], ...]:
+    def _alternates(self, draft: SitemapEntryDraft) -> tuple[tuple[str, str], ...]:
         found = ((language, self._absolute(link, counted=False)) for language, link in draft.alternates)
         return tuple((language, href) for language, href in found if href is not None)
 

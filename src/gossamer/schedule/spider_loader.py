@@ -23,7 +23,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from ..errors import Misconfigured
-from ..parse.discovery import Catalogue, is_file_ref, list_spiders, load_spider, spider_named
+from ..parse.discovery import SpiderCatalogue, is_file_ref, list_spiders, load_spider, spider_named
 from ..parse.site import SiteSpider
 from ..parse.spider import Spider
 from ..settings import Settings
@@ -44,7 +44,7 @@ class Spiders:
     def __init__(self, settings: Settings, refuse: Callable[[Path | str], str] = lambda code: "") -> None:
         self._settings = settings
         self._refuse = refuse
-        self._catalogue: Catalogue | None = None
+        self._catalogue: SpiderCatalogue | None = None
 
     def find(self, ref: str) -> Spider:
         """The spider, recipe or site of that name. Raises Misconfigured, and what its constructor raises."""

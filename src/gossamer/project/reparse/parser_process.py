@@ -22,7 +22,7 @@ from ...errors import GossamerError, ParseFailed, Permanent
 from ...model.page import Snapshot
 from ...model.record import PageFacts, Record, Tally
 from ...model.task import DEFAULT_KIND
-from ...parse.callbacks import Parsed, run_callback
+from ...parse.callbacks import ParsedPage, run_callback
 from ...parse.page import Page
 from ...parse.recipe.check import likely_kind
 from ...parse.recipe.spider import RecipeSpider
@@ -140,7 +140,7 @@ class ArchiveParser:
         return known
 
 
-async def _called(spider: Spider, page: Page) -> Parsed:
+async def _called(spider: Spider, page: Page) -> ParsedPage:
     """What the callback gives that the page was fetched for. Where there is none, a recipe tells by its rules which
     kind of page it is. Raises ParseFailed."""
     if page.kind or not isinstance(spider, RecipeSpider):

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from ...demo.spider import DemoShop
 from ...errors import Misconfigured
-from ...parse.discovery import Catalogue, is_file_ref, list_spiders, load_spider
+from ...parse.discovery import SpiderCatalogue, is_file_ref, list_spiders, load_spider
 from ...parse.site import SiteSpider
 from ...parse.spider import Spider
 from ...settings import Settings
@@ -90,7 +90,7 @@ class Finder:
         return sum(spec.name == name for spec in self._catalogue.spiders)
 
     @cached_property
-    def _catalogue(self) -> Catalogue:
+    def _catalogue(self) -> SpiderCatalogue:
         with redirect_stdout(sys.stderr):
             return list_spiders(self._settings.root, self._settings.spiders)
 
