@@ -1,7 +1,7 @@
 # Gossamer's outer door. `make` alone prints this list; everything lives in .venv, nothing is installed elsewhere.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test lint bench quality soak clean
+.PHONY: help setup run test test-long test-all lint bench quality soak clean
 MAKEFLAGS += --no-print-directory
 
 PYTHON := .venv/bin/python
@@ -16,7 +16,7 @@ export URL
 help: ## this list
 	@echo "Gossamer: a complete web-scraping system"
 	@echo
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1|/' | awk -F'|' '{printf "%-14s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1|/' | awk -F'|' '{printf "%-16s %s\n", $$1, $$2}'
 
 setup: $(STAMP) ## make .venv and install everything (again only when pyproject.toml changes)
 	@:
@@ -32,20 +32,21 @@ else
 	@.venv/bin/gossamer crawl "$$URL"
 endif
 
-# What is timed or weighed by a test runs alone; the rest shares the cores, three at a time because much of it waits.
-ALONE := tests/faults/test_fleet.py tests/faults/test_politeness.py tests/faults/test_schedulers.py \
-	tests/faults/test_station_pace.py tests/journey/test_memory.py
-
-# Whole crawls take longest: they begin first, so that no core is idle at the end.
-FIRST := tests/faults tests/journey tests/docs tests/browser
+# Three at a time, because much of it waits. Tests of one file stay together: they share their servers.
+PYTEST := $(PYTHON) -m pytest
+SPREAD := -n 3 --dist loadfile --no-loadscope-reorder
 
 test: $(STAMP) ## run the tests (ARGS="-k frontier" to choose)
 ifeq ($(strip $(ARGS)),)
-	@$(PYTHON) -m pytest -n 3 --dist loadfile --no-loadscope-reorder $(addprefix --ignore=,$(ALONE)) $(FIRST) tests
-	@$(PYTHON) -m pytest $(ALONE)
+	@$(PYTEST) $(SPREAD) -m "not long"
 else
-	@$(PYTHON) -m pytest $(ARGS)
+	@$(PYTEST) $(ARGS)
 endif
+
+test-long: $(STAMP) ## run the tests that crawl or storm for minutes
+	@$(PYTEST) $(SPREAD) -m long
+
+test-all: test test-long ## run all tests
 
 lint: $(STAMP) ## style, types and the direction of imports
 	@.venv/bin/ruff check .

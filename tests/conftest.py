@@ -1,10 +1,14 @@
-"""Servers that the tests share: started once per session when a test asks for them, always stopped."""
+"""Servers that the tests share: started once per session when a test asks for them, always stopped.
+
+An example of Hypothesis may take as long as it likes: how long says something about the machine only.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from .services.mongo import lone_mongo as lone_mongo
 from .services.mongo import mongo as mongo
@@ -12,6 +16,9 @@ from .services.postgres import lone_postgres as lone_postgres
 from .services.postgres import postgres as postgres
 from .services.seaweed import ACCESS_KEY, SECRET_KEY, Seaweed, running_seaweed
 from .services.valkey import ValkeyServer, running_valkey
+
+settings.register_profile("any machine", parent=settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any machine")
 
 
 @pytest.fixture(scope="session")

@@ -221,7 +221,7 @@ async def test_pages_share_browsers_and_wait_for_seats() -> None:
 
 
 async def test_secrets_of_the_worker_are_not_seen_by_the_browser(show: Show, secret: str) -> None:
-    page = asyncio.create_task(show.get(show.url("/late"), wait_for="#late"))
+    page = asyncio.create_task(show.get(show.url("/late"), wait_for="#never"))  # it is there for as long as we look
     await until(lambda: bool(show.site.seen("/late")), "the page is in hand")
     (cell,) = show.transport.pool.cells
     assert secret.encode() in Path(f"/proc/{cell.watchdog}/environ").read_bytes()  # it keeps it to itself
@@ -230,7 +230,8 @@ async def test_secrets_of_the_worker_are_not_seen_by_the_browser(show: Show, sec
     assert shown_by
     for pid in (driver, browser, *shown_by):
         assert secret.encode() not in Path(f"/proc/{pid}/environ").read_bytes()
-    await page
+    page.cancel()
+    await asyncio.wait([page])
 
 
 async def test_what_is_missing_is_said_before_anything_is_tried() -> None:

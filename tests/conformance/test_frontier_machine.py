@@ -280,12 +280,13 @@ class FrontierMachine(RuleBasedStateMachine):
         return [row async for row in self.lab.queue.urls(self.job)]
 
 
+@pytest.mark.parametrize("examples", [10, pytest.param(60, marks=pytest.mark.long)])
 @pytest.mark.parametrize("name", Backends.NAMES)
-def test_the_frontier_behaves_like_its_model_under_any_sequence_of_calls(name, backends):
+def test_the_frontier_behaves_like_its_model_under_any_sequence_of_calls(name, backends, examples):
     machine = type("Machine", (FrontierMachine,), {"lab_name": name, "backends": backends})
     run_state_machine_as_test(
         machine,
         settings=settings(
-            max_examples=25, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
+            max_examples=examples, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
         ),
     )

@@ -36,6 +36,9 @@ class Park(Spider):
         yield from page.follow_all("a")
 """
 
+# What is slow here is slow on purpose or for want of a core: nothing is given up for it.
+PATIENT = 'read_timeout = "10m"\ntotal_timeout = "10m"\nconnect_timeout = "1m"\n'
+
 
 class Project:
     """A folder with gossamer.toml and the park's spider."""
@@ -44,7 +47,7 @@ class Project:
         self.folder = folder
         (folder / "spiders").mkdir(parents=True, exist_ok=True)
         (folder / "spiders" / "park.py").write_text(SPIDER)
-        (folder / "gossamer.toml").write_text(f"{settings}\n[fetch]\nallow_private = true\n")
+        (folder / "gossamer.toml").write_text(f"{settings}\n[fetch]\nallow_private = true\n{PATIENT}")
         self._environment = {**os.environ, "PARK_SEEDS": json.dumps(seeds)}
 
     def start(self, *flags: str) -> subprocess.Popen[bytes]:

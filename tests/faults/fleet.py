@@ -22,7 +22,7 @@ from gossamer.model.record import StoredRecord
 from gossamer.project.open import Project, open_project
 from gossamer.settings import load
 from gossamer.store.contract import RecordQuery
-from tests.faults.crawlers import SPIDER
+from tests.faults.crawlers import PATIENT, SPIDER
 from tests.patience import PATIENCE
 from tests.services.postgres import PostgresServer
 from tests.services.seaweed import ACCESS_KEY, SECRET_KEY, Seaweed
@@ -94,7 +94,7 @@ class FleetProject:
         (folder / "spiders" / "park.py").write_text(SPIDER)
         (folder / "gossamer.toml").write_text(
             f'project = "{self.project}"\nstate = "{state}"\nrecords = "{records}"\narchive = "{archive}"\n'
-            f"[politeness]\n{politeness}\n[fetch]\nallow_private = true\n{settings}\n"
+            f"[politeness]\n{politeness}\n[fetch]\nallow_private = true\n{PATIENT}{settings}\n"
         )
         self._environment = {
             **os.environ,

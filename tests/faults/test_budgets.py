@@ -12,8 +12,7 @@ from tests.sites.running import park
 
 BUDGET = 120
 SETTINGS = (
-    '[politeness]\nrate = "unlimited"\nrobots = false\n[crawl]\nconcurrency = 16\n'
-    f'[router]\nbudget_job = {BUDGET}\n[lease]\nduration = "2s"\n'
+    f'[politeness]\nrate = "unlimited"\nrobots = false\n[crawl]\nconcurrency = 16\n[router]\nbudget_job = {BUDGET}\n'
 )
 
 

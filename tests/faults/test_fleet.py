@@ -14,6 +14,8 @@ from tests.faults.fleet import assert_whole, own_services, poll_until, wait_for_
 from tests.services.cable import cable_to
 from tests.sites.running import park
 
+pytestmark = pytest.mark.long
+
 WORKERS = 4
 CONCURRENCY = 8
 IN_FLIGHT = 2 * CONCURRENCY  # of one worker at most: journeys that wait for long step aside for others
@@ -68,7 +70,7 @@ def test_workers_that_die_at_every_named_point_and_at_random_lose_nothing(tmp_pa
 
 def test_a_worker_that_slept_past_its_leases_settles_nothing(tmp_path, fleet):
     with park(**SITE) as site:
-        project = fleet.project(tmp_path, site, settings='[lease]\nduration = "2s"')
+        project = fleet.project(tmp_path, site, settings='[lease]\nduration = "10s"')
         with workers(*project.crew(WORKERS)) as crew:
             poll_until(lambda: len(site.hits()) > 300, crew)
             sleeper = crew[0]
@@ -85,7 +87,7 @@ def test_a_worker_that_slept_past_its_leases_settles_nothing(tmp_path, fleet):
 def test_a_killed_valkey_comes_back_with_all_that_was_settled(tmp_path, fleet):
     with park(**SITE) as site:
         # A page whose lease was given by an answer that never arrived comes back when the lease is over.
-        project = fleet.project(tmp_path, site, settings='[lease]\nduration = "8s"')
+        project = fleet.project(tmp_path, site, settings='[lease]\nduration = "10s"')
         with workers(*project.crew(WORKERS)) as crew:
             for goal in (400, 1000):
                 poll_until(lambda goal=goal: len(site.hits()) > goal, crew)
@@ -134,7 +136,7 @@ def test_a_spool_that_is_full_makes_fetching_wait(tmp_path, fleet):
 
 def test_a_worker_cut_off_from_valkey_holds_nothing_up(tmp_path, fleet):
     with park(**SITE) as site, cable_to(fleet.valkey.port) as cable:
-        project = fleet.project(tmp_path, site, settings='[lease]\nduration = "3s"')
+        project = fleet.project(tmp_path, site, settings='[lease]\nduration = "10s"')
         remote = f"redis://127.0.0.1:{cable.port}/0"
         with workers(*project.crew(3), project.start(GOSSAMER_STATE=remote)) as crew:
             poll_until(lambda: len(site.hits()) > 400, crew)

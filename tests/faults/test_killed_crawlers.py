@@ -5,6 +5,8 @@ from __future__ import annotations
 import random
 from collections import Counter
 
+import pytest
+
 from tests.faults.crawlers import Project, kill, wait_for
 from tests.patience import PATIENCE
 from tests.sites.running import park
@@ -13,6 +15,7 @@ KILLS = 15
 CONCURRENCY = 16
 
 
+@pytest.mark.long
 def test_fifteen_kills_during_one_crawl_lose_nothing_and_double_nothing(tmp_path):
     # given a site of 2,000 pages, and a crawler that is killed again and again
     chance = random.Random(20)
@@ -46,7 +49,7 @@ def test_fifteen_kills_during_one_crawl_lose_nothing_and_double_nothing(tmp_path
 
 
 def test_ctrl_c_drains_and_the_same_command_goes_on(tmp_path):
-    with park(pages=400, latency_ms=20) as site:
+    with park(pages=200, latency_ms=100) as site:
         project = Project(tmp_path, site.seeds(), '[politeness]\nrate = "unlimited"\nconcurrency = 8')
         process = project.start()
         poll_until(lambda: len(site.hits()) >= 40)
@@ -82,7 +85,7 @@ def test_fresh_starts_over_and_an_ended_crawl_starts_a_new_job(tmp_path):
 
 
 def test_two_processes_share_the_work_and_fetch_nothing_twice(tmp_path):
-    with park(pages=600, latency_ms=50, body_bytes=3000) as site:
+    with park(pages=200, latency_ms=300, body_bytes=3000) as site:
         # given processes of which neither can take all that the site allows
         settings = '[politeness]\nrate = "unlimited"\nconcurrency = 8\n[crawl]\nconcurrency = 6'
         project = Project(tmp_path, site.seeds(), settings)

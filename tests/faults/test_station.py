@@ -60,7 +60,7 @@ def test_two_stations_share_the_job_of_a_stopped_crawl_and_end_it_once(opened, r
         address = request.getfixturevalue("valkey").address()
         settings = f'state = "{address}"\nproject = "test-{uuid4().hex[:8]}"\n{UNLIMITED}'
     # given a job over two sites, begun by a crawl that was stopped: the stations sow nothing
-    with park(pages=250, hosts=2, latency_ms=20) as site:
+    with park(pages=100, hosts=2, latency_ms=200) as site:
         project = opened(site.seeds(), settings)
         project.sow(site)
         # when two stations come
@@ -80,7 +80,10 @@ def test_two_stations_share_the_job_of_a_stopped_crawl_and_end_it_once(opened, r
 
 
 def test_a_station_waits_for_a_state_that_is_away_and_goes_on(opened):
-    with running_valkey("--appendonly", "yes", "--appendfsync", "no") as server, park(pages=600, latency_ms=20) as site:
+    with (
+        running_valkey("--appendonly", "yes", "--appendfsync", "no") as server,
+        park(pages=400, latency_ms=100) as site,
+    ):
         project = opened(site.seeds(), f'state = "{server.address()}"\nproject = "away"\n{UNLIMITED}')
         project.sow(site)
         station = project.run("worker", "--until-idle")
@@ -129,7 +132,8 @@ def test_a_job_that_begins_later_is_found_and_two_jobs_run_side_by_side(opened):
         station = project.run("worker")
         until(lambda: "serves all jobs" in station.said(), station)
         # when two jobs are begun, and the crawls that began them stop
-        crawls = [project.run("crawl", name, "--quiet") for name in ("one", "two")]
+        # slowly, so that there is something left for the station
+        crawls = [project.run("crawl", name, "--quiet", "--rate", "30/m") for name in ("one", "two")]
         until(lambda: all(f"working on {name}-" in station.said() for name in ("one", "two")), station)
         for crawl in crawls:
             crawl.signal(signal.SIGINT)
@@ -214,7 +218,7 @@ def test_jobs_that_cannot_be_served_here_are_told_once_and_left_alone(opened):
 
 
 def test_a_terminated_station_finishes_what_is_in_hand_and_leases_nothing_more(opened):
-    with park(pages=400, latency_ms=50) as site:
+    with park(pages=400, latency_ms=100) as site:
         project = opened(site.seeds())
         project.sow(site)
         station = project.run("worker")
@@ -232,7 +236,7 @@ def test_a_terminated_station_finishes_what_is_in_hand_and_leases_nothing_more(o
 
 
 def test_what_takes_longer_than_the_drain_is_given_back_at_once(opened):
-    with park(pages=50, latency_ms=30_000, latency_ms_of={"site1.localhost": 0}, hosts=2) as site:
+    with park(pages=50, latency_ms=500_000, latency_ms_of={"site1.localhost": 0}, hosts=2) as site:
         project = opened(site.seeds(), f'{UNLIMITED}robots = false\n[crawl]\ndrain = "1s"\n')
         station = project.run("crawl", "park", "--quiet")
         until(lambda: len(site.hits(host=0)) == 1 and len(site.hits(host=1)) == 50, station)
@@ -260,11 +264,13 @@ def test_signals_that_come_in_an_instant_are_one(opened):
 def test_a_crawl_under_timeout_drains_when_its_time_is_over(opened):
     if shutil.which("timeout") is None:
         pytest.skip("the program `timeout` is not on this machine")
-    with park(pages=5000, latency_ms=50) as site:
+    with park(pages=5000, latency_ms=200) as site:
         project = opened(site.seeds())
-        crawl = project.run_under(["timeout", "3"], "crawl", "park")
+        crawl = project.run_under(["timeout", "1000"], "crawl", "park")
+        until(lambda: len(site.hits()) > 20, crawl)
+        crawl.signal(signal.SIGTERM)  # to `timeout`, which does with it what it does when the time is over
 
-        assert crawl.ended() == 124, crawl.said()
+        assert crawl.ended() == 130, crawl.said()
         assert "Stopped. Nothing is lost" in crawl.said()
         assert project.sql("state.db", "SELECT count(*) FROM urls WHERE state = 'leased'") == [(0,)]
 

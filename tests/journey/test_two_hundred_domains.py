@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import pytest
+
 from gossamer.model.events import Fetched
 from tests.browser.conftest import chromium as chromium
 
 from .crawling import crawled, look
 from .routing import Offers, roads
+
+pytestmark = pytest.mark.long
 
 PAGES = 5
 MIX = {"open": 146, "direct-shy": 20, "datacenter-shy": 12, "script": 8, "counting:3:2": 8, "fortress": 6}

@@ -17,7 +17,7 @@ ACTED = """<style>body { height: 6000px }</style>
 <input id=word oninput="echo.textContent = word.value"
   onkeydown="if (event.key === 'Enter') out.textContent += 'entered '">
 <p id=out></p><p id=echo></p><p id=depth>0</p>
-<script>addEventListener("scroll", () => depth.textContent = Math.round(scrollY))</script>"""
+<script>addEventListener("scroll", () => depth.className = scrollY > 0 ? "deep" : "")</script>"""
 HEAVY = """<link rel=stylesheet href=/style.css><img src=/picture.png><video src=/film.mp4 autoplay></video>
 <style>@font-face { font-family: F; src: url(/font.woff2) } p { font-family: F }</style><p>text</p>
 <script src=/script.js></script>"""
