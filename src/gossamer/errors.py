@@ -139,7 +139,7 @@ class Blocked(FetchFailed):
         self.reason = f"blocked-{kind}"
 
 
-class WayFailed(FetchFailed):
+class RouteFailed(FetchFailed):
     """The way to the site failed, not the site: the task goes back to the queue and no try is used up.
 
     `wait` is how long it should wait there.
@@ -153,23 +153,23 @@ class WayFailed(FetchFailed):
         self.lane: str | None = None  # where the task should wait, when it had climbed before
 
 
-class ProxyFailed(WayFailed):
+class ProxyFailed(RouteFailed):
     reason = "proxy"
 
 
-class BrowserFailed(WayFailed):
+class BrowserFailed(RouteFailed):
     reason = "browser"
 
 
-class ApiFailed(WayFailed):
+class ApiFailed(RouteFailed):
     reason = "managed-api"
 
 
-class AllExitsRest(WayFailed):
+class AllExitsRest(RouteFailed):
     reason = "exits-rest"
 
 
-class BudgetSpent(WayFailed):
+class BudgetSpent(RouteFailed):
     """`budget` names the bound that would be passed."""
 
     reason = "budget"
@@ -222,7 +222,7 @@ class Walled(FetchRefused):
         self.reason = f"blocked-{kind}"
 
 
-class NoWay(FetchRefused):
+class NoRoute(FetchRefused):
     """The spider or the settings want a route that does not exist here, or that is not installed."""
 
     reason = "no-way"

@@ -1,4 +1,4 @@
-"""What workers share about ways: standings of sites, learned by one of many, and purses that are never overdrawn."""
+"""What workers share: routes that were learned for sites, by one of many, and budgets that are never overdrawn."""
 
 from __future__ import annotations
 
@@ -81,14 +81,14 @@ async def several(place: Place, count: int) -> AsyncIterator[list[Any]]:
         yield [await stack.enter_async_context(place.open()) for _ in range(count)]
 
 
-def changed(standing: LearnedRoute, **fields: object) -> LearnedRoute:
-    return msgspec.structs.replace(standing, **fields)
+def changed(learned: LearnedRoute, **fields: object) -> LearnedRoute:
+    return msgspec.structs.replace(learned, **fields)
 
 
-# -- standings ----------------------------------------------------------------------------------------------------
+# -- learned routes ----------------------------------------------------------------------------------------------
 
 
-async def test_a_standing_comes_back_as_it_was_learned(state):
+async def test_a_learned_route_comes_back_as_it_was_learned(state):
     assert await state.routes.learned("shop.example") is None
 
     assert await state.routes.learn(SHOP, instead_of=None)
@@ -143,7 +143,7 @@ async def test_the_sites_that_were_learned_about_last_come_first(state):
     assert [one.site for one in await state.routes.learned_routes(limit=2)] == listed[:2]
 
 
-async def test_many_standings_are_all_listed(state):
+async def test_many_learned_routes_are_all_listed(state):
     many = [changed(SHOP, site=f"s{n}.example", since=NOW - n) for n in range(1_200)]
     await asyncio.gather(*(state.routes.learn(one, instead_of=None) for one in many))
 
@@ -163,159 +163,159 @@ async def test_one_site_is_forgotten_or_all(state):
     assert await state.routes.learned_routes() == []
 
 
-# -- purses -------------------------------------------------------------------------------------------------------
+# -- budgets ------------------------------------------------------------------------------------------------------
 
 JOB, DAY, SITE = "job/books-3", "day/2027-01-15", "domain/2027-01-15/shop.example"
 
 
-async def test_tokens_are_taken_from_every_purse(state):
-    assert await state.purse.spent() == {}
+async def test_tokens_are_taken_from_every_budget(state):
+    assert await state.budgets.spent() == {}
 
-    assert await state.purse.take(2.5, [Bound(JOB, 10), Bound(DAY, 5)]) is None
-    assert await state.purse.take(0.0003, [Bound(DAY, 5), Bound(SITE, 1)]) is None
+    assert await state.budgets.take(2.5, [Bound(JOB, 10), Bound(DAY, 5)]) is None
+    assert await state.budgets.take(0.0003, [Bound(DAY, 5), Bound(SITE, 1)]) is None
 
-    assert await state.purse.spent() == {DAY: 2.5003, SITE: 0.0003, JOB: 2.5}
+    assert await state.budgets.spent() == {DAY: 2.5003, SITE: 0.0003, JOB: 2.5}
 
 
-async def test_tokens_are_taken_from_all_purses_or_from_none(state):
-    await state.purse.take(4, [Bound(DAY, 5), Bound(SITE, 5)])
+async def test_tokens_are_taken_from_all_budgets_or_from_none(state):
+    await state.budgets.take(4, [Bound(DAY, 5), Bound(SITE, 5)])
 
     # The first that has too few is named, whatever comes after it.
-    assert await state.purse.take(2, [Bound(JOB, 10), Bound(SITE, 5), Bound(DAY, 5)]) == SITE
-    assert await state.purse.take(2, [Bound(JOB, 10), Bound(DAY, 5), Bound(SITE, 5)]) == DAY
-    assert await state.purse.take(2, [Bound(JOB, 1), Bound(DAY, 5)]) == JOB
+    assert await state.budgets.take(2, [Bound(JOB, 10), Bound(SITE, 5), Bound(DAY, 5)]) == SITE
+    assert await state.budgets.take(2, [Bound(JOB, 10), Bound(DAY, 5), Bound(SITE, 5)]) == DAY
+    assert await state.budgets.take(2, [Bound(JOB, 1), Bound(DAY, 5)]) == JOB
 
-    assert await state.purse.spent() == {DAY: 4, SITE: 4}
+    assert await state.budgets.spent() == {DAY: 4, SITE: 4}
 
 
 async def test_the_last_token_can_be_taken_and_not_one_billionth_more(state):
     bounds = [Bound(JOB, 0.3)]
     # As floats, 0.1 + 0.2 is more than 0.3.
-    assert await state.purse.take(0.1, bounds) is None
-    assert await state.purse.take(0.2, bounds) is None
-    assert await state.purse.take(1e-9, bounds) == JOB
-    assert await state.purse.take(1e-30, bounds) == JOB
-    assert await state.purse.take(0, bounds) is None  # nothing is always there
+    assert await state.budgets.take(0.1, bounds) is None
+    assert await state.budgets.take(0.2, bounds) is None
+    assert await state.budgets.take(1e-9, bounds) == JOB
+    assert await state.budgets.take(1e-30, bounds) == JOB
+    assert await state.budgets.take(0, bounds) is None  # nothing is always there
 
-    assert await state.purse.spent() == {JOB: 0.3}
+    assert await state.budgets.spent() == {JOB: 0.3}
 
 
 async def test_fractions_that_do_not_come_out_even_reach_the_bound_early(state):
     third = 1 / 3
     taken = 0
-    while await state.purse.take(third, [Bound(JOB, 1)]) is None:
+    while await state.budgets.take(third, [Bound(JOB, 1)]) is None:
         taken += 1
 
     # Three thirds, each rounded up, would be more than one.
     assert taken == 2
-    assert (await state.purse.spent())[JOB] == pytest.approx(2 / 3, abs=1e-8)
+    assert (await state.budgets.spent())[JOB] == pytest.approx(2 / 3, abs=1e-8)
 
 
 async def test_amounts_that_a_float_would_round_are_exact(state):
     big = 4_000_000_000
     bounds = [Bound(JOB, big + 1), Bound(DAY, float("inf"))]
-    assert await state.purse.take(big, bounds) is None
+    assert await state.budgets.take(big, bounds) is None
     for _ in range(10):
-        assert await state.purse.take(0.1, bounds) is None
+        assert await state.budgets.take(0.1, bounds) is None
 
-    assert await state.purse.take(1e-9, bounds) == JOB
-    await state.purse.give_back(1e-9, [JOB])
-    assert await state.purse.take(1e-9, bounds) is None
-    assert await state.purse.take(1e300, [Bound(DAY, float("inf"))]) == DAY
-    assert (await state.purse.spent())[JOB] == big + 1
+    assert await state.budgets.take(1e-9, bounds) == JOB
+    await state.budgets.give_back(1e-9, [JOB])
+    assert await state.budgets.take(1e-9, bounds) is None
+    assert await state.budgets.take(1e300, [Bound(DAY, float("inf"))]) == DAY
+    assert (await state.budgets.spent())[JOB] == big + 1
 
 
-async def test_a_purse_without_enough_for_one_gives_nothing(state):
-    assert await state.purse.take(5, [Bound(JOB, 4.999)]) == JOB
-    assert await state.purse.take(0.5, [Bound(JOB, 0)]) == JOB
-    assert await state.purse.take(5, []) is None
+async def test_a_budget_without_enough_for_one_gives_nothing(state):
+    assert await state.budgets.take(5, [Bound(JOB, 4.999)]) == JOB
+    assert await state.budgets.take(0.5, [Bound(JOB, 0)]) == JOB
+    assert await state.budgets.take(5, []) is None
 
-    assert await state.purse.spent() == {}
+    assert await state.budgets.spent() == {}
 
 
 async def test_a_bound_that_was_lowered_holds_at_once(state):
-    await state.purse.take(8, [Bound(DAY, 10)])
+    await state.budgets.take(8, [Bound(DAY, 10)])
 
-    assert await state.purse.take(0.5, [Bound(DAY, 5)]) == DAY
-    assert await state.purse.take(0.5, [Bound(DAY, 10)]) is None
+    assert await state.budgets.take(0.5, [Bound(DAY, 5)]) == DAY
+    assert await state.budgets.take(0.5, [Bound(DAY, 10)]) is None
 
 
-async def test_a_purse_that_is_named_twice_gives_once_within_the_narrower_bound(state):
-    assert await state.purse.take(2, [Bound(DAY, 10), Bound(DAY, 3)]) is None
-    assert await state.purse.take(2, [Bound(DAY, 10), Bound(DAY, 3)]) == DAY
+async def test_a_budget_that_is_named_twice_gives_once_within_the_narrower_bound(state):
+    assert await state.budgets.take(2, [Bound(DAY, 10), Bound(DAY, 3)]) is None
+    assert await state.budgets.take(2, [Bound(DAY, 10), Bound(DAY, 3)]) == DAY
 
-    assert await state.purse.spent() == {DAY: 2}
+    assert await state.budgets.spent() == {DAY: 2}
 
 
 async def test_what_was_not_used_comes_back_and_can_be_taken_again(state):
     bounds = [Bound(JOB, 3), Bound(DAY, 3)]
-    await state.purse.take(3, bounds)
+    await state.budgets.take(3, bounds)
 
-    await state.purse.give_back(2.5, [JOB, DAY])
-    assert await state.purse.spent() == {DAY: 0.5, JOB: 0.5}
-    assert await state.purse.take(2.5, bounds) is None
-    assert await state.purse.take(0.001, bounds) == JOB
+    await state.budgets.give_back(2.5, [JOB, DAY])
+    assert await state.budgets.spent() == {DAY: 0.5, JOB: 0.5}
+    assert await state.budgets.take(2.5, bounds) is None
+    assert await state.budgets.take(0.001, bounds) == JOB
 
 
 async def test_more_than_was_taken_never_comes_back(state):
-    await state.purse.take(1.5, [Bound(JOB, 3)])
-    await state.purse.give_back(10, [JOB, "day/2027-01-01", JOB])
+    await state.budgets.take(1.5, [Bound(JOB, 3)])
+    await state.budgets.give_back(10, [JOB, "day/2027-01-01", JOB])
 
-    assert await state.purse.spent() == {JOB: 0}  # and no purse was made by giving back
-    assert await state.purse.take(3.1, [Bound(JOB, 3)]) == JOB
-    assert await state.purse.take(3, [Bound(JOB, 3)]) is None
+    assert await state.budgets.spent() == {JOB: 0}  # and no budget was made by giving back
+    assert await state.budgets.take(3.1, [Bound(JOB, 3)]) == JOB
+    assert await state.budgets.take(3, [Bound(JOB, 3)]) is None
 
 
 @pytest.mark.parametrize("amount", [-1.0, float("nan")])
 async def test_what_is_no_amount_is_refused_and_changes_nothing(state, amount):
-    await state.purse.take(1, [Bound(JOB, 3)])
+    await state.budgets.take(1, [Bound(JOB, 3)])
 
     with pytest.raises(ValueError, match="no amount"):
-        await state.purse.take(amount, [Bound(JOB, 3)])
+        await state.budgets.take(amount, [Bound(JOB, 3)])
     with pytest.raises(ValueError, match="no amount"):
-        await state.purse.give_back(amount, [JOB])
+        await state.budgets.give_back(amount, [JOB])
 
-    assert await state.purse.spent() == {JOB: 1}
+    assert await state.budgets.spent() == {JOB: 1}
 
 
-async def test_only_purses_of_earlier_days_are_forgotten(state):
+async def test_only_budgets_of_earlier_days_are_forgotten(state):
     kept = ["job/2", "job/2020-01-01", "day/2027-01-15", "domain/2027-01-15/a.example", "day/2027-02-01", "day/soon"]
     old = ["day/2027-01-14", "day/2026-12-31", "domain/2027-01-14/a.example", "domain/2026-01-01/b.example"]
-    for purse in (*kept, *old):
-        await state.purse.take(1, [Bound(purse, 5)])
+    for budget in (*kept, *old):
+        await state.budgets.take(1, [Bound(budget, 5)])
 
-    assert await state.purse.forget_budgets("2027-01-15") == 4
-    assert sorted(await state.purse.spent()) == sorted(kept)
-    assert await state.purse.forget_budgets("2027-01-15") == 0
+    assert await state.budgets.forget_budgets("2027-01-15") == 4
+    assert sorted(await state.budgets.spent()) == sorted(kept)
+    assert await state.budgets.forget_budgets("2027-01-15") == 0
 
 
 async def test_workers_of_one_process_never_take_more_than_there_is(place):
     async with several(place, 4) as workers:
         bounds = [Bound(DAY, 1.5), Bound(SITE, 100)]
-        answers = await asyncio.gather(*(workers[n % 4].purse.take(0.07, bounds) for n in range(80)))
+        answers = await asyncio.gather(*(workers[n % 4].budgets.take(0.07, bounds) for n in range(80)))
 
         assert answers.count(None) == 21
         assert answers.count(DAY) == 59
-        assert await workers[0].purse.spent() == {DAY: 1.47, SITE: 1.47}
+        assert await workers[0].budgets.spent() == {DAY: 1.47, SITE: 1.47}
 
 
 def take_until_refused(place: Place, barrier: Any, taken: Any) -> None:
     """What one process does: eight tasks that take until nothing is left."""
 
     async def work() -> int:
-        async def take(purse: Any) -> int:
+        async def take(budget: Any) -> int:
             times = returned = 0
-            while await purse.take(0.7, [Bound(JOB, 100), Bound(DAY, 500)]) is None:
+            while await budget.take(0.7, [Bound(JOB, 100), Bound(DAY, 500)]) is None:
                 times += 1
                 assert times < 1_000, "There is no end of it."
                 if times % 5 == 0:  # some of it was not used
-                    await purse.give_back(0.7, [JOB, DAY])
+                    await budget.give_back(0.7, [JOB, DAY])
                     returned += 1
             return times - returned
 
         async with place.open() as state:
             barrier.wait(PATIENCE)
-            return sum(await asyncio.gather(*(take(state.purse) for _ in range(8))))
+            return sum(await asyncio.gather(*(take(state.budgets) for _ in range(8))))
 
     taken.put(asyncio.run(work()))
 
@@ -335,7 +335,7 @@ def test_processes_together_take_what_there_is_to_the_last_token(place):
 
     async def spent() -> dict[str, float]:
         async with place.open() as state:
-            return await state.purse.spent()
+            return await state.budgets.spent()
 
     assert [worker.exitcode for worker in workers] == [0] * processes
     assert sum(counts) == 142  # 142 times 0.7 is 99.4
@@ -348,29 +348,29 @@ def test_processes_together_take_what_there_is_to_the_last_token(place):
 async def test_all_of_it_survives_reopening(place):
     async with place.open() as state:
         await state.routes.learn(SHOP, instead_of=None)
-        await state.purse.take(0.0003, [Bound(JOB, 1), Bound(DAY, 1)])
+        await state.budgets.take(0.0003, [Bound(JOB, 1), Bound(DAY, 1)])
 
     async with place.open() as state:
         assert await state.routes.learned_routes() == [SHOP]
-        assert await state.purse.spent() == {DAY: 0.0003, JOB: 0.0003}
-        assert await state.purse.take(1, [Bound(JOB, 1)]) == JOB
+        assert await state.budgets.spent() == {DAY: 0.0003, JOB: 0.0003}
+        assert await state.budgets.take(1, [Bound(JOB, 1)]) == JOB
 
 
 @pytest.mark.parametrize("labs", WAYS, indirect=True, ids="-to-".join)
 async def test_a_move_takes_them_along_and_leaves_none_of_what_was_there(labs):
     source, target = labs
     other = changed(SHOP, site="other.example", since=NOW + 9)
-    for standing in (SHOP, other):
-        await source.routes.learn(standing, instead_of=None)
-    await source.purse.take(0.0003, [Bound(JOB, 1), Bound(DAY, 1)])
+    for learned in (SHOP, other):
+        await source.routes.learn(learned, instead_of=None)
+    await source.budgets.take(0.0003, [Bound(JOB, 1), Bound(DAY, 1)])
     await target.routes.learn(changed(SHOP, site="stale.example"), instead_of=None)
-    await target.purse.take(1, [Bound("job/9", 1)])
+    await target.budgets.take(1, [Bound("job/9", 1)])
 
     await copy(source.stream, target.stream)
 
     assert await target.stream.counts() == await source.stream.counts() == {"learned routes": 2, "purses": 2}
     assert await target.routes.learned_routes() == [other, SHOP]
-    assert await target.purse.spent() == {DAY: 0.0003, JOB: 0.0003}
+    assert await target.budgets.spent() == {DAY: 0.0003, JOB: 0.0003}
     assert await target.routes.learn(changed(SHOP, blocks=4), instead_of=SHOP)
     await target.stream.clear()
     assert await target.stream.counts() == {}

@@ -13,7 +13,7 @@ import pytest
 from aiohttp import web
 
 from gossamer.clock import VirtualClock
-from gossamer.errors import ApiFailed, BadResponse, FetchFailed, WayFailed
+from gossamer.errors import ApiFailed, BadResponse, FetchFailed, RouteFailed
 from gossamer.fetch.contract import Response
 from gossamer.fetch.managed import ManagedTransport
 from tests.services.vendors import (
@@ -97,7 +97,7 @@ async def test_a_500_with_json_is_the_vendors_fault(mode: str) -> None:
 async def test_a_500_of_the_get_shape_says_that_the_page_cannot_be_had() -> None:
     async with get_vendor() as server, transport_to(server) as transport:
         server.always = status(500)
-        assert not isinstance(await failure(transport), WayFailed)
+        assert not isinstance(await failure(transport), RouteFailed)
 
 
 @pytest.mark.parametrize("mode", ["", 'mode = "async"\n', BATCH])

@@ -212,7 +212,7 @@ async def test_what_is_paid_by_the_byte_counts_for_robots_txt_as_well_and_waits_
 
         # then what was taken and not used came back in time: all pages are there, each paid with its bytes
         assert len(left.records) == 6
-        spent = await look(read, lambda system: system.state.purse.spent())
+        spent = await look(read, lambda system: system.state.budgets.spent())
         received = sum(one.bytes for one in await attempts_of(read, way.world.urls()))
         assert 7 + received * 1e-5 < sum(spent.values()) < 9
 

@@ -28,7 +28,7 @@ async def book(tmp_path, clock):
     async with open_sqlite_state(
         tmp_path / "state.db", clock, lease_duration=timedelta(minutes=1), terms_for=lambda site: SiteTerms()
     ) as state:
-        yield state.purse
+        yield state.budgets
 
 
 def budget_with(book, clock, *, job="7", **budgets):

@@ -44,10 +44,10 @@ async def crawl_through(system: Project) -> None:
     job, _ = await system.state.jobs.open_job("books", JobTerms(), fresh=False)
     today = day_of(now)
     wide = [Bound(f"job/{job.id}", 100), Bound(f"day/{today}", 500)]
-    assert await system.state.purse.take(12.5003, [*wide, Bound(f"domain/{today}/shop.example", 20)]) is None
-    assert await system.state.purse.take(20, [*wide, Bound(f"domain/{today}/news.example", 20)]) is None
+    assert await system.state.budgets.take(12.5003, [*wide, Bound(f"domain/{today}/shop.example", 20)]) is None
+    assert await system.state.budgets.take(20, [*wide, Bound(f"domain/{today}/news.example", 20)]) is None
     assert (
-        await system.state.purse.take(9, [Bound("day/2020-01-01", 500), Bound("domain/2020-01-01/old.example", 9)])
+        await system.state.budgets.take(9, [Bound("day/2020-01-01", 500), Bound("domain/2020-01-01/old.example", 9)])
         is None
     )
 

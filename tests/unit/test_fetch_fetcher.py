@@ -41,7 +41,8 @@ class Scene:
         self.jar = CookieJar(clock)
         self.route = OpenRoute(transport=transport, robots_transport=transport, jar=self.jar)
         self.fetcher = Fetcher(
-            lambda site: asked,
+            asked,
+            lambda site: True,
             user_agent=UA,
             limits=LIMITS,
             max_redirects=max_redirects,

@@ -10,7 +10,7 @@ from datetime import timedelta
 import pytest
 
 from gossamer.clock import SystemClock, VirtualClock
-from gossamer.errors import ApiFailed, FetchFailed, Misconfigured, WayFailed
+from gossamer.errors import ApiFailed, FetchFailed, Misconfigured, RouteFailed
 from gossamer.fetch.contract import Response
 from gossamer.fetch.managed import ManagedTransport
 from tests.services.vendors import KEY, job_vendor
@@ -74,7 +74,7 @@ async def test_each_page_of_a_batch_ends_by_itself() -> None:
         first, second, third = await fetch_all(transport, urls)
     assert right([urls[0], urls[2]], [first, third])
     assert isinstance(second, FetchFailed)
-    assert not isinstance(second, WayFailed)
+    assert not isinstance(second, RouteFailed)
     assert "the site hung up" in str(second)
 
 
@@ -94,7 +94,7 @@ async def test_a_batch_is_refused_because_of_one_page_and_the_others_come() -> N
         server.refuses.add(urls[5])
         responses = await fetch_all(transport, urls)
     assert isinstance(responses[5], FetchFailed)
-    assert not isinstance(responses[5], WayFailed)
+    assert not isinstance(responses[5], RouteFailed)
     assert right(urls[:5] + urls[6:], responses[:5] + responses[6:])
 
 

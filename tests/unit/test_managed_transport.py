@@ -12,7 +12,7 @@ import pytest
 from aiohttp import web
 
 from gossamer.clock import SystemClock, VirtualClock
-from gossamer.errors import AddressRefused, ApiFailed, FetchFailed, FetchRefused, WayFailed
+from gossamer.errors import AddressRefused, ApiFailed, FetchFailed, FetchRefused, RouteFailed
 from gossamer.fetch.addresses import AddressGuard
 from gossamer.fetch.contract import Limits
 from gossamer.fetch.managed import ManagedTransport
@@ -130,7 +130,7 @@ async def test_a_page_that_the_vendor_cannot_get_uses_up_a_try() -> None:
         for path, words in (("/a", "the site hung up"), ("/b", "not served")):
             with pytest.raises(FetchFailed, match=words) as caught:
                 await transport.fetch(exchange(SITE + path))
-            assert not isinstance(caught.value, WayFailed)
+            assert not isinstance(caught.value, RouteFailed)
 
 
 async def test_a_third_vendor_needs_no_code() -> None:
@@ -185,7 +185,7 @@ async def test_a_job_that_failed_uses_up_a_try_and_says_why() -> None:
         server.fails[f"{SITE}/"] = "captcha"
         with pytest.raises(FetchFailed, match="could not get the page: captcha") as caught:
             await transport.fetch(exchange(f"{SITE}/"))
-    assert not isinstance(caught.value, WayFailed)
+    assert not isinstance(caught.value, RouteFailed)
 
 
 async def test_looks_at_a_job_become_rarer() -> None:

@@ -46,7 +46,7 @@ async def test_what_was_learned_and_spent_is_one_value(project: Project) -> None
     for site in ("a.example", "b.example"):
         learned = LearnedRoute(site=site, route="browser", since=now - 60, reason="challenge", blocks=3)
         await project.state.routes.learn(learned, instead_of=None)
-    await project.state.purse.take(2.5, [Bound(f"domain/{day_of(now)}/a.example", 20)])
+    await project.state.budgets.take(2.5, [Bound(f"domain/{day_of(now)}/a.example", 20)])
 
     report = served(await route_report(project, limit=1))
 

@@ -14,6 +14,7 @@ from gossamer.backends.sqlite.state import open_sqlite_state
 from gossamer.clock import VirtualClock
 from gossamer.errors import BackendUnavailable
 from gossamer.fetch.contract import Response
+from gossamer.fetch.open_route import Transports
 from gossamer.frontier.politeness import SiteTerms
 from gossamer.model.page import Headers
 from gossamer.model.route import DIRECT
@@ -22,7 +23,6 @@ from gossamer.routing.budget import BudgetKeeper, Budgets
 from gossamer.routing.ladder import Terms, ladder_of, routes_of
 from gossamer.routing.proxies.pools import Pools
 from gossamer.routing.router import RouteNotServed, Router, lanes_of
-from gossamer.routing.transports import Transports
 from gossamer.settings import ProxyPool, RouteTable
 from gossamer.units import Secret
 
@@ -65,7 +65,7 @@ def router_on(state, *, serves=None, book=None, budgets=UNBOUND):
         transports=Transports({kind: lambda: nullcontext(nothing) for kind in ("http", "browser")}),
         exits=Pools(POOLS, state.exits, clock, project="", root=Path()),
         book=state.routes,
-        budget=BudgetKeeper(book or state.purse, "j", lambda site: budgets, clock, max_body=1000),
+        budget=BudgetKeeper(book or state.budgets, "j", lambda site: budgets, clock, max_body=1000),
         clock=clock,
         serves=serves,
     )
@@ -189,7 +189,7 @@ class FailingBudgets:
 
 
 async def test_a_state_that_is_away_does_not_cost_the_page(state):
-    router = router_on(state, book=FailingBudgets(state.purse), budgets=Budgets(job=100.0))
+    router = router_on(state, book=FailingBudgets(state.budgets), budgets=Budgets(job=100.0))
     dear = msgspec.structs.replace(ROUTES["dc"], price_per_gb=1e6)
     router.terms_for = lambda site: Terms(ladder=(dear,))
     page = await router.begin(task())
@@ -201,4 +201,4 @@ async def test_a_state_that_is_away_does_not_cost_the_page(state):
     await page.paid(pace)(None)
     await page.settle_cost(answer())
     assert page.cost == 2.0  # of a page whose bytes nobody metered here
-    assert await state.purse.spent() == {"job/j": 3.0}
+    assert await state.budgets.spent() == {"job/j": 3.0}

@@ -45,7 +45,7 @@ async def test_a_file_of_the_first_version_gets_the_books_about_routes(tmp_path)
         standing = LearnedRoute(site="shop.example", route="browser", since=1.0)
         assert await state.routes.learned_routes() == []
         assert await state.routes.learn(standing, instead_of=None)
-        assert await state.purse.take(0.5, [Bound("job/1", 1)]) is None
+        assert await state.budgets.take(0.5, [Bound("job/1", 1)]) is None
 
         assert [job.id for job in await state.jobs.jobs()] == ["books-1"]
         assert await state.routes.learned("shop.example") == standing

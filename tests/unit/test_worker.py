@@ -20,7 +20,7 @@ from gossamer.crawl.worker import LONGEST_OUTAGE, Worker
 from gossamer.errors import BackendUnavailable, GossamerError, Misconfigured
 from gossamer.fetch.contract import Response
 from gossamer.fetch.fetcher import Disallowed, Outcome, PageRequest, Redirected
-from gossamer.fetch.open_route import OpenRoute
+from gossamer.fetch.open_route import OpenRoute, Transports
 from gossamer.fetch.robots import BeforeSend
 from gossamer.frontier.admission import Admission, Scope
 from gossamer.frontier.contract import DeadFilter, LeaseBatch
@@ -38,7 +38,6 @@ from gossamer.routing.budget import BudgetKeeper, Budgets
 from gossamer.routing.ladder import Terms, routes_of
 from gossamer.routing.proxies.pools import Pools
 from gossamer.routing.router import Router
-from gossamer.routing.transports import Transports
 from gossamer.settings import ProxyPool
 from gossamer.store.sink import Sink
 from gossamer.units import Secret
@@ -175,7 +174,7 @@ class Bench:
             transports=transports,
             exits=Pools(homes, self.lab.exits, self.lab.clock, project="", root=Path()),
             book=self.lab.routes,
-            budget=BudgetKeeper(self.lab.purse, self.job, lambda site: Budgets(), self.lab.clock, max_body=1000),
+            budget=BudgetKeeper(self.lab.budgets, self.job, lambda site: Budgets(), self.lab.clock, max_body=1000),
             clock=self.lab.clock,
         )
 

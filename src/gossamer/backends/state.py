@@ -39,7 +39,7 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     robots: RobotsShelf
     workers: WorkerBook
     routes: RouteBook
-    purse: BudgetBook
+    budgets: BudgetBook
     exits: ExitBook
     stream: StateStream
     clock: Clock

@@ -12,7 +12,7 @@ from rich.text import Text
 from ..clock import iso_time
 from ..crawl.page_facts import rhythm_of
 from ..crawl.windows import WINDOW
-from ..errors import FetchFailed, WayFailed
+from ..errors import FetchFailed, RouteFailed
 from ..frontier.contract import UrlStory
 from ..model.job import Job, JobState
 from ..model.record import Attempt, PageFacts, StoredRecord
@@ -212,7 +212,7 @@ def _fetch_reasons() -> frozenset[str]:
     """The reasons of failures that use up a try; whatever else makes a task wait does not."""
     kinds: list[type[FetchFailed]] = [FetchFailed]
     for kind in kinds:
-        kinds += [each for each in kind.__subclasses__() if each is not WayFailed]
+        kinds += [each for each in kind.__subclasses__() if each is not RouteFailed]
     return frozenset(kind.reason for kind in kinds)
 
 

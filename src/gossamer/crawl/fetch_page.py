@@ -25,10 +25,10 @@ from ..errors import (
     FetchFailed,
     FetchRefused,
     Misconfigured,
-    NoWay,
+    NoRoute,
     ProxyFailed,
+    RouteFailed,
     Walled,
-    WayFailed,
 )
 from ..fetch.contract import Response
 from ..fetch.fetcher import Disallowed, Fetched, Fetcher, NotModified, Outcome, PageRequest, Redirected
@@ -104,12 +104,12 @@ class PageFetch:
         try:
             route = await self._router.begin(self._task)
         except Misconfigured as error:
-            raise NoWay(str(error)) from error
+            raise NoRoute(str(error)) from error
         try:
             while True:
                 try:
                     outcome = await self._attempt(route, request)
-                except WayFailed as failure:
+                except RouteFailed as failure:
                     await self._go_on_after(failure, route)
                     continue
                 if isinstance(outcome, Disallowed):
@@ -142,7 +142,7 @@ class PageFetch:
                 try:
                     opened = await route.open()
                 except Misconfigured as error:
-                    raise NoWay(str(error)) from error
+                    raise NoRoute(str(error)) from error
                 outcome = await self._fetcher.fetch(request, route.paid(self._before_send), opened)
             if not isinstance(outcome, Disallowed):
                 response = outcome.response
@@ -164,7 +164,7 @@ class PageFetch:
                     cost=route.cost,
                 )
 
-    async def _go_on_after(self, failure: WayFailed, route: PageRoute) -> None:
+    async def _go_on_after(self, failure: RouteFailed, route: PageRoute) -> None:
         """Return when another exit may be tried. Else raise the failure, or what it means when the same route lets
         other pages through."""
         failure.lane = route.lane

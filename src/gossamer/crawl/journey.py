@@ -23,7 +23,7 @@ from typing import Any
 
 import msgspec
 
-from ..errors import BudgetSpent, FetchFailed, FetchRefused, GossamerError, LeaseLost, ParseFailed, WayFailed
+from ..errors import BudgetSpent, FetchFailed, FetchRefused, GossamerError, LeaseLost, ParseFailed, RouteFailed
 from ..fetch.fetcher import Disallowed, Fetched, NotModified, PageRequest, Redirected
 from ..fetch.retry_after import parse_retry_after
 from ..frontier.admission import Judged
@@ -95,7 +95,7 @@ class Journey:
             await self._release(early.wait, early.reason)
         except RouteNotServed as other:
             await self._release(timedelta(0), f"needs a worker for {other.lane}", other.lane)
-        except WayFailed as failure:
+        except RouteFailed as failure:
             await self._wait_for_a_route(failure)
         except (FetchFailed, FetchRefused) as failure:
             await self._fail(failure)
@@ -286,7 +286,7 @@ class Journey:
         )
         self._emit(events.Buried, reason=reason, attempt=task.attempt + 1, message=message)
 
-    async def _wait_for_a_route(self, failure: WayFailed) -> None:
+    async def _wait_for_a_route(self, failure: RouteFailed) -> None:
         """Nothing can leave just now, and that is not the page's fault: no try is used up."""
         if isinstance(failure, BudgetSpent):
             self._emit(events.BudgetReached, purse=failure.budget, message=str(failure))

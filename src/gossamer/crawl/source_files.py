@@ -27,7 +27,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from ..clock import Clock
-from ..errors import FetchFailed, FetchRefused, NoWay, ParseFailed, RobotsUnreachable
+from ..errors import FetchFailed, FetchRefused, NoRoute, ParseFailed, RobotsUnreachable
 from ..fetch.fetcher import Disallowed, Fetched, Fetcher, NotModified, PageRequest
 from ..fetch.retry_after import parse_retry_after
 from ..fetch.robots import BeforeSend, Robots
@@ -170,7 +170,7 @@ class SourceFiles:
     def _fetcher(self, url: str, max_bytes: int) -> Fetcher:
         route = self._router.terms_for(site_of(url)).ladder[0]
         if route.transport == MANAGED:
-            raise NoWay(
+            raise NoRoute(
                 f"Pages of {site_of(url)} come by the managed API of route {route.name}, which brings no sitemaps and "
                 "feeds. Make a list of its URLs with `file` or `command`."
             )
@@ -179,7 +179,8 @@ class SourceFiles:
         if found is None:
             settings = self.settings
             found = self._fetchers[max_bytes, asks] = Fetcher(
-                lambda site: self._robots if asks and self._obeys_robots(site) else None,
+                self._robots if asks else None,
+                self._obeys_robots,
                 user_agent=settings.fetch.user_agent,
                 limits=msgspec.structs.replace(limits_of(settings), max_body=max_bytes),
                 max_redirects=settings.fetch.max_redirects,

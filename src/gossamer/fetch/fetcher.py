@@ -84,19 +84,21 @@ Outcome = Fetched | NotModified | Redirected | Disallowed
 
 
 class Fetcher:
-    """Makes the requests for one page by one route. `robots_for(site)` gives the rules that are obeyed there; None:
-    robots.txt is not asked."""
+    """Makes the requests for one page by one route. `robots` is asked for the rules of the sites where
+    `obeys_robots(site)`; None: nowhere."""
 
     def __init__(
         self,
-        robots_for: Callable[[str], Robots | None],
+        robots: Robots | None,
+        obeys_robots: Callable[[str], bool],
         *,
         user_agent: str,
         limits: Limits,
         max_redirects: int,
         clock: Clock,
     ) -> None:
-        self._robots_for = robots_for
+        self._robots = robots
+        self._obeys_robots = obeys_robots
         self._limits = limits
         self._max_redirects = max_redirects
         self._clock = clock
@@ -119,9 +121,8 @@ class Fetcher:
         asked: set[str] = set()  # in this call; what stands in the trail besides was asked for with other cookies
         while True:
             delay = None
-            robots = self._robots_for(site_of(url))
-            if robots is not None:
-                rules = await robots.rules_for(url, before_send, route)
+            if self._robots is not None and self._obeys_robots(site_of(url)):
+                rules = await self._robots.rules_for(url, before_send, route)
                 delay = rules.crawl_delay
                 if not rules.allowed(url):
                     return Disallowed(url=url, rule=rules.refusal(url), crawl_delay=delay, redirects=trail)

@@ -27,8 +27,8 @@ from ..errors import (
     GossamerError,
     InvalidUrl,
     RobotsUnreachable,
+    RouteFailed,
     TlsFailed,
-    WayFailed,
 )
 from ..model.url import origin_of, parse_url
 from .body import ACCEPT_ENCODING
@@ -165,7 +165,7 @@ class Robots:
             return self._hold(origin, entry, entry.expires_at)
         try:
             fresh = await self._ask(origin, before_send, route)
-        except WayFailed:
+        except RouteFailed:
             raise  # it says nothing about the site
         except (FetchFailed, FetchRefused) as failure:
             pause = NOT_THERE if isinstance(failure, _NOT_THERE) else UNREACHABLE
@@ -184,7 +184,7 @@ class Robots:
             on_sent = await before_send(None)
             try:
                 response = await route.fetch_robots(url, self._headers, self._limits, on_sent)
-            except WayFailed:
+            except RouteFailed:
                 raise
             except (AddressRefused, TlsFailed, *_NOT_THERE) as error:
                 if origin_of(url) == origin:

@@ -59,7 +59,8 @@ async def fetch_one(url: str, settings: Settings, *, robots: bool, route: str | 
         await transports.for_pages(taken)  # what is not installed is told as such
         asked = robots_of(settings, MemoryShelf(), clock) if robots else None
         fetcher = Fetcher(
-            lambda site: asked,
+            asked,
+            lambda site: True,
             user_agent=settings.fetch.user_agent,
             limits=limits_of(settings),
             max_redirects=settings.fetch.max_redirects,

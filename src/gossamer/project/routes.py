@@ -58,7 +58,7 @@ async def route_report(project: Project, site: str | None = None, *, limit: int)
         learned = [known] if known is not None else []
     budgets = _budgets(
         project.settings,
-        await project.state.purse.spent(),
+        await project.state.budgets.spent(),
         await project.state.jobs.jobs(),
         today=day_of(project.clock.now()),
         site=site,

@@ -23,6 +23,7 @@ from ..fetch.browser.chromium import is_there
 from ..fetch.contract import Transport
 from ..fetch.fetcher import Fetcher
 from ..fetch.http import AiohttpTransport
+from ..fetch.open_route import Opening, Transports
 from ..fetch.robots import MemoryShelf, Robots, RobotsShelf
 from ..frontier.admission import Admission, Scope
 from ..frontier.contract import (
@@ -41,7 +42,6 @@ from ..routing.ladder import first_rung
 from ..routing.proxies.contract import ExitBook
 from ..routing.proxies.pools import Pools
 from ..routing.router import Router, lanes_of
-from ..routing.transports import Opening, Transports
 from ..settings import Settings
 from ..settings.effective import Routing, limits_of, minimum_quality, retry_terms, robots_rule, routing_of
 from ..store.sink import Sink
@@ -152,11 +152,10 @@ async def open_worker(
     ):
         named = {route.pool for route in routing.routes.values() if route.pool is not None}
         await pools.prepare(named | ({spider.proxy_pool} if spider.proxy_pool is not None else set()))
-        await project.state.purse.forget_budgets(yesterday(clock))
+        await project.state.budgets.forget_budgets(yesterday(clock))
         robots = robots_of(settings, project.state.robots, clock)
-        obeys = robots_rule(settings, spider)
         budget = BudgetKeeper(
-            project.state.purse, job, routing.budgets_for, clock, max_body=settings.fetch.max_body.bytes
+            project.state.budgets, job, routing.budgets_for, clock, max_body=settings.fetch.max_body.bytes
         )
         router = Router(
             terms_for=routing.terms_for,
@@ -169,7 +168,8 @@ async def open_worker(
             serves=serves,
         )
         fetcher = Fetcher(
-            lambda site: robots if obeys(site) else None,
+            robots,
+            robots_rule(settings, spider),
             user_agent=settings.fetch.user_agent,
             limits=limits_of(settings),
             max_redirects=settings.fetch.max_redirects,

@@ -19,10 +19,10 @@ from typing import Protocol
 import msgspec
 
 from ..clock import Clock
-from ..errors import BackendUnavailable, NoWay
+from ..errors import BackendUnavailable, NoRoute
 from ..fetch.contract import Response
 from ..fetch.cookies import CookieJar
-from ..fetch.open_route import OpenRoute
+from ..fetch.open_route import OpenRoute, Transports
 from ..fetch.robots import BeforeSend
 from ..model.route import DIRECT, Exit, ExitOutcome, Route
 from ..model.task import LANE_ONLY, Task
@@ -30,7 +30,6 @@ from .budget import BudgetKeeper, Receipt
 from .contract import LearnedRoute, RouteBook
 from .ladder import Plan, Terms, after_climb, after_probe, claim, handed_over, next_rung, plan, wants_probe, wished
 from .site_memory import SiteMemory, remember
-from .transports import Transports
 
 LATE_TRIES = 2  # a page that failed so often begins a rung higher: silence may be a block too
 EXITS_AT_MOST = 3  # tries through a pool for one page, one after the other
@@ -208,7 +207,7 @@ class PageRoute:
         wishes = task.wishes()
         if route.pool is not None:
             if router.exits is None:
-                raise NoWay(f"{task.site} is reached through the proxy pool {route.pool}, which is not at hand here.")
+                raise NoRoute(f"{task.site} is reached through the proxy pool {route.pool}, which is not at hand here.")
             self.exit = await router.exits.take(
                 route.pool,
                 site=task.site,

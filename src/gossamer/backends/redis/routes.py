@@ -78,7 +78,7 @@ class RedisBudgetBook:
         return {name: tokens_in(units) for name, units in sorted((await self.units()).items())}
 
     async def units(self) -> dict[str, int]:
-        """Every purse, in billionths of a token."""
+        """Every budget, in billionths of a token."""
         return {name.decode(): int(units) for name, units in (await self._server.fields(self._key)).items()}
 
     async def forget_budgets(self, before: str) -> int:

@@ -82,9 +82,9 @@ async def open_redis_state(
         schedules = RedisSchedules(server, keys, jobs)
         seeds = RedisSeedBook(server, keys)
         robots = RedisRobotsShelf(server, keys)
-        routes, purse = RedisRouteBook(server, keys), RedisBudgetBook(server, keys)
+        routes, budgets = RedisRouteBook(server, keys), RedisBudgetBook(server, keys)
         stream = RedisStateStream(
-            server, keys, jobs=jobs, schedules=schedules, seeds=seeds, robots=robots, routes=routes, purse=purse
+            server, keys, jobs=jobs, schedules=schedules, seeds=seeds, robots=robots, routes=routes, budgets=budgets
         )
         clock.agree(await server.time())
         try:
@@ -101,7 +101,7 @@ async def open_redis_state(
                 robots=robots,
                 workers=RedisWorkers(server, keys),
                 routes=routes,
-                purse=purse,
+                budgets=budgets,
                 exits=RedisExitBook(server, keys),
                 stream=stream,
                 clock=clock,

@@ -61,7 +61,7 @@ class RedisStateStream:
         seeds: RedisSeedBook,
         robots: RedisRobotsShelf,
         routes: RedisRouteBook,
-        purse: RedisBudgetBook,
+        budgets: RedisBudgetBook,
     ) -> None:
         self._server = server
         self._keys = keys
@@ -70,7 +70,7 @@ class RedisStateStream:
         self._seeds = seeds
         self._robots = robots
         self._routes = routes
-        self._purse = purse
+        self._budgets = budgets
 
     async def mark(self) -> MoveMark | None:
         text = await self._server.call("HGET", self._keys.book("book"), MARK)
@@ -137,7 +137,7 @@ class RedisStateStream:
             yield [entry for name in batch if (entry := await self._dumped_robots(name)) is not None]
         async for batch in _batches(self._routes.walk()):
             yield [msgspec.convert(msgspec.structs.asdict(one), DumpedRoute) for one in batch]
-        yield [DumpedPurse(name=name, spent=units) for name, units in (await self._purse.units()).items()]
+        yield [DumpedPurse(name=name, spent=units) for name, units in (await self._budgets.units()).items()]
         for job in jobs:
             for shard in range(self._keys.shards):
                 async for items in self._dump_shard(job, shard, names):

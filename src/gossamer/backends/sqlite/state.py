@@ -77,7 +77,7 @@ async def open_sqlite_state(
                 robots=SqliteRobotsShelf(database),
                 workers=SqliteWorkers(database),
                 routes=SqliteRouteBook(database),
-                purse=SqliteBudgetBook(database),
+                budgets=SqliteBudgetBook(database),
                 exits=SqliteExitBook(database, clock),
                 stream=SqliteStateStream(database, clock),
                 clock=clock,
