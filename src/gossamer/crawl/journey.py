@@ -1,6 +1,6 @@
 """ONE URL's whole path. Read this first.
 
-    1. fetch     choose a way, ask robots.txt, wait for the site's pace, make the request (passage.py)
+    1. fetch     choose a route, ask robots.txt, wait for the site's pace, make the request (fetch_page.py)
     2. judge     a redirect goes back to the queue, a failure is retried or buried, a 304 ends here
     3. parse     the spider's callback turns the page into items and links
     4. pipeline  clean, validate, deduplicate, inspect: items become records, or are held back
@@ -8,8 +8,8 @@
     6. store     raw page, records, the line in the audit log: in one commit, repeatable
     7. settle    the task is done and its links are queued: in one step
 
-Store comes before settle: a crash in between repeats work, it never loses it. Whoever lost the lease on the way
-settles nothing. An error of the site or of the spider is an outcome, not an exception: the next journey is not
+Store comes before settle: a crash in between repeats work, it never loses it. A journey whose lease was
+lost settles nothing. An error of the site or of the spider is an outcome, not an exception: the next journey is not
 touched by it. Errors of our own (a backend that does not answer) give the task back and pass on to the worker.
 """
 
@@ -49,16 +49,14 @@ from .pacer import TooEarly
 from .page_facts import content_of, observed
 from .windows import WINDOW
 
-SHORT_REST = timedelta(seconds=2)  # one that a journey waits out where it is
-
+SHORT_REST = timedelta(seconds=2)  # of a site, which a journey waits out in its slot
 LOOK_AGAIN = timedelta(minutes=1)  # at a window that is closed
-
 MOST_FAULTS = 50  # that are listed of a page that is held back
 LONGEST_TRACEBACK = 20_000
 
 
 class Journey:
-    """One lease, from fetch to settlement. `known` is what is remembered of the page from an earlier visit."""
+    """One lease, from fetch to settlement. `known` is what is remembered of the page from an earlier fetch."""
 
     def __init__(self, context: JobContext, held: HeldLease, known: PageFacts | None = None) -> None:
         self._context = context
@@ -72,16 +70,16 @@ class Journey:
         )
 
     async def run(self) -> None:
-        """Make the journey. Raises BackendUnavailable (and other Transient ones of ours); everything else settles.
+        """Make the journey. Raises BackendUnavailable and other Transient errors of our own; everything else settles.
 
-        The pacer must know the lease from before this call until the task is settled, by whomever.
+        The pacer must know the lease from before this call until the task is settled, by this journey or its worker.
         """
         try:
-            await self._travel()
+            await self._fetch_and_settle()
         except LeaseLost as lost:
             self._emit(events.LeaseLapsed, message=str(lost))
 
-    async def _travel(self) -> None:
+    async def _fetch_and_settle(self) -> None:
         closed = self._context.windows.wait_for(self._task.site) if self._context.windows is not None else None
         if closed:
             # The whole site: its other pages need not come here to learn it. Not for long: windows may be changed.
@@ -100,9 +98,9 @@ class Journey:
         except (FetchFailed, FetchRefused) as failure:
             await self._fail(failure)
         else:
-            await self._receive(result)
+            await self._settle(result)
 
-    async def _receive(self, result: FetchResult) -> None:
+    async def _settle(self, result: FetchResult) -> None:
         outcome = result.outcome
         if outcome.crawl_delay is not None and outcome.crawl_delay.total_seconds() > (self._pace_interval() or 0.0):
             await self._slow_down(outcome.crawl_delay, timedelta(0))
@@ -110,11 +108,11 @@ class Journey:
             case Disallowed():
                 await self._drop_for_robots(outcome)
             case Redirected():
-                await self._hand_over(outcome)
+                await self._queue_target(outcome)
             case NotModified():
                 await self._keep_unchanged(outcome)
             case Fetched():
-                await self._arrive(outcome, result.block)
+                await self._take_page(outcome, result.block)
 
     # -- 1. fetch ------------------------------------------------------------------------------------------
 
@@ -144,7 +142,7 @@ class Journey:
             before_send=self._before_send,
             held=self._held,
             emit=self._emit,
-            ease=self._ease,
+            ease=self._rest_shortly,
             wanted_statuses=frozenset(context.spider.handle_statuses),
             detects_blocks=context.detects_blocks(self._task.site),
         )
@@ -159,7 +157,7 @@ class Journey:
 
     # -- 2. judge ------------------------------------------------------------------------------------------
 
-    async def _arrive(self, outcome: Fetched, block: Block | None) -> None:
+    async def _take_page(self, outcome: Fetched, block: Block | None) -> None:
         response = outcome.response
         snapshot = self._log.snapshot = Snapshot(
             url=response.url,
@@ -185,12 +183,12 @@ class Journey:
         if refusal is not None and response.status not in self._context.spider.handle_statuses:
             await self._fail(refusal)
             return
-        await self._understand(snapshot)
+        await self._parse_and_store(snapshot)
 
-    async def _hand_over(self, outcome: Redirected) -> None:
+    async def _queue_target(self, outcome: Redirected) -> None:
         """The target is queued like any link, at the same depth: scope, dedup and its site's pace apply to it.
 
-        What was wished for the way to the page is wished for its new address too.
+        What the spider wished for this page (a route, a session, rendering) it wishes for its new address too.
         """
         task = self._task
         wishes = task.wishes()
@@ -209,12 +207,14 @@ class Journey:
         judged = await self._context.judge([request], depth=task.depth, priority=task.priority, site=task.site)
         candidates = [msgspec.structs.replace(one, redirects=outcome.redirects) for one in judged.candidates]
         reason = redirect_reason(outcome.to)
-        await self._log.keep(outcome="redirected", reason=reason, page=self._in_vain("redirected"))
+        await self._log.keep(outcome="redirected", reason=reason, page=self._facts_of_failure("redirected"))
         added = await self._complete(UrlState.DONE, "", candidates, duplicates=judged.duplicates, redirect=outcome.to)
         self._ended("redirected", added)
 
     async def _drop_for_robots(self, outcome: Disallowed) -> None:
-        await self._log.keep(outcome="dropped", reason="robots", error=outcome.rule, page=self._in_vain("robots"))
+        await self._log.keep(
+            outcome="dropped", reason="robots", error=outcome.rule, page=self._facts_of_failure("robots")
+        )
         added = await self._complete(UrlState.DROPPED, "robots")
         self._ended("dropped", added)
 
@@ -232,7 +232,7 @@ class Journey:
         self._ended("unchanged", added)
 
     async def _fail(self, failure: GossamerError, detail: str = "") -> None:
-        """The try failed: again later, or never."""
+        """The attempt failed: the page is tried again later, or goes to the dead letters."""
         context, task = self._context, self._task
         attempt = task.attempt + 1
         terms = context.retry_terms_for(task.site)
@@ -249,10 +249,12 @@ class Journey:
             await self._give_up(decision.reason, message, detail)
             return
         if decision.rest:
-            await self._let_rest(decision.rest)  # before the task is settled, so that nobody slips in between
+            await self._let_rest(decision.rest)  # before the task is settled, so that no other page slips in between
         await self._log.keep(outcome="retry", reason=failure.reason, error=message)
-        await context.frontier.retry(
-            self._lease, decision.delay, failure.reason, paced_ahead=context.pacer.ahead(task.site)
+        await self._held.settle(
+            lambda: context.frontier.retry(
+                self._lease, decision.delay, failure.reason, paced_ahead=context.pacer.ahead(task.site)
+            )
         )
         self._emit(
             events.Retried,
@@ -262,8 +264,8 @@ class Journey:
             message=message,
         )
 
-    async def _ease(self) -> None:
-        """The site asked for less, and this page goes on by another way: not before a short rest."""
+    async def _rest_shortly(self) -> None:
+        """The site asked for fewer requests, and this page goes on by another route: not before a short rest."""
         await self._let_rest(min(self._context.retry_terms_for(self._task.site).base, SHORT_REST))
 
     async def _let_rest(self, rest: timedelta) -> None:
@@ -278,7 +280,7 @@ class Journey:
         """To the dead letters, with the raw page if there is one."""
         context, task = self._context, self._task
         await self._log.keep(
-            outcome="dead", reason=reason, error=message, page=self._in_vain(reason), with_raw_page=True
+            outcome="dead", reason=reason, error=message, page=self._facts_of_failure(reason), with_raw_page=True
         )
         text = f"{message}\n\n{detail}" if detail else message
         await self._held.settle(
@@ -287,7 +289,7 @@ class Journey:
         self._emit(events.Buried, reason=reason, attempt=task.attempt + 1, message=message)
 
     async def _wait_for_a_route(self, failure: RouteFailed) -> None:
-        """Nothing can leave just now, and that is not the page's fault: no try is used up."""
+        """No request can leave just now, and that is not the page's fault: no attempt is used up."""
         if isinstance(failure, BudgetSpent):
             self._emit(events.BudgetReached, purse=failure.budget, message=str(failure))
             if self._context.buries_unpaid:
@@ -308,19 +310,19 @@ class Journey:
 
     # -- 3. to 7. parse, pipeline, admit, store, settle ------------------------------------------------------
 
-    async def _understand(self, snapshot: Snapshot) -> None:
+    async def _parse_and_store(self, snapshot: Snapshot) -> None:
         context = self._context
         began = context.clock.monotonic()
         new = self._known is None
         parsing = await _parse(snapshot, self._task, context.spider, context.pipeline, context.time_limit, new=new)
         if isinstance(parsing, ParseFailed):
             self._log.quality = context.pipeline.refused(parsing, snapshot.fetched_at)
-            self._guard(0, 1)
+            self._count_quality(0, 1)
             await self._fail(parsing, self._with_version(parsing.detail))
             return
         parsed, piped = parsing
         self._log.quality = piped.inspection.tallies
-        self._guard(piped.inspection.fine, piped.inspection.faulty)
+        self._count_quality(piped.inspection.fine, piped.inspection.faulty)
         if context.guard.closed and (piped.records or piped.inspection.empty):
             await self._hold_back(piped)
             return
@@ -353,7 +355,7 @@ class Journey:
         facts = self._log.facts(snapshot, links)
         return self._observed(facts, content_of(piped.records, facts.body_hash))
 
-    def _in_vain(self, reason: str) -> PageFacts | None:
+    def _facts_of_failure(self, reason: str) -> PageFacts | None:
         """The facts of a watched page that could not be had: what was learned of it stays, and when it was tried."""
         if not self._context.watched:
             return None
@@ -363,14 +365,15 @@ class Journey:
         lastmod = self._task.wishes().lastmod
         return observed(facts, self._known, content, watched=self._context.watched, lastmod=lastmod)
 
-    def _guard(self, fine: int, faulty: int) -> None:
-        """Count these items; tell it when the guard has closed or opened over them."""
+    def _count_quality(self, fine: int, faulty: int) -> None:
+        """Count these items; report it when they have closed the guard, or opened it."""
         turn = self._context.guard.note(fine, faulty)
         if turn is not None:
             self._emit(events.QualityChanged, **msgspec.structs.asdict(turn))
 
     async def _hold_back(self, piped: Piped) -> None:
-        """Too much of late was faulty: the raw page waits until the spider is mended, the records are not stored."""
+        """Too many items were faulty of late: the records are not stored, and the raw page waits until the spider is
+        mended."""
         detail = "\n".join(fault.message for fault in piped.inspection.faults[:MOST_FAULTS])
         await self._give_up("quality", self._context.guard.refusal(self._task.url), self._with_version(detail))
 
@@ -432,7 +435,7 @@ async def _parse(
         return failure.with_traceback(None)
     except GossamerError:
         raise
-    except Exception as error:  # an item that the pipeline did not expect: the page is kept, and why is told
+    except Exception as error:  # an item that the pipeline did not expect: the page is kept, with the reason
         told = "".join(traceback.format_exception_only(error)).strip()
         detail = "".join(traceback.format_exception(error))[-LONGEST_TRACEBACK:]
         return ParseFailed(f"{task.url} could not be made into records: {told[:500]}", detail=safe_text(detail))

@@ -1,0 +1,73 @@
+"""A lease in hand: settlements sit out a backend that is away, for as long as the lease can be good."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+
+import pytest
+
+from gossamer.clock import VirtualClock
+from gossamer.crawl.held_lease import HeldLease
+from gossamer.errors import BackendUnavailable, LeaseLost
+from gossamer.model.task import Lease, Task
+
+TASK = Task(
+    id=1, job="j", url="http://a.test/1", fingerprint=b"0" * 16, site="a.test", kind="parse", priority=0, depth=0,
+    attempt=0, max_attempts=4, created_at=0.0,
+)  # fmt: skip
+
+
+def held(clock: VirtualClock) -> HeldLease:
+    lease = Lease(task=TASK, token=1, delivery=1, expires_at=60.0)
+    return HeldLease(lease, clock, timedelta(seconds=60), clock.monotonic())
+
+
+class Away:
+    """A backend that does not answer the first `times`."""
+
+    def __init__(self, times: int) -> None:
+        self.times = times
+        self.calls = 0
+
+    async def settle(self) -> str:
+        self.calls += 1
+        if self.calls <= self.times:
+            raise BackendUnavailable("The state is away.")
+        return "settled"
+
+
+async def while_time_passes(clock: VirtualClock, settling: asyncio.Task[str]) -> str:
+    while not settling.done():
+        clock.advance(0.5)
+        await asyncio.sleep(0)
+    return settling.result()
+
+
+async def test_a_settlement_is_made_again_when_the_backend_is_back() -> None:
+    clock, away = VirtualClock(), Away(times=5)
+    settling = asyncio.create_task(held(clock).settle(away.settle))
+    assert await while_time_passes(clock, settling) == "settled"
+    assert away.calls == 6
+
+
+async def test_a_settlement_is_given_up_when_the_lease_cannot_be_good_any_more() -> None:
+    clock, away = VirtualClock(), Away(times=1_000)
+    began = clock.monotonic()
+    settling = asyncio.create_task(held(clock).settle(away.settle))
+    with pytest.raises(BackendUnavailable):
+        await while_time_passes(clock, settling)
+    assert 55 <= clock.monotonic() - began <= 62
+
+
+async def test_no_request_may_be_made_after_the_lease_has_run_out() -> None:
+    clock = VirtualClock()
+    lease = held(clock)
+    lease.check()
+    clock.advance(50)
+    lease.prolong(clock.monotonic())
+    clock.advance(50)
+    lease.check()
+    clock.advance(11)
+    with pytest.raises(LeaseLost, match="others will fetch it"):
+        lease.check()
