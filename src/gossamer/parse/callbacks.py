@@ -1,8 +1,8 @@
-"""Running a spider's callback on a page. A bug in a spider fails the page, never the crawl.
+"""A spider's callback, called with a page. A bug in a spider fails the page, never the crawl.
 
 How it fails: always as ParseFailed, `detail` holding the traceback of the user's own frames. Only a real Ctrl-C
-and the cancellation of the worker pass through; a CancelledError of the spider's own making does not. How long it may
-take is not decided here but by whoever calls it (timelimit.py).
+and the cancellation of the worker pass through; a CancelledError that the spider raised itself does not. The
+caller limits how long a callback may take (timelimit.py).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _LONGEST_DETAIL = 20_000
 
 
 class ParsedPage(msgspec.Struct, frozen=True):
-    """What a callback gave, in order."""
+    """The items and requests that a callback gave, in order."""
 
     items: list[AnyItem]
     requests: list[Request]
@@ -66,7 +66,7 @@ async def run_callback(spider: Spider, kind: str, page: Page, *, max_yields: int
         if is_cancellation(error):
             raise
         if isinstance(error, ParseFailed) and error.detail:
-            raise  # it says all there is to say
+            raise  # it has its detail already
         raise _failure(basket.callback, page, error) from error
     return ParsedPage(basket.items, basket.requests)
 
@@ -86,8 +86,7 @@ class _Basket:
         self._nothings = 0
 
     def add_all(self, entries: Iterable[Any]) -> None:
-        """As `add` for each; requests that are like the one before, of which there are dozens a page, take the short
-        way."""
+        """Add each entry. Requests like the one before, of which a page has dozens, take a shortcut."""
         requests, room = self.requests, self._room
         like: Request | None = None
         for entry in entries:

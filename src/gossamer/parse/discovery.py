@@ -1,5 +1,5 @@
-"""Finding spiders in files, Python or recipes: by name in the project's folder, or by path. Bad files give one line,
-no traceback."""
+"""Discovery of spiders in files, Python or recipes: by name in the project's folder, or by path. A file that does not
+load is reported in one line, without a traceback."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def is_recipe_name(name: str) -> bool:
 def list_spiders(root: Path, folder: str, *, refuse: Callable[[Path], str] = lambda path: "") -> SpiderCatalogue:
     """Every spider and recipe in `<root>/<folder>`, by name, and the files that do not load.
 
-    `refuse` is asked before a file is loaded. Where it says why it must not be, it is not.
+    `refuse` is asked before a file is loaded; a file for which it returns a reason is listed as broken.
     """
     spiders: list[SpiderSpec] = []
     broken: list[BrokenFile] = []
@@ -76,14 +76,14 @@ def list_spiders(root: Path, folder: str, *, refuse: Callable[[Path], str] = lam
             spiders += _spiders_in(path, root)
         except _DoesNotLoad as error:
             broken.append(error.file)
-        except Exception as error:  # whatever is wrong with one file, the others are found
+        except Exception as error:  # one bad file must not hide the others
             broken.append(BrokenFile(path, None, _tell(error)))
     return SpiderCatalogue(tuple(sorted(spiders, key=lambda spec: spec.name)), tuple(broken))
 
 
 def _spider_files(root: Path, folder: str) -> list[Path]:
-    """What may hold spiders. Where they live in the project's own folder, other TOML and YAML files do, too: there a
-    recipe is a file that speaks of pages."""
+    """The files that may hold spiders. In the project's own folder there are other TOML and YAML files, too: there only
+    a file that mentions pages is a recipe."""
     place = root / folder
     files = [*place.glob("*.py"), *(path for path in place.glob("*.*") if is_recipe_name(path.name))]
     crowded = place.resolve() == root.resolve()
@@ -119,7 +119,7 @@ def load_spider(ref: str, root: Path, folder: str) -> type[Spider]:
 
 
 def spider_named(name: str, catalogue: SpiderCatalogue, place: Path) -> type[Spider]:
-    """The one of that name, of those that were found in the folder `place`. Raises SpiderNotFound."""
+    """The spider of that name in a catalogue of the folder `place`. Raises SpiderNotFound."""
     name = composed(name)
     found = [spec for spec in catalogue.spiders if composed(spec.name) == name]
     if len(found) == 1:
@@ -218,8 +218,8 @@ def _summary(cls: type) -> str:
 
 
 class _FromSource(SourceFileLoader):
-    """Reads the file itself. What Python compiles and keeps beside it is taken for its own when both are of the same
-    second and the same length: somebody who mends a letter and tries again would get the old code."""
+    """Reads the source, never the compiled file beside it: Python takes that for current when both are of the same
+    second and the same length, so that a letter corrected at once would run the old code."""
 
     def get_code(self, fullname: str) -> CodeType:
         code: CodeType = self.source_to_code(self.get_data(self.path), self.path)

@@ -17,7 +17,7 @@ _MARKS = (b"\xef\xbb\xbf", b"\xfe\xff", b"\xff\xfe")
 
 
 def charset_label(content_type: str) -> str | None:
-    """The charset that a Content-Type header names, whether or not anyone knows it."""
+    """The charset that a Content-Type header names, known or not."""
     match = _CHARSET.search(content_type)
     return match[1] if match else None
 
@@ -29,7 +29,7 @@ def parse_html(body: bytes, content_type: str = "") -> turbohtml.Document:
         try:
             return turbohtml.parse(body, encoding=label, detect_encoding=True, positions=False)
         except LookupError:
-            pass  # a label that no browser knows counts as none
+            pass  # a label that no browser knows is ignored
     return turbohtml.parse(body, detect_encoding=True, positions=False)
 
 

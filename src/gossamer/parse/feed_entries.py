@@ -1,4 +1,4 @@
-"""What a feed holds, and the drafts of its parts while they are read. Pure; feeds.py does the reading."""
+"""A feed and its entries as values, and their drafts while feeds.py reads them. Pure."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Feed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FeedField:
-    """A field while it is read: text, or markup that somebody did not escape."""
+    """A field while it is read: text, or markup that was not escaped."""
 
     __slots__ = ("_sources", "_texts", "depth", "has_markup", "key", "kind", "name")
 
@@ -126,7 +126,7 @@ class FeedEntryDraft:
             return None
 
     def first_link(self, others: Iterable[str] = ()) -> str | None:
-        """The first address that is one: of pages, of `others`, of other forms."""
+        """The first valid address among the links to pages, `others`, and the links to other forms."""
         links = (*self.links, *others, *self.other_links)
         return next((url for link in links if (url := self.absolute(link)) is not None), None)
 

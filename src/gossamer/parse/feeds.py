@@ -1,11 +1,11 @@
 """Feeds: RSS 0.9x, 1.0 (RDF) and 2.0, Atom, JSON Feed; one form for all of them.
 
-Made for the feeds of the real world: entities that nobody declared, labels of the wrong encoding, HTML that was not
+Made for the feeds of the real world: undeclared entities, labels of the wrong encoding, HTML that was not
 escaped, dates in every spelling, tags that never close. Such feeds are read as far as their meaning is plain, and
 `trouble` says what is missing.
 
-How it fails: what is no feed, or declares entities of its own, raises ParseFailed with a sentence. Nothing nests
-while reading, and every step looks at the text once.
+How it fails: a text that is no feed, or declares entities of its own, raises ParseFailed with the reason. Reading never
+recurses, and every step looks at the text once.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["Enclosure", "Feed", "FeedEntry", "parse_feed"]
 
 _MOST_ENTRIES = 10_000
-_MOST_EVENTS = 1_000_000  # tags and texts; a feed of so many entries has half of them
+_MOST_EVENTS = 1_000_000  # tags and texts; a feed with that many entries has half of them
 # Fields that hold a word or a line. When another field begins inside one, its end tag was forgotten.
 _SHORT = frozenset(["title", "id", "link", "author", "published", "updated", "date", "category", "language"])
 _KINDS = {"rss": "rss", "channel": "rss", "rdf": "rdf", "feed": "atom"}
@@ -72,7 +72,7 @@ _MEANINGS = {
 
 
 def parse_feed(source: Page | bytes | str, base_url: str = "") -> Feed:
-    """The feed, its addresses absolute. A page brings its own address. Raises ParseFailed when it is none."""
+    """The feed, its addresses absolute. A page supplies its own address as the base. Raises ParseFailed."""
     if isinstance(source, bytes):
         text = decode_xml(source)
     elif isinstance(source, str):

@@ -20,7 +20,7 @@ _WEB = ("http://", "https://")
 
 
 class LinkBase:
-    """What relative links of a page start from. `encoding` is the page's: browsers write queries in it."""
+    """The base of a page's relative links. `encoding` is the page's: browsers write queries in it."""
 
     __slots__ = ("_base", "_encoding", "_origin", "href")
 

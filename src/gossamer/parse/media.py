@@ -1,4 +1,4 @@
-"""What a body is: markup, data, text or bytes. Decided by the label first, by the look where the label is vague."""
+"""The kind of a body: markup, data, text or bytes. Decided by its label, and by its first bytes where that is vague."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Media(StrEnum):
 
 
 def media_of(content_type: str, body: bytes) -> Media:
-    """What the body is. A label of HTML, XML or text on bytes with NULs in them is not believed, unless it says HTML
+    """The kind of the body. A label of HTML, XML or text is not believed when the bytes hold NULs, unless it says HTML
     and they begin with a tag: a stray NUL does not keep a browser from showing a page."""
     label = content_type.partition(";")[0].strip().lower()
     head = body[:_LOOK]

@@ -1,7 +1,7 @@
-"""`Page`: what a spider sees. One tree per page, made when first asked for and shared by all questions.
+"""`Page`: what a spider sees. One tree per page, parsed on first use and shared by all queries.
 
-How it fails: selectors that cannot be read, JSON that is none and links that are none raise ParseFailed (or
-InvalidUrl) with the next step. Content that is no markup has no elements; asking for them finds nothing.
+How it fails: bad selectors, invalid JSON and invalid links raise ParseFailed (or InvalidUrl) with the next step.
+Content that is no markup has no elements; selecting from it finds nothing.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from .sitemaps import Sitemap
 
 Link: TypeAlias = str | Selector
-Callback: TypeAlias = str | Callable[..., Any]  # a method of the spider takes a page and gives what it likes
+Callback: TypeAlias = str | Callable[..., Any]  # a method of the spider, or its name
 
 
 class Page:
@@ -96,7 +96,7 @@ class Page:
 
     @property
     def data(self) -> dict[str, Any]:
-        """What the request that led here carried. Any JSON."""
+        """The data of the request that led here: any JSON."""
         if self._data is None:
             text = self._snapshot.data
             self._data = msgspec.json.decode(text, type=dict[str, Any]) if text else {}
@@ -108,12 +108,12 @@ class Page:
 
     @property
     def media(self) -> Media:
-        """What the body is, by its label and its look."""
+        """The kind of the body, by its label and its first bytes."""
         return media_of(self.content_type, self.body)
 
     @property
     def tree(self) -> Document | None:
-        """The parsed page; None when it is no markup."""
+        """The parsed page; None for content that is no markup."""
         if isinstance(self._tree, bool):
             self._tree = self._parse()
         return self._tree
@@ -143,7 +143,7 @@ class Page:
         return self._text or ""
 
     def json(self) -> Any:
-        """The body as JSON, whatever is in it. Raises ParseFailed."""
+        """The body as JSON. Raises ParseFailed."""
         try:
             return msgspec.json.decode(self.body)
         except (msgspec.DecodeError, UnicodeError, RecursionError):
@@ -180,7 +180,7 @@ class Page:
 
     @property
     def title(self) -> str | None:
-        """The text of <title>; None when there is none."""
+        """The text of <title>, or None."""
         tree = self.tree
         element = tree.select_one("title") if tree is not None else None
         return " ".join(element.text.split()) or None if element is not None else None
@@ -220,8 +220,8 @@ class Page:
     ) -> Request:
         """A request for a link: an address, an <a>, <area> or <link>, or the text of an attribute.
 
-        `callback` is a method of the spider, or its name; without one the page that is found is parsed like this
-        one. `data` is any JSON and comes back as `page.data`. `render` wants a browser; `fetcher` names a route,
+        `callback` is a method of the spider, or its name; without one the page is parsed by the callback of
+        this page. `data` is any JSON and comes back as `page.data`. `render` wants a browser; `fetcher` names a route,
         `proxy_pool` and `country` an exit, and requests that name the same `session` leave as the same visitor.
         Raises ParseFailed, InvalidUrl.
         """
@@ -256,7 +256,7 @@ class Page:
     ) -> Iterator[Request]:
         """Requests for many links: a CSS selector, or any number of what `follow` takes.
 
-        What leads nowhere (no href, a mailto: address, no URL) is left out. Raises ParseFailed.
+        Links that lead nowhere (no href, a mailto: address, no URL) are left out. Raises ParseFailed.
         """
         kind = self._kind_of(callback)
         join = self._links_from.join
@@ -313,13 +313,13 @@ class Page:
         return parse_feed(self)
 
     def sitemap(self) -> Sitemap:
-        """The page as a sitemap or an index of sitemaps, also gzipped. Raises ParseFailed."""
+        """The page as a sitemap or an index of sitemaps, gzipped or not. Raises ParseFailed."""
         from .sitemaps import sitemap_of
 
         return sitemap_of(self)
 
     def main_text(self) -> str:
-        """The text of the page's main content, without menus and margins; "" when there is none."""
+        """The text of the page's main content, without menus and margins; "" for a page without one."""
         from . import article
 
         return article.main_text(self)
@@ -331,7 +331,7 @@ class Page:
         return article.markdown(self)
 
     def product(self) -> Product | None:
-        """The product that the page offers, each value with its source and a confidence; None when it offers none."""
+        """The product that the page offers, each value with its source and a confidence, or None."""
         from .product import product_of  # here and not above: it reads pages itself, and few spiders need it
 
         return product_of(self)
@@ -359,7 +359,7 @@ class Page:
 
 
 class _NoHref(ParseFailed):
-    """An element that leads nowhere."""
+    """An element without an href."""
 
 
 def _fetcher_of(render: bool | Render, fetcher: str | None) -> str | None:
@@ -387,7 +387,7 @@ def _href_of(link: Link) -> str:
 
 
 def callback_name(callback: Callable[..., Any], spider: object | None) -> str:
-    """The name under which a callback is stored with the task. Raises ParseFailed for what has no lasting name."""
+    """The name under which a callback is stored with the task. Raises ParseFailed for other functions."""
     owner = getattr(callback, "__self__", None)
     name: str = getattr(callback, "__name__", "")
     if owner is None or (spider is not None and owner is not spider) or getattr(owner, name, None) != callback:

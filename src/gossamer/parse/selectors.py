@@ -78,7 +78,7 @@ class Selector:
 
     @property
     def text(self) -> str:
-        """All text inside, white space made single; scripts and styles left out."""
+        """All text inside, with single spaces, without scripts and styles."""
         root = self.root
         if isinstance(root, str):
             return " ".join(root.split())
@@ -127,7 +127,7 @@ class Selector:
 
 
 class SelectorList(list[Selector]):
-    """What a query found, in document order. The same questions, asked of every one."""
+    """What a query found, in document order. Queries on the list run on each of its selectors."""
 
     __slots__ = ()
 

@@ -1,4 +1,4 @@
-"""`SiteSpider`: a whole site without a line of code: every page's title, text and metadata, in-site links followed."""
+"""`SiteSpider` crawls a whole site without a line of code: title, text and metadata of every page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a sitemap lists, and the draft of an entry while it is read. Pure; sitemaps.py does the reading."""
+"""A sitemap and its entries as values, and the draft of an entry while sitemaps.py reads it. Pure."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _FIELDS = {
     "entry": frozenset(["updated", "published", "modified", "issued"]),
 }
 
-# Nearly all entries of nearly all sitemaps look like this, and one look at the whole is much cheaper than twenty at
-# its parts. What is written in any other way, however slightly, goes the long way.
+# Nearly all entries of nearly all sitemaps look like this, and one match is much cheaper than twenty events. Entries
+# that differ in the slightest are read event by event.
 PLAIN_ENTRY = re.compile(
     r"\s*<url>\s*<loc>([^<>]{1,4000})</loc>"
     r"((?:\s*<(?:lastmod|changefreq|priority)>[^<>]{0,100}</(?:lastmod|changefreq|priority)>)*)\s*</url>"
@@ -72,7 +72,7 @@ class SitemapEntryDraft:
         self.alternates: list[tuple[str, str]] = []
         self.is_cut = False  # a text was too long and is not kept: a part of an address would lead elsewhere
         self._parts: list[str] = []
-        self._bare: list[str] = []  # text outside of all fields: some write the address there
+        self._bare: list[str] = []  # text outside of all fields: some sites write the address there
         self._size = self._bare_size = 0
 
     @classmethod

@@ -1,9 +1,9 @@
 """Sitemaps, read while they arrive: XML sitemaps and indexes, plain lists of addresses, RSS and Atom; gzipped or not.
 
-How it fails: what is no sitemap, or declares entities of its own, raises ParseFailed with a sentence. A file that
-ends in the middle, is longer than allowed, or whose gzip is damaged keeps what was read, and `trouble` says so.
-Addresses that are none, or too long, are counted in `skipped`. Dates that make no sense, or lie in the future, are
-None; their text is kept.
+How it fails: a file that is no sitemap, or declares entities of its own, raises ParseFailed with the reason. Of a file
+that ends in the middle, is longer than allowed, or has a damaged gzip stream, the entries before that are kept, and
+`trouble` says so. Invalid addresses, and those that are too long, are counted in `skipped`. Dates that make no sense,
+or lie in the future, are None; their text is kept.
 
 Memory does not grow with the file: entries leave as they are complete.
 """
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["ChildSitemap", "Sitemap", "SitemapEntry", "SitemapReader", "sitemap_of"]
 
 MOST_BYTES = 50 * 1024 * 1024  # unpacked, as the protocol allows
-LONGEST_URL = 8_192  # characters; the protocol allows 2,048, and not everyone knows
+LONGEST_URL = 8_192  # characters; the protocol allows 2,048, which many sitemaps ignore
 _PIECE = 65_536  # bytes unpacked at once
 _CLOCKS_DIFFER = timedelta(days=1)
 _GZIP = b"\x1f\x8b"
@@ -93,7 +93,7 @@ class SitemapReader:
             chunk, self._head, self._started = self._head, b"", True
             if chunk.startswith(_GZIP):
                 self._unpacker = zlib.decompressobj(31)
-        # In slices, for what is not used of one is copied at every step.
+        # In slices, because the unused rest of a chunk is copied at every step.
         for at in range(0, len(chunk), _PIECE):
             for piece in self._unpacked(chunk[at : at + _PIECE]):
                 if len(piece) > self._left:
@@ -107,7 +107,7 @@ class SitemapReader:
                 return
 
     def close(self) -> Iterator[SitemapEntry | ChildSitemap]:
-        """The entries that were still waiting. Raises ParseFailed when nothing of it was a sitemap."""
+        """The entries that were still open. Raises ParseFailed when the file was no sitemap."""
         yield from self._take(self._text.feed(self._head, final=True))
         if self._unpacker is not None and not self._unpacker.eof:
             self._end_with("its gzip stream ends too early; what came before was read")
@@ -210,7 +210,7 @@ class SitemapReader:
                 yield SitemapEntry(loc=loc)
 
     def _on(self, event: XmlEvent) -> SitemapEntry | ChildSitemap | None:
-        """The entry that the event completes, if it completes one."""
+        """The entry that the event completes, if any."""
         kind, name, value, _ = event
         draft = self._draft
         if kind == START:
@@ -219,7 +219,7 @@ class SitemapReader:
                 self._begin(local, prefix)
             if local in _ENTRIES and prefix == self._prefix_of(local):
                 if draft is not None and draft.field == "loc":
-                    return None  # <loc><url>...</url></loc>, which somebody's program writes
+                    return None  # <loc><url>...</url></loc>, which some programs write
                 entry = self._finished()
                 self._draft = SitemapEntryDraft(local, prefix)
                 return entry
@@ -256,7 +256,7 @@ class SitemapReader:
         return self._entry_of(draft) if draft is not None else None
 
     def _entry_of(self, draft: SitemapEntryDraft) -> SitemapEntry | ChildSitemap | None:
-        """The entry; None when it has no address, or one that is none."""
+        """The entry; None when it has no valid address."""
         address = draft.address()
         loc = self._absolute(address) if address else None
         if loc is None:
@@ -293,7 +293,7 @@ class SitemapReader:
 
 
 def sitemap_of(page: Page, *, max_bytes: int = MOST_BYTES) -> Sitemap:
-    """A fetched page as a sitemap. Raises ParseFailed when it is none."""
+    """A fetched page as a sitemap. Raises ParseFailed."""
     reader = SitemapReader(page.url, max_bytes=max_bytes, now=datetime.fromtimestamp(page.fetched_at, UTC))
     urls: list[SitemapEntry] = []
     children: list[ChildSitemap] = []

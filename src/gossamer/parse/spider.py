@@ -1,4 +1,4 @@
-"""`Spider`: what a user writes; its start, its callbacks, its overrides. Running a callback is in callbacks.py."""
+"""`Spider`: what a user writes; its start, callbacks, overrides and name. callbacks.py calls the callbacks."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _LONGEST_NAME = 60  # characters of a spider's name
 class Spider:
     """Base of spiders. A subclass gives `start_urls` and `parse`; all else has a default.
 
-    Attributes that are None leave the matter to the settings. Callbacks may be generators, plain functions or
+    The settings decide where an attribute is None. Callbacks may be generators, plain functions or
     async; they are stored by name, so that a crawl goes on after a restart.
     """
 
@@ -111,19 +111,19 @@ def spider_name_of(stem: str) -> str:
 
 
 def _is_letter(char: str) -> bool:
-    # Many scripts write vowels as marks on a letter; these are no letters of their own.
+    # Many scripts write vowels as marks on a letter, which are no letters themselves.
     return char.isalnum() or unicodedata.category(char).startswith("M")
 
 
 def listed_seeds(spider: Spider) -> list[str]:
-    """The addresses that it starts from as far as they stand in a list; empty when `start` is its own."""
+    """The valid addresses of `start_urls`; empty when the spider has a `start` of its own."""
     if type(spider).start is not Spider.start:
         return []
     listed = []
     for url in spider.start_urls:
         try:
             listed.append(parse_url(str(url)))
-        except InvalidUrl:  # told when it is sown
+        except InvalidUrl:  # reported when it is seeded
             continue
     return listed
 

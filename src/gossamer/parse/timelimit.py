@@ -2,11 +2,11 @@
 
 What it does: while such code runs, the process' timer is set. When it goes off, TookTooLong is raised in the running
 code, wherever it is: in a loop without end, or in a regular expression that backtracks. Time that a callback awaits is
-counted too, but not time in which others kept the loop from turning. Outside of such code the timer is off.
-How it fails: code that swallows TookTooLong meets it again every second, and after STUBBORN times the process ends with
-exit code STUBBORN_CODE, so that its pages come back. C code that asks for no signals is not reached: whoever watches
-the process notices its silence. There is no timer outside of the main thread (signals are handled nowhere else).
-How it recovers: the page has failed like any page whose callback raises; the next one is not touched by it.
+counted too, but not time in which other tasks blocked the event loop. Outside of such code the timer is off.
+How it fails: code that swallows TookTooLong gets it again every second, and after STUBBORN times the process ends with
+exit code STUBBORN_CODE, so that its pages come back. C code that does not check for signals is not reached: the
+supervisor of the process notices its silence. There is no timer outside of the main thread, where signals are handled.
+How it recovers: the page fails like any page whose callback raises; the next page is not affected.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from ..process.black_box import BlackBox
 
 T = TypeVar("T")
 
-AGAIN = 1.0  # seconds until code is told once more
+AGAIN = 1.0  # seconds until the exception is raised again
 STUBBORN = 5  # times that code may swallow it
 STUBBORN_CODE = 87  # exit code of a process whose code did not stop
 TICK, TICKS = 1.0, 10  # awaited time is counted in seconds, or in ten parts where it is short
 SHORTEST = 0.001  # seconds; a timer of zero would be none
 _LONGEST_DETAIL = 20_000  # characters
-_FRAMES_TOLD = 5
+_FRAMES_SHOWN = 5
 DEBUGGERS = frozenset(("bdb", "pdb", "pydevd"))
 
 
@@ -51,11 +51,11 @@ class _Alarm:
         self._rung = 0
         self._told = ""
         self._debugged: Callable[[], None] = lambda: None
-        self._before: Any = None  # Any: what stood there may be a function or a constant
+        self._before: Any = None  # Any: the previous handler may be a function or a constant
         self._ring_as = self._ring  # one object, so that it is recognised
 
     def set(self, now: float, seconds: float, told: str, debugged: Callable[[], None]) -> None:
-        """Ring so many seconds after `now`, and then every second. Main thread only."""
+        """Ring after `seconds`, counted from `now`, and then every second. Main thread only."""
         if now - self._checked_at > AGAIN:  # not each time: it costs more than the timer
             self._checked_at = now
             if signal.getsignal(signal.SIGALRM) is not self._ring_as:
@@ -65,7 +65,7 @@ class _Alarm:
         signal.setitimer(signal.ITIMER_REAL, max(seconds, SHORTEST), AGAIN)
 
     def clear(self) -> None:
-        self._armed = False  # first: a signal on its way is nobody's any more
+        self._armed = False  # first: a signal that is on its way is then ignored
         signal.setitimer(signal.ITIMER_REAL, 0)
 
     def _ring(self, number: int, frame: FrameType | None) -> None:
@@ -78,7 +78,7 @@ class _Alarm:
             return
         self._rung += 1
         if self._rung > STUBBORN:
-            where = "".join(traceback.format_stack(frame, limit=_FRAMES_TOLD))
+            where = "".join(traceback.format_stack(frame, limit=_FRAMES_SHOWN))
             told = f"gossamer: A page's code does not let itself be stopped: {self._told}. The process ends.\n{where}"
             os.write(2, told.encode(errors="replace"))
             os._exit(STUBBORN_CODE)
@@ -89,7 +89,7 @@ _ALARM = _Alarm()
 
 
 def _is_debugged(frame: FrameType | None) -> bool:
-    """Somebody sits at a breakpoint in that code, and thinks."""
+    """True when the code is stopped at a breakpoint of a debugger."""
     while frame is not None:
         if frame.f_globals.get("__name__") in DEBUGGERS:
             return True
@@ -98,7 +98,7 @@ def _is_debugged(frame: FrameType | None) -> bool:
 
 
 class TimeLimit:
-    """How long the code of one page may take. What runs is noted in the `box`, if there is one."""
+    """How long the code of one page may take. `box` keeps a note of the page that is being parsed."""
 
     def __init__(self, limit: timedelta = timedelta(seconds=30), box: BlackBox | None = None) -> None:
         self.seconds = limit.total_seconds()
@@ -212,17 +212,17 @@ class _Wait:
 
     @property
     def is_hopeless(self) -> bool:
-        """It was cancelled again and again, and awaits something else each time."""
+        """True for a task that was cancelled again and again, and awaits something else each time."""
         return self._asked > STUBBORN
 
     def ended_it(self) -> bool:
-        """Was the cancellation ours alone?"""
+        """True when nothing but this limit cancelled the task."""
         if not self._asked or self._task is None:
             return False
         return self._task.cancelling() - self._asked <= self._cancelling
 
     def over(self) -> None:
-        """Take back what we have asked for."""
+        """Take back the cancellations."""
         self._timer.cancel()
         if self._task is not None:
             for _ in range(self._asked):

@@ -12,7 +12,7 @@ from ...model.item import Item
 from ...model.task import DEFAULT_KIND
 from ..page import Page
 from .fields import Note
-from .links import links_of, numbered_pages
+from .links import link_requests, numbered_pages
 from .model import Follow, PageKind, Paths
 from .sources import PageView
 from .spider import RecipeSpider, remember, taken_items
@@ -77,7 +77,7 @@ def _links(spider: RecipeSpider, kind: PageKind, view: PageView) -> tuple[FoundL
 
 
 def _followed_urls(rule: Follow, paths: Paths, view: PageView) -> list[str]:
-    return [request.url for request in links_of(rule, paths, view)]
+    return [request.url for request in link_requests(rule, paths, view)]
 
 
 def _found_links(rule: str, to: str, urls: Callable[[], list[str]]) -> FoundLinks:

@@ -1,4 +1,4 @@
-"""What is wrong with a recipe: the line, and one sentence that says what is allowed there."""
+"""Faults of a recipe: the line, and one sentence that says what is allowed there."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ ENDLESS_NUMBER = "A number has more than 18 digits. Write it as a text, in quote
 
 
 class RecipeFault(msgspec.Struct, frozen=True):
-    """One thing that is wrong. `line` counts from 1; None where no line can be named."""
+    """One fault. `line` counts from 1; None where the fault has no line."""
 
     line: int | None
     message: str
 
 
 class BadRecipe(Misconfigured):
-    """A recipe that cannot be used. `faults` are all of them; the text is the first one, with its place."""
+    """A recipe that cannot be used. `faults` are all of them; the message is the first one with its line."""
 
     def __init__(self, file: str, faults: Sequence[RecipeFault]) -> None:
         self.file = file
@@ -34,7 +34,7 @@ class BadRecipe(Misconfigured):
         super().__init__(f"{self.lines()[0]}{more}")
 
     def lines(self) -> list[str]:
-        """Every fault with its place, in order of appearance."""
+        """Every fault with its line, in order of appearance."""
         return [f"{located(self.file, fault.line)}: {fault.message}" for fault in self.faults]
 
 
@@ -51,7 +51,7 @@ def spell(path: Path) -> str:
 
 
 def suggestion(word: str, allowed: Iterable[str]) -> str:
-    """` Did you mean "money"? Allowed: ...`: the end of a message about a word that is none of those."""
+    """` Did you mean "money"? Allowed: ...`: the end of a message about an unknown word."""
     names = list(allowed)
     near = difflib.get_close_matches(word, names, n=1)
     hint = f' Did you mean "{near[0]}"?' if near else ""

@@ -98,7 +98,7 @@ class Note(msgspec.Struct, frozen=True, kw_only=True):
     missing: bool = False  # it is required, and there is no value
 
     def sentence(self) -> str:
-        """Why there is no value, in words."""
+        """The note in words, for a message about a field without a value."""
         what = f"found {self.found!r}, {self.fault}" if self.found is not None else "found nothing"
         return f"{self.field}: {self.rule} {what}"
 
@@ -110,7 +110,7 @@ class TakenItem(msgspec.Struct, frozen=True, kw_only=True):
     notes: list[Note]
 
     def faults(self) -> list[str]:
-        """The values that stand on the page and could not be read."""
+        """The values that are on the page and could not be read."""
         return [note.sentence() for note in self.notes if note.fault]
 
 
@@ -188,7 +188,7 @@ class _Refused(msgspec.Struct, frozen=True):
 
 
 def _entries(found: list[Any], field: Field, source: RecipeSource, page: Page) -> list[Any]:
-    """What was found, without what is empty. In a list, a list in JSON stands for its entries."""
+    """The found values that are not empty. For a list field, a list in JSON counts as its entries."""
     if field.many:
         found = [entry for raw in found for entry in (raw if isinstance(raw, list) else [raw])]
         if len(found) > MOST:
@@ -240,7 +240,7 @@ def _read_all(found: list[Any], field: Field, page: Page) -> tuple[list[Any], li
 
 
 def _changed(found: list[Any], field: Field, page: Page, refused: list[_Refused]) -> list[Any]:
-    """What the transforms make of it. A number that comes through as it was is still that number."""
+    """The values after the transforms. A number that they leave unchanged is still a number."""
     texts: list[str] = []
     numbers: dict[str, Any] = {}
     for index, raw in enumerate(found):

@@ -27,23 +27,23 @@ NO_DATA: Mapping[str, Any] = MappingProxyType({})  # any JSON
 
 
 def requests_from(recipe: Recipe, kind: PageKind, view: PageView) -> Iterator[Request]:
-    """Every request that a page gives, in the order of the rules. The next page of a list gets what this one was given
-    (`page.data`). Raises ParseFailed for a senseless page count and for more links than are taken."""
+    """Every request that a page leads to, in the order of the rules. The next page of a list inherits `page.data`.
+    Raises ParseFailed for an implausible page count and for more links than the limit."""
     for rule in kind.follow:
-        yield from links_of(rule, recipe.paths, view)
+        yield from link_requests(rule, recipe.paths, view)
     if kind.next is not None:
-        # To the same list, so with what was said about it; a page of another kind gets nothing.
+        # The same list, so it inherits the data; a page of another kind does not.
         given = view.page.data if kind.next.to == kind.name else {}
-        yield from links_of(kind.next, recipe.paths, view, given)
+        yield from link_requests(kind.next, recipe.paths, view, given)
     if kind.numbering is not None:
         data = view.page.data
         for url in numbered_pages(kind.numbering, view):
             yield Request(url=url, kind=kind.name, priority=kind.numbering.priority, data=data)
 
 
-def links_of(rule: Follow, paths: Paths, view: PageView, given: Mapping[str, Any] = NO_DATA) -> list[Request]:
-    """The links of one rule, each once, with what is `given` and what the rule carries along. What leads nowhere, and
-    what a pattern keeps out, is left out. Raises ParseFailed for more links than are taken."""
+def link_requests(rule: Follow, paths: Paths, view: PageView, given: Mapping[str, Any] = NO_DATA) -> list[Request]:
+    """The requests for the links of one rule, each address once, with the `given` data and the data of the rule.
+    Links that are no addresses or that a pattern excludes are left out. Raises ParseFailed for more than the limit."""
     page = view.page
     carried = dict(given)
     if rule.data:

@@ -49,8 +49,8 @@ class SourceKind(StrEnum):
 
 
 class RecipeSource(msgspec.Struct, frozen=True, kw_only=True):
-    """One place to look. Elements are found by `css` or `xpath`; `json` looks into the JSON that stands there, or
-    after the text `after`, or is the page; `regex` cuts a part out of what was found so far."""
+    """One place to look for a value. `css` or `xpath` find elements; `json` is a path into the JSON in them, after the
+    text `after`, or of the whole page; `regex` cuts a part out of what was found so far."""
 
     kind: SourceKind
     css: CssQuery | None = None
@@ -60,7 +60,7 @@ class RecipeSource(msgspec.Struct, frozen=True, kw_only=True):
     after: str = ""
     regex: re.Pattern[str] | None = None
     name: str = ""  # of a structured, product, article, url or data value
-    constant: Any = None  # whatever the recipe says
+    constant: Any = None  # any value of TOML or YAML
 
     def __str__(self) -> str:
         words = []
@@ -127,7 +127,7 @@ class Field(msgspec.Struct, frozen=True, kw_only=True):
         return self.each is not None if self.fields else self.options.type is FieldType.LIST
 
     def rule(self) -> str:
-        """The sources as a person would say them."""
+        """The sources in words, for messages."""
         if self.fields:
             part = self.each or self.within
             return f"{'each' if self.each else 'within'} {part}" if part is not None else "fields"
@@ -140,7 +140,7 @@ class PathPattern(msgspec.Struct, frozen=True):
     text: str
 
     def fits(self, path: str) -> bool:
-        """Each piece is looked for once, behind the one before: the time is that of reading the path."""
+        """Does the pattern match the path? Each piece is searched once, after the one before: linear in the path."""
         pieces = self.text.removesuffix("$").split("*")
         if not path.startswith(pieces[0]):
             return False
@@ -157,7 +157,7 @@ class PathPattern(msgspec.Struct, frozen=True):
 
 
 class Paths(msgspec.Struct, frozen=True, kw_only=True):
-    """Which addresses: patterns that are compared with path and query."""
+    """Which addresses are admitted: patterns that are compared with path and query."""
 
     include: tuple[PathPattern, ...] = ()
     exclude: tuple[PathPattern, ...] = ()
@@ -169,7 +169,7 @@ class Paths(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Follow(msgspec.Struct, frozen=True, kw_only=True):
-    """Links to go after, and what the pages behind them are."""
+    """Links to follow, and the kind of page that they lead to."""
 
     source: RecipeSource
     to: str
@@ -180,7 +180,7 @@ class Follow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Numbering(msgspec.Struct, frozen=True, kw_only=True):
-    """Pages that differ in a number in their address. `pages` or `total` says how many; neither: it is detected."""
+    """Pages that differ in a number in their address. `pages` or `total` counts them; else the count is detected."""
 
     parameter: str
     first: int = 1
@@ -208,7 +208,7 @@ class PageKind(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Recipe(msgspec.Struct, frozen=True, kw_only=True):
-    """A spider without code. What is None is left to the settings."""
+    """A spider without code. The settings decide where a value is None."""
 
     name: str
     file: str

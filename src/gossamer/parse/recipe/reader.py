@@ -51,7 +51,7 @@ _NEXT = (*_LINK, "to", "priority", "route")
 _NUMBERING = ("parameter", "first", "step", "pages", "total", "per_page", "max", "priority")
 _KIND_NAME = re.compile(r"[a-z][a-z0-9_]{0,59}")
 _TYPE_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,59}")
-_TAKEN = tuple(  # a callback of that name would hide something of the spider
+_TAKEN = tuple(  # a callback of that name would hide an attribute of the spider
     sorted(name for name in {*dir(RecipeSpider), *RecipeSpider.__annotations__} if _KIND_NAME.fullmatch(name))
 )
 _MOST_STARS = 8  # in a path pattern; more make no sense
@@ -59,9 +59,9 @@ _DETECT = "detect"
 
 
 def load_recipe(path: Path, shown: str) -> type[RecipeSpider]:
-    """The spider of a recipe file; `shown` is how messages call the file. Raises BadRecipe, MissingExtra.
+    """The spider of a recipe file; `shown` is the name of the file in messages. Raises BadRecipe, MissingExtra.
 
-    Whatever else goes wrong with a file is a BadRecipe too: one bad file must not stop the commands of a project.
+    Any other error with a file is a BadRecipe too: one bad file must not stop the commands of a project.
     """
     try:
         with path.open("rb") as stream:
@@ -87,7 +87,7 @@ def _made(content: bytes, shown: str) -> type[RecipeSpider]:
 
 
 def read_recipe(content: bytes, file: str) -> Recipe:
-    """The recipe in a file's content; `file` is how messages call it. Raises BadRecipe, MissingExtra."""
+    """The recipe in a file's content; `file` is its name in messages. Raises BadRecipe, MissingExtra."""
     tree = tree_of(content, file)
     faults: list[RecipeFault] = []
     top = RecipeTable(tree, faults, (), tree.values)
@@ -344,7 +344,7 @@ def _read_link(rule: RecipeTable) -> RecipeSource | None:
     if not any(key in rule for key in _LINK):
         rule.fault(f"{rule.spelled()} does not say which links.{suggestion('', _LINK)}")
         return None
-    # Alone: `data` beside it is what is carried along, not where the links are.
+    # Without `data`, which beside a link rule is data for its requests and not a source of links.
     return read_source(rule.seen_as({key: rule.values[key] for key in _LINK if key in rule}))
 
 
@@ -411,7 +411,7 @@ def _or(value: int | None, default: int) -> int:
 
 
 def read_paths(table: RecipeTable) -> Paths:
-    """The patterns that let addresses in and keep them out."""
+    """The patterns that include and exclude addresses."""
     patterns = {}
     for name in ("include", "exclude"):
         read = []

@@ -21,7 +21,7 @@ from .values import UnreadableValue, fold, named, taken_as_is, value_of
 
 _TYPE_KEYS = ("type", "of", "currency", "decimal", "zone", "format", "languages", "true", "false")
 _TYPES = tuple(kind.value for kind in FieldType)
-# Which types an option is for; elsewhere it would do nothing, and a person would wonder.
+# Which types an option is for; elsewhere it would have no effect, and its author would wonder.
 _OPTION_TYPES = {
     "currency": (FieldType.MONEY,),
     "decimal": (FieldType.INT, FieldType.DECIMAL, FieldType.FLOAT),
@@ -173,7 +173,7 @@ def _read_sources(owner: RecipeTable, name: str, *, in_json: bool) -> tuple[Reci
 
 
 def read_source(table: RecipeTable, *, in_json: bool = False, steps: Sequence[str | int] = ()) -> RecipeSource | None:
-    """The one source that a table names. `steps` is where a short form stands."""
+    """The one source that a table names. `steps` lead to the value of a short form."""
     named = [key for key in _SOURCE_KEYS if key in table]
     rivals = [key for key in named if key in _NOT_TOGETHER]
 
@@ -294,7 +294,7 @@ def _checked_name(kind: SourceKind, name: str) -> str:
 
 
 def read_options(table: RecipeTable) -> TypeOptions:
-    """The type of a field and its options. After a type that is none, its options are not looked at."""
+    """The type of a field and its options. The options of an unknown type are not read."""
     given = table.choice("type", _TYPES, "type")
     if given is None and "type" in table:
         return TypeOptions()

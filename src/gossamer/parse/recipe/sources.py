@@ -32,7 +32,7 @@ NOTHING = msgspec.UNSET
 
 
 class PageView:
-    """A page while a recipe reads it. What is costly is worked out once."""
+    """A page while a recipe reads it. Costly views of it (JSON, structured data, parsers) are computed once."""
 
     def __init__(self, page: Page) -> None:
         self.page = page
@@ -44,7 +44,7 @@ class PageView:
         return self._known[name]
 
     def json(self) -> Any:
-        """The page as JSON, or NOTHING when it is none."""
+        """The page as JSON, or NOTHING."""
         return self.once("json", self._read_json)
 
     def _read_json(self) -> Any:
@@ -64,12 +64,12 @@ class PageView:
         return found
 
     def parsed(self, what: SourceKind) -> Any:
-        """What the ready parser for products or articles made of the page; None when it is no such page."""
+        """The product or article that the ready parser finds on the page, or None."""
         return self.once(what.value, lambda: _ready_parser(what)(self.page))
 
 
 def _ready_parser(what: SourceKind) -> Callable[[Page], Any]:
-    """Imported only where a recipe asks for it."""
+    """The parser, imported only where a recipe asks for it."""
     if what is SourceKind.PRODUCT:
         from ..product import product_of
 
@@ -88,9 +88,9 @@ class PagePart(msgspec.Struct, frozen=True):
 
 
 def find(source: RecipeSource, part: PagePart, *, all_count: bool = True) -> list[Any]:
-    """All that the source points to, in order. `all_count` False is for those who need only the first ones.
+    """All values that the source points to, in order. With `all_count` False the first ones are enough.
 
-    Raises ParseFailed for more values than are taken, and for JSON that is too deep to be searched.
+    Raises ParseFailed for more values than the limit, and for JSON that is too deep to be searched.
     """
     found = _found(source, part)
     pattern = source.regex
@@ -107,7 +107,7 @@ def too_many(source: RecipeSource, page: Page) -> ParseFailed:
 
 
 def parts_of(source: RecipeSource, part: PagePart, *, all_count: bool) -> list[PagePart]:
-    """The places that a source leads to: all count for `each`, the first one for `within`. Raises as `find` does."""
+    """The parts that a source points to: all count for `each`, the first one for `within`. Raises as `find` does."""
     return [
         PagePart(part.view, element=found) if isinstance(found, Selector) else PagePart(part.view, node=found)
         for found in find(source, part, all_count=all_count)
@@ -153,7 +153,7 @@ def _selected(source: RecipeSource, part: PagePart) -> list[Selector]:
 
 
 def _inside(source: RecipeSource, selected: list[Selector]) -> Iterator[Any]:
-    """The values in JSON that stands in an attribute or a script."""
+    """The values in the JSON of an attribute or a script."""
     for selector in selected:
         root = selector.root
         text = root if isinstance(root, str) else root.text
@@ -168,7 +168,7 @@ def _json_values(source: RecipeSource, document: Any) -> Iterator[Any]:
     try:
         for match in source.json.finditer(document):
             yield match.obj
-    except Exception as error:  # the library's own, which is not imported just for its name; the JSON is too deep
+    except Exception as error:  # of the library, which is not imported for the name alone; the JSON is too deep
         raise ParseFailed(
             f"json {source.json_text} cannot be followed here: {str(error).partition(chr(10))[0]}"
         ) from error
@@ -216,7 +216,7 @@ _DEEPEST = 60
 
 
 def structured_values(data: dict[str, Any], path: str) -> list[Any]:
-    """All that stands at the path, in order."""
+    """The values at the path, in order."""
     first, _, rest = path.partition(".")
     if first.lower() in _FLAT:
         value = data.get(first.lower(), {}).get(rest)

@@ -1,8 +1,8 @@
-"""A recipe as a spider: a class with one callback for each kind of page. No code of the user's is in it.
+"""A recipe as a spider: a class with one callback for each kind of page. It runs no code of the user's.
 
-How it fails: a page without its required fields, and a page count beyond all reason, are ParseFailed with every rule,
-what it found and why that will not do. How it recovers: mend the recipe and parse the page again; the version of the
-spider is a hash of the recipe's text.
+How it fails: a page without its required fields, or with an implausible page count, raises ParseFailed with every rule,
+what the rule found and why that is not usable. How it recovers: correct the recipe and parse the page again; the
+version of the spider is a hash of the recipe's text.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _MOST_NAMED = 20  # faults named in one message
 
 
 def unread(item: Item, page: Page) -> list[str] | None:
-    """The quality rule of every recipe: a value that stands on the page and cannot be read is a fault of its item."""
+    """The quality rule of every recipe: a value that is on the page and cannot be read is a fault of its item."""
     return page._unread.get(item_key(item)) if page._unread else None
 
 

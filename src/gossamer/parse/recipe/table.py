@@ -1,5 +1,5 @@
-"""Typed access to the values of a recipe. What is wrong is written down with its line, and reading goes on, so that a
-person sees every fault at once."""
+"""Typed access to the values of a recipe. Faults are collected with their lines and reading goes on, so that a person
+sees all of them at once."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .text import RecipeTree
 
 
 class RecipeTable:
-    """One table of the recipe: its keys, where it stands, and the list that takes the faults."""
+    """One table of the recipe: its keys, its path, and the list that collects the faults."""
 
     def __init__(self, tree: RecipeTree, faults: list[RecipeFault], path: Path, values: dict[str, Any]) -> None:
         self._tree = tree
@@ -23,21 +23,21 @@ class RecipeTable:
         return name in self.values
 
     def fault(self, message: str, *steps: str | int) -> None:
-        """Write down what is wrong with the value at `steps` below this table."""
+        """Note what is wrong with the value at `steps` below this table."""
         self._faults.append(RecipeFault(self._tree.line_of((*self.path, *steps)), message))
 
     def spelled(self, *steps: str | int) -> str:
         return spell((*self.path, *steps)) or "The recipe"
 
     def wrong(self, expected: str, *steps: str | int) -> None:
-        """The value at `steps` is not what it should be."""
+        """Note that the value at `steps` is not what was expected."""
         value: Any = self.values  # walks down
         for step in steps:
             value = value[step]
         self.fault(f"{self.spelled(*steps)} = {_shown(value)} should be {expected}.", *steps)
 
     def only(self, allowed: Iterable[str]) -> None:
-        """Every key must be one of these."""
+        """Note every key that is not one of these."""
         names = list(allowed)
         for name in self.values:
             if name not in names:
@@ -86,7 +86,7 @@ class RecipeTable:
         return value
 
     def choice(self, name: str, allowed: Iterable[str], what: str) -> str | None:
-        """One of some words. `what` is what the word would be: "type"."""
+        """One of the allowed words; `what` names their kind in the message: "type"."""
         names = list(allowed)
         value = self.text(name)
         if value is not None and value not in names:
@@ -95,7 +95,7 @@ class RecipeTable:
         return value
 
     def inner(self, name: str) -> RecipeTable:
-        """The table of that name; an empty one when there is none."""
+        """The table of that name, empty where the key is missing."""
         value = self.values.get(name, {})
         if not isinstance(value, dict):
             self.wrong("a table", name)
@@ -103,7 +103,7 @@ class RecipeTable:
         return RecipeTable(self._tree, self._faults, (*self.path, name), value)
 
     def entries(self, name: str) -> Iterator[RecipeTable | None]:
-        """The tables in a list, or the one table that stands in place of a list; None for what is no table."""
+        """The tables in a list, or a single table in place of a list; None for any other entry."""
         value = self.values.get(name)
         if isinstance(value, dict):
             yield self.inner(name)
@@ -114,7 +114,7 @@ class RecipeTable:
             yield None
 
     def at(self, *steps: str | int) -> RecipeTable:
-        """The table at `steps`, which is one."""
+        """The table at `steps`, which is known to be a table."""
         value: Any = self.values  # walks down
         for step in steps:
             value = value[step]

@@ -33,7 +33,7 @@ _TOML_PLACE = re.compile(r" \(at (?:line (\d+), column \d+|end of document)\)$")
 
 
 class RecipeTree(msgspec.Struct, frozen=True, kw_only=True):
-    """The values of a recipe file. `lines` has the line of every key that stands in the text."""
+    """The values of a recipe file. `lines` has the line of every key in the text."""
 
     file: str  # as messages call it
     text: str
@@ -41,7 +41,7 @@ class RecipeTree(msgspec.Struct, frozen=True, kw_only=True):
     lines: dict[Path, int]
 
     def line_of(self, path: Path) -> int | None:
-        """The line of a value, or of the nearest thing around it that has one."""
+        """The line of a value, or of the nearest table or list around it that has one."""
         for end in range(len(path), 0, -1):
             if path[:end] in self.lines:
                 return self.lines[path[:end]]
@@ -99,7 +99,7 @@ def _toml(text: str, file: str) -> tuple[dict[str, Any], dict[Path, int]]:
         raise _bad(file, line, f"This is no TOML: {message}.") from error
     except RecursionError as error:
         raise _bad(file, None, "It is nested too deeply.") from error
-    except ValueError as error:  # Python reads no number of more than some thousand digits
+    except ValueError as error:  # Python reads no integer of more than a few thousand digits
         longest = max(_DIGIT_RUN.finditer(text), key=lambda run: run.end() - run.start(), default=None)
         at = longest.start() if longest is not None else 0
         raise _bad(file, text.count("\n", 0, at) + 1, ENDLESS_NUMBER) from error
@@ -321,7 +321,7 @@ class _YamlValues:
 
 
 def _scalar(kind: str, text: str) -> Any:
-    """A scalar of YAML 1.1 as it means itself. Raises KeyError for any other kind, ValueError for a bad number."""
+    """The value of a YAML 1.1 scalar. Raises KeyError for any other kind, ValueError for a bad number."""
     if kind in ("str", "timestamp"):
         return text
     if kind == "bool":

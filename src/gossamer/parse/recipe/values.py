@@ -35,7 +35,7 @@ _MAX_EXPONENT = 5000  # JSON can name numbers that fill the memory when they are
 _TRUE = frozenset({"true", "yes", "y", "1", "on"})
 _FALSE = frozenset({"false", "no", "n", "0", "off"})
 _LINK_ATTRIBUTES = ("href", "src", "content", "data-src", "data-lazy-src", "data-original", "value")
-_NO_ADDRESS = ("data:", "javascript:", "about:", "#")  # what stands there until a script has put the address in
+_NO_ADDRESS = ("data:", "javascript:", "about:", "#")  # placeholders until a script sets the address
 
 
 class UnreadableValue(Exception):
@@ -48,7 +48,7 @@ def named(kind: FieldType) -> str:
 
 
 def value_of(raw: Any, options: TypeOptions, page: Page | None) -> Any:
-    """What was found as a value of the type; None when there is no text in it. Raises Unreadable."""
+    """What was found as a value of the type; None when there is no text in it. Raises UnreadableValue."""
     kind = options.single
     if taken_as_is(raw, kind):
         return raw
@@ -70,7 +70,7 @@ def value_of(raw: Any, options: TypeOptions, page: Page | None) -> Any:
 
 
 def _exact(raw: int | float | Decimal) -> Decimal:
-    """The number with the digits that it is written with. Raises Unreadable for what is no number at all."""
+    """The number with the digits that it is written with. Raises UnreadableValue for infinity and the like."""
     number = raw if isinstance(raw, Decimal) else Decimal(str(raw))
     if not number.is_finite() or abs(number.adjusted()) > _MAX_EXPONENT:
         raise UnreadableValue("which is no number that can be stored")
@@ -86,7 +86,7 @@ def _finite(number: Decimal) -> float:
 
 def text_of(raw: Any, options: TypeOptions, page: Page | None) -> str:
     """A found value as text, as the field's type wants it: addresses from links, HTML from elements. Raises
-    Unreadable for an object or a list. Elements need the page that they stand on."""
+    UnreadableValue for an object or a list. `page` is the page of the elements."""
     kind = options.single
     if isinstance(raw, Selector):
         root = raw.root
@@ -113,7 +113,7 @@ def text_of(raw: Any, options: TypeOptions, page: Page | None) -> str:
 
 
 def _address_in(element: turbohtml.Element) -> str:
-    """What the element leads to or shows. An image that is loaded late has a stand-in first."""
+    """The address that the element links to or shows. An image that is loaded late has a placeholder first."""
     given = [value for name in _LINK_ATTRIBUTES if (value := element.attr(name))]
     real = (value for value in given if not value.lstrip()[:20].lower().startswith(_NO_ADDRESS))
     return next(real, given[0] if given else "")
@@ -129,7 +129,7 @@ def _markdown(root: turbohtml.Node, page: Page) -> str:
 
 
 def read(text: str, options: TypeOptions, page: Page | None) -> Any:
-    """The text as a value of the type. Addresses need a page that they stand on. Raises Unreadable."""
+    """The text as a value of the type. Relative addresses need the page that they are on. Raises UnreadableValue."""
     match options.single:
         case FieldType.TEXT:
             return " ".join(text.split()) if "\n" not in text.strip() else text.strip()
@@ -258,16 +258,16 @@ _NEGATIONS = frozenset((
 _CLAUSE_END = re.compile(r"[.,;:!?()|/•·–—\n]|\s-\s")
 _WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)?")
 _LONGEST_TEXT = 100_000  # characters that are looked at
-_LOOK_BACK = 40  # characters before a word in which its denial must stand
+_LOOK_BACK = 40  # characters before a word in which its negation must stand
 _DENIAL_WORDS = 2  # words: "no longer available"
 
 
 class Undecided(Exception):
-    """Words of both sides stand in the text, and none of them is longer."""
+    """The text has words of both sides, and the longest of each are equally long."""
 
 
 def decided(text: str, true: tuple[str, ...], false: tuple[str, ...]) -> bool | None:
-    """What the text says; None when none of the words stands in it. Raises Torn."""
+    """Which side the words in the text take; None when the text has none of them. Raises Undecided."""
     folded = fold(text[:_LONGEST_TEXT])
     yes, no = (_longest(folded, words) for words in (true, false))
     if yes == no:
@@ -283,7 +283,7 @@ def fold(text: str) -> str:
 
 
 def _longest(text: str, words: tuple[str, ...]) -> int:
-    """The length of the longest of the words that stands in the text; 0 for none."""
+    """The length of the longest word that the text has; 0 where it has none of them."""
     return max((len(word) for word in map(fold, words) if word and _stands_in(text, word)), default=0)
 
 
