@@ -357,20 +357,31 @@ async def saved_in(backend: str, batches: list[list[Sight]], *, with_story: bool
             return await end_state(store, with_story=with_story)
 
 
-@settings(max_examples=25, deadline=None)
-@given(seen=sights, cut=st.integers(0, 12))
-def test_the_order_of_arrival_does_not_matter(backend: str, seen: list[Sight], cut: int) -> None:
-    forward = asyncio.run(saved_in(backend, [seen[:cut], seen[cut:]], with_story=False))
-    backward = asyncio.run(saved_in(backend, [[sight] for sight in reversed(seen)], with_story=False))
-    assert forward == backward
+A_FEW_OR_MANY = pytest.mark.parametrize("examples", [6, pytest.param(50, marks=pytest.mark.long)])
 
 
-@settings(max_examples=25, deadline=None)
-@given(seen=sights, cut=st.integers(0, 12))
-def test_saving_again_changes_nothing(backend: str, seen: list[Sight], cut: int) -> None:
-    once = asyncio.run(saved_in(backend, [seen], with_story=True))
-    again = asyncio.run(saved_in(backend, [seen, seen[cut:], seen], with_story=True))
-    assert once == again
+@A_FEW_OR_MANY
+def test_the_order_of_arrival_does_not_matter(backend: str, examples: int) -> None:
+    @settings(max_examples=examples)
+    @given(seen=sights, cut=st.integers(0, 12))
+    def holds(seen: list[Sight], cut: int) -> None:
+        forward = asyncio.run(saved_in(backend, [seen[:cut], seen[cut:]], with_story=False))
+        backward = asyncio.run(saved_in(backend, [[sight] for sight in reversed(seen)], with_story=False))
+        assert forward == backward
+
+    holds()
+
+
+@A_FEW_OR_MANY
+def test_saving_again_changes_nothing(backend: str, examples: int) -> None:
+    @settings(max_examples=examples)
+    @given(seen=sights, cut=st.integers(0, 12))
+    def holds(seen: list[Sight], cut: int) -> None:
+        once = asyncio.run(saved_in(backend, [seen], with_story=True))
+        again = asyncio.run(saved_in(backend, [seen, seen[cut:], seen], with_story=True))
+        assert once == again
+
+    holds()
 
 
 async def test_an_unchanged_page_confirms_the_records_it_gave(record_store: Records) -> None:

@@ -39,7 +39,7 @@ class {name}(Spider):
     def __init__(self):
         super().__init__()
         Path({root!r}, "begun").touch()
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 100
         while not Path({root!r}, "go").exists() and time.monotonic() < deadline:
             time.sleep(0.01)
 

@@ -336,7 +336,7 @@ def _everything_said(error: BaseException | None) -> str:
 async def test_the_key_is_in_no_error_and_no_log(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     said = ""
-    async with get_vendor() as server, transport_to(server, 'timeout = "300ms"\n') as transport:
+    async with get_vendor() as server, transport_to(server) as transport:
         server.trouble = [
             status(502, f"failed for {KEY}"),
             status(500, f"failed for {KEY}"),

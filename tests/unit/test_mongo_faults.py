@@ -37,6 +37,7 @@ from gossamer.backends.mongo.layout import LAYOUT
 from gossamer.backends.mongo.records import open_mongo_records
 from gossamer.clock import VirtualClock
 from gossamer.errors import BackendUnavailable, BadState, GossamerError, Misconfigured, MissingExtra, Permanent
+from tests.patience import PATIENCE
 
 from ..conformance.stores import NOW, all_of, book, result
 from ..services.mongo import prefix_of
@@ -44,7 +45,8 @@ from ..services.mongo_server import MongoServer
 
 CLOCK = VirtualClock(NOW + 10_000)
 PASSWORD = "s3cret-pa55"
-SOON = timedelta(seconds=0.4)
+SOON = timedelta(seconds=0.4)  # where no answer comes
+AT_LAST = timedelta(seconds=PATIENCE)
 PLACE = "MongoDB at db.example, database 'crawls'"
 
 
@@ -53,9 +55,9 @@ def prefix(tmp_path: Path) -> str:
     return prefix_of(tmp_path)
 
 
-async def refusal(address: str, prefix: str = "gossamer") -> GossamerError:
+async def refusal(address: str, prefix: str = "gossamer", *, within: timedelta = AT_LAST) -> GossamerError:
     with pytest.raises(GossamerError) as caught:
-        async with open_mongo_records(address, CLOCK, prefix=prefix, connect_within=SOON):
+        async with open_mongo_records(address, CLOCK, prefix=prefix, connect_within=within):
             pass
     assert PASSWORD not in str(caught.value)
     assert "\n" not in str(caught.value)
@@ -74,7 +76,7 @@ async def test_a_user_who_is_not_let_in(mongo: MongoServer) -> None:
 async def test_nobody_listens_there(lone_mongo: MongoServer) -> None:
     address = lone_mongo.address(user=f"crawler:{PASSWORD}")
     lone_mongo.stop()
-    error = await refusal(address)
+    error = await refusal(address, within=SOON)
     assert isinstance(error, BackendUnavailable)
     assert "cannot be reached" in str(error)
     assert "Start it, or set records" in str(error)
@@ -166,7 +168,9 @@ def test_without_the_driver_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) 
 
 
 async def test_a_server_that_goes_and_comes_back(lone_mongo: MongoServer, prefix: str) -> None:
-    async with open_mongo_records(lone_mongo.address(), CLOCK, prefix=prefix, connect_within=SOON) as store:
+    async with open_mongo_records(
+        lone_mongo.address(), CLOCK, prefix=prefix, connect_within=timedelta(seconds=2)
+    ) as store:
         await store.save([result(book("before"))])
         lone_mongo.stop()
         with pytest.raises(BackendUnavailable):

@@ -264,7 +264,7 @@ async def test_words_of_a_command_are_shown_to_nobody(indoors: Indoors) -> None:
     }
     for expected, argv in commands.items():
         source = CommandSource(
-            argv=argv, max_output=1_000, timeout=timedelta(seconds=0.2 if argv[0] == "/bin/sh" else 10)
+            argv=argv, max_output=1_000, timeout=timedelta(seconds=0.2 if argv[0] == "/bin/sh" else PATIENCE)
         )
         with pytest.raises(SourceFailed, match=expected) as failure:
             await urls_of(source, indoors)
@@ -287,7 +287,9 @@ async def test_program_is_done_when_it_has_ended_whoever_holds_its_output(indoor
     script = "sleep 300 & echo $! > child; seq 20000 | sed s,^,https://x.example/,"
     # when it is read, then all that it printed is there
     try:
-        found = await urls_of(CommandSource(argv=("/bin/sh", "-c", script), timeout=timedelta(seconds=30)), indoors)
+        found = await urls_of(
+            CommandSource(argv=("/bin/sh", "-c", script), timeout=timedelta(seconds=PATIENCE)), indoors
+        )
     finally:
         os.kill(int((indoors.root / "child").read_text()), signal.SIGKILL)
     assert found == [f"https://x.example/{number}" for number in range(1, 20_001)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import threading
 from datetime import timedelta
 
@@ -17,7 +18,8 @@ from tests.patience import PATIENCE
 from tests.unit.schedulers import HOURLY, SPIDER, WAITING, until
 from tests.unit.schedulers import bench as bench
 
-SOON, LATER = timedelta(milliseconds=50), timedelta(seconds=30)
+SOON, LATER = timedelta(milliseconds=50), timedelta(seconds=PATIENCE)
+ENOUGH = timedelta(seconds=1)  # for what does not wait, also where cores are rare
 
 HANGING = """
 import time
@@ -27,7 +29,7 @@ from gossamer import Spider
 ROOT = Path({root!r})
 with (ROOT / "begun").open("a") as log:
     log.write("x")
-deadline = time.monotonic() + 20
+deadline = time.monotonic() + 100
 while not (ROOT / "go").exists() and time.monotonic() < deadline:
     time.sleep(0.01)
 
@@ -70,7 +72,7 @@ async def test_each_is_loaded_or_there_is_an_error(root):
 
 async def test_a_constructor_that_takes_long_is_asked_for_again_and_holds_up_no_other(root):
     (root / "spiders" / "slow.py").write_text(WAITING.format(name="Slow", root=str(root)))
-    loader = SpiderLoader(settings_of(root), patience=SOON, deadline=LATER)
+    loader = SpiderLoader(settings_of(root), patience=ENOUGH, deadline=LATER)
 
     assert list(await loader.load(["slow", "books"])) == ["books"]
     assert list(await loader.load(["slow", "books"])) == ["books"]
@@ -81,9 +83,9 @@ async def test_a_constructor_that_takes_long_is_asked_for_again_and_holds_up_no_
 
 async def test_a_file_that_hangs_is_loaded_once_and_the_others_of_its_folder_are_found(root):
     (root / "spiders" / "a.py").write_text(HANGING.format(name="Hanging", root=str(root)))
-    loader = SpiderLoader(settings_of(root), patience=SOON, deadline=LATER)
+    loader = SpiderLoader(settings_of(root), patience=ENOUGH, deadline=LATER)
 
-    for _ in range(3):
+    for _ in range(2):
         assert list(await loader.load(["hanging", "books"])) == ["books"]
     assert (root / "begun").read_text() == "x"
     assert all(thread.daemon for thread in threading.enumerate() if thread.name == "spider loader")
@@ -101,7 +103,7 @@ async def test_what_hangs_for_too_long_is_told_with_its_place(root, text, ref):
     error = await loaded(loader, ref)
 
     line = next(number for number, words in enumerate(text.splitlines(), start=1) if "time.sleep" in words)
-    assert "its code has been running for 0 s" in str(error)
+    assert re.search(r"its code has been running for \d+ s", str(error))
     assert f"line {line} of spiders/a.py" in str(error) or f"line {line - 1} of spiders/a.py" in str(error)
 
 

@@ -68,7 +68,7 @@ async def test_a_read_that_nobody_waits_for_any_more_keeps_the_connection_to_its
     async def close_and_read_no_more() -> None:
         async with database:
             asking = asyncio.create_task(database.read(slowly))
-            await asyncio.to_thread(began.wait, 20)
+            await asyncio.to_thread(began.wait, PATIENCE)
             # when whoever asked is cancelled, and others ask
             asking.cancel()
             await asyncio.gather(asking, return_exceptions=True)
