@@ -11,13 +11,7 @@ from typing import Protocol
 
 import msgspec
 
-# One day after the calendar of datetime begins, and one day before it ends.
-_EARLIEST, _LATEST = -62_135_510_400.0, 253_402_214_400.0
-
-
-def within_calendar(seconds: float) -> float:
-    """The time itself, or the first or last one that datetime can show in every zone."""
-    return min(_LATEST, max(_EARLIEST, seconds))
+from .text import within_calendar
 
 
 def iso_time(seconds: float) -> str:

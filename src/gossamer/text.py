@@ -9,7 +9,8 @@ import re
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 
-from .clock import within_calendar
+# One day after the calendar of datetime begins, and one day before it ends.
+_EARLIEST, _LATEST = -62_135_510_400.0, 253_402_214_400.0
 
 # C0 and C1 controls, line separators, direction marks and halves of characters.
 _UNSEEN = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -23,6 +24,11 @@ def visible(text: str) -> str:
 def visible_lines(text: str) -> str:
     """As `visible`, but line breaks and tabs stay."""
     return "\n".join(visible(line) for line in text.expandtabs(4).replace("\r\n", "\n").split("\n"))
+
+
+def within_calendar(seconds: float) -> float:
+    """The time itself, or the first or last one that datetime can show in every zone."""
+    return min(_LATEST, max(_EARLIEST, seconds))
 
 
 def moment(at: float | str | None, now: float | None = None) -> str:

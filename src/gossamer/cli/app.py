@@ -8,6 +8,7 @@ import os
 import sys
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar
 
@@ -15,8 +16,10 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from ..errors import GossamerError
+from ..errors import GossamerError, Misconfigured
 from ..settings import Settings, load
+from ..text import visible
+from ..units import parse_duration
 
 if TYPE_CHECKING:
     from ..project.open import Project
@@ -86,7 +89,6 @@ def run() -> None:
 
 def fail(message: str, code: int = 1) -> NoReturn:
     """End the command with one line."""
-    from ..text import visible
 
     err.print("[bold red]gossamer:[/]", Text(visible(" ".join(message.split()))))
     sys.exit(code)
@@ -120,7 +122,6 @@ async def open_crawled(settings: Settings) -> AsyncIterator[Project]:
     """Open a project to look at it; say on standard error when it was moved away. Raises Misconfigured where nothing
     has been crawled yet."""
     from ..project.open import open_crawled as open_to_look
-    from ..text import visible
 
     async with open_to_look(settings) as project:
         for warning in project.old_copies:
@@ -131,3 +132,20 @@ async def open_crawled(settings: Settings) -> AsyncIterator[Project]:
 def settings_with(**flags: Any) -> Settings:
     """The settings as seen from here, with dotted flags on top (underscores double as dots: crawl__depth)."""
     return load(start=Path.cwd(), flags={name.replace("__", "."): value for name, value in flags.items()})
+
+
+def typed_moment(option: str, text: str | None, now: float) -> float | None:
+    """Seconds since the epoch of `7d` (that long ago) or an ISO time (local where it names no zone)."""
+    if text is None:
+        return None
+    try:
+        return now - parse_duration(text).total_seconds()
+    except ValueError:
+        pass
+    try:
+        return datetime.fromisoformat(text.strip()).timestamp()
+    except (ValueError, OverflowError, OSError):
+        raise Misconfigured(
+            f"{option} {visible(text)!r} is no time. Write how long ago (7d, 12h, 90m) or a date: 2027-01-31, "
+            f"2027-01-31T12:00, 2027-01-31T12:00Z."
+        ) from None

@@ -4,38 +4,42 @@ from __future__ import annotations
 
 import shlex
 import sys
-from typing import Annotated, Any
+from typing import Annotated
 
-import msgspec
 import typer
 from rich.text import Text
 
-from ..errors import InvalidUrl, Misconfigured
-from ..frontier.contract import DeadFilter, DeadLetter
-from ..model.record import Attempt, PageFacts
-from ..model.task import UrlState
-from ..model.url import site_of
-from ..project.jobs import find_job
-from ..project.open import Project, is_crawled
-from ..project.reparse.dead_letters import revive
-from ..project.reparse.run import FAILED
+from ..errors import Misconfigured
+from ..project.dead_letters import (
+    DeadLetterChoice,
+    DeadLetterDetail,
+    DeadLetterPage,
+    Replayed,
+    count_letters,
+    list_letters,
+    purge_letters,
+    raw_page,
+    replay_letters,
+    show_letters,
+)
+from ..project.jobs import crawl_command
+from ..project.open import is_crawled
+from ..project.story import tries
 from ..text import distance, many, moment, visible
 from .app import app, err, open_crawled, out, run_async, settings_with
 from .layout import (
     Column,
     advise,
     heading,
-    jsonable,
     number,
     print_facts,
+    print_failures,
     print_json,
     print_message,
     print_table,
     write_bytes,
 )
-from .replayed import Replayed, tell_replayed
-from .typed import typed_url
-from .why import print_attempts, tries
+from .why import print_attempts
 
 LETTERS_SHOWN = 50
 
@@ -51,14 +55,6 @@ DomainOption = Annotated[str | None, typer.Option("--domain", help="Of this site
 JsonOption = Annotated[bool, typer.Option("--json", help="For programs.")]
 
 
-class Autopsy(msgspec.Struct, frozen=True, kw_only=True):
-    """A dead letter with what the store knows of its page."""
-
-    letter: DeadLetter
-    attempts: tuple[Attempt, ...]
-    raw: PageFacts | None
-
-
 @dead_app.command("list")
 def list_verb(
     job: JobOption = None,
@@ -69,40 +65,41 @@ def list_verb(
 ) -> None:
     """List dead letters, and how many there are for each reason."""
     settings = settings_with()
+    choice = DeadLetterChoice(job=job, reason=reason, domain=domain)
 
-    async def find() -> tuple[dict[str, int], list[DeadLetter], float]:
+    async def find() -> tuple[DeadLetterPage, float]:
         if not is_crawled(settings):
-            return {}, [], 0.0
+            return DeadLetterPage(total=0, by_reason={}, letters=[]), 0.0
         async with open_crawled(settings) as project:
-            which = await _filter(project, None, job, reason, domain)
-            return (
-                await project.state.queue.dead_reasons(which),
-                await project.state.queue.dead(which, limit),
-                project.clock.now(),
-            )
+            return await list_letters(project, choice, limit=limit), project.clock.now()
 
-    reasons, letters, now = run_async(find())
-    total = sum(reasons.values())
+    page, now = run_async(find())
     if as_json:
-        shown = [jsonable(letter, times=("died_at",)) for letter in letters]
-        print_json({"total": total, "by_reason": reasons, "letters": shown})
-        return
-    if not letters:
+        print_json(page)
+    elif page.letters:
+        _print_page(page, now)
+    else:
         out.print("No dead letters" + (" match." if job or reason or domain else "."))
-        return
-    when = (lambda at: distance(at, now)) if out.is_terminal else moment
+
+
+def _print_page(page: DeadLetterPage, now: float) -> None:
+    letters = page.letters
     print_table(
         (Column("ID", "cyan", right=True), Column("DIED"), Column("JOB", spare=True), Column("REASON", "red"),
          Column("TRIES", right=True), Column("URL")),
         [
-            (letter.id, when(letter.died_at), letter.job, letter.reason, letter.attempts, letter.url)
+            (letter.id, distance(letter.died_at, now) if out.is_terminal else moment(letter.died_at), letter.job,
+             letter.reason, letter.attempts, letter.url)
             for letter in letters
         ],
     )  # fmt: skip
     out.print()
-    if total > len(letters):
-        out.print(f"The latest {len(letters):,} of {total:,}; --limit shows more.")
-    print_table((Column("REASON", "red"), Column("LETTERS", right=True)), [*reasons.items(), ("all", number(total))])
+    if page.total > len(letters):
+        out.print(f"The latest {len(letters):,} of {page.total:,}; --limit shows more.")
+    print_table(
+        (Column("REASON", "red"), Column("LETTERS", right=True)),
+        [*page.by_reason.items(), ("all", number(page.total))],
+    )
     advise(
         (f"gossamer dead show {letters[0].id}", "one in full, with its error and its raw page"),
         (f"gossamer dead replay --reason {shlex.quote(letters[0].reason)}", "try them again"),
@@ -120,26 +117,45 @@ def show_verb(
     """Show one dead letter: the reason, the error, every attempt and where its raw page is."""
     settings = settings_with()
 
-    async def find() -> tuple[list[Autopsy], bytes | None, float]:
+    async def find() -> tuple[list[DeadLetterDetail], bytes | None, float]:
         async with open_crawled(settings) as project:
-            found = [await _examine(project, letter) for letter in await _letters(project, target)]
-            body = None
-            if raw:
-                if found[0].raw is None:
-                    raise Misconfigured(
-                        f"There is no raw page of {found[0].letter.url}: no answer came, or store.keep_pages is off."
-                    )
-                body = (await project.archive.get(found[0].raw.archive_ref)).body
-            return found, body, project.clock.now()
+            found = await show_letters(project, target)
+            return found, await raw_page(project, found[0]) if raw else None, project.clock.now()
 
     found, body, now = run_async(find())
     if body is not None:
         write_bytes(body)
     elif as_json:
-        print_json([_as_json(one) for one in found])
+        print_json(found)
     else:
-        for one in found:
-            _show(one, now)
+        for letter in found:
+            _print_letter(letter, now)
+
+
+def _print_letter(letter: DeadLetterDetail, now: float) -> None:
+    message = letter.message.partition("\n")[0]
+    heading(letter.url, f"dead letter {letter.id}")
+    print_facts(
+        [
+            ("reason", Text(letter.reason, style="red")),
+            ("message", message),
+            ("died", f"{moment(letter.died_at, now)}, after {tries(letter.attempts, letter.deliveries)}"),
+            ("job", letter.job),
+            ("found on", letter.found_on or "a seed of the crawl"),
+            ("parsed by", letter.kind),
+            ("raw page", letter.archive_ref or "none was received"),
+        ]
+    )
+    print_message(letter.message)
+    if letter.attempts_log:
+        out.print()
+        heading("Attempts")
+        print_attempts(letter.attempts_log, told={message})
+    tips = [(f"gossamer dead replay {shlex.quote(letter.url)}", "try it again")]
+    if letter.archive_ref is not None:
+        tips.insert(0, (f"gossamer dead show {letter.id} --raw", "the page as it was received"))
+        tips.insert(1, (f"gossamer shell {shlex.quote(letter.archive_ref)}", "try selectors on it"))
+    advise(*tips)
 
 
 @dead_app.command("replay")
@@ -160,34 +176,65 @@ def replay_verb(
     ] = False,
 ) -> None:
     """Try dead letters again. Pages that could not be parsed are parsed from the archive, the others are queued."""
-    _demand_choice("replay", target, reason, domain, job, everything)
+    choice = _chosen("replay", target, reason, domain, job, everything)
     settings = settings_with()
 
     async def replay() -> Replayed:
         async with open_crawled(settings) as project:
-            which = await _filter(project, target, job, reason, domain)
-            found = await project.state.queue.dead_reasons(which)
-            here = [] if fetch else [reason for reason in found if reason in FAILED]
-            revivals = [
-                await revive(project, msgspec.structs.replace(which, reason=one), spider=spider, crawled_as=crawled_as)
-                for one in here
-            ]
-            queued: dict[str, int] = {}
-            for one in found:
-                if one not in here:
-                    alike = msgspec.structs.replace(which, reason=one)
-                    for name, share in (await _per_job(project, alike)).items():
-                        queued[name] = queued.get(name, 0) + share
-                    await project.state.queue.replay(alike)
-            names = [one.name for one in await project.state.jobs.jobs() if one.id in queued]
-            return Replayed(revivals, queued, names)
+            return await replay_letters(project, choice, fetch=fetch, spider=spider, crawled_as=crawled_as)
 
     replayed = run_async(replay())
-    if not replayed.revivals and not replayed.queued:
+    if not replayed.matched:
         _nothing_matches()
-    tell_replayed(replayed)
+    _print_replayed(replayed)
     if not replayed.did_something:
         raise typer.Exit(1)
+
+
+def _print_replayed(done: Replayed) -> None:
+    """What became of the letters, and how to go on."""
+    if done.parsed:
+        _print_parsed(done)
+    if done.queued:
+        shares = [f"{name} ({n:,})" if len(done.queued) > 1 else name for name, n in done.queued.items()]
+        count = sum(done.queued.values())
+        out.print(f"{many(count, 'URL is', 'URLs are')} back in the queue of {visible(', '.join(shares))}.")
+    if done.jobs:
+        out.print("Go on with:")
+    for name in done.jobs:
+        out.print(Text(f"  {crawl_command(name)}", style="cyan"))
+
+
+def _print_parsed(done: Replayed) -> None:
+    """What became of the letters whose pages were to be parsed again."""
+    if done.resolved:
+        links = f", {many(done.links, 'link')} queued" if done.links else ""
+        out.print(
+            f"{many(done.resolved, 'page')} parsed again from the archive, without a request: "
+            f"{many(done.records, 'record')}, {done.changed:,} new or changed{links}."
+        )
+    if done.requeued:
+        out.print(f"{many(done.requeued, 'page')} without a raw copy: back in the queue, to be fetched.")
+    if done.taken:
+        out.print(f"{many(done.taken, 'page')} parsed again, but somebody else had settled the letter meanwhile.")
+    if done.failed:
+        out.print(Text(f"{many(done.failed, 'page')} failed again:", style="red"))
+        print_failures([(page.url, page.message) for page in done.failures])
+    if done.lost:
+        copies = many(done.lost, "raw page is", "raw pages are")
+        err.print(Text(f"{copies} not in the archive any more. --fetch asks the site again.", style="yellow"))
+    for why, count in done.left_out.items():
+        err.print(Text(f"{many(count, 'dead letter')} left out: {visible(why)}", style="yellow"))
+    for name in done.unread:
+        err.print(
+            Text(
+                f"start() of {visible(name)} has no end in sight and was not read to it: "
+                f"links to sites that it names later are not followed.",
+                style="yellow",
+            )
+        )
+    if not (done.resolved or done.requeued or done.taken or done.failed or done.lost or done.left_out):
+        out.print("Nothing was left to do: somebody else has dealt with these letters meanwhile.")
 
 
 @dead_app.command("purge")
@@ -200,18 +247,16 @@ def purge_verb(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
 ) -> None:
     """Forget dead letters for good. Their raw pages and attempts stay in the store."""
-    _demand_choice("purge", target, reason, domain, job, everything)
+    choice = _chosen("purge", target, reason, domain, job, everything)
     settings = settings_with()
 
     async def count() -> int:
         async with open_crawled(settings) as project:
-            return sum(
-                (await project.state.queue.dead_reasons(await _filter(project, target, job, reason, domain))).values()
-            )
+            return await count_letters(project, choice)
 
     async def purge() -> int:
         async with open_crawled(settings) as project:
-            return await project.state.queue.purge(await _filter(project, target, job, reason, domain))
+            return await purge_letters(project, choice)
 
     meant = run_async(count())
     if not meant:
@@ -222,118 +267,22 @@ def purge_verb(
     out.print(f"{many(run_async(purge()), 'dead letter')} forgotten.")
 
 
-def _demand_choice(
+def _chosen(
     verb: str, target: str | None, reason: str | None, domain: str | None, job: str | None, everything: bool
-) -> None:
-    """All of them must be meant, not merely not restricted."""
-    if everything and (target or reason or domain or job):
+) -> DeadLetterChoice:
+    """Which letters are meant. All of them must be asked for: no filter is no choice. Raises Misconfigured."""
+    chosen = DeadLetterChoice(target=target or None, reason=reason or None, domain=domain or None, job=job or None)
+    if everything and chosen != DeadLetterChoice():
         raise Misconfigured(
             "--all means every dead letter: leave out the URL and the other filters, or leave out --all."
         )
-    if not (target or reason or domain or job or everything):
+    if not everything and chosen == DeadLetterChoice():
         raise Misconfigured(
             f"Say which: gossamer dead {verb} URL, --reason R, --domain D or --job J; --all for every one."
         )
+    return chosen
 
 
 def _nothing_matches() -> None:
     err.print("No dead letter matches. `gossamer dead list` shows what there is.")
     raise typer.Exit(1)
-
-
-async def _filter(
-    project: Project, target: str | None, job: str | None, reason: str | None, domain: str | None
-) -> DeadFilter:
-    """What the user typed, in the words of the queue."""
-    letter = (await _letters(project, target))[0] if target is not None else None
-    by_id = target is not None and _is_id(target)
-    site = None
-    if domain is not None:
-        site = site_of(typed_url(domain if "://" in domain else f"http://{domain}/"))
-    return DeadFilter(
-        id=letter.id if letter is not None and by_id else None,
-        url=letter.url if letter is not None else None,
-        job=(await find_job(project, job)).id if job is not None else letter.job if letter and by_id else None,
-        reason=reason,
-        site=site,
-    )
-
-
-def _is_id(target: str) -> bool:
-    return target.isascii() and target.isdigit()
-
-
-async def _letters(project: Project, target: str) -> list[DeadLetter]:
-    """The dead letters that an id or a URL names, newest job first. Raises Misconfigured."""
-    if _is_id(target):
-        found = await project.state.queue.dead(DeadFilter(id=int(target[:18])), 1)
-        if not found:
-            raise Misconfigured(f"There is no dead letter {target}. `gossamer dead list` shows their ids.")
-        return found
-    try:
-        href = typed_url(target)
-    except InvalidUrl as error:
-        raise Misconfigured(f"{error} Give a URL, or an id from `gossamer dead list`.") from error
-    stories = await project.state.queue.story(site_of(href), project.rules.fingerprint(href))
-    letters: list[DeadLetter] = []
-    for story in stories:
-        if story.state is UrlState.DEAD:
-            letters += await project.state.queue.dead(DeadFilter(job=story.job, url=story.url), 1)
-    if not letters:
-        known = f" It is {stories[0].state.value} in {stories[0].job}." if stories else ""
-        raise Misconfigured(f"{visible(href)} is not among the dead letters.{known} See: gossamer why URL")
-    return letters
-
-
-async def _per_job(project: Project, which: DeadFilter) -> dict[str, int]:
-    """How many of the letters belong to each job."""
-    found: dict[str, int] = {}
-    for job in await project.state.jobs.jobs():
-        if which.job in (None, job.id):
-            reasons = await project.state.queue.dead_reasons(msgspec.structs.replace(which, job=job.id))
-            if reasons:
-                found[job.id] = sum(reasons.values())
-    return found
-
-
-async def _examine(project: Project, letter: DeadLetter) -> Autopsy:
-    fingerprint = project.rules.fingerprint(letter.url)
-    attempts = [one for one in await project.records.attempts(fingerprint) if one.job == letter.job]
-    visits = [visit for visit in await project.records.visits(fingerprint) if visit.archive_ref]
-    ours = [visit for visit in visits if visit.job == letter.job]
-    return Autopsy(letter=letter, attempts=tuple(attempts), raw=ours[-1] if ours else None)
-
-
-def _show(one: Autopsy, now: float) -> None:
-    letter = one.letter
-    message = letter.message.partition("\n")[0]
-    heading(letter.url, f"dead letter {letter.id}")
-    print_facts(
-        [
-            ("reason", Text(letter.reason, style="red")),
-            ("message", message),
-            ("died", f"{moment(letter.died_at, now)}, after {tries(letter.attempts, letter.deliveries)}"),
-            ("job", letter.job),
-            ("found on", letter.found_on or "a seed of the crawl"),
-            ("parsed by", letter.kind),
-            ("raw page", one.raw.archive_ref if one.raw is not None else "none was received"),
-        ]
-    )
-    print_message(letter.message)
-    if one.attempts:
-        out.print()
-        heading("Attempts")
-        print_attempts(one.attempts, told={message})
-    tips = [(f"gossamer dead replay {shlex.quote(letter.url)}", "try it again")]
-    if one.raw is not None:
-        tips.insert(0, (f"gossamer dead show {letter.id} --raw", "the page as it was received"))
-        tips.insert(1, (f"gossamer shell {shlex.quote(one.raw.archive_ref)}", "try selectors on it"))
-    advise(*tips)
-
-
-def _as_json(one: Autopsy) -> dict[str, Any]:
-    return {
-        **jsonable(one.letter, times=("died_at",)),
-        "attempts_log": [jsonable(attempt, times=("at",)) for attempt in one.attempts],
-        "archive_ref": one.raw.archive_ref if one.raw is not None else None,
-    }

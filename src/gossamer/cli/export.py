@@ -23,8 +23,7 @@ from ..project.export import (
 )
 from ..project.records import RecordFilter
 from ..text import many, visible
-from .app import app, err, open_crawled, run_async, settings_with
-from .typed import typed_moment
+from .app import app, err, open_crawled, run_async, settings_with, typed_moment
 
 FORMS = ".jsonl, .csv or .parquet, the first two also with .gz or .zst"
 

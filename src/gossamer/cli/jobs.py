@@ -3,14 +3,12 @@ cancel)."""
 
 from __future__ import annotations
 
-import shlex
 import sys
 from typing import Annotated
 
 import typer
 from rich.text import Text
 
-from ..demo.spider import DemoShop
 from ..model.job import JobState
 from ..project.jobs import (
     PAUSED,
@@ -19,6 +17,7 @@ from ..project.jobs import (
     JobPage,
     JobView,
     cancel_job,
+    crawl_command,
     list_jobs,
     pause_job,
     resume_job,
@@ -197,11 +196,6 @@ def _advise_detail(job: JobDetail) -> None:
         tips.append((f"gossamer export --job {job.id} -o items.csv", "the records as a table"))
     if tips:
         advise(*tips)
-
-
-def crawl_command(name: str) -> str:
-    """The command that goes on with a job of that name."""
-    return "gossamer demo" if name == DemoShop.name else f"gossamer crawl {shlex.quote(name)}"
 
 
 # -- job -----------------------------------------------------------------------------------------------------------

@@ -19,12 +19,13 @@ from rich.text import Text
 
 from ..clock import iso_time
 from ..text import visible, visible_lines
-from .app import out
+from .app import err, out
 
 GAP = "  "
 MIN_FOLD = 24  # columns; a narrower text cannot be read
 GOOD_FOLD = 40  # one of this width can be read well
 MAX_TIP = 48  # columns of a command before its meaning; longer ones push it away
+FAILURES_SHOWN = 5
 NOTHING = "-"  # stands in an empty cell, so that columns can be counted in a pipe
 
 
@@ -149,6 +150,14 @@ def print_message(message: str, *, console: Console = out, indent: int = 4) -> N
         return
     for line in lines:
         console.print(Text(" " * indent + line, style="dim"), soft_wrap=True)
+
+
+def print_failures(failures: Sequence[tuple[str, str]], *, console: Console = err) -> None:
+    """The first pages that failed, with their messages, one line each."""
+    for url, message in failures[:FAILURES_SHOWN]:
+        console.print(Text(f"  {visible(message if url in message else f'{url}: {message}')}", style="red"))
+    if len(failures) > FAILURES_SHOWN:
+        console.print(Text("  and others; gossamer why URL tells more", style="dim"))
 
 
 def heading(text: str, note: str = "", *, console: Console = out) -> None:

@@ -13,6 +13,7 @@ from rich.text import Text
 from .. import __version__
 from ..backends.addresses import redacted
 from ..errors import Misconfigured, UnknownSetting
+from ..model.url import typed_url
 from ..parse.discovery import list_spiders
 from ..schedule.sources import discreet
 from ..schedule.sources.kinds import HIDDEN
@@ -22,7 +23,6 @@ from ..units import Rate, Size
 from .app import app, out, settings_with
 from .layout import Column, advise, print_json, print_table
 from .scaffold import check_name, files_of
-from .typed import typed_url
 
 DEFAULT = "default"
 

@@ -25,13 +25,12 @@ from ..errors import GossamerError, InvalidUrl, Misconfigured
 from ..model.item import Item
 from ..model.money import Money
 from ..model.page import Headers, Snapshot
-from ..model.url import parse_url
+from ..model.url import parse_url, typed_url
 from ..parse.page import Page
 from ..parse.selectors import SelectorList
 from ..project.fetch import fetch_one
 from ..text import size, visible
 from .app import app, err, open_crawled, run_async, settings_with
-from .typed import typed_url
 from .web import settings_for
 
 _REF = re.compile(r"\d{4}-\d{2}-\d{2}/[^#\s]+#\d+\+\d+")

@@ -12,14 +12,12 @@ from rich.text import Text
 from ..clock import SystemClock
 from ..project.jobs import find_job
 from ..project.records import told
-from ..project.reparse.messages import Outcome
 from ..project.reparse.run import Choice, Report, reparse
 from ..store.contract import Difference
 from ..text import many, visible
-from .app import app, err, open_crawled, out, run_async, settings_with
-from .layout import advise, print_facts
+from .app import app, err, open_crawled, out, run_async, settings_with, typed_moment
+from .layout import advise, print_facts, print_failures
 from .records import DIFFERENCES_SHOWN, DifferenceLines
-from .typed import typed_moment
 
 
 @app.command("reparse")
@@ -108,7 +106,7 @@ def _tell(report: Report, seconds: float, lines: DifferenceLines, *, dry_run: bo
         ],
         indent=0,
     )
-    tell_failures(report.failures)
+    print_failures([(one.wanted.url, one.message) for one in report.failures])
     if dry_run:
         out.print("Nothing was stored. Without --dry-run it is.")
         return
@@ -131,12 +129,3 @@ def _runs(report: Report) -> list[tuple[str, str]]:
         ("" if place else "run", f"{run} ({visible(name)})" if several else run)
         for place, (name, run) in enumerate(report.runs.items())
     ]
-
-
-def tell_failures(failures: list[Outcome]) -> None:
-    """The first pages that failed, one line each."""
-    for outcome in failures[:5]:
-        url, message = outcome.wanted.url, outcome.message
-        err.print(Text(f"  {visible(message if url in message else f'{url}: {message}')}", style="red"))
-    if len(failures) > 5:
-        err.print(Text("  and others; gossamer why URL tells more", style="dim"))

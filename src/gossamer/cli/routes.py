@@ -12,7 +12,7 @@ from rich.text import Text
 
 from ..clock import SystemClock
 from ..errors import InvalidUrl, Misconfigured
-from ..model.url import site_of
+from ..model.url import site_of, typed_url
 from ..project.open import is_crawled
 from ..project.proxies import ExitTrial, ExitView, PoolView, proxy_pools, reset_exits, try_exits, untouched_pools
 from ..project.routes import BudgetView, RouteReport, SiteRoute, reset_routes, route_report, untouched_routes
@@ -22,7 +22,6 @@ from .app import app, err, open_crawled, out, run_async, settings_with
 from .crawl import allow_local
 from .groups import ShowsByDefault
 from .layout import Column, advise, heading, number, print_facts, print_json, print_table
-from .typed import typed_url
 
 SITES_SHOWN = 50
 BUDGETS_SHOWN = 20  # on a terminal, of jobs and of sites each

@@ -12,6 +12,7 @@ import typer
 from rich.text import Text
 
 from ..errors import FetchRefused, Misconfigured
+from ..model.url import typed_url
 from ..parse.media import Media
 from ..parse.page import Page
 from ..project.fetch import Download, fetch_one
@@ -20,7 +21,6 @@ from ..text import size, span, visible
 from .app import app, err, run_async, settings_with
 from .crawl import allow_local
 from .layout import print_json, write_bytes
-from .typed import typed_url
 
 
 @app.command("fetch")

@@ -19,6 +19,7 @@ import publicsuffixlist
 from url import URL, URLError
 
 from ..errors import InvalidUrl
+from ..text import visible
 
 
 @cache
@@ -41,6 +42,20 @@ def parse_url(text: str, base: str | None = None) -> str:
     if scheme not in ("http", "https"):
         raise InvalidUrl(f"{text[:200]!r} is a {scheme}: address; only http and https can be crawled.")
     return href
+
+
+# Schemes that are meant as such; before any other colon stands a host name: shop.example:8080
+_SCHEMES = frozenset({"about", "blob", "data", "file", "ftp", "javascript", "mailto", "tel", "ws", "wss"})
+
+
+def typed_url(text: str) -> str:
+    """The absolute address that the user means. Raises InvalidUrl."""
+    scheme, colon, _ = text.strip().partition(":")
+    if "://" not in text and (not colon or scheme.lower() not in _SCHEMES):
+        blank = len(text.split()) != 1  # then it is no address that lacks its beginning
+        hint = "" if blank else f" Did you mean https://{visible(text[:200]).strip('/ ')} ?"
+        raise InvalidUrl(f"{visible(text[:200])!r} is not a URL.{hint}")
+    return parse_url(text.strip())
 
 
 def _reference_parse(text: str, base: str | None) -> str:

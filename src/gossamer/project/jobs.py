@@ -7,6 +7,7 @@ How it fails: BackendUnavailable, and Misconfigured for a job that is not there 
 from __future__ import annotations
 
 import difflib
+import shlex
 from collections.abc import Collection, Iterable
 from datetime import timedelta
 
@@ -275,6 +276,13 @@ def is_served(job: Job, cards: Collection[WorkerCard], now: float) -> bool:
     if any(job.id in card.job.split(", ") for card in alive):
         return True
     return bool(alive) and now - job.created_at < TAKEN_UP_WITHIN.total_seconds()
+
+
+def crawl_command(name: str) -> str:
+    """The command that goes on with a job of that name."""
+    from ..demo.spider import DemoShop  # written as users write theirs: it imports the whole package
+
+    return "gossamer demo" if name == DemoShop.name else f"gossamer crawl {shlex.quote(name)}"
 
 
 def opening(windows: str, now: float) -> str:

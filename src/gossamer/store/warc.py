@@ -31,10 +31,10 @@ from uuid import uuid4
 
 import msgspec
 
-from ..clock import within_calendar
 from ..errors import Misconfigured, Permanent
 from ..model.page import Snapshot
 from ..model.record import PageFacts
+from ..text import within_calendar
 from .contract import Archive
 from .export.destination import ByteStream, Destination, export_error
 

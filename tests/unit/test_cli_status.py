@@ -181,7 +181,7 @@ def test_an_expired_lease_is_told_as_such(crawled):
     with sqlite3.connect(state) as connection:
         connection.execute("UPDATE urls SET lease_until = lease_until - 3600 WHERE state = 'leased'")
 
-    assert "whoever asks for work next takes it back" in crawled.run("why", f"{SHOP}/held").out
+    assert "the next worker that asks for work takes it back" in crawled.run("why", f"{SHOP}/held").out
 
 
 def test_a_url_left_in_the_queue_by_the_limit_is_told_as_such(crawled):

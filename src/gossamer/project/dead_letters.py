@@ -1,0 +1,259 @@
+"""Dead letters: pages that were given up. List them, look at one, try them again, forget them.
+
+What it does: `DeadLetterChoice` says which letters are meant, in the words that a person types. Letters whose pages
+could not be parsed are parsed again from the archive, without a request; the others go back into the queue.
+How it fails: Misconfigured for a choice that names no letter or job, SpiderNotFound, BackendUnavailable.
+How it recovers: call again; letters that were dealt with by then are gone from the list.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import msgspec
+
+from ..errors import InvalidUrl, Misconfigured
+from ..frontier.contract import DeadFilter, DeadLetter
+from ..model.task import UrlState
+from ..model.url import site_of, typed_url
+from ..text import visible
+from .jobs import find_job
+from .open import Project
+from .story import AttemptView, attempt_view, view_fields
+
+
+class DeadLetterChoice(msgspec.Struct, frozen=True, kw_only=True):
+    """Which dead letters are meant. None does not restrict."""
+
+    target: str | None = None  # a URL, or the id of a letter
+    job: str | None = None  # a job's id, or its name: then the newest job of that name
+    reason: str | None = None  # parse, timeout, http-404; http for all answers with an error
+    domain: str | None = None
+
+
+class DeadLetterView(msgspec.Struct, frozen=True, kw_only=True):
+    """A page that was given up. `id` is unique in its job, not among all jobs."""
+
+    id: int
+    job: str
+    url: str
+    site: str
+    kind: str  # the callback that parses it
+    reason: str
+    message: str
+    attempts: int
+    deliveries: int
+    died_at: str  # ISO 8601 in UTC
+    found_on: str | None  # None: it is a seed
+    fingerprint: str  # in hex
+    depth: int
+    priority: int
+
+
+class DeadLetterDetail(DeadLetterView, frozen=True, kw_only=True):
+    """A dead letter with every attempt that its job made, and where its raw page is."""
+
+    attempts_log: list[AttemptView]
+    archive_ref: str | None  # None: no answer came, or raw pages are not kept
+
+
+class DeadLetterPage(msgspec.Struct, frozen=True, kw_only=True):
+    """The latest dead letters, and how many there are in all and for each reason."""
+
+    total: int
+    by_reason: dict[str, int]
+    letters: list[DeadLetterView]
+
+
+class FailedPage(msgspec.Struct, frozen=True):
+    """A page that could not be parsed again, and why."""
+
+    url: str
+    message: str
+
+
+class Replayed(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of dead letters that were tried again."""
+
+    resolved: int = 0  # parsed again from the archive
+    records: int = 0  # that these pages gave
+    changed: int = 0  # records that are new or changed
+    links: int = 0  # that were queued
+    failed: int = 0  # could not be parsed again
+    failures: list[FailedPage] = []  # the first of them
+    lost: int = 0  # their raw pages are not in the archive any more
+    taken: int = 0  # somebody else has settled them meanwhile
+    requeued: int = 0  # without a raw page: back in the queue, to be fetched
+    left_out: dict[str, int] = {}  # why -> how many
+    unread: list[str] = []  # spiders whose start() was not read to its end
+    parsed: bool = False  # some of the letters were meant to be parsed again
+    queued: dict[str, int] = {}  # job -> letters that are back in its queue, to be fetched
+    jobs: list[str] = []  # names of the jobs that have work again
+
+    @property
+    def matched(self) -> bool:
+        """Was there a letter of that choice?"""
+        return self.parsed or bool(self.queued)
+
+    @property
+    def did_something(self) -> bool:
+        """Not when every letter failed again or had to be left out."""
+        done = self.queued or self.resolved or self.requeued
+        return bool(done) or not (self.failed or self.lost or self.left_out)
+
+
+# -- looking -------------------------------------------------------------------------------------------------------
+
+
+async def list_letters(project: Project, choice: DeadLetterChoice, *, limit: int) -> DeadLetterPage:
+    """The latest of these letters, at most `limit`. Raises Misconfigured."""
+    which = await _filter(project, choice)
+    reasons = await project.state.queue.dead_reasons(which)
+    letters = await project.state.queue.dead(which, limit)
+    return DeadLetterPage(
+        total=sum(reasons.values()),
+        by_reason=reasons,
+        letters=[DeadLetterView(**view_fields(letter, "died_at")) for letter in letters],
+    )
+
+
+async def show_letters(project: Project, target: str) -> list[DeadLetterDetail]:
+    """The letters that an id or a URL names, one for each job, the newest first. Raises Misconfigured."""
+    return [await _detail(project, letter) for letter in await _letters(project, target)]
+
+
+async def raw_page(project: Project, letter: DeadLetterDetail) -> bytes:
+    """The page as it was received. Raises Misconfigured when there is no raw copy."""
+    if letter.archive_ref is None:
+        raise Misconfigured(f"There is no raw page of {letter.url}: no answer came, or store.keep_pages is off.")
+    return (await project.archive.get(letter.archive_ref)).body
+
+
+async def count_letters(project: Project, choice: DeadLetterChoice) -> int:
+    """How many letters `replay_letters` and `purge_letters` would deal with. Raises Misconfigured."""
+    return sum((await project.state.queue.dead_reasons(await _filter(project, choice))).values())
+
+
+# -- dealing with them ---------------------------------------------------------------------------------------------
+
+
+async def replay_letters(
+    project: Project,
+    choice: DeadLetterChoice,
+    *,
+    fetch: bool = False,
+    spider: str | None = None,
+    crawled_as: str | None = None,
+) -> Replayed:
+    """Try these letters again. `fetch`: also those from the site whose raw pages only have to be parsed again.
+
+    `spider` is the file of a spider that is not in the project's folder, `crawled_as` the name under which its pages
+    were crawled. Raises Misconfigured, SpiderNotFound.
+    """
+    from .reparse.dead_letters import Revival, revive  # loads what parses
+    from .reparse.run import FAILED
+
+    which = await _filter(project, choice)
+    reasons = await project.state.queue.dead_reasons(which)
+    revivals: list[Revival] = []
+    queued: Counter[str] = Counter()
+    for reason in reasons:
+        alike = msgspec.structs.replace(which, reason=reason)
+        if reason in FAILED and not fetch:
+            revivals.append(await revive(project, alike, spider=spider, crawled_as=crawled_as))
+        else:
+            queued.update(await _per_job(project, alike))
+            await project.state.queue.replay(alike)
+    left_out: Counter[str] = Counter()
+    for one in revivals:
+        left_out.update(one.left_out)
+    names = [job.name for job in await project.state.jobs.jobs() if job.id in queued]
+    names += [name for one in revivals for name in sorted(one.jobs)]
+    return Replayed(
+        **{name: sum(getattr(one, name) for one in revivals) for name in _COUNTED},
+        failures=[FailedPage(page.wanted.url, page.message) for one in revivals for page in one.failures],
+        left_out=dict(left_out),
+        unread=sorted({name for one in revivals for name in one.unread}),
+        parsed=bool(revivals),
+        queued=dict(queued),
+        jobs=list(dict.fromkeys(names)),
+    )
+
+
+_COUNTED = ("resolved", "records", "changed", "links", "failed", "lost", "taken", "requeued")
+
+
+async def purge_letters(project: Project, choice: DeadLetterChoice) -> int:
+    """Forget these letters for good; return how many. Their raw pages and attempts stay. Raises Misconfigured."""
+    return await project.state.queue.purge(await _filter(project, choice))
+
+
+async def _per_job(project: Project, which: DeadFilter) -> dict[str, int]:
+    """How many of the letters belong to each job."""
+    found: dict[str, int] = {}
+    for job in await project.state.jobs.jobs():
+        if which.job in (None, job.id):
+            reasons = await project.state.queue.dead_reasons(msgspec.structs.replace(which, job=job.id))
+            if reasons:
+                found[job.id] = sum(reasons.values())
+    return found
+
+
+# -- which ---------------------------------------------------------------------------------------------------------
+
+
+async def _filter(project: Project, choice: DeadLetterChoice) -> DeadFilter:
+    """What a person chose, in the terms of the queue."""
+    letter = (await _letters(project, choice.target))[0] if choice.target is not None else None
+    by_id = letter if choice.target is not None and _is_id(choice.target) else None
+    job = (await find_job(project, choice.job)).id if choice.job is not None else None
+    domain = choice.domain
+    return DeadFilter(
+        id=by_id.id if by_id is not None else None,
+        url=letter.url if letter is not None else None,
+        job=job if job is not None else by_id.job if by_id is not None else None,
+        reason=choice.reason,
+        site=None if domain is None else site_of(typed_url(domain if "://" in domain else f"http://{domain}/")),
+    )
+
+
+def _is_id(target: str) -> bool:
+    return target.isascii() and target.isdigit()
+
+
+async def _letters(project: Project, target: str) -> list[DeadLetter]:
+    """The dead letters that an id or a URL names, newest job first. Raises Misconfigured."""
+    queue = project.state.queue
+    if _is_id(target):
+        found = await queue.dead(DeadFilter(id=int(target[:18])), 1)
+        if not found:
+            raise Misconfigured(f"There is no dead letter {target}. `gossamer dead list` shows their ids.")
+        return found
+    try:
+        href = typed_url(target)
+    except InvalidUrl as error:
+        raise Misconfigured(f"{error} Give a URL, or an id from `gossamer dead list`.") from error
+    stories = await queue.story(site_of(href), project.rules.fingerprint(href))
+    letters: list[DeadLetter] = []
+    for story in stories:
+        if story.state is UrlState.DEAD:
+            letters += await queue.dead(DeadFilter(job=story.job, url=story.url), 1)
+    if not letters:
+        known = f" It is {stories[0].state.value} in {stories[0].job}." if stories else ""
+        raise Misconfigured(f"{visible(href)} is not among the dead letters.{known} See: gossamer why URL")
+    return letters
+
+
+async def _detail(project: Project, letter: DeadLetter) -> DeadLetterDetail:
+    fingerprint = project.rules.fingerprint(letter.url)
+    attempts = [one for one in await project.records.attempts(fingerprint) if one.job == letter.job]
+    copies = [
+        visit.archive_ref
+        for visit in await project.records.visits(fingerprint)
+        if visit.archive_ref and visit.job == letter.job
+    ]
+    return DeadLetterDetail(
+        **view_fields(letter, "died_at"),
+        attempts_log=[attempt_view(one) for one in attempts],
+        archive_ref=copies[-1] if copies else None,
+    )

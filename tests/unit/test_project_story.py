@@ -1,0 +1,73 @@
+"""The story of a URL and dead letters, without a command line."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from gossamer.errors import InvalidUrl, Misconfigured
+from gossamer.model.task import UrlState
+from gossamer.project.dead_letters import (
+    DeadLetterChoice,
+    count_letters,
+    list_letters,
+    purge_letters,
+    raw_page,
+    replay_letters,
+    show_letters,
+)
+from gossamer.project.open import open_project
+from gossamer.project.story import story_of
+from gossamer.settings import load
+from tests.unit.commandline import TOML
+from tests.unit.crawled import BODY, SHOP, crawl_half
+
+EVERY = DeadLetterChoice()
+
+
+@pytest.fixture
+async def project(tmp_path):
+    (tmp_path / "gossamer.toml").write_text(TOML)
+    async with open_project(load(start=tmp_path)) as opened:
+        await crawl_half(opened)
+        yield opened
+
+
+async def test_a_story_is_one_value_that_can_be_read_back(project):
+    story = await story_of(project, f"{SHOP}/broken#top")
+
+    assert story.known
+    assert [(one.job, one.state) for one in story.jobs] == [("books-1", UrlState.DEAD)]
+    assert story.jobs[0].in_words == "dead: parse, after 1 try"
+    assert story.jobs[0].next_step == f"gossamer dead replay {SHOP}/broken"
+    assert [attempt.reason for attempt in story.attempts] == ["parse"]
+    assert msgspec.json.decode(msgspec.json.encode(story), type=type(story)) == story
+
+
+async def test_a_url_that_no_job_knows_has_a_story_without_chapters(project):
+    story = await story_of(project, f"{SHOP}/never")
+
+    assert (story.known, story.jobs, story.attempts, story.records) == (False, [], [], [])
+    with pytest.raises(InvalidUrl, match=r"Did you mean https://shop.example/x"):
+        await story_of(project, "shop.example/x")
+
+
+async def test_letters_are_counted_listed_and_shown_with_their_raw_page(project):
+    page = await list_letters(project, EVERY, limit=1)
+    (broken,) = await show_letters(project, f"{SHOP}/broken")
+
+    assert (page.total, len(page.letters), await count_letters(project, EVERY)) == (2, 1, 2)
+    assert page.by_reason == {"http-404": 1, "parse": 1}
+    assert await raw_page(project, broken) == BODY
+    (gone,) = await show_letters(project, f"{SHOP}/gone")
+    with pytest.raises(Misconfigured, match="no raw page"):
+        await raw_page(project, gone)
+
+
+async def test_replayed_letters_are_back_in_the_queue_and_purged_ones_are_gone(project):
+    replayed = await replay_letters(project, DeadLetterChoice(reason="http"))
+    assert (replayed.queued, replayed.jobs, replayed.did_something) == ({"books-1": 1}, ["books"], True)
+
+    assert await purge_letters(project, DeadLetterChoice(target=f"{SHOP}/broken")) == 1
+    assert await count_letters(project, EVERY) == 0
+    assert not (await replay_letters(project, EVERY)).matched
