@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -196,6 +197,53 @@ async def test_a_move_that_was_killed_leaves_a_target_that_refuses_and_can_be_ru
         assert await standing(tmp_path) == before
         project.finish()
         assert set(Counter(hit.path for hit in site.hits()).values()) == {1}
+
+
+@pytest.mark.timeout(240)
+async def test_a_backup_in_the_middle_of_a_crawl_goes_on_elsewhere_with_nothing_lost_or_doubled(
+    tmp_path: Path, fleet: tuple[str, str, str]
+) -> None:
+    with park(pages=300, latency_ms=10, missing=2) as site:
+        # given a crawl whose process was killed: some pages are in its hands
+        project = Project(tmp_path, site.seeds(), SETTINGS)
+        process = project.start()
+        wait_for_hits(site, 80, process)
+        kill(process)
+        ((in_hand,),) = project.sql("state.db", "SELECT count(*) FROM urls WHERE state = 'leased'")
+        assert in_hand > 0
+        _, titles, pages = await standing(tmp_path)
+        assert gossamer(tmp_path, "backup", "first.backup").returncode == 0
+
+        # when the machine is lost, and the backup is restored on servers
+        shutil.rmtree(tmp_path / "gossamer-data")
+        laptop = (tmp_path / "gossamer.toml").read_text()
+        lines = [f'{role} = "{address}"' for role, address in zip(("state", "records", "archive"), fleet, strict=True)]
+        (tmp_path / "gossamer.toml").write_text("\n".join([*lines, laptop]))
+        said = gossamer(tmp_path, "restore", "first.backup")
+
+        # then all of it is there, with nothing in hand
+        assert said.returncode == 0, said.stdout + said.stderr
+        counts, *rest = await standing(tmp_path)
+        assert "leased" not in counts
+        assert rest == [titles, pages]
+
+        # and it goes on there, and from a backup of the servers on the laptop again, to its end
+        crawl_some(project, site, 180)
+        before = await standing(tmp_path)
+        said = gossamer(tmp_path, "backup", "second.backup")
+        assert said.returncode == 0, said.stdout + said.stderr
+        (tmp_path / "gossamer.toml").write_text(laptop)
+        assert gossamer(tmp_path, "restore", "second.backup").returncode == 0
+        assert await standing(tmp_path) == before
+        project.finish()
+        counts, titles, pages = await standing(tmp_path)
+        truth = site.truth()
+        assert counts == {"done": len(truth), "dead": 2}
+        assert titles == {sku: record["title"] for sku, record in truth.items()}
+        project.assert_sound()
+        # By the server's own log: only what was in the hands of the killed process was fetched twice.
+        again = sum(many - 1 for path, many in Counter(hit.path for hit in site.hits()).items())
+        assert again <= in_hand
 
 
 # The command itself, in a process that is killed when the second batch of URLs is taken in.

@@ -1,4 +1,4 @@
-"""`gossamer move`: carry the project's state, records and raw pages to other addresses, and prove that all arrived."""
+"""`gossamer move`: copy the project's state, records and raw pages to other addresses, and prove that all arrived."""
 
 from __future__ import annotations
 
@@ -48,12 +48,14 @@ def move_verb(
     roles = [role for role in ROLES if role in addresses]
     for role in roles:
         scheme_of(target, role)  # raises for an address that no backend knows
-    with _progress(quiet=dry_run) as watch:
+    with progress(quiet=dry_run) as watch:
         report = run_async(move(settings, target, roles, watch=watch, rehearse=dry_run))
     for part in report.parts:
-        _show(part, dry_run=dry_run)
+        show(part, dry_run=dry_run)
     if report.problems:
-        _complain(report)
+        complain(
+            report, "The source is as it was and can be used; the target refuses work. Run the same command again."
+        )
         raise typer.Exit(1)
     if dry_run:
         out.print("\nNothing was moved. Without --dry-run this would be.")
@@ -63,7 +65,7 @@ def move_verb(
     _settle(settings, target, addresses, project, write=write)
 
 
-def _show(part: Part, *, dry_run: bool) -> None:
+def show(part: Part, *, dry_run: bool) -> None:
     out.print()
     heading(part.role, f"{part.source} -> {part.target}")
     names = [*part.here, *(name for name in part.there if name not in part.here)]
@@ -80,14 +82,11 @@ def _show(part: Part, *, dry_run: bool) -> None:
     print_table(columns, rows, indent=2)
 
 
-def _complain(report: MoveReport) -> None:
+def complain(report: MoveReport, advice: str) -> None:
     err.print(Text(f"\nThe two sides are not the same ({many(len(report.problems), 'difference')}):", style="bold red"))
     for problem in report.problems[:20]:
         err.print(Text(f"  {visible(problem)}"), soft_wrap=True)
-    err.print(
-        Text("The source is as it was and can be used; the target refuses work. Run the same command again."),
-        soft_wrap=True,
-    )
+    err.print(Text(advice), soft_wrap=True)
 
 
 def _settle(
@@ -127,8 +126,8 @@ def _backed_up(file: Path) -> Path | None:
 
 
 @contextmanager
-def _progress(*, quiet: bool) -> Iterator[Watch]:
-    """What to tell while things are carried: a bar on a terminal, a line now and then in a pipe."""
+def progress(*, quiet: bool) -> Iterator[Watch]:
+    """Show how much was copied: a bar on a terminal, a line now and then in a pipe."""
     if quiet:
         yield lambda role, done, total: None
     elif err.is_terminal:

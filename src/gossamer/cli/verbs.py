@@ -28,6 +28,8 @@ HOMES = {
     "prune": "prune",
     "migrate": "migrate",
     "move": "move",
+    "backup": "backup",
+    "restore": "backup",
     "new": "project",
     "spiders": "project",
     "settings": "project",

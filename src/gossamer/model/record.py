@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -74,13 +74,16 @@ class Tally(msgspec.Struct, frozen=True, kw_only=True):
     faulty: int = 0
 
 
+Fingerprint: TypeAlias = bytes  # an Attempt has a field of the name `bytes`, which hides the type
+
+
 class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     """One line of the audit log: what was tried for a URL and what came of it."""
 
     at: float
     job: str
     url: str
-    fingerprint: bytes
+    fingerprint: Fingerprint
     site: str
     worker: str
     attempt: int

@@ -3,11 +3,26 @@
 stores.py       the three stores at a set of addresses, and what a copy demands of them
 move.py         `move`: from one set of addresses to another
 proof.py        both sides of a move, compared
+backup.py       `backup` and `restore`: into one file, and back
+backup_file.py  the format of that file
 """
 
 from __future__ import annotations
 
+from .backup import BackupReport, backup, restore
+from .backup_file import BackupHeader
 from .move import MoveReport, Watch, move
 from .stores import ROLES, Part, place
 
-__all__ = ["ROLES", "MoveReport", "Part", "Watch", "move", "place"]
+__all__ = [
+    "ROLES",
+    "BackupHeader",
+    "BackupReport",
+    "MoveReport",
+    "Part",
+    "Watch",
+    "backup",
+    "move",
+    "place",
+    "restore",
+]

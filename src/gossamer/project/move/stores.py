@@ -161,10 +161,14 @@ async def require_room_for_segments(segments: Iterable[Segment], target: Stores)
     known = {one.name: one.size for one in await target.segments()}
     for segment in segments:
         if known.get(segment.name, segment.size) != segment.size:
-            raise Misconfigured(
-                f"The archive at {target.place('archive')} has another file {segment.name} than this one. Nothing was "
-                f"changed. Name another address."
-            )
+            raise another_file(target, segment.name)
+
+
+def another_file(target: Stores, name: str) -> Misconfigured:
+    return Misconfigured(
+        f"The archive at {target.place('archive')} has another file {name} than this one. It was not changed. Name "
+        f"another address."
+    )
 
 
 async def compare_counts(source: Stores, target: Stores, role: str) -> Part:

@@ -1,0 +1,51 @@
+"""`gossamer backup` and `gossamer restore`: the whole project in one file, and back."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+from ..project.move import backup, restore
+from ..text import size, visible
+from .app import app, err, out, run_async, settings_with
+from .layout import Column, heading, number, print_table
+from .move import complain, progress, show
+
+
+@app.command("backup")
+def backup_verb(
+    file: Annotated[Path, typer.Argument(help="The file to write; it must not be there yet.")],
+    no_archive: Annotated[bool, typer.Option("--no-archive", help="Leave the raw pages out.")] = False,
+) -> None:
+    """Write the whole project into one file: jobs, queue, schedules, records with their history, raw pages."""
+    settings = settings_with()
+    with progress(quiet=False) as watch:
+        report = run_async(backup(settings, file, pages=not no_archive, watch=watch))
+    for warning in report.warnings:
+        err.print(Text(visible(warning), style="yellow"), soft_wrap=True)
+    for role, counts in report.header.counts.items():
+        out.print()
+        heading(role, visible(str(file)))
+        say = {"bytes": size}
+        rows = [(name, say.get(name, number)(count)) for name, count in counts.items()]
+        print_table((Column("WHAT"), Column("COUNT", right=True)), rows, indent=2)
+    out.print(f"\n{visible(str(file))} holds all of it ({size(report.size)}).", markup=False)
+
+
+@app.command("restore")
+def restore_verb(file: Annotated[Path, typer.Argument(help="A file that `gossamer backup` wrote.")]) -> None:
+    """Load a backup into the project's addresses, which must be empty."""
+    settings = settings_with()
+    with progress(quiet=False) as watch:
+        header, report = run_async(restore(settings, file, watch=watch))
+    for part in report.parts:
+        show(part, dry_run=False)
+    if report.problems:
+        complain(report, "The stores refuse work until they are complete. Run the same command again.")
+        raise typer.Exit(1)
+    made = datetime.fromtimestamp(header.made_at, UTC).strftime("%Y-%m-%d %H:%M UTC")
+    out.print(f"\nThe backup of {made} is restored: every count is the same.", markup=False)

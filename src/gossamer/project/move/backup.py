@@ -1,0 +1,161 @@
+"""Backing a project up into one file, and restoring it at the configured addresses.
+
+    backup    checks as a move does; writes state, records and raw pages into the file, and counts again at the end
+    restore   checks the file and that the addresses are empty, loads it, and compares the counts with those in the file
+
+How it fails: `Misconfigured`, `BackendUnavailable`; a backup leaves no file then, a restore leaves stores that refuse
+every other command. How it recovers: the same command again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, closing
+from pathlib import Path
+
+import msgspec
+
+from ... import __version__
+from ...backends.open import old_copy
+from ...clock import Clock, SystemClock
+from ...errors import BadState, Misconfigured
+from ...model.stream import MoveMark, MoveStatus
+from ...settings import Settings
+from ...store.contract import WholeArchive
+from ...store.record_rows import RecordRow
+from .backup_file import FORMAT, BackupHeader, BackupReader, BackupWriter, SegmentFile, new_backup, open_backup
+from .move import MoveReport, Watch, in_time_of, load_all, records_progress, state_progress
+from .proof import differing_counts
+from .stores import ROLES, Counts, Part, Stores, another_file, exists, occupied, open_stores, require_rest, sizes
+
+
+class BackupReport(msgspec.Struct, frozen=True, kw_only=True):
+    """A backup that was written. `warnings` are for the user."""
+
+    header: BackupHeader
+    size: int  # bytes
+    warnings: tuple[str, ...] = ()
+
+
+async def backup(
+    settings: Settings, file: Path, *, pages: bool = True, clock: Clock | None = None, watch: Watch | None = None
+) -> BackupReport:
+    """Write everything that the project holds into `file`; without `pages`, all but the archive.
+
+    Raises Misconfigured, BadState, BackendUnavailable.
+    """
+    clock, watch = clock or SystemClock(), watch or (lambda role, done, total: None)
+    roles = [role for role in ROLES if exists(settings, role) and (pages or role != "archive")]
+    async with AsyncExitStack() as stack:
+        source = await open_stores(stack, settings, clock, roles)
+        await require_rest(source, "back up")
+        counts = {role: await source.counts(role) for role in roles}
+        if not any(counts.values()):
+            raise Misconfigured("There is nothing to back up: nothing has been crawled yet.")
+        warnings = [
+            text for role in roles if (one := source.stream(role)) for text in await old_copy(settings, role, one)
+        ]
+        header = BackupHeader(
+            format=FORMAT, version=__version__, project=settings.project, made_at=clock.now(), counts=counts
+        )
+        with new_backup(file, header) as writer:
+            await _dump(source, writer, counts, watch)
+            if counts != {role: await source.counts(role) for role in roles}:
+                raise Misconfigured("Somebody worked on the project meanwhile. Stop all workers, and back up again.")
+        return BackupReport(header=header, size=writer.size, warnings=tuple(warnings))
+
+
+async def _dump(source: Stores, writer: BackupWriter, counts: dict[str, Counts], watch: Watch) -> None:
+    if source.state is not None:
+        progress = state_progress(counts["state"], watch)
+        async for states in source.state.stream.dump():
+            await writer.write(states)
+            progress(states)
+    if source.records is not None:
+        progress = records_progress(counts["records"], watch)
+        async for records in source.records.stream.dump():
+            await writer.write(records)
+            progress(records)
+    if source.archive is not None:
+        done = 0
+        async for segment in source.archive.segments():
+            await writer.write([SegmentFile(segment.name, await source.archive.read_segment(segment.name))])
+            done += segment.size
+            watch("archive", done, counts["archive"].get("bytes", 0))
+
+
+async def restore(
+    settings: Settings, file: Path, *, clock: Clock | None = None, watch: Watch | None = None
+) -> tuple[BackupHeader, MoveReport]:
+    """Load the backup into the stores that `settings` name, which must be empty.
+
+    Raises Misconfigured, BadState, BackendUnavailable.
+    """
+    clock, watch = clock or SystemClock(), watch or (lambda role, done, total: None)
+    async with AsyncExitStack() as stack:
+        reader = stack.enter_context(closing(await open_backup(file)))
+        header = reader.header
+        target = await open_stores(stack, settings, clock, header.counts)
+        for role in header.counts:
+            await _require_empty(target, role)
+        marked = [role for role in header.counts if role != "archive"]
+        for role in marked:
+            mark = MoveMark(status=MoveStatus.RESTORING, place=reader.place, at=clock.now())
+            await target.set_mark(role, mark)
+        parts = await _load(reader, target, watch, str(file))
+        problems = [text for part in parts for text in differing_counts(part.role, part.here, part.there)]
+        if not problems:
+            for role in marked:
+                await target.set_mark(role, None)
+        return header, MoveReport(parts=tuple(parts), problems=tuple(problems))
+
+
+async def _require_empty(target: Stores, role: str) -> None:
+    """Refuse a store that holds something, unless it is a restore that broke off. Raises Misconfigured, BadState."""
+    stream = target.stream(role) if role != "archive" else None  # files of other names do no harm
+    if stream is None:
+        return
+    mark = await stream.mark()
+    if mark is not None and mark.status is MoveStatus.RESTORING:
+        return
+    if mark is not None and mark.status is MoveStatus.ARRIVING:
+        raise BadState(
+            f"What is at {target.place(role)} ({role}) is a move that has not come to its end, from {mark.place}. Run "
+            f"that one again, or name another address or project."
+        )
+    if held := await stream.counts():
+        raise occupied(target, role, held)
+
+
+async def _load(reader: BackupReader, target: Stores, watch: Watch, file: str) -> list[Part]:
+    counts = reader.header.counts
+    there: dict[str, Counts] = {}
+    if target.state is not None:
+        rows = in_time_of(target.state, reader.batches("state"), target.settings, 0.0)
+        await load_all(rows, target.state.stream, state_progress(counts["state"], watch))
+        there["state"] = await target.counts("state")
+    if target.records is not None:
+        records: AsyncIterator[Sequence[RecordRow]] = reader.batches("records")
+        await load_all(records, target.records.stream, records_progress(counts["records"], watch))
+        there["records"] = await target.counts("records")
+    if target.archive is not None:
+        there["archive"] = await _load_segments(reader, target, target.archive, watch)
+    return [
+        Part(role=role, source=file, target=target.place(role), here=counts[role], there=there[role]) for role in counts
+    ]
+
+
+async def _load_segments(reader: BackupReader, target: Stores, archive: WholeArchive, watch: Watch) -> Counts:
+    """Write the files of the archive that are not there yet; return what is there of those in the backup."""
+    total, done, written = reader.header.counts["archive"].get("bytes", 0), 0, set()
+    known = {one.name: one.size for one in await target.segments()}
+    async for batch in reader.batches("archive"):
+        for segment in batch:
+            if known.get(segment.name, len(segment.content)) != len(segment.content):
+                raise another_file(target, segment.name)
+            if segment.name not in known:
+                await archive.write_segment(segment.name, segment.content)
+            written.add(segment.name)
+            done += len(segment.content)
+            watch("archive", done, total)
+    return sizes([one for one in await target.segments() if one.name in written])

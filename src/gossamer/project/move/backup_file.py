@@ -1,0 +1,270 @@
+"""The file of a backup: the rows of a project's stores and the files of its archive, one after the other.
+
+    "gossamer backup\\n"                 so that `file` and `head` tell what it is
+    length, frame                       again and again; the length is 4 bytes, big-endian
+    length, last frame                  the number of rows of each kind, and a hash of all bytes before
+
+A frame is MessagePack: the kind of its rows, and the rows as zstd-compressed MessagePack. The first frame is the
+header, then come state, records and archive, in this order. Old files stay readable: fields are only added to rows,
+with a default, and FORMAT grows when that is not enough.
+
+How it fails: `Misconfigured` for a file that was cut short, damaged, or written by a newer version. How it recovers: a
+backup is written under another name (`.part`) and renamed when it is complete, so that a torn file is a torn copy.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections import Counter
+from collections.abc import AsyncIterator, Generator, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from hashlib import blake2b
+from itertools import groupby
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import msgspec
+import zstandard
+
+from ...errors import BackendUnavailable, Misconfigured
+from ...frontier.state_rows import (
+    DumpedBudget,
+    DumpedJob,
+    DumpedPurse,
+    DumpedRobots,
+    DumpedRoute,
+    DumpedSchedule,
+    DumpedSeeds,
+    DumpedShape,
+    DumpedSite,
+    DumpedUrl,
+)
+from ...model.record import Tally
+from ...store.record_rows import DumpedPage, DumpedRecord, DumpedSchema
+from ...store.record_rules import mend
+from .stores import Counts
+
+FORMAT = 1
+MAGIC = b"gossamer backup\n"
+MAX_FRAME = 2**31  # bytes; a longer frame is damage, not data
+LEVEL = 3
+
+
+class BackupHeader(msgspec.Struct, frozen=True, kw_only=True):
+    """What a backup holds. `counts` are those of each store, by role."""
+
+    format: int
+    version: str
+    project: str
+    made_at: float
+    counts: dict[str, Counts]
+
+
+class SegmentFile(msgspec.Struct, frozen=True):
+    """A whole file of the archive."""
+
+    name: str
+    content: bytes
+
+
+class _Trailer(msgspec.Struct, frozen=True):
+    rows: dict[str, int]
+    digest: bytes
+
+
+class _Frame(msgspec.Struct, frozen=True, array_like=True):
+    kind: str
+    body: bytes
+
+
+_ROWS: dict[str, dict[str, type[msgspec.Struct]]] = {
+    "state": {
+        "job": DumpedJob, "schedule": DumpedSchedule, "seeds": DumpedSeeds, "site": DumpedSite, "robots": DumpedRobots,
+        "route": DumpedRoute, "purse": DumpedPurse, "budget": DumpedBudget, "shape": DumpedShape, "url": DumpedUrl,
+    },
+    "records": {"page": DumpedPage, "record": DumpedRecord, "schema": DumpedSchema, "quality": Tally},
+    "archive": {"segment": SegmentFile},
+}  # fmt: skip
+_KIND = {row: kind for rows in _ROWS.values() for kind, row in rows.items()}
+_ROLE = {kind: role for role, rows in _ROWS.items() for kind in rows}
+_DECODERS = {
+    kind: msgspec.msgpack.Decoder(list[row])  # type: ignore[valid-type]  # a type that is known at run time
+    for row, kind in (*_KIND.items(), (BackupHeader, "header"), (_Trailer, "trailer"))
+}
+
+
+# -- writing -----------------------------------------------------------------------------------------------------
+
+
+class BackupWriter:
+    """A backup while it is written."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self._hash = blake2b(digest_size=32)
+        self.size = 0  # bytes
+        self._rows: Counter[str] = Counter()
+        self._compressor = zstandard.ZstdCompressor(level=LEVEL, write_checksum=True)
+        self._put(MAGIC)
+
+    async def write(self, rows: Sequence[msgspec.Struct]) -> None:
+        """Add rows, of whatever kinds. Raises BackendUnavailable when the disk is full."""
+        await asyncio.to_thread(self._write, rows)
+
+    def _write(self, rows: Sequence[msgspec.Struct]) -> None:
+        for row, same in groupby(rows, key=type):
+            self.frame(_KIND[row], list(same))
+
+    def frame(self, kind: str, rows: Sequence[msgspec.Struct]) -> None:
+        frame = msgspec.msgpack.encode(_Frame(kind, self._compressor.compress(_encoded(rows))))
+        self._put(len(frame).to_bytes(4, "big") + frame)
+        self._rows[kind] += len(rows)
+
+    def finish(self) -> None:
+        """Write the trailer, and see that all of it is on the disk."""
+        self.frame("trailer", [_Trailer(dict(self._rows), self._hash.digest())])
+        self._file.flush()
+        os.fsync(self._file.fileno())
+
+    def _put(self, data: bytes) -> None:
+        self._hash.update(data)
+        self.size += self._file.write(data)
+
+
+@contextmanager
+def new_backup(path: Path, header: BackupHeader) -> Iterator[BackupWriter]:
+    """A backup that appears at `path` when it is complete. Raises Misconfigured, BackendUnavailable."""
+    if path.exists():
+        raise Misconfigured(f"There is a file {path} already. Name another one, or delete it.")
+    part = path.with_name(f"{path.name}.part")
+    try:
+        # Seeds and pages may hold secrets: the file is the user's alone.
+        descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise Misconfigured(f"{part} cannot be written ({error.strerror}). Name another place.") from error
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            writer = BackupWriter(file)
+            writer.frame("header", [header])
+            yield writer
+            writer.finish()
+        part.replace(path)
+        _sync_folder(path.parent)
+    except OSError as error:
+        raise BackendUnavailable(f"{part} cannot be written ({error.strerror}). Free some space.") from error
+    finally:
+        with suppress(OSError):  # it was renamed, or the error that is on its way says more
+            part.unlink(missing_ok=True)
+
+
+def _encoded(rows: Sequence[msgspec.Struct]) -> bytes:
+    try:
+        return msgspec.msgpack.encode(rows)
+    except UnicodeEncodeError:  # half a character, which only Redis can hold; every other store would replace it, too
+        return msgspec.msgpack.encode(_mended(msgspec.to_builtins(rows, builtin_types=(bytes,))))
+
+
+def _mended(value: Any) -> Any:  # Any: what to_builtins gives
+    if isinstance(value, str):
+        return mend(value)
+    if isinstance(value, list | tuple):
+        return [_mended(one) for one in value]
+    if isinstance(value, dict):
+        return {_mended(name): _mended(one) for name, one in value.items()}
+    return value
+
+
+def _sync_folder(folder: Path) -> None:
+    """The new name survives a power cut only when the folder's list of names was written, too."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+# -- reading -----------------------------------------------------------------------------------------------------
+
+
+class BackupReader:
+    """A backup that was found whole. Its rows are read once, role by role, in the order of the file."""
+
+    def __init__(self, path: Path) -> None:
+        self.place = str(path.resolve())
+        self._frames = _frames(path)
+        self.header: BackupHeader = _rows(next(self._frames))[0]
+        self._next = next(self._frames)
+
+    def close(self) -> None:
+        self._frames.close()
+
+    async def batches(self, role: str) -> AsyncIterator[Sequence[Any]]:  # Any: rows of that role
+        while _ROLE.get(self._next.kind) == role:
+            yield await asyncio.to_thread(_rows, self._next)
+            self._next = await asyncio.to_thread(next, self._frames)
+
+
+async def open_backup(path: Path) -> BackupReader:
+    """Read the file once from end to end, to see that it is whole. Raises Misconfigured."""
+    return await asyncio.to_thread(_checked, path)
+
+
+def _checked(path: Path) -> BackupReader:
+    try:
+        for frame in _frames(path):
+            last = frame
+        if last.kind != "trailer":
+            raise _torn(path)
+        return BackupReader(path)
+    except FileNotFoundError:
+        raise Misconfigured(f"There is no file {path}.") from None
+    except OSError as error:
+        raise Misconfigured(f"{path} cannot be read ({error.strerror}).") from error
+
+
+def _frames(path: Path) -> Generator[_Frame]:
+    """Every frame, the trailer compared with what came before it. Raises Misconfigured."""
+    digest = blake2b(digest_size=32)
+    with path.open("rb") as file:
+        magic = file.read(len(MAGIC))
+        if magic != MAGIC:
+            raise Misconfigured(f"{path} is not a backup: they are made by `gossamer backup`.")
+        digest.update(magic)
+        first = True
+        while length := file.read(4):
+            size = int.from_bytes(length, "big")
+            data = file.read(size) if len(length) == 4 and size <= MAX_FRAME else b""
+            if not data or len(data) < size:
+                raise _torn(path)
+            try:
+                frame = msgspec.msgpack.decode(data, type=_Frame)
+                if first:
+                    _check_format(path, _rows(frame)[0])
+                elif frame.kind == "trailer" and (_rows(frame)[0].digest != digest.digest() or file.read(1)):
+                    raise _torn(path)
+            except (msgspec.MsgspecError, zstandard.ZstdError, KeyError):
+                raise _torn(path) from None
+            yield frame
+            first = False
+            digest.update(length + data)
+    if first:
+        raise _torn(path)
+
+
+def _check_format(path: Path, header: BackupHeader) -> None:
+    if header.format > FORMAT:
+        raise Misconfigured(
+            f"{path} was made by a newer Gossamer ({header.version}, format {header.format}; this one knows {FORMAT}). "
+            f"Upgrade this one."
+        )
+
+
+def _rows(frame: _Frame) -> list[Any]:  # Any: rows of the frame's kind
+    return _DECODERS[frame.kind].decode(zstandard.ZstdDecompressor().decompress(frame.body))
+
+
+def _torn(path: Path) -> Misconfigured:
+    return Misconfigured(
+        f"{path} is not a whole backup: it was cut short or damaged. Nothing was changed. Use another copy of it."
+    )
