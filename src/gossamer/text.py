@@ -36,18 +36,19 @@ def moment(at: float | str | None, now: float | None = None) -> str:
     epoch or from ISO 8601. A time outside of the calendar is shown as its first or last day."""
     if at is None:
         return ""
-    at = _seconds(at)
+    at = seconds_of(at)
     shown = datetime.fromtimestamp(within_calendar(at)).astimezone().strftime("%Y-%m-%d %H:%M:%S")
     return shown if now is None else f"{shown} ({distance(at, now)})"
 
 
-def _seconds(at: float | str) -> float:
+def seconds_of(at: float | str) -> float:
+    """Seconds since the epoch, of such seconds or of ISO 8601."""
     return datetime.fromisoformat(at).timestamp() if isinstance(at, str) else at
 
 
 def distance(at: float | str, now: float) -> str:
     """`in 14 s`, `3 min ago`, `now`. `at` is in seconds since the epoch, or ISO 8601."""
-    seconds = _seconds(at) - now
+    seconds = seconds_of(at) - now
     if abs(seconds) < 0.05:
         return "now"
     return f"in {span(seconds)}" if seconds > 0 else f"{span(-seconds)} ago"

@@ -9,10 +9,10 @@ import pytest
 
 from gossamer.cli.flags import in_flags
 from gossamer.cli.scheduler import Bulletin
-from gossamer.cli.timetable import coming, natural, next_run, state_of, ticks_of
 from gossamer.cli.worker import Voice
 from gossamer.model import events
 from gossamer.model.schedule import Schedule, ScheduleProgress
+from gossamer.project.timetable import coming, natural, next_run, state_of, ticks_of
 from gossamer.text import span
 
 NOW = 1_800_000_000.0

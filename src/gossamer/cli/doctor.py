@@ -32,7 +32,8 @@ from ..errors import GossamerError
 from ..fetch.browser.chromium import is_there
 from ..model.schedule import ScheduleProgress
 from ..parse.discovery import list_spiders
-from ..project.open import open_project
+from ..project.open import is_crawled, open_project
+from ..project.schedules import Book, book_of_file, read_book
 from ..project.wiring import check_installed, transports_of
 from ..schedule.definition import schedules_of
 from ..settings import FILE_NAME, Settings, find_file
@@ -41,7 +42,6 @@ from ..text import many, moment, size, visible
 from .app import app, out, run_async, settings_with
 from .fitness import unfit
 from .layout import print_json
-from .schedules import look
 
 SQLITE_NEEDED = (3, 37, 0)  # STRICT tables
 PYTHON_NEEDED = (3, 11)
@@ -370,6 +370,13 @@ def _spiders(settings: Settings) -> Iterator[Finding]:
         yield _ok("spiders", f"none in {settings.spiders}/; URLs can be crawled without")
 
 
+async def _book(settings: Settings) -> Book:
+    if not is_crawled(settings):  # looking must not create files
+        return book_of_file(settings, SystemClock().now())
+    async with open_project(settings, to_look=True) as project:
+        return await read_book(project)
+
+
 def _schedules(settings: Settings) -> Iterator[Finding]:
     """Can the schedules be read, and is there what they need? Those of gossamer.toml, and those that were added."""
     try:
@@ -380,7 +387,7 @@ def _schedules(settings: Settings) -> Iterator[Finding]:
     now = SystemClock().now()
     standings = [ScheduleProgress(schedule=one, origin="file", created_at=now) for one in found.values()]
     with suppress(GossamerError):  # what is wrong with the state was told before
-        standings = run_async(look(settings)).standings
+        standings = run_async(_book(settings)).schedules
     faults = list(unfit(settings, standings, now))
     for fault in faults:
         yield Finding(Level.FAIL if fault.grave else Level.WARN, "schedules", fault.why, fault.advice)

@@ -12,13 +12,12 @@ import msgspec
 
 from ..errors import Misconfigured, SpiderNotFound
 from ..model.schedule import ScheduleProgress
+from ..project.schedule_changes import opening_for, schedule_warnings
+from ..project.timetable import is_missed
 from ..schedule.spider_loader import Spiders
 from ..schedule.triggers import parse_trigger
 from ..schedule.windows import parse_windows
 from ..settings import Settings
-from .adding import opening_for
-from .cautions import cautions
-from .timetable import is_missed
 
 
 class Unfit(msgspec.Struct, frozen=True):
@@ -58,5 +57,5 @@ def _unfit(settings: Settings, standing: ScheduleProgress, spiders: Spiders, now
     if is_missed(standing, now):
         advice = f"Write another moment, or begin a run now: gossamer schedule run {schedule.name}"
         yield Unfit(f"{schedule.name}: its moment is past, and it did not run.", advice, grave=False)
-    for words in cautions(settings, standing, starts, now):
+    for words in schedule_warnings(settings, standing, starts, now):
         yield Unfit(f"{schedule.name}: {words}", "", grave=False)

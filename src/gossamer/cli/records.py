@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from datetime import datetime
 from typing import Annotated, Any
 
 import msgspec
@@ -77,23 +76,19 @@ def history_verb(
 
 
 def _show_versions(record: RecordVersions) -> None:
-    heading(f"{record.type} {record.key}", f"{record.site}, first seen {_local(record.first_seen)}")
+    heading(f"{record.type} {record.key}", f"{record.site}, first seen {moment(record.first_seen)}")
     rows: list[tuple[object, ...]] = []
     before: RecordVersion | None = None
     for version in record.versions:
         first, *rest = _story(version, before)
-        rows.append((version.version, _local(version.at), version.job, first))
+        rows.append((version.version, moment(version.at), version.job, first))
         rows += [("", "", "", line) for line in rest]
         before = version
     print_table(
         (Column("VERSION", right=True), Column("FROM"), Column("JOB"), Column("WHAT", fold=True)), rows, indent=2
     )
-    out.print(Text(f"  last checked {_local(record.last_checked)}", style="dim"))
+    out.print(Text(f"  last checked {moment(record.last_checked)}", style="dim"))
     out.print()
-
-
-def _local(text: str) -> str:
-    return moment(datetime.fromisoformat(text).timestamp())
 
 
 def _story(version: RecordVersion, before: RecordVersion | None) -> list[str]:
@@ -258,7 +253,7 @@ def schemas_verb(
         return
     print_table(
         (Column("TYPE", "bold"), Column("SCHEMA", "cyan"), Column("FIRST STORED"), Column("FIELDS", fold=True)),
-        [(one.type, one.id, _local(one.first_stored), _fields(one)) for one in found],
+        [(one.type, one.id, moment(one.first_stored), _fields(one)) for one in found],
     )
     out.print()
     out.print(f"{many(len(found), 'shape')}. Records keep the shape they were made with.")

@@ -4,7 +4,6 @@ how the exits of every pool fare, and a try of each of them. Both can be made to
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
 from typing import Annotated
 
 import typer
@@ -17,7 +16,7 @@ from ..project.open import is_crawled
 from ..project.proxies import ExitTrial, ExitView, PoolView, proxy_pools, reset_exits, try_exits, untouched_pools
 from ..project.routes import BudgetView, RouteReport, SiteRoute, reset_routes, route_report, untouched_routes
 from ..settings import Settings
-from ..text import distance, many, moment, setting_text, size, span, visible
+from ..text import distance, many, moment, seconds_of, setting_text, size, span, visible
 from .app import app, err, open_crawled, out, run_async, settings_with
 from .crawl import allow_local
 from .groups import ShowsByDefault
@@ -110,7 +109,7 @@ def _show_sites(found: RouteReport, now: float) -> None:
         (Column("SITE", "bold"), Column("ROUTE", "cyan"), Column("SINCE", spare=True), Column("BECAUSE", fold=True),
          Column("BLOCKS", right=True, spare=True), Column("CHEAPER AGAIN")),
         [
-            (one.site, one.route, distance(_seconds_of(one.since), now) if out.is_terminal else one.since, one.reason,
+            (one.site, one.route, distance(one.since, now) if out.is_terminal else one.since, one.reason,
              number(one.blocks), _again(one, now))
             for one in found.standings
         ],
@@ -127,8 +126,7 @@ def _again(learned: SiteRoute, now: float) -> str:
         return ""
     if not out.is_terminal:
         return learned.recheck_at
-    at = _seconds_of(learned.recheck_at)
-    return distance(at, now) if at > now else "next page"
+    return distance(learned.recheck_at, now) if seconds_of(learned.recheck_at) > now else "next page"
 
 
 def _show_site(settings: Settings, site: str, found: RouteReport, now: float) -> None:
@@ -141,11 +139,11 @@ def _show_site(settings: Settings, site: str, found: RouteReport, now: float) ->
     (one,) = found.standings
     heading(one.site)
     later = f"; if that fails, once more after {span(one.patience)}" if one.patience else ""
-    again = f"from {moment(_seconds_of(one.recheck_at), now)}{later}" if one.recheck_at is not None else ""
+    again = f"from {moment(one.recheck_at, now)}{later}" if one.recheck_at is not None else ""
     print_facts(
         [
             ("route", one.route),
-            ("since", moment(_seconds_of(one.since), now)),
+            ("since", moment(one.since, now)),
             ("because", one.reason),
             ("blocks", number(one.blocks)),
             ("cheaper again", again),
@@ -295,7 +293,7 @@ def _exit_row(one: ExitView, now: float) -> tuple[str | None, ...]:
     if state == "new":
         return one.exit, state, number(0), "", number(0), "", "", "", ""
     if state == "resting" and one.resting_until is not None:
-        awake = distance(_seconds_of(one.resting_until), now) if out.is_terminal else one.resting_until
+        awake = distance(one.resting_until, now) if out.is_terminal else one.resting_until
         state = f"resting, awake {awake}" if out.is_terminal else f"resting until {awake}"
     return (
         one.exit,
@@ -322,10 +320,6 @@ def _show_tried(tried: Sequence[ExitTrial]) -> None:
 
 
 # -- figures -----------------------------------------------------------------------------------------------------
-
-
-def _seconds_of(text: str) -> float:
-    return datetime.fromisoformat(text).timestamp()
 
 
 def _share(part: int, whole: int) -> str:

@@ -1,64 +1,61 @@
-"""`gossamer schedule`: what is scraped, and when. Look at schedules, let them rest, run one now, remove them.
+"""`gossamer schedule`: what is scraped, and when. Look at schedules, pause and resume one, run one now, add and remove.
 
 Those of gossamer.toml are listed with the others; they are changed and removed in that file only.
 """
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
-from typing import Annotated, Any
+from typing import Annotated, TypeVar
 
-import msgspec
 import typer
 from rich.text import Text
 
-from ..clock import iso_time
-from ..errors import Misconfigured, Transient
-from ..model.schedule import ScheduleProgress
-from ..project.jobs import JobView, views_of, window_words
+from ..clock import SystemClock
+from ..errors import Misconfigured
+from ..model.schedule import Overlap
+from ..project.jobs import window_words
 from ..project.open import Project, is_crawled, open_project
-from ..schedule.decisions import run_now
-from ..schedule.runs import share_of
-from ..schedule.triggers import describe
-from ..settings import FILE_NAME, Settings
-from ..text import distance, many, moment, visible
-from .adding import opening_for  # which also brings the verb `add`
-from .app import err, out, run_async, settings_with
+from ..project.schedule_changes import (
+    ScheduleAdded,
+    add_schedule,
+    demand_schedule,
+    new_schedule,
+    pause_schedule,
+    remove_schedule,
+    resume_schedule,
+    run_schedule,
+)
+from ..project.schedules import (
+    ScheduleDetail,
+    ScheduleList,
+    ScheduleNote,
+    ScheduleView,
+    list_schedules,
+    show_schedule,
+    unstarted_schedule,
+    unstarted_schedules,
+)
+from ..project.timetable import SKIPPED, UNREAD, in_zone
+from ..settings import FILE_NAME, ScheduleTable, Settings
+from ..text import distance, many, moment, seconds_of, visible
+from ..units import Size, parse_duration, parse_size
+from .app import app, err, out, run_async, settings_with
+from .flags import in_flags
 from .jobs import print_jobs
-from .layout import Column, heading, number, print_facts, print_json, print_table
-from .schedules import (
-    FILE,
-    JsonOption,
-    Listing,
-    NameArgument,
-    in_file,
-    listing_of,
-    look,
-    print_notes,
-    schedule_app,
-    with_one,
-)
-from .timetable import (
-    at_its_place,
-    coming,
-    definition,
-    in_zone,
-    is_counted,
-    missed_words,
-    next_tick,
-    skipped_words,
-    source_words,
-    standing_json,
-    state_of,
-    trigger_of,
-    until,
-)
+from .layout import Column, advise, heading, number, print_facts, print_json, print_table
+
+T = TypeVar("T")
 
 TICKS_SHOWN = 10
-TICKS_OF_ONE = 5
-RUNS_SHOWN = 5
-RUN_TRIES = 50
-RUN_PAUSE = timedelta(milliseconds=100)  # between two of them
+
+schedule_app = typer.Typer(help="What is scraped, and when.", no_args_is_help=True)
+app.add_typer(schedule_app, name="schedule")
+
+NameArgument = Annotated[str, typer.Argument(help="The name of a schedule.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="For programs.")]
 
 
 # -- looking -----------------------------------------------------------------------------------------------------
@@ -67,70 +64,72 @@ RUN_PAUSE = timedelta(milliseconds=100)  # between two of them
 @schedule_app.command("list")
 def list_verb(as_json: JsonOption = False) -> None:
     """List the schedules: what, when, and where each stands."""
-    listing = run_async(look(settings_with()))
+    found = run_async(_list(settings_with()))
     if as_json:
-        broken = [{"name": one.name, "state": "unreadable", "trouble": one.why} for one in listing.unreadable]
-        print_json([*(_json(one, listing) for one in listing.standings), *broken])
+        print_json(found.entries)
         return
-    if not listing.standings and not listing.unreadable:
+    if not found.entries:
         words = f"No schedules. `gossamer schedule add` makes one; so does a table [schedules.NAME] in {FILE_NAME}."
         out.print(words, markup=False)
         return
+    now = seconds_of(found.now)
     print_table(
         (
             Column("NAME", "bold"), Column("SPIDER", spare=1), Column("WHEN", fold=True), Column("SOURCE", spare=5),
             Column("STATE"), Column("NEXT"), Column("LAST", spare=2), Column("LAST JOB", spare=4),
             Column("LAST RUN"), Column("RUNS", right=True, spare=2), Column("SKIPPED", right=True, spare=3),
         ),
-        [_row(one, listing) for one in listing.standings],
+        [
+            (
+                one.name, one.spider, one.when, one.source_in_words, one.state, _next(one, now),
+                _when(one.last_due, now), one.last_job, one.last_standing, number(one.runs), number(one.skipped),
+            )
+            for one in found.schedules
+        ],
     )  # fmt: skip
-    print_notes(listing)
+    _print_notes(found, {"file", "ignored", "withdrawn", "trouble", "last run"})
 
 
-def _json(standing: ScheduleProgress, listing: Listing) -> dict[str, Any]:
-    run = listing.last_runs.get(standing.schedule.name)
-    return {
-        **standing_json(standing, listing.now, unread=listing.is_unread(standing)),
-        "last_standing": run.standing if run is not None else None,
-        "last_ending": run.ending if run is not None else None,
-        "file_ignored": standing.schedule.name in listing.ignored,
-        "file_differs": listing.is_behind(standing),
-    }
+async def _list(settings: Settings, name: str | None = None, *, ticks: int = 0) -> ScheduleList:
+    if not is_crawled(settings):  # looking must not create files
+        return unstarted_schedules(settings, SystemClock().now(), name, ticks=ticks)
+    async with open_project(settings, to_look=True) as project:
+        return await list_schedules(project, name, ticks=ticks)
 
 
-def _row(standing: ScheduleProgress, listing: Listing) -> list[str]:
-    schedule, now = standing.schedule, listing.now
-    run = listing.last_runs.get(schedule.name)
-    return [
-        schedule.name,
-        schedule.spider,
-        describe(trigger_of(schedule)),
-        source_words(schedule),
-        state_of(standing, now, unread=listing.is_unread(standing)),
-        _next(standing, listing),
-        _when(standing.last_due, now),
-        standing.last_job,
-        run.standing if run is not None else "",
-        number(standing.runs),
-        number(standing.skipped),
-    ]
-
-
-def _next(standing: ScheduleProgress, listing: Listing) -> str:
-    if standing.paused:
-        return ""
-    if listing.is_unread(standing) and is_counted(standing):
+def _next(one: ScheduleView, now: float) -> str:
+    if one.state == UNREAD and one.is_counted and not one.paused:
         return "once read"
-    due = next_tick(standing, listing.now)
-    if due is not None and out.is_terminal:
-        return until(due, listing.now)
-    return _when(due, listing.now)
+    return _until(one.next, now) if one.next is not None and out.is_terminal else one.next or ""
 
 
-def _when(at: float | None, now: float) -> str:
-    if at is None:
-        return ""
-    return distance(at, now) if out.is_terminal else iso_time(at)
+def _when(at: str | None, now: float) -> str:
+    return "" if at is None else distance(at, now) if out.is_terminal else at
+
+
+def _until(at: str, now: float) -> str:
+    """How far off a tick is; one that is past runs as soon as a scheduler leads."""
+    return "due" if seconds_of(at) <= now else distance(at, now)
+
+
+def _print_notes(found: ScheduleList, about: set[str], *, leader: bool = True) -> None:
+    """What is the matter with the schedules that are listed, and whether a scheduler begins their runs."""
+    for broken in found.broken:
+        _note(broken.words)
+    for one in found.schedules:
+        _print_notes_of(one.name, one.notes, about)
+    if leader and not found.leads and any(not one.paused for one in found.schedules):
+        _note("No scheduler is running; start `gossamer up`.")
+
+
+def _print_notes_of(name: str, notes: Sequence[ScheduleNote], about: set[str]) -> None:
+    for note in notes:
+        if note.about in about:
+            _note(f"{name}: {note.text}", "dim" if note.about in ("file", "withdrawn") else "yellow")
+
+
+def _note(words: str, style: str = "yellow") -> None:
+    err.print(Text(visible(words), style=style), soft_wrap=True)
 
 
 @schedule_app.command("show")
@@ -138,74 +137,74 @@ def show_verb(name: NameArgument, as_json: JsonOption = False) -> None:
     """Show one schedule: its definition, where it stands, its last runs and its next ticks."""
     settings = settings_with()
 
-    async def find() -> tuple[Listing, list[JobView]]:
+    async def find() -> tuple[ScheduleDetail, float]:
         if not is_crawled(settings):
-            return await look(settings, name), []
+            now = SystemClock().now()
+            return unstarted_schedule(settings, now, name), now
         async with open_project(settings, to_look=True) as project:
-            listing = await listing_of(project, settings, name)
-            jobs = [job for job in await project.state.jobs.jobs() if job.schedule == name]
-            return listing, await views_of(project, jobs[:RUNS_SHOWN])
+            return await show_schedule(project, name), project.clock.now()
 
-    listing, runs = run_async(find())
-    (standing,), now = listing.standings, listing.now
-    ticks = [] if standing.paused else coming([standing], now, TICKS_OF_ONE)
+    one, now = run_async(find())
     if as_json:
-        print_json(
-            {
-                **_json(standing, listing),
-                "next_ticks": [iso_time(tick.at) for tick in ticks],
-                "last_runs": runs,
-            }
-        )
+        print_json(one)
         return
-    _show(settings, standing, listing)
-    if runs:
+    heading(one.name, one.state)
+    print_facts(_facts(settings, one, now))
+    if one.last_runs:
         out.print()
         heading("Last runs")
-        print_jobs(runs, listing.now, indent=2)
-    if ticks:
+        print_jobs(one.last_runs, now, indent=2)
+    if one.next_ticks:
         out.print()
         heading("Next ticks")
         print_table(
-            (Column("LOCAL TIME"), Column("", "dim"), Column(standing.schedule.zone)),
-            [(moment(tick.at), until(tick.at, now), in_zone(tick.at, standing.schedule.zone)) for tick in ticks],
+            (Column("LOCAL TIME"), Column("", "dim"), Column(one.zone)),
+            [(moment(at), _until(at, now), in_zone(at, one.zone)) for at in one.next_ticks],
             indent=2,
         )
-    print_notes(msgspec.structs.replace(listing, standings=[msgspec.structs.replace(standing, trouble="")]))
+    _print_notes_of(one.name, one.notes, {"file", "ignored", "withdrawn", "last run"})  # its trouble is told above
+    if not one.leads and not one.paused:
+        _note("No scheduler is running; start `gossamer up`.")
 
 
-def _show(settings: Settings, standing: ScheduleProgress, listing: Listing) -> None:
-    schedule, now = standing.schedule, listing.now
-    heading(schedule.name, state_of(standing, now, unread=listing.is_unread(standing)))
-    origin = settings.root / FILE_NAME if standing.origin == FILE else f"added {moment(standing.created_at, now)}"
-    trouble = ""
-    if standing.trouble:
-        again = f", tried again {_again(standing.retry_at, listing)}" if standing.retry_at is not None else ""
-        trouble = f"{standing.trouble} ({many(standing.failures, 'try', 'tries')} in a row{again})"
-    run, missed = listing.last_runs.get(schedule.name), missed_words(standing, now)
-    print_facts(
-        [
-            ("spider", schedule.spider),
-            ("when", describe(trigger_of(schedule))),
-            ("source", source_words(schedule)),
-            ("windows", window_words(schedule.windows, now)),
-            *definition(schedule),
-            ("from", origin),
-            ("runs", f"{standing.runs:,} so far"),
-            ("skipped", skipped_words(standing)),
-            ("last tick", moment(standing.last_due, now)),
-            ("missed", Text(missed, style="yellow") if missed else ""),
-            ("last run", f"{standing.last_job}: {run.in_words}" if run is not None else standing.last_job),
-            ("waiting", f"the run of {moment(standing.waiting_due)}" if standing.waiting_due is not None else ""),
-            ("trouble", Text(visible(trouble), style="yellow") if trouble else ""),
-        ]
-    )
+def _facts(settings: Settings, one: ScheduleDetail, now: float) -> list[tuple[str, object]]:
+    origin = settings.root / FILE_NAME if one.origin == "file" else f"added {moment(one.created_at, now)}"
+    trouble = f"{one.trouble} ({many(one.failures, 'try', 'tries')} in a row{_again(one.retry_at, one.leads, now)})"
+    missed = f"its moment is past, and it did not run. To begin a run now: gossamer schedule run {one.name}"
+    skipped = many(one.skipped, "tick")
+    if one.skip_reason:
+        skipped += f", the last because {SKIPPED.get(one.skip_reason, one.skip_reason)}"
+    return [
+        ("spider", one.spider),
+        ("when", one.when),
+        ("source", one.source_in_words),
+        ("windows", window_words(one.windows, now)),
+        ("most URLs", f"{one.max_urls:,}" if one.max_urls is not None else ""),
+        ("kind of page", one.kind),
+        ("priority", one.priority or ""),
+        ("minimum age", one.min_age),
+        ("overlap", one.overlap.value),
+        ("limit", one.limit),
+        ("budget", f"{one.budget:,} fetches a day" if one.budget is not None else ""),
+        ("min interval", one.min_interval),
+        ("max interval", one.max_interval),
+        ("from", origin),
+        ("runs", f"{one.runs:,} so far"),
+        ("skipped", skipped if one.skipped else ""),
+        ("last tick", moment(one.last_due, now)),
+        ("missed", Text(missed, style="yellow") if one.missed else ""),
+        ("last run", f"{one.last_job}: {one.last_in_words}" if one.last_in_words is not None else one.last_job),
+        ("waiting", f"the run of {moment(one.waiting_due)}" if one.waiting_due is not None else ""),
+        ("trouble", Text(visible(trouble), style="yellow") if one.trouble else ""),
+    ]
 
 
-def _again(at: float, listing: Listing) -> str:
-    if at > listing.now:
-        return f"at {moment(at, listing.now)}"
-    return "at once" if listing.leader is not None else "when a scheduler runs"
+def _again(at: str | None, leads: bool, now: float) -> str:
+    if at is None:
+        return ""
+    if seconds_of(at) > now:
+        return f", tried again at {moment(at, now)}"
+    return f", tried again {'at once' if leads else 'when a scheduler runs'}"
 
 
 @schedule_app.command("next")
@@ -215,68 +214,69 @@ def next_verb(
     as_json: JsonOption = False,
 ) -> None:
     """Show the coming ticks, of all schedules in their order."""
-    listing = run_async(look(settings_with(), name))
-    standings, now = listing.standings, listing.now
-    paused = [one.schedule.name for one in standings if one.paused]
-    zones = {one.schedule.name: one.schedule.zone for one in standings}
-    ticks = coming([one for one in standings if not one.paused], now, count)
+    found = run_async(_list(settings_with(), name, ticks=count))
     if as_json:
-        print_json([{"schedule": tick.schedule, "at": iso_time(tick.at)} for tick in ticks])
+        print_json(found.ticks)
         return
-    if ticks:
+    now, zones = seconds_of(found.now), {one.name: one.zone for one in found.schedules}
+    paused = [one.name for one in found.schedules if one.paused]
+    if found.ticks:
         print_table(
             (Column("LOCAL TIME"), Column("IN", "dim"), Column("SCHEDULE", "bold"), Column("ON ITS CLOCK")),
             [
-                (moment(tick.at), until(tick.at, now), tick.schedule, in_zone(tick.at, zones[tick.schedule]))
-                for tick in ticks
+                (moment(tick.at), _until(tick.at, now), tick.schedule, in_zone(tick.at, zones[tick.schedule]))
+                for tick in found.ticks
             ],
         )
     elif paused:
         be = "is" if len(paused) == 1 else "are"
         out.print(visible(f"Nothing is due as long as {', '.join(paused)} {be} paused."), markup=False)
     else:
-        out.print("Nothing is due any more." if standings else "No schedules.")
-    print_notes(msgspec.structs.replace(listing, ignored=frozenset(), last_runs={}), leader=False)
-    if paused and ticks:
+        out.print("Nothing is due any more." if found.schedules else "No schedules.")
+    _print_notes(found, {"file", "withdrawn", "trouble"}, leader=False)
+    if paused and found.ticks:
         err.print(Text(visible(f"Left out, because paused: {', '.join(paused)}."), style="dim"), soft_wrap=True)
 
 
 # -- changing ----------------------------------------------------------------------------------------------------
 
 
+def _change(name: str, act: Callable[[Project], Awaitable[T]]) -> T:
+    """Let `act` change the schedule of that name in the open project."""
+    settings = settings_with()
+
+    async def change() -> T:
+        if not is_crawled(settings):  # a name that is not there was mistyped: nothing is created
+            demand_schedule(settings, name, SystemClock().now())
+        async with open_project(settings, to_look=True) as project:
+            return await act(project)
+
+    return run_async(change())
+
+
+def _say(words: str, running: Sequence[str] = ()) -> None:
+    still = "".join(f" Its job {job} goes on; `gossamer job cancel {job}` ends it." for job in running)
+    out.print(visible(words + still), markup=False)
+
+
 @schedule_app.command("pause")
 def pause_verb(name: NameArgument) -> None:
     """Let a schedule rest: its ticks are skipped. A job of it that runs goes on."""
-
-    async def pause(project: Project, standing: ScheduleProgress) -> str:
-        if standing.paused:
-            return f"Schedule {name} is paused already."
-        await _pause(project, standing, True)
-        return f"Schedule {name} is paused: its ticks are skipped.{await _still_running(project, name)}"
-
-    with_one(name, pause)
+    done = _change(name, lambda project: pause_schedule(project, name))
+    if done.changed:
+        _say(f"Schedule {name} is paused: its ticks are skipped.", done.running)
+    else:
+        _say(f"Schedule {name} is paused already.")
 
 
 @schedule_app.command("resume")
 def resume_verb(name: NameArgument) -> None:
     """Let a paused schedule go on with its next tick."""
-
-    async def resume(project: Project, standing: ScheduleProgress) -> str:
-        if not standing.paused:
-            return f"Schedule {name} is not paused."
-        await _pause(project, standing, False)
-        now = project.clock.now()
-        due = next_tick(standing.rested(False, now), now)
-        return f"Schedule {name} goes on. Next run: {'never' if due is None else at_its_place(standing, due, now)}."
-
-    with_one(name, resume)
-
-
-async def _pause(project: Project, standing: ScheduleProgress, paused: bool) -> None:
-    name = standing.schedule.name
-    if not await project.state.schedules.pause(name, paused):  # one of the file that no scheduler has met yet
-        await project.state.schedules.put(standing.schedule, origin=standing.origin)
-        await project.state.schedules.pause(name, paused)
+    done = _change(name, lambda project: resume_schedule(project, name))
+    if done.changed:
+        _say(f"Schedule {name} goes on. Next run: {done.next_run}.")
+    else:
+        _say(f"Schedule {name} is not paused.")
 
 
 @schedule_app.command("run")
@@ -287,60 +287,143 @@ def run_verb(
     ] = False,
 ) -> None:
     """Begin a run now, besides its ticks. Workers take it up at once; no scheduler is needed."""
-
-    async def begin(project: Project, standing: ScheduleProgress) -> str:
-        for _ in range(RUN_TRIES):  # somebody may change the schedule, or begin another run, while we write
-            going = [job for job in await project.state.jobs.running_jobs() if job.name == name][-1:]
-            if going and not replace:
-                (job,) = going
-                raise Misconfigured(
-                    f"{job.id} is still {'paused' if job.paused else 'running'}. Wait for it, end it with `gossamer "
-                    f"job cancel {job.id}`, or add --replace."
-                )
-            kept, now = await _kept(project, standing), project.clock.now()
-            share = await share_of(project.state.jobs, kept, now, now, by_hand=True)
-            budget = None if share is None else max(1, share)
-            opening = opening_for(project.settings, standing.schedule, now, budget=budget)
-            replaces = going[0].id if going else ""
-            settled = await project.state.schedules.begin(kept, run_now(kept), opening, replaces=replaces)
-            if settled is not None:
-                begun = settled.progress.last_job
-                return f"{begun} is begun. Workers take it up; see: gossamer job show {begun}"
-            await project.clock.sleep(RUN_PAUSE.total_seconds())
-        raise Transient(
-            f"Others change schedule {name} or begin runs of it all the time. Nothing was begun; try again."
-        )
-
-    with_one(name, begin)
-
-
-async def _kept(project: Project, standing: ScheduleProgress) -> ScheduleProgress:
-    """As it is in the book. One of the file that no scheduler has met yet is entered."""
-    name = standing.schedule.name
-    while True:
-        for one in await project.state.schedules.schedules():
-            if one.schedule.name == name:
-                return one
-        await project.state.schedules.put(standing.schedule, origin=standing.origin)
+    begun = _change(name, lambda project: run_schedule(project, name, replace=replace))
+    _say(f"{begun.job} is begun. Workers take it up; see: gossamer job show {begun.job}")
 
 
 @schedule_app.command("remove")
 def remove_verb(name: NameArgument) -> None:
     """Remove a schedule. Its jobs stay, and one that runs goes on."""
+    done = _change(name, lambda project: remove_schedule(project, name))
+    _say(f"Schedule {name} is removed.", done.running)
+
+
+# -- adding ------------------------------------------------------------------------------------------------------
+
+
+@schedule_app.command("add")
+def add_verb(
+    name: Annotated[str, typer.Argument(help="What to call it; its jobs bear that name.")],
+    spider: Annotated[str, typer.Option("--spider", help="A spider or a recipe by its name, or the URL of a site.")],
+    every: Annotated[str | None, typer.Option(help="Again and again: 15m, 6h, 7d.")] = None,
+    cron: Annotated[str | None, typer.Option(help="At such times: '0 3 * * *'.")] = None,
+    at: Annotated[str | None, typer.Option(help="Once, at that moment: 2027-01-31T12:00.")] = None,
+    zone: Annotated[str, typer.Option(help="The time zone of --cron, --at and --window: Europe/Berlin.")] = "UTC",
+    url: Annotated[
+        list[str] | None, typer.Option("--url", help="This address, or many: 'https://shop.example/p/{1..100}'.")
+    ] = None,
+    file: Annotated[str | None, typer.Option(help="The addresses in this file: lines, .csv or .jsonl.")] = None,
+    command: Annotated[str | None, typer.Option(help="The addresses that this program prints.")] = None,
+    shell: Annotated[bool, typer.Option("--shell", help="With --command: a shell reads it.")] = False,
+    timeout: Annotated[str | None, typer.Option(help="With --command: so long it may run; 10m if not given.")] = None,
+    max_output: Annotated[
+        str | None, typer.Option(help="With --command: so much it may print; 256MiB if not given.")
+    ] = None,
+    sitemap: Annotated[str | None, typer.Option(help="The addresses in this sitemap.")] = None,
+    feed: Annotated[str | None, typer.Option(help="The addresses in this RSS, Atom or JSON feed.")] = None,
+    only_changed: Annotated[
+        bool, typer.Option("--only-changed", help="Of these: only pages that it says have changed since our copy.")
+    ] = False,
+    form: Annotated[
+        str | None, typer.Option("--format", help="Of --file and --command: lines, csv or jsonl; else by its name.")
+    ] = None,
+    column: Annotated[str | None, typer.Option(help="The column or field with the addresses, in CSV or JSON.")] = None,
+    max_urls: Annotated[int | None, typer.Option(min=1, help="So many addresses at most.")] = None,
+    kind: Annotated[str | None, typer.Option(help="The callback, or the kind of page, for these addresses.")] = None,
+    priority: Annotated[int, typer.Option(help="Of these addresses; more goes first.")] = 0,
+    min_age: Annotated[str | None, typer.Option(help="Leave out pages that were fetched less than this ago.")] = None,
+    window: Annotated[
+        list[str] | None, typer.Option("--window", help="Fetch only then: '22:00-06:00 Europe/Berlin'.")
+    ] = None,
+    overlap: Annotated[
+        Overlap, typer.Option(help="When a run is due and the one before still goes on.")
+    ] = Overlap.SKIP,
+    limit: Annotated[int | None, typer.Option(min=1, help="So many pages in each run at most.")] = None,
+    budget: Annotated[int | None, typer.Option(min=1, help="So many fetches a day, where pages change most.")] = None,
+    min_interval: Annotated[str | None, typer.Option(help="With a budget: fetch no page more often.")] = None,
+    max_interval: Annotated[str | None, typer.Option(help="With a budget: fetch every page so often.")] = None,
+    replace: Annotated[bool, typer.Option("--replace", help="Change the one of that name.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Even if the spider is not found on this machine.")] = False,
+) -> None:
+    """Add a schedule. It is kept with the queue, for all schedulers and workers of the project."""
     settings = settings_with()
+    table = ScheduleTable(
+        spider=spider,
+        every=every,
+        cron=cron,
+        at=at,
+        zone=zone,
+        windows="; ".join(_windows(window or ())),
+        overlap=overlap.value,
+        urls=tuple(url) if url else None,
+        file=file,
+        command=command if shell else _words("--command", command),
+        shell=True if shell else None,
+        timeout=_duration("--timeout", timeout),
+        max_output=_size("--max-output", max_output),
+        format=form,
+        sitemap=sitemap,
+        feed=feed,
+        only_changed=True if only_changed else None,
+        column=column,
+        max_urls=max_urls,
+        kind=kind or "",
+        priority=priority,
+        min_age=_duration("--min-age", min_age),
+        limit=limit,
+        budget=budget,
+        min_interval=_duration("--min-interval", min_interval),
+        max_interval=_duration("--max-interval", max_interval),
+    )
+    try:
+        new = new_schedule(settings, name, table, force=force)
+    except Misconfigured as error:
+        raise type(error)(in_flags(str(error))) from error
 
-    async def remove(project: Project, standing: ScheduleProgress) -> str:
-        if standing.origin == FILE and name in settings.schedules:
-            raise Misconfigured(in_file(settings, name, "remove it"))
-        return await remove_any(project)
+    async def add() -> ScheduleAdded:
+        async with open_project(settings, to_look=True) as project:
+            return await add_schedule(project, new, replace=replace)
 
-    async def remove_any(project: Project) -> str:
-        await project.state.schedules.remove(name)
-        return f"Schedule {name} is removed.{await _still_running(project, name)}"
+    done = run_async(add())
+    out.print(f"Schedule {visible(name)}: {done.when}; {visible(done.first_run)}.", markup=False)
+    for job in done.going:
+        out.print(f"{visible(job)} goes on under the terms with which it began.", markup=False)
+    for warning in done.warnings:
+        err.print(Text(f"Warning: {visible(warning)}", style="yellow"), soft_wrap=True)
+    advise(
+        ("gossamer up", "a scheduler and a worker on this machine"),
+        (f"gossamer schedule show {shlex.quote(name)}", "where it stands"),
+    )
 
-    with_one(name, remove, unreadable=remove_any)
+
+def _words(option: str, text: str | None) -> tuple[str, ...] | None:
+    """A command line as its words. No shell reads it."""
+    if text is None:
+        return None
+    try:
+        return tuple(shlex.split(text))
+    except ValueError as error:
+        # Not shown, for it may hold a password.
+        raise Misconfigured(f"{option} cannot be taken apart into words: {error}. Mend its quotes.") from error
 
 
-async def _still_running(project: Project, name: str) -> str:
-    jobs = [job.id for job in await project.state.jobs.running_jobs() if job.schedule == name]
-    return "".join(f" Its job {job} goes on; `gossamer job cancel {job}` ends it." for job in jobs)
+def _duration(option: str, text: str | None) -> timedelta | None:
+    try:
+        return parse_duration(text) if text is not None else None
+    except ValueError as error:
+        raise Misconfigured(f"{option}: {error}.") from error
+
+
+def _size(option: str, text: str | None) -> Size | None:
+    try:
+        return parse_size(text) if text is not None else None
+    except ValueError as error:
+        raise Misconfigured(f"{option}: {error}.") from error
+
+
+def _windows(texts: Sequence[str]) -> Sequence[str]:
+    """Raises Misconfigured for one that says nothing: no windows at all would mean that pages are always fetched."""
+    for text in texts:
+        if not text.strip(" ;"):
+            raise Misconfigured(f"--window {text!r} names no window. Write it like 22:00-06:00, or leave it out.")
+    return texts

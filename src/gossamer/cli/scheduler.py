@@ -16,11 +16,11 @@ from ..process.signals import stopping
 from ..process.supervisor import MISCONFIGURED, Pulse
 from ..project.open import Project
 from ..project.scheduler import scheduler_of
+from ..project.timetable import SKIPPED
 from ..schedule.leader import Scheduler
 from ..settings import Settings
 from ..text import many, moment, span
 from .app import app, fail, run_async, settings_with
-from .timetable import SKIPPED
 from .worker import Voice, open_patiently
 
 LATE = timedelta(seconds=5)  # a tick that begins later than this is told with its moment
