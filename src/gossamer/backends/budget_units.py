@@ -1,6 +1,6 @@
-"""Tokens as whole numbers, and the days in the names of purses. Shared by the backends that keep purses. No I/O.
+"""Tokens as whole numbers, and the days in the names of budgets. Shared by the backends that keep budgets. No I/O.
 
-Sums of fractions such as 0.1 drift when they are added as floats, and a bound that drifts is not hard. So a purse
+Sums of fractions such as 0.1 drift when they are added as floats, and a bound that drifts is not hard. So a budget
 counts billionths of a token. What is finer is rounded so that a bound is reached early and never passed: up when taken,
 down when given back, down for the bound itself.
 """
@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 
 PER_TOKEN = 10**9
-MOST = 2**62 - 1  # the highest bound; one purse and one taking together still fit into 64 bits
+MOST = 2**62 - 1  # the highest bound; one budget and one taking together still fit into 64 bits
 
 _DAY = re.compile(r"(?:day|domain)/(\d{4}-\d\d-\d\d)(?:/.*)?", re.DOTALL)
 
@@ -36,10 +36,10 @@ def tokens_in(units: int) -> float:
     return units / PER_TOKEN
 
 
-def days_before(purses: Iterable[str], day: str) -> list[str]:
-    """The purses of days before that day. Those of jobs belong to no day."""
-    dated = ((purse, _DAY.fullmatch(purse)) for purse in purses)
-    return [purse for purse, found in dated if found is not None and found[1] < day]
+def days_before(budgets: Iterable[str], day: str) -> list[str]:
+    """The budgets of days before that day. Those of jobs belong to no day."""
+    dated = ((budget, _DAY.fullmatch(budget)) for budget in budgets)
+    return [budget for budget, found in dated if found is not None and found[1] < day]
 
 
 def _units(tokens: float, rounding: str) -> int:

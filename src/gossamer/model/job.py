@@ -35,6 +35,26 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     windows: str = ""  # when its pages may be fetched; "": always
     priority: int = 0  # of the schedule that began it: where jobs stand in line, more goes first
 
+    @classmethod
+    def under(
+        cls,
+        terms: JobTerms,
+        *,
+        id: str,
+        name: str,
+        state: JobState,
+        created_at: float,
+        finished_at: float | None = None,
+        ending: str = "",
+        paused: bool = False,
+    ) -> Job:
+        """A job that was opened under these terms, which also say how far it goes and what it is a run of."""
+        agreed = {field: getattr(terms, field) for field in _OF_TERMS}
+        return cls(
+            id=id, name=name, state=state, created_at=created_at, finished_at=finished_at, ending=ending, paused=paused,
+            **agreed,
+        )  # fmt: skip
+
     @property
     def spider_name(self) -> str:
         """The spider, recipe or URL that it is a run of."""
@@ -79,6 +99,7 @@ class JobTerms(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(self, **{name: getattr(begun, name) for name in kept})
 
 
+_OF_TERMS = tuple(field for field in Job.__struct_fields__ if field in JobTerms.__struct_fields__)
 DEDUP = ("dedup", "dedup_window", "dedup_expected", "dedup_error")
 SCHEDULED = (
     "schedule", "due", "spider", "source", "kind", "priority", "min_age", "windows", "budget", "min_interval",

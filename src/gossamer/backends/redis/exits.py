@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from typing import Any
 
 import msgspec
 
@@ -17,7 +16,11 @@ from .connection import Server
 from .keys import Keyspace
 
 AT_ONCE = 1_000
-_ROW = struct.Struct(">12d")
+_FIGURES = (  # fields of ExitHealth, in the order of the stored rows
+    "tries", "successes", "failures", "bans", "bytes", "tokens", "latency", "score", "run", "strikes", "rest_until",
+    "changed_at",
+)  # fmt: skip
+_ROW = struct.Struct(f">{len(_FIGURES)}d")
 
 
 class RedisExitBook:
@@ -111,21 +114,9 @@ class RedisExitBook:
 
 
 def _health(name: str, packed: bytes) -> ExitHealth:
-    figures: Any = _ROW.unpack_from(packed)  # Any: twelve floats, named below
-    tries, successes, failures, bans, received, tokens, latency, score, run, strikes, rest_until, changed_at = figures
-    return ExitHealth(
-        name=name,
-        tries=int(tries),
-        successes=int(successes),
-        failures=int(failures),
-        bans=int(bans),
-        bytes=int(received),
-        tokens=tokens,
-        latency=None if latency < 0 else latency,
-        score=score,
-        run=int(run),
-        strikes=int(strikes),
-        rest_until=rest_until,
-        changed_at=changed_at,
-        last_error=packed[_ROW.size :].decode("utf-8", "replace"),
-    )
+    """An exit's row as lua/exits_report.lua packs it. A latency below zero means that none was measured yet."""
+    figures = dict(zip(_FIGURES, _ROW.unpack_from(packed), strict=True))
+    if figures["latency"] < 0:
+        figures["latency"] = None
+    last_error = packed[_ROW.size :].decode("utf-8", "replace")
+    return msgspec.convert({**figures, "name": name, "last_error": last_error}, ExitHealth, strict=False)

@@ -57,22 +57,15 @@ class JobRow(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.json.decode(self.terms, type=JobTerms)
 
     def job(self) -> Job:
-        terms = self.admission()
-        return Job(
+        return Job.under(
+            self.admission(),
             id=self.id,
             name=self.name,
             state=JobState(self.state),
             created_at=float(self.created_at),
             finished_at=float(self.finished_at) if self.finished_at else None,
-            limit=terms.limit,
-            depth=terms.depth,
             ending=self.ending,
             paused=self.paused,
-            schedule=terms.schedule,
-            due=terms.due,
-            spider=terms.spider,
-            windows=terms.windows,
-            priority=terms.priority,
         )
 
 

@@ -87,6 +87,10 @@ class SiteRow(msgspec.Struct, frozen=True, kw_only=True):
     latest: int = 0  # number of the job that was served last; 0: none
 
 
+_NUMBERS = (
+    "state", "site", "priority", "sequence", "id", "attempts", "deliveries", "token", "depth", "max_attempts", "at",
+    "created", "changed",
+)  # fmt: skip
 _encode_tail = msgspec.msgpack.Encoder().encode
 _decode_tail = msgspec.msgpack.Decoder(Tail).decode
 
@@ -223,35 +227,16 @@ def read_lease(packed: bytes, job: str, to_id: Any) -> tuple[Lease, bool]:  # An
 def read_row(fingerprint: bytes, packed: bytes) -> Row | None:
     """A row as lua/prelude.lua packs it; None when it is none of ours."""
     try:
-        (state, site, priority, sequence, number, attempts, deliveries, token, depth, max_attempts, at, created,
-         changed) = _ROW.unpack_from(packed)  # fmt: skip
-        place = _ROW.size
-        worker, place = _string(packed, place, 1)
+        numbers = dict(zip(_NUMBERS, _ROW.unpack_from(packed), strict=True))
+        worker, place = _string(packed, _ROW.size, 1)
         reason, place = _string(packed, place, 2)
         message, place = _string(packed, place, 2)
-        known = STATES[state - 1]
+        numbers["state"] = STATES[numbers["state"] - 1]
     except (struct.error, IndexError):
         return None
-    return Row(
-        fingerprint=fingerprint,
-        state=known,
-        site=site,
-        priority=priority,
-        sequence=int(sequence),
-        id=int(number),
-        attempts=attempts,
-        deliveries=deliveries,
-        token=token,
-        depth=depth,
-        max_attempts=max_attempts,
-        at=at,
-        created=created,
-        changed=changed,
-        worker=worker,
-        reason=reason,
-        message=message,
-        tail=_read_tail(packed[place:]),
-    )
+    numbers["sequence"], numbers["id"] = int(numbers["sequence"]), int(numbers["id"])
+    tail = _read_tail(packed[place:])
+    return Row(fingerprint=fingerprint, worker=worker, reason=reason, message=message, tail=tail, **numbers)
 
 
 def read_site(packed: bytes) -> tuple[SiteRow, str]:

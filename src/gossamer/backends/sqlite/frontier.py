@@ -16,7 +16,7 @@ from ...model.task import Candidate, Lease, UrlState
 from .connection import Database
 from .jobs import SqliteJobs, given_up
 from .leasing import TaskDispatcher
-from .queue_rows import QueueRows, Tally
+from .queue_rows import CountChanges, QueueRows
 
 MESSAGE_LENGTH = 4000  # characters of an error that are kept
 
@@ -68,10 +68,10 @@ class SqliteFrontier:
                         f"The queue of {job} holds {depth} URLs; {len(candidates)} more would pass its bound of "
                         f"{bound} (crawl.max_queued). Add fewer at once, or wait until some are done."
                     )
-            tally, now = Tally(), self._clock.now()
+            counts, now = CountChanges(), self._clock.now()
             late = given_up(connection, row.number)
-            added = self._rows.admit(connection, row, candidates, found_on=None, now=now, tally=tally, given_up=late)
-            tally.write(connection, row.number)
+            added = self._rows.admit(connection, row, candidates, found_on=None, now=now, counts=counts, given_up=late)
+            counts.write(connection, row.number)
             return added
 
         return await self._database.write(write)
@@ -122,13 +122,15 @@ class SqliteFrontier:
                 (state.value, stored_reason, now, held.number),
             )
             self._rows.free_slot(connection, held.site, next_at=now + paced_ahead.total_seconds())
-            tally = Tally(leased=-1, discovered=duplicates, duplicates=duplicates, redirected=int(redirect is not None))
-            setattr(tally, state.value, getattr(tally, state.value) + 1)
+            counts = CountChanges(
+                leased=-1, discovered=duplicates, duplicates=duplicates, redirected=int(redirect is not None)
+            )
+            counts[state.value] += 1
             added = Added()
             if discovered:
                 row = self._rows.job(connection, lease.task.job)
-                added = self._rows.admit(connection, row, discovered, found_on=held.number, now=now, tally=tally)
-            tally.write(connection, held.job)
+                added = self._rows.admit(connection, row, discovered, found_on=held.number, now=now, counts=counts)
+            counts.write(connection, held.job)
             return added
 
         return await self._database.write(write)
@@ -178,7 +180,7 @@ class SqliteFrontier:
             if lane is not None:
                 connection.execute("UPDATE urls SET fetcher = ? WHERE number = ?", (lane or None, held.number))
             self._rows.free_slot(connection, held.site, next_at=now + paced_ahead.total_seconds())
-            Tally(leased=-1, waiting=1, retries=int(used_up)).write(connection, held.job)
+            CountChanges(leased=-1, waiting=1, retries=int(used_up)).write(connection, held.job)
 
         await self._database.write(write)
 
@@ -192,7 +194,7 @@ class SqliteFrontier:
                 (reason, message[:MESSAGE_LENGTH], now, held.number),
             )
             self._rows.free_slot(connection, held.site, next_at=now + paced_ahead.total_seconds())
-            Tally(leased=-1, dead=1).write(connection, held.job)
+            CountChanges(leased=-1, dead=1).write(connection, held.job)
 
         await self._database.write(write)
 

@@ -193,22 +193,15 @@ def _give_up(connection: sqlite3.Connection, job: str, ending: str, now: float) 
 
 def _job(row: Row) -> Job:
     job_id, name, state, created_at, finished_at, text, ending, paused = row
-    terms = msgspec.json.decode(text, type=JobTerms)
-    return Job(
+    return Job.under(
+        msgspec.json.decode(text, type=JobTerms),
         id=job_id,
         name=name,
         state=JobState(state),
         created_at=created_at,
         finished_at=finished_at,
-        limit=terms.limit,
-        depth=terms.depth,
         ending=ending,
         paused=bool(paused),
-        schedule=terms.schedule,
-        due=terms.due,
-        spider=terms.spider,
-        windows=terms.windows,
-        priority=terms.priority,
     )
 
 

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from datetime import timedelta
 
 from ...frontier.politeness import TermsFor
-from .queue_rows import MICROSECONDS, QueueRows, Tally
+from .queue_rows import MICROSECONDS, CountChanges, QueueRows
 
 ORPHAN_CHECK = timedelta(seconds=2)  # how often dead neighbours are looked for
 RECLAIM_AT_ONCE = 500
@@ -81,7 +81,7 @@ class LeaseRecovery:
             (number,),
         ).fetchone()
         terms = self._rows.job(connection, job_id).terms
-        tally = Tally(leased=-1)
+        counts = CountChanges(leased=-1)
         if deliveries >= terms.max_deliveries:
             message = f"{deliveries} workers in a row died or hung while they had this page."
             connection.execute(
@@ -89,17 +89,17 @@ class LeaseRecovery:
                 "changed_at = ? WHERE number = ?",
                 (message, now, number),
             )
-            tally.dead += 1
+            counts["dead"] += 1
         else:
             connection.execute(
                 "UPDATE urls SET state = 'queued', turn = ?, worker = NULL, lease_until = NULL, changed_at = ? "
                 "WHERE number = ?",
                 (int(now * MICROSECONDS), now, number),
             )
-            tally.queued += 1
+            counts["queued"] += 1
             self._rows.requeue(connection, job, site, lane, priority, now)
         self._rows.note(connection, number, now, f"{worker} {fate}; delivery {deliveries} of {terms.max_deliveries}")
         # The lost worker may have sent its request up to this very moment: the next one keeps its distance.
         interval = self._terms_for(name).spacing(asked)
         self._rows.free_slot(connection, site, next_at=now + interval if interval is not None else 0.0)
-        tally.write(connection, job)
+        counts.write(connection, job)

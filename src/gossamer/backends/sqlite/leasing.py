@@ -18,7 +18,7 @@ from ...frontier.politeness import GIVE_WAY, HEAD_START, TURN, TermsFor, after_s
 from ...frontier.turns import Want, after_refusal, makes_way
 from ...model.task import Lease, Pace, Task
 from .lease_recovery import TOO_FAR, LeaseRecovery
-from .queue_rows import MICROSECONDS, JobRow, QueueRows, Tally
+from .queue_rows import MICROSECONDS, CountChanges, JobRow, QueueRows
 
 PROMOTED_AT_ONCE = 500
 PAUSED = timedelta(seconds=1)  # how often a worker asks whether a paused job goes on
@@ -115,7 +115,7 @@ class TaskDispatcher:
         )
         leases = self._serve_best(connection, job, worker, room, lanes, now)
         if leases:
-            Tally(queued=-len(leases), leased=len(leases)).write(connection, job.number)
+            CountChanges(queued=-len(leases), leased=len(leases)).write(connection, job.number)
             return LeaseBatch(leases=tuple(leases))
         return LeaseBatch(wait=self._next_chance(connection, job, now))
 
@@ -346,7 +346,7 @@ class TaskDispatcher:
         )
         for _, site, lane, priority in due:
             self._rows.requeue(connection, job.number, site, lane, priority, now)
-        Tally(waiting=-len(due), queued=len(due)).write(connection, job.number)
+        CountChanges(waiting=-len(due), queued=len(due)).write(connection, job.number)
 
     def _next_chance(self, connection: sqlite3.Connection, job: JobRow, now: float) -> timedelta | None:
         row = connection.execute(

@@ -7,6 +7,7 @@ Every step keeps three things true: a job's counters equal the number of its row
 from __future__ import annotations
 
 import sqlite3
+from collections import Counter
 from collections.abc import Sequence
 
 import msgspec
@@ -18,18 +19,22 @@ from ...model.task import Candidate, DropReason, UrlState
 MICROSECONDS = 1_000_000
 SITES_CACHED = 50_000
 
-_INSERT_URL = """
-INSERT OR IGNORE INTO urls (job, site, state, reason, priority, turn, depth, fingerprint, url, kind, found_on,
-    created_at, changed_at, max_attempts, data, redirects, fetcher, proxy_pool, country, how)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
+# Columns of `urls` that hold the wishes of a candidate, under the names of its fields.
+_WISHES = (
+    "priority", "depth", "kind", "data", "redirects", "fetcher", "proxy_pool", "country", "how", "max_attempts",
+)  # fmt: skip
 
-_READMIT = """
-UPDATE urls SET state = 'queued', reason = '', message = '', priority = ?, turn = ?, depth = ?, kind = ?, data = ?,
-    attempts = 0, deliveries = 0, changed_at = ?, created_at = ?, redirects = ?, max_attempts = ?, fetcher = ?,
-    proxy_pool = ?, country = ?, how = ?
+_INSERT_URL = f"""
+INSERT OR IGNORE INTO urls (job, site, state, reason, turn, fingerprint, url, found_on, created_at, changed_at,
+    {", ".join(_WISHES)})
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?{", ?" * len(_WISHES)})"""  # noqa: S608 - our own names
+
+_READMIT = f"""
+UPDATE urls SET state = 'queued', reason = '', message = '', attempts = 0, deliveries = 0, turn = ?, created_at = ?,
+    changed_at = ?, {", ".join(f"{name} = ?" for name in _WISHES)}
 WHERE job = ? AND site = ? AND fingerprint = ? AND (
     (state IN ('done', 'unchanged', 'dead') AND (? OR created_at <= ?))
-    OR (state = 'dropped' AND reason IN ('depth', 'full')))"""
+    OR (state = 'dropped' AND reason IN ('depth', 'full')))"""  # noqa: S608 - our own names
 
 _FEED_QUEUE = """
 INSERT INTO queues (job, site, lane, state, priority, turn, taken) VALUES (?, ?, ?, 'ready', ?, ?, ?)
@@ -38,40 +43,24 @@ ON CONFLICT (job, site, lane) DO UPDATE SET
     priority = CASE state WHEN 'empty' THEN excluded.priority ELSE max(priority, excluded.priority) END,
     state = CASE state WHEN 'empty' THEN 'ready' ELSE state END"""
 
-_QUEUED, _DROPPED = (UrlState.QUEUED.value, ""), UrlState.DROPPED.value  # with the reason
-
 _TAKE_SHAPE = """
 INSERT INTO shapes (job, site, shape, taken) VALUES (?, ?, ?, ?)
 ON CONFLICT DO UPDATE SET taken = excluded.taken"""
 
-_COUNT = """
-UPDATE jobs SET discovered = discovered + ?, duplicates = duplicates + ?, queued = queued + ?,
-    waiting = waiting + ?, leased = leased + ?, done = done + ?, unchanged = unchanged + ?, dropped = dropped + ?,
-    dead = dead + ?, retries = retries + ?, redirected = redirected + ?
-WHERE number = ?"""
 
-
-class Tally(msgspec.Struct):
-    """Changes of a job's counters, gathered during a verb and written once."""
-
-    discovered: int = 0
-    duplicates: int = 0
-    queued: int = 0
-    waiting: int = 0
-    leased: int = 0
-    done: int = 0
-    unchanged: int = 0
-    dropped: int = 0
-    dead: int = 0
-    retries: int = 0
-    redirected: int = 0
+class CountChanges(Counter[str]):
+    """Changes of a job's counters, which are columns of `jobs`: gathered during a verb and written once."""
 
     def move(self, before: str, after: str) -> None:
-        setattr(self, before, getattr(self, before) - 1)
-        setattr(self, after, getattr(self, after) + 1)
+        self[before] -= 1
+        self[after] += 1
 
     def write(self, connection: sqlite3.Connection, job: int) -> None:
-        connection.execute(_COUNT, (*msgspec.structs.astuple(self), job))
+        changed = sorted((name, change) for name, change in self.items() if change)
+        if changed:
+            columns = ", ".join(f"{name} = {name} + ?" for name, _ in changed)
+            values = (*(change for _, change in changed), job)
+            connection.execute(f"UPDATE jobs SET {columns} WHERE number = ?", values)  # noqa: S608 - our own names
 
 
 class JobRow(msgspec.Struct, frozen=True):
@@ -130,7 +119,7 @@ class QueueRows:
         *,
         found_on: int | None,
         now: float,
-        tally: Tally,
+        counts: CountChanges,
         given_up: str = "",
     ) -> Added:
         """Enter candidates: each becomes queued, or dropped with a reason, or is counted as a duplicate.
@@ -149,19 +138,17 @@ class QueueRows:
             reason = candidate.dropped.value if candidate.dropped else given_up
             if not reason and room is not None and queued >= room:
                 reason = DropReason.FULL.value
+            state, why = (UrlState.DROPPED, reason) if reason else (UrlState.QUEUED, "")
             entered = connection.execute(
                 _INSERT_URL,
                 (
-                    job.number, site, *((_DROPPED, reason) if reason else _QUEUED), candidate.priority, turn,
-                    candidate.depth, candidate.fingerprint, candidate.url, candidate.kind, found_on, now, now,
-                    candidate.max_attempts or terms.max_attempts, candidate.data,
-                    msgspec.json.encode(candidate.redirects).decode() if candidate.redirects else "",
-                    candidate.fetcher or None, candidate.proxy_pool, candidate.country, candidate.how,
+                    job.number, site, state.value, why, turn, candidate.fingerprint, candidate.url, found_on, now, now,
+                    *_wishes(candidate, terms),
                 ),
             ).rowcount  # fmt: skip
             which = (site, candidate.fetcher)
             if not entered:
-                if not reason and self._readmit(connection, job, site, candidate, now, tally):
+                if not reason and self._readmit(connection, job, site, candidate, now, counts):
                     queued += 1
                     fed[which] = _better(fed.get(which), candidate.priority, 0)
                 duplicates += 1
@@ -182,14 +169,17 @@ class QueueRows:
         for (site, lane), (priority, count) in fed.items():
             connection.execute(_FEED_QUEUE, (job.number, site, lane or "", priority, turn, count))
         connection.executemany(_TAKE_SHAPE, [(job.number, *which, taken) for which, taken in shapes.items()])
-        tally.discovered += len(candidates)
-        tally.duplicates += duplicates
-        tally.queued += queued
-        tally.dropped += dropped
+        counts.update(discovered=len(candidates), duplicates=duplicates, queued=queued, dropped=dropped)
         return Added(queued=queued, duplicates=duplicates, dropped=dropped)
 
     def _readmit(
-        self, connection: sqlite3.Connection, job: JobRow, site: int, candidate: Candidate, now: float, tally: Tally
+        self,
+        connection: sqlite3.Connection,
+        job: JobRow,
+        site: int,
+        candidate: Candidate,
+        now: float,
+        counts: CountChanges,
     ) -> bool:
         """A known URL may enter again: by force, after the dedup window, or with a shorter path to it."""
         window = job.terms.dedup_window
@@ -203,16 +193,14 @@ class QueueRows:
         changed = connection.execute(
             _READMIT,
             (
-                candidate.priority, int(now * MICROSECONDS), candidate.depth, candidate.kind, candidate.data, now,
-                now, msgspec.json.encode(candidate.redirects).decode() if candidate.redirects else "",
-                candidate.max_attempts or job.terms.max_attempts, candidate.fetcher or None, candidate.proxy_pool,
-                candidate.country, candidate.how, job.number, site, candidate.fingerprint, candidate.force, before,
+                int(now * MICROSECONDS), now, now, *_wishes(candidate, job.terms), job.number, site,
+                candidate.fingerprint, candidate.force, before,
             ),
         ).rowcount  # fmt: skip
         if not changed:
             return False
         # It was counted in its old state; the caller counts it as queued.
-        setattr(tally, row[0], getattr(tally, row[0]) - 1)
+        counts[row[0]] -= 1
         return True
 
     def _room(self, connection: sqlite3.Connection, job: JobRow) -> int | None:
@@ -273,6 +261,16 @@ class QueueRows:
 
     def note(self, connection: sqlite3.Connection, url: int, now: float, what: str) -> None:
         connection.execute("INSERT INTO incidents (url, at, what) VALUES (?, ?, ?)", (url, now, what))
+
+
+def _wishes(candidate: Candidate, terms: JobTerms) -> tuple[str | int | None, ...]:
+    """The values of `_WISHES`."""
+    return (
+        candidate.priority, candidate.depth, candidate.kind, candidate.data,
+        msgspec.json.encode(candidate.redirects).decode() if candidate.redirects else "",
+        candidate.fetcher or None, candidate.proxy_pool, candidate.country, candidate.how,
+        candidate.max_attempts or terms.max_attempts,
+    )  # fmt: skip
 
 
 def _better(known: tuple[int, int] | None, priority: int, count: int) -> tuple[int, int]:

@@ -14,7 +14,7 @@ from ...model.task import Candidate, UrlState
 from .cleanup import drop_rest
 from .connection import Database
 from .jobs import SqliteJobs
-from .queue_rows import QueueRows, Tally
+from .queue_rows import CountChanges, QueueRows
 
 CHUNK = 2_000
 LETTERS_AT_ONCE = 500  # fewer: each may bring a long error
@@ -118,7 +118,7 @@ class SqliteQueueView:
             now = self._clock.now()
             queue_rows = QueueRows()
             letters = _select(connection, where, values)
-            tallies: dict[int, Tally] = {}
+            changes: dict[int, CountChanges] = {}
             for job in {job for _, job, *_ in letters}:
                 drop_rest(connection, job, now)  # else it would run again with what was given up
             for number, job, site, lane, priority in letters:
@@ -129,9 +129,9 @@ class SqliteQueueView:
                 )
                 queue_rows.requeue(connection, job, site, lane, priority, now)
                 queue_rows.note(connection, number, now, "replayed from the dead letters")
-                tallies.setdefault(job, Tally()).move("dead", "queued")
-            for job, tally in tallies.items():
-                tally.write(connection, job)
+                changes.setdefault(job, CountChanges()).move("dead", "queued")
+            for job, counts in changes.items():
+                counts.write(connection, job)
                 connection.execute(
                     "UPDATE jobs SET state = 'running', ending = '', finished_at = NULL WHERE number = ?", (job,)
                 )
@@ -156,11 +156,11 @@ class SqliteQueueView:
             if not resolved:
                 return None
             queue_rows.note(connection, letter.id, now, f"resolved from the dead letters ({letter.reason})")
-            tally = Tally(discovered=duplicates + to_itself, duplicates=duplicates + to_itself)
-            tally.move("dead", "done")
+            counts = CountChanges(discovered=duplicates + to_itself, duplicates=duplicates + to_itself)
+            counts.move("dead", "done")
             drop_rest(connection, job.number, now)
-            added = queue_rows.admit(connection, job, links, found_on=letter.id, now=now, tally=tally)
-            tally.write(connection, job.number)
+            added = queue_rows.admit(connection, job, links, found_on=letter.id, now=now, counts=counts)
+            counts.write(connection, job.number)
             if added.queued:
                 connection.execute(_REVIVE, (job.number, job.terms.limit, job.terms.limit))
             return msgspec.structs.replace(added, duplicates=added.duplicates + to_itself)
@@ -173,15 +173,15 @@ class SqliteQueueView:
         def write(connection: sqlite3.Connection) -> int:
             now = self._clock.now()
             letters = _select(connection, where, values)
-            tallies: dict[int, Tally] = {}
+            changes: dict[int, CountChanges] = {}
             for number, job, *_ in letters:
                 connection.execute(
                     "UPDATE urls SET state = 'dropped', reason = 'purged: ' || reason, changed_at = ? WHERE number = ?",
                     (now, number),
                 )
-                tallies.setdefault(job, Tally()).move("dead", "dropped")
-            for job, tally in tallies.items():
-                tally.write(connection, job)
+                changes.setdefault(job, CountChanges()).move("dead", "dropped")
+            for job, counts in changes.items():
+                counts.write(connection, job)
             return len(letters)
 
         return await self._database.write(write)

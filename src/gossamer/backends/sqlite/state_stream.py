@@ -32,7 +32,7 @@ from ...model.task import UrlState
 from ..schedule_rows import read_standing, readable
 from .cleanup import clear_some
 from .connection import Database
-from .queue_rows import MICROSECONDS, QueueRows, Tally
+from .queue_rows import MICROSECONDS, CountChanges, QueueRows
 from .stream import SqliteStream
 
 BATCH = 500  # rows in memory
@@ -219,17 +219,17 @@ class SqliteStateStream(SqliteStream):
     def _load(self, connection: sqlite3.Connection, batch: Sequence[StateRow]) -> None:
         connection.execute(_ORPHANS)
         turn = int(self._clock.now() * MICROSECONDS)
-        tallies: dict[int, Tally] = {}
+        changes: dict[int, CountChanges] = {}
         fed: dict[tuple[int, int, str], int] = {}  # job, site and lane -> the best priority that was queued
         for item in batch:
             if isinstance(item, DumpedUrl):
-                self._add_url(connection, item, turn, tallies.setdefault(item.job, Tally()), fed)
+                self._add_url(connection, item, turn, changes.setdefault(item.job, CountChanges()), fed)
             else:
                 self._add(connection, item, turn)
         for (job, site, lane), priority in fed.items():
             self._queue_rows.requeue(connection, job, site, lane, priority, self._clock.now())
-        for job, tally in tallies.items():
-            tally.write(connection, job)
+        for job, counts in changes.items():
+            counts.write(connection, job)
 
     def _add(self, connection: sqlite3.Connection, item: StateRow, turn: int) -> None:
         match item:
@@ -290,7 +290,7 @@ class SqliteStateStream(SqliteStream):
         connection: sqlite3.Connection,
         url: DumpedUrl,
         turn: int,
-        tally: Tally,
+        counts: CountChanges,
         fed: dict[tuple[int, int, str], int],
     ) -> None:
         site = self._queue_rows.site(connection, url.site)
@@ -307,7 +307,7 @@ class SqliteStateStream(SqliteStream):
         added = connection.execute(_ADD_URL, (url.job, site, turn, found_on, *columns.values())).fetchone()
         if added is None:
             return
-        setattr(tally, url.state.value, getattr(tally, url.state.value) + 1)
+        counts[url.state.value] += 1
         if url.state is UrlState.QUEUED:
             which = (url.job, site, url.fetcher or "")
             fed[which] = max(url.priority, fed.get(which, url.priority))

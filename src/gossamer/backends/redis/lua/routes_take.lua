@@ -1,6 +1,6 @@
--- Take from all the purses, or from none. KEYS: purses.
--- ARGV: units, then for each purse its name and how much may be spent before this taking ('' when it can never be).
--- Returns the place of the first purse that has too few, 0 when they were taken.
+-- Take from all the budgets, or from none. KEYS: budgets.
+-- ARGV: units, then for each budget its name and how much may be spent before this taking ('' when it can never be).
+-- Returns the place of the first budget that has too few, 0 when they were taken.
 --
 -- Amounts are whole numbers in decimal digits. They are compared as texts and added by the server: as Lua's own numbers
 -- those above 2^53 would be rounded.
