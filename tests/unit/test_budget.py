@@ -55,9 +55,9 @@ async def test_a_request_that_never_left_costs_nothing(book, clock):
 
 async def test_a_vendor_that_charges_less_is_believed_and_so_is_one_that_charges_more(book, clock):
     budget = BudgetKeeper(book, "7", lambda site: Budgets(job=20.0), clock, max_body=GB)
-    assert await budget.settle(await budget.pay("a.test", API), 100, told=5.0) == 5.0
+    assert await budget.settle(await budget.pay("a.test", API), 100, charged=5.0) == 5.0
     assert await book.spent() == {"job/7": 5.0}
-    assert await budget.settle(await budget.pay("a.test", API), 100, told=15.0) == 15.0
+    assert await budget.settle(await budget.pay("a.test", API), 100, charged=15.0) == 15.0
     assert await book.spent() == {"job/7": 20.0}
 
 

@@ -10,7 +10,7 @@ from gossamer.errors import Misconfigured
 from gossamer.model.route import DIRECT, Route
 from gossamer.routing.contract import LearnedRoute
 from gossamer.routing.ladder import (
-    Terms,
+    RouteTerms,
     after_climb,
     after_probe,
     chosen_by_hand,
@@ -33,7 +33,7 @@ TABLES = {
 }
 ROUTES = routes_of(TABLES, POOLS, ["finedata"])
 LADDER = ladder_of((), ROUTES, tuple(TABLES), "here")
-TERMS = Terms(ladder=LADDER, recheck=100, max_recheck=350)
+TERMS = RouteTerms(ladder=LADDER, recheck=100, max_recheck=350)
 
 
 def names(rungs: tuple[Route, ...]) -> list[str]:
@@ -191,7 +191,7 @@ def test_a_probe_that_got_through_brings_the_site_down_by_one():
 
 
 def test_nothing_is_learned_where_a_person_decided():
-    terms = Terms(ladder=LADDER, learns=False)
+    terms = RouteTerms(ladder=LADDER, learns=False)
     standing = LearnedRoute(site="a.test", route="api", since=0, recheck_at=0)
     assert names(plan(terms, standing).rungs)[0] == "direct"
     assert not wants_probe(terms, standing, 10.0)

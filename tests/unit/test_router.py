@@ -20,7 +20,7 @@ from gossamer.model.page import Headers
 from gossamer.model.route import DIRECT
 from gossamer.model.task import Task
 from gossamer.routing.budget import BudgetKeeper, Budgets
-from gossamer.routing.ladder import Terms, ladder_of, routes_of
+from gossamer.routing.ladder import RouteTerms, ladder_of, routes_of
 from gossamer.routing.proxies.pools import Pools
 from gossamer.routing.router import RouteNotServed, Router, lanes_of
 from gossamer.settings import ProxyPool, RouteTable
@@ -60,7 +60,7 @@ def router_on(state, *, serves=None, book=None, budgets=UNBOUND):
     clock = VirtualClock()
     nothing: Any = None
     return Router(
-        terms_for=lambda site: Terms(ladder=LADDER),
+        terms_for=lambda site: RouteTerms(ladder=LADDER),
         routes=ROUTES,
         transports=Transports({kind: lambda: nullcontext(nothing) for kind in ("http", "browser")}),
         exits=Pools(POOLS, state.exits, clock, project="", root=Path()),
@@ -191,7 +191,7 @@ class FailingBudgets:
 async def test_a_state_that_is_away_does_not_cost_the_page(state):
     router = router_on(state, book=FailingBudgets(state.budgets), budgets=Budgets(job=100.0))
     dear = msgspec.structs.replace(ROUTES["dc"], price_per_gb=1e6)
-    router.terms_for = lambda site: Terms(ladder=(dear,))
+    router.terms_for = lambda site: RouteTerms(ladder=(dear,))
     page = await router.begin(task())
     await page.open()
 

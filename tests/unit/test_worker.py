@@ -35,7 +35,7 @@ from gossamer.model.url import UrlRules
 from gossamer.pipeline.guard import Guard
 from gossamer.pipeline.steps import Pipeline
 from gossamer.routing.budget import BudgetKeeper, Budgets
-from gossamer.routing.ladder import Terms, routes_of
+from gossamer.routing.ladder import RouteTerms, routes_of
 from gossamer.routing.proxies.pools import Pools
 from gossamer.routing.router import Router
 from gossamer.settings import ProxyPool
@@ -169,7 +169,7 @@ class Bench:
         homes = {"homes": ProxyPool(urls=(Secret("http://127.0.0.1:9"),))}
         transports = Transports({name: lambda: nullcontext(nothing) for name in ("http", "browser")})
         return Router(
-            terms_for=lambda site: Terms(),
+            terms_for=lambda site: RouteTerms(),
             routes=routes_of({}, {}, ()),
             transports=transports,
             exits=Pools(homes, self.lab.exits, self.lab.clock, project="", root=Path()),

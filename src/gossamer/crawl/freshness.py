@@ -1,8 +1,9 @@
 """Pages that need no fetch are left alone: no URL more often than necessary.
 
-A schedule may say how old a copy must be before its page is fetched again (`min_age`), and that what a sitemap says of
-its pages is believed (`only_changed`). What need not be fetched is dropped when it is offered to the queue, with the
-reason "fresh" or "unmodified": it costs the site neither a request nor a turn. Its links are not followed either.
+A schedule may say how old a copy must be before its page is fetched again (`min_age`), and that the dates which a
+sitemap gives for its pages are believed (`only_changed`). What need not be fetched is dropped when it is offered to the
+queue, with the reason "fresh" or "unmodified": it costs the site neither a request nor a turn. Its links are not
+followed either.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The heart of a worker process: its card in the project's book, renewed while it lives, taken out when it goes.
+"""The heartbeat of a worker process: its card in the project's book, renewed while it lives, taken out when it goes.
 
 How it fails: a state that does not answer makes the card look old to others; the work is not touched by it. Anything
-else that goes wrong with it is told once. How it recovers: with the next beat. A process that dies leaves its card
-behind; whoever beats an hour later removes it.
+else that goes wrong with it is reported once. How it recovers: with the next beat. A process that dies leaves its card
+behind; the first process that beats an hour later removes it.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Heartbeat:
         self._name = name
         self._vitals = vitals
         self._troubles = troubles or events.Silence()
-        self._trouble = ""  # the last one, told once until a beat goes well
+        self._trouble = ""  # the last one, reported once until a beat goes well
         self._started_at = clock.now()
         self._done = 0
         self._measured_at = clock.monotonic()
@@ -67,7 +67,7 @@ class Heartbeat:
         self._task: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
-        self._task = asyncio.create_task(self._run(), name="heart")
+        self._task = asyncio.create_task(self._run(), name="heartbeat")
         return self
 
     async def __aexit__(self, *exc: object) -> None:
@@ -94,7 +94,7 @@ class Heartbeat:
                 self._trouble = ""
             except Transient:
                 pass  # the worker itself tells that the state is away
-            except Exception as error:  # whatever it is, a heart that stops would make a living worker look dead
+            except Exception as error:  # whatever it is: without a heartbeat a living worker would look dead
                 self._tell(str(error) if isinstance(error, GossamerError) else f"{type(error).__name__}: {error}")
             await self._clock.sleep(BEAT.total_seconds())
 

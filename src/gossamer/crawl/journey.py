@@ -436,6 +436,6 @@ async def _parse(
     except GossamerError:
         raise
     except Exception as error:  # an item that the pipeline did not expect: the page is kept, with the reason
-        told = "".join(traceback.format_exception_only(error)).strip()
+        brief = "".join(traceback.format_exception_only(error)).strip()
         detail = "".join(traceback.format_exception(error))[-LONGEST_TRACEBACK:]
-        return ParseFailed(f"{task.url} could not be made into records: {told[:500]}", detail=safe_text(detail))
+        return ParseFailed(f"{task.url} could not be made into records: {brief[:500]}", detail=safe_text(detail))

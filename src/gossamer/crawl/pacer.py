@@ -1,8 +1,8 @@
 """Spacing of this process' requests, site by site, at the moment they leave.
 
 A lease reserves a place in the site's bucket; between the grant and the wire a busy loop may lose milliseconds.
-Two requests that were granted one second apart could leave 0.9 s apart. So the worker that holds a site counts
-starts itself, with the same bucket arithmetic, and tells the frontier at settling how far ahead it is. Requests
+Two requests that were granted one second apart could leave 0.9 s apart. So the worker that holds leases of a site
+counts starts itself, with the same bucket arithmetic, and tells the frontier at settling how far ahead it is. Requests
 that no lease was taken for (robots.txt, a hop after a cookie) are counted here as well.
 """
 
@@ -101,7 +101,7 @@ class Pacer:
             site.last_start += late
 
     def rest(self, name: str, duration: timedelta) -> None:
-        """The site wants to be left alone: whoever holds a lease of it here waits too."""
+        """The site wants to be left alone: every journey of this process that holds a lease of it waits too."""
         site = self._sites.get(name)
         if site is not None:
             site.rest_until = max(site.rest_until, self._clock.monotonic() + duration.total_seconds())

@@ -1,8 +1,8 @@
 """Suspects are tried apart: pages that a worker had in hand when it died.
 
 A process that dies takes a delivery from every page that it had in hand, and only one of them killed it. Each of them
-is suspect from then on, and is worked on when no other page is in hand in the whole process: a few together at first,
-alone after that. So the page that kills ends with the dead letters, and its neighbours do not.
+is a suspect from then on, and is worked on when no other page is in hand in the whole process: a few together at first,
+alone after that. So the page that kills ends with the dead letters, and the others do not.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ FEW = 4  # suspects that are tried together
 def chosen(suspects: Sequence[HeldLease], max_deliveries: int) -> list[HeldLease]:
     """Which of them are tried together now: a few that are suspected for the first time, else the first alone.
 
-    When the next death would be the last, it must not be somebody else's.
+    When the next death would be the last one allowed, it must not be caused by another page.
     """
     first = suspects[0]
     if first.lease.delivery > 2 or max_deliveries <= 2:
@@ -57,7 +57,7 @@ class Quarantine:
             self.leave()
 
     def take(self) -> bool:
-        """Take the place for suspects; False when others have it. Then wait until it is `empty`."""
+        """Reserve the process for suspects; False when other suspects have it. Then wait until it is `empty`."""
         if not self.free.is_set():
             return False
         self.free.clear()

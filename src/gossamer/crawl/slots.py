@@ -1,7 +1,7 @@
 """How many journeys run at once in this process, and why a slow site does not take the others' places.
 
 A request that has waited for more than a second holds a socket and little else. Such a journey steps aside into
-a second lane (as wide as the first), and its slot serves someone else. A site that was slow the last time steps
+a second lane (as wide as the first), and its slot serves another page. A site that was slow the last time steps
 aside at once. When the slow lane is full, slow journeys count like any other: nothing is unbounded.
 """
 
@@ -29,7 +29,7 @@ class Slots:
         return max(0, self._width - self._quick)
 
     def resize(self, width: int) -> None:
-        """From now on so many. Journeys under way are left alone; places that are too many go as they are freed."""
+        """Make the quick lane that wide. Journeys under way go on; slots beyond the width go as they are freed."""
         self._width = width
         self.changed.set()
 
@@ -38,7 +38,7 @@ class Slots:
         return self._quick + self._slow
 
     def take(self, site: str) -> Slot:
-        """Take a place for a journey to `site`."""
+        """Take a slot for a journey to `site`."""
         self._quick += 1
         return Slot(self, site, known_slow=site in self._slow_sites)
 
@@ -67,7 +67,7 @@ class Slots:
 
 
 class Slot:
-    """One journey's place."""
+    """The slot of one journey."""
 
     __slots__ = ("_aside", "_began", "_loop", "_site", "_slots", "_timer")
 

@@ -27,12 +27,12 @@ class OpenTimes:
     def __init__(self, windows: Sequence[Window], clock: Clock) -> None:
         self._windows = tuple(windows)
         self._clock = clock
-        self._opens = 0.0  # the moment it opens, when it is closed
+        self._opens = 0.0  # when the next window opens, while none is open
         self._looked_at = 0.0
         self._sure_until = 0.0
 
     def wait(self) -> timedelta:
-        """How long until it opens; zero when it is open."""
+        """How long until a window opens; zero when one is open."""
         if not self._windows:
             return timedelta(0)
         now = self._clock.now()

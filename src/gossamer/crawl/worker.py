@@ -3,8 +3,8 @@
 What it does: leases as many tasks as it has free slots, starts a journey for each, renews leases in hand.
 How it fails: a backend that fails for a minute without one good answer ends it with that error; journeys never do.
 How it recovers: what it had in hand is given back when it can say so, and comes back by itself when it cannot.
-A lease that was lost meanwhile ends its journey before the next request: the page is somebody else's.
-A page that was in the hands of a worker when it died is a suspect, and is tried apart from others (quarantine.py).
+A lease that was lost meanwhile ends its journey before the next request: another worker has the page.
+A page that a worker had in hand when it died is a suspect, and is tried apart from others (quarantine.py).
 While the window of its job is closed it takes nothing, and looks every second whether the job is over.
 """
 
@@ -33,11 +33,11 @@ from .journey import Journey
 from .quarantine import FEW, Quarantine, chosen
 from .slots import Slot, Slots
 
-POLL = timedelta(milliseconds=250)  # how long an idle worker trusts that neighbours added nothing
+POLL = timedelta(milliseconds=250)  # how long an idle worker trusts that other workers added nothing
 LOOK = timedelta(seconds=1)  # between two looks at a job whose window is closed
 RENEWALS = 3  # per lease duration
 SUSPECT = "was in the hands of a worker that died, and waits to be tried apart from others"
-OURS = (Transient, Misconfigured)  # failures of a backend, or of our standing with it; never the page's
+OURS = (Transient, Misconfigured)  # failures of a backend, or of our access to it; never the page's
 
 LONGEST_OUTAGE = timedelta(seconds=60)  # how long a backend may fail without one good answer
 BACKOFF = Backoff(first=timedelta(milliseconds=250), longest=timedelta(seconds=10))
@@ -114,7 +114,7 @@ class Worker:
     """Runs until its job is drained or `drain` is called. Works on tasks of `lanes` only; None: on all.
 
     `quarantine` is that of the process; workers that share a process share it. `max_deliveries` is the job's.
-    `is_over` tells whether anything may still come of the job; it is asked where no lease is.
+    `is_over` says that the job has ended or has nothing left; it is asked while the window of the job is closed.
     """
 
     def __init__(
@@ -146,7 +146,7 @@ class Worker:
         self._in_hand: set[HeldLease] = set()
         self._journeys: set[asyncio.Task[None]] = set()
         self._draining = asyncio.Event()
-        self._leaving = False  # told to stand down
+        self._leaving = False  # `stand_down` was called
         self._began_at: float | None = None
         self._idle_since: float | None = None  # nothing in hand, and nothing to be had
         self._due_at = 0.0  # when there may be something to do, while it is idle
@@ -159,7 +159,7 @@ class Worker:
 
     @property
     def draining(self) -> asyncio.Event:
-        """Set when the worker was told to drain."""
+        """Set when `drain` was called."""
         return self._draining
 
     @property
@@ -175,11 +175,11 @@ class Worker:
 
     @property
     def due_in(self) -> timedelta:
-        """How long an idle worker expects to stay idle, unless somebody adds work."""
+        """How long an idle worker expects to stay idle, unless work is added."""
         return timedelta(seconds=max(0.0, self._due_at - self._context.clock.monotonic()))
 
     def resize(self, concurrency: int) -> None:
-        """Make that many journeys at once from now on."""
+        """Run up to that many journeys at once from now on."""
         self._slots.resize(concurrency)
 
     def drain(self) -> None:
@@ -243,7 +243,7 @@ class Worker:
         return await self._frontier.lease(context.job, context.worker, wanted, self._lanes)
 
     async def _start(self, leases: tuple[Lease, ...], asked_at: float) -> list[HeldLease]:
-        """Begin the journeys. Return the suspects that are to be tried now, apart from all others, if there are any."""
+        """Begin the journeys. Return the suspects that are to be tried now, apart from all others."""
         self._idle_since = None
         held_leases = [HeldLease(lease, self._context.clock, self._lease_duration, asked_at) for lease in leases]
         self._in_hand.update(held_leases)
@@ -255,7 +255,7 @@ class Worker:
             for held in held_leases:
                 if held.lease.delivery == 1:
                     self._quarantine.enter()
-                    self._set_out(held, known).add_done_callback(lambda _: self._quarantine.leave())
+                    self._start_journey(held, known).add_done_callback(lambda _: self._quarantine.leave())
             await asyncio.gather(*(self._put_off(held) for held in suspects if held not in now))
         except BaseException:
             if now:
@@ -263,15 +263,15 @@ class Worker:
             raise
         return now
 
-    def _set_out(self, held: HeldLease, known: dict[bytes, PageFacts]) -> asyncio.Task[None]:
+    def _start_journey(self, held: HeldLease, known: dict[bytes, PageFacts]) -> asyncio.Task[None]:
         context, task = self._context, held.lease.task
         journey = Journey(context, held, known.get(task.fingerprint))
         # Before the journey has its first turn: the next lease is asked for with what is free now.
         slot = self._slots.take(task.site)
         context.pacer.enter(held.lease)
-        making = asyncio.create_task(self._accompany(journey, held), name=task.url)
+        making = asyncio.create_task(self._run_journey(journey, held), name=task.url)
         self._journeys.add(making)
-        making.add_done_callback(partial(self._part, held, slot))
+        making.add_done_callback(partial(self._journey_ended, held, slot))
         return making
 
     async def _try_apart(self, suspects: list[HeldLease]) -> None:
@@ -286,7 +286,7 @@ class Worker:
             self._quarantine.give_back()
             await asyncio.gather(*map(self._put_off, suspects))
             return
-        trying = asyncio.gather(*(self._set_out(one, known) for one in suspects), return_exceptions=True)
+        trying = asyncio.gather(*(self._start_journey(one, known) for one in suspects), return_exceptions=True)
         trying.add_done_callback(lambda _: self._quarantine.give_back())
         await self._until(self._quarantine.free)
 
@@ -300,7 +300,7 @@ class Worker:
             self._in_hand.discard(suspect)
 
     async def _until(self, event: asyncio.Event) -> None:
-        """Until it is set, or the worker is to drain."""
+        """Wait until it is set, or the worker is to drain."""
         waiting = [asyncio.ensure_future(one.wait()) for one in (event, self._draining)]
         try:
             await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
@@ -309,16 +309,16 @@ class Worker:
                 one.cancel()
 
     async def _known(self, leases: tuple[Lease, ...]) -> dict[bytes, PageFacts]:
-        """What is remembered of the pages. Nothing while the store is away: it would hold up every lease."""
+        """What is remembered of the pages. Nothing while the store is away: asking it would hold up every lease."""
         if not leases:
             return {}
         if self._context.sink.away:
-            self._outages.over("records")  # what is not asked does not fail
+            self._outages.over("records")  # a store that is not asked does not fail
             return {}
         fingerprints = [lease.task.fingerprint for lease in leases]
         return await self._outages.call("records", lambda: self._records.facts(fingerprints), OURS) or {}
 
-    async def _accompany(self, journey: Journey, held: HeldLease) -> None:
+    async def _run_journey(self, journey: Journey, held: HeldLease) -> None:
         """Run a journey; give its task back when it could not be finished through no fault of the page."""
         url = held.lease.task.url
         try:
@@ -335,7 +335,7 @@ class Worker:
             self._emit_trouble("journey", f"{_words(error)} (at {url})")
             await self._bury(held, "".join(traceback.format_exception(error)))
 
-    def _part(self, held: HeldLease, slot: Slot, journey: asyncio.Task[None]) -> None:
+    def _journey_ended(self, held: HeldLease, slot: Slot, journey: asyncio.Task[None]) -> None:
         """The journey is over, even if it was cancelled before its first turn."""
         self._journeys.discard(journey)
         self._in_hand.discard(held)
@@ -376,7 +376,8 @@ class Worker:
         context.events.emit(lapsed)
 
     async def _found_over(self) -> bool:
-        """Look whether the job was ended, or has nothing to wait for; about once a second. False while nobody knows."""
+        """Look about once a second whether the job was ended, or has nothing to wait for. False while the state does
+        not answer."""
         now = self._context.clock.monotonic()
         if self._is_over is None or now - self._looked_at < LOOK.total_seconds():
             return False
@@ -384,7 +385,7 @@ class Worker:
         return await self._outages.call("job", self._is_over, Transient) or False
 
     async def _wait_for_change(self, wait: timedelta | None, at_most: timedelta = POLL) -> None:
-        """Until a slot is freed (settling feeds the queue), the queue says so, or a neighbour may have added."""
+        """Wait until a slot is freed (settling feeds the queue), a page is due, or other workers may have added one."""
         seconds = at_most.total_seconds() if wait is None else min(wait.total_seconds(), at_most.total_seconds())
         now = self._context.clock.monotonic()
         self._due_at = now + (seconds if wait is None else wait.total_seconds())
@@ -397,7 +398,7 @@ class Worker:
             return
 
     async def _renew(self) -> None:
-        """Keep what is in hand ours, and learn what is not any more."""
+        """Renew the leases in hand, and learn which of them were lost."""
         context = self._context
         while True:
             await context.clock.sleep(self._lease_duration.total_seconds() / RENEWALS)
@@ -418,7 +419,7 @@ class Worker:
                     held.prolong(asked_at)
 
     async def _wait_until_drained(self) -> None:
-        """Of a worker that stood down: until nothing is in hand, or it is to drain after all."""
+        """After standing down: wait until nothing is in hand, or the worker is to drain after all."""
         draining = asyncio.ensure_future(self._draining.wait())
         try:
             while self._journeys and not self._draining.is_set():

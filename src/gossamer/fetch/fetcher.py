@@ -72,7 +72,7 @@ class Redirected(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Disallowed(msgspec.Struct, frozen=True, kw_only=True):
-    """robots.txt forbids `url`; `rule` is the line that does, where it can be told."""
+    """robots.txt forbids `url`; `rule` is the line that does, where it is known."""
 
     url: str
     rule: str

@@ -44,7 +44,7 @@ Attend = Callable[["Running"], Coroutine[Any, Any, None]]
 
 
 class Running(msgspec.Struct, frozen=True, kw_only=True):
-    """A crawl under way, for those who watch it."""
+    """A crawl under way, as `attend` sees it."""
 
     project: Project
     job: Job
@@ -74,12 +74,12 @@ async def crawl(
         job, resumed = await project.state.jobs.open_job(name or spider.name, job_terms(settings, spider), fresh=fresh)
         sites: set[str] = set()
         scope = scope_of(settings, job, spider, sites)
-        heart = Heartbeat(
+        heartbeat = Heartbeat(
             project.state.workers, clock, name=project.worker, vitals=lambda: vitals_of(job, worker), troubles=events
         )
-        listeners = EventHub(heart) if events is None else EventHub(heart, events)
+        listeners = EventHub(heartbeat) if events is None else EventHub(heartbeat, events)
         terms = await project.state.jobs.terms(job.id)
-        async with open_worker(project, spider, job.id, scope, listeners, terms=terms) as worker, heart:
+        async with open_worker(project, spider, job.id, scope, listeners, terms=terms) as worker, heartbeat:
             with stopping(worker.drain), TIES.at_work(settings.crawl.parse_timeout):
                 running = Running(project=project, job=job, resumed=resumed, worker=worker)
                 watching = asyncio.create_task(attend(running), name="attend") if attend else None

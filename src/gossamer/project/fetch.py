@@ -18,7 +18,7 @@ from ..fetch.fetcher import Disallowed, Fetched, Fetcher, PageRequest
 from ..fetch.robots import MemoryShelf
 from ..model.page import Snapshot
 from ..model.url import origin_of, site_of
-from ..routing.ladder import Terms, wished
+from ..routing.ladder import RouteTerms, wished
 from ..routing.proxies.pools import Pools
 from ..routing.router import Router
 from ..settings import Settings
@@ -56,7 +56,7 @@ async def fetch_one(url: str, settings: Settings, *, robots: bool, route: str | 
             pools = await stack.enter_async_context(
                 Pools(settings.proxies, project.state.exits, clock, project=settings.project, root=settings.root)
             )
-        await transports.for_pages(taken)  # what is not installed is told as such
+        await transports.for_pages(taken)  # raises MissingExtra for what is not installed
         asked = robots_of(settings, MemoryShelf(), clock) if robots else None
         fetcher = Fetcher(
             asked,
@@ -71,7 +71,7 @@ async def fetch_one(url: str, settings: Settings, *, robots: bool, route: str | 
                 PageRequest(url=url.partition("#")[0]),
                 fetcher=lambda at: fetcher,
                 router=Router(
-                    terms_for=lambda site: Terms(ladder=(taken,), learns=False),
+                    terms_for=lambda site: RouteTerms(ladder=(taken,), learns=False),
                     routes=routing.routes,
                     transports=transports,
                     exits=pools,

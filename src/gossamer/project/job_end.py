@@ -1,6 +1,6 @@
-"""How a job ends: which of its records are gone, that it is told once, and why one found nothing.
+"""How a job ends: which of its records are gone, that its end is reported once, and why one found nothing.
 
-What it does: whoever finds that nothing is left of a job calls `close_drained`; however many do, one ends it.
+What it does: every worker that finds nothing left of a job calls `close_drained`; however many do, one ends it.
 How it fails: Transient, and the job runs on. How it recovers: the next worker that finds nothing left does it again.
 """
 
@@ -30,7 +30,7 @@ FEW = 50  # pages; more than these are not all redirects, and the list of a big 
 
 
 async def close_drained(project: Project, spider: Spider, job: Job, events: EventSink) -> None:
-    """End a job of which nothing is left; told by the one worker that ended it."""
+    """End a job of which nothing is left; the one worker that ended it reports it."""
     counts = await project.state.jobs.counts(job.id)
     job = await project.state.jobs.job(job.id) or job  # its limit may be another one by now
     full = job.limit is not None and counts.settled >= job.limit
@@ -117,16 +117,16 @@ async def why_nothing_came(project: Project, job: str) -> str:
     if counts.done + counts.unchanged > FEW:
         return ""
     elsewhere = refused = ""
-    told = 0  # pages that are done and have a row; where a filter deduplicates, rows go with the work
+    listed = 0  # pages that are done and have a row; where a filter deduplicates, rows go with the work
     async for url, state, reason in project.state.queue.urls(job):
-        told += state in (UrlState.DONE, UrlState.UNCHANGED)
+        listed += state in (UrlState.DONE, UrlState.UNCHANGED)
         if state in (UrlState.DONE, UrlState.UNCHANGED) and not is_redirect(reason):
             return ""
         if state is UrlState.DONE:
             elsewhere = elsewhere or f"{url} {reason}, which is another site. Crawl that one instead."
         elif state is UrlState.DROPPED and reason == DropReason.ROBOTS:
             refused = refused or f"The robots.txt of the site forbids {url} to crawlers."
-    if told < counts.done + counts.unchanged:
+    if listed < counts.done + counts.unchanged:
         return ""
     for letter in await project.state.queue.dead(DeadFilter(job=job), limit=1):
         return letter.message.partition("\n")[0] or f"{letter.url}: {letter.reason}"

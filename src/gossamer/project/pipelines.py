@@ -38,7 +38,7 @@ def pipeline_of(
 
 
 def latest_of(records: Records, sink: Sink) -> Latest:
-    """What records looked like before. While the store is away nobody knows, and results go to the spool without."""
+    """What records looked like before. Empty while the store is away: results go to the spool without a comparison."""
 
     async def latest(identities: Sequence[Identity]) -> dict[Identity, str]:
         if sink.away:

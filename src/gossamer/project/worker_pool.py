@@ -71,10 +71,10 @@ class WorkerPool:
         self._serves = serves
         self._until_idle = until_idle
         self._source_pauses = source_pauses
-        self._heart = Heartbeat(
+        self._heartbeat = Heartbeat(
             project.state.workers, project.clock, name=project.worker, vitals=self._vitals, troubles=events
         )
-        self._events = EventHub(self._heart, events)
+        self._events = EventHub(self._heartbeat, events)
         self._reports = JobReports(self._events, project.clock)
         self._tasks: dict[str, asyncio.Task[None]] = {}  # by job
         self._slots: dict[str, JobSlot] = {}  # of the same jobs
@@ -98,7 +98,7 @@ class WorkerPool:
 
     async def run(self) -> None:
         """Serve. A state that does not answer is waited for; what is wrong with a job is reported, not raised."""
-        async with self._heart:
+        async with self._heartbeat:
             try:
                 while not self._draining and not await self._look():
                     await self._rest()

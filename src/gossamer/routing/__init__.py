@@ -1,1 +1,1 @@
-"""Stage 3: which way a page is fetched: router, ladder, budgets, learned routes, blocks, proxies."""
+"""Stage 3: by which route a page is fetched: router, ladder, budgets, learned routes, blocks, proxies."""

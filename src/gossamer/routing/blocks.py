@@ -1,12 +1,12 @@
-"""Is this the page, or something that stands in its way? Pure functions over one response; the signs are a table.
+"""Is this the page, or a block in its place? Pure functions over one response; the signs are a table.
 
 What it does: `judge` says None for a page, and a `Block` for a refusal, a challenge, a captcha, a login wall, a page
 that its scripts have yet to make, or a page that lost most of its size. It solves nothing.
 How it fails: it does not; whatever the bytes are, an answer comes. Where it is unsure it says None, because a block
 that goes unseen gives a page without data, which the spider notices, and a page taken for a block costs money.
-How fast: every page passes here. An ordinary page is told by a calm title and a handful of links, and is never read
+How fast: every page passes here. An ordinary page is known by a calm title and a handful of links, and is never read
 as a whole; only what looks odd is read, and reading stops as soon as there is enough text for a real page. No body
-takes long, whoever wrote it: what is read has an end, and no pattern walks over the same bytes again and again.
+takes long, however hostile: what is read has an end, and no pattern walks over the same bytes again and again.
 
 Only HTML is read. Of anything else, JSON and images say, the status alone counts.
 """
@@ -74,7 +74,7 @@ class Block(msgspec.Struct, frozen=True):
 
 
 def judge(response: Response, *, usual_size: int | None = None, rendered: bool = False) -> Block | None:
-    """None when this is the page, or an honest failure that no other way would heal.
+    """None when this is the page, or an honest failure that no other route would heal.
 
     `usual_size` is how many bytes this page, or the pages of its site, had before. `rendered` tells that scripts ran:
     an empty shell is then simply an empty page. Redirects are not judged here.
@@ -86,7 +86,7 @@ def judge(response: Response, *, usual_size: int | None = None, rendered: bool =
     if status < 200 or 300 <= status < 400 or status in _SILENT:
         return None
     if status == 401 and "www-authenticate" in response.headers:
-        return None  # a password that nobody gave: no other way to the page helps
+        return None  # a password that is missing: no other route helps
     fine = status < 300
     if body and _is_html(response.headers.get("content-type"), body):
         shrunk = fine and usual_size is not None and _has_shrunk(len(body), usual_size)
@@ -205,7 +205,7 @@ def _read(response: Response, *, rendered: bool, told: Signature | None) -> Bloc
 
 
 def _reading_of(body: bytes) -> _Reading | None:
-    """Walk from script to script to the end; None when there is more on the way than a wall ever says.
+    """Walk from script to script to the end; None when there is more text in between than a wall ever has.
 
     Linear, whatever is not closed.
     """

@@ -1,6 +1,6 @@
 """What routes cost, and the hard bounds on it: tokens are taken before a request leaves, what was not used comes back.
 
-A worker that dies in between leaves its tokens taken: a bound is passed by nobody, it may be missed by a little.
+A worker that dies in between leaves its tokens taken: no bound is ever passed, and one may be reached a little early.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from ..errors import BudgetSpent
 from ..model.route import Route
 from .contract import Bound, BudgetBook
 
-LONGEST_WAIT = timedelta(minutes=30)  # of a page whose budget is spent, before it looks again
+LONGEST_WAIT = timedelta(minutes=30)  # of a page whose budget is spent, before it is tried again
 JOB_WAIT = timedelta(minutes=10)
-FOR_CHANGE = timedelta(seconds=5)  # for so long a page waits for what others give back
+FOR_CHANGE = timedelta(seconds=5)  # how long a page waits for tokens that others give back
 ASK_AGAIN = timedelta(milliseconds=200)
 
 
 class Budgets(msgspec.Struct, frozen=True, kw_only=True):
-    """Tokens that may be spent; None is no bound."""
+    """Tokens that may be spent; None means no bound."""
 
     job: float | None = None
     day: float | None = None
@@ -68,13 +68,13 @@ class BudgetKeeper:
             await self._clock.sleep(ASK_AGAIN.total_seconds())
         return Receipt(route, most, tuple(bound.budget for bound in bounds))
 
-    async def settle(self, receipt: Receipt, received: int | None, told: float | None = None) -> float:
-        """The request is over: return what it cost. `received` None means that it never left; `told` is what the
+    async def settle(self, receipt: Receipt, received: int | None, charged: float | None = None) -> float:
+        """The request is over: return what it cost. `received` None means that it never left; `charged` is what the
         vendor says. A vendor that charges more than the route's price is written down as it is, beyond any bound."""
         if received is None:
             cost = 0.0
-        elif told is not None:
-            cost = told + receipt.route.price_per_gb * received / 1e9
+        elif charged is not None:
+            cost = charged + receipt.route.price_per_gb * received / 1e9
         else:
             cost = receipt.route.cost(received)
         if receipt.budgets and cost < receipt.taken:

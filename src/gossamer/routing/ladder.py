@@ -1,9 +1,9 @@
-"""Which way a page should take, and what is learned from how it went. Pure: the router does what is decided here.
+"""Which route a page should take, and what is learned from how it went. Pure: the router does what is decided here.
 
 A ladder is a list of routes from cheap to dear. A page begins at the rung that was learned for its site, at first
 the cheapest. Blocked there, it climbs at once, rung by rung; the rung on which it gets through is where the next
 pages of that site begin. After a while one page is sent a rung lower, to see whether that is enough again: when it
-is, the site has come down; when it is not, the next such try waits twice as long.
+is, the site has come down; when it is not, the next such try comes after twice the time.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ EASY, HARD = "easy", "hard"
 BUILT_IN = (DIRECT, Route(name=BROWSER, transport=BROWSER, price=5.0))
 
 
-class Terms(msgspec.Struct, frozen=True, kw_only=True):
+class RouteTerms(msgspec.Struct, frozen=True, kw_only=True):
     """What holds for one site. `ladder` is never empty; `learns` is False where a person has decided."""
 
     ladder: tuple[Route, ...] = (DIRECT,)
@@ -34,12 +34,12 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
         return next((place for place, rung in enumerate(self.ladder) if rung.name == route), None)
 
 
-def first_rung(terms: Terms) -> Terms:
+def first_rung(terms: RouteTerms) -> RouteTerms:
     """The terms of what is fetched by the first rung alone."""
     return msgspec.structs.replace(terms, ladder=terms.ladder[:1], learns=False)
 
 
-class Plan(msgspec.Struct, frozen=True, kw_only=True):
+class RoutePlan(msgspec.Struct, frozen=True, kw_only=True):
     """The rungs that one page may take, in that order. `probes`: the first is a cheaper one, tried again."""
 
     rungs: tuple[Route, ...]
@@ -166,42 +166,43 @@ def _through(rung: Route, pool: str) -> Route:
 # -- one page ------------------------------------------------------------------------------------------------------
 
 
-def plan(terms: Terms, learned: LearnedRoute | None, *, may_probe: bool = False) -> Plan:
+def plan(terms: RouteTerms, learned: LearnedRoute | None, *, may_probe: bool = False) -> RoutePlan:
     """Where a page begins, and how it may go on. `may_probe`: this worker has won the right to try a cheaper rung."""
     begin = terms.place_of(learned.route) if learned is not None and terms.learns else None
     if begin is None:
-        return Plan(rungs=terms.ladder)
+        return RoutePlan(rungs=terms.ladder)
     if may_probe and begin > 0:
-        return Plan(rungs=terms.ladder[begin - 1 :], probes=True)
-    return Plan(rungs=terms.ladder[begin:])
+        return RoutePlan(rungs=terms.ladder[begin - 1 :], probes=True)
+    return RoutePlan(rungs=terms.ladder[begin:])
 
 
-def wants_probe(terms: Terms, learned: LearnedRoute | None, now: float) -> bool:
+def wants_probe(terms: RouteTerms, learned: LearnedRoute | None, now: float) -> bool:
     """Is it time to see whether a cheaper rung is enough again?"""
     if learned is None or not terms.learns or now < learned.recheck_at:
         return False
     return (terms.place_of(learned.route) or 0) > 0
 
 
-def claim(terms: Terms, learned: LearnedRoute, now: float) -> LearnedRoute:
-    """The learned of a site while somebody tries a cheaper rung, and afterwards if that fails: all others wait twice
-    as long before the next such try."""
+def claim(terms: RouteTerms, learned: LearnedRoute, now: float) -> LearnedRoute:
+    """What is known of a site while one page tries a cheaper rung, and afterwards if that fails: the next such try
+    comes after twice the time."""
     patience = min(max(learned.patience, terms.recheck) * 2, terms.max_recheck)
     return msgspec.structs.replace(learned, recheck_at=now + patience, patience=patience)
 
 
-def handed_over(terms: Terms, chosen: Plan, route: str) -> Plan:
+def handed_over(terms: RouteTerms, chosen: RoutePlan, route: str) -> RoutePlan:
     """The plan of a page that had climbed to `route` when it was handed over, or had to wait: it goes on there."""
     place = terms.place_of(route)
     if place is None or terms.ladder[place] not in chosen.rungs:
         return chosen  # the ladder has changed, or the site is known to need more by now
-    return Plan(rungs=terms.ladder[place:])
+    return RoutePlan(rungs=terms.ladder[place:])
 
 
 def next_rung(rungs: Sequence[Route], blocked: int, reason: str) -> int | None:
-    """The rung to climb to from the one that was blocked; None when there is none that could help.
+    """The rung to climb to from the one that was blocked; None when no rung could help.
 
-    A shell is filled by scripts: only somebody who runs them can help. Who shows a challenge may let others pass.
+    A shell is filled by scripts: only a route that runs them can help. A site that shows a challenge may let other
+    visitors pass.
     """
     for place in range(blocked + 1, len(rungs)):
         if reason != "shell" or rungs[place].renders:
@@ -210,7 +211,7 @@ def next_rung(rungs: Sequence[Route], blocked: int, reason: str) -> int | None:
 
 
 def after_climb(
-    terms: Terms, learned: LearnedRoute | None, *, site: str, route: Route, reason: str, now: float
+    terms: RouteTerms, learned: LearnedRoute | None, *, site: str, route: Route, reason: str, now: float
 ) -> LearnedRoute | None:
     """What is known of a site when a page got through on `route` after it was blocked below. None: nothing new."""
     place = terms.place_of(route.name)
@@ -230,7 +231,7 @@ def after_climb(
     )
 
 
-def after_probe(terms: Terms, learned: LearnedRoute, route: Route, now: float) -> LearnedRoute:
+def after_probe(terms: RouteTerms, learned: LearnedRoute, route: Route, now: float) -> LearnedRoute:
     """The cheaper rung was enough: the site has come down, and may come down further."""
     return LearnedRoute(
         site=learned.site,

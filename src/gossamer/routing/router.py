@@ -28,10 +28,21 @@ from ..model.route import DIRECT, Exit, ExitOutcome, Route
 from ..model.task import LANE_ONLY, Task
 from .budget import BudgetKeeper, Receipt
 from .contract import LearnedRoute, RouteBook
-from .ladder import Plan, Terms, after_climb, after_probe, claim, handed_over, next_rung, plan, wants_probe, wished
+from .ladder import (
+    RoutePlan,
+    RouteTerms,
+    after_climb,
+    after_probe,
+    claim,
+    handed_over,
+    next_rung,
+    plan,
+    wants_probe,
+    wished,
+)
 from .site_memory import SiteMemory, remember
 
-LATE_TRIES = 2  # a page that failed so often begins a rung higher: silence may be a block too
+LATE_TRIES = 2  # a page that failed this often begins a rung higher: silence may be a block too
 EXITS_AT_MOST = 3  # tries through a pool for one page, one after the other
 
 
@@ -82,7 +93,7 @@ class Router:
     def __init__(
         self,
         *,
-        terms_for: Callable[[str], Terms],
+        terms_for: Callable[[str], RouteTerms],
         routes: Mapping[str, Route],
         transports: Transports,
         clock: Clock,
@@ -111,9 +122,9 @@ class Router:
         if fetcher is not None or task.proxy_pool is not None:
             rungs = wished(terms.ladder, self.routes, fetcher=fetcher, pool=task.proxy_pool)
             unlearned = msgspec.structs.replace(terms, learns=False)
-            return PageRoute(self, task, unlearned, Plan(rungs=rungs), None, wished=True)
+            return PageRoute(self, task, unlearned, RoutePlan(rungs=rungs), None, wished=True)
         if len(terms.ladder) == 1:
-            return PageRoute(self, task, terms, Plan(rungs=terms.ladder), None)
+            return PageRoute(self, task, terms, RoutePlan(rungs=terms.ladder), None)
         memory = self.memory
         if terms.learns:
             await memory.wait_for_climb(task.site)
@@ -154,8 +165,8 @@ class PageRoute:
         self,
         router: Router,
         task: Task,
-        terms: Terms,
-        chosen: Plan,
+        terms: RouteTerms,
+        chosen: RoutePlan,
         learned: LearnedRoute | None,
         *,
         wished: bool = False,
@@ -263,14 +274,14 @@ class PageRoute:
             return
         for number, (receipt, size) in enumerate(zip(receipts, received, strict=True)):
             last = number == len(receipts) - 1
-            told = response.cost if response is not None and last else None
-            self.cost += await self._settle(budget, receipt, size, told)
+            charged = response.cost if response is not None and last else None
+            self.cost += await self._settle(budget, receipt, size, charged)
 
     async def _settle(
-        self, budget: BudgetKeeper, receipt: Receipt, received: int | None, told: float | None = None
+        self, budget: BudgetKeeper, receipt: Receipt, received: int | None, charged: float | None = None
     ) -> float:
         try:
-            return await budget.settle(receipt, received, told)
+            return await budget.settle(receipt, received, charged)
         except BackendUnavailable:
             # What was taken too much stays taken. A page that is here is worth more than a few tokens.
             return receipt.route.cost(received) if received is not None else 0.0

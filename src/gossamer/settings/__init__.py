@@ -8,7 +8,7 @@ from .browser import Browser
 from .managed import Managed
 from .proxies import ProxyPool
 from .reading import COMMAND_LINE, ENV_PREFIX, FILE_NAME, NAMED_TABLES, find_file, known_keys, load
-from .routes import Router, RouteTable
+from .routes import RouterTable, RouteTable
 from .schedules import ScheduleTable
 from .tables import DEFAULT_TRACKING, Domain, Settings
 
@@ -23,7 +23,7 @@ __all__ = [
     "Managed",
     "ProxyPool",
     "RouteTable",
-    "Router",
+    "RouterTable",
     "ScheduleTable",
     "Settings",
     "find_file",

@@ -20,7 +20,7 @@ from ..model.route import TRANSPORTS, Route
 from ..model.url import UrlRules, host_of
 from ..parse.spider import Spider
 from ..routing.budget import Budgets
-from ..routing.ladder import Terms, chosen_by_hand, ladder_of, routes_of
+from ..routing.ladder import RouteTerms, chosen_by_hand, ladder_of, routes_of
 from ..units import Rate, parse_rate
 from . import COMMAND_LINE, Settings
 
@@ -153,13 +153,13 @@ class Routing(msgspec.Struct, frozen=True, kw_only=True):
 
     routes: Mapping[str, Route]
     ladder: tuple[Route, ...]
-    terms_for: Callable[[str], Terms]
+    terms_for: Callable[[str], RouteTerms]
     budgets_for: Callable[[str], Budgets]
     detects_blocks: Callable[[str], bool]
 
 
 def routing_of(settings: Settings) -> Routing:
-    """Raises Misconfigured for whatever about routes leads nowhere."""
+    """What the settings say about routes. Raises Misconfigured for a route, a rung or a budget that leads nowhere."""
     router, pools = settings.router, settings.proxies
     if router.when_spent not in WHEN_SPENT:
         raise Misconfigured(f"Setting router.when_spent: {router.when_spent!r} is none of {', '.join(WHEN_SPENT)}.")
@@ -167,7 +167,7 @@ def routing_of(settings: Settings) -> Routing:
     written = tuple(settings.routes)
     ladder = ladder_of(router.ladder, routes, written, "Setting router.ladder")
 
-    def terms(site: str) -> Terms:
+    def terms(site: str) -> RouteTerms:
         domain = settings.domain(site)
         rungs = ladder
         if domain.ladder is not None:
@@ -177,7 +177,7 @@ def routing_of(settings: Settings) -> Routing:
                 rungs = chosen_by_hand(domain.route, rungs, routes, pools)
             except Misconfigured as error:
                 raise Misconfigured(f"Domain {site}: {error}") from error
-        return Terms(
+        return RouteTerms(
             ladder=rungs,
             learns=router.learn,
             recheck=router.recheck.total_seconds(),
@@ -195,7 +195,7 @@ def routing_of(settings: Settings) -> Routing:
         return settings.fetch.detect_blocks if own is None else own
 
     for domain in settings.domains:
-        terms(domain)  # a wrong name is told now, not when the first page of that domain comes
+        terms(domain)  # a wrong name is reported now, not when the first page of that domain comes
     _check_budgets(settings, ladder)
     return Routing(
         routes=routes,

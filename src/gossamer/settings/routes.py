@@ -18,7 +18,7 @@ class RouteTable(msgspec.Struct, frozen=True, kw_only=True):
     price_per_gb: float = 0.0  # tokens for each GB received
 
 
-class Router(msgspec.Struct, frozen=True, kw_only=True):
+class RouterTable(msgspec.Struct, frozen=True, kw_only=True):
     ladder: tuple[str, ...] = ()  # routes from cheap to dear; empty: direct and all [routes], by price
     learn: bool = True
     recheck: timedelta = timedelta(minutes=30)  # before a cheaper route is tried again; doubles when that fails

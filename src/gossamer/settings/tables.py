@@ -13,7 +13,7 @@ from ..units import Rate, Size
 from .browser import Browser
 from .managed import Managed
 from .proxies import ProxyPool
-from .routes import Router, RouteTable
+from .routes import RouterTable, RouteTable
 from .schedules import ScheduleTable
 
 DEFAULT_TRACKING = (
@@ -142,7 +142,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     store: Store = Store()
     quality: Quality = Quality()
     fleet: Fleet = Fleet()
-    router: Router = Router()
+    router: RouterTable = RouterTable()
     browser: Browser = Browser()
     routes: dict[str, RouteTable] = {}
     proxies: dict[str, ProxyPool] = {}

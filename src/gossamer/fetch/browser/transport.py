@@ -33,7 +33,7 @@ from .document import KINDS
 from .guard import Gatehouse
 from .page_work import MAX_REQUESTS
 from .pool import BrowserPool
-from .visit import PageRequest
+from .visit import PageLoad
 
 _UNSAFE_URL = re.compile(r"[^\x21-\x7e]")
 _CLOSE_PATIENCE = 5.0  # seconds
@@ -125,7 +125,7 @@ class BrowserTransport:
             max_requests=MAX_REQUESTS,
             connect=limits.connect,
         )
-        visit = PageRequest(
+        visit = PageLoad(
             cell.browser, self._gate, gate_pass, exchange, self._settings.block, self._settings.settle.total_seconds()
         )
         work = asyncio.create_task(visit.run())
@@ -157,7 +157,7 @@ class BrowserTransport:
             await self._clear(cell, visit)
             await self._gate.dismiss(gate_pass)
 
-    async def _clear(self, cell: Cell, visit: PageRequest) -> None:
+    async def _clear(self, cell: Cell, visit: PageLoad) -> None:
         """Close the page. Where that does not work, the browser goes."""
         if cell.gone.is_set():
             await cell.kill(cell.why_gone)

@@ -35,7 +35,7 @@ _OF_THE_WIRE = frozenset({"connection", "content-encoding", "transfer-encoding"}
 _NO_LONGER_TRUE = _OF_THE_WIRE | {"content-type", "content-length"}
 
 
-class PageRequest:
+class PageLoad:
     """`run` once; then `close`, whatever happened."""
 
     def __init__(
