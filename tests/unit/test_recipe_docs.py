@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gossamer.parse.recipe.model import ARTICLE, PRODUCT, FieldType, SourceKind
-from gossamer.parse.recipe.reader import _KIND, _NUMBERING, _POLITENESS, _SCOPE, _TOP
+from gossamer.parse.recipe.reader import KIND_KEYS, NUMBERING_KEYS, POLITENESS_KEYS, SCOPE_KEYS, TOP_KEYS
 from gossamer.parse.recipe.transforms import NAMES
 from tests.docs.manual import ROOT, quoted, read, rows_under, tables_of
 
@@ -32,8 +32,8 @@ def test_every_table_and_key_is_in_the_guide():
     told = {word.strip("[]").partition(".")[0] for word in first_words("table or key", "meaning")}
     meanings = " ".join(row[1] for row in rows_under(GUIDE, "table or key", "meaning"))
 
-    assert told == set(_TOP)
-    assert {*_SCOPE, *_POLITENESS} <= set(quoted(meanings))
+    assert told == set(TOP_KEYS)
+    assert {*SCOPE_KEYS, *POLITENESS_KEYS} <= set(quoted(meanings))
 
 
 def test_every_key_of_a_page_kind_and_of_numbered_pages_is_in_the_guide():
@@ -43,8 +43,8 @@ def test_every_key_of_a_page_kind_and_of_numbered_pages_is_in_the_guide():
         if table[0] == ["key", "meaning"]
     ]
 
-    assert sorted(kinds) == sorted(_KIND)
-    assert sorted(numbering) == sorted(_NUMBERING)
+    assert sorted(kinds) == sorted(KIND_KEYS)
+    assert sorted(numbering) == sorted(NUMBERING_KEYS)
 
 
 def test_the_ready_parsers_give_what_recipes_name():

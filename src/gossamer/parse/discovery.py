@@ -146,9 +146,7 @@ def spider_named(name: str, catalogue: SpiderCatalogue, place: Path) -> type[Spi
 
 def _from_file(path: Path, class_name: str, root: Path) -> type[Spider]:
     if not path.is_file():
-        near = difflib.get_close_matches(path.name, [file.name for file in path.parent.glob("*.py")], n=1)
-        hint = f" Did you mean {path.parent / near[0]}?" if near else ""
-        raise SpiderNotFound(f"There is no file {path}.{hint}")
+        raise _no_file(path, [file.name for file in path.parent.glob("*.py")])
     try:
         specs = _spiders_in(path, root)
     except _DoesNotLoad as error:
@@ -173,11 +171,14 @@ def _from_recipe(path: Path, shown: str) -> type[Spider]:
     from .recipe.reader import load_recipe
 
     if not path.is_file():
-        names = [file.name for file in path.parent.glob("*.*") if is_recipe_name(file.name)]
-        near = difflib.get_close_matches(path.name, names, n=1)
-        hint = f" Did you mean {path.parent / near[0]}?" if near else ""
-        raise SpiderNotFound(f"There is no file {path}.{hint}")
+        raise _no_file(path, [file.name for file in path.parent.glob("*.*") if is_recipe_name(file.name)])
     return load_recipe(path, shown)
+
+
+def _no_file(path: Path, others: list[str]) -> SpiderNotFound:
+    near = difflib.get_close_matches(path.name, others, n=1)
+    hint = f" Did you mean {path.parent / near[0]}?" if near else ""
+    return SpiderNotFound(f"There is no file {path}.{hint}")
 
 
 def _recipes_in(path: Path, root: Path) -> list[SpiderSpec]:

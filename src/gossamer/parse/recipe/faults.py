@@ -33,6 +33,11 @@ class BadRecipe(Misconfigured):
         )
         super().__init__(f"{self.lines()[0]}{more}")
 
+    @classmethod
+    def single(cls, file: str, line: int | None, message: str) -> BadRecipe:
+        """A recipe with one fault that ends the reading."""
+        return cls(file, [RecipeFault(line, message)])
+
     def lines(self) -> list[str]:
         """Every fault with its line, in order of appearance."""
         return [f"{located(self.file, fault.line)}: {fault.message}" for fault in self.faults]

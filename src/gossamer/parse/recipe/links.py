@@ -88,7 +88,7 @@ _PAGE_OF = re.compile(
     re.IGNORECASE,
 )
 _PAGES = re.compile(_PAGE_WORD, re.IGNORECASE)
-_PERHAPS = '[class*="pag" i], [id*="pag" i], [aria-label*="pag" i], [role="navigation"]'
+_MAYBE_PAGERS = '[class*="pag" i], [id*="pag" i], [aria-label*="pag" i], [role="navigation"]'
 _PAGER = re.compile(  # a word in the class, id or label of a pager: not homepage, not page-date
     r"(?<![a-z])(?:pagers?|paging|paginat\w*|paginier\w*|pagina(?:c|ç|z)\w*|pages|pagenavi?\w*"
     r"|page[ _-]?(?:num|nav|count|info|link|list|index|total|status|select|of|switch|control)\w*)"
@@ -96,7 +96,7 @@ _PAGER = re.compile(  # a word in the class, id or label of a pager: not homepag
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _PAGER_TEXT = 300  # characters; a pager is short
 _NAME_TEXT = 500  # characters of classes that are looked at
-_MOST_LOOKED_AT, _MOST_PAGERS = 2000, 50
+_MOST_CANDIDATES, _MOST_PAGERS = 2000, 50
 
 
 def numbered_pages(numbering: Numbering, view: PageView) -> list[str]:
@@ -109,18 +109,18 @@ def numbered_pages(numbering: Numbering, view: PageView) -> list[str]:
         linked = _linked_numbers(page, numbering)
         if here != first:
             later = [number for number in linked if number > here]
-            _believe(max(later, default=first), numbering, page)
+            _check_count(max(later, default=first), numbering, page)
             return [_with_number(page.url, numbering, number) for number in later]
         last = max([_written_count(page, numbering), *linked], default=here)
     elif here != first:
         return []
     else:
-        last = first + (_told_count(numbering, view) - 1) * step
-    _believe(last, numbering, page)
+        last = first + (_stated_count(numbering, view) - 1) * step
+    _check_count(last, numbering, page)
     return [_with_number(page.url, numbering, number) for number in range(first + step, last + 1, step)]
 
 
-def _believe(last: int, numbering: Numbering, page: Page) -> None:
+def _check_count(last: int, numbering: Numbering, page: Page) -> None:
     count = (last - numbering.first) // numbering.step + 1
     if count > numbering.max:
         raise ParseFailed(
@@ -129,7 +129,7 @@ def _believe(last: int, numbering: Numbering, page: Page) -> None:
         )
 
 
-def _told_count(numbering: Numbering, view: PageView) -> int:
+def _stated_count(numbering: Numbering, view: PageView) -> int:
     field = numbering.pages or numbering.total
     assert field is not None
     found = _count(field, view)
@@ -194,7 +194,7 @@ def _written_count(page: Page, numbering: Numbering) -> int:
 
 
 def _pagers(page: Page) -> Iterator[Selector]:
-    for element in page.css(_PERHAPS)[:_MOST_LOOKED_AT]:
+    for element in page.css(_MAYBE_PAGERS)[:_MOST_CANDIDATES]:
         names = " ".join(element.attrib.get(name, "") for name in ("class", "id", "aria-label"))[:_NAME_TEXT]
         if element.attrib.get("role") == "navigation" or _PAGER.search(_HUMP.sub("-", names).lower()):
             yield element

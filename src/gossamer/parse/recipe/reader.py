@@ -14,6 +14,8 @@ from functools import lru_cache
 from pathlib import Path, PurePath
 from typing import Any
 
+import msgspec
+
 from ...errors import InvalidUrl, MissingExtra
 from ...model.task import MAX_ATTEMPTS, MAX_PRIORITY
 from ...model.url import parse_url
@@ -39,16 +41,14 @@ from .spider import RecipeSpider, spider_of
 from .table import RecipeTable
 from .text import MAX_BYTES, tree_of
 
-_TOP = ("name", "summary", "start", "start_kind", "scope", "politeness", "quality", "pages")
-_SCOPE = ("domains", "include", "exclude", "depth", "limit")
-_POLITENESS = ("rate", "burst", "concurrency", "robots", "attempts", "route", "proxy_pool", "statuses")
-
-
-_KIND = ("follow", "next", "item", "key", "auto", "each", "within", "allow_empty", "fields")
-_LINK = ("css", "xpath", "json", "regex", "structured", "after")
-_FOLLOW = (*_LINK, "to", "priority", "include", "exclude", "route", "data")
-_NEXT = (*_LINK, "to", "priority", "route")
-_NUMBERING = ("parameter", "first", "step", "pages", "total", "per_page", "max", "priority")
+TOP_KEYS = ("name", "summary", "start", "start_kind", "scope", "politeness", "quality", "pages")
+SCOPE_KEYS = ("domains", "include", "exclude", "depth", "limit")
+POLITENESS_KEYS = ("rate", "burst", "concurrency", "robots", "attempts", "route", "proxy_pool", "statuses")
+KIND_KEYS = ("follow", "next", "item", "key", "auto", "each", "within", "allow_empty", "fields")
+_LINK_KEYS = ("css", "xpath", "json", "regex", "structured", "after")
+_FOLLOW_KEYS = (*_LINK_KEYS, "to", "priority", "include", "exclude", "route", "data")
+_NEXT_KEYS = (*_LINK_KEYS, "to", "priority", "route")
+NUMBERING_KEYS = ("parameter", "first", "step", "pages", "total", "per_page", "max", "priority")
 _KIND_NAME = re.compile(r"[a-z][a-z0-9_]{0,59}")
 _TYPE_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,59}")
 _TAKEN = tuple(  # a callback of that name would hide an attribute of the spider
@@ -68,17 +68,17 @@ def load_recipe(path: Path, shown: str) -> type[RecipeSpider]:
             content = stream.read(MAX_BYTES + 1)
         size = path.stat().st_size
     except OSError as error:
-        raise BadRecipe(shown, [RecipeFault(None, f"It cannot be read ({error.strerror}).")]) from error
+        raise BadRecipe.single(shown, None, f"It cannot be read ({error.strerror}).") from error
     if len(content) > MAX_BYTES:
         message = f"It has {size / 1024:,.0f} KB; a recipe may have {MAX_BYTES // 1024} KB at most."
-        raise BadRecipe(shown, [RecipeFault(None, message)])
+        raise BadRecipe.single(shown, None, message)
     try:
         return _made(content, shown)
     except (BadRecipe, MissingExtra):
         raise
     except Exception as error:
         message = f"It cannot be read ({type(error).__name__}: {' '.join(str(error).split())[:200]})."
-        raise BadRecipe(shown, [RecipeFault(None, message)]) from error
+        raise BadRecipe.single(shown, None, message) from error
 
 
 @lru_cache(maxsize=256)
@@ -91,11 +91,11 @@ def read_recipe(content: bytes, file: str) -> Recipe:
     tree = tree_of(content, file)
     faults: list[RecipeFault] = []
     top = RecipeTable(tree, faults, (), tree.values)
-    top.only(_TOP)
+    top.only(TOP_KEYS)
     kinds = read_kinds(top)
     scope, politeness = top.inner("scope"), top.inner("politeness")
-    scope.only(_SCOPE)
-    politeness.only(_POLITENESS)
+    scope.only(SCOPE_KEYS)
+    politeness.only(POLITENESS_KEYS)
     first = next(iter(kinds), "")
     recipe = Recipe(
         name=_read_name(top, file),
@@ -227,13 +227,13 @@ def read_kinds(top: RecipeTable) -> dict[str, PageKind]:
 
 
 def _read_kind(table: RecipeTable, name: str, kinds: list[str]) -> PageKind:
-    table.only(_KIND)
+    table.only(KIND_KEYS)
     follow = []
     for rule in table.entries("follow"):
         if rule is None:
             table.wrong('a list of rules like { css = "h3 a", to = "product" }', "follow")
             break
-        rule.only(_FOLLOW)
+        rule.only(_FOLLOW_KEYS)
         follow.append(_read_follow(rule, name, kinds))
     next_link, numbering = _read_next(table, name, kinds)
     each, within = read_place(table, "each"), read_place(table, "within")
@@ -248,7 +248,7 @@ def _read_kind(table: RecipeTable, name: str, kinds: list[str]) -> PageKind:
             if needless in table:
                 table.fault(f"{table.spelled(needless)} needs `fields` or `auto` beside it.", needless)
         if not any(key in table for key in ("fields", "auto", "follow", "next")) and all(
-            key in _KIND for key in table.values
+            key in KIND_KEYS for key in table.values
         ):
             table.fault(f"{table.spelled()} does nothing. Give it `fields`, `auto`, `follow` or `next`.")
     key = _read_key(table, fields, several=each is not None)
@@ -262,7 +262,10 @@ def _read_kind(table: RecipeTable, name: str, kinds: list[str]) -> PageKind:
         each=each,
         within=within,
         allow_empty=table.flag("allow_empty") or False,
-        fields=tuple(_required(field) if field.name in key else field for field in fields),
+        fields=tuple(
+            msgspec.structs.replace(field, required=True, default=None) if field.name in key else field
+            for field in fields
+        ),
     )
 
 
@@ -276,12 +279,6 @@ def _with_auto(table: RecipeTable, own: tuple[Field, ...]) -> tuple[Field, ...]:
     mine = {field.name: field for field in own}
     ready = [mine.pop(field.name, field) for field in auto_fields(parser)]
     return (*ready, *mine.values())
-
-
-def _required(field: Field) -> Field:
-    return Field(
-        **{name: getattr(field, name) for name in Field.__struct_fields__} | {"required": True, "default": None}
-    )
 
 
 def _read_item(table: RecipeTable, kind: str) -> str:
@@ -341,11 +338,11 @@ def _read_follow(rule: RecipeTable, kind: str, kinds: list[str]) -> Follow | Non
 
 
 def _read_link(rule: RecipeTable) -> RecipeSource | None:
-    if not any(key in rule for key in _LINK):
-        rule.fault(f"{rule.spelled()} does not say which links.{suggestion('', _LINK)}")
+    if not any(key in rule for key in _LINK_KEYS):
+        rule.fault(f"{rule.spelled()} does not say which links.{suggestion('', _LINK_KEYS)}")
         return None
     # Without `data`, which beside a link rule is data for its requests and not a source of links.
-    return read_source(rule.seen_as({key: rule.values[key] for key in _LINK if key in rule}))
+    return read_source(rule.seen_as({key: rule.values[key] for key in _LINK_KEYS if key in rule}))
 
 
 def _read_next(table: RecipeTable, kind: str, kinds: list[str]) -> tuple[Follow | None, Numbering | None]:
@@ -360,9 +357,9 @@ def _read_next(table: RecipeTable, kind: str, kinds: list[str]) -> tuple[Follow 
         return None, None
     rule = table.inner("next")
     if "parameter" in rule:
-        rule.only(_NUMBERING)
+        rule.only(NUMBERING_KEYS)
         return None, _read_numbering(rule)
-    rule.only((*_NEXT, "parameter"))
+    rule.only((*_NEXT_KEYS, "parameter"))
     return _read_follow(rule, kind, kinds), None
 
 
@@ -376,8 +373,8 @@ def _read_numbering(rule: RecipeTable) -> Numbering | None:
             if field is not None and field.options.type not in (FieldType.TEXT, FieldType.INT):
                 rule.fault(f"{rule.spelled(name)} is a whole number; leave its type out.", name)
             elif field is not None:
-                decimal = field.options.decimal
-                counts[name] = _as_count(field, decimal)
+                whole = TypeOptions(type=FieldType.INT, decimal=field.options.decimal)
+                counts[name] = msgspec.structs.replace(field, options=whole, required=False, default=None)
     if counts["pages"] is not None and counts["total"] is not None:
         rule.fault(f"{rule.spelled()} has `pages` and `total`; choose one.", "total")
     if "total" in rule and "per_page" not in rule:
@@ -394,15 +391,6 @@ def _read_numbering(rule: RecipeTable) -> Numbering | None:
         per_page=_or(rule.number("per_page", 1), 1),
         max=_or(rule.number("max", 1, 1_000_000), 10_000),
         priority=rule.number("priority", -MAX_PRIORITY, MAX_PRIORITY),
-    )
-
-
-def _as_count(field: Field, decimal: str) -> Field:
-    return Field(
-        name=field.name,
-        sources=field.sources,
-        options=TypeOptions(type=FieldType.INT, decimal=decimal),
-        transforms=field.transforms,
     )
 
 

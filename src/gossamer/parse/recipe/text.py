@@ -20,7 +20,7 @@ from typing import Any
 import msgspec
 
 from ...errors import MissingExtra
-from .faults import ENDLESS_NUMBER, BadRecipe, Path, RecipeFault
+from .faults import ENDLESS_NUMBER, BadRecipe, Path
 
 MAX_BYTES = 256 * 1024  # a recipe is written by hand
 _LARGEST = 10**18  # numbers beyond cannot even be shown; no option takes one
@@ -57,36 +57,32 @@ def tree_of(content: bytes, file: str) -> RecipeTree:
         try:
             values, lines = read_yaml(text)
         except NotPlain as error:
-            raise BadRecipe(file, [error.fault]) from error
+            raise BadRecipe.single(file, error.line, str(error)) from error
     if not isinstance(values, dict):
-        raise _bad(file, 1, "A recipe is a table of keys (name, start, pages ...), and this is none.")
+        raise BadRecipe.single(file, 1, "A recipe is a table of keys (name, start, pages ...), and this is none.")
     if not values:
-        raise _bad(file, None, "The recipe is empty. It needs `start` and at least one page kind.")
+        raise BadRecipe.single(file, None, "The recipe is empty. It needs `start` and at least one page kind.")
     tree = RecipeTree(file=file, text=text, values=values, lines=lines)
     _refuse_endless_numbers(tree)
     return tree
 
 
-def _bad(file: str, line: int | None, message: str) -> BadRecipe:
-    return BadRecipe(file, [RecipeFault(line, message)])
-
-
 def _decoded(content: bytes, file: str) -> str:
     if len(content) > MAX_BYTES:
         size = f"{len(content) / 1024:,.0f} KB"
-        raise _bad(file, None, f"It has {size}; a recipe may have {MAX_BYTES // 1024} KB at most.")
+        raise BadRecipe.single(file, None, f"It has {size}; a recipe may have {MAX_BYTES // 1024} KB at most.")
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
-        raise _bad(file, line, "The text is not UTF-8 here. Save the file as UTF-8.") from error
+        raise BadRecipe.single(file, line, "The text is not UTF-8 here. Save the file as UTF-8.") from error
 
 
 def _toml(text: str, file: str) -> tuple[dict[str, Any], dict[Path, int]]:
     endless = _ENDLESS_KEY.search(text)
     if endless is not None:
         line = text.count("\n", 0, endless.start()) + 1
-        raise _bad(file, line, "A key has more than 60 parts.")
+        raise BadRecipe.single(file, line, "A key has more than 60 parts.")
     try:
         return tomllib.loads(text), toml_lines(text.replace("\r\n", "\n"))
     except tomllib.TOMLDecodeError as error:
@@ -96,13 +92,13 @@ def _toml(text: str, file: str) -> tuple[dict[str, Any], dict[Path, int]]:
         if place is not None:
             line = int(place[1]) if place[1] else line
             message = message[: place.start()]
-        raise _bad(file, line, f"This is no TOML: {message}.") from error
+        raise BadRecipe.single(file, line, f"This is no TOML: {message}.") from error
     except RecursionError as error:
-        raise _bad(file, None, "It is nested too deeply.") from error
+        raise BadRecipe.single(file, None, "It is nested too deeply.") from error
     except ValueError as error:  # Python reads no integer of more than a few thousand digits
         longest = max(_DIGIT_RUN.finditer(text), key=lambda run: run.end() - run.start(), default=None)
         at = longest.start() if longest is not None else 0
-        raise _bad(file, text.count("\n", 0, at) + 1, ENDLESS_NUMBER) from error
+        raise BadRecipe.single(file, text.count("\n", 0, at) + 1, ENDLESS_NUMBER) from error
 
 
 def _refuse_endless_numbers(tree: RecipeTree) -> None:
@@ -114,7 +110,7 @@ def _refuse_endless_numbers(tree: RecipeTree) -> None:
         elif isinstance(value, list):
             rest += [((*path, index), entry) for index, entry in enumerate(value)]
         elif isinstance(value, int) and abs(value) >= _LARGEST:
-            raise _bad(tree.file, tree.line_of(path), ENDLESS_NUMBER)
+            raise BadRecipe.single(tree.file, tree.line_of(path), ENDLESS_NUMBER)
 
 
 _BLANK = re.compile(r"(?:[ \t\r\n]|#[^\n]*)*")
@@ -251,7 +247,7 @@ class NotPlain(Exception):
 
     def __init__(self, line: int | None, message: str) -> None:
         super().__init__(message)
-        self.fault = RecipeFault(line, message)
+        self.line = line
 
 
 def read_yaml(text: str) -> tuple[Any, dict[Path, int]]:
