@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from gossamer.clock import VirtualClock
 from gossamer.model.record import PageResult, StoredRecord
 from gossamer.store.contract import RecordQuery, Records
+from tests.corpora import corpus
 
 from .stores import (
     EVERYTHING,
@@ -35,8 +36,6 @@ from .stores import backend as backend
 from .stores import clock as clock
 from .stores import open_records as open_records
 from .stores import record_store as record_store
-
-CORPORA = Path(__file__).resolve().parents[2] / "../shared/corpora"
 
 
 async def test_a_new_record_is_read_back_as_it_was_saved(record_store: Records) -> None:
@@ -307,9 +306,7 @@ async def test_odd_characters_in_every_field_are_stored(record_store: Records, t
 
 
 async def test_naughty_strings_come_back_unchanged(record_store: Records) -> None:
-    file = CORPORA / "blns/blns.json"
-    if not file.exists():
-        pytest.skip(f"{file} is not there")
+    file = corpus("blns", "blns.json")
     strings = list(dict.fromkeys(json.loads(file.read_text(encoding="utf-8"))))
     assert len(strings) > 400
     counts = await record_store.save([result(book(text, text=text, **{text: text})) for text in strings])

@@ -6,11 +6,11 @@ import pytest
 from quality.article import SET, Match, cases, compare, measure, report, score_of
 
 from gossamer.parse.article import main_text
+from tests.corpora import corpus
 
 
 def test_articles_of_real_pages_are_found() -> None:
-    if not SET.is_dir():
-        pytest.skip(f"the corpora are not on this machine: {SET}")
+    corpus("article-extraction")
     found = list(cases(every=3))
     assert len(found) >= 30
 

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import gzip
 import tarfile
-from pathlib import Path
 
 import pytest
 
 from gossamer.routing.blocks import judge
+from tests.corpora import corpus
 
 from .walls import answer
-
-CORPORA = Path(__file__).resolve().parents[3] / "shared/corpora"
 
 # Front pages that were fetched without a browser and hold nothing but scripts; each was looked at.
 SHELLS = {
@@ -25,20 +23,16 @@ SHELLS = {
 
 def _pages(name: str) -> dict[str, bytes]:
     if name in ("sites", "bookfiles"):
-        with tarfile.open(CORPORA / "scrapy-bench" / f"{name}.tar.gz") as archive:
+        with tarfile.open(corpus("scrapy-bench", f"{name}.tar.gz")) as archive:
             found = ((member.name, archive.extractfile(member)) for member in archive if member.isfile())
             return {f"{name}/{inner}": file.read() for inner, file in found if file is not None}
-    return {
-        f"{name}/{file.name}": gzip.decompress(file.read_bytes()) for file in (CORPORA / name / "html").glob("*.gz")
-    }
+    return {f"{name}/{file.name}": gzip.decompress(file.read_bytes()) for file in corpus(name, "html").glob("*.gz")}
 
 
 @pytest.mark.parametrize(
     ("name", "least"), [("product-extraction", 60), ("article-extraction", 90), ("sites", 130), ("bookfiles", 200)]
 )
 def test_real_pages_are_pages(name: str, least: int) -> None:
-    if not CORPORA.is_dir():
-        pytest.skip(f"the corpora are not on this machine: {CORPORA}")
     pages = _pages(name)
     assert len(pages) >= least
 
@@ -52,7 +46,5 @@ def test_real_pages_are_pages(name: str, least: int) -> None:
 
 @pytest.mark.parametrize("name", ["product-extraction", "article-extraction", "sites", "bookfiles"])
 def test_real_pages_of_their_usual_size_are_pages_after_rendering_too(name: str) -> None:
-    if not CORPORA.is_dir():
-        pytest.skip(f"the corpora are not on this machine: {CORPORA}")
     for inner, body in _pages(name).items():
         assert judge(answer(body), usual_size=len(body), rendered=True) is None, inner

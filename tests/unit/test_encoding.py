@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gossamer.parse.encoding import charset_label, decode
-
-CORPUS = Path(__file__).resolve().parents[2] / "../shared/corpora/html5lib-encoding"
+from tests.corpora import corpus
 
 
 def _cases(name: str) -> list[tuple[bytes, str]]:
-    raw = (CORPUS / name).read_bytes()
+    raw = corpus("html5lib-encoding", name).read_bytes()
     return [(data, label.decode()) for data, label in re.findall(rb"#data\n(.*?)\n#encoding\n(.*?)\n", raw, re.S)]
 
 
 @pytest.mark.parametrize(("name", "count"), [("tests1.dat", 59), ("tests2.dat", 22), ("test-yahoo-jp.dat", 1)])
 def test_sniffing_agrees_with_the_html5lib_cases(name: str, count: int) -> None:
-    if not CORPUS.is_dir():
-        pytest.skip(f"{CORPUS} is not there")
     cases = _cases(name)
     assert len(cases) == count
     wrong = [(data[:80], label) for data, label in cases if decode(data)[1].lower() != label.lower()]
@@ -31,17 +27,13 @@ def test_sniffing_agrees_with_the_html5lib_cases(name: str, count: int) -> None:
 
 def test_the_one_html5lib_case_that_needs_a_script_is_read_as_without_it() -> None:
     """A script of the page writes its <meta>. Bytes alone cannot tell; a browser, asked with `render`, can."""
-    if not CORPUS.is_dir():
-        pytest.skip(f"{CORPUS} is not there")
     ((data, label),) = _cases("scripted/tests1.dat")
     assert label == "iso-8859-2"
     assert decode(data)[1] == "windows-1252"
 
 
 def test_chinese_text_without_a_label_is_known_by_its_look() -> None:
-    if not CORPUS.is_dir():
-        pytest.skip(f"{CORPUS} is not there")
-    text, name = decode((CORPUS / "chardet/test_big5.txt").read_bytes())
+    text, name = decode(corpus("html5lib-encoding", "chardet/test_big5.txt").read_bytes())
     assert name == "Big5"
     assert text.startswith("老子《道德經》")
 

@@ -6,8 +6,6 @@ import csv
 import json
 from pathlib import Path
 
-import pytest
-
 from gossamer.backends.sqlite.records import open_sqlite_records
 from gossamer.clock import VirtualClock
 from gossamer.model.item import content_hash, item_data, item_key, type_name
@@ -15,10 +13,9 @@ from gossamer.model.record import Record
 from gossamer.store.contract import RecordQuery
 from gossamer.store.export import export, read_cell
 from gossamer.store.export.parquet import rows_of
+from tests.corpora import corpus
 
 from ..conformance.stores import NOW, result
-
-CORPORA = Path(__file__).resolve().parents[3] / "shared/corpora"
 
 NAUGHTY = [
     "", " ", "\t", "\r", "\n", "\r\n", "\x01\x1b[31m", "'", "''", "'=1", "''=1", "=1+1", "-1", "-1+1", "+", "@a", "＝1",
@@ -75,9 +72,7 @@ async def test_naughty_texts_come_back_as_they_were(tmp_path: Path) -> None:
 
 
 async def test_the_big_list_of_naughty_strings_comes_back_as_it_was(tmp_path: Path) -> None:
-    file = CORPORA / "blns/blns.json"
-    if not file.exists():
-        pytest.skip(f"{file} is not there")
+    file = corpus("blns", "blns.json")
     strings: list[str] = json.loads(file.read_text(encoding="utf-8"))
     assert len(strings) > 400
     assert differing(strings, await there_and_back(strings, tmp_path)) == []

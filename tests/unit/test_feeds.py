@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta, timezone
-from pathlib import Path
 
 import pytest
 from hypothesis import example, given
@@ -14,8 +13,8 @@ from gossamer.model.page import Headers, Snapshot
 from gossamer.parse.feeds import Enclosure, FeedEntry, parse_feed
 from gossamer.parse.page import Page
 from gossamer.parse.xml import TEXT, XmlEvent, XmlStream
+from tests.corpora import corpus
 
-CORPUS = Path(__file__).resolve().parents[3] / "shared/corpora/crawler-commons"
 URL = "https://news.example/feeds/all.xml"
 
 
@@ -259,20 +258,18 @@ def test_hostile_repetition_is_read_to_its_end(inner: str) -> None:
 
 
 def test_feeds_of_the_crawler_commons_set() -> None:
-    if not CORPUS.is_dir():
-        pytest.skip(f"the corpus is not on this machine: {CORPUS}")
-    rss = parse_feed((CORPUS / "rss/feed.rss").read_bytes())
+    rss = parse_feed(corpus("crawler-commons", "rss/feed.rss").read_bytes())
     assert [entry.url for entry in rss.entries] == [
         "https://www.example.com/blog/post/1",
         "https://www.example.com/guid.html",
         "https://www.example.com/foo?q=a&l=en",
         "https://www.example.com/foo?q=a&l=fr",
     ]
-    dated = parse_feed((CORPUS / "rss/xmlRss_pubDate.xml").read_bytes())
+    dated = parse_feed(corpus("crawler-commons", "rss/xmlRss_pubDate.xml").read_bytes())
     start = datetime(2017, 1, 5, 12, 34, 50, tzinfo=UTC)
     assert [entry.published for entry in dated.entries[:4]] == [start + timedelta(seconds=n) for n in (1, 2, 3, 4)]
     assert [entry.published for entry in dated.entries[5:]] == [None, None]
-    atom = parse_feed((CORPUS / "sitemaps/atom.xml").read_bytes())
+    atom = parse_feed(corpus("crawler-commons", "sitemaps/atom.xml").read_bytes())
     assert atom.entries[0].content == "<p>This is the entry content.</p>"
 
 

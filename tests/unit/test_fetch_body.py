@@ -3,7 +3,6 @@ from __future__ import annotations
 import gzip
 import tracemalloc
 import zlib
-from pathlib import Path
 
 import pytest
 import zstandard
@@ -12,12 +11,10 @@ from hypothesis import strategies as st
 
 from gossamer.errors import BadResponse
 from gossamer.fetch.body import Body, BodyDecoder, layers_of
+from tests.corpora import corpus
 from tests.sites.hostile import noise, pack
 
-SAMPLES = Path(__file__).resolve().parents[3] / "shared/corpora/scrapy-samples/compressed"
 LIMIT = 1024 * 1024
-
-needs_samples = pytest.mark.skipif(not SAMPLES.is_dir(), reason=f"the corpus {SAMPLES} is not on this machine")
 
 
 def decode(data: bytes, *names: str, limit: int = LIMIT, piece: int = 16_384) -> Body:
@@ -71,15 +68,13 @@ def test_a_bomb_is_cut_within_its_memory(names: tuple[str, ...]) -> None:
     assert peak < 24 * LIMIT  # zstd hands out up to 8 MiB at once, twice while it joins them
 
 
-@needs_samples
 @pytest.mark.parametrize("name", ["gzip", "deflate", "br", "zstd"])
 def test_the_bombs_of_the_corpus_are_cut(name: str) -> None:
-    body = decode((SAMPLES / f"bomb-{name}.bin").read_bytes(), name)
+    body = decode(corpus("scrapy-samples", "compressed", f"bomb-{name}.bin").read_bytes(), name)
     assert body.cut
     assert len(body.data) == LIMIT
 
 
-@needs_samples
 @pytest.mark.parametrize(
     ("file", "names"),
     [
@@ -95,19 +90,20 @@ def test_the_bombs_of_the_corpus_are_cut(name: str) -> None:
     ],
 )
 def test_the_pages_of_the_corpus_are_read(file: str, names: tuple[str, ...]) -> None:
-    body = decode((SAMPLES / f"{file}.bin").read_bytes(), *names)
+    body = decode(corpus("scrapy-samples", "compressed", f"{file}.bin").read_bytes(), *names)
     assert not body.cut
     assert b"<html" in body.data[:500].lower()
     assert body.data.rstrip().endswith(b"</html>")
 
 
-@needs_samples
 def test_damaged_files_of_the_corpus_keep_what_can_be_read() -> None:
-    short = decode((SAMPLES / "truncated-crc-error-short.gz").read_bytes(), "gzip")
+    short = decode(corpus("scrapy-samples", "compressed", "truncated-crc-error-short.gz").read_bytes(), "gzip")
     assert short.data.endswith(b"</html>")
     assert "gzip" in short.note
-    early = decode((SAMPLES / "unexpected-eof.gz").read_bytes(), "gzip")
-    assert early.data.decode("latin-1") == (SAMPLES / "unexpected-eof-output.txt").read_text("utf-8")
+    early = decode(corpus("scrapy-samples", "compressed", "unexpected-eof.gz").read_bytes(), "gzip")
+    assert early.data.decode("latin-1") == corpus(
+        "scrapy-samples", "compressed", "unexpected-eof-output.txt"
+    ).read_text("utf-8")
     assert early == Body(data=early.data, cut=True, note="truncated gzip")
 
 

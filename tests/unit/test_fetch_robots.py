@@ -5,7 +5,6 @@ import tarfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
-from pathlib import Path
 
 import msgspec
 import pytest
@@ -27,11 +26,11 @@ from gossamer.fetch.robots_rules import (
     product_token,
     read_robots,
 )
+from tests.corpora import corpus
 from tests.patience import LIMITS
 from tests.sites.hostile import HostileSite, hostile_site, huge_robots
 
 DELAY = timedelta(minutes=5)
-REAL = Path(__file__).resolve().parents[3] / "shared/corpora/robots-real/robots.tar.gz"
 
 
 def rules(text: str, token: str = "gossamer") -> RobotsRules:
@@ -162,9 +161,7 @@ def test_no_text_raises(text: str) -> None:
 
 
 def test_real_files_are_read() -> None:
-    if not REAL.is_file():
-        pytest.skip(f"the corpus {REAL} is not on this machine")
-    with tarfile.open(REAL) as archive:
+    with tarfile.open(corpus("robots-real", "robots.tar.gz")) as archive:
         files = [entry for entry in archive if entry.isfile()][::20]
         for entry in files:
             opened = archive.extractfile(entry)

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from quality import prices as quality
-from quality.corpora import absent
 
 from gossamer.model.money import Money, WrittenPrice, currency_code, may_mean, written_price
+from tests.corpora import corpus
 from tests.patience import PATIENCE
 
 
@@ -119,9 +119,7 @@ def test_library_of_signs_is_loaded_only_when_it_is_needed() -> None:
 
 
 def test_known_prices_are_read_at_least_as_well_as_by_the_library() -> None:
-    missing = absent(quality.SET)
-    if missing:
-        pytest.skip(missing[0])
+    corpus(quality.SET)
     cases = quality.cases()
     assert len(cases) == 1185
     assert sum(map(quality.is_exact, cases)) >= 1110

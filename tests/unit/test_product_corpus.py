@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import gzip
 
-import pytest
 from quality import product as quality
-from quality.corpora import CORPORA, absent
 
 from gossamer.parse.product import product_of
+from tests.corpora import corpus
 
 from .productpages import page_of
 
@@ -29,9 +28,7 @@ FLOORS = {
 
 
 def test_real_products_are_read_as_well_as_before() -> None:
-    missing = absent(quality.SET)
-    if missing:
-        pytest.skip(missing[0])
+    corpus(quality.SET)
     cases = quality.cases()
     assert len(cases) >= 60
 
@@ -41,10 +38,7 @@ def test_real_products_are_read_as_well_as_before() -> None:
 
 
 def test_real_articles_are_no_products() -> None:
-    missing = absent("article-extraction")
-    if missing:
-        pytest.skip(missing[0])
-    files = sorted((CORPORA / "article-extraction/html").glob("*.gz"))[:40]
+    files = sorted(corpus("article-extraction", "html").glob("*.gz"))[:40]
     assert len(files) == 40
 
     pages = [gzip.decompress(file.read_bytes()).decode("utf-8", "replace") for file in files]

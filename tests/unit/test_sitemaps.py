@@ -16,8 +16,8 @@ from gossamer.errors import ParseFailed
 from gossamer.model.page import Headers, Snapshot
 from gossamer.parse.page import Page
 from gossamer.parse.sitemaps import ChildSitemap, SitemapEntry, SitemapReader, sitemap_of
+from tests.corpora import corpus
 
-CORPUS = Path(__file__).resolve().parents[3] / "shared/corpora/crawler-commons"
 URL = "https://www.example.com/maps/sitemap.xml"
 NOW = datetime(2024, 6, 1, tzinfo=UTC)
 Entry = SitemapEntry | ChildSitemap
@@ -339,9 +339,8 @@ COUNTS = {
 
 
 def _files() -> Iterator[Path]:
-    if not CORPUS.is_dir():
-        pytest.skip(f"the corpus is not on this machine: {CORPUS}")
-    yield from (file for folder in ("rss", "sitemaps") for file in (CORPUS / folder).rglob("*") if file.is_file())
+    for folder in ("rss", "sitemaps"):
+        yield from (file for file in corpus("crawler-commons", folder).rglob("*") if file.is_file())
 
 
 def test_sitemaps_of_the_crawler_commons_set() -> None:
@@ -349,6 +348,6 @@ def test_sitemaps_of_the_crawler_commons_set() -> None:
         found = {}
         for file in _files():
             entries, reader = read(file.read_bytes(), size=size)
-            found[file.relative_to(CORPUS).as_posix()] = (reader.kind, len(entries))
+            found[file.relative_to(corpus("crawler-commons")).as_posix()] = (reader.kind, len(entries))
             assert (reader.skipped, reader.trouble) == (0, None), file
         assert found == COUNTS

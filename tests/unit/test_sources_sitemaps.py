@@ -14,11 +14,10 @@ import pytest
 
 from gossamer.schedule.sources import FeedSource, SitemapSource, SourceEntry, entries
 from gossamer.schedule.sources.sitemap_walk import sitemaps_in
+from tests.corpora import corpus
 from tests.sites.sitemaps import FIRST_LASTMOD, bomb, endless, index, nested, page, urlset
 
 from .sourced import Scene, a_scene, paths
-
-CORPUS = Path(__file__).resolve().parents[3] / "shared/corpora/crawler-commons"
 
 # --- what sitemaps lead to -------------------------------------------------------------------------------------------
 
@@ -179,10 +178,8 @@ async def test_password_of_a_sitemap_is_sent_and_shown_to_nobody() -> None:
     ],
 )
 async def test_sitemaps_of_the_crawler_commons_set(name: str, count: int) -> None:
-    if not CORPUS.is_dir():
-        pytest.skip(f"the corpus is not on this machine: {CORPUS}")
     async with a_scene() as scene:
-        scene.site.show("/s", (CORPUS / name).read_bytes(), kind="application/octet-stream")
+        scene.site.show("/s", corpus("crawler-commons", name).read_bytes(), kind="application/octet-stream")
         assert len(await scene.urls("/s")) == count
         assert scene.reports == []
         feed = name.startswith("rss/") or "atom" in name

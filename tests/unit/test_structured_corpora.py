@@ -6,7 +6,6 @@ import functools
 import json
 import tarfile
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 from xml.etree.ElementTree import canonicalize
 
@@ -24,8 +23,8 @@ from gossamer.parse.structured import (
     rdfa_statements,
 )
 from gossamer.parse.structured.uniform import uniform_microdata
+from tests.corpora import corpus
 
-SAMPLES = Path(__file__).resolve().parents[3] / "shared/corpora/extruct/samples.tar.gz"
 EXAMPLE = "http://www.example.com/index.html"
 SONGKICK = "https://www.songkick.com/concerts/30166884-tove-styrke-at-hoxton-square-bar-and-kitchen"
 ELYSIAN = "http://www.songkick.com/artists/236156-elysian-fields"
@@ -134,9 +133,7 @@ CASES: dict[str, tuple[str, Reader]] = {
 
 @functools.cache
 def _samples() -> dict[str, bytes]:
-    if not SAMPLES.is_file():
-        pytest.skip(f"the samples are not on this machine: {SAMPLES}")
-    with tarfile.open(SAMPLES) as archive:
+    with tarfile.open(corpus("extruct", "samples.tar.gz")) as archive:
         found = ((member.name, archive.extractfile(member)) for member in archive if member.isfile())
         return {name.removeprefix("tests/samples/"): file.read() for name, file in found if file is not None}
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -12,16 +11,9 @@ from hypothesis import strategies as st
 from gossamer.errors import InvalidUrl
 from gossamer.model.url import UrlRules, host_of, looks_endless, origin_of, parse_url, shape_of, site_of, site_of_host
 from gossamer.settings import DEFAULT_TRACKING
+from tests.corpora import corpus
 
-CORPORA = Path(__file__).resolve().parents[3] / "shared" / "corpora"
 RULES = UrlRules(tracking=DEFAULT_TRACKING)
-
-
-def corpus(*parts: str) -> Path:
-    path = CORPORA.joinpath(*parts)
-    if not path.exists():
-        pytest.skip(f"the corpus {'/'.join(parts)} is not on this machine")
-    return path
 
 
 def is_web(href: str) -> bool:
