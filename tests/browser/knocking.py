@@ -1,4 +1,4 @@
-"""Saying to a gatehouse over plain sockets what a browser would, and what no browser would."""
+"""Saying to a guard proxy over plain sockets what a browser would, and what no browser would."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from gossamer.fetch.addresses import AddressGuard
-from gossamer.fetch.browser.guard import Gatehouse, Pass
+from gossamer.fetch.browser.guard import GuardProxy, Pass
 from tests.patience import PATIENCE
 from tests.sites.hostile import HostileSite, hostile_site
 
@@ -16,8 +16,8 @@ from .showing import GUARD
 
 
 @asynccontextmanager
-async def a_gate(guard: AddressGuard = GUARD) -> AsyncIterator[tuple[Gatehouse, HostileSite]]:
-    async with hostile_site() as site, Gatehouse(guard) as gate:
+async def a_gate(guard: AddressGuard = GUARD) -> AsyncIterator[tuple[GuardProxy, HostileSite]]:
+    async with hostile_site() as site, GuardProxy(guard) as gate:
         yield gate, site
 
 
@@ -26,8 +26,8 @@ def token(holder: Pass) -> str:
     return f"Proxy-Authorization: Basic {packed}\r\n"
 
 
-async def say(gate: Gatehouse, text: str) -> bytes:
-    """Everything that the gatehouse answers until it hangs up."""
+async def say(gate: GuardProxy, text: str) -> bytes:
+    """Everything that the guard proxy answers until it hangs up."""
     reader, writer = await asyncio.open_connection("127.0.0.1", gate.port)
     try:
         writer.write(text.encode("latin-1"))
@@ -41,8 +41,8 @@ def plain(url: str, *lines: str) -> str:
     return f"GET {url} HTTP/1.1\r\nHost: {host}\r\n{''.join(lines)}\r\n"
 
 
-async def tunnel(gate: Gatehouse, holder: Pass, authority: str, inside: str) -> bytes:
-    """What comes back through a tunnel, or what the gatehouse says instead of opening it."""
+async def tunnel(gate: GuardProxy, holder: Pass, authority: str, inside: str) -> bytes:
+    """What comes back through a tunnel, or what the guard proxy says instead of opening it."""
     reader, writer = await asyncio.open_connection("127.0.0.1", gate.port)
     try:
         writer.write(f"CONNECT {authority} HTTP/1.1\r\nHost: {authority}\r\n{token(holder)}\r\n".encode())

@@ -10,8 +10,8 @@ import msgspec
 import pytest
 
 from gossamer.errors import BadResponse, PageCrashed, TimedOut
-from gossamer.fetch.browser import cell as cell_module
-from gossamer.fetch.browser.page_work import MAX_REQUESTS
+from gossamer.fetch.browser import pool as pool_module
+from gossamer.fetch.browser.page_actions import MAX_REQUESTS
 from gossamer.fetch.contract import Limits
 from gossamer.units import Size
 from tests.patience import PATIENCE
@@ -25,12 +25,12 @@ HASTY = Limits(total=timedelta(seconds=2))
 
 async def test_pages_that_never_end_are_timeouts_and_the_browser_goes_on(show: Show) -> None:
     await show.get(show.url("/rendered"))
-    (cell,) = show.transport.pool.cells
+    (process,) = show.transport.pool.processes
     pages = (show.get(show.url(path), limits=HASTY) for path in ("/loop", "/alerts", "/hang"))
     errors = await asyncio.gather(*pages, return_exceptions=True)
     assert [type(error) for error in errors] == [TimedOut] * 3
     assert b"Grace" in (await show.get(show.url("/rendered"))).body
-    assert show.transport.pool.cells == (cell,)
+    assert show.transport.pool.processes == (process,)
 
 
 async def test_the_process_of_an_endless_script_is_ended(show: Show) -> None:
@@ -39,10 +39,10 @@ async def test_the_process_of_an_endless_script_is_ended(show: Show) -> None:
     while not busy:  # where cores are rare, the page's time may be over before its process is seen to be busy
         page = asyncio.create_task(show.get(show.url("/loop"), limits=Limits(total=timedelta(seconds=enough))))
         await until(lambda page=page: bool(show.site.seen("/loop")) or page.done(), "the page is in hand")
-        (cell,) = show.transport.pool.cells
-        before = {pid: _ticks(pid) for pid in renderers(cell.watchdog)}
+        (process,) = show.transport.pool.processes
+        before = {pid: _ticks(pid) for pid in renderers(process.watchdog)}
         while not busy and not page.done():
-            busy.update(_busier(cell.watchdog, before))
+            busy.update(_busier(process.watchdog, before))
             await asyncio.sleep(0.02)
         known = {pid: born_at(pid) for pid in busy}
         with pytest.raises(TimedOut):
@@ -53,7 +53,7 @@ async def test_the_process_of_an_endless_script_is_ended(show: Show) -> None:
 
 @pytest.mark.usefixtures("chromium")
 async def test_pages_that_eat_memory_crash_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cell_module, "_LOOK_EVERY", 0.2)
+    monkeypatch.setattr(pool_module, "_LOOK_EVERY", 0.2)
     async with a_show(page_memory=Size(200 << 20)) as show:
         over = asyncio.Event()
 
@@ -72,7 +72,7 @@ async def test_pages_that_eat_memory_crash_alone(monkeypatch: pytest.MonkeyPatch
             assert error.reason == "page-crashed"
         over.set()
         assert b'class="over"' in (await neighbour).body
-        assert len(show.transport.pool.cells) == 1
+        assert len(show.transport.pool.processes) == 1
 
 
 @pytest.mark.usefixtures("chromium")
@@ -80,15 +80,15 @@ async def test_a_browser_that_eats_memory_is_ended_and_so_is_the_page_that_did_i
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """What a page keeps in the browser's own process belongs to no page that could be ended alone."""
-    monkeypatch.setattr(cell_module, "_LOOK_EVERY", 0.1)
+    monkeypatch.setattr(pool_module, "_LOOK_EVERY", 0.1)
     async with a_show(recycle_memory=Size(400 << 20)) as show:
         blob = "new Blob([new Uint8Array(1e7).fill(i)])"
         eat = f"for (let i = 0; i < 150; i++) {{ k.push({blob}); await new Promise(done => setTimeout(done, 20)) }}"
         url = show.page(f"<script>const k = []; (async () => {{ {eat} }})()</script>")
         page = asyncio.create_task(show.get(url, wait=60.0))
         await until(lambda: bool(show.site.seen("/page")), "the page is in hand")
-        (cell,) = show.transport.pool.cells
-        known = family(cell.watchdog)
+        (process,) = show.transport.pool.processes
+        known = family(process.watchdog)
         with pytest.raises(PageCrashed, match="recycle_memory"):
             await page
         await until(lambda: not still_alive(known), "nothing is left of that browser")
@@ -99,8 +99,8 @@ async def test_a_browser_that_eats_memory_is_ended_and_so_is_the_page_that_did_i
 async def test_dialogs_windows_and_prompts_hold_nobody_up(show: Show) -> None:
     response = await show.get(show.url("/nuisance"))
     assert b'id="done"' in response.body
-    (cell,) = show.transport.pool.cells
-    await until(lambda: not cell.browser.contexts, "everything the page opened is closed")
+    (process,) = show.transport.pool.processes
+    await until(lambda: not process.browser.contexts, "everything the page opened is closed")
 
 
 async def test_a_download_that_a_script_starts_is_not_taken(show: Show) -> None:
@@ -110,8 +110,8 @@ async def test_a_download_that_a_script_starts_is_not_taken(show: Show) -> None:
     )
     response = await show.get(url)
     assert b'id="here"' in response.body
-    (cell,) = show.transport.pool.cells
-    assert not [file for file in cell.folder.rglob("*") if file.is_file() and file.read_bytes() == b"x" * 100]
+    (process,) = show.transport.pool.processes
+    assert not [file for file in process.folder.rglob("*") if file.is_file() and file.read_bytes() == b"x" * 100]
 
 
 async def test_a_greedy_page_gets_so_much_and_no_more(show: Show, monkeypatch: pytest.MonkeyPatch) -> None:

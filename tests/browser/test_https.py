@@ -1,4 +1,4 @@
-"""Pages over TLS: the tunnel is opened by the gatehouse, and the browser itself looks at the certificate."""
+"""Pages over TLS: the tunnel is opened by the guard proxy, and the browser itself looks at the certificate."""
 
 from __future__ import annotations
 

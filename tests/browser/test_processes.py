@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from gossamer.errors import BrowserFailed, Misconfigured
-from gossamer.fetch.browser import cell as cell_module
-from gossamer.fetch.browser.cell import Cell
+from gossamer.fetch.browser import pool as pool_module
+from gossamer.fetch.browser.pool import BrowserProcess
 from gossamer.fetch.browser.transport import BrowserTransport
 from gossamer.process.signals import send
 from gossamer.settings.browser import Browser
@@ -93,9 +93,9 @@ async def test_a_worker_that_stands_still_and_is_killed_leaves_nothing(short_fol
 
 async def test_a_watchdog_that_is_killed_takes_all_with_it(show: Show) -> None:
     await show.get(show.url("/rendered"))
-    (cell,) = show.transport.pool.cells
-    known = family(cell.watchdog)
-    os.kill(cell.watchdog, signal.SIGKILL)
+    (process,) = show.transport.pool.processes
+    known = family(process.watchdog)
+    os.kill(process.watchdog, signal.SIGKILL)
     await until(lambda: not still_alive(known), "driver and browser are gone")
     assert (await show.get(show.url("/rendered"))).status == 200
 
@@ -103,10 +103,10 @@ async def test_a_watchdog_that_is_killed_takes_all_with_it(show: Show) -> None:
 async def test_a_browser_that_stands_still_does_not_outlive_its_watchdog(show: Show) -> None:
     """It cannot see that its driver is gone. Nobody asks for a page meanwhile."""
     await show.get(show.url("/rendered"))
-    (cell,) = show.transport.pool.cells
-    known = family(cell.watchdog)
-    os.kill(driver_and_browser(cell.watchdog)[1], signal.SIGSTOP)
-    os.kill(cell.watchdog, signal.SIGKILL)
+    (process,) = show.transport.pool.processes
+    known = family(process.watchdog)
+    os.kill(driver_and_browser(process.watchdog)[1], signal.SIGSTOP)
+    os.kill(process.watchdog, signal.SIGKILL)
     await until(lambda: not still_alive(known), "driver and browser are gone")
 
 
@@ -139,12 +139,12 @@ async def test_the_next_worker_clears_what_a_killed_worker_and_its_watchdogs_lef
 async def test_a_page_whose_browser_is_killed_is_shown_by_another(show: Show, victim: str) -> None:
     page = asyncio.create_task(show.get(ready_the_second_time(show), wait_for="#ready"))
     await until(lambda: len(show.site.seen("/twice")) == 1, "the page is in hand")
-    (first,) = show.transport.pool.cells
+    (first,) = show.transport.pool.processes
     known = family(first.watchdog)
     os.kill(driver_and_browser(first.watchdog)[victim == "browser"], signal.SIGKILL)
     response = await page
     assert b'id="ready"' in response.body
-    assert first not in show.transport.pool.cells
+    assert first not in show.transport.pool.processes
     await until(lambda: not still_alive(known), "nothing is left of the first browser")
     assert len(show.site.seen("/twice")) == 2
 
@@ -153,8 +153,8 @@ async def test_a_page_that_loses_two_browsers_has_used_up_no_try(show: Show) -> 
     page = asyncio.create_task(show.get(show.url("/late"), wait_for="#never"))
     for times in (1, 2):
         await until(lambda times=times: len(show.site.seen("/late")) == times, "the page is in hand")  # type: ignore[misc]
-        cell = show.transport.pool.cells[-1]
-        os.kill(driver_and_browser(cell.watchdog)[1], signal.SIGKILL)
+        process = show.transport.pool.processes[-1]
+        os.kill(driver_and_browser(process.watchdog)[1], signal.SIGKILL)
     with pytest.raises(BrowserFailed):
         await page
     assert (await show.get(show.url("/rendered"))).status == 200
@@ -163,12 +163,12 @@ async def test_a_page_that_loses_two_browsers_has_used_up_no_try(show: Show) -> 
 async def test_a_browser_that_hangs_is_killed_and_replaced(show: Show, monkeypatch: pytest.MonkeyPatch) -> None:
     page = asyncio.create_task(show.get(ready_the_second_time(show), wait_for="#ready"))
     await until(lambda: len(show.site.seen("/twice")) == 1, "the page is in hand")
-    (first,) = show.transport.pool.cells
+    (first,) = show.transport.pool.processes
     known = family(first.watchdog)
     with monkeypatch.context() as hasty:
-        hasty.setattr(cell_module, "_LOOK_EVERY", 0.2)
-        hasty.setattr(cell_module, "_ASK_EVERY", 1)
-        hasty.setattr(cell_module, "_ANSWER_PATIENCE", 0.5)
+        hasty.setattr(pool_module, "_LOOK_EVERY", 0.2)
+        hasty.setattr(pool_module, "_ASK_EVERY", 1)
+        hasty.setattr(pool_module, "_ANSWER_PATIENCE", 0.5)
         os.kill(driver_and_browser(first.watchdog)[1], signal.SIGSTOP)
         await until(first.gone.is_set, "it is given up")
     assert "did not answer for 0.5 s" in first.why_gone
@@ -180,27 +180,27 @@ async def test_a_worn_browser_is_replaced_and_its_pages_are_not_cut_off() -> Non
     async with a_show(recycle_pages=2, contexts=2) as show:
         slow = asyncio.create_task(show.get(show.url("/late"), wait_for="#late"))
         await until(lambda: len(show.site.seen("/late")) == 1, "the slow page is in hand")
-        (first,) = show.transport.pool.cells
+        (first,) = show.transport.pool.processes
         await show.get(show.url("/rendered"))  # its second and last page
         await show.get(show.url("/rendered"))  # already in another browser
         assert not slow.done() or slow.result().status == 200
         assert b'id="late"' in (await slow).body
         await until(lambda: _all_gone(first), "the worn browser is closed")
-        assert len(show.transport.pool.cells) == 1
-        assert show.transport.pool.cells[0] is not first
+        assert len(show.transport.pool.processes) == 1
+        assert show.transport.pool.processes[0] is not first
     assert len(show.site.seen("/late")) == 1
 
 
 async def test_a_browser_that_holds_too_much_memory_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cell_module, "_LOOK_EVERY", 0.1)
+    monkeypatch.setattr(pool_module, "_LOOK_EVERY", 0.1)
     async with a_show(recycle_memory=Size(1 << 20)) as show:
         page = asyncio.create_task(show.get(show.url("/rendered")))
         await until(lambda: bool(show.site.seen("/rendered")), "the page is in hand")
-        (first,) = show.transport.pool.cells
+        (first,) = show.transport.pool.processes
         assert (await page).status == 200
         await until(lambda: first.worn, "it was seen to hold more")
         assert (await show.get(show.url("/rendered"))).status == 200
-        assert first not in show.transport.pool.cells
+        assert first not in show.transport.pool.processes
 
 
 async def test_pages_share_browsers_and_wait_for_seats() -> None:
@@ -210,23 +210,23 @@ async def test_pages_share_browsers_and_wait_for_seats() -> None:
         async def one() -> None:
             nonlocal most
             await show.get(show.url("/rendered"))
-            most = max(most, sum(cell.in_hand for cell in show.transport.pool.cells))
+            most = max(most, sum(process.in_hand for process in show.transport.pool.processes))
 
-        assert show.transport.pool.cells == ()  # none before the first page
+        assert show.transport.pool.processes == ()  # none before the first page
         await asyncio.gather(*(one() for _ in range(6)))
-        assert len(show.transport.pool.cells) == 2
+        assert len(show.transport.pool.processes) == 2
         assert 1 <= most <= 4
-        assert [cell.in_hand for cell in show.transport.pool.cells] == [0, 0]
-        assert not [context for cell in show.transport.pool.cells for context in cell.browser.contexts]
+        assert [process.in_hand for process in show.transport.pool.processes] == [0, 0]
+        assert not [context for process in show.transport.pool.processes for context in process.browser.contexts]
 
 
 async def test_secrets_of_the_worker_are_not_seen_by_the_browser(show: Show, secret: str) -> None:
     page = asyncio.create_task(show.get(show.url("/late"), wait_for="#never"))  # it is there for as long as we look
     await until(lambda: bool(show.site.seen("/late")), "the page is in hand")
-    (cell,) = show.transport.pool.cells
-    assert secret.encode() in Path(f"/proc/{cell.watchdog}/environ").read_bytes()  # it keeps it to itself
-    driver, browser = driver_and_browser(cell.watchdog)
-    shown_by = renderers(cell.watchdog)
+    (process,) = show.transport.pool.processes
+    assert secret.encode() in Path(f"/proc/{process.watchdog}/environ").read_bytes()  # it keeps it to itself
+    driver, browser = driver_and_browser(process.watchdog)
+    shown_by = renderers(process.watchdog)
     assert shown_by
     for pid in (driver, browser, *shown_by):
         assert secret.encode() not in Path(f"/proc/{pid}/environ").read_bytes()
@@ -254,7 +254,7 @@ async def test_a_browser_that_cannot_start_is_our_failure_and_leaves_nothing(tmp
         before = family(os.getpid())
         with pytest.raises(BrowserFailed, match="could not be started"):
             await show.get(show.url("/rendered"))
-        assert show.transport.pool.cells == ()
+        assert show.transport.pool.processes == ()
         await until(lambda: family(os.getpid()).keys() <= before.keys(), "nothing is left of the try")
 
 
@@ -268,5 +268,5 @@ def ready_the_second_time(show: Show) -> str:
     return show.url("/twice")
 
 
-def _all_gone(cell: Cell) -> bool:
-    return not cell.folder.exists() and not family(cell.watchdog)
+def _all_gone(process: BrowserProcess) -> bool:
+    return not process.folder.exists() and not family(process.watchdog)

@@ -17,7 +17,7 @@ import pytest
 from gossamer.fetch.addresses import AddressGuard
 from gossamer.fetch.contract import Limits, Response, Transport, TransportRequest
 from gossamer.fetch.http import AiohttpTransport
-from gossamer.fetch.profile import WreqTransport
+from gossamer.fetch.impersonate import WreqTransport
 from gossamer.model.route import Exit
 from tests import patience
 from tests.patience import PATIENCE

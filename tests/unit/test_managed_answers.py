@@ -10,7 +10,7 @@ import pytest
 
 from gossamer.errors import ApiFailed, BadResponse, FetchFailed
 from gossamer.fetch.contract import Limits, Response, TransportRequest
-from gossamer.fetch.managed.answers import Answer, failure_of, page_of, tree_of
+from gossamer.fetch.managed.answers import VendorAnswer, failure_of, page_of, tree_of
 from gossamer.fetch.managed.vendor import Vendor
 from gossamer.model.page import Headers
 from tests.services.vendors import KEY
@@ -23,13 +23,13 @@ HEADER = GET + 'status_at = "header:x-status"\nfailed_statuses = [599]\n'
 NOW = 1_800_000_000.0
 
 
-def answer(status: int = 200, body: bytes | dict[str, Any] = b"", cut: bool = False, **headers: str) -> Answer:
+def answer(status: int = 200, body: bytes | dict[str, Any] = b"", cut: bool = False, **headers: str) -> VendorAnswer:
     pairs = [(name.replace("_", "-"), value) for name, value in headers.items()]
     data = body if isinstance(body, bytes) else json.dumps(body).encode()
-    return Answer(status=status, headers=Headers(pairs), body=data, cut=cut, wire=len(data))
+    return VendorAnswer(status=status, headers=Headers(pairs), body=data, cut=cut, wire=len(data))
 
 
-def page(vendor: Vendor, given: Answer, *, max_body: int = 1000, url: str = URL) -> Response:
+def page(vendor: Vendor, given: VendorAnswer, *, max_body: int = 1000, url: str = URL) -> Response:
     tree = None if vendor.table.body_at == "http:body" else tree_of(vendor, given)
     return page_of(vendor, given, tree, TransportRequest(url=url, limits=Limits(max_body=max_body)))
 

@@ -10,9 +10,9 @@ from datetime import timedelta
 import aiohttp
 import pytest
 
-from gossamer.fetch.managed import callback, trees
+from gossamer.fetch.managed import answers, callback
+from gossamer.fetch.managed.answers import read, read_in_parts
 from gossamer.fetch.managed.callback import CallbackReceiver
-from gossamer.fetch.managed.trees import read, read_in_parts
 from tests.patience import PATIENCE
 from tests.services.vendors import job_vendor
 from tests.unit.managed import described, exchange, free_port, pages, transport_to, until, with_callbacks
@@ -199,7 +199,7 @@ def test_json_without_an_end_is_not_read_twice(monkeypatch: pytest.MonkeyPatch) 
     def second(body: bytes) -> None:
         raise AssertionError("read for the second time")
 
-    monkeypatch.setattr(trees.json, "loads", second)
+    monkeypatch.setattr(answers.json, "loads", second)
     with pytest.raises(ValueError, match="not JSON"):
         read(b'{"results": [%s' % RESULTS)
 

@@ -16,7 +16,7 @@ from gossamer.errors import AddressRefused, ApiFailed, FetchFailed, FetchRefused
 from gossamer.fetch.addresses import AddressGuard
 from gossamer.fetch.contract import Limits
 from gossamer.fetch.managed import ManagedTransport
-from gossamer.fetch.managed.asking import patience
+from gossamer.fetch.managed.api import patience
 from gossamer.model.route import Exit, Render
 from tests.patience import PATIENCE
 from tests.services.vendors import KEY, GetVendor, get_vendor, in_a_thread, job_vendor, status, text

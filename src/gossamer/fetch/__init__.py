@@ -1,1 +1,1 @@
-"""Stage 3: from a task to a raw page, politely and within limits."""
+"""Stage 4: from a request to a response, politely and within limits. `Transport` (contract.py) has one verb."""

@@ -1,7 +1,7 @@
 """The one-verb seam of fetching. HTTP, browser, proxies and managed APIs are all just transports.
 
 How it fails: a `FetchFailed` (may pass) or a `FetchRefused` (will not); no driver's own error comes through.
-A transport makes ONE exchange: it follows no redirect, reads no robots.txt, keeps no cookie.
+A transport makes ONE request: it follows no redirect, reads no robots.txt, keeps no cookie.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Bytes = int
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """Bounds on one exchange. Nothing that a server sends can exceed them."""
+    """Bounds on one request. Nothing that a server sends can exceed them."""
 
     connect: timedelta = timedelta(seconds=10)
     read: timedelta = timedelta(seconds=30)  # the longest silence
@@ -64,6 +64,6 @@ class Response(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Transport(Protocol):
-    async def fetch(self, exchange: TransportRequest) -> Response:
-        """Make the exchange. Raises FetchFailed or FetchRefused; WayFailed when the way failed and not the site."""
+    async def fetch(self, request: TransportRequest) -> Response:
+        """Make the request. Raises FetchFailed or FetchRefused; WayFailed when the way failed and not the site."""
         ...

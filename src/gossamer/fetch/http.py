@@ -1,10 +1,10 @@
-"""The HTTP transport, on aiohttp: one exchange, within limits, every error in our words.
+"""The HTTP transport, on aiohttp: one request, within limits, every error in our words.
 
 What it does: dials checked addresses, keeps connections alive, streams the body up to its cap, decodes it. With an
 exit it dials the proxy and nobody else, and keeps the connections of each identity apart.
 How it fails: FetchFailed (try later) or FetchRefused (do not); `translated` is the whole list. On the way through an
 exit, what may have been the proxy is ProxyFailed (`translated_on_exit`).
-How it recovers: a connection that misbehaved is closed and never reused; the next exchange dials anew.
+How it recovers: a connection that misbehaved is closed and never reused; the next request dials anew.
 Not its job: redirects, cookies, robots.txt, and how many connections a site may see - the frontier grants those.
 """
 
@@ -35,7 +35,7 @@ from .body import BodyDecoder, layers_of
 from .contract import Limits, Response, TransportRequest
 from .exits import addresses_of, authorization, check_target, guard_for, shown
 from .http_connector import Connector, Leaving, PeerResponse, Request, leaving
-from .http_faults import translated, translated_on_exit
+from .http_errors import translated, translated_on_exit
 from .proxy_check import knock
 
 _MAX_HEADERS = 128
@@ -94,18 +94,18 @@ class AiohttpTransport:
         if resolver is not None:
             await resolver.close()
 
-    async def fetch(self, exchange: TransportRequest) -> Response:
-        """Make the exchange. Raises FetchFailed or FetchRefused; ProxyFailed when the exit may have been the cause."""
-        session, exit = self._session, exchange.exit
+    async def fetch(self, request: TransportRequest) -> Response:
+        """Make the request. Raises FetchFailed or FetchRefused; ProxyFailed when the exit may have been the cause."""
+        session, exit = self._session, request.exit
         if session is None:
             raise RuntimeError("The transport is not open; use it inside `async with`.")
-        href, limits = exchange.url, exchange.limits
+        href, limits = request.url, request.limits
         if _UNSAFE_URL.search(href):
             raise FetchRefused(f"{shown(href)!a} holds characters that no request may carry.")
         started = time.perf_counter()
         answer: aiohttp.ClientResponse | None = None
         options: dict[str, Any] = {  # of session.request
-            "headers": exchange.headers,
+            "headers": request.headers,
             "allow_redirects": False,
             "timeout": self._timeout(limits),
             "max_line_size": limits.max_header,
@@ -115,18 +115,18 @@ class AiohttpTransport:
         try:
             url = URL(href, encoded=True)
             if exit is None:
-                way = Leaving(url.raw_host or "", self._guard, None, exchange.on_sent)
+                way = Leaving(url.raw_host or "", self._guard, None, request.on_sent)
             else:
-                way = Leaving(exit.host, guard_for(exit, self._guard), exit, exchange.on_sent)
+                way = Leaving(exit.host, guard_for(exit, self._guard), exit, request.on_sent)
                 await self._prepare(exit, url, limits, options)
             leaving.set(way)
             try:
-                answer = await session.request(exchange.method, url, **options)
+                answer = await session.request(request.method, url, **options)
             except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError):
                 # A server may end an idle connection just when it is taken up again. Then, and only then, once more.
                 if way.made_anew:
                     raise
-                answer = await session.request(exchange.method, url, **options)
+                answer = await session.request(request.method, url, **options)
             if answer.status == 407 and exit is not None and "proxy" in options and url.scheme == "http":
                 await self._knock(exit, limits)  # raises, unless the 407 is the site's own
             pairs = _header_pairs(answer, limits.max_header)

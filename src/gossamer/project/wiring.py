@@ -85,7 +85,7 @@ def transports_of(settings: Settings, clock: Clock) -> Transports:
 
 
 def _open_profile(settings: Settings) -> AbstractAsyncContextManager[Transport]:
-    from ..fetch.profile import WreqTransport
+    from ..fetch.impersonate import WreqTransport
 
     return WreqTransport(guard_of(settings))
 

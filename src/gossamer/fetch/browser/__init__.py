@@ -1,1 +1,7 @@
-"""Pages made by their scripts: a pool of browsers, kept behind the gatehouse and never left alone."""
+"""Pages made by their scripts: a pool of browsers behind a guard proxy, watched so that no process is left over.
+
+Reading order: transport.py (a request in, a response out), pool.py (browsers and their pages), browser_page.py (one
+page in one context), main_frame.py (its documents on their way), page_actions.py (waiting, actions, reading), guard.py
+(the proxy on loopback that checks every address), guard_traffic.py and guard_dialer.py (what it carries, and how it
+dials), chromium.py (the program and its processes), watchdog.py (ends a browser whose worker is gone).
+"""

@@ -1,4 +1,4 @@
-"""The gatehouse: the one way from a browser to the net. A proxy on loopback, inside the worker's own process.
+"""The guard proxy: the one way from a browser to the net. A proxy on loopback, inside the worker's own process.
 
 What it does: takes CONNECT and plain requests from those who hold a pass, checks the address, dials that very
 address (or the exit of the pass), and counts what goes through.
@@ -26,12 +26,13 @@ from urllib.parse import urlsplit
 from ...errors import AddressRefused, GossamerError
 from ...model.route import Exit
 from ..addresses import AddressGuard, GuardedResolver
-from .dialer import BUFFER, Dialer, Line, proxy_authorization
-from .passes import Pass, SpentError
-from .wire import (
+from .guard_dialer import BUFFER, Dialer, Line, proxy_authorization
+from .guard_traffic import (
     HOP_BY_HOP,
     MARK,
     Pairs,
+    Pass,
+    SpentError,
     answer,
     both_ways,
     bring_answer,
@@ -45,7 +46,7 @@ from .wire import (
 _HEAD_PATIENCE = 30.0  # seconds for a browser to say what it wants
 
 
-class Gatehouse:
+class GuardProxy:
     """Listens on a free port of 127.0.0.1 while entered. `tls` is for exits that speak TLS."""
 
     def __init__(self, guard: AddressGuard, *, tls: ssl.SSLContext | None = None) -> None:
@@ -115,7 +116,7 @@ class Gatehouse:
                     line, headers = await read_head(reader)
                 holder = self._holder(headers)
                 if holder is None:
-                    asking = ("Proxy-Authenticate", 'Basic realm="gatehouse"')
+                    asking = ("Proxy-Authenticate", 'Basic realm="guard"')
                     if not await answer(writer, 407, asking, keep=has_no_body(headers)):
                         return
                     continue
@@ -223,4 +224,4 @@ async def _end(tasks: set[asyncio.Task[None]]) -> None:
         await asyncio.wait(waiting)
 
 
-__all__ = ["MARK", "Gatehouse", "Pass"]
+__all__ = ["MARK", "GuardProxy", "Pass"]

@@ -1,24 +1,268 @@
-"""Browsers and their seats: M browsers with N pages each, started when they are needed.
+"""Browsers and the pages in them: M browsers with N pages each, started when they are needed.
 
-What it does: gives a page a seat in a browser, replaces browsers that are worn (so many pages, so much memory) when
-their last page is done, and browsers that died or hang at once.
-How it fails: BrowserFailed when no browser starts, or when no seat becomes free for minutes.
-How it recovers: a seat that is asked for after a failure gets a new browser. What killed workers left behind is swept
-away at the start.
+What it does: gives a request a page in a browser; replaces browsers that are worn (pages shown, memory held) when their
+last page is done, and browsers that died or hang at once. `BrowserProcess` is one browser with all that belongs to it:
+a folder, a watchdog, a driver, Chromium. It lives and dies as a whole.
+How it fails: BrowserFailed when no browser starts, or when no page becomes free for minutes. A browser that dies later
+tells the requests in it by `gone`.
+How it recovers: a broken browser is killed to its last process, and the next request gets a new one. The start sweeps
+away what killed workers left behind.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
+import shlex
+import signal
+import sys
+import threading
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+from datetime import timedelta
+from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
-from ...errors import BrowserFailed
+from ...errors import BrowserFailed, GossamerError, Misconfigured
 from ...settings.browser import Browser as BrowserSettings
-from . import chromium, remains
-from .cell import Cell
+from . import chromium
+
+if TYPE_CHECKING:
+    from playwright.async_api import Browser, CDPSession, Playwright
+
+_START_PATIENCE = 60.0  # seconds; machines that have much to do are slow
+_STOP_PATIENCE = 5.0
+_KILL_PATIENCE = 10.0
+_LOOK_EVERY = 1.0
+_ASK_EVERY = 5  # looks
+_ANSWER_PATIENCE = 15.0
+_LEAST_BOUND = 512 * 1024 * 1024  # bytes; no browser can be asked to do with less
+_NO_NEW_START = timedelta(seconds=10)  # after a start that failed
+# The driver's program is named in a variable of the process, which starts of two browsers must not share.
+_variable = threading.Lock()
+_DRIVER_VARIABLE = "PLAYWRIGHT_NODEJS_PATH"
+
+
+class BrowserProcess:
+    """Use `BrowserProcess.start`; then `close`, or `kill` for one that hangs. Either leaves no process behind."""
+
+    def __init__(self, settings: BrowserSettings, flags: tuple[str, ...] = ()) -> None:
+        self._settings = settings
+        self._flags = flags
+        self._playwright: Playwright | None = None
+        self._browser: Browser | None = None
+        self._session: CDPSession | None = None
+        self._watch: asyncio.Task[None] | None = None
+        self._pidfd: int | None = None
+        self._family: chromium.Family = {}  # at the last look
+        self.folder = chromium.new_folder()
+        self.watchdog = 0  # its process id
+        self.gone: asyncio.Event = asyncio.Event()
+        self.why_gone = ""
+        self.overfull = 0  # pages that were in hand when it was ended for its memory
+        self.worn = False  # takes no more pages
+        self.pages = 0  # that it has shown
+        self.in_hand = 0
+        self.memory = 0  # bytes, at the last look
+
+    @property
+    def browser(self) -> Browser:
+        assert self._browser is not None
+        return self._browser
+
+    @property
+    def usable(self) -> bool:
+        return not (self.worn or self.gone.is_set())
+
+    @property
+    def _most_memory(self) -> int:
+        """Pages in hand may finish in a worn browser; beyond this there is no more patience."""
+        return max(self._settings.recycle_memory.bytes * 3 // 2, _LEAST_BOUND)
+
+    @classmethod
+    async def start(cls, settings: BrowserSettings, proxy: str, flags: tuple[str, ...] = ()) -> BrowserProcess:
+        """A browser whose every word goes to `proxy`. Raises BrowserFailed, Misconfigured."""
+        process = cls(settings, flags)
+        try:
+            async with asyncio.timeout(_START_PATIENCE):
+                await process._start(proxy)
+        except BaseException as error:
+            await process.kill("it did not start")
+            if isinstance(error, GossamerError) or not isinstance(error, Exception):
+                raise
+            raise _not_started(error) from error
+        return process
+
+    async def _start(self, proxy: str) -> None:
+        from playwright.async_api import async_playwright
+
+        while not _variable.acquire(blocking=False):  # noqa: ASYNC110  # its owner may be of another loop
+            await asyncio.sleep(0.01)
+        before = os.environ.get(_DRIVER_VARIABLE)
+        try:
+            os.environ[_DRIVER_VARIABLE] = str(self._starter())
+            self._playwright = await async_playwright().start()
+        finally:
+            if before is None:
+                os.environ.pop(_DRIVER_VARIABLE, None)
+            else:
+                os.environ[_DRIVER_VARIABLE] = before
+            _variable.release()
+            self._follow_watchdog()
+        heap = max(64, self._settings.page_memory.bytes * 2 // 3 >> 20)
+        self._browser = await self._playwright.chromium.launch(
+            executable_path=chromium.find_executable(self._settings.executable),
+            headless=True,
+            chromium_sandbox=chromium.wants_sandbox(),
+            args=[*chromium.flags(heap_megabytes=heap), *self._flags],
+            env=dict(chromium.environment(self.folder)),
+            proxy={"server": proxy, "bypass": "<-loopback>"},  # loopback is reached through the proxy as well
+            handle_sigint=False,
+            handle_sigterm=False,
+            handle_sighup=False,
+            timeout=_START_PATIENCE * 1000,
+        )
+        self._family = await asyncio.to_thread(chromium.family_of, self.watchdog)
+        self._browser.on("disconnected", lambda _: self._went("the browser died"))
+        self._session = await self._browser.new_browser_cdp_session()
+        self._watch = asyncio.create_task(self._look_after(), name="gossamer-browser-watch")
+
+    def _starter(self) -> Path:
+        """A program that Playwright takes for its driver: it puts the watchdog in between."""
+        import playwright
+
+        node = os.environ.get(_DRIVER_VARIABLE) or str(Path(playwright.__file__).parent / "driver" / "node")
+        watchdog = str(Path(__file__).with_name("watchdog.py"))
+        command = shlex.join([sys.executable, "-I", "-S", watchdog, str(os.getpid()), str(self.folder), node])
+        starter = self.folder / "driver"
+        pid = shlex.quote(str(self.folder / "watchdog.pid"))
+        starter.write_text(f'#!/bin/sh\necho $$ > {pid}\nexec {command} "$@"\n', encoding="utf-8")
+        starter.chmod(0o700)
+        return starter
+
+    def _follow_watchdog(self) -> None:
+        """When the watchdog ends, all is over, and the kernel tells us so at once."""
+        try:
+            self.watchdog = int((self.folder / "watchdog.pid").read_text(encoding="ascii"))
+            self._pidfd = os.pidfd_open(self.watchdog)
+        except (OSError, ValueError):
+            self._went("the driver did not start")
+            return
+        asyncio.get_running_loop().add_reader(self._pidfd, self._lost_watchdog)
+
+    def _lost_watchdog(self) -> None:
+        """Then nobody else ends a browser that stands still."""
+        self._went("its driver died")
+        chromium.kill(self._family)
+
+    def _went(self, why: str) -> None:
+        if not self.gone.is_set():
+            self.why_gone = why
+            self.gone.set()
+        if self._pidfd is not None:
+            asyncio.get_running_loop().remove_reader(self._pidfd)
+
+    async def _look_after(self) -> None:
+        """Memory once a second; whether the browser answers, now and then."""
+        looks = 0
+        while not self.gone.is_set():
+            await asyncio.sleep(_LOOK_EVERY)
+            looks += 1
+            family = await asyncio.to_thread(chromium.family_of, self.watchdog)
+            self._family = family or self._family
+            self.memory, renderers = await asyncio.to_thread(chromium.family_memory, family)
+            for pid, held in renderers.items():
+                if held > self._settings.page_memory.bytes:
+                    with suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGKILL)  # its page hears of a crash; the others of nothing
+            if self.memory > self._settings.recycle_memory.bytes:
+                self.worn = True
+            if self.memory > self._most_memory:
+                self.overfull = self.in_hand
+                self._went(f"its processes held {self.memory >> 20} MB")
+                chromium.kill(self._family)  # at once: what goes on eating takes the machine with it
+                return
+            if looks % _ASK_EVERY == 0 and not await self._answers():
+                self._went(f"the browser did not answer for {_ANSWER_PATIENCE:g} s")
+
+    async def _answers(self) -> bool:
+        assert self._session is not None
+        try:
+            async with asyncio.timeout(_ANSWER_PATIENCE):
+                await self._session.send("Browser.getVersion")
+        except TimeoutError:
+            return False
+        except Exception:  # the driver's own errors: the connection is over, and `gone` says so in a moment
+            return self.gone.is_set()
+        return True
+
+    def take_page(self) -> None:
+        self.pages += 1
+        self.in_hand += 1
+        if self.pages >= self._settings.recycle_pages:
+            self.worn = True
+
+    def give_back_page(self) -> None:
+        self.in_hand -= 1
+
+    async def close(self) -> None:
+        """End it in peace if that works, else by force."""
+        if not self.gone.is_set() and self._browser is not None and self._playwright is not None:
+            self.why_gone = "it was closed"
+            with suppress(Exception):  # whatever it says, it is killed now
+                async with asyncio.timeout(_STOP_PATIENCE):
+                    await self._browser.close()
+                    await self._playwright.stop()
+        await self.kill(self.why_gone or "it was closed")
+
+    async def kill(self, why: str) -> None:
+        """End every process of it now, and wait until they are gone."""
+        self._went(why)
+        if self._watch is not None:
+            self._watch.cancel()
+            await asyncio.gather(self._watch, return_exceptions=True)
+        if self._pidfd is not None:
+            fd, self._pidfd = self._pidfd, None
+            await _end_process(fd)
+        if self._playwright is not None:
+            playwright, self._playwright = self._playwright, None
+            with suppress(Exception):  # it has nobody left to talk to
+                async with asyncio.timeout(_STOP_PATIENCE):
+                    await playwright.stop()
+        await asyncio.to_thread(chromium.clear, self.folder, self._family)
+
+
+async def _end_process(pidfd: int) -> None:
+    """Tell a watchdog to end; when it does not, kill it: then the kernel takes the driver with it."""
+    loop = asyncio.get_running_loop()
+    ended = asyncio.Event()
+    loop.add_reader(pidfd, ended.set)
+    try:
+        for number, patience in ((signal.SIGTERM, _KILL_PATIENCE), (signal.SIGKILL, _KILL_PATIENCE)):
+            with suppress(ProcessLookupError):
+                signal.pidfd_send_signal(pidfd, number)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(patience):
+                    await ended.wait()
+                return
+    finally:
+        loop.remove_reader(pidfd)
+        os.close(pidfd)
+
+
+def _not_started(error: Exception) -> GossamerError:
+    said = str(error)
+    if "Executable doesn't exist" in said:
+        return Misconfigured(f"No Chromium was found. {chromium.HOW_TO_GET_IT}")
+    if "No usable sandbox" in said:
+        return Misconfigured(
+            "Chromium cannot use its sandbox here: the kernel forbids user namespaces. Allow them "
+            "(sysctl kernel.unprivileged_userns_clone=1), or run the worker where they are allowed."
+        )
+    first = said.strip().splitlines()[0][:300] if said.strip() else type(error).__name__
+    return BrowserFailed(f"The browser could not be started ({first}).", wait=_NO_NEW_START)
+
 
 _SEAT_PATIENCE = 300.0  # seconds
 
@@ -30,7 +274,7 @@ class BrowserPool:
         self._settings = settings
         self._proxy = proxy
         self._flags = flags
-        self._cells: list[Cell] = []
+        self._browsers: list[BrowserProcess] = []
         self._starting = 0
         self._changed = asyncio.Condition()
         self._closings: set[asyncio.Task[None]] = set()
@@ -38,69 +282,69 @@ class BrowserPool:
     async def __aenter__(self) -> Self:
         chromium.check_playwright()
         chromium.find_executable(self._settings.executable)
-        await asyncio.to_thread(remains.sweep)
+        await asyncio.to_thread(chromium.sweep)
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        cells, self._cells = self._cells, []
-        await asyncio.gather(*(cell.close() for cell in cells), *self._closings, return_exceptions=True)
+        processes, self._browsers = self._browsers, []
+        await asyncio.gather(*(process.close() for process in processes), *self._closings, return_exceptions=True)
 
     @property
-    def cells(self) -> tuple[Cell, ...]:
+    def processes(self) -> tuple[BrowserProcess, ...]:
         """The browsers there are, those included that only finish their last pages."""
-        return tuple(self._cells)
+        return tuple(self._browsers)
 
     @asynccontextmanager
-    async def seat(self) -> AsyncIterator[Cell]:
+    async def seat(self) -> AsyncIterator[BrowserProcess]:
         """A place for one page. Raises BrowserFailed, Misconfigured."""
         try:
             async with asyncio.timeout(_SEAT_PATIENCE):
-                cell = await self._take()
+                process = await self._take()
         except TimeoutError as error:
             raise BrowserFailed(
                 f"Every browser was busy for {_SEAT_PATIENCE:g} s. Raise browser.contexts or browser.browsers, "
                 "or lower crawl.concurrency."
             ) from error
         try:
-            yield cell
+            yield process
         finally:
-            cell.give_back_page()
+            process.give_back_page()
             await self._sweep()
 
-    async def _take(self) -> Cell:
+    async def _take(self) -> BrowserProcess:
         while True:
             async with self._changed:
-                while (cell := self._free()) is None and not self._may_start():
+                while (process := self._free()) is None and not self._may_start():
                     await self._changed.wait()
-                if cell is not None:
-                    cell.take_page()
-                    return cell
+                if process is not None:
+                    process.take_page()
+                    return process
                 self._starting += 1
-            started: Cell | None = None
+            started: BrowserProcess | None = None
             try:
-                started = await Cell.start(self._settings, self._proxy, self._flags)
+                started = await BrowserProcess.start(self._settings, self._proxy, self._flags)
             finally:
                 self._starting -= 1
                 if started is not None:
-                    self._cells.append(started)
+                    self._browsers.append(started)
                 await self._sweep()
 
-    def _free(self) -> Cell | None:
+    def _free(self) -> BrowserProcess | None:
         """The browser with the fewest pages in hand, if it has a seat."""
-        found = [cell for cell in self._cells if cell.usable and cell.in_hand < self._settings.contexts]
-        return min(found, key=lambda cell: cell.in_hand, default=None)
+        found = [process for process in self._browsers if process.usable and process.in_hand < self._settings.contexts]
+        return min(found, key=lambda process: process.in_hand, default=None)
 
     def _may_start(self) -> bool:
-        return self._starting + sum(cell.usable for cell in self._cells) < self._settings.browsers
+        return self._starting + sum(process.usable for process in self._browsers) < self._settings.browsers
 
     async def _sweep(self) -> None:
         """Close what is worn and empty or dead, and wake those who wait for a seat."""
-        for cell in tuple(self._cells):
-            if not cell.usable and (cell.in_hand == 0 or cell.gone.is_set()):
-                self._cells.remove(cell)
-                closing = asyncio.create_task(cell.close(), name="gossamer-browser-closing")
+        for process in tuple(self._browsers):
+            if not process.usable and (process.in_hand == 0 or process.gone.is_set()):
+                self._browsers.remove(process)
+                closing = asyncio.create_task(process.close(), name="gossamer-browser-closing")
                 self._closings.add(closing)
                 closing.add_done_callback(self._closings.discard)
         async with self._changed:

@@ -1,6 +1,6 @@
-"""The browser transport: an exchange whose page is made by its scripts. Behind it a pool of browsers and a gatehouse.
+"""The browser transport: a request whose page is made by its scripts. Behind it a pool of browsers and a guard proxy.
 
-What it does: takes a seat in a browser and a pass at the gatehouse, has the page shown, and gives both back.
+What it does: takes a seat in a browser and a pass at the guard proxy, has the page shown, and gives both back.
 How it fails: FetchFailed or FetchRefused as every transport; TimedOut and PageCrashed use up a try of the page,
 BrowserFailed and ProxyFailed do not.
 How it recovers: a page whose browser dies is shown once more in a fresh one; a context that does not close in time
@@ -28,12 +28,11 @@ from ...errors import BrowserFailed, FetchRefused, GossamerError, Misconfigured,
 from ...settings.browser import Browser as BrowserSettings
 from ..addresses import AddressGuard
 from ..contract import Response, TransportRequest
-from .cell import Cell
-from .document import KINDS
-from .guard import Gatehouse
-from .page_work import MAX_REQUESTS
-from .pool import BrowserPool
-from .visit import PageLoad
+from .browser_page import BrowserPage
+from .guard import GuardProxy
+from .main_frame import KINDS
+from .page_actions import MAX_REQUESTS
+from .pool import BrowserPool, BrowserProcess
 
 _UNSAFE_URL = re.compile(r"[^\x21-\x7e]")
 _CLOSE_PATIENCE = 5.0  # seconds
@@ -61,7 +60,7 @@ class BrowserTransport:
     ) -> None:
         self._settings = settings or BrowserSettings()
         self._flags = flags
-        self._gate = Gatehouse(guard, tls=tls)
+        self._gate = GuardProxy(guard, tls=tls)
         self._stack = AsyncExitStack()
         self._pool: BrowserPool | None = None
 
@@ -87,87 +86,92 @@ class BrowserTransport:
             raise RuntimeError("The transport is not open; use it inside `async with`.")
         return self._pool
 
-    async def fetch(self, exchange: TransportRequest) -> Response:
+    async def fetch(self, request: TransportRequest) -> Response:
         """Show the page and return what it became. Raises FetchFailed or FetchRefused."""
-        if exchange.method != "GET":
-            raise FetchRefused(f"The browser opens pages by GET, not by {exchange.method}.")
-        if _UNSAFE_URL.search(exchange.url) or not exchange.url.startswith(("http://", "https://")):
-            raise FetchRefused(f"{exchange.url[:200]!a} cannot be opened in a browser.")
+        if request.method != "GET":
+            raise FetchRefused(f"The browser opens pages by GET, not by {request.method}.")
+        if _UNSAFE_URL.search(request.url) or not request.url.startswith(("http://", "https://")):
+            raise FetchRefused(f"{request.url[:200]!a} cannot be opened in a browser.")
         pool = self.pool
-        told = _once(exchange)
+        told = _once(request)
         for tries_left in (1, 0):
-            async with pool.seat() as cell:
+            async with pool.seat() as process:
                 try:
-                    return await self._visit(cell, told)
+                    return await self._visit(process, told)
                 except _BrowserGoneError as error:
                     # Alone in it, the page did that. Twice in such company, it may have, and must not do it for ever.
-                    if cell.overfull and (cell.overfull == 1 or not tries_left):
+                    if process.overfull and (process.overfull == 1 or not tries_left):
                         raise PageCrashed(
-                            f"{exchange.url[:200]}: the browser ate too much memory ({cell.why_gone}; its bound is "
+                            f"{request.url[:200]}: the browser ate too much memory ({process.why_gone}; its bound is "
                             "half as much again as browser.recycle_memory)."
                         ) from error
                     if not tries_left:
                         raise BrowserFailed(
-                            f"{exchange.url[:200]}: the browser was lost twice ({cell.why_gone or error})."
+                            f"{request.url[:200]}: the browser was lost twice ({process.why_gone or error})."
                         ) from error
         raise AssertionError("unreachable")
 
-    async def _visit(self, cell: Cell, exchange: TransportRequest) -> Response:
+    async def _visit(self, process: BrowserProcess, request: TransportRequest) -> Response:
         from playwright.async_api import Error
 
-        limits = exchange.limits
+        limits = request.limits
         patience = min(limits.total, self._settings.page_timeout)
         started = time.perf_counter()
         gate_pass = self._gate.admit(
-            exchange.exit,
-            on_sent=exchange.on_sent,
+            request.exit,
+            on_sent=request.on_sent,
             max_bytes=limits.max_body * _BYTES_FACTOR,
             max_requests=MAX_REQUESTS,
             connect=limits.connect,
         )
-        visit = PageLoad(
-            cell.browser, self._gate, gate_pass, exchange, self._settings.block, self._settings.settle.total_seconds()
+        page = BrowserPage(
+            process.browser,
+            self._gate,
+            gate_pass,
+            request,
+            self._settings.block,
+            self._settings.settle.total_seconds(),
         )
-        work = asyncio.create_task(visit.run())
-        gone = asyncio.create_task(cell.gone.wait())
+        work = asyncio.create_task(page.run())
+        gone = asyncio.create_task(process.gone.wait())
         try:
             await asyncio.wait((work, gone), timeout=patience.total_seconds(), return_when=asyncio.FIRST_COMPLETED)
             if work.done():
                 response = work.result()
                 return msgspec.structs.replace(response, seconds=time.perf_counter() - started)
             if gone.done():
-                raise _BrowserGoneError(cell.why_gone)
-            raise self._too_late(exchange.url, patience, limits.total)
+                raise _BrowserGoneError(process.why_gone)
+            raise self._too_late(request.url, patience, limits.total)
         except (GossamerError, _BrowserGoneError):
             raise
         except Exception as error:
             # What a site does wrong is translated where it is caught. So the browser is gone, or about to be.
-            if not isinstance(error, Error) and not cell.gone.is_set():
+            if not isinstance(error, Error) and not process.gone.is_set():
                 raise
             try:
                 async with asyncio.timeout(_GONE_PATIENCE):
-                    await cell.gone.wait()
+                    await process.gone.wait()
             except TimeoutError:
-                await cell.kill("it lost a page")
-            raise _BrowserGoneError(cell.why_gone) from error
+                await process.kill("it lost a page")
+            raise _BrowserGoneError(process.why_gone) from error
         finally:
             for task in (work, gone):
                 task.cancel()
             await asyncio.gather(work, gone, return_exceptions=True)
-            await self._clear(cell, visit)
+            await self._clear(process, page)
             await self._gate.dismiss(gate_pass)
 
-    async def _clear(self, cell: Cell, visit: PageLoad) -> None:
+    async def _clear(self, process: BrowserProcess, page: BrowserPage) -> None:
         """Close the page. Where that does not work, the browser goes."""
-        if cell.gone.is_set():
-            await cell.kill(cell.why_gone)
+        if process.gone.is_set():
+            await process.kill(process.why_gone)
         try:
             async with asyncio.timeout(_CLOSE_PATIENCE):
-                await visit.close()
+                await page.close()
         except TimeoutError:
-            await cell.kill("it did not close a page")
+            await process.kill("it did not close a page")
         except Exception:
-            if not cell.gone.is_set():  # a driver that is gone has words of its own, of no known type
+            if not process.gone.is_set():  # a driver that is gone has words of its own, of no known type
                 raise
 
     def _too_late(self, url: str, patience: timedelta, total: timedelta) -> TimedOut:
@@ -184,11 +188,11 @@ def _check(settings: BrowserSettings) -> None:
         raise Misconfigured(f"Setting browser.block: {unknown[0]!r} is unknown. Use {', '.join(KINDS)}.")
 
 
-def _once(exchange: TransportRequest) -> TransportRequest:
+def _once(request: TransportRequest) -> TransportRequest:
     """The second try after a browser's death must not tell a second time that the request has left."""
-    tell = exchange.on_sent
+    tell = request.on_sent
     if tell is None:
-        return exchange
+        return request
     told: list[bool] = []
 
     def first() -> None:
@@ -196,4 +200,4 @@ def _once(exchange: TransportRequest) -> TransportRequest:
             told.append(True)
             tell()
 
-    return msgspec.structs.replace(exchange, on_sent=first)
+    return msgspec.structs.replace(request, on_sent=first)

@@ -1,23 +1,16 @@
-"""What an answer of a vendor says: the page, or whose fault it is that there is none. Pure.
-
-Whose fault, by the status of the answer:
-- one of `failed_statuses`: the vendor could not get this page. FetchFailed: a try of the page is used up. By default
-  400, 413, 414 and 422 where the target's status stands in the JSON, for a page that is refused once is refused again.
-- one of `vendor_statuses`: the API itself. ApiFailed: no try is used up. By default, where the answer's status is the
-  target's (`http:status`), 401, 402, 403, 407, 429 and all 5xx; where a header tells the target's status, everything
-  but 2xx that has no such header; where the JSON tells it, everything but 2xx.
-- a redirect that leads back to the API or holds the key: the API itself. Redirects of the API are not followed.
-- everything else is the target's.
-By its content: words at `error_at` and no page, or a state in `failed_states`: FetchFailed. Neither words nor page:
-garbage, ApiFailed.
+"""What an answer of a vendor says: the page, or which side is to blame that there is none. Its JSON is read without
+holding up the event loop.
 """
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import binascii
+import json
 import math
 from datetime import timedelta
+from typing import Any
 
 import msgspec
 
@@ -26,9 +19,68 @@ from ...model.page import Headers
 from ...model.url import origin_of, parse_url
 from ..contract import Response, TransportRequest
 from ..retry_after import parse_retry_after
-from .hiding import without_user
-from .trees import Tree, at, read, read_in_parts
+from .secret_filter import without_user
 from .vendor import BODY, HEADER, HEADERS, JSON, STATUS, Vendor, Where
+
+Tree = Any  # what JSON can hold
+
+_LONG = 1024 * 1024  # bytes; a longer answer is decoded in parts, and is no complaint
+
+
+def read(body: bytes) -> Tree:
+    """Raises ValueError for what is not JSON."""
+    try:
+        return msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+        # No reader would find an end; only that half of a character near it looks the same.
+        if "truncated" in str(error) and b"\\ud" not in body and b"\\uD" not in body:
+            raise ValueError("it is not JSON") from None
+    try:
+        return json.loads(body)  # more lenient: pages that were decoded wrongly hold halves of characters
+    except (ValueError, RecursionError):
+        raise ValueError("it is not JSON") from None
+
+
+async def read_in_parts(body: bytes, path: tuple[str, ...]) -> Tree:
+    """As `read`; of a long text the members of the list at `path` are read one by one, and others have their turn.
+
+    A thread would not do: the decoder holds the interpreter's lock from its first byte to its last.
+    """
+    if len(body) <= _LONG or not path:
+        return read(body)
+    levels: list[dict[str, msgspec.Raw]] = []
+    rest: bytes | msgspec.Raw = body
+    try:
+        for step in path:
+            levels.append(msgspec.json.decode(rest, type=dict[str, msgspec.Raw]))
+            rest = levels[-1].pop(step)
+            await asyncio.sleep(0)
+        members = msgspec.json.decode(rest, type=list[msgspec.Raw])
+        found: Tree = []
+        often = 1 + len(members) // 1000
+        for index, member in enumerate(members):
+            found.append(msgspec.json.decode(member))
+            if index % often == 0:
+                await asyncio.sleep(0)
+        for step, level in zip(reversed(path), reversed(levels), strict=True):
+            found = {name: msgspec.json.decode(value) for name, value in level.items()} | {step: found}
+    except (msgspec.DecodeError, UnicodeError, RecursionError, KeyError):
+        return read(body)  # another shape, or one for the lenient reader
+    return found
+
+
+def at(path: tuple[str, ...], tree: Tree) -> Tree:
+    """What is there, or None."""
+    found = tree
+    for step in path:
+        if isinstance(found, dict):
+            found = found.get(step)
+        elif isinstance(found, list) and step.isascii() and step.isdigit() and int(step) < len(found):
+            found = found[int(step)]
+        else:
+            return None
+    return found
+
 
 KEY_WAIT = timedelta(minutes=10)  # a person has to mend something
 BUSY_WAIT = timedelta(seconds=30)
@@ -40,7 +92,6 @@ _ACCOUNT = frozenset({401, 402, 403, 407, 429})
 _REFUSED_PAGE = frozenset({400, 413, 414, 422})
 _WORDS = 200  # characters of what a vendor says
 _LISTENED_TO = 64 * 1024  # characters, of which those are taken
-_LONG = 1024 * 1024  # bytes; an answer that long is no complaint
 
 # They belong to the connection, or to a body that is decoded by now. Cookies stay with the vendor: it was the visitor.
 _NOT_THE_PAGES = frozenset(
@@ -51,7 +102,7 @@ _NOT_THE_PAGES = frozenset(
 )  # fmt: skip
 
 
-class Answer(msgspec.Struct, frozen=True, kw_only=True):
+class VendorAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """One answer of the API. `cut`: it was longer than the limit, and its end is missing."""
 
     status: int
@@ -62,7 +113,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     note: str = ""
 
 
-def failure_of(vendor: Vendor, answer: Answer, now: float) -> FetchFailed | None:
+def failure_of(vendor: Vendor, answer: VendorAnswer, now: float) -> FetchFailed | None:
     """The failure that the answer's status tells of; None for the answer of a target, or of an API that is well."""
     status, table = answer.status, vendor.table
     by_json = vendor.status is None or vendor.status.kind == JSON
@@ -90,7 +141,7 @@ def failure_of(vendor: Vendor, answer: Answer, now: float) -> FetchFailed | None
     return ApiFailed(_said(vendor, answer, words), wait=_clamped(asked, DOWN_WAIT), status=status)
 
 
-def _is_vendors(vendor: Vendor, answer: Answer, by_json: bool) -> bool:
+def _is_vendors(vendor: Vendor, answer: VendorAnswer, by_json: bool) -> bool:
     status = answer.status
     if vendor.table.vendor_statuses:
         return status in vendor.table.vendor_statuses
@@ -101,7 +152,7 @@ def _is_vendors(vendor: Vendor, answer: Answer, by_json: bool) -> bool:
     return status in _ACCOUNT or status >= 500
 
 
-def _is_own_redirect(vendor: Vendor, answer: Answer, by_json: bool) -> bool:
+def _is_own_redirect(vendor: Vendor, answer: VendorAnswer, by_json: bool) -> bool:
     if by_json:
         return True
     location = answer.headers.get("location")
@@ -119,12 +170,12 @@ def _clamped(asked: timedelta | None, otherwise: timedelta) -> timedelta:
     return otherwise if asked is None else min(asked, LONGEST_WAIT)
 
 
-def tree_of(vendor: Vendor, answer: Answer) -> Tree:
+def tree_of(vendor: Vendor, answer: VendorAnswer) -> Tree:
     """The answer's JSON. Raises ApiFailed for garbage, BadResponse for one that is too long."""
     return decoded(vendor, whole(vendor, answer))
 
 
-def whole(vendor: Vendor, answer: Answer) -> bytes:
+def whole(vendor: Vendor, answer: VendorAnswer) -> bytes:
     """The answer's body. Raises BadResponse when its end is missing."""
     if answer.cut:
         # The same page would be too long again, so it must not come back for ever.
@@ -151,7 +202,7 @@ def garbage(vendor: Vendor, why: str) -> ApiFailed:
     return ApiFailed(f"{_who(vendor)}: the answer makes no sense: {why}.", wait=ODD_WAIT)
 
 
-def text_at(where: Where | None, answer: Answer | None, tree: Tree) -> str | None:
+def text_at(where: Where | None, answer: VendorAnswer | None, tree: Tree) -> str | None:
     """A text or a number at that place, as text. None when there is none."""
     found = _at(where, answer, tree)
     if isinstance(found, bool) or not isinstance(found, str | int | float):
@@ -169,7 +220,7 @@ def part_at(where: Where | None, tree: Tree) -> Tree:
     return tree if where is None else _at(where, None, tree)
 
 
-def state_of(vendor: Vendor, answer: Answer | None, tree: Tree) -> bool | None:
+def state_of(vendor: Vendor, answer: VendorAnswer | None, tree: Tree) -> bool | None:
     """True: done. False: failed. None: not yet, or not told."""
     state = text_at(vendor.state, answer, tree)
     if state is None:
@@ -180,7 +231,7 @@ def state_of(vendor: Vendor, answer: Answer | None, tree: Tree) -> bool | None:
     return False if word in {one.lower() for one in vendor.table.failed_states} else None
 
 
-def job_failed(vendor: Vendor, answer: Answer | None, tree: Tree) -> FetchFailed:
+def job_failed(vendor: Vendor, answer: VendorAnswer | None, tree: Tree) -> FetchFailed:
     """The vendor says of the job that it failed: because of the target, as far as anybody can tell."""
     words = text_at(vendor.error, answer, part_at(vendor.result, tree)) or text_at(vendor.error, answer, tree) or ""
     return FetchFailed(f"{_who(vendor)}: the vendor could not get the page{_quoted(vendor, words)}.")
@@ -188,9 +239,9 @@ def job_failed(vendor: Vendor, answer: Answer | None, tree: Tree) -> FetchFailed
 
 def page_of(
     vendor: Vendor,
-    answer: Answer | None,
+    answer: VendorAnswer | None,
     tree: Tree,
-    exchange: TransportRequest,
+    request: TransportRequest,
     *,
     around: Tree = None,
     seconds: float = 0.0,
@@ -206,10 +257,10 @@ def page_of(
             raise FetchFailed(f"{_who(vendor)}: the vendor could not get the page{_quoted(vendor, words)}.")
         raise garbage(vendor, f"there is no page at {vendor.table.body_at!r}")
     as_it_came = answer is not None and vendor.body.kind == BODY
-    limit = exchange.limits.max_body
+    limit = request.limits.max_body
     cut = len(body) > limit or (as_it_came and answer is not None and answer.cut)
     return Response(
-        url=_final_url(vendor, answer, tree, exchange.url),
+        url=_final_url(vendor, answer, tree, request.url),
         status=_status_of(vendor, answer, tree),
         headers=_headers_of(vendor, answer, tree),
         # A vendor that shows the key in its page must not carry it into our archive.
@@ -222,7 +273,7 @@ def page_of(
     )
 
 
-def _body_of(vendor: Vendor, answer: Answer | None, tree: Tree) -> bytes | None:
+def _body_of(vendor: Vendor, answer: VendorAnswer | None, tree: Tree) -> bytes | None:
     if vendor.body.kind == BODY:
         return answer.body if answer is not None else None
     found = _at(vendor.body, answer, tree)
@@ -236,7 +287,7 @@ def _body_of(vendor: Vendor, answer: Answer | None, tree: Tree) -> bytes | None:
         raise garbage(vendor, "the page is not base64") from None
 
 
-def _status_of(vendor: Vendor, answer: Answer | None, tree: Tree) -> int:
+def _status_of(vendor: Vendor, answer: VendorAnswer | None, tree: Tree) -> int:
     found = text_at(vendor.status, answer, tree)
     if found is None:
         return 200  # the vendor does not tell, and it has a page
@@ -245,7 +296,7 @@ def _status_of(vendor: Vendor, answer: Answer | None, tree: Tree) -> int:
     raise garbage(vendor, f"the page's status at {vendor.table.status_at!r} is {vendor.hide(found)[:20]!a}")
 
 
-def _final_url(vendor: Vendor, answer: Answer | None, tree: Tree, asked: str) -> str:
+def _final_url(vendor: Vendor, answer: VendorAnswer | None, tree: Tree, asked: str) -> str:
     found = text_at(vendor.final_url, answer, tree)
     if not found or len(found) > 8192 or vendor.betrayed_by(found):
         return asked
@@ -255,7 +306,7 @@ def _final_url(vendor: Vendor, answer: Answer | None, tree: Tree, asked: str) ->
         return asked
 
 
-def _headers_of(vendor: Vendor, answer: Answer | None, tree: Tree) -> Headers:
+def _headers_of(vendor: Vendor, answer: VendorAnswer | None, tree: Tree) -> Headers:
     pairs: list[tuple[str, str]] = []
     if vendor.headers is None:
         kind = answer.headers.get("content-type") if answer is not None and vendor.body.kind == BODY else ""
@@ -294,7 +345,7 @@ def _as_utf8(pairs: list[tuple[str, str]]) -> list[tuple[str, str]]:
     return [("Content-Type", f"{kind.partition(';')[0].strip() or 'text/html'}; charset=utf-8"), *others]
 
 
-def _cost_of(vendor: Vendor, answer: Answer | None, tree: Tree, around: Tree) -> float | None:
+def _cost_of(vendor: Vendor, answer: VendorAnswer | None, tree: Tree, around: Tree) -> float | None:
     found = text_at(vendor.cost, answer, tree) or text_at(vendor.cost, answer, around)
     try:
         cost = float(found) if found is not None and len(found) < 40 else math.nan
@@ -303,7 +354,7 @@ def _cost_of(vendor: Vendor, answer: Answer | None, tree: Tree, around: Tree) ->
     return cost if math.isfinite(cost) and cost >= 0 else None
 
 
-def _at(where: Where | None, answer: Answer | None, tree: Tree) -> Tree:
+def _at(where: Where | None, answer: VendorAnswer | None, tree: Tree) -> Tree:
     if where is None:
         return None
     if where.kind == STATUS:
@@ -317,7 +368,7 @@ def _who(vendor: Vendor) -> str:
     return f"Managed API {vendor.name}"
 
 
-def _said(vendor: Vendor, answer: Answer, words: str) -> str:
+def _said(vendor: Vendor, answer: VendorAnswer, words: str) -> str:
     said = ""
     if vendor.error is not None and len(answer.body) <= _LONG:
         try:

@@ -1,10 +1,5 @@
-"""One call of a vendor's API: the key is put in, the address guard and the limits hold, every error is in our words.
-
-How it fails: ApiFailed for all that is between us and the vendor or about our account; FetchFailed where the vendor
-says that it cannot get the page. How it recovers: after a refused key, no credit or too many requests, calls that ask
-for pages are put off without asking, until the wait that the vendor wished for is over.
-
-The key goes to the address of the vendor alone: redirects are not followed, and no error carries an address with it.
+"""One call of a vendor's API: what is asked (pure), the key put in, the address guard and the limits kept, every error
+translated.
 """
 
 from __future__ import annotations
@@ -28,10 +23,87 @@ from ...model.page import Headers
 from ...model.url import host_of
 from ..addresses import AddressGuard, GuardedResolver
 from ..body import BodyDecoder, layers_of
-from ..contract import Limits
+from ..contract import Limits, TransportRequest
 from ..http import translated
-from .answers import DOWN_WAIT, KEY_WAIT, Answer, failure_of
-from .vendor import Parameter, Vendor
+from .answers import DOWN_WAIT, KEY_WAIT, ODD_WAIT, VendorAnswer, failure_of, garbage
+from .vendor import BODY, Parameter, Vendor
+
+_ENVELOPE = 64 * 1024  # what JSON adds to a page, beside the codes for its characters
+_GONE = frozenset({401, 402, 403, 404, 407, 410})  # a job that is asked for again will not come any more
+
+
+def question(vendor: Vendor, request: TransportRequest, path: str) -> Call:
+    """The call for one page, at once or as a job."""
+    limits = request.limits
+    parameters = item_of(vendor, request)
+    in_query = vendor.table.send == "query"
+    return Call(
+        method=vendor.table.method,
+        path=path,
+        parameters=parameters if in_query else (),
+        body=None if in_query else dict(parameters),
+        limit=limits.max_body if vendor.body.kind == BODY else answer_limit(limits),
+        timeout=min(vendor.table.timeout, limits.total),
+        connect=limits.connect,
+        on_sent=request.on_sent,
+    )
+
+
+def item_of(vendor: Vendor, request: TransportRequest) -> tuple[Parameter, ...]:
+    """What the vendor is told about one page."""
+    table = vendor.table
+    found: list[Parameter] = [(table.url_param, request.url)]
+    if vendor.render is not None and (table.render or request.render is not None):
+        found.append(vendor.render)
+        if table.wait_for_param and request.render is not None and request.render.wait_for:
+            found.append((table.wait_for_param, request.render.wait_for))
+    if vendor.residential is not None and table.residential:
+        found.append(vendor.residential)
+    country = request.country or table.country
+    if country and table.country_param:
+        found.append((table.country_param, country.lower()))
+    return (*found, *vendor.extra)
+
+
+def job_id_of(vendor: Vendor, told: str | None) -> str:
+    """The id as part of a path. Raises ApiFailed for one that cannot be."""
+    if not told or len(told) > 256 or told in (".", ".."):
+        raise garbage(vendor, "it tells no id of the job")
+    return quote(told, safe="")
+
+
+def look_at(vendor: Vendor, path: str, job: str, limits: Limits, *, limit: int, within: timedelta) -> Call:
+    """The call for the state of a job. It ends with the time that is left for the job."""
+    return Call(
+        method="GET",
+        path=path.replace("{id}", job),
+        limit=limit,
+        timeout=min(vendor.table.timeout, max(within, timedelta(seconds=1))),
+        connect=limits.connect,
+        asks=False,
+    )
+
+
+def patience(failure: ApiFailed, wait: timedelta) -> timedelta:
+    """How long to wait after a look at a job that failed. Raises the failure when there is no use in another one."""
+    if failure.status in _GONE:
+        raise failure
+    return max(wait, failure.wait) if failure.status == 429 else wait
+
+
+def never_finished(vendor: Vendor) -> ApiFailed:
+    within = vendor.table.deadline.total_seconds()
+    return ApiFailed(
+        f"Managed API {vendor.name}: the job was not finished within {within:g} s ({vendor.setting('deadline')}), and "
+        "was abandoned.",
+        wait=ODD_WAIT,
+    )
+
+
+def answer_limit(limits: Limits) -> int:
+    """A page of the longest permitted size, written as JSON or in base64."""
+    return 3 * limits.max_body + _ENVELOPE
+
 
 _RESTING = frozenset({401, 402, 403, 407, 429})
 _HEADER_LIMIT = 64 * 1024
@@ -99,11 +171,11 @@ class Api:
         if resolver is not None:
             await resolver.close()
 
-    async def ask(self, call: Call) -> Answer:
+    async def ask(self, call: Call) -> VendorAnswer:
         """Make the call. Raises ApiFailed, or FetchFailed where the vendor cannot get the page."""
         if call.asks:
             self._check_rest()
-        answer = await self._exchange(call)
+        answer = await self._request(call)
         failure = failure_of(self._vendor, answer, self._clock.now())
         if failure is None:
             return answer
@@ -117,7 +189,7 @@ class Api:
         if left > 0:
             raise ApiFailed(self._rest_words, wait=timedelta(seconds=left))
 
-    async def _exchange(self, call: Call) -> Answer:
+    async def _request(self, call: Call) -> VendorAnswer:
         """The raw answer, whatever it is. Raises ApiFailed; none of the causes is kept, for they hold the address."""
         try:
             return await self._raw(call)
@@ -125,7 +197,7 @@ class Api:
             failure = self._in_our_words(error, call)
         raise failure
 
-    async def _raw(self, call: Call) -> Answer:
+    async def _raw(self, call: Call) -> VendorAnswer:
         session = self._session
         if session is None:
             raise RuntimeError("The transport is not open; use it inside `async with`.")
@@ -161,7 +233,7 @@ class Api:
                 answer.close()
                 raise BadResponse(f"the headers of the answer are longer than {_HEADER_LIMIT} bytes")
             body, cut, wire, note = await _read(answer, call.limit)
-            return Answer(status=answer.status, headers=Headers(pairs), body=body, cut=cut, wire=wire, note=note)
+            return VendorAnswer(status=answer.status, headers=Headers(pairs), body=body, cut=cut, wire=wire, note=note)
 
     def _checked_socket(self, info: tuple[Any, ...]) -> socket.socket:  # aiohttp's AddrInfoType, not public
         """The last check before dialling. These connections lead to one host only."""

@@ -1,9 +1,9 @@
-"""Many exchanges in one job: pages that are wanted at about the same time are asked for together.
+"""Many requests in one job: pages that are wanted at about the same time are asked for together.
 
-What it does: exchanges wait for each other up to `batch_window`, or until `batch_size` are there, and leave as one
+What it does: requests wait for each other up to `batch_window`, or until `batch_size` are there, and leave as one
 batch. Each carries an id of ours that nobody can guess; a result is matched by it, whether it comes by callback or is
 found when the batch is polled. Polling begins at once, or, where callbacks are expected, after `callback_wait`.
-How it fails: each exchange by itself. A result that says "failed" is a FetchFailed of that page; a batch that is
+How it fails: each request by itself. A result that says "failed" is a FetchFailed of that page; a batch that is
 refused, lost, left incomplete or not finished within `deadline` is an ApiFailed of all that still wait. A batch that
 is refused because of what it holds is halved and sent again, until the page that the vendor does not take is alone.
 How it recovers: it does not; tasks come back. What arrives twice, or for nobody, changes nothing.
@@ -23,6 +23,7 @@ from ...clock import Clock
 from ...errors import ApiFailed, FetchFailed, FetchRefused, GossamerError
 from ..contract import Limits, Response, TransportRequest
 from .answers import (
+    Tree,
     decoded_batch,
     garbage,
     job_failed,
@@ -34,20 +35,18 @@ from .answers import (
     tree_of,
     whole,
 )
-from .api import Api, Call
-from .asking import job_id_of, look_at, never_finished, patience
-from .trees import Tree
+from .api import Api, Call, job_id_of, look_at, never_finished, patience
 from .vendor import Parameter, Vendor
 
 _ID_BYTES = 24
 
 
 class _Ticket:
-    """An exchange that waits for its page."""
+    """An request that waits for its page."""
 
-    def __init__(self, exchange: TransportRequest, item: tuple[Parameter, ...]) -> None:
+    def __init__(self, request: TransportRequest, item: tuple[Parameter, ...]) -> None:
         self.id = secrets.token_urlsafe(_ID_BYTES)
-        self.exchange = exchange
+        self.request = request
         self.item = item
         self.page: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
 
@@ -76,7 +75,7 @@ class _Batch:
 
 
 class BatchDesk:
-    """Gathers exchanges, sends batches, hands out results. Owns its tasks; they end with `async with`."""
+    """Gathers requests, sends batches, hands out results. Owns its tasks; they end with `async with`."""
 
     def __init__(self, vendor: Vendor, api: Api, clock: Clock) -> None:
         self._vendor = vendor
@@ -108,9 +107,9 @@ class BatchDesk:
         """From now on batches tell the vendor to call back there."""
         self._callback_url = url.rstrip("/")
 
-    async def fetch(self, exchange: TransportRequest, item: tuple[Parameter, ...]) -> Response:
+    async def fetch(self, request: TransportRequest, item: tuple[Parameter, ...]) -> Response:
         """Wait for the page. Raises ApiFailed, FetchFailed or FetchRefused."""
-        ticket = _Ticket(exchange, item)
+        ticket = _Ticket(request, item)
         self._waiting.append(ticket)
         if len(self._waiting) >= self._vendor.table.batch_size:
             self._send()
@@ -217,7 +216,7 @@ class BatchDesk:
         body: dict[str, object] = {table.batch_param: items}
         if self._callback_url:
             body[table.callback_param] = f"{self._callback_url}/{batch.name}.{batch.secret}"
-        sent = [ticket.exchange.on_sent for ticket in batch.tickets.values()]
+        sent = [ticket.request.on_sent for ticket in batch.tickets.values()]
 
         def tell_all() -> None:
             for told in sent:
@@ -294,10 +293,10 @@ class BatchDesk:
             if state is False:
                 raise job_failed(vendor, None, result)
             part = part_at(vendor.result, result)
-            ticket.page.set_result(page_of(vendor, None, part, ticket.exchange, around=result))
+            ticket.page.set_result(page_of(vendor, None, part, ticket.request, around=result))
         except (FetchFailed, FetchRefused) as failure:
             ticket.page.set_exception(failure)
 
 
 def _limits(batch: _Batch) -> Limits:
-    return next(iter(batch.tickets.values())).exchange.limits
+    return next(iter(batch.tickets.values())).request.limits

@@ -1,4 +1,4 @@
-"""A vendor's API as a transport: one exchange in, the target's answer out.
+"""A vendor's API as a transport: one request in, the target's answer out.
 
 What it does: checks the target's address, asks the vendor at once ("sync"), by a job that is polled ("async") or
 together with others ("batch", see batch.py), and gives back the page as if it had come from the site.
@@ -27,13 +27,11 @@ from ...errors import AddressRefused, ApiFailed, DnsFailed, FetchRefused, Invali
 from ...model.url import host_of, parse_url
 from ..addresses import AddressGuard, GuardedResolver
 from ..contract import Response, TransportRequest
-from .answers import Answer, job_failed, page_of, part_at, state_of, text_at, tree_of
-from .api import Api
-from .asking import answer_limit, item_of, job_id_of, look_at, never_finished, patience, question
+from .answers import Tree, VendorAnswer, job_failed, page_of, part_at, state_of, text_at, tree_of
+from .api import Api, answer_limit, item_of, job_id_of, look_at, never_finished, patience, question
 from .batch import BatchDesk
 from .callback import CallbackReceiver
-from .hiding import without_user
-from .trees import Tree
+from .secret_filter import without_user
 from .vendor import ASYNC, BATCH, BODY, Vendor
 
 
@@ -112,31 +110,31 @@ class ManagedTransport:
         finally:
             await resolver.close()
 
-    async def fetch(self, exchange: TransportRequest) -> Response:
-        """Make the exchange. Raises ApiFailed, FetchFailed or FetchRefused; may take as long as `deadline`."""
+    async def fetch(self, request: TransportRequest) -> Response:
+        """Make the request. Raises ApiFailed, FetchFailed or FetchRefused; may take as long as `deadline`."""
         if self._resolver is None:
             raise RuntimeError("The transport is not open; use it inside `async with`.")
-        exchange = await self._checked(exchange, self._resolver)
+        request = await self._checked(request, self._resolver)
         began = self._clock.monotonic()
         if self._desk is not None:
-            response = await self._desk.fetch(exchange, item_of(self._vendor, exchange))
+            response = await self._desk.fetch(request, item_of(self._vendor, request))
         elif self._vendor.table.mode == ASYNC:
-            response = await self._by_job(exchange)
+            response = await self._by_job(request)
         else:
-            response = await self._at_once(exchange)
+            response = await self._at_once(request)
         return msgspec.structs.replace(response, seconds=self._clock.monotonic() - began)
 
-    async def _checked(self, exchange: TransportRequest, resolver: GuardedResolver) -> TransportRequest:
-        """The exchange with a clean address. Raises FetchRefused for what a vendor must not or cannot be asked."""
-        if exchange.exit is not None:
+    async def _checked(self, request: TransportRequest, resolver: GuardedResolver) -> TransportRequest:
+        """The request with a clean address. Raises FetchRefused for what a vendor must not or cannot be asked."""
+        if request.exit is not None:
             raise FetchRefused(f"A managed route takes no proxy: {self._vendor.name} leaves from where it wants.")
-        if exchange.method != "GET":
-            raise FetchRefused(f"A managed API can only be asked to GET, not to {exchange.method[:20]!a}.")
+        if request.method != "GET":
+            raise FetchRefused(f"A managed API can only be asked to GET, not to {request.method[:20]!a}.")
         try:
             # Who we are on that site is nothing that the vendor, or a reader of our words, should know.
-            url = without_user(parse_url(exchange.url).partition("#")[0])
+            url = without_user(parse_url(request.url).partition("#")[0])
         except InvalidUrl as error:
-            if "@" in exchange.url:  # the error repeats the address
+            if "@" in request.url:  # the error repeats the address
                 raise FetchRefused("The page's address is not one of http or https, and so is not asked for.") from None
             raise FetchRefused(str(error)) from error
         host = host_of(url)
@@ -144,26 +142,26 @@ class ManagedTransport:
             ip_address(host)
         except ValueError:
             try:
-                async with asyncio.timeout(exchange.limits.connect.total_seconds()):
+                async with asyncio.timeout(request.limits.connect.total_seconds()):
                     await resolver.resolve(host)
             except (DnsFailed, TimeoutError):
                 pass  # the vendor's name servers may know better
         else:
             self._guard.check(host, host)
-        return msgspec.structs.replace(exchange, url=url)
+        return msgspec.structs.replace(request, url=url)
 
-    async def _at_once(self, exchange: TransportRequest) -> Response:
+    async def _at_once(self, request: TransportRequest) -> Response:
         vendor = self._vendor
-        answer = await self._api.ask(question(vendor, exchange, vendor.table.path))
+        answer = await self._api.ask(question(vendor, request, vendor.table.path))
         tree = None if vendor.body.kind == BODY else tree_of(vendor, answer)
         if tree is not None and state_of(vendor, answer, tree) is False:
             raise job_failed(vendor, answer, tree)
-        return page_of(vendor, answer, tree, exchange)
+        return page_of(vendor, answer, tree, request)
 
-    async def _by_job(self, exchange: TransportRequest) -> Response:
+    async def _by_job(self, request: TransportRequest) -> Response:
         vendor, table = self._vendor, self._vendor.table
         gives_up_at = self._clock.monotonic() + table.deadline.total_seconds()
-        answer = await self._api.ask(question(vendor, exchange, table.submit_path))
+        answer = await self._api.ask(question(vendor, request, table.submit_path))
         job = job_id_of(vendor, text_at(vendor.job_id, answer, tree_of(vendor, answer)))
         wait = table.poll
         while True:
@@ -175,22 +173,22 @@ class ManagedTransport:
             try:
                 answer = await self._api.ask(
                     look_at(
-                        vendor, table.job_path, job, exchange.limits, limit=answer_limit(exchange.limits), within=left
+                        vendor, table.job_path, job, request.limits, limit=answer_limit(request.limits), within=left
                     )
                 )
                 tree = tree_of(vendor, answer)
             except ApiFailed as failure:
                 wait = patience(failure, wait)
                 continue
-            response = self._finished(answer, tree, exchange)
+            response = self._finished(answer, tree, request)
             if response is not None:
                 return response
 
-    def _finished(self, answer: Answer, tree: Tree, exchange: TransportRequest) -> Response | None:
+    def _finished(self, answer: VendorAnswer, tree: Tree, request: TransportRequest) -> Response | None:
         vendor = self._vendor
         state = state_of(vendor, answer, tree)
         if state is None:
             return None
         if not state:
             raise job_failed(vendor, answer, tree)
-        return page_of(vendor, answer, part_at(vendor.result, tree), exchange, around=tree)
+        return page_of(vendor, answer, part_at(vendor.result, tree), request, around=tree)

@@ -18,7 +18,7 @@ from gossamer.errors import (
     TimedOut,
     TlsFailed,
 )
-from gossamer.fetch.profile import translated
+from gossamer.fetch.impersonate import translated
 from gossamer.model.route import Exit
 from tests.conformance.transports import LIMITS
 

@@ -1,6 +1,6 @@
 """The second transport, on wreq: TLS and headers as a browser sends them, HTTP/2, the same limits and errors.
 
-What it does: one exchange with the profile that the exchange names, or as a plain client without one.
+What it does: one request with the profile that the request names, or as a plain client without one.
 How it fails: as http.py does; profile_faults.py has the whole list. MissingExtra where wreq is not installed.
 How it recovers: a connection that misbehaved is closed; a client that could not connect is made anew.
 
@@ -35,8 +35,8 @@ from .addresses import AddressGuard
 from .body import BodyDecoder, layers_of
 from .contract import Limits, Response, TransportRequest
 from .exits import is_literal, shown
-from .profile_clients import MAX_HEADERS, Client, Clients, library
-from .profile_faults import translated, was_hung_up
+from .impersonate_clients import MAX_HEADERS, Client, Clients, library
+from .impersonate_errors import translated, was_hung_up
 from .profiles import OWN_HEADERS, Profile, profile_named
 
 _WIRE_SLACK = 64 * 1024  # as in http.py
@@ -70,7 +70,7 @@ class _Target(msgspec.Struct, frozen=True):
         return self.origin[1]
 
 
-class _Request(msgspec.Struct, frozen=True):
+class _Prepared(msgspec.Struct, frozen=True):
     """What is handed to wreq. `order` is that of the headers over HTTP/1.1, and how they are spelled there."""
 
     method: Any  # an enum of wreq's
@@ -103,23 +103,23 @@ class WreqTransport:
     ) -> None:
         await self._clients.close()
 
-    async def fetch(self, exchange: TransportRequest) -> Response:
-        """Make the exchange. Raises FetchFailed or FetchRefused; ProxyFailed when the exit may have been the cause;
+    async def fetch(self, request: TransportRequest) -> Response:
+        """Make the request. Raises FetchFailed or FetchRefused; ProxyFailed when the exit may have been the cause;
         Misconfigured for a profile that does not exist."""
         if not self._clients.are_open:
             raise RuntimeError("The transport is not open; use it inside `async with`.")
-        exit = exchange.exit
-        target = _target(exchange.url)
-        profile = profile_named(exchange.profile) if exchange.profile else None
-        request = _request(exchange, target, profile)
+        exit = request.exit
+        target = _target(request.url)
+        profile = profile_named(request.profile) if request.profile else None
+        prepared = _prepared(request, target, profile)
         started = time.perf_counter()
-        client = await self._clients.client_for(target.host, profile, exit, exchange.limits)
+        client = await self._clients.client_for(target.host, profile, exit, request.limits)
         try:
-            return await _made(exchange, target, request, client, self._clients, started)
+            return await _made(request, target, prepared, client, self._clients, started)
         except BaseException as error:
             if isinstance(error, GossamerError | asyncio.CancelledError):
                 raise
-            lost = translated(error, exchange.url, exchange.limits, exit)
+            lost = translated(error, request.url, request.limits, exit)
             if lost is None:
                 raise
             if isinstance(lost, ConnectFailed | ProxyFailed):
@@ -131,10 +131,10 @@ class WreqTransport:
 
 
 async def _made(
-    exchange: TransportRequest, target: _Target, request: _Request, client: Client, clients: Clients, started: float
+    request: TransportRequest, target: _Target, prepared: _Prepared, client: Client, clients: Clients, started: float
 ) -> Response:
     """Raises what wreq raises, besides our own errors."""
-    limits, exit, tell = exchange.limits, exchange.exit, exchange.on_sent
+    limits, exit, tell = request.limits, request.exit, request.on_sent
     loop = asyncio.get_running_loop()
     end = loop.time() + limits.total.total_seconds()
     silence = limits.read.total_seconds()
@@ -146,7 +146,7 @@ async def _made(
     try:
         async with asyncio.timeout_at(min(end, loop.time() + patience)) as deadline:
             try:
-                answer = await _asked(client, request, target.url, standing)
+                answer = await _asked(client, prepared, target.url, standing)
             finally:
                 # wreq does not tell when a request leaves. Where a connection had to be made first, this is the
                 # latest that it can have been, and the next request must not follow the real one too closely.
@@ -184,14 +184,14 @@ async def _made(
             if gathered:
                 decoder.feed(bytes(gathered))
     except TimeoutError as error:
-        raise _too_late(shown(exchange.url), limits, loop.time() >= end) from error
+        raise _too_late(shown(request.url), limits, loop.time() >= end) from error
     body = decoder.finish()
     data = body.data[: limits.max_body]
     cut = body.cut or size > most
     if not cut:
         client.leaves_standing(target.origin)
     return Response(
-        url=exchange.url,
+        url=request.url,
         status=status,
         headers=Headers(pairs),
         body=data,
@@ -203,16 +203,16 @@ async def _made(
     )
 
 
-async def _asked(client: Client, request: _Request, url: str, standing: bool) -> Any:  # wreq.Response
+async def _asked(client: Client, prepared: _Prepared, url: str, standing: bool) -> Any:  # wreq.Response
     """The head of the answer. A server may end an idle connection just when it is taken up again: then, and only
     then, the request is made a second time."""
-    options = {"headers": request.headers, "orig_headers": request.order}
+    options = {"headers": prepared.headers, "orig_headers": prepared.order}
     try:
-        return await client.driver.request(request.method, url, **options)
+        return await client.driver.request(prepared.method, url, **options)
     except Exception as error:
         if not (standing and was_hung_up(error)):
             raise
-    return await client.driver.request(request.method, url, **options)
+    return await client.driver.request(prepared.method, url, **options)
 
 
 def _too_late(where: str, limits: Limits, at_the_end: bool) -> TimedOut:
@@ -239,18 +239,18 @@ def _target(href: str) -> _Target:
     return _Target(url, (scheme, host.strip("[]"), number), login)
 
 
-def _request(exchange: TransportRequest, target: _Target, profile: Profile | None) -> _Request:
+def _prepared(request: TransportRequest, target: _Target, profile: Profile | None) -> _Prepared:
     """Raises FetchRefused."""
     wreq = library()
-    method = getattr(wreq.Method, exchange.method.upper(), None)
+    method = getattr(wreq.Method, request.method.upper(), None)
     if method is None:
-        raise FetchRefused(f"{shown(exchange.url)} cannot be requested with {exchange.method[:20]!a}.")
+        raise FetchRefused(f"{shown(request.url)} cannot be requested with {request.method[:20]!a}.")
     headers = wreq.HeaderMap()
     names = []
-    for name, value in exchange.headers:
+    for name, value in request.headers:
         # wreq would leave out what it cannot send, and say nothing.
         if not (_HEADER_NAME.fullmatch(name) and _HEADER_VALUE.fullmatch(value)):
-            raise FetchRefused(f"{shown(exchange.url)} cannot be requested: no request may carry the header {name!a}.")
+            raise FetchRefused(f"{shown(request.url)} cannot be requested: no request may carry the header {name!a}.")
         if profile is None or name.lower() not in OWN_HEADERS:
             headers.append(name, value)
             names.append(name)
@@ -258,9 +258,9 @@ def _request(exchange: TransportRequest, target: _Target, profile: Profile | Non
         headers.append("Authorization", _basic(target.login))
         names.append("Authorization")
     if profile is None:
-        return _Request(method, headers, ["Host", *names])
+        return _Prepared(method, headers, ["Host", *names])
     known = {name.lower() for name in profile.order}
-    return _Request(method, headers, [*profile.order, *(name for name in names if name.lower() not in known)])
+    return _Prepared(method, headers, [*profile.order, *(name for name in names if name.lower() not in known)])
 
 
 def _basic(login: str) -> str:

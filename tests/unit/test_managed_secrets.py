@@ -10,7 +10,7 @@ import pytest
 
 from gossamer.errors import ApiFailed
 from gossamer.fetch.contract import Limits, Response, TransportRequest
-from gossamer.fetch.managed.answers import Answer, failure_of, page_of, tree_of
+from gossamer.fetch.managed.answers import VendorAnswer, failure_of, page_of, tree_of
 from gossamer.fetch.managed.vendor import Vendor
 from gossamer.model.page import Headers
 from tests.unit.managed import described
@@ -40,12 +40,12 @@ SPELLINGS = [
 
 
 def failed(vendor: Vendor, body: bytes, kind: str = "text/plain") -> str:
-    answer = Answer(status=502, headers=Headers([("Content-Type", kind)]), body=body)
+    answer = VendorAnswer(status=502, headers=Headers([("Content-Type", kind)]), body=body)
     return str(failure_of(vendor, answer, 0.0))
 
 
 def page(vendor: Vendor, body: bytes, *, max_body: int = 10_000, cut: bool = False) -> Response:
-    answer = Answer(status=200, headers=Headers([]), body=body, cut=cut, wire=len(body))
+    answer = VendorAnswer(status=200, headers=Headers([]), body=body, cut=cut, wire=len(body))
     return page_of(
         vendor, answer, None, TransportRequest(url="https://shop.example/", limits=Limits(max_body=max_body))
     )
@@ -109,7 +109,7 @@ def test_words_that_are_not_the_key_stay() -> None:
 def test_the_key_is_in_no_words_about_a_senseless_status() -> None:
     body = json.dumps({"body": "x", "status_code": f"x{KEY}"}).encode()
     vendor = described(JSON)
-    answer = Answer(status=200, headers=Headers([]), body=body)
+    answer = VendorAnswer(status=200, headers=Headers([]), body=body)
     with pytest.raises(ApiFailed, match="makes no sense") as caught:
         page_of(vendor, answer, tree_of(vendor, answer), TransportRequest(url="https://shop.example/", limits=Limits()))
     assert "sk/live" not in str(caught.value)

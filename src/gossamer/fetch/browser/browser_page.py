@@ -7,21 +7,23 @@ transport tells apart. How it recovers: the context goes, and everything of the 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from email.utils import formatdate
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from ...clock import SystemClock
 from ...errors import ConnectionDropped, FetchRefused, PageCrashed
 from ...model.page import Headers
 from ...model.route import Render
-from ...model.url import origin_of
+from ...model.url import host_of, origin_of
 from ..contract import Response, TransportRequest
-from .document import KINDS, Answer, Documents, Pairs, with_port
-from .guard import Gatehouse, Pass
-from .leavings import set_cookie_lines
-from .page_work import MAX_REQUESTS, SCREEN, Traffic, make_ready, read_text, stop_page, take_picture
-from .troubles import translated
+from ..cookies import CookieJar
+from .guard import GuardProxy, Pass
+from .main_frame import KINDS, FrameAnswer, MainFrame, Pairs, with_port
+from .page_actions import MAX_REQUESTS, SCREEN, Traffic, make_ready, read_text, stop_page, take_picture, translated
 
 if TYPE_CHECKING:
     from playwright.async_api import Browser, BrowserContext, CDPSession, Page, Request
@@ -35,27 +37,27 @@ _OF_THE_WIRE = frozenset({"connection", "content-encoding", "transfer-encoding"}
 _NO_LONGER_TRUE = _OF_THE_WIRE | {"content-type", "content-length"}
 
 
-class PageLoad:
+class BrowserPage:
     """`run` once; then `close`, whatever happened."""
 
     def __init__(
         self,
         browser: Browser,
-        gate: Gatehouse,
+        gate: GuardProxy,
         gate_pass: Pass,
-        exchange: TransportRequest,
+        request: TransportRequest,
         block: tuple[str, ...],
         settle: float,
     ) -> None:
         self._browser = browser
         self._gate = gate
         self._pass = gate_pass
-        self._exchange = exchange
-        self._render = exchange.render or Render()
+        self._request = request
+        self._render = request.render or Render()
         self._block = block if self._render.block is None else self._render.block
         self._settle = settle
         self._opening: asyncio.Task[BrowserContext] | None = None
-        self._documents: Documents | None = None
+        self._documents: MainFrame | None = None
         self._traffic: Traffic | None = None
         self._crashed = asyncio.Event()
         self._broken = asyncio.Event()
@@ -76,7 +78,7 @@ class PageLoad:
             await asyncio.wait((work, crash), return_when=asyncio.FIRST_COMPLETED)
             if self._crashed.is_set():
                 raise PageCrashed(
-                    f"{self._exchange.url[:200]}: the page crashed. Most often it ate too much memory "
+                    f"{self._request.url[:200]}: the page crashed. Most often it ate too much memory "
                     "(browser.page_memory)."
                 )
             return await work
@@ -96,7 +98,7 @@ class PageLoad:
                 await (await self._opening).close()
 
     async def _open(self) -> tuple[Page, CDPSession]:
-        named = {name.lower(): value for name, value in self._exchange.headers}
+        named = {name.lower(): value for name, value in self._request.headers}
         wishes: dict[str, Any] = {"user_agent": named["user-agent"]} if named.get("user-agent") else {}
         language = named.get("accept-language", "").partition(",")[0].partition(";")[0].strip()
         if language and language != "*":
@@ -114,17 +116,17 @@ class PageLoad:
         page.on("download", lambda download: self._later(download.cancel()))
         session = await context.new_cdp_session(page)
         self._traffic = Traffic(self._pass, page, lambda: self._too_many(page, session))
-        self._documents = Documents(
+        self._documents = MainFrame(
             session,
             self._pass,
             headers=tuple(
                 pair
-                for pair in self._exchange.headers
+                for pair in self._request.headers
                 if pair[0].lower() not in _BROWSERS_OWN and not pair[0].lower().startswith(("sec-", "proxy-"))
             ),
             block=self._block,
-            max_body=self._exchange.limits.max_body,
-            max_header=self._exchange.limits.max_header,
+            max_body=self._request.limits.max_body,
+            max_header=self._request.limits.max_header,
         )
         await self._documents.open()
         return page, session
@@ -178,7 +180,7 @@ class PageLoad:
                 name, value = "", part
             self._given.append((name, value))
             # Any: the library does not export the type of a cookie.
-            cookie: Any = {"name": name, "value": value, "url": origin_of(self._exchange.url) + "/"}
+            cookie: Any = {"name": name, "value": value, "url": origin_of(self._request.url) + "/"}
             try:
                 await context.add_cookies([cookie])
             except Error:
@@ -206,7 +208,7 @@ class PageLoad:
         except Error as error:
             if self._crashed.is_set() or not self._browser.is_connected() or page.is_closed():
                 raise
-            raise translated(str(error), self._exchange.url, self._pass) from error
+            raise translated(str(error), self._request.url, self._pass) from error
         finally:
             work.cancel()
             await asyncio.gather(work, return_exceptions=True)
@@ -215,9 +217,9 @@ class PageLoad:
         """Go there, get it ready, read it."""
         assert self._documents is not None
         assert self._traffic is not None
-        await page.goto(self._exchange.url, wait_until="commit", timeout=0)
+        await page.goto(self._request.url, wait_until="commit", timeout=0)
         await self._ready(page)
-        limit = self._exchange.limits.max_body
+        limit = self._request.limits.max_body
         text = await read_text(session, limit)
         picture = await take_picture(page) if self._render.screenshot else b""
         if len(picture) > limit:
@@ -227,8 +229,8 @@ class PageLoad:
         latest = self._documents.latest
         url = page.url
         if url.startswith("chrome-error:") or latest is None:
-            raise self._pass.trouble(with_port(self._exchange.url)) or ConnectionDropped(
-                f"{self._exchange.url[:200]}: the page moved on to an address that could not be opened."
+            raise self._pass.trouble(with_port(self._request.url)) or ConnectionDropped(
+                f"{self._request.url[:200]}: the page moved on to an address that could not be opened."
             )
         headers = await self._headers_of(latest)
         kept = tuple(pair for pair in headers if pair[0].lower() not in _NO_LONGER_TRUE)
@@ -253,39 +255,39 @@ class PageLoad:
                 self._notes.append(ready.result())
             elif self._stopped.is_set() and (self._render.wait_for or self._render.actions):
                 raise PageCrashed(
-                    f"{self._exchange.url[:200]}: the page made more than {MAX_REQUESTS} requests before it was ready, "
+                    f"{self._request.url[:200]}: the page made more than {MAX_REQUESTS} requests before it was ready, "
                     "and was stopped."
                 )
             if self._broken.is_set() and not self._pass.spent:  # else it was us who broke it off
-                raise translated(self._how_broken, self._exchange.url, self._pass)
+                raise translated(self._how_broken, self._request.url, self._pass)
         finally:
             for task in (ready, broken, stopped):
                 task.cancel()
             await asyncio.gather(ready, broken, stopped, return_exceptions=True)
 
-    async def _headers_of(self, answer: Answer) -> Pairs:
+    async def _headers_of(self, answer: FrameAnswer) -> Pairs:
         """With a line for every cookie that the page left, as if the address that was asked for had set them all."""
         assert self._documents is not None
         assert self._opening is not None
         headers = await self._documents.headers_of(answer)
-        if answer.url != self._exchange.url.partition("#")[0]:
+        if answer.url != self._request.url.partition("#")[0]:
             # The page moved on. Lines of another document would be taken for those of the one that was asked for.
             headers = tuple(pair for pair in headers if pair[0].lower() != "set-cookie")
         lines = set_cookie_lines(
-            self._exchange.url,
+            self._request.url,
             await (await self._opening).cookies(),
             given=self._given,
             told=[value for name, value in headers if name.lower() == "set-cookie"],
-            max_size=self._exchange.limits.max_header,
+            max_size=self._request.limits.max_header,
         )
         return (*headers, *(("Set-Cookie", line) for line in lines))
 
-    async def _raw(self, answer: Answer) -> Response:
+    async def _raw(self, answer: FrameAnswer) -> Response:
         headers = await self._headers_of(answer)
         kept = tuple(pair for pair in headers if pair[0].lower() not in _OF_THE_WIRE)
         return self._response(msgspec.structs.replace(answer, headers=kept), b"")
 
-    def _response(self, answer: Answer, picture: bytes) -> Response:
+    def _response(self, answer: FrameAnswer, picture: bytes) -> Response:
         assert self._traffic is not None
         notes = list(self._notes)
         if self._traffic.too_many or self._pass.requests > MAX_REQUESTS:
@@ -305,3 +307,56 @@ class PageLoad:
             note="; ".join(filter(None, notes)),
             screenshot=picture,
         )
+
+
+def set_cookie_lines(
+    url: str,
+    cookies: Iterable[Mapping[str, Any]],  # Any: the library does not export the type of a cookie
+    *,
+    given: Iterable[tuple[str, str]],
+    told: Iterable[str],
+    max_size: int,
+) -> list[str]:
+    """Lines for those of the browser's `cookies` that a page at `url` may set and that nobody knows yet.
+
+    `given` are names and values that the browser had from us, `told` the lines that are known already. The lines are
+    `max_size` characters long at most, all together.
+    """
+    host = host_of(url)
+    from_us = frozenset(given)
+    jar = CookieJar(SystemClock())
+    jar.absorb(url, Headers(("Set-Cookie", line) for line in told))
+    lines: list[str] = []
+    for cookie in cookies:
+        domain = str(cookie["domain"])
+        whole_domain = domain.startswith(".")
+        if not whole_domain and domain.strip("[]") != host:
+            continue  # without a domain the line would speak for `host`
+        if not whole_domain and _unchanged(cookie, from_us):
+            continue  # its path and domain were lost on the way here; whoever gave it knows better
+        line = _line(cookie)
+        if max_size < len(line):
+            continue
+        if jar.absorb(url, Headers((("Set-Cookie", line),))):
+            lines.append(line)
+            max_size -= len(line)
+    return lines
+
+
+def _unchanged(cookie: Mapping[str, Any], from_us: frozenset[tuple[str, str]]) -> bool:
+    plain = cookie["path"] == "/" and cookie["expires"] < 0
+    return plain and (cookie["name"], cookie["value"]) in from_us
+
+
+def _line(cookie: Mapping[str, Any]) -> str:
+    parts = [f"{cookie['name']}={cookie['value']}"]
+    if cookie["domain"].startswith("."):
+        parts.append(f"Domain={cookie['domain'][1:]}")
+    parts.append(f"Path={cookie['path']}")
+    if cookie["expires"] >= 0:
+        parts.append(f"Expires={formatdate(cookie['expires'], usegmt=True)}")
+    if cookie["secure"]:
+        parts.append("Secure")
+    if cookie["httpOnly"]:
+        parts.append("HttpOnly")
+    return "; ".join(parts)

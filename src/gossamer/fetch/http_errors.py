@@ -53,7 +53,7 @@ def translated(error: Exception, href: str, limits: Limits) -> FetchFailed | Fet
         case aiohttp.ClientResponseError() | HttpProcessingError():
             return _bad_head(where, error, limits)
         case aiohttp.ClientError():
-            return BadResponse(f"{where}: the exchange broke off ({said}).")
+            return BadResponse(f"{where}: the request broke off ({said}).")
         case ConnectionError():
             return ConnectionDropped(f"{where}: the connection broke ({said}).")
         case OSError():
@@ -62,7 +62,7 @@ def translated(error: Exception, href: str, limits: Limits) -> FetchFailed | Fet
             # A header or an address that aiohttp refuses to write: nothing was sent.
             return FetchRefused(f"{where} cannot be requested ({said}).")
         case _:
-            return ConnectionDropped(f"{where}: the exchange failed ({said}).")
+            return ConnectionDropped(f"{where}: the request failed ({said}).")
 
 
 def translated_on_exit(error: Exception, href: str, limits: Limits, exit: Exit) -> FetchFailed | FetchRefused:

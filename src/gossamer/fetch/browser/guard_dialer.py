@@ -1,4 +1,4 @@
-"""How the gatehouse opens a line: to a checked address, or through an exit that was checked as well.
+"""How the guard proxy opens a line: to a checked address, or through an exit that was checked as well.
 
 How it fails: AddressRefused before anything is dialled, DnsFailed, ConnectFailed, TimedOut, and ProxyFailed for all
 that an exit does wrong. No message holds a user name or a password. It keeps nothing, so there is nothing to mend.

@@ -40,7 +40,7 @@ _PARSE_WORDS = re.compile(r"Parse\((\w{1,40})")
 def translated(
     error: BaseException, href: str, limits: Limits, exit: Exit | None = None
 ) -> FetchFailed | FetchRefused | None:
-    """Our word for it; None for what is no failure of the exchange (an interrupt, say)."""
+    """Our word for it; None for what is no failure of the request (an interrupt, say)."""
     ours = _site_failure(error, shown(href), limits) if _is_known(error) else None
     if exit is None or ours is None:
         return ours
@@ -86,9 +86,9 @@ def _site_failure(error: BaseException, where: str, limits: Limits) -> FetchFail
         case "BuilderError" | "ValueError" | "TypeError" | "OverflowError":
             return FetchRefused(f"{where} cannot be requested: wreq does not take it.")
         case "StatusError" | "RedirectError" | "UpgradeError" | "WebSocketError":
-            return BadResponse(f"{where}: the exchange broke off ({type(error).__name__}).")
+            return BadResponse(f"{where}: the request broke off ({type(error).__name__}).")
         case name:
-            return ConnectionDropped(f"{where}: the exchange failed ({name}).")
+            return ConnectionDropped(f"{where}: the request failed ({name}).")
 
 
 def _no_connection(where: str, said: str, limits: Limits) -> FetchFailed | FetchRefused:

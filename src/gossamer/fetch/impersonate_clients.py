@@ -8,7 +8,7 @@ proxy's name fixed in that way, and the proxy looks up the target, which is judg
 Each identity has clients of its own: connections and TLS sessions never cross.
 
 How it fails: AddressRefused, DnsFailed, ProxyFailed, TimedOut. How it recovers: a client that could not connect is
-forgotten, and the next exchange looks the name up again.
+forgotten, and the next request looks the name up again.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ class Clients:
             driver = self._made(exit.host if exit else host, addresses, profile, exit, limits)
             client = self._clients[key] = Client(driver, key, frozenset(addresses), self._keep_alive)
             while len(self._clients) > _MAX_CLIENTS:
-                self._clients.popitem(last=False)  # not closed: somebody may be in the middle of an exchange
+                self._clients.popitem(last=False)  # not closed: somebody may be in the middle of a request
         self._clients.move_to_end(key)
         return client
 

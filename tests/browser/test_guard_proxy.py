@@ -1,4 +1,4 @@
-"""The gatehouse without a browser: plain sockets say to it what a browser would, and what no browser would."""
+"""The guard proxy without a browser: plain sockets say to it what a browser would, and what no browser would."""
 
 from __future__ import annotations
 

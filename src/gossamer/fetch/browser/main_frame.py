@@ -1,6 +1,6 @@
 """The documents of a page's main frame: each request and each answer passes through here before the page sees it.
 
-What it does: gives the gatehouse its password, adds headers to the first request, stops what is not wanted, and
+What it does: gives the guard proxy its password, adds headers to the first request, stops what is not wanted, and
 catches answers that are no pages: a redirect is not followed, a file is read up to its limit, a download is refused.
 How it fails: `caught` holds the answer or the error that ends the visit; the browser only hears "aborted".
 
@@ -44,7 +44,7 @@ _STREAM_PIECE = 256 * 1024
 _COOKIE_PATIENCE = 1.0  # seconds; raw headers come by another way, and may be late
 
 
-class Answer(msgspec.Struct, frozen=True, kw_only=True):
+class FrameAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """A document as the server sent it. `body` None: it is a page, which the browser shows."""
 
     url: str
@@ -55,7 +55,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     request: str = ""  # the browser's name for the request
 
 
-class Documents:
+class MainFrame:
     """Watches one page. `open` before the first request; `close` when the page is done."""
 
     def __init__(
@@ -81,8 +81,8 @@ class Documents:
         self._asked_for_password: set[str] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._raw: dict[str, asyncio.Future[Pairs]] = {}
-        self.caught: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-        self.latest: Answer | None = None
+        self.caught: asyncio.Future[FrameAnswer] = asyncio.get_running_loop().create_future()
+        self.latest: FrameAnswer | None = None
 
     async def open(self) -> None:
         send = self._session.send
@@ -107,7 +107,7 @@ class Documents:
         if self.caught.done() and not self.caught.cancelled():
             self.caught.exception()  # looked at, or asyncio would complain in the log
 
-    async def headers_of(self, answer: Answer) -> Pairs:
+    async def headers_of(self, answer: FrameAnswer) -> Pairs:
         """With the cookies that it set, which the browser keeps from us elsewhere. Raises BadResponse."""
         raw = self._raw.get(answer.request)
         if raw is None:
@@ -161,7 +161,7 @@ class Documents:
             waiting.set_result(tuple(pair for pair in pairs if pair[0].lower() == "set-cookie"))
 
     async def _asked(self, event: Event) -> None:
-        """The gatehouse asks who we are. A site that asks gets no answer, and neither does anybody who asks twice."""
+        """The guard proxy asks who we are. A site that asks gets no answer, and neither does anybody who asks twice."""
         request = event["requestId"]
         ours = event["authChallenge"].get("source") == "Proxy" and request not in self._asked_for_password
         if len(self._asked_for_password) < _MAX_QUESTIONS:
@@ -208,7 +208,7 @@ class Documents:
             if event["frameId"] == self._main and trouble is not None:
                 raise trouble  # a tunnel that was not opened comes as an error, and never as an answer with our mark
             return
-        answer = Answer(
+        answer = FrameAnswer(
             url=event["request"]["url"],
             status=event["responseStatusCode"],
             headers=tuple((one["name"], one["value"]) for one in event.get("responseHeaders", ())),
@@ -251,7 +251,7 @@ class Documents:
             self.latest = answer
         await self._session.send("Fetch.continueRequest", {"requestId": request})
 
-    async def _catch(self, request: str, answer: Answer, body: bytes) -> None:
+    async def _catch(self, request: str, answer: FrameAnswer, body: bytes) -> None:
         if not self.caught.done():
             self.caught.set_result(msgspec.structs.replace(answer, body=body))
         await self._stop(request)

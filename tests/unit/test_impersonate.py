@@ -23,7 +23,7 @@ from gossamer.errors import (
 from gossamer.fetch.addresses import AddressGuard
 from gossamer.fetch.body import ACCEPT_ENCODING
 from gossamer.fetch.contract import Limits, Response, TransportRequest
-from gossamer.fetch.profile import WreqTransport
+from gossamer.fetch.impersonate import WreqTransport
 from gossamer.fetch.profiles import PROFILES, profile_named
 from tests.conformance.transports import LIMITS, LOOPBACK, listener
 from tests.conformance.transports import vouched as vouched
@@ -238,7 +238,7 @@ async def test_profiles_do_not_share_connections() -> None:
 
 
 async def test_many_hosts_do_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gossamer.fetch.profile_clients._MAX_CLIENTS", 8)
+    monkeypatch.setattr("gossamer.fetch.impersonate_clients._MAX_CLIENTS", 8)
     async with hostile_site() as site, WreqTransport(AddressGuard(allow_private=True)) as transport:
         for number in range(30):
             url = site.url("/plain", host=f"h{number}.localhost")
@@ -248,7 +248,7 @@ async def test_many_hosts_do_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch
 
 
 async def test_a_client_that_goes_does_not_take_a_page_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gossamer.fetch.profile_clients._MAX_CLIENTS", 1)
+    monkeypatch.setattr("gossamer.fetch.impersonate_clients._MAX_CLIENTS", 1)
     anywhere = AddressGuard(allow_private=True)
     async with hostile_site(drip=timedelta(milliseconds=5)) as site, WreqTransport(anywhere) as transport:
         slow = asyncio.ensure_future(

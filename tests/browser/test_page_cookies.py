@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gossamer.clock import SystemClock
-from gossamer.fetch.browser.leavings import set_cookie_lines
+from gossamer.fetch.browser.browser_page import set_cookie_lines
 from gossamer.fetch.cookies import CookieJar
 from gossamer.model.page import Headers
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from gossamer.fetch.browser import remains
+from gossamer.fetch.browser import chromium
 from tests.patience import PATIENCE
 
 from .showing import born_at
@@ -30,7 +30,7 @@ def abandon(folder: Path) -> None:
 
 
 def test_only_a_folder_whose_worker_is_surely_gone_is_removed(place: Path) -> None:
-    mine, gone, elsewhere, kept = (remains.new_folder() for _ in range(4))
+    mine, gone, elsewhere, kept = (chromium.new_folder() for _ in range(4))
     abandon(gone)
     (elsewhere / "worker").write_text(f"{os.getpid()} 1 pid:[1]")  # of a container that shares the place
     silent = place / "gossamer-browser-silent"
@@ -39,13 +39,13 @@ def test_only_a_folder_whose_worker_is_surely_gone_is_removed(place: Path) -> No
     kept = kept.rename(place / "kept")
     link = place / "gossamer-browser-link"
     link.symlink_to(kept)
-    remains.sweep()
+    chromium.sweep()
     assert not gone.exists()
     assert all(folder.exists() for folder in (mine, elsewhere, silent, kept, link))
 
 
 def test_only_processes_that_live_in_the_folder_are_ended(place: Path) -> None:
-    gone = remains.new_folder()
+    gone = chromium.new_folder()
     abandon(gone)
     wait = [sys.executable, "-c", "input()"]
     inside = subprocess.Popen(wait, stdin=subprocess.PIPE, env={**os.environ, "TMPDIR": str(gone)})
@@ -53,7 +53,7 @@ def test_only_processes_that_live_in_the_folder_are_ended(place: Path) -> None:
     other = subprocess.Popen([*wait, f"--user-data-dir={gone}2/profile"], stdin=subprocess.PIPE)
     try:
         assert all(born_at(one.pid) for one in (inside, named, other))
-        remains.sweep()
+        chromium.sweep()
         assert (inside.wait(PATIENCE), named.wait(PATIENCE), other.poll()) == (-9, -9, None)
         assert not gone.exists()
     finally:
@@ -65,11 +65,11 @@ def test_only_processes_that_live_in_the_folder_are_ended(place: Path) -> None:
 def test_a_process_that_took_the_id_of_another_is_spared(place: Path) -> None:
     other = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     try:
-        born = remains.born_at(other.pid)
+        born = chromium.born_at(other.pid)
         assert born is not None
-        remains.kill({other.pid: born - 1})
+        chromium.kill({other.pid: born - 1})
         assert other.poll() is None
-        remains.kill({other.pid: born})
+        chromium.kill({other.pid: born})
         assert other.wait(PATIENCE) == -9
     finally:
         other.kill()

@@ -1,4 +1,4 @@
-"""The gatehouse before real proxies: what leaves through an exit, and what is not asked of one. Without a browser."""
+"""The guard proxy before real proxies: what leaves through an exit, and what is not asked of one. Without a browser."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from gossamer.errors import AddressRefused, ConnectFailed, ProxyFailed, TimedOut
 from gossamer.fetch import addresses
 from gossamer.fetch.addresses import AddressGuard
-from gossamer.fetch.browser.guard import Gatehouse
+from gossamer.fetch.browser.guard import GuardProxy
 from gossamer.model.route import Exit
 from tests.patience import PATIENCE
 from tests.services.proxies import ProxyServer, http_proxy, https_proxy, socks_proxy, vouched_for
@@ -40,12 +40,12 @@ async def test_an_exit_carries_plain_requests_and_tunnels(start: type[ProxyServe
 
 async def test_an_exit_inside_tls(tmp_path: Path) -> None:
     vouched = vouched_for(tmp_path)
-    async with hostile_site() as site, Gatehouse(GUARD, tls=vouched.client) as gate:
+    async with hostile_site() as site, GuardProxy(GUARD, tls=vouched.client) as gate:
         with https_proxy(vouched.server, users=USERS) as proxy:
             holder = gate.admit(proxy.exit())
             assert (await say(gate, plain(site.url("/plain", HOST), token(holder)))).endswith(PAGE)
             assert proxy.seen(HOST)
-    async with hostile_site() as site, Gatehouse(GUARD) as strict:  # nobody vouches for it here
+    async with hostile_site() as site, GuardProxy(GUARD) as strict:  # nobody vouches for it here
         with https_proxy(vouched.server, users=USERS) as proxy:
             holder = strict.admit(proxy.exit())
             await say(strict, plain(site.url("/plain", HOST), token(holder)))
