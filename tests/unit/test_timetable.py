@@ -8,8 +8,7 @@ import msgspec
 import pytest
 
 from gossamer.cli.flags import in_flags
-from gossamer.cli.scheduler import Bulletin
-from gossamer.cli.worker import Voice
+from gossamer.cli.worker import SchedulerVoice, Voice
 from gossamer.model import events
 from gossamer.model.schedule import Schedule, ScheduleProgress
 from gossamer.project.timetable import coming, natural, next_run, state_of, ticks_of
@@ -130,7 +129,7 @@ def test_a_worker_tells_what_becomes_of_its_jobs(capsys):
 
 
 def test_a_scheduler_tells_what_begins_and_what_repeats_itself_once(capsys):
-    voice = Bulletin(quiet=False, json_logs=False, supervised=False)
+    voice = SchedulerVoice(quiet=False, json_logs=False, supervised=False)
 
     def skip(due: float, reason: str) -> None:
         voice.emit(events.ScheduleSkipped(at=due, schedule="prices", due=due, reason=reason))

@@ -1,106 +1,73 @@
-"""`gossamer worker`: a process that serves all jobs, or several under a supervisor. `gossamer workers`: the list."""
+"""Processes that go on until a signal: `gossamer worker` (serves all jobs), `gossamer scheduler` (begins the runs of
+schedules), `gossamer up` (both, watched). `gossamer workers` lists them."""
 
 from __future__ import annotations
 
 import os
 import sys
-from contextlib import AsyncExitStack
 from datetime import timedelta
+from functools import partial
 from typing import Annotated
 
 import typer
 from rich.text import Text
 
-from ..backends.addresses import place_of
-from ..clock import Backoff, SystemClock
-from ..crawl.heartbeat import MISSING_AFTER
-from ..errors import BackendUnavailable, Misconfigured
-from ..frontier.contract import WorkerCard
+from ..clock import SystemClock
+from ..errors import Misconfigured
 from ..model import events
 from ..model.events import EventHub
 from ..monitor.logs import JsonLog
-from ..process.black_box import TIES
-from ..process.signals import stopping
-from ..process.supervisor import MISCONFIGURED, Pulse, Supervisor, silence_under
-from ..project.open import Project, is_crawled, open_project
-from ..project.worker_pool import WorkerPool
-from ..settings import Settings
-from ..settings.effective import routing_of, served
-from ..text import distance, many, size, visible
-from .app import app, err, fail, out, run_async, settings_with
-from .layout import Column, jsonable, number, print_json, print_table
+from ..project.open import Project, is_crawled
+from ..project.status import place_of
+from ..project.timetable import SKIPPED
+from ..project.workers import MISSING_SECONDS, SchedulerView, WorkerView, leading_scheduler, list_workers
+from ..text import distance, many, moment, size, span, visible
+from .app import app, err, fail, open_crawled, out, run_async, settings_with
+from .layout import Column, number, print_json, print_table
 from .progress import Warnings
 
-AWAY = Backoff(first=timedelta(milliseconds=500), longest=timedelta(seconds=15))  # while a backend does not answer
+LATE = timedelta(seconds=5)  # a tick that begins later than this is told with its moment
+
+# -P: files in the working directory do not stand in for modules, as in the command itself.
+COMMAND = (sys.executable, "-P", "-m", "gossamer")
+
+ConcurrencyOption = Annotated[int | None, typer.Option(min=1, help="Pages in flight at once in each process.")]
+QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Only errors.")]
+JsonLogsOption = Annotated[bool, typer.Option("--json-logs", help="One JSON object per event, to stderr.")]
 
 
-@app.command("worker")
-def worker_verb(
-    processes: Annotated[int, typer.Option(min=1, help="So many processes, watched and replaced when they die.")] = 1,
-    concurrency: Annotated[int | None, typer.Option(min=1, help="Pages in flight at once in each process.")] = None,
-    until_idle: Annotated[
-        bool, typer.Option("--until-idle", help="End when no job is left that can be served here.")
-    ] = False,
-    routes: Annotated[
-        str | None, typer.Option(metavar="ROUTES", help="Serve only these routes or kinds: http, browser, managed ...")
-    ] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only errors.")] = False,
-    json_logs: Annotated[bool, typer.Option("--json-logs", help="One JSON object per event, to stderr.")] = False,
-) -> None:
-    """Work on every running job of the project, those that are begun later too. Ctrl-C finishes what is in hand."""
-    pulse = Pulse.inherited()
-    settings = settings_with(**{"crawl.concurrency": concurrency})
-    serves = None if routes is None else served(routes, routing_of(settings))
-    voice = Voice(quiet=quiet, json_logs=json_logs, supervised=pulse is not None)
-    if processes == 1:
-        try:
-            run_async(_serve(settings, voice, pulse, until_idle=until_idle, serves=serves))
-        except Misconfigured as error:
-            if pulse is None:
-                raise
-            fail(str(error), MISCONFIGURED)
-        finally:
-            voice.close()
-        return
-    # -P: files in the working directory do not stand in for modules, as in the command itself.
-    command = [sys.executable, "-P", "-m", "gossamer", "worker"]
-    command += ["--concurrency", str(concurrency)] if concurrency is not None else []
-    command += ["--routes", routes] if routes is not None else []
-    wanted = {"--until-idle": until_idle, "--quiet": quiet, "--json-logs": json_logs}
-    command += [flag for flag, is_wanted in wanted.items() if is_wanted]
-    code = run_async(_supervise(settings, voice, command, processes, until_idle=until_idle))
-    if code:
-        raise typer.Exit(code)
+# -- what they say -------------------------------------------------------------------------------------------------
 
 
 class Voice:
-    """What a worker process says, and how: lines for people, objects for programs, or nothing."""
+    """What a long-lived process says, and how: lines for people, objects for programs, or nothing.
 
-    def __init__(self, *, quiet: bool, json_logs: bool, supervised: bool) -> None:
+    A process that is `supervised` names itself in every line, and leaves the welcome to its supervisor.
+    """
+
+    role = "worker"
+
+    def __init__(self, *, quiet: bool, json_logs: bool, supervised: bool = False) -> None:
         self._clock = SystemClock()
         self._log = JsonLog(sys.stderr, self._clock) if json_logs else None
         self._shows = not quiet and not json_logs
         self._supervised = supervised
-        self._before = f"worker {os.getpid()}: " if supervised else ""
+        self._before = f"{self.role} {os.getpid()}: " if supervised else ""
 
     def listeners(self) -> EventHub:
         lines = (Warnings(err, before=self._before, names_jobs=True), self) if self._shows else ()
         return EventHub(*lines) if self._log is None else EventHub(self._log, *lines)
 
-    def welcome(self, project: Project, text: str) -> None:
-        """What the user should know first. The children of a supervisor leave it to him."""
+    def welcome(self, text: str, note: str, project: Project) -> None:
+        """What the user should know first. `{place}` in the note is where the state is kept."""
         if not self._shows or self._supervised:
             return
-        settings = project.settings
-        place = place_of(settings, "state")
-        self._greet(project, f"{text} all jobs of", f"queue in {place}; Ctrl-C finishes what is in hand")
-
-    def _greet(self, project: Project, text: str, note: str) -> None:
         settings = project.settings
         for warning in project.warnings:
             err.print(Text(f"Warning: {visible(warning)}", style="yellow"), soft_wrap=True)
         name = visible(settings.project or str(settings.root))
-        err.print(Text.assemble(f"{text} ", (name, "bold"), (f" ({visible(note)})", "dim")))
+        note = visible(note.format(place=place_of(settings, "state")))
+        err.print(Text.assemble(f"{text} ", (name, "bold"), (f" ({note})", "dim")))
 
     def emit(self, event: events.Event) -> None:
         match event:
@@ -121,121 +88,198 @@ class Voice:
         elif self._shows:
             err.print(Text(words, style="yellow"))
 
-    def tell_fate(self) -> None:
-        """What became of the process that this one follows, if there was one."""
-        if TIES.box is not None and TIES.box.fate:
-            self.tell(TIES.box.fate)
-
     def close(self) -> None:
         if self._log is not None:
             self._log.summary()
 
 
-async def _serve(
-    settings: Settings, voice: Voice, pulse: Pulse | None, *, until_idle: bool, serves: frozenset[str] | None
+class SchedulerVoice(Voice):
+    """What a scheduler says: which runs begin, which do not and why. A reason that repeats itself is said once."""
+
+    role = "scheduler"
+
+    def __init__(self, *, quiet: bool, json_logs: bool, supervised: bool = False) -> None:
+        super().__init__(quiet=quiet, json_logs=json_logs, supervised=supervised)
+        self._skipping: dict[str, str] = {}  # by schedule, why its last tick did not run
+
+    def emit(self, event: events.Event) -> None:
+        match event:
+            case events.Leading():
+                self._say(f"this scheduler {'leads' if event.leads else 'does not lead any more'}", "dim")
+            case events.ScheduleFired():
+                self._skipping.pop(event.schedule, None)
+                late = event.at - event.due > LATE.total_seconds()
+                missed = f"; {many(event.missed, 'tick')} before it did not run" if event.missed else ""
+                self._say(f"{event.schedule}: {event.job} begun{f', for {moment(event.due)}' if late else ''}{missed}")
+            case events.ScheduleQueued():
+                self._say(f"{event.schedule}: the run of {moment(event.due)} waits for the one before")
+            case events.ScheduleSkipped() if self._skipping.get(event.schedule) != event.reason:
+                self._skipping[event.schedule] = event.reason
+                why = SKIPPED.get(event.reason, event.reason)
+                self._say(f"{event.schedule}: {moment(event.due)} is skipped, because {why}")
+            case events.ScheduleFailed():
+                again = f"Tried again in {span(event.delay)}."
+                self._say(f"{event.schedule}: a run could not be begun. {event.message} {again}", "yellow")
+
+
+# -- worker --------------------------------------------------------------------------------------------------------
+
+FINISHES = "queue in {place}; Ctrl-C finishes what is in hand"
+
+
+@app.command("worker")
+def worker_verb(
+    processes: Annotated[int, typer.Option(min=1, help="So many processes, watched and replaced when they die.")] = 1,
+    concurrency: ConcurrencyOption = None,
+    until_idle: Annotated[
+        bool, typer.Option("--until-idle", help="End when no job is left that can be served here.")
+    ] = False,
+    routes: Annotated[
+        str | None, typer.Option(metavar="ROUTES", help="Serve only these routes or kinds: http, browser, managed ...")
+    ] = None,
+    quiet: QuietOption = False,
+    json_logs: JsonLogsOption = False,
 ) -> None:
-    pools: list[WorkerPool] = []  # none until the backends are open
+    """Work on every running job of the project, those that are begun later too. Ctrl-C finishes what is in hand."""
+    from ..project import service  # loads what fetches
 
-    def orphaned() -> None:
-        for pool in pools:
-            pool.drain()
-
-    pulse = pulse or Pulse.for_keeper()
-    voice.tell_fate()
-    async with AsyncExitStack() as stack:
-        if pulse is not None:
-            silence = silence_under(settings.crawl.parse_timeout)
-            await stack.enter_async_context(pulse.beating(orphaned, silence=silence))
-        project = await open_patiently(stack, settings, voice)
-        pool = WorkerPool(project, voice.listeners(), until_idle=until_idle, serves=serves)
-        pools.append(pool)
-        voice.welcome(project, f"Worker {os.getpid()} serves")
-        with stopping(pool.drain), TIES.at_work(settings.crawl.parse_timeout):
-            await pool.run()
-
-
-async def open_patiently(stack: AsyncExitStack, settings: Settings, voice: Voice, *, to_look: bool = False) -> Project:
-    """Open the backends; one that is away is waited for, since commands are often started before their servers."""
-    clock, pauses, told = SystemClock(), AWAY.pauses(), ""
-    while True:
+    pulse = service.inherited_pulse()
+    settings = settings_with(**{"crawl.concurrency": concurrency})
+    serves = None if routes is None else service.served_routes(settings, routes)
+    voice = Voice(quiet=quiet, json_logs=json_logs, supervised=pulse is not None)
+    if processes == 1:
+        welcome = partial(voice.welcome, f"Worker {os.getpid()} serves all jobs of", FINISHES)
         try:
-            return await stack.enter_async_context(open_project(settings, to_look=to_look))
-        except BackendUnavailable as error:
-            if str(error) != told:
-                told = str(error)
-                voice.tell(f"{told} Waiting for it.")
-        await clock.sleep(next(pauses).total_seconds())
-
-
-async def _supervise(settings: Settings, voice: Voice, command: list[str], processes: int, *, until_idle: bool) -> int:
-    async with AsyncExitStack() as stack:  # what is wrong with the backends is told once, and not by each child
-        project = await open_patiently(stack, settings, voice)
-        voice.welcome(project, f"{processes} workers serve")
-    supervisor = Supervisor(
-        command,
-        processes=processes,
-        drain_within=settings.crawl.drain,
-        tell=voice.tell,
-        until_idle=until_idle,
-        silence=silence_under(settings.crawl.parse_timeout),
+            run_async(
+                service.run_worker(
+                    settings,
+                    voice.listeners(),
+                    welcome=welcome,
+                    tell=voice.tell,
+                    pulse=pulse,
+                    until_idle=until_idle,
+                    serves=serves,
+                )
+            )
+        except Misconfigured as error:
+            if pulse is None:
+                raise
+            fail(str(error), service.EXIT_MISCONFIGURED)
+        finally:
+            voice.close()
+        return
+    command = [*COMMAND, "worker", *_flags(concurrency=concurrency, quiet=quiet, json_logs=json_logs)]
+    command += ["--routes", routes] if routes is not None else []
+    command += ["--until-idle"] if until_idle else []
+    welcome = partial(voice.welcome, f"{processes} workers serve all jobs of", FINISHES)
+    code = run_async(
+        service.supervise_workers(settings, command, processes, welcome=welcome, tell=voice.tell, until_idle=until_idle)
     )
-    return await supervisor.run()
+    if code:
+        raise typer.Exit(code)
+
+
+def _flags(*, quiet: bool, json_logs: bool, concurrency: int | None = None) -> list[str]:
+    """The flags that a supervisor hands on to its children."""
+    flags = [flag for flag, wanted in (("--quiet", quiet), ("--json-logs", json_logs)) if wanted]
+    return flags if concurrency is None else ["--concurrency", str(concurrency), *flags]
+
+
+# -- scheduler -----------------------------------------------------------------------------------------------------
+
+
+@app.command("scheduler")
+def scheduler_verb(quiet: QuietOption = False, json_logs: JsonLogsOption = False) -> None:
+    """Begin the runs of schedules when they are due; workers do the rest. Of several schedulers, one leads."""
+    from ..project import service
+
+    pulse = service.inherited_pulse()
+    settings = settings_with()
+    voice = SchedulerVoice(quiet=quiet, json_logs=json_logs, supervised=pulse is not None)
+    welcome = partial(voice.welcome, f"Scheduler {os.getpid()} of", "schedules in {place}; Ctrl-C ends it")
+    try:
+        run_async(service.run_scheduler(settings, voice.listeners(), welcome=welcome, tell=voice.tell, pulse=pulse))
+    except Misconfigured as error:
+        if pulse is None:
+            raise
+        fail(str(error), service.EXIT_MISCONFIGURED)
+    finally:
+        voice.close()
+
+
+# -- up ------------------------------------------------------------------------------------------------------------
+
+
+@app.command("up")
+def up_verb(
+    workers: Annotated[int, typer.Option(min=1, help="So many worker processes.")] = 1,
+    concurrency: Annotated[int | None, typer.Option(min=1, help="Pages in flight at once in each worker.")] = None,
+    quiet: QuietOption = False,
+    json_logs: JsonLogsOption = False,
+) -> None:
+    """Run a scheduler and workers on this machine, until Ctrl-C. All are watched, and replaced when they die."""
+    from ..project import service
+
+    settings = settings_with(**{"crawl.concurrency": concurrency})
+    voice = Voice(quiet=quiet, json_logs=json_logs)
+    scheduler = [*COMMAND, "scheduler", *_flags(quiet=quiet, json_logs=json_logs)]
+    worker = [*COMMAND, "worker", *_flags(concurrency=concurrency, quiet=quiet, json_logs=json_logs)]
+
+    def welcome(project: Project, has_schedules: bool) -> None:
+        voice.welcome(f"A scheduler and {many(workers, 'worker')} for", FINISHES, project)
+        if not has_schedules and not quiet and not json_logs:
+            err.print("There is no schedule yet. `gossamer schedule add` makes one, also while this runs.")
+
+    code = run_async(service.supervise_all(settings, scheduler, worker, workers, welcome=welcome, tell=voice.tell))
+    if code:
+        raise typer.Exit(code)
+
+
+# -- workers -------------------------------------------------------------------------------------------------------
 
 
 @app.command("workers")
 def workers_verb(as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False) -> None:
     """List the processes that work on the project, on all machines, and when they gave their last sign of life."""
-    run_async(_show(settings_with(), as_json))
+    settings = settings_with()
 
+    async def find() -> tuple[list[WorkerView], SchedulerView | None, float]:
+        if not is_crawled(settings):
+            return [], None, 0.0
+        async with open_crawled(settings) as project:
+            return await list_workers(project), await leading_scheduler(project), project.clock.now()
 
-async def _show(settings: Settings, as_json: bool) -> None:
-    cards: list[WorkerCard] = []
-    now, scheduler = 0.0, ""
-    if is_crawled(settings):
-        async with open_project(settings, to_look=True) as project:
-            cards, now = await project.state.workers.workers(), project.clock.now()
-            if not as_json:
-                scheduler = await _scheduler(project)
+    workers, scheduler, now = run_async(find())
     if as_json:
-        print_json([{**jsonable(card, ("started_at", "seen_at")), "missing": _is_missing(card, now)} for card in cards])
+        print_json(workers)
         return
-    if cards:
-        _print_cards(cards, now)
+    if workers:
+        _print_workers(workers, now)
     else:
         out.print("No workers. `gossamer worker` starts one; a `gossamer crawl` counts as one, too.")
-    if scheduler:
-        err.print(Text(visible(scheduler), style="dim"), soft_wrap=True)
+    if scheduler is not None and (words := _scheduler_words(scheduler)):
+        err.print(Text(visible(words), style="dim"), soft_wrap=True)
 
 
-async def _scheduler(project: Project) -> str:
-    """Who begins the runs of schedules; nothing where there are neither."""
-    leader = await project.state.schedules.leader()
-    if leader is not None:
-        host, _, rest = leader.leader.partition("/")
-        return f"A scheduler leads on {host}, process {rest.partition('/')[0]}."
-    if project.settings.schedules or await project.state.schedules.schedules():
-        return "No scheduler is running; start `gossamer up`."
-    return ""
+def _scheduler_words(scheduler: SchedulerView) -> str:
+    if scheduler.host is not None:
+        return f"A scheduler leads on {scheduler.host}, process {scheduler.pid}."
+    return "No scheduler is running; start `gossamer up`." if scheduler.needed else ""
 
 
-def _print_cards(cards: list[WorkerCard], now: float) -> None:
+def _print_workers(workers: list[WorkerView], now: float) -> None:
     print_table(
         (Column("HOST"), Column("PID", right=True), Column("STATE"), Column("JOB", fold=True),
          Column("IN FLIGHT", right=True), Column("DONE", right=True), Column("CPU", right=True),
          Column("MEMORY", right=True), Column("STARTED", spare=True), Column("LAST SEEN"),
          Column("VERSION", spare=True)),
         [
-            (card.host, card.pid, "missing" if _is_missing(card, now) else card.state, card.job,
-             number(card.in_flight), number(card.done), f"{card.cpu:.0%}", size(card.memory),
-             distance(card.started_at, now), distance(card.seen_at, now), card.version)
-            for card in cards
+            (worker.host, worker.pid, "missing" if worker.missing else worker.state, worker.job,
+             number(worker.in_flight), number(worker.done), f"{worker.cpu:.0%}", size(worker.memory),
+             distance(worker.started_at, now), distance(worker.seen_at, now), worker.version)
+            for worker in workers
         ],
     )  # fmt: skip
-    missing = sum(_is_missing(card, now) for card in cards)
+    missing = sum(worker.missing for worker in workers)
     if missing:
-        silence = f"{MISSING_AFTER.total_seconds():.0f} s"
-        err.print(f"[yellow]{many(missing, 'worker')} gave no sign of life for {silence}.[/]")
-
-
-def _is_missing(card: WorkerCard, now: float) -> bool:
-    return now - card.seen_at > MISSING_AFTER.total_seconds()
+        err.print(f"[yellow]{many(missing, 'worker')} gave no sign of life for {MISSING_SECONDS:.0f} s.[/]")

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from ..backends.addresses import place_of
+from ..backends.addresses import place_of as place_of  # where a project keeps a part of its data, for people
 from ..clock import iso_time
 from ..frontier.contract import DeadFilter, SiteLoad
 from ..model.job import Job, JobCounts, JobState

@@ -1,12 +1,66 @@
-"""The processes that work on a project: which there are, and whether a scheduler begins the runs of its schedules."""
+"""The processes that work on a project, on all machines: their signs of life, and the scheduler that leads.
+
+How such a process is run is in service.py.
+"""
 
 from __future__ import annotations
 
+import msgspec
+
+from ..crawl.heartbeat import MISSING_AFTER
 from .open import Project
+from .story import view_fields
+
+MISSING_SECONDS = MISSING_AFTER.total_seconds()  # without a heartbeat, then a worker is called missing
+
+
+class WorkerView(msgspec.Struct, frozen=True, kw_only=True):
+    """A worker process, by its last heartbeat. Times are ISO 8601 in UTC."""
+
+    name: str
+    host: str
+    pid: int
+    version: str  # of Gossamer
+    started_at: str
+    seen_at: str
+    job: str  # what it works on; several are separated by commas
+    state: str  # working, idle or draining
+    in_flight: int  # pages
+    done: int  # pages
+    cpu: float  # share of one core since the heartbeat before
+    memory: int  # bytes
+    missing: bool  # no heartbeat came for MISSING_SECONDS
+
+
+class SchedulerView(msgspec.Struct, frozen=True, kw_only=True):
+    """The scheduler that leads; `host` is None when there is none. `needed`: the project has schedules."""
+
+    host: str | None
+    pid: int | None
+    needed: bool
+
+
+async def list_workers(project: Project) -> list[WorkerView]:
+    """Every worker that has not signed off, also those that are missing."""
+    now = project.clock.now()
+    return [
+        WorkerView(**view_fields(card, "started_at", "seen_at"), missing=now - card.seen_at > MISSING_SECONDS)
+        for card in await project.state.workers.workers()
+    ]
+
+
+async def leading_scheduler(project: Project) -> SchedulerView:
+    """Which scheduler begins the runs of schedules, and whether the project needs one."""
+    leader = await project.state.schedules.leader()
+    needed = bool(project.settings.schedules or await project.state.schedules.schedules())
+    if leader is None:
+        return SchedulerView(host=None, pid=None, needed=needed)
+    host, _, rest = leader.leader.partition("/")
+    pid = rest.partition("/")[0]
+    return SchedulerView(host=host, pid=int(pid) if pid.isdecimal() else None, needed=needed)
 
 
 async def lacks_scheduler(project: Project) -> bool:
     """Does the project have schedules, and no scheduler that begins their runs?"""
-    if await project.state.schedules.leader() is not None:
-        return False
-    return bool(project.settings.schedules or await project.state.schedules.schedules())
+    scheduler = await leading_scheduler(project)
+    return scheduler.needed and scheduler.host is None
