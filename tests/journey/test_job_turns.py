@@ -14,7 +14,6 @@ from uuid import uuid4
 import msgspec
 import pytest
 
-from gossamer.crawl import worker as workers
 from gossamer.model.events import Event, JobBegun, JobEnded, JobLeft, Trouble
 from gossamer.model.job import Job, JobState
 from gossamer.parse.spider import Spider
@@ -61,12 +60,6 @@ def state(request: pytest.FixtureRequest) -> dict[str, str]:
     if request.param == "sqlite":
         return {}
     return {"state": request.getfixturevalue("valkey").address(), "project": f"turns-{uuid4().hex[:8]}"}
-
-
-@pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What takes a second or more in life."""
-    monkeypatch.setattr(workers, "LOOK", timedelta(milliseconds=30))
 
 
 class Site:

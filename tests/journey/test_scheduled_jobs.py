@@ -16,6 +16,7 @@ from gossamer.model.events import Silence
 from gossamer.model.job import Job, JobState
 from gossamer.model.task import DropReason
 from gossamer.parse.spider import Spider
+from gossamer.project.job_slots import PoolTerms
 from gossamer.project.open import Project, open_project
 from gossamer.project.worker_pool import WorkerPool
 from gossamer.schedule.sources import parse_source
@@ -53,7 +54,7 @@ async def ran(
         job, _ = await system.state.jobs.open_job(
             name, msgspec.structs.replace(usual, **{"schedule": name, "spider": "things", **terms}), fresh=True
         )
-        await WorkerPool(system, Silence(), until_idle=True, source_pauses=source_pauses).run()
+        await WorkerPool(system, Silence(), until_idle=True, terms=PoolTerms(source_pauses=source_pauses)).run()
         ended = await system.state.jobs.job(job.id)
         assert ended is not None
         assert ended.state is JobState.FINISHED

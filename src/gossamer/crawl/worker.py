@@ -130,6 +130,7 @@ class Worker:
         quarantine: Quarantine | None = None,
         max_deliveries: int = 5,
         is_over: Callable[[], Awaitable[bool]] | None = None,
+        look: timedelta = LOOK,
     ) -> None:
         self._context = context
         self._frontier = frontier
@@ -141,6 +142,7 @@ class Worker:
         self._quarantine = quarantine or Quarantine()
         self._max_deliveries = max_deliveries
         self._is_over = is_over
+        self._look = look
         self._looked_at = -math.inf  # when it was asked last whether the job is over
         self._careful = False  # suspects were met: only a few tasks are asked for the next time
         self._in_hand: set[HeldLease] = set()
@@ -219,7 +221,7 @@ class Worker:
             if closed:
                 if await self._found_over():
                     return True
-                await self._wait_for_change(closed, LOOK)
+                await self._wait_for_change(closed, self._look)
                 continue
             if not self._quarantine.free.is_set():
                 await self._until(self._quarantine.free)
@@ -379,7 +381,7 @@ class Worker:
         """Look about once a second whether the job was ended, or has nothing to wait for. False while the state does
         not answer."""
         now = self._context.clock.monotonic()
-        if self._is_over is None or now - self._looked_at < LOOK.total_seconds():
+        if self._is_over is None or now - self._looked_at < self._look.total_seconds():
             return False
         self._looked_at = now
         return await self._outages.call("job", self._is_over, Transient) or False

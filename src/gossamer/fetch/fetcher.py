@@ -42,8 +42,8 @@ class PageRequest(msgspec.Struct, frozen=True, kw_only=True):
     headers: Pairs = ()
 
 
-class Fetched(msgspec.Struct, frozen=True, kw_only=True):
-    """An answer of any status. `redirects` are all URLs that led to `response.url`."""
+class Answered(msgspec.Struct, frozen=True, kw_only=True):
+    """What the three kinds of answer share. `redirects` are all URLs that led to `response.url`."""
 
     response: Response
     fetched_at: float
@@ -51,24 +51,19 @@ class Fetched(msgspec.Struct, frozen=True, kw_only=True):
     redirects: tuple[str, ...] = ()
 
 
-class NotModified(msgspec.Struct, frozen=True, kw_only=True):
+class Fetched(Answered, frozen=True, kw_only=True):
+    """An answer of any status."""
+
+
+class NotModified(Answered, frozen=True, kw_only=True):
     """The copy we have is still good."""
 
-    response: Response
-    fetched_at: float
-    crawl_delay: timedelta | None = None
-    redirects: tuple[str, ...] = ()
 
-
-class Redirected(msgspec.Struct, frozen=True, kw_only=True):
+class Redirected(Answered, frozen=True, kw_only=True):
     """The page is elsewhere, at `to`; `redirects` is what its PageRequest has to carry."""
 
     to: str
     status: int
-    response: Response
-    fetched_at: float
-    crawl_delay: timedelta | None = None
-    redirects: tuple[str, ...] = ()
 
 
 class Disallowed(msgspec.Struct, frozen=True, kw_only=True):

@@ -18,6 +18,7 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 
 from ..clock import Clock
+from ..crawl.seeding import SOURCE_PAUSES
 from ..crawl.windows import OpenTimes
 from ..errors import Misconfigured
 from ..model.job import Job
@@ -30,7 +31,7 @@ FILES_OF_A_PROCESS = 128  # for all that is not of one job
 class PoolTerms(msgspec.Struct, frozen=True, kw_only=True):
     """The times that a worker pool goes by, and how many jobs it serves at once."""
 
-    look: timedelta = timedelta(seconds=1)  # between two looks for jobs
+    look: timedelta = timedelta(seconds=1)  # between two looks for jobs, and at a job whose window is closed
     turn: timedelta = timedelta(seconds=10)  # of a job, while others wait for a slot
     silent: timedelta = timedelta(seconds=1)  # without anything to do, before a job's share goes to others
     idle: timedelta = timedelta(seconds=2)  # without anything to do, before a job makes way
@@ -40,6 +41,7 @@ class PoolTerms(msgspec.Struct, frozen=True, kw_only=True):
     unfit_again: timedelta = timedelta(seconds=30)  # before a job is tried again that could not be served here
     jobs_for_a_page: int = 4  # at most, for each page that may be in flight
     unfit_claim: timedelta = timedelta(minutes=5)  # before another job makes way for it
+    source_pauses: tuple[timedelta, ...] = SOURCE_PAUSES  # between two tries of a source that fails
 
 
 USUAL_TERMS = PoolTerms()

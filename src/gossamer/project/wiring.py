@@ -16,7 +16,7 @@ from ..crawl.pacer import Pacer
 from ..crawl.seeding import SOURCE_PAUSES, SeedContext
 from ..crawl.source_files import Announce, ClosedFor, SourceFiles
 from ..crawl.windows import job_windows
-from ..crawl.worker import Worker
+from ..crawl.worker import LOOK, Worker
 from ..errors import MissingExtra
 from ..fetch.addresses import AddressGuard
 from ..fetch.browser.chromium import is_there
@@ -125,9 +125,10 @@ async def open_worker(
     *,
     terms: JobTerms | None = None,
     serves: frozenset[str] | None = None,
+    look: timedelta = LOOK,
 ) -> AsyncIterator[Worker]:
     """A worker of this process for one job, ready to run. `terms` are the job's; `serves` are the routes it works on;
-    None: all."""
+    None: all. `look` lies between two looks at a job whose window is closed."""
     settings, clock = project.settings, project.clock
     listener = events or Silence()
     routing = routing_of(settings)
@@ -226,6 +227,7 @@ async def open_worker(
             quarantine=project.quarantine,
             max_deliveries=settings.lease.max_deliveries,
             is_over=partial(is_over, project.state.jobs, job),
+            look=look,
         )
 
 

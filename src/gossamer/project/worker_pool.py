@@ -19,7 +19,7 @@ import msgspec
 from ..backends.worker_names import hand_name
 from ..clock import Clock
 from ..crawl.heartbeat import Heartbeat, Vitals
-from ..crawl.seeding import SOURCE_PAUSES, work_off
+from ..crawl.seeding import work_off
 from ..crawl.worker import Worker
 from ..errors import BackendUnavailable, GossamerError, Misconfigured, Transient
 from ..model.events import EventHub, EventSink, JobBegun, JobLeft, JobPaused, Trouble
@@ -50,8 +50,7 @@ class Respite(msgspec.Struct, frozen=True):
 class WorkerPool:
     """Serves jobs until it is drained; with `until_idle`, until no running job is left that it can serve now.
 
-    `serves` are the routes that it works on, by name or kind; None means all. `takes` says which jobs are its own;
-    `source_pauses` lie between two tries of a source that fails.
+    `serves` are the routes that it works on, by name or kind; None means all. `takes` says which jobs are its own.
     """
 
     def __init__(
@@ -62,7 +61,6 @@ class WorkerPool:
         until_idle: bool = False,
         serves: frozenset[str] | None = None,
         takes: Callable[[Job], bool] = lambda job: True,
-        source_pauses: tuple[timedelta, ...] = SOURCE_PAUSES,
         terms: PoolTerms = USUAL_TERMS,
     ) -> None:
         self._project = project
@@ -70,7 +68,6 @@ class WorkerPool:
         self._takes = takes
         self._serves = serves
         self._until_idle = until_idle
-        self._source_pauses = source_pauses
         self._heartbeat = Heartbeat(
             project.state.workers, project.clock, name=project.worker, vitals=self._vitals, troubles=events
         )
@@ -273,12 +270,19 @@ class WorkerPool:
             with open_beside(self._project, spider, settings=settings, worker=name) as project:
                 terms = await project.state.jobs.terms(job.id)
                 async with open_worker(
-                    project, spider, job.id, scope, self._events, terms=terms, serves=self._serves
+                    project,
+                    spider,
+                    job.id,
+                    scope,
+                    self._events,
+                    terms=terms,
+                    serves=self._serves,
+                    look=self._terms.look,
                 ) as worker:
                     self._enlist(slot, worker)
                     idling = asyncio.create_task(self._leave_when_idle(job, worker), name=f"idle {job.id}")
                     try:
-                        seeding = seed_context(project, source_pauses=self._source_pauses)
+                        seeding = seed_context(project, source_pauses=self._terms.source_pauses)
                         over = await work_off(seeding, spider, job, worker, scope, sites, self._events)
                     finally:
                         idling.cancel()

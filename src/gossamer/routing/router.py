@@ -12,9 +12,8 @@ How it recovers: what was learned is in the shared state. While that is away, pa
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
-from typing import Protocol
 
 import msgspec
 
@@ -40,42 +39,11 @@ from .ladder import (
     wants_probe,
     wished,
 )
+from .proxies.pools import Pools
 from .site_memory import SiteMemory, remember
 
 LATE_TRIES = 2  # a page that failed this often begins a rung higher: silence may be a block too
 EXITS_AT_MOST = 3  # tries through a pool for one page, one after the other
-
-
-class Exits(Protocol):
-    """The pools of proxies, as the router needs them. Fulfilled by routing/proxies/pools.py."""
-
-    async def take(
-        self,
-        pool: str,
-        *,
-        site: str,
-        fingerprint: bytes,
-        attempt: int = 0,
-        country: str | None = None,
-        session: str | None = None,
-        avoid: Collection[str] = (),
-    ) -> Exit:
-        """Raises AllExitsRest, Misconfigured, BackendUnavailable."""
-        ...
-
-    def report(
-        self,
-        exit_: Exit,
-        outcome: ExitOutcome,
-        *,
-        seconds: float = 0.0,
-        received: int = 0,
-        tokens: float = 0.0,
-        words: str = "",
-        fingerprint: bytes | None = None,
-    ) -> None:
-        """Never waits."""
-        ...
 
 
 class RouteNotServed(Exception):
@@ -97,7 +65,7 @@ class Router:
         routes: Mapping[str, Route],
         transports: Transports,
         clock: Clock,
-        exits: Exits | None = None,
+        exits: Pools | None = None,
         book: RouteBook | None = None,
         budget: BudgetKeeper | None = None,
         serves: frozenset[str] | None = None,

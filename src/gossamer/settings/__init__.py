@@ -1,7 +1,6 @@
 """Settings: defaults, then gossamer.toml (found upwards), then GOSSAMER_* variables, then flags. Typed, frozen.
 
-tables.py lists what can be set; reading.py reads it. `Settings` is passed whole to assembly.py only; everybody else
-gets the part that concerns them.
+tables.py lists what can be set; reading.py reads it; effective.py says what holds for a site, a spider and a job.
 """
 
 from .browser import Browser
