@@ -11,7 +11,7 @@ from gossamer.errors import LeaseLost
 from gossamer.model.job import JobState
 from gossamer.model.schedule import Schedule
 from tests.conformance.frontiers import Backends, candidate
-from tests.conformance.standings import DUE, PRICES, TERM, fired, opening, settled, spoil, standing_of, written
+from tests.conformance.schedule_books import DUE, PRICES, TERM, fired, opening, settled, spoil, standing_of, written
 
 
 @pytest.fixture(params=Backends.NAMES)

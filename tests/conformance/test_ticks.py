@@ -14,7 +14,7 @@ from gossamer.model.job import JobState
 from gossamer.model.schedule import Schedule, ScheduleProgress, Settled
 from gossamer.model.task import UrlState
 from tests.conformance.frontiers import Backends, candidate
-from tests.conformance.standings import DUE, PRICES, TERM, fired, opening, settled, standing_of, written
+from tests.conformance.schedule_books import DUE, PRICES, TERM, fired, opening, settled, standing_of, written
 from tests.patience import PATIENCE
 
 

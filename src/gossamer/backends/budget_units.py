@@ -1,8 +1,8 @@
-"""Tokens as whole numbers, and the days in the names of budgets. Shared by the backends that keep budgets. No I/O.
+"""Tokens as whole numbers, and the days in the names of budgets. Shared by the backends that store budgets. No I/O.
 
 Sums of fractions such as 0.1 drift when they are added as floats, and a bound that drifts is not hard. So a budget
-counts billionths of a token. What is finer is rounded so that a bound is reached early and never passed: up when taken,
-down when given back, down for the bound itself.
+counts billionths of a token. Finer amounts are rounded so that a bound is reached early and never passed: up when
+taken, down when given back, down for the bound itself.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _DAY = re.compile(r"(?:day|domain)/(\d{4}-\d\d-\d\d)(?:/.*)?", re.DOTALL)
 
 
 def units_to_take(tokens: float) -> int:
-    """Raises ValueError for what is no amount: below zero, or not a number."""
+    """Raises ValueError for an amount below zero, or not a number."""
     return min(_units(tokens, ROUND_CEILING), MOST + 1)
 
 
@@ -44,7 +44,7 @@ def days_before(budgets: Iterable[str], day: str) -> list[str]:
 
 def _units(tokens: float, rounding: str) -> int:
     if not tokens >= 0:
-        raise ValueError(f"{tokens} is no amount of tokens.")
+        raise ValueError(f"{tokens} is not an amount of tokens.")
     if tokens > MOST / PER_TOKEN:
         return MOST + 1
     # The shortest decimal that means this float: 0.1 is what was written, and not 0.1000000000000000055.

@@ -6,7 +6,7 @@ The fleet's backends are imported when an address asks for them, because their c
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from datetime import timedelta
 from typing import Any
 
@@ -35,16 +35,15 @@ async def open_state(
     With a server behind it, `clock` follows the server's clock from now on. `records` confirm that a URL was really
     seen where a Bloom filter says so. `to_move` also opens a state into which a move has not been completed.
     """
-    async with _open_state(settings, clock, terms_for, records) as state:
+    async with _state_backend(settings, clock, terms_for, records) as state:
         if not to_move:
             await old_copy(settings, "state", state.stream)
         yield state
 
 
-@asynccontextmanager
-async def _open_state(
+def _state_backend(
     settings: Settings, clock: ServerClock, terms_for: TermsFor, records: RecordStore | None
-) -> AsyncIterator[State]:
+) -> AbstractAsyncContextManager[State]:
     if scheme_of(settings, "state") == "sqlite":
         from .sqlite.state import open_sqlite_state
 
@@ -53,14 +52,10 @@ async def _open_state(
                 "crawl.dedup = 'bloom' is for a state on Redis. SQLite keeps every URL on disk: set it to 'exact'."
             )
         path = local_path(settings, "state")
-        async with open_sqlite_state(
-            path, clock, lease_duration=settings.lease.duration, terms_for=terms_for
-        ) as embedded:
-            yield embedded
-        return
+        return open_sqlite_state(path, clock, lease_duration=settings.lease.duration, terms_for=terms_for)
     from .redis.state import open_redis_state
 
-    async with open_redis_state(
+    return open_redis_state(
         settings.state,
         clock,
         project=settings.project,
@@ -68,61 +63,47 @@ async def _open_state(
         lease_duration=settings.lease.duration,
         terms_for=terms_for,
         records=records,
-    ) as shared:
-        yield shared
+    )
 
 
 @asynccontextmanager
 async def open_records(settings: Settings, clock: Clock, *, to_move: bool = False) -> AsyncIterator[Records]:
-    """Raises as `open_state`."""
-    async with _open_records(settings, clock) as store:
+    """Open the record store. Raises as `open_state`."""
+    async with _records_backend(settings, clock) as store:
         if not to_move:
             await old_copy(settings, "records", store.stream)
         yield store
 
 
-@asynccontextmanager
-async def _open_records(settings: Settings, clock: Clock) -> AsyncIterator[Records]:
+def _records_backend(settings: Settings, clock: Clock) -> AbstractAsyncContextManager[Records]:
     age: timedelta | None = settings.store.min_rewrite_age
     if scheme_of(settings, "records") == "sqlite":
         from .sqlite.records import open_sqlite_records
 
-        async with open_sqlite_records(local_path(settings, "records"), clock, min_rewrite_age=age) as embedded:
-            yield embedded
-        return
+        return open_sqlite_records(local_path(settings, "records"), clock, min_rewrite_age=age)
     if scheme_of(settings, "records") in MONGO:
         from .mongo.records import open_mongo_records
 
-        async with open_mongo_records(
-            settings.records, clock, min_rewrite_age=age, prefix=postgres_schema(settings)
-        ) as documents:
-            yield documents
-        return
+        return open_mongo_records(settings.records, clock, min_rewrite_age=age, prefix=postgres_schema(settings))
     from .postgres.records import open_postgres_records
 
-    async with open_postgres_records(
-        settings.records, clock, min_rewrite_age=age, schema=postgres_schema(settings)
-    ) as shared:
-        yield shared
+    return open_postgres_records(settings.records, clock, min_rewrite_age=age, schema=postgres_schema(settings))
 
 
-@asynccontextmanager
-async def open_archive(settings: Settings, writer: str) -> AsyncIterator[WholeArchive]:
+def open_archive(settings: Settings, writer: str) -> AbstractAsyncContextManager[WholeArchive]:
+    """Open the archive; `writer` names this process in the names of its files. Raises as `open_state`."""
     level = settings.store.compression
     if scheme_of(settings, "archive") == "folder":
         from .folder.archive import FolderArchive
 
-        async with FolderArchive(local_path(settings, "archive"), level=level, writer=writer) as folder:
-            yield folder
-        return
+        return FolderArchive(local_path(settings, "archive"), level=level, writer=writer)
     from .object.archive import open_object_archive
 
-    async with open_object_archive(settings.archive, level=level, writer=writer) as shared:
-        yield shared
+    return open_object_archive(settings.archive, level=level, writer=writer)
 
 
 class ArchiveOnDemand:
-    """Fulfils `Archive`; opened by the first call. For commands that only look, and mostly not at raw pages."""
+    """Fulfils `Archive`; opens it with the first call. For commands that rarely need raw pages."""
 
     def __init__(self, settings: Settings, writer: str, stack: AsyncExitStack) -> None:
         self._settings = settings
@@ -149,7 +130,7 @@ class ArchiveOnDemand:
 
 
 async def old_copy(settings: Settings, role: str, stream: RowStream[Any]) -> tuple[str, ...]:
-    """A warning when what is there was moved away. Raises BadState when it has not arrived completely."""
+    """A warning when this store was moved to another address. Raises BadState when a move into it is not complete."""
     mark = await stream.mark()
     if mark is None:
         return ()

@@ -1,4 +1,4 @@
-"""Schedules as the books of all backends read them. One that cannot be read does not hide the others."""
+"""How the backends decode stored schedules. One that cannot be decoded does not hide the others."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _decode = msgspec.json.Decoder(ScheduleProgress).decode
 
 
 def read_standing(name: str, text: str | bytes) -> ScheduleProgress | UnreadableSchedule:
-    """What is kept under a name. Never raises."""
+    """The schedule that is stored under a name. Never raises."""
     try:
         found = _decode(text)
     except (msgspec.MsgspecError, ValueError) as error:
@@ -22,14 +22,14 @@ def read_standing(name: str, text: str | bytes) -> ScheduleProgress | Unreadable
 
 
 def readable(found: ScheduleProgress | UnreadableSchedule) -> ScheduleProgress:
-    """For a move, which leaves nothing behind. Raises BadState."""
+    """For a move, which must take every schedule along. Raises BadState."""
     if isinstance(found, UnreadableSchedule):
         raise BadState(found.words)
     return found
 
 
 def is_free(known: ScheduleProgress | UnreadableSchedule | None, *, replace: bool) -> bool:
-    """Whether a schedule that is written under a name begins anew."""
+    """Does a schedule that is written under this name begin anew?"""
     if isinstance(known, UnreadableSchedule):
         return replace
     return known is None or (known.withdrawn_at is not None and not replace)

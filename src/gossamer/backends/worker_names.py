@@ -10,13 +10,13 @@ from pathlib import Path
 
 
 def worker_name() -> str:
-    """Unique per process life: host, process id, the moment the process began and the world it lives in."""
+    """Unique per process: host, process id, start time, and where that process id is valid."""
     pid = os.getpid()
     return f"{socket.gethostname()}/{pid}/{_born(pid) or 0}-{_world()}"
 
 
 def hand_name(worker: str, number: int) -> str:
-    """One of several workers in the process `worker`: `host/pid/start.2`."""
+    """The name of one of several workers in the process `worker`: `host/pid/start.2`."""
     return f"{worker}.{number}"
 
 
@@ -40,9 +40,9 @@ def is_gone(worker: str) -> bool:
 
 @cache
 def _world() -> str:
-    """Where process ids mean something: this boot of this kernel, and the namespace of this container.
+    """Identifies where process ids are valid: this boot of this kernel, and the namespace of this container.
 
-    Machines and containers may share a host name; each of them must not take the others' processes for dead.
+    Machines and containers may share a host name; none of them may take the processes of another for dead.
     """
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
@@ -53,7 +53,7 @@ def _world() -> str:
 
 
 def _born(pid: int) -> int | None:
-    """Start time of a living process in clock ticks since boot; None when there is none (a zombie is none)."""
+    """Start time of a living process in clock ticks since boot; None for a zombie or an unknown process."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
     except OSError:

@@ -1,8 +1,8 @@
-"""Who may enter the queue: scope, depth, traps; and a memory of what was offered already. No I/O.
+"""Which links may enter the queue: scope, depth, traps; and a memory of links that were offered before. No I/O.
 
 A page of 60 links mostly points at pages the crawl knows. Judging an address costs microseconds, so the verdict
 on each absolute address is remembered (bounded), and addresses that the frontier has confirmed to know are
-counted as duplicates here without troubling it again.
+counted as duplicates here without asking it again.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Judged(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Admission:
-    """The doorkeeper of one job in one process."""
+    """Judges the links of one job in one process."""
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class Admission:
     ) -> Judged:
         """Judge requests found at `depth`; `priority` is for those that name none.
 
-        What is no URL is dropped as such, and counts with the `site` it was found on.
+        A link that is not a URL is dropped as INVALID, and counts for the `site` it was found on.
         """
         candidates: list[Candidate] = []
         offered: list[str] = []
@@ -128,9 +128,9 @@ class Admission:
         )
 
     def confirm(self, judged: Judged, added: Added) -> None:
-        """The frontier has these by now, for certain: from here on they are duplicates."""
+        """The frontier has these candidates for certain: from now on they are duplicates."""
         if not self._remember_known or added.dropped > sum(1 for one in judged.candidates if one.dropped):
-            return  # it dropped some of its own accord (budget, full): they may be offered again
+            return  # the frontier dropped some itself (budget, full): they may be offered again
         known = self._known
         for url, candidate in zip(judged.offered, judged.candidates, strict=True):
             if candidate.dropped is not DropReason.DEPTH:  # a shorter path may still be found
@@ -140,7 +140,7 @@ class Admission:
 
 
 def _invalid(request: Request, site: str, depth: int) -> Candidate:
-    """What stands in the books for a wish that no request can be made of."""
+    """The candidate for a link that no request can be made of, so that it is counted and shown."""
     text = safe_text(request.url[:500])
     return Candidate(
         url=text, fingerprint=fingerprint(text), site=site, kind=request.kind, depth=depth, dropped=DropReason.INVALID

@@ -33,9 +33,9 @@ def is_redirect(reason: str) -> bool:
 
 
 class LeaseBatch(msgspec.Struct, frozen=True, kw_only=True):
-    """`leases` may be empty: then nothing can be had before `wait` has passed (None: until someone settles or adds).
+    """`leases` may be empty: then no task is available before `wait` has passed (None: until one is settled or added).
 
-    `drained` is True when the job has nothing open any more, in nobody's hands.
+    `drained` is True when the job has no open task any more, neither queued nor leased.
     """
 
     leases: tuple[Lease, ...] = ()
@@ -44,7 +44,7 @@ class LeaseBatch(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Added(msgspec.Struct, frozen=True, kw_only=True):
-    """How many of the offered candidates entered the queue, were known already, were dropped with a reason."""
+    """How many of the offered candidates entered the queue, were already known, or were dropped with a reason."""
 
     queued: int = 0
     duplicates: int = 0
@@ -57,29 +57,29 @@ class Frontier(Protocol):
     async def add(self, job: str, candidates: Sequence[Candidate]) -> Added:
         """Offer seeds. All or nothing. Raises FrontierFull when the queue has reached its bound.
 
-        What is offered to a job that was replaced or cancelled is dropped, with that reason.
+        Candidates for a job that was replaced or cancelled are dropped, with that reason.
         """
         ...
 
     async def lease(self, job: str, worker: str, n: int, lanes: frozenset[str] | None = None) -> LeaseBatch:
         """Hand out up to `n` tasks, best priority first, sites of equal priority in turn.
 
-        A task's lane is its `fetcher`, "" without one. Only tasks of the given lanes are handed out (None: of every
-        lane); those of other lanes are not in their way, and cost the site neither token nor slot. All lanes of a
-        site share its politeness. Where that lets only some workers in, lanes that were refused take turns (see
-        politeness.TURN), and so do jobs (turns.py). What a worker cannot have for its lanes is open work all the same:
-        the job is drained only when there is none in any lane.
-        The site's rate token and concurrency slot are taken in the same step. A site with a rate limit is
-        handed to one worker at a time: its requests are spaced by that worker's pacer, exactly. It may get a task
-        HEAD_START before its turn; `Lease.pace` says how long the request must wait.
-        The delivery count grows here, so that a page that kills its worker ends with the dead.
-        Of a paused job nothing is handed out, and `wait` says when to ask again. It is drained as any other, when it
-        has nothing open.
+        A task's lane is its `fetcher`, or "" without one. Only tasks of the given lanes are handed out (None: of every
+        lane); tasks of other lanes do not delay them, and cost the site neither token nor slot. All lanes of a site
+        share its politeness. Where the site admits only some workers, lanes that were refused take turns (see
+        politeness.TURN), and so do jobs (turns.py). Tasks in other lanes are open work all the same: the job is drained
+        only when no lane has any.
+        The site's rate token and concurrency slot are taken in the same step. A site with a rate limit is leased to one
+        worker at a time, whose pacer spaces its requests exactly. The worker may get a task HEAD_START before its turn;
+        `Lease.pace` says how long the request must wait.
+        The delivery count grows here, so that a page that kills its worker ends in the dead letters.
+        Tasks of a paused job are not handed out, and `wait` says when to ask again. A paused job is drained like any
+        other, when it has no open task.
         """
         ...
 
     async def renew(self, leases: Sequence[Lease]) -> list[Lease]:
-        """Prolong leases from now; return those that are lost. Also proves that the worker lives."""
+        """Prolong leases from now and return those that are lost. Also proves that the worker is alive."""
         ...
 
     async def complete(
@@ -104,7 +104,7 @@ class Frontier(Protocol):
     async def retry(
         self, lease: Lease, delay: timedelta, reason: str, *, paced_ahead: timedelta = timedelta(0)
     ) -> None:
-        """The try failed and is used up; the task waits for `delay`. Raises LeaseLost."""
+        """The attempt failed and counts; the task waits for `delay`. Raises LeaseLost."""
         ...
 
     async def bury(self, lease: Lease, reason: str, message: str, *, paced_ahead: timedelta = timedelta(0)) -> None:
@@ -120,23 +120,23 @@ class Frontier(Protocol):
         paced_ahead: timedelta = timedelta(0),
         lane: str | None = None,
     ) -> None:
-        """Give the task back without using up a try or a delivery. Raises LeaseLost.
+        """Give the task back without counting an attempt or a delivery. Raises LeaseLost.
 
-        With a `lane` it moves there: its `fetcher` becomes that, and None for the lane "".
+        With a `lane` it moves there: its `fetcher` becomes that lane, or None for the lane "".
         """
         ...
 
     async def slow_down(self, site: str, *, interval: timedelta | None, rest: timedelta) -> None:
-        """The site asked for space: no request for `rest`, and at least `interval` (a crawl-delay) between two.
+        """The site asked for fewer requests: none for `rest`, then at least `interval` (a crawl-delay) between two.
 
-        `interval` None keeps what is known. Holds for all workers; a later call may raise the interval or
-        lower it to what the settings say, never below.
+        None keeps the known interval. This holds for all workers. A later call may raise the interval, or lower it to
+        the one in the settings, never below.
         """
         ...
 
 
 FrontierFor = Callable[[TermsFor], AbstractContextManager[Frontier]]
-"""One more frontier on a state that is open, under other terms for sites. It uses the connection of the first."""
+"""Opens one more frontier on an open state, under other terms for sites. It shares the connection of the first."""
 
 
 class JobBook(Protocol):
@@ -145,21 +145,21 @@ class JobBook(Protocol):
     async def open_job(self, name: str, terms: JobTerms, *, fresh: bool) -> tuple[Job, bool]:
         """Return the unfinished job of that name and True, or a new one and False.
 
-        One that is found goes on under `terms.resumed`. `fresh` closes an unfinished one first (ending "replaced"; its
-        open URLs are dropped, and that is waited for).
+        An unfinished job goes on under `terms.resumed`. `fresh` closes it first, with the ending "replaced", and
+        returns when its open URLs are dropped.
         """
         ...
 
     async def seal_seeds(self, job: str) -> None:
-        """All seeds are in: from now on an empty queue means that the job is over."""
+        """All seeds were added: from now on the job is over when its queue is empty."""
         ...
 
     async def is_sealed(self, job: str) -> bool: ...
 
     async def close_job(self, job: str, ending: str) -> bool:
-        """End the job if it is still running and nothing of it is open; True for exactly one caller.
+        """End the job if it is still running and has no open task; True for exactly one caller.
 
-        With the ending "limit" tasks are left in the queue.
+        With the ending "limit", open tasks stay in the queue.
         """
         ...
 
@@ -168,13 +168,13 @@ class JobBook(Protocol):
     async def jobs(self) -> list[Job]: ...
 
     async def running_jobs(self) -> list[Job]:
-        """Every unfinished job, oldest first. Asked every second: the cost does not grow with those that ended."""
+        """Every unfinished job, oldest first. Asked every second: the cost does not grow with jobs that have ended."""
         ...
 
     async def counts(self, job: str) -> JobCounts: ...
 
     async def terms(self, job: str) -> JobTerms:
-        """What was agreed on when it was opened. Raises Permanent for an unknown job."""
+        """The terms that the job was opened under. Raises Permanent for an unknown job."""
         ...
 
 
@@ -210,44 +210,44 @@ class SeedBook(Protocol):
 
 
 class JobHistory(Protocol):
-    """Jobs of a name, and which of them are remembered."""
+    """Earlier jobs of a name, and forgetting them."""
 
     async def newest_jobs(self, name: str, limit: int, *, skip: int = 0) -> list[Job]:
-        """Jobs of that name, newest first, whatever their state, without the newest `skip`. The cost does not grow with
-        jobs of other names."""
+        """Jobs of that name in any state, newest first, without the newest `skip`. The cost does not grow with jobs of
+        other names."""
         ...
 
     async def forget_jobs(self, jobs: Sequence[str]) -> int:
-        """Forget jobs that have ended, with all their pages and dead letters; return how many were.
+        """Forget jobs that have ended, with all their pages and dead letters; return how many were forgotten.
 
-        They are unknown at once; their pages go in portions, while others work. A job stays that runs, that was given
-        up and is not cleared yet, or that is the newest of its name; an unknown one is no error.
+        They are unknown at once; their pages are deleted in portions, in the background. A job is kept that is running,
+        that was given up and is not cleared yet, or that is the newest of its name. Unknown ids are ignored.
         """
         ...
 
     async def clear_all(self) -> None:
-        """Return when nothing is left of jobs that were forgotten, nor open of those that were given up."""
+        """Return when pages of forgotten jobs are deleted, and open URLs of jobs that were given up are dropped."""
         ...
 
 
 class JobControl(Protocol):
-    """What people do with a job. Holds for all workers at once."""
+    """What people do with a job. It holds for all workers at once."""
 
     async def pause_job(self, job: str, paused: bool) -> bool:
-        """Hand out nothing more of it, or go on. What is in hand is finished, and links and seeds enter as before.
+        """Stop or resume handing out its tasks. Leased tasks are finished, and links and seeds enter as before.
 
-        False when it is not running, or there is none of that id. A job that ends is not paused any more.
+        False when the job is not running, or unknown. A job that ends is not paused any more.
         """
         ...
 
     async def cancel_job(self, job: str) -> bool:
-        """End it: state CANCELLED, ending "cancelled"; its open URLs are dropped, and what workers have in hand of it
-        settles nothing any more. True for exactly one caller; False when it is not running, or there is none."""
+        """End it: state CANCELLED, ending "cancelled". Its open URLs are dropped, and workers that hold leases on them
+        lose these. True for exactly one caller; False when the job is not running, or unknown."""
         ...
 
 
 class WorkerCard(msgspec.Struct, frozen=True, kw_only=True):
-    """A worker's sign of life. `cpu` is the share of one core since the last one; `memory` is in bytes."""
+    """A heartbeat of a worker. `cpu` is the share of one core since the heartbeat before; `memory` is in bytes."""
 
     name: str
     host: str
@@ -264,7 +264,7 @@ class WorkerCard(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WorkerBook(Protocol):
-    """Who works on the project, wherever. A worker that does not sign off fades: it is listed until `forget`."""
+    """The workers of the project, on all machines. A worker that does not sign off is listed until `forget`."""
 
     async def beat(self, card: WorkerCard) -> None:
         """Enter or renew a worker's card."""
@@ -277,12 +277,12 @@ class WorkerBook(Protocol):
         ...
 
     async def forget(self, before: float) -> int:
-        """Remove cards whose last sign of life is older than that; return how many."""
+        """Remove cards whose last heartbeat is older than `before`; return how many."""
         ...
 
 
 class UrlStory(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a URL stands in one job, and how it came there."""
+    """The state of a URL in one job, and how it came to it."""
 
     job: str
     url: str
@@ -303,14 +303,14 @@ class UrlStory(msgspec.Struct, frozen=True, kw_only=True):
     worker: str | None = None
     lease_until: float | None = None
     site_next_at: float | None = None  # when the site's rate allows the next request
-    site_taken_by: str | None = None  # the job because of which it was refused the site when it was asked for last
-    lane: str = ""  # which workers may have it: those that serve this lane
-    ahead_of_it: int | None = None  # queued tasks of the same site and lane that go first
-    incidents: tuple[tuple[float, str], ...] = ()  # lapsed leases, letters that were replayed or resolved
+    site_taken_by: str | None = None  # the job that had the site when a worker last asked for this queue in vain
+    lane: str = ""  # workers that serve this lane may lease it
+    ahead_of_it: int | None = None  # queued tasks of the same site and lane that are handed out first
+    incidents: tuple[tuple[float, str], ...] = ()  # expired leases; replayed or resolved dead letters
 
 
 class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
-    """A page that was given up, as it was when somebody looked. `id` is unique in its job, not among all jobs."""
+    """A page that was given up, as it was at the moment of the query. `id` is unique in its job, not among all jobs."""
 
     id: int
     job: str
@@ -329,7 +329,7 @@ class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DeadFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """Which dead letters are meant. Empty fields do not restrict; job, site and fingerprint need no search."""
+    """Which dead letters are meant. None does not restrict; job, site and fingerprint are looked up by key."""
 
     id: int | None = None
     job: str | None = None
@@ -348,16 +348,16 @@ class SiteLoad(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DeadLetters(Protocol):
-    """Pages that were given up: which they are, and what becomes of them."""
+    """Pages that were given up: listed, replayed, resolved or purged."""
 
     async def dead(self, which: DeadFilter, limit: int = 100) -> list[DeadLetter]:
-        """The latest of them, the latest first."""
+        """Up to `limit` of them, the latest first."""
         ...
 
     def letters(self, which: DeadFilter) -> AsyncIterator[DeadLetter]:
-        """All of them, streamed in flat memory, job by job. One that stays as it is comes exactly once.
+        """All of them, streamed in flat memory, job by job. A letter that does not change comes exactly once.
 
-        They may be resolved, replayed or purged meanwhile. Those that die meanwhile may be left out.
+        Letters may be resolved, replayed or purged meanwhile. Pages that die meanwhile may be left out.
         """
         ...
 
@@ -366,7 +366,7 @@ class DeadLetters(Protocol):
         ...
 
     async def replay(self, which: DeadFilter) -> int:
-        """Put dead tasks back into their queues with fresh attempts; their jobs run again. Returns how many."""
+        """Put dead tasks back into their queues with their attempts reset; their jobs run again. Returns how many."""
         ...
 
     async def resolve(
@@ -374,10 +374,11 @@ class DeadLetters(Protocol):
     ) -> Added | None:
         """Settle a dead letter whose page was understood after all, without a request: it is DONE with `reason`.
 
-        What was found on the page enters the queue in the same step, under the rules of `Frontier.complete`: what
-        finds no room is dropped. A link from the page to itself is a duplicate. No attempt is counted.
-        A job that had ended runs again when it has got work by this, and its limit leaves room for it.
-        None when the letter is not as it was: resolved, replayed or purged, or it died again. Then none is settled.
+        The links of the page enter the queue in the same step, under the rules of `Frontier.complete`: links beyond the
+        bound are dropped. A link from the page to itself is a duplicate. No attempt is counted.
+        A job that had ended runs again when links were queued and its limit leaves room for them.
+        None when the letter has changed: it was resolved, replayed or purged, or the page died again. Then nothing is
+        settled.
         Raises Permanent for an unknown job.
         """
         ...
@@ -388,10 +389,10 @@ class DeadLetters(Protocol):
 
 
 class QueueView(DeadLetters, Protocol):
-    """What people ask of the queue."""
+    """The queue as people look at it: stories of URLs, loads of sites, dead letters."""
 
     async def story(self, site: str, fingerprint: bytes) -> list[UrlStory]:
-        """The URL's standing in every job that knows it, newest job first."""
+        """The state of the URL in every job that knows it, newest job first."""
         ...
 
     async def sites(self, job: str, limit: int = 20) -> list[SiteLoad]:

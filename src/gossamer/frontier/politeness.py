@@ -34,13 +34,13 @@ class SiteTerms(msgspec.Struct, frozen=True, kw_only=True):
 
 TermsFor = Callable[[str], SiteTerms]
 
-# A task is handed out so long before its turn: the worker's pacer holds the request until then, exactly. Without it
-# every request would be late by the time that a lease takes, and high rates would never be reached.
+# A task is leased this long before its turn: the worker's pacer holds the request until then, exactly. Otherwise every
+# request would be late by the time that a lease takes, and high rates would never be reached.
 HEAD_START = timedelta(milliseconds=20)
 
-# Lanes, and jobs (turns.py), share a site that only some of them can have at a time. One that was asked for in vain
-# and was not served for TURN gets its turn: the others leave the site alone for GIVE_WAY, and again until it had it.
-# That is longer than an idle worker waits before it asks again.
+# Lanes, and jobs (turns.py), share a site that only some of them can have at a time. A lane that was asked for in vain
+# and was not served for TURN gets its turn: the others leave the site alone for GIVE_WAY, again and again until it was
+# served. GIVE_WAY is longer than an idle worker waits before it asks again.
 TURN = timedelta(seconds=5)
 GIVE_WAY = timedelta(milliseconds=500)
 

@@ -1,4 +1,4 @@
-"""A job: one run of one spider. Its identity, its settings that all workers must share, its counts."""
+"""A job: one run of one spider. Its identity, the terms that all its workers share, its counts."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
         ending: str = "",
         paused: bool = False,
     ) -> Job:
-        """A job that was opened under these terms, which also say how far it goes and what it is a run of."""
+        """A job that was opened under these terms; fields of the same name are taken from them."""
         agreed = {field: getattr(terms, field) for field in _OF_TERMS}
         return cls(
             id=id, name=name, state=state, created_at=created_at, finished_at=finished_at, ending=ending, paused=paused,
@@ -62,7 +62,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JobTerms(msgspec.Struct, frozen=True, kw_only=True):
-    """What every worker of a job must agree on; written when the job is opened."""
+    """The terms that all workers of a job share; stored when the job is opened."""
 
     max_attempts: int = 4
     max_deliveries: int = 5
@@ -90,10 +90,10 @@ class JobTerms(msgspec.Struct, frozen=True, kw_only=True):
     max_interval: timedelta | None = None
 
     def resumed(self, begun: JobTerms) -> JobTerms:
-        """These terms for a job that is found again and was begun under others.
+        """These terms for an unfinished job that was begun under others and is resumed.
 
-        How far to go belongs to the command that runs now. What is remembered of seen URLs, and what a schedule
-        asked for, stays as the job began.
+        The command that runs now decides how far to go. Deduplication, and what a schedule asked for, stay as the job
+        began.
         """
         kept = (*DEDUP, *(SCHEDULED if begun.schedule else ()))
         return msgspec.structs.replace(self, **{name: getattr(begun, name) for name in kept})

@@ -1,4 +1,4 @@
-"""What is to be fetched: a Request (a wish), a Candidate (a judged wish), a Task (in the queue), a Lease (in hand)."""
+"""A URL before its fetch: a Request (wanted), a Candidate (judged), a Task (queued), a Lease (held by a worker)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ DEFAULT_KIND = "parse"
 MAX_PRIORITY = 10**15  # a number that every queue holds exactly
 MAX_ATTEMPTS = 1_000_000
 RETRY_STATUSES = (408, 425, 429, 500, 502, 503, 504, 520, 521, 522, 523, 524)  # worth another try, by default
-LANE_ONLY = "@"  # before a route's name in `fetcher`: the task waits for a worker with that route, nobody wished for it
+LANE_ONLY = "@"  # before a route's name in `fetcher`: the router moved the task to that lane, no spider asked for it
 
 
 class UrlState(StrEnum):
@@ -52,7 +52,7 @@ class DropReason(StrEnum):
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
-    """A wish to fetch `url`, as a spider or a seed list utters it. `kind` names the callback that will parse it.
+    """A URL that a spider or a seed list wants fetched. `kind` names the callback that will parse the page.
 
     `data` is JSON-able and travels with the task. `force` skips deduplication.
     """
@@ -71,16 +71,16 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     lastmod: float | None = None  # when the page changed last, as a sitemap or a feed says
 
     def how(self) -> str:
-        """The wishes about the way, and what the list says of the page, as JSON; or nothing."""
+        """Session, browser instructions and `lastmod` as JSON, or "" without any."""
         if self.render is None and self.session is None and self.lastmod is None:
             return ""
         return msgspec.json.encode(How(render=self.render, session=self.session, lastmod=self.lastmod)).decode()
 
 
 def fault_of(request: Request) -> str:
-    """What is wrong with a request, in words that follow its address; empty when nothing is.
+    """What is wrong with a request, in words that follow its address; empty for a good request.
 
-    A struct does not check what it is made of, and no queue takes a priority that is a text.
+    A struct does not check the types of its fields, and no queue takes a priority that is a text.
     """
     try:
         msgspec.convert(msgspec.structs.asdict(request), Request)
@@ -125,7 +125,7 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     fetcher: str | None = None
     proxy_pool: str | None = None
     country: str | None = None
-    how: str = ""  # JSON of `How`, or "" for no wish
+    how: str = ""  # JSON of `How`, or "" without any instruction
     max_attempts: int | None = None
 
     def wishes(self) -> How:
@@ -147,7 +147,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     kind: str
     priority: int
     depth: int
-    attempt: int  # tries that were used up before this one
+    attempt: int  # earlier attempts that count
     max_attempts: int
     created_at: float
     data: str = ""
@@ -185,8 +185,8 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 class Pace(msgspec.Struct, frozen=True, gc=False):
     """A token bucket: one request every `interval` seconds, up to `burst` at once after a rest.
 
-    `ahead` says how far (seconds) the bucket was already drawn on when the lease was granted, this grant
-    included; the worker's own pacer never starts earlier than that allows.
+    `ahead` says how many seconds of the bucket were already used when the lease was granted, this grant included; the
+    worker's own pacer never starts earlier than that allows.
     """
 
     interval: float

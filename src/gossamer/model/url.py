@@ -24,7 +24,7 @@ from ..text import visible
 
 @cache
 def _suffixes() -> publicsuffixlist.PublicSuffixList:
-    """The list is long: it is read when the first address is looked at, not when the program starts."""
+    """Read when the first address is parsed and not when the program starts, because the list is long."""
     return publicsuffixlist.PublicSuffixList()
 
 
@@ -70,11 +70,11 @@ def _reference_parse(text: str, base: str | None) -> str:
 
 
 class UrlRules:
-    """How two addresses are found to be the same page. Immutable; shared by everyone in a crawl.
+    """Decides whether two addresses are the same page. Immutable; shared by all parts of a crawl.
 
-    In this order: the fragment and any user name and password go; a final dot of the host goes; percent codes
-    of plain characters are decoded and the others written in capitals; tracking parameters and empty ones go;
-    the rest is sorted by name (equal names keep their order); `trailing_slash="strip"` drops a final slash.
+    In this order: the fragment and any user name and password are removed, and a final dot of the host; percent
+    codes of plain characters are decoded and the others written in capitals; tracking parameters and empty ones are
+    removed; the rest is sorted by name (equal names keep their order); `trailing_slash="strip"` drops a final slash.
     Lower case of scheme and host, default ports and dot segments were settled by `parse_url`.
     """
 

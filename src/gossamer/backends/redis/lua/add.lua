@@ -1,7 +1,7 @@
 -- Offer candidates. ARGV: time, bound (-1: none), open elsewhere, whole, per_site, per_shape, window, bits, hashes,
--- candidates, '' or 'revives': then the job will run again, whatever it is now.
--- `whole` is how many candidates the caller is about to add here and elsewhere: all of them must fit. With -1 nothing
--- is refused: what the bound has no room for is dropped.
+-- candidates, '' or 'revives': the job will run again, whatever its state is now.
+-- `whole` is how many candidates the caller is about to add here and in other shards: all of them must fit. With -1
+-- nothing is refused, and candidates beyond the bound are dropped.
 -- Returns {-1, depth} when the queue is full, else {queued, duplicates, dropped, {doubtful...}}.
 
 local bound, whole, room = tonumber(ARGV[2]), tonumber(ARGV[4]), -1

@@ -6,7 +6,7 @@
 local REASONS = {'duplicate', 'robots', 'scope', 'depth', 'trap', 'full', 'invalid', 'fresh', 'unmodified'}
 local FULL, TRAP = 6, 5
 
--- No candidate comes with these: the job was given up.
+-- Drop reasons that no candidate brings along: the job was given up.
 local GIVEN_UP = {replaced = 254, cancelled = 255}
 for reason, number in pairs(GIVEN_UP) do REASONS[number] = reason end
 
@@ -80,9 +80,9 @@ local function fresh_row(candidate, number, state, reason)
     }
 end
 
--- `terms` are those of terms_from, with room: how many may be queued, -1 for any number; and with given_up: the number of
--- the reason for which none may, nil otherwise.
--- Returns queued, duplicates, dropped, and the places of those that the filter alone calls known.
+-- `terms` are those of terms_from, with `room`, how many may be queued (-1: any number), and `given_up`, the number of the
+-- reason why none may be queued (nil while the job runs).
+-- Returns queued, duplicates, dropped, and the positions of candidates that only the Bloom filter calls known.
 local function admit(text, terms)
     local queued, duplicates, dropped, offered = 0, 0, 0, 0
     local doubtful, shapes = {}, {}
@@ -135,8 +135,8 @@ local function admit(text, terms)
     return queued, duplicates, dropped, doubtful
 end
 
--- The links of a page that is settled: what the bound has no room for is dropped. Returns what admit() returns.
--- Out of memory: what is in hand may end, but its links are not remembered; seen again later, they may enter.
+-- Admit the links of a page that is settled; links beyond the bound are dropped. Returns what admit() returns.
+-- Out of memory: leased tasks can still be settled, but their links are not remembered. Found again, they may enter.
 local function admit_links(text, terms, bound, elsewhere, starved)
     if text == '' then return 0, 0, 0, {} end
     if starved then

@@ -1,11 +1,12 @@
 -- Change a job. ARGV: time or '', id, 'seal' | 'pause' | 'resume' | 'close' | 'cancel' | 'reopen' | 'cleared' | 'forget',
--- and for 'close' and 'cancel' the ending, for 'cleared' when the job ended whose open URLs are gone.
--- Returns 1 when it changed something: for closing and cancelling, to exactly one caller. A running job can be paused
--- and resumed at any time. Forgotten is a job that has ended and is cleared, unless it is the newest of its name.
+-- then for 'close' and 'cancel' the ending, for 'cleared' the time at which the job ended whose open URLs are gone.
+-- Returns 1 when something changed; of several callers that close or cancel, exactly one gets 1. A running job can be
+-- paused and resumed at any time. A job can be forgotten once it has ended and is cleared, unless it is the newest of its
+-- name.
 
 local job, verb = find_job(ARGV[2]), ARGV[3]
 if verb == 'cleared' then
-    -- It may have run again, and been given up again, since somebody looked.
+    -- The job may have run again, and been given up again, since the caller looked.
     if job and job.finished_at ~= ARGV[4] then return 0 end
     return redis.call('SREM', DROPPING, ARGV[2])
 end

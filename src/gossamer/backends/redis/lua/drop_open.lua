@@ -1,6 +1,7 @@
--- A job that was replaced or cancelled: what it still had to do is dropped, some at a time. ARGV: time, reason, how many
--- of what is in hand, how many with the rest.
--- Returns how many were looked at, 0 when nothing is open any more; -1 when the shard does not know that it was given up.
+-- Drop open URLs of a job that was replaced or cancelled, some at a time. ARGV: time, reason, how many leased URLs, how
+-- many URLs in all.
+-- Returns how many were looked at: 0 when nothing is open any more, -1 when this shard does not know yet that the job was
+-- given up.
 
 insist()
 local reason, in_hand, left = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])

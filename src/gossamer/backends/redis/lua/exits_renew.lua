@@ -1,4 +1,4 @@
--- A generation of a lasting session was banned: there is another from now on, once for all who saw it.
+-- A generation of a lasting session was banned: begin the next one, once for all workers that saw the ban.
 -- KEYS: generations of the pool's sessions, when they were renewed. ARGV: time or '', session, generation that was
 -- banned, how long a session stays renewed (seconds). Returns the generation to use now.
 

@@ -1,4 +1,4 @@
--- Count what came of exits, in order. The rules are those of routing/proxies/health.py, figure by figure.
+-- Count the outcomes of exits, in order. The rules are those of routing/proxies/health.py, figure by figure.
 -- KEYS: exits of the pool, their changes, names of pools.
 -- ARGV: time or '', pool, cooldown, longest cooldown, longest rest after failures, failures in a row that let an exit
 -- rest, 1 when bans let it rest, decay, successes that make a strike good, most strikes that count, how long after its
@@ -23,7 +23,7 @@ end
 local ROW = '>dddddddddddd'
 local rows = {}
 
--- A latency of -1 stands for none.
+-- A latency of -1: none was measured yet.
 local function row_of(name)
     if rows[name] then return rows[name] end
     local row = {tries = 0, successes = 0, failures = 0, bans = 0, bytes = 0, tokens = 0, latency = -1, score = 1,

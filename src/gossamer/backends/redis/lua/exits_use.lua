@@ -1,4 +1,4 @@
--- The exits that a page has tried in vain: by the time they are forgotten. KEYS: that set of the page.
+-- Remember the exits that a page has tried in vain, until they are forgotten. KEYS: the page's set of exits.
 -- ARGV: time or '', how long they are remembered (seconds), and the names of exits to add. Returns those remembered.
 
 local now = tonumber(ARGV[1])

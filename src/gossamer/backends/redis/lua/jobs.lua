@@ -10,7 +10,7 @@ if not now then
     now = tonumber(time[1]) + tonumber(time[2]) / 1000000
 end
 
--- nil when there is none.
+-- The job of that id, or nil.
 local function find_job(id)
     local found = id and redis.call('HGET', JOBS, id)
     return found and cjson.decode(found) or nil
@@ -29,19 +29,19 @@ local function end_job(job, state, ending)
     write_job(job)
 end
 
--- It has not come to its end: it is in `dropping` until its shards are cleared, by whoever looks there.
+-- End a job that still has open URLs: it stays in `dropping` until a worker has cleared its shards.
 local function give_up(job, state, ending)
     redis.call('SADD', DROPPING, job.id)
     end_job(job, state, ending)
 end
 
--- Where a job stands among those of its name: the newest last.
+-- The place of a job among those of its name; the newest is last.
 local function place_by_name(name, number, id)
     return name .. '\0' .. string.format('%012d', number) .. id
 end
 
--- A new job. It replaces `before`, a running job of that name; without one that which has the name.
--- Returns it as JSON, its id, and the id of the replaced one or ''.
+-- Begin a job. It replaces `before`, a running job of that name, or else the job that has the name now.
+-- Returns the job as JSON, its id, and the id of the replaced job or ''.
 local function begin_job(name, slug, terms, before)
     before = before or find_job(redis.call('HGET', RUNNING, name))
     if before then give_up(before, 'finished', 'replaced') end

@@ -1,6 +1,6 @@
--- Become the leading scheduler, or go on being it. KEYS: leader. ARGV: time or '', candidate, seconds.
--- Returns {} while another one leads, else {token, end of the term}. The token grows with every change of leader.
--- A term that would last longer than any does was written by a clock that was ahead: it is over.
+-- Become the leading scheduler, or prolong the lead. KEYS: leader. ARGV: time or '', candidate, seconds.
+-- Returns {} while another scheduler leads, else {token, end of the term}. The token grows with every change of leader.
+-- A term that would last longer than any can was written while the server's clock was ahead: it is over.
 
 local now = tonumber(ARGV[1])
 if not now then

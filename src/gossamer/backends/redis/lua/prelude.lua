@@ -25,7 +25,7 @@ else
 end
 
 -- A server that is out of memory refuses a script's first growing write, but not those after a shrinking one.
--- Whoever settles or hands out work calls this first: work in hand must be able to end.
+-- Scripts that settle or hand out work call this first: leased work must be able to end.
 local function insist()
     call('HDEL', SHARD, '')
 end
@@ -45,7 +45,7 @@ end
 
 local in_hands = {}
 
--- The worker has got so many leases more, or fewer.
+-- Change the number of leases that the worker holds.
 local function hold(worker, change)
     in_hands[worker] = (in_hands[worker] or 0) + change
 end
@@ -85,7 +85,7 @@ local function parse_row(fingerprint, text)
     return row
 end
 
--- nil when there is none, or when somebody else wrote there what is no row.
+-- The row of a URL, or nil: when it is unknown, or when the value is not a row of ours.
 local function read_row(fingerprint)
     local text = call('HGET', URLS, fingerprint)
     if not text then return nil end
@@ -206,7 +206,7 @@ local function number_of(name)
     return number
 end
 
--- A lease of the site has ended: its slot is free, and queues of any job that wait for one learn of it.
+-- A lease of the site has ended: free its slot, and wake the queues of all jobs that wait for one.
 local function free_slot(number, next_at)
     local site = site_of(number)
     site.in_flight = math.max(0, site.in_flight - 1)
@@ -219,8 +219,8 @@ local function free_slot(number, next_at)
 end
 
 -- queues: one for each site and lane of the job ------------------------------------------------------------------
--- `taken` is counted where the site has no lane. `refused` (a byte at the end, when it is 1): somebody asked since the
--- queue was served last, and could not have it.
+-- `taken` is counted in the site's queue without a lane. `refused` (a byte at the end, when it is 1): a worker has asked
+-- for the queue in vain since it was served last.
 
 local ROW_OF_QUEUE = '>Bi4ddI4I4I4I4'
 local queues = {}
@@ -234,7 +234,7 @@ local function place_when_held(holder, number)
     return holder .. '\0' .. string.format('%.0f', number)
 end
 
--- nil when there is none.
+-- The queue's row, or nil.
 local function find_queue(number)
     local queue, place = queues[number]
     if queue then return queue end
@@ -261,7 +261,7 @@ local function queue_of(number)
     return queue
 end
 
--- The queue has got a task of this priority.
+-- A task of this priority has joined the queue.
 local function feed(queue, priority)
     if queue.state == Q_EMPTY then
         queue.state = Q_READY
@@ -287,7 +287,7 @@ local function note(fingerprint, what)
     call('HSET', INCIDENTS, fingerprint, cmsgpack.pack(list))
 end
 
--- Writing it all down -----------------------------------------------------------------------------------------
+-- writing the changed rows -----------------------------------------------------------------------------------------
 
 local function flush()
     for number, queue in pairs(queues) do

@@ -1,10 +1,10 @@
--- Bring the shard up to date and tell what could be handed out. ARGV: time, worker, n, max_deliveries, lanes (see
+-- Bring the shard up to date and report which tasks could be handed out. ARGV: time, worker, n, max_deliveries, lanes (see
 -- lanes_named), the longest time in seconds that a lease may last, gone workers...
 --
 -- Leases that ended and leases of workers that are gone come back; tasks that are due join their queues; sites whose
 -- bucket filled up, whose slots were freed or which this worker holds itself become ready.
--- Returns {state, sealed, paused, counters, wait, beyond, queue number, site name, priority, turn, ...}: the best ready queues
--- of these lanes.
+-- Returns {state, sealed, paused, counters, wait, beyond, queue number, site name, priority, turn, ...}: the best ready
+-- queues of these lanes.
 
 insist()
 local AT_ONCE = 500

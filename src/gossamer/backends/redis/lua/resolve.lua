@@ -1,6 +1,6 @@
 -- Settle a dead letter as done. ARGV: time, bound (-1: none), open elsewhere, per_site, per_shape, window, bits,
 -- hashes, fingerprint, token, duplicates, dropped, reason, candidates (see admission.lua).
--- `dropped` are links that had no place in the memory of another shard: they are counted here.
+-- `dropped` counts links for which another shard had no memory.
 -- Returns {-1} when there is no such letter any more, {-2} when there are candidates and the job has ended; nothing is
 -- changed then. Else {queued, duplicates, dropped, {doubtful...}}.
 

@@ -1,5 +1,5 @@
--- Dead letters back to their queue, or away for good. ARGV: time, 'replay' or 'purge', fingerprints...
--- Returns how many it were.
+-- Put dead letters back into their queues, or drop them for good. ARGV: time, 'replay' or 'purge', fingerprints...
+-- Returns how many were changed.
 
 insist()
 local changed = 0

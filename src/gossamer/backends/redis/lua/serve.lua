@@ -29,7 +29,7 @@ while place <= #ARGV[9] do
     terms.all[#terms.all + 1] = {prefix = prefix_of(lane), queue = queue_of(lane * SITES_OF_A_LANE + site)}
 end
 
--- Note which queues of the site are ready, and the best priority among them. False when there is none.
+-- Note which queues of the site are ready, and the best priority among them. False when no queue is ready.
 local function look_at(terms)
     local all = terms.all
     if #all == 1 then
@@ -68,8 +68,8 @@ if ARGV[8] ~= '*' then
     for _, lane in ipairs(lanes_named(ARGV[8])) do served[lane] = true end
 end
 
--- Whether a lane of other workers gets its turn at the site now: one that was refused, and served before ours. One that
--- could be served and is not asked for while we pause has nobody who waits for it any more.
+-- Does a lane of other workers get its turn at the site now? One that was refused, and was served before ours. A lane that
+-- could be served and is not asked for while ours pause has no waiting worker any more.
 local function must_give_way(terms)
     if ARGV[8] == '*' then return false end
     local before = (now - TURN) * 1000000
@@ -109,7 +109,7 @@ local function note_refusal(site, number)
     end
 end
 
--- Whether the site is left to another job that wants it. `free`: that one would not be refused.
+-- Is the site left to another job that wants it? `free`: that job would not be refused.
 local function makes_way(site, free)
     if site.wanted == 0 or site.wanted == job_number then return false end
     if site.since > now then  -- the clock was put back
@@ -153,7 +153,7 @@ local function give(row, site, interval, burst)
         .. pack('>Hc0', #site.name, site.name) .. row.tail
 end
 
--- What stands in the queue without a row of ours behind it was not written by us: it is never worked on.
+-- An entry of the queue without a row of ours behind it was not written by us: it is never handed out.
 local function bury_stranger(fingerprint, number, priority)
     write_row({
         fingerprint = fingerprint, state = BURIED, site = number, priority = priority, sequence = 0, id = 0,
@@ -238,7 +238,7 @@ local function serve(terms, n, floor)
     end
     for _, entry in ipairs(ready) do
         local queue, rest = entry.queue, entry.places[entry.gone + 1]
-        -- Strangers took the places of all that were read: there may be tasks behind them.
+        -- All the entries that were read are foreign: there may be tasks behind them.
         if not rest and entry.gone > entry.given then rest = places(entry, number, 1)[1] end
         queue.state = rest and Q_READY or Q_EMPTY
         queue.priority = rest and priority_at(rest) or 0

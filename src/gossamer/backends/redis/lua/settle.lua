@@ -3,7 +3,7 @@
 --   B verb, c16 fingerprint, I4 token, B state, B redirected, d delay, d paced ahead, I4 duplicates, I4 dropped,
 --   Hc0 reason, Hc0 message (for MOVE: the lane), candidates (see admission.lua)
 -- MOVE is a RELEASE into another lane.
--- `dropped` are links that had no place in the memory of another shard: they are counted here.
+-- `dropped` counts links for which another shard had no memory.
 -- Returns for each {-1} when the lease is lost and nothing was changed, else {queued, duplicates, dropped,
 -- {doubtful...}}.
 

@@ -1,10 +1,10 @@
 -- Write or remove a schedule, and begin the job of its tick, in one step. KEYS: those of jobs.lua, then schedules,
 -- leader. ARGV: time or '', leader ('' when it is not a scheduler who writes), its token, name, version that it must have
--- now (0: there must be none; '': any), standing (JSON; '': remove it), last job, and for a job that begins: its name,
+-- now (0: there must be none; '': any), progress (JSON; '': remove it), last job, and for a job that begins: its name,
 -- slug and terms (JSON), and the id of the job that it may replace, or ''.
 --
--- A schedule is written as its version, its last job and its standing, with a blank between them. The standing is not
--- read here: JSON in Lua would round its times.
+-- A schedule is stored as its version, its last job and its progress, with a blank between them. The progress is not
+-- decoded here: JSON in Lua would round its times.
 -- Returns {-1} when the leader's term is over, {0} when the schedule is not as it was or another job is in the way;
 -- nothing is changed then. Else {version, job as JSON or '', id of the job that it replaced or ''}.
 

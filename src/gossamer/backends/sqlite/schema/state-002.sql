@@ -1,7 +1,7 @@
 -- What all workers share about ways to pages.
 --
---   standings  what was learned about a site that blocks: the route its pages begin with
---   purses     tokens that were spent: by a job, on a day, on a site and day
+--   standings  the learned route of each site that blocks: the route that its pages begin with
+--   purses     budgets: tokens that were spent by a job, on a day, on a site and day
 
 CREATE TABLE standings (
     site       TEXT PRIMARY KEY,

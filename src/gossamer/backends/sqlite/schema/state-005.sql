@@ -3,8 +3,8 @@
 --   schedules   what is scraped, and when, and how far each of them has come
 --   scheduling  one row: which scheduler leads, and how often schedules were changed
 --
--- A tick is decided by whoever leads: `token` grows with every change of leader, and what an older one writes is
--- refused. `version` is another one after every change, also after a schedule was removed and written again.
+-- Only the leading scheduler decides about ticks: `token` grows with every change of leader, and writes of an older
+-- leader are refused. `version` changes with every write, also after a schedule was removed and written again.
 
 -- Nothing of a paused job is handed out.
 ALTER TABLE jobs ADD COLUMN paused INTEGER NOT NULL DEFAULT 0;
@@ -12,7 +12,7 @@ ALTER TABLE jobs ADD COLUMN paused INTEGER NOT NULL DEFAULT 0;
 CREATE TABLE schedules (
     name     TEXT PRIMARY KEY,
     version  INTEGER NOT NULL,
-    standing TEXT NOT NULL                -- JSON, see Standing
+    standing TEXT NOT NULL                -- JSON of ScheduleProgress
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE scheduling (

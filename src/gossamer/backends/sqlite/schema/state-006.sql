@@ -1,4 +1,4 @@
--- How far the reading of a job's source has come: one worker at a time reads it.
+-- Seeding leases: which worker reads the source of a job, and what was found in the source.
 
 CREATE TABLE sowings (
     job     TEXT PRIMARY KEY,             -- its id; or @ and a site, for the time that a source has it to itself

@@ -1,7 +1,7 @@
 -- Jobs that have ended: found by name, and forgotten.
 --
---   forgetting  numbers of jobs that were forgotten and whose pages are not deleted yet. The row in `jobs` goes at
---               once, the rest in portions: one transaction for all of it would hold up everybody else.
+--   forgetting  numbers of jobs that were forgotten and whose pages are not deleted yet. The row in `jobs` is deleted
+--               at once, the pages in portions: one transaction for all of them would hold up every other worker.
 
 CREATE TABLE forgetting (job INTEGER PRIMARY KEY) STRICT;
 
