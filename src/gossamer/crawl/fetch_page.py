@@ -32,12 +32,14 @@ from ..errors import (
 )
 from ..fetch.contract import Response
 from ..fetch.fetcher import Disallowed, Fetched, Fetcher, NotModified, Outcome, PageRequest, Redirected
-from ..fetch.robots import BeforeSend
+from ..fetch.robots import BeforeSend, Robots
 from ..model import events
 from ..model.task import DEFAULT_KIND, Task
 from ..model.url import fingerprint, site_of
 from ..routing.blocks import Block, judge
 from ..routing.router import PageRoute, Router
+from ..settings import Settings
+from ..settings.effective import limits_of
 from .attempt_log import AttemptLog
 from .held_lease import HeldLease
 
@@ -222,6 +224,26 @@ def failure_of_block(block: Block, url: str, status: int) -> Blocked | Walled | 
         hint = "Give it a route that renders: route = 'browser'." if block.kind == "shell" else ""
         return Walled(f"{url} gave no page: {block.words} {hint}".strip(), kind=block.kind, status=status)
     return Blocked(f"{url} gave no page: {block.words}", kind=block.kind, status=status)
+
+
+def fetcher_of(
+    settings: Settings,
+    robots: Robots | None,
+    obeys_robots: Callable[[str], bool],
+    clock: Clock,
+    *,
+    max_body: int | None = None,
+) -> Fetcher:
+    """A fetcher with the limits of the settings, or with `max_body` in place of theirs."""
+    limits = limits_of(settings)
+    return Fetcher(
+        robots,
+        obeys_robots,
+        user_agent=settings.fetch.user_agent,
+        limits=limits if max_body is None else msgspec.structs.replace(limits, max_body=max_body),
+        max_redirects=settings.fetch.max_redirects,
+        clock=clock,
+    )
 
 
 async def fetch_unqueued(

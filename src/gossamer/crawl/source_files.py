@@ -24,8 +24,6 @@ from pathlib import Path
 from typing import BinaryIO
 from urllib.parse import urlsplit
 
-import msgspec
-
 from ..clock import Clock
 from ..errors import FetchFailed, FetchRefused, NoRoute, ParseFailed, RobotsUnreachable
 from ..fetch.fetcher import Disallowed, Fetched, Fetcher, NotModified, PageRequest
@@ -51,8 +49,8 @@ from ..schedule.sources import (
 )
 from ..schedule.sources.gzip_file import GZIP, Damaged, TooLarge, is_packed, unpacked
 from ..settings import Settings
-from ..settings.effective import limits_of, retry_terms, robots_rule, site_terms
-from .fetch_page import fetch_unqueued
+from ..settings.effective import retry_terms, robots_rule, site_terms
+from .fetch_page import fetch_unqueued, fetcher_of
 from .pacer import with_margin
 
 LOOK_AGAIN = timedelta(minutes=1)  # at a window that is closed
@@ -177,15 +175,9 @@ class SourceFiles:
         asks = urlsplit(url).path != "/robots.txt"  # whose rules do not hold for itself
         found = self._fetchers.get((max_bytes, asks))
         if found is None:
-            settings = self.settings
-            found = self._fetchers[max_bytes, asks] = Fetcher(
-                self._robots if asks else None,
-                self._obeys_robots,
-                user_agent=settings.fetch.user_agent,
-                limits=msgspec.structs.replace(limits_of(settings), max_body=max_bytes),
-                max_redirects=settings.fetch.max_redirects,
-                clock=self.clock,
-            )
+            robots = self._robots if asks else None
+            found = fetcher_of(self.settings, robots, self._obeys_robots, self.clock, max_body=max_bytes)
+            self._fetchers[max_bytes, asks] = found
         return found
 
     def _before_send(self, site: str) -> BeforeSend:

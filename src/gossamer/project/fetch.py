@@ -12,9 +12,9 @@ from datetime import timedelta
 import msgspec
 
 from ..clock import SystemClock
-from ..crawl.fetch_page import fetch_unqueued
+from ..crawl.fetch_page import fetch_unqueued, fetcher_of
 from ..errors import FetchRefused, GossamerError, RobotsUnreachable
-from ..fetch.fetcher import Disallowed, Fetched, Fetcher, PageRequest
+from ..fetch.fetcher import Disallowed, Fetched, PageRequest
 from ..fetch.robots import MemoryShelf
 from ..model.page import Snapshot
 from ..model.url import origin_of, site_of
@@ -22,7 +22,7 @@ from ..routing.ladder import RouteTerms, wished
 from ..routing.proxies.pools import Pools
 from ..routing.router import Router
 from ..settings import Settings
-from ..settings.effective import limits_of, routing_of
+from ..settings.effective import routing_of
 from .open import open_project
 from .wiring import robots_of, transports_of
 
@@ -58,14 +58,7 @@ async def fetch_one(url: str, settings: Settings, *, robots: bool, route: str | 
             )
         await transports.for_pages(taken)  # raises MissingExtra for what is not installed
         asked = robots_of(settings, MemoryShelf(), clock) if robots else None
-        fetcher = Fetcher(
-            asked,
-            lambda site: True,
-            user_agent=settings.fetch.user_agent,
-            limits=limits_of(settings),
-            max_redirects=settings.fetch.max_redirects,
-            clock=clock,
-        )
+        fetcher = fetcher_of(settings, asked, lambda site: True, clock)
         try:
             outcome = await fetch_unqueued(
                 PageRequest(url=url.partition("#")[0]),

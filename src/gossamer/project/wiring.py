@@ -11,6 +11,7 @@ from importlib.util import find_spec
 
 from ..clock import Clock, SystemClock
 from ..crawl.context import JobContext, SourceSites
+from ..crawl.fetch_page import fetcher_of
 from ..crawl.freshness import freshness_of
 from ..crawl.pacer import Pacer
 from ..crawl.seeding import SOURCE_PAUSES, SeedContext
@@ -21,7 +22,6 @@ from ..errors import MissingExtra
 from ..fetch.addresses import AddressGuard
 from ..fetch.browser.chromium import is_there
 from ..fetch.contract import Transport
-from ..fetch.fetcher import Fetcher
 from ..fetch.http import AiohttpTransport
 from ..fetch.open_route import Opening, Transports
 from ..fetch.robots import MemoryShelf, Robots, RobotsShelf
@@ -50,11 +50,11 @@ from .job_end import end_job
 from .open import Project
 from .pipelines import latest_of, pipeline_of
 
-HABITS_OF = timedelta(days=30)  # what was usual for so long is expected
+HABITS_OF = timedelta(days=30)  # how far back one looks for what is usual of a spider's items
 
 
 def check_installed(settings: Settings, routing: Routing, serves: frozenset[str] | None) -> None:
-    """Is here what the rungs need that this worker serves? Raises MissingExtra or Misconfigured."""
+    """See that everything is installed that the routes need which this worker serves. Raises MissingExtra."""
     rungs = {route for site in ("", *settings.domains) for route in routing.terms_for(site).ladder}
     used = {route.transport for route in rungs if serves is None or route.name in serves or route.transport in serves}
     if PROFILE in used and find_spec("wreq") is None:
@@ -168,14 +168,7 @@ async def open_worker(
             clock=clock,
             serves=serves,
         )
-        fetcher = Fetcher(
-            robots,
-            robots_rule(settings, spider),
-            user_agent=settings.fetch.user_agent,
-            limits=limits_of(settings),
-            max_redirects=settings.fetch.max_redirects,
-            clock=clock,
-        )
+        fetcher = fetcher_of(settings, robots, robots_rule(settings, spider), clock)
         since = day_of(clock.now() - HABITS_OF.total_seconds())
         counted = await project.records.scores(spider=spider.name, since=since)
         watched = terms is not None and bool(terms.schedule)
