@@ -24,7 +24,7 @@ from gossamer.fetch.browser.chromium import family_memory, is_there
 from gossamer.fetch.browser.transport import BrowserTransport
 from gossamer.fetch.browser.watchdog import descendants
 from gossamer.fetch.contract import TransportRequest
-from gossamer.settings.browser import Browser
+from gossamer.settings.tables import Browser
 
 from .table import table
 

@@ -21,7 +21,7 @@ from gossamer.fetch.browser.transport import BrowserTransport
 from gossamer.fetch.browser.watchdog import descendants
 from gossamer.fetch.contract import Limits, Response, TransportRequest
 from gossamer.model.route import Render
-from gossamer.settings.browser import Browser
+from gossamer.settings.tables import Browser
 from gossamer.units import Size
 from tests import patience
 from tests.patience import PATIENCE

@@ -18,7 +18,7 @@ from gossamer.fetch.browser import pool as pool_module
 from gossamer.fetch.browser.pool import BrowserProcess
 from gossamer.fetch.browser.transport import BrowserTransport
 from gossamer.process.signals import send
-from gossamer.settings.browser import Browser
+from gossamer.settings.tables import Browser
 from gossamer.units import Size
 from tests.sites.hostile import Call, HostileSite, hostile_site, whole
 from tests.sites.rendered import dress

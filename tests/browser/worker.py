@@ -17,7 +17,7 @@ import uvloop
 from gossamer.fetch.browser.transport import BrowserTransport
 from gossamer.fetch.contract import TransportRequest
 from gossamer.model.route import Render
-from gossamer.settings.browser import Browser
+from gossamer.settings.tables import Browser
 
 from .showing import GUARD, LIMITS
 

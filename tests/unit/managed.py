@@ -15,7 +15,7 @@ from gossamer.clock import SystemClock, VirtualClock
 from gossamer.fetch.addresses import AddressGuard
 from gossamer.fetch.contract import Limits, Response, TransportRequest
 from gossamer.fetch.managed import ManagedTransport, Vendor, describe
-from gossamer.settings.managed import Managed
+from gossamer.settings.tables import Managed
 from gossamer.units import Secret, parse_duration, parse_size
 from tests import patience
 from tests.patience import PATIENCE

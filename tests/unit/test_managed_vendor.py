@@ -10,7 +10,7 @@ from gossamer.cli.project import lines_of, setting_text
 from gossamer.errors import Misconfigured
 from gossamer.fetch.managed import PRESETS, Vendor, describe
 from gossamer.settings import load
-from gossamer.settings.managed import Managed
+from gossamer.settings.tables import Managed
 from gossamer.units import Secret
 from tests.services.vendors import KEY
 

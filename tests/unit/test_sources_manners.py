@@ -16,10 +16,7 @@ from gossamer.project.wiring import open_source_files
 from gossamer.schedule.sources import FeedSource, SitemapSource, SourceEntry, Validators, entries
 from gossamer.settings import Settings
 from gossamer.settings.effective import site_terms
-from gossamer.settings.managed import Managed
-from gossamer.settings.proxies import ProxyPool
-from gossamer.settings.routes import RouteTable
-from gossamer.settings.tables import Domain, Fetch, Politeness, Retry
+from gossamer.settings.tables import Domain, Fetch, Managed, Politeness, ProxyPool, Retry, RouteTable
 from gossamer.units import Rate, Secret
 from tests.patience import PATIENCE
 from tests.services.proxies import http_proxy

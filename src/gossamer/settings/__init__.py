@@ -1,15 +1,21 @@
 """Settings: defaults, then gossamer.toml (found upwards), then GOSSAMER_* variables, then flags. Typed, frozen.
 
-tables.py lists what can be set; reading.py reads it; effective.py says what holds for a site, a spider and a job.
+tables.py lists what can be set, reader.py reads it, effective.py derives what holds for a site, a spider and a job.
+`Settings` is passed whole to project/ only; everything else gets the part that concerns it.
 """
 
-from .browser import Browser
-from .managed import Managed
-from .proxies import ProxyPool
-from .reading import COMMAND_LINE, ENV_PREFIX, FILE_NAME, NAMED_TABLES, find_file, known_keys, load
-from .routes import RouterTable, RouteTable
-from .schedules import ScheduleTable
-from .tables import DEFAULT_TRACKING, Domain, Settings
+from .reader import COMMAND_LINE, ENV_PREFIX, FILE_NAME, NAMED_TABLES, find_file, known_keys, load
+from .tables import (
+    DEFAULT_TRACKING,
+    Browser,
+    Domain,
+    Managed,
+    ProxyPool,
+    RouterTable,
+    RouteTable,
+    ScheduleTable,
+    Settings,
+)
 
 __all__ = [
     "COMMAND_LINE",

@@ -1,4 +1,4 @@
-"""Every setting there is: its name, its type, its default. How they are read is in reading.py."""
+"""Every setting there is: its table, its name, its type, its default. reader.py reads them."""
 
 from __future__ import annotations
 
@@ -9,12 +9,187 @@ from pathlib import Path
 import msgspec
 
 from ..model.task import RETRY_STATUSES
-from ..units import Rate, Size
-from .browser import Browser
-from .managed import Managed
-from .proxies import ProxyPool
-from .routes import RouterTable, RouteTable
-from .schedules import ScheduleTable
+from ..units import Rate, Secret, Size
+
+
+class Browser(msgspec.Struct, frozen=True, kw_only=True):
+    """[browser]: the pool of browsers that a worker keeps for routes that render."""
+
+    executable: str = ""  # empty: Chromium of the system, else Playwright's own
+    browsers: int = 1
+    contexts: int = 4  # pages at once in each browser
+    recycle_pages: int = 200  # a browser is replaced after so many pages
+    recycle_memory: Size = Size(1024**3)  # or when its processes hold so much; at half as much again it is ended
+    page_memory: Size = Size(768 * 1024**2)  # a page that holds more is ended
+    page_timeout: timedelta = timedelta(seconds=45)
+    settle: timedelta = timedelta(milliseconds=500)  # how long the network must be quiet
+    block: tuple[str, ...] = ("image", "media", "font")  # resource types that are not loaded
+
+
+class Managed(msgspec.Struct, frozen=True, kw_only=True):
+    """[managed.NAME]: a scraping API of a vendor, described so that another one needs no code. Where a field of the
+    shape is left empty, the preset's value holds; fetch/managed/vendor.py checks the whole.
+
+    An answer's parts are named by `..._at`: `data.html` is a path in its JSON, `header:x-cost` one of its headers,
+    `http:status`, `http:body` and `http:headers` are those of the answer itself.
+    """
+
+    preset: str = ""  # the vendor's shape: "scraperapi" or "finedata"; empty: all of it is written below
+    url: str = ""  # where its API is
+    key: Secret = Secret("")
+    env: str = ""  # name of a variable with the key
+    secret: str = ""  # a file as in /run/secrets that holds the key
+    allow_private: bool = False  # may the API and our callback address be in a private network?
+
+    # What is asked for
+    mode: str = "sync"  # or "async": a job that is polled; "batch": many URLs in one job
+    render: bool = False  # always let the vendor run the page's scripts
+    residential: bool = False  # always leave through a home connection
+    country: str = ""  # the country to leave from, where the spider names none
+    timeout: timedelta = timedelta(seconds=90)  # for one call of the API
+    deadline: timedelta = timedelta(minutes=10)  # for a job or a batch, from asking to the page
+    poll: timedelta = timedelta(seconds=2)  # between two looks at a job; grows to `max_poll`
+    max_poll: timedelta = timedelta(seconds=30)
+    batch_window: timedelta = timedelta(milliseconds=500)  # how long a batch waits for more URLs
+    batch_size: int = 100
+    callback_url: str = ""  # where the vendor reaches us: https://me.example/hook
+    callback_listen: str = ""  # where we listen for that: 0.0.0.0:8099
+    callback_wait: timedelta = timedelta(minutes=1)  # without a callback for so long, the batch is polled
+    max_answer: Size = Size(64 * 1024 * 1024)  # of a batch; longer ones are refused
+
+    # How it is asked
+    key_at: str = ""  # "query:api_key" or "header:x-api-key"
+    key_prefix: str = ""  # before the key: "Bearer "
+    method: str = ""  # GET or POST
+    send: str = ""  # parameters go into the "query" or into a "json" body
+    path: str = ""
+    url_param: str = ""
+    render_param: str = ""  # a name, which is sent with true, or name=value
+    wait_for_param: str = ""  # the name for a CSS selector to wait for
+    residential_param: str = ""
+    country_param: str = ""
+    extra: tuple[Secret, ...] = ()  # name=value, sent with every page; secret, for a second token may be among them
+
+    # Where things are in the answer
+    body_at: str = ""
+    body_encoding: str = ""  # "text" or "base64"
+    status_at: str = ""  # of the page
+    final_url_at: str = ""
+    headers_at: str = ""  # of the page
+    cost_at: str = ""  # tokens
+    error_at: str = ""  # words
+    vendor_statuses: tuple[int, ...] = ()  # of the answer: the API itself failed; empty: by the shape
+    failed_statuses: tuple[int, ...] = ()  # of the answer: the API could not get this page
+
+    # Jobs: mode = "async", and the states also for batches
+    submit_path: str = ""
+    job_path: str = ""  # /jobs/{id}
+    job_id_at: str = ""
+    state_at: str = ""
+    done_states: tuple[str, ...] = ()
+    failed_states: tuple[str, ...] = ()
+    result_at: str = ""  # within a job, the part that looks like the answer of mode = "sync"
+
+    # Batches: mode = "batch"
+    batch_path: str = ""
+    batch_param: str = ""  # the name of the list of pages
+    batch_tag: str = ""  # the name under which each page carries our id
+    callback_param: str = ""
+    batch_job_path: str = ""  # /batch/{id}; empty: no polling, callbacks alone
+    batch_id_at: str = ""
+    results_at: str = ""  # the list of results, in a callback and when polled
+    tag_at: str = ""  # our id, within a result
+
+
+class ProxyPool(msgspec.Struct, frozen=True, kw_only=True):
+    """[proxies.NAME]: a pool of exits, listed one by one or behind a gateway.
+
+    Exits come from any of `urls`, `file`, `env` and `secret`, or `gateway`. Secrets never print.
+
+    A gateway's user and password may also come from `env` or `secret`, as `user:password`.
+    """
+
+    kind: str = "datacenter"  # or "residential", which is rotated less often
+    urls: tuple[Secret, ...] = ()  # http://user:password@host:port, https://..., socks5://...
+    file: str = ""  # one address in each line, from the project's folder
+    env: str = ""  # name of a variable with addresses between commas, blanks or line ends
+    secret: str = ""  # a file as in /run/secrets, in the form of `file`
+    gateway: str = ""  # http://gate.example:8000: one address, the user name chooses the exit
+    username: str = ""  # its template: "{user}-session-{session}[-country-{country}]"; [...] only with a country
+    user: Secret = Secret("")
+    password: Secret = Secret("")
+    session: str = "task"  # a session of the gateway is for one "task", one "site" or one "key"
+    country: str = ""  # for pages that ask for none
+    stay: timedelta | None = None  # how long a site keeps its exit; none: 10 minutes if residential, else not at all
+    cooldown: timedelta = timedelta(minutes=1)  # of an exit after its first ban; doubles with each further one
+    max_cooldown: timedelta = timedelta(hours=1)
+    allow_private: bool = False  # may its proxies be in a private network?
+
+
+class RouteTable(msgspec.Struct, frozen=True, kw_only=True):
+    """[routes.NAME]: one way to a page. `direct` and `browser` are there without being written down."""
+
+    transport: str = "http"  # or "profile", "browser", "managed"
+    pool: str = ""  # the name of a [proxies] table; empty: no proxy
+    profile: str = ""  # of TLS and headers, for transport = "profile"
+    vendor: str = ""  # the name of a [managed] table
+    price: float = 1.0  # tokens for each request
+    price_per_gb: float = 0.0  # tokens for each GB received
+
+
+class RouterTable(msgspec.Struct, frozen=True, kw_only=True):
+    """[router]: the ladder of routes, what is learned about them, and what may be spent."""
+
+    ladder: tuple[str, ...] = ()  # routes from cheap to dear; empty: direct and all [routes], by price
+    learn: bool = True
+    recheck: timedelta = timedelta(minutes=30)  # before a cheaper route is tried again; doubles when that fails
+    max_recheck: timedelta = timedelta(days=1)
+    budget_job: float | None = None  # tokens
+    budget_day: float | None = None
+    budget_domain: float | None = None  # for each domain and day
+    when_spent: str = "wait"  # or "bury"
+
+
+class ScheduleTable(msgspec.Struct, frozen=True, kw_only=True):
+    """[schedules.NAME]: what is scraped again and again, or once; schedule/definition.py checks the whole.
+
+    None means: not written. Exactly one of `every`, `cron` and `at` is needed.
+    """
+
+    spider: str = ""  # the name of a spider or a recipe, or a URL: a whole site
+
+    # When
+    every: str | None = None  # "6h"
+    cron: str | None = None  # "0 3 * * *"
+    at: str | None = None  # "2027-01-31T12:00"; TOML's own dates do as well
+    zone: str = "UTC"  # of cron, of moments without an offset, and of windows that name none
+    windows: str = ""  # when its pages may be fetched: "22:00-06:00 Europe/Berlin"
+    overlap: str = "skip"  # or "queue", "replace": when the run before is still going
+
+    # What: the keys of schedule/sources; none of them: the spider's own start
+    urls: tuple[str, ...] | str | None = None
+    file: str | None = None
+    command: tuple[str, ...] | str | None = None
+    sitemap: str | None = None
+    feed: str | None = None
+    start: bool | None = None
+    format: str | None = None
+    column: str | None = None
+    shell: bool | None = None
+    timeout: timedelta | None = None
+    max_output: Size | None = None
+    only_changed: bool | None = None
+    max_urls: int | None = None
+
+    # How
+    kind: str = ""  # the callback for addresses of the source; empty: parse
+    priority: int = 0  # of these addresses
+    min_age: timedelta | None = None  # a page that was fetched less than this ago is left out
+    limit: int | None = None  # pages of each run
+    budget: int | None = None  # fetches a day, spent where pages change most
+    min_interval: timedelta | None = None  # between two fetches of one page, with a budget
+    max_interval: timedelta | None = None
+
 
 DEFAULT_TRACKING = (
     "utm_*", "gclid", "gclsrc", "dclid", "gbraid", "wbraid", "fbclid", "msclkid", "yclid", "twclid", "ttclid",

@@ -25,7 +25,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from ...errors import BrowserFailed, GossamerError, Misconfigured
-from ...settings.browser import Browser as BrowserSettings
+from ...settings.tables import Browser as BrowserSettings
 from . import chromium
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ from typing import Self
 import msgspec
 
 from ...errors import BrowserFailed, FetchRefused, GossamerError, Misconfigured, PageCrashed, TimedOut
-from ...settings.browser import Browser as BrowserSettings
+from ...settings.tables import Browser as BrowserSettings
 from ..addresses import AddressGuard
 from ..contract import Response, TransportRequest
 from .browser_page import BrowserPage

@@ -19,7 +19,7 @@ import msgspec
 
 from ...errors import InvalidUrl, Misconfigured
 from ...model.url import host_of, parse_url
-from ...settings.managed import Managed
+from ...settings.tables import Managed
 from ...units import Secret, parse_duration
 from ..addresses import is_public
 from .secret_filter import Hiding, hiding_of

@@ -18,11 +18,7 @@ import msgspec
 from ..errors import Misconfigured, UnknownSetting
 from ..schedule.windows import parse_windows
 from ..units import Rate, Secret, Size, parse_duration, parse_rate, parse_size
-from .managed import Managed
-from .proxies import ProxyPool
-from .routes import RouteTable
-from .schedules import ScheduleTable
-from .tables import Domain, Settings
+from .tables import Domain, Managed, ProxyPool, RouteTable, ScheduleTable, Settings
 
 FILE_NAME = "gossamer.toml"
 ENV_PREFIX = "GOSSAMER_"
