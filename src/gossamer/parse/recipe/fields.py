@@ -21,7 +21,7 @@ from ...model.item import Item, ItemMeta
 from ...model.money import Money
 from ..page import Page
 from ..selectors import Selector
-from .model import Field, FieldType, RecipeSource
+from .model import Field, FieldType, RecipeSource, type_name
 from .sources import MOST, PagePart, find, parts_of, too_many
 from .transforms import AMONG_ALL, NEED_ALL, transformed
 from .values import UnreadableValue, shown, text_of, value_of
@@ -62,7 +62,7 @@ def shape_of(name: str, fields: Sequence[Field], key: tuple[str, ...] = ()) -> S
     inner: dict[str, Shape] = {}
     for field in fields:
         if field.fields:
-            inner[field.name] = shape_of(f"{name}{_words(field.name)}", field.fields)
+            inner[field.name] = shape_of(f"{name}{type_name(field.name)}", field.fields)
             hint: Any = inner[field.name].item
         else:
             hint = _PYTHON[field.options.single]
@@ -81,10 +81,6 @@ def shape_of(name: str, fields: Sequence[Field], key: tuple[str, ...] = ()) -> S
 
 def _listing(default: Any) -> Any:
     return lambda: list(default or [])
-
-
-def _words(name: str) -> str:
-    return "".join(word[:1].upper() + word[1:] for word in name.split("_"))
 
 
 class Note(msgspec.Struct, frozen=True, kw_only=True):

@@ -134,6 +134,11 @@ class Field(msgspec.Struct, frozen=True, kw_only=True):
         return " | ".join(str(source) for source in self.sources)
 
 
+def type_name(name: str) -> str:
+    """The name of a class for a page kind, a field or a spider: `book_shop` and `book-shop` are BookShop."""
+    return "".join(word[:1].upper() + word[1:] for word in name.replace("-", "_").split("_"))
+
+
 class PathPattern(msgspec.Struct, frozen=True):
     """A pattern as robots.txt has them: `*` stands for anything, `$` at the end for the end."""
 

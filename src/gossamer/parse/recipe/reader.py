@@ -35,6 +35,7 @@ from .model import (
     RecipeSource,
     TypeOptions,
     auto_fields,
+    type_name,
 )
 from .rules import read_field, read_fields, read_place, read_source
 from .spider import RecipeSpider, spider_of
@@ -284,7 +285,7 @@ def _with_auto(table: RecipeTable, own: tuple[Field, ...]) -> tuple[Field, ...]:
 def _read_item(table: RecipeTable, kind: str) -> str:
     name = table.text("item")
     if name is None:
-        return "".join(word[:1].upper() + word[1:] for word in kind.split("_"))
+        return type_name(kind)
     if not _TYPE_NAME.fullmatch(name):
         table.fault(
             f'{table.spelled("item")} = "{name[:60]}" cannot be the name of a type. Write it like Product.', "item"

@@ -17,7 +17,7 @@ from ..page import Page
 from ..spider import Answer, ItemStep, Spider
 from .fields import Note, Shape, TakenItem, shape_of, take
 from .links import requests_from
-from .model import PageKind, Recipe
+from .model import PageKind, Recipe, type_name
 from .sources import PagePart, PageView, parts_of
 
 _MOST_NAMED = 20  # faults named in one message
@@ -72,8 +72,7 @@ def spider_of(recipe: Recipe) -> type[RecipeSpider]:
     for kind in recipe.kinds.values():
         namespace[kind.name] = _callback(kind)
     namespace[DEFAULT_KIND] = _callback(recipe.kinds[recipe.start_kind])
-    words = "".join(word[:1].upper() + word[1:] for word in recipe.name.replace("_", "-").split("-"))
-    return type(words or "Recipe", (RecipeSpider,), namespace)
+    return type(type_name(recipe.name) or "Recipe", (RecipeSpider,), namespace)
 
 
 def _callback(kind: PageKind) -> Callable[[RecipeSpider, Page], Answer]:
