@@ -15,10 +15,10 @@ import gossamer
 from gossamer import Page, Spider
 from gossamer.backends.sqlite.connection import schema_scripts, statements_of
 from gossamer.cli.app import app
-from gossamer.cli.project import lines_of
 from gossamer.cli.verbs import register
 from gossamer.model.task import DropReason, UrlState
 from gossamer.model.url import UrlRules, parse_url
+from gossamer.project.overview import setting_lines
 from gossamer.settings import DEFAULT_TRACKING, NAMED_TABLES, Settings, known_keys
 from gossamer.text import setting_text
 from gossamer.units import Rate, Secret, Size
@@ -55,7 +55,7 @@ def test_every_setting_is_documented_and_every_documented_setting_exists():
 
 
 def test_defaults_of_settings_are_as_documented():
-    defaults = {line.key: setting_text(line.value) or "empty" for line in lines_of(Settings())}
+    defaults = {line.key: setting_text(line.value) or "empty" for line in setting_lines(Settings())}
     for family, (word, table) in NAMED_TABLES.items():
         empty = table()
         for name in table.__struct_fields__:

@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from gossamer.cli.project import lines_of, setting_text
 from gossamer.errors import Misconfigured
 from gossamer.fetch.managed import PRESETS, Vendor, describe
+from gossamer.project.overview import setting_lines
 from gossamer.settings import load
 from gossamer.settings.tables import Managed
+from gossamer.text import setting_text
 from gossamer.units import Secret
 from tests.services.vendors import KEY
 
@@ -78,7 +79,7 @@ def test_fixed_parameters_do_not_print_for_a_token_may_be_among_them(tmp_path: P
     text = f'[managed.acme]\npreset = "scraperapi"\nkey = "{KEY}"\nextra = ["token=t0ken-2", "premium=true"]'
     vendor = described(tmp_path, text)
     settings = load(start=tmp_path, environ={})
-    shown = {line.key: setting_text(line.value) for line in lines_of(settings)}
+    shown = {line.key: setting_text(line.value) for line in setting_lines(settings)}
     assert vendor.extra == (("token", "t0ken-2"), ("premium", "true"))
     assert "managed.acme.extra" in shown
     assert "t0ken-2" not in repr(vendor) + repr(settings.managed) + repr(shown)

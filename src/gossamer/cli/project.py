@@ -2,37 +2,20 @@
 
 from __future__ import annotations
 
-import difflib
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
-import msgspec
 import typer
 from rich.text import Text
 
 from .. import __version__
-from ..backends.addresses import redacted
-from ..errors import Misconfigured, UnknownSetting
+from ..errors import Misconfigured
 from ..model.url import typed_url
-from ..parse.discovery import list_spiders
-from ..schedule.sources import discreet
-from ..schedule.sources.kinds import HIDDEN
-from ..settings import FILE_NAME, NAMED_TABLES, Settings, known_keys
-from ..text import many, setting_text, visible
-from ..units import Rate, Size
+from ..project.overview import setting_lines, settings_view, spiders_of
+from ..settings import FILE_NAME, Settings
+from ..text import visible
 from .app import app, out, settings_with
 from .layout import Column, advise, print_json, print_table
-from .scaffold import check_name, files_of
-
-DEFAULT = "default"
-
-
-class SettingLine(msgspec.Struct, frozen=True):
-    """One setting with its value and where that came from."""
-
-    key: str
-    value: Any  # each setting has its own type
-    origin: str
 
 
 @app.command("version")
@@ -55,27 +38,15 @@ def new_verb(
     if recipe is not None:
         if url is not None:
             raise Misconfigured("--recipe names the page already; leave --url out.")
-        from .drafts import new_recipe
+        from .recipes import new_recipe
 
         new_recipe(typed_url(recipe), name)
         return
     if name is None:
         raise Misconfigured("Give the project a name: gossamer new books. A recipe is drafted with --recipe URL.")
-    names = check_name(name)
-    start = typed_url(url) if url is not None else None
-    folder = Path.cwd() / names.folder
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise Misconfigured(f"{folder} exists already and nothing in it was changed. Choose another name.")
-    try:
-        for path, text in files_of(names, start).items():
-            file = folder / path
-            file.parent.mkdir(parents=True, exist_ok=True)
-            with file.open("x", encoding="utf-8") as stream:
-                stream.write(text)
-    except OSError as error:
-        raise Misconfigured(
-            f"The project cannot be made in {folder} ({error.strerror}). Go to a folder that you may write to."
-        ) from error
+    from ..project.scaffold import new_project
+
+    names = new_project(Path.cwd(), name, typed_url(url) if url is not None else None)
     out.print(
         Text.assemble("Made ", (f"{names.folder}/", "bold"), f" with a spider in spiders/{names.module}.py. Next:")
     )
@@ -91,41 +62,29 @@ def new_verb(
 def spiders_verb(as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False) -> None:
     """List the project's spiders and recipes, and the files that do not load. Exit code 1 when there are such."""
     settings = settings_with()
-    found = list_spiders(settings.root, settings.spiders)
+    found = spiders_of(settings)
     if as_json:
-        print_json(
-            {
-                "spiders": [
-                    {"name": spec.name, "file": str(spec.path), "class": spec.spider.__name__, "summary": spec.summary}
-                    for spec in found.spiders
-                ],
-                "broken": [{"file": str(file.path), "line": file.line, "error": file.message} for file in found.broken],
-            }
-        )
+        print_json(found)
     elif not found.spiders and not found.broken:
         folder = settings.root / settings.spiders
         words = f"There are no spiders in {visible(str(folder))}. `gossamer new NAME` makes a project with one."
         out.print(words, markup=False)
     else:
-        _show_spiders(settings, found.spiders)
+        if found.spiders:
+            print_table(
+                (Column("NAME", "bold"), Column("FILE"), Column("SUMMARY", fold=True)),
+                [(one.name, _near(one.file, settings), one.summary) for one in found.spiders],
+            )
+            advise((f"gossamer crawl {found.spiders[0].name} -o items.jsonl", "crawl, and write the records"))
         for file in found.broken:
-            out.print(Text.assemble(("broken  ", "bold red"), visible(str(file))))
+            out.print(Text.assemble(("broken  ", "bold red"), visible(file.words)))
     if found.broken:
         raise typer.Exit(1)
 
 
-def _show_spiders(settings: Settings, spiders: tuple[Any, ...]) -> None:
-    if not spiders:
-        return
-    print_table(
-        (Column("NAME", "bold"), Column("FILE"), Column("SUMMARY", fold=True)),
-        [(spec.name, _near(spec.path, settings.root), spec.summary) for spec in spiders],
-    )
-    advise((f"gossamer crawl {spiders[0].name} -o items.jsonl", "crawl, and write the records"))
-
-
-def _near(path: Path, root: Path) -> str:
-    return str(path.relative_to(root)) if path.is_relative_to(root) else str(path)
+def _near(file: str, settings: Settings) -> str:
+    path = Path(file)
+    return str(path.relative_to(settings.root)) if path.is_relative_to(settings.root) else file
 
 
 @app.command("settings")
@@ -135,18 +94,16 @@ def settings_verb(
 ) -> None:
     """Print every setting: its value, and where that came from."""
     settings = settings_with()
-    lines = lines_of(settings)
-    if key is not None:
-        lines = _chosen(lines, key)
+    lines = setting_lines(settings, key)
     if as_json:
-        print_json({line.key: {"value": _jsonable(line.value), "from": line.origin} for line in lines})
+        print_json(settings_view(lines))
         return
     if key is not None and len(lines) == 1 and lines[0].key == key and not out.is_terminal:
-        typer.echo(setting_text(lines[0].value))  # for $(gossamer settings crawl.depth)
+        typer.echo(lines[0].text)  # for $(gossamer settings crawl.depth)
         return
     print_table(
         (Column("SETTING", "bold"), Column("VALUE", fold=True), Column("FROM", "dim")),
-        [(line.key, setting_text(line.value), _near_origin(line.origin)) for line in lines],
+        [(line.key, line.text, _near_origin(line.origin)) for line in lines],
     )
     if out.is_terminal and key is None:
         out.print(
@@ -156,58 +113,6 @@ def settings_verb(
         )
 
 
-def lines_of(settings: Settings) -> list[SettingLine]:
-    """Every setting, and every override for a domain; passwords in addresses are blanked."""
-    lines = []
-    for key in known_keys():
-        if key.partition(".")[0] in NAMED_TABLES:
-            continue
-        value: Any = settings  # walks down the dotted key
-        for name in key.split("."):
-            value = getattr(value, name)
-        lines.append(SettingLine(key, _safe(value), settings.origins.get(key, DEFAULT)))
-    for family, (_, table) in NAMED_TABLES.items():
-        for own, terms in getattr(settings, family).items():
-            for name in table.__struct_fields__:
-                key = f"{family}.{own}.{name}"
-                if key in settings.origins:
-                    lines.append(SettingLine(key, _of_table(family, name, getattr(terms, name)), settings.origins[key]))
-    return lines
-
-
-def _safe(value: Any) -> Any:  # Any: each setting has its own kind of value
-    return redacted(value) if isinstance(value, str) and "://" in value else value
-
-
-def _of_table(family: str, name: str, value: Any) -> Any:  # Any: a setting of whatever kind
-    """As `_safe`; of a schedule's command the first word, of its addresses no password."""
-    if family != "schedules" or value is None:
-        return _safe(value)
-    if name == "command":
-        words = value if isinstance(value, tuple) else (HIDDEN,)
-        return (words[0], *(HIDDEN for _ in words[1:]))
-    if isinstance(value, tuple):
-        return tuple(discreet(one) for one in value)
-    return discreet(value) if isinstance(value, str) else value
-
-
-def _chosen(lines: list[SettingLine], key: str) -> list[SettingLine]:
-    found = [line for line in lines if line.key == key or line.key.startswith(f"{key}.")]
-    if found:
-        return found
-    names = [line.key for line in lines]
-    leaves = [name for name in names if name.rpartition(".")[2] == key]
-    near = leaves or difflib.get_close_matches(key, names, n=1, cutoff=0.5)
-    hint = f"Did you mean {near[0]}?" if near else f"`gossamer settings` lists all {many(len(names), 'setting')}."
-    raise UnknownSetting(f"There is no setting {visible(key)!r}. {hint}")
-
-
 def _near_origin(origin: str) -> str:
     path = Path(origin)
     return path.name if path.is_absolute() and path.parent == Path.cwd() else origin
-
-
-def _jsonable(value: Any) -> Any:
-    if isinstance(value, Rate | Size) or not isinstance(value, bool | int | float | str | tuple | list | None):
-        return setting_text(value)
-    return value

@@ -36,8 +36,8 @@ HOMES = {
     "doctor": "doctor",
     "version": "project",
     "check": "recipes",
-    "fetch": "web",
-    "shell": "prompt",
+    "fetch": "fetch",
+    "shell": "fetch",
 }
 
 

@@ -1,30 +1,38 @@
-"""One page for a person: what `gossamer fetch`, `gossamer shell` and the drafts of recipes see.
+"""One page for a person: what `gossamer fetch`, `gossamer shell`, `gossamer check` and the drafts of recipes see.
 
-What it does: the page is fetched as the crawler would fetch it, by one route, with redirects followed.
-How it fails: FetchFailed, FetchRefused; Misconfigured when there is no such route.
+What it does: the page is fetched as the crawler would fetch it, by one route, with redirects followed; or it is read
+from a file, or from the archive.
+How it fails: FetchFailed, FetchRefused; Misconfigured when there is no such route or file.
 """
 
 from __future__ import annotations
 
+import mimetypes
+import re
 from contextlib import AsyncExitStack
 from datetime import timedelta
+from pathlib import Path
 
 import msgspec
 
 from ..clock import SystemClock
 from ..crawl.fetch_page import fetch_unqueued, fetcher_of
-from ..errors import FetchRefused, GossamerError, RobotsUnreachable
+from ..errors import FetchRefused, GossamerError, Misconfigured, RobotsUnreachable
 from ..fetch.fetcher import Disallowed, Fetched, PageRequest
 from ..fetch.robots import MemoryShelf
-from ..model.page import Snapshot
-from ..model.url import origin_of, site_of
+from ..model.page import Headers, Snapshot
+from ..model.url import origin_of, parse_url, site_of, typed_url
+from ..parse.media import Media
+from ..parse.page import Page
 from ..routing.ladder import RouteTerms, wished
 from ..routing.proxies.pools import Pools
 from ..routing.router import Router
 from ..settings import Settings
 from ..settings.effective import routing_of
-from .open import open_project
+from .open import Project, open_project
 from .wiring import robots_of, transports_of
+
+_REF = re.compile(r"\d{4}-\d{2}-\d{2}/[^#\s]+#\d+\+\d+")
 
 
 class Download(msgspec.Struct, frozen=True, kw_only=True):
@@ -107,3 +115,45 @@ async def fetch_one(url: str, settings: Settings, *, robots: bool, route: str | 
 
 async def _at_once(asked: timedelta | None = None) -> None:
     """One page for one person: there is nothing to pace."""
+
+
+# -- pages from elsewhere ----------------------------------------------------------------------------------------
+
+
+def is_archive_ref(text: str) -> bool:
+    """Is it the reference of an archived page, `2027-01-31/NAME.zst#offset+length`?"""
+    return _REF.fullmatch(text) is not None
+
+
+async def archived_page(project: Project, ref: str) -> Page:
+    """A page out of the archive. Raises Permanent when it was pruned or is damaged."""
+    return Page(await project.archive.get(ref))
+
+
+def file_page(file: Path, url: str | None = None) -> Page:
+    """A page out of a file, as if it had been fetched from `url`. Raises Misconfigured."""
+    try:
+        body = file.read_bytes()
+    except OSError as error:
+        raise Misconfigured(f"{file} cannot be read ({error.strerror}).") from error
+    kind = mimetypes.guess_type(file.name)[0] or "text/html"
+    address = typed_url(url) if url is not None else parse_url(f"http://localhost/{file.name}")
+    return Page(
+        Snapshot(
+            url=address,
+            requested_url=address,
+            status=200,
+            headers=Headers([("Content-Type", kind)]),
+            body=body,
+            fetched_at=SystemClock().now(),
+        )
+    )
+
+
+def text_of(page: Page, *, markdown: bool = False) -> str:
+    """The main content of a page as text or as Markdown. Raises FetchRefused for a page that has no text."""
+    if page.media is Media.HTML:
+        return page.markdown() if markdown else page.main_text() or page.selector.text
+    if b"\0" in page.body[:1024]:
+        raise FetchRefused(f"{page.url} is {page.content_type or 'binary'}, which has no text. Use -o FILE.")
+    return page.text

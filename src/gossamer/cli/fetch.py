@@ -1,4 +1,5 @@
-"""`gossamer shell`: a Python prompt with a page at hand. Works as a filter, too, when code comes through a pipe."""
+"""`gossamer fetch`: one polite request. `gossamer shell`: a Python prompt with a page at hand, which works as a filter,
+too, when code comes through a pipe."""
 
 from __future__ import annotations
 
@@ -6,35 +7,114 @@ import ast
 import code
 import mimetypes
 import os
-import re
 import sys
 import tempfile
-import time
 import traceback
 import webbrowser
 from collections.abc import Callable
 from contextlib import suppress
+from http import HTTPStatus
 from pathlib import Path
 from types import TracebackType
 from typing import Annotated, Any
 
+import msgspec
 import typer
 from rich.text import Text
 
-from ..errors import GossamerError, InvalidUrl, Misconfigured
-from ..model.item import Item
-from ..model.money import Money
-from ..model.page import Headers, Snapshot
-from ..model.url import parse_url, typed_url
-from ..parse.page import Page
-from ..parse.selectors import SelectorList
-from ..project.fetch import fetch_one
-from ..text import size, visible
+from .. import Item, Money, Page
+from ..errors import FetchRefused, GossamerError, InvalidUrl, Misconfigured
+from ..model.url import typed_url
+from ..project.fetch import Download, archived_page, fetch_one, file_page, is_archive_ref, text_of
+from ..settings import Settings
+from ..text import size, span, visible
 from .app import app, err, open_crawled, run_async, settings_with
-from .web import settings_for
+from .crawl import allow_local
+from .layout import print_json, write_bytes
 
-_REF = re.compile(r"\d{4}-\d{2}-\d{2}/[^#\s]+#\d+\+\d+")
 HISTORY_LINES = 2000
+
+
+# -- fetch -------------------------------------------------------------------------------------------------------
+
+
+@app.command("fetch")
+def fetch_verb(
+    url: Annotated[str, typer.Argument(help="The address.")],
+    headers: Annotated[bool, typer.Option("--headers", help="Status, redirects and headers, to stderr.")] = False,
+    output: Annotated[Path | None, typer.Option("-o", "--output", help="Write to this file.")] = None,
+    no_robots: Annotated[bool, typer.Option("--no-robots", help="Do not ask robots.txt.")] = False,
+    text: Annotated[bool, typer.Option("--text", help="Only the text of the main content.")] = False,
+    markdown: Annotated[bool, typer.Option("--markdown", help="The main content as Markdown.")] = False,
+    json_ld: Annotated[bool, typer.Option("--json-ld", help="The JSON-LD in the page, as a list.")] = False,
+    route: Annotated[str | None, typer.Option(help="By this route: browser, or one from gossamer.toml.")] = None,
+) -> None:
+    """Fetch one page as the crawler would, and print it. Exit code 1 when the answer is an error."""
+    if text + markdown + json_ld > 1:
+        raise Misconfigured("Choose one of --text, --markdown and --json-ld.")
+    settings = settings_for(url)
+    robots = settings.politeness.robots and not no_robots
+    download = run_async(fetch_one(typed_url(url), settings, robots=robots, route=route))
+    if headers:
+        _print_headers(download)
+    snapshot = download.snapshot
+    if snapshot.cut:
+        err.print(f"[yellow]The body is cut[/] at {size(len(snapshot.body))} (fetch.max_body, or a broken transfer).")
+    page = Page(snapshot)
+    if json_ld and output is None:
+        print_json(page.structured()["json_ld"])
+    elif json_ld:
+        content = msgspec.json.format(msgspec.json.encode(page.structured()["json_ld"]), indent=2)
+        _deliver(content + b"\n", output, is_text=False)
+    elif text or markdown:
+        content = (text_of(page, markdown=markdown).rstrip("\n") + "\n").encode("utf-8", "replace")
+        _deliver(content, output, is_text=True)
+    else:
+        _deliver(page.body, output, is_text=False)
+    if snapshot.status >= 400:
+        raise FetchRefused(f"{snapshot.url} answered {_status(snapshot.status)}.", status=snapshot.status)
+
+
+def settings_for(url: str) -> Settings:
+    """The settings, with a local host allowed because the user typed it."""
+    return allow_local(settings_with(), [typed_url(url)], {})
+
+
+def _deliver(content: bytes, output: Path | None, *, is_text: bool) -> None:
+    if output is not None and output != Path("-"):
+        try:
+            output.write_bytes(content)
+        except OSError as error:
+            raise Misconfigured(f"{output} cannot be written ({error.strerror}). Choose another place.") from error
+        err.print(f"{size(len(content))} written to {visible(str(output))}", markup=False)
+        return
+    if output is None and not is_text and sys.stdout.isatty() and b"\0" in content[:1024]:
+        raise Misconfigured("The page is binary and would garble your terminal. Write it to a file with -o FILE.")
+    write_bytes(content)
+
+
+def _print_headers(download: Download) -> None:
+    snapshot = download.snapshot
+    for status, target in download.hops:
+        err.print(Text.assemble((_status(status), "yellow"), f"  -> {visible(target)}"))
+    style = "bold red" if snapshot.status >= 400 else "bold green"
+    facts = [span(download.seconds) if download.seconds >= 10 else f"{download.seconds * 1000:.0f} ms"]
+    facts.append(f"{size(download.wire_bytes)} received, {size(len(snapshot.body))} unpacked")
+    facts += [fact for fact in (download.address, download.note) if fact]
+    err.print(Text.assemble((_status(snapshot.status), style), (f"  {', '.join(facts)}", "dim")))
+    for name, value in snapshot.headers:
+        err.print(Text.assemble((f"{visible(name)}: ", "cyan"), visible(value)))
+    err.print()
+
+
+def _status(status: int) -> str:
+    try:
+        return f"{status} {HTTPStatus(status).phrase}"
+    except ValueError:
+        return str(status)
+
+
+# -- shell -------------------------------------------------------------------------------------------------------
 
 
 @app.command("shell")
@@ -54,11 +134,11 @@ def shell_verb(
 
 def open_page(target: str, url: str | None, *, robots: bool, route: str | None = None) -> Page:
     """The page that the user means: fetched, read from a file, or from the archive. Raises GossamerError."""
-    if _REF.fullmatch(target):
-        return Page(run_async(_archived(target)))
+    if is_archive_ref(target):
+        return run_async(_archived(target))
     file = Path(target)
     if "://" not in target and file.is_file():
-        return Page(_from_file(file, url))
+        return file_page(file, url)
     try:
         href = typed_url(target)
     except InvalidUrl as error:
@@ -68,26 +148,9 @@ def open_page(target: str, url: str | None, *, robots: bool, route: str | None =
     return Page(run_async(fetch_one(href, settings, robots=robots, route=route)).snapshot)
 
 
-async def _archived(ref: str) -> Snapshot:
+async def _archived(ref: str) -> Page:
     async with open_crawled(settings_with()) as project:
-        return await project.archive.get(ref)
-
-
-def _from_file(file: Path, url: str | None) -> Snapshot:
-    try:
-        body = file.read_bytes()
-    except OSError as error:
-        raise Misconfigured(f"{file} cannot be read ({error.strerror}).") from error
-    kind = mimetypes.guess_type(file.name)[0] or "text/html"
-    address = typed_url(url) if url is not None else parse_url(f"http://localhost/{file.name}")
-    return Snapshot(
-        url=address,
-        requested_url=address,
-        status=200,
-        headers=Headers([("Content-Type", kind)]),
-        body=body,
-        fetched_at=time.time(),
-    )
+        return await archived_page(project, ref)
 
 
 class Bench:
@@ -111,11 +174,11 @@ class Bench:
         found: Page = self.names["page"]
         return found
 
-    def css(self, selector: str) -> SelectorList:
+    def css(self, selector: str) -> Any:  # as Page.css
         """Select by CSS in the page."""
         return self.page.css(selector)
 
-    def xpath(self, expression: str, **variables: Any) -> SelectorList:  # Any: as Page.xpath
+    def xpath(self, expression: str, **variables: Any) -> Any:  # as Page.xpath
         """Select by XPath in the page."""
         return self.page.xpath(expression, **variables)
 

@@ -9,8 +9,8 @@ from gossamer.parse.discovery import list_spiders, load_spider
 from gossamer.parse.recipe.faults import BadRecipe
 from tests.unit.commandline import project as project
 from tests.unit.crawled import SHOP, crawl_half
-from tests.unit.test_cli_web import ANSWERS
-from tests.unit.test_cli_web import site as site
+from tests.unit.test_cli_fetch import ANSWERS
+from tests.unit.test_cli_fetch import site as site
 from tests.unit.test_recipe_draft import PRODUCT, cards
 
 HTML = {"Content-Type": "text/html; charset=utf-8"}

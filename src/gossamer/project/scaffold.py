@@ -1,10 +1,11 @@
-"""The files of a new project: their texts, and the names they are made from. No I/O."""
+"""A new project: its folder with settings and a first spider that runs."""
 
 from __future__ import annotations
 
 import json
 import keyword
 import re
+from pathlib import Path
 
 import msgspec
 
@@ -25,6 +26,28 @@ class Names(msgspec.Struct, frozen=True):
     module: str
     class_name: str
     spider: str
+
+
+def new_project(parent: Path, name: str, start: str | None) -> Names:
+    """Make the project's folder in `parent`, with a spider that starts at `start`. Nothing is overwritten.
+
+    Raises Misconfigured.
+    """
+    names = check_name(name)
+    folder = parent / names.folder
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise Misconfigured(f"{folder} exists already and nothing in it was changed. Choose another name.")
+    try:
+        for path, text in files_of(names, start).items():
+            file = folder / path
+            file.parent.mkdir(parents=True, exist_ok=True)
+            with file.open("x", encoding="utf-8") as stream:
+                stream.write(text)
+    except OSError as error:
+        raise Misconfigured(
+            f"The project cannot be made in {folder} ({error.strerror}). Go to a folder that you may write to."
+        ) from error
+    return names
 
 
 def check_name(name: str) -> Names:

@@ -1,0 +1,140 @@
+"""What a project consists of, before it is opened: its spiders, and its settings with their origins.
+
+Every value here has the shape in which `--json` prints it. Secrets are masked.
+"""
+
+from __future__ import annotations
+
+import difflib
+from typing import Any
+
+import msgspec
+
+from ..backends.addresses import redacted
+from ..errors import UnknownSetting
+from ..parse.discovery import list_spiders
+from ..schedule.sources import discreet
+from ..schedule.sources.kinds import HIDDEN
+from ..settings import NAMED_TABLES, Settings, known_keys
+from ..text import many, setting_text
+from ..units import Rate, Size
+
+DEFAULT = "default"  # the origin of a setting that was set nowhere
+
+
+class SpiderView(msgspec.Struct, frozen=True, kw_only=True):
+    """A spider or a recipe that loads."""
+
+    name: str
+    file: str
+    class_name: str = msgspec.field(name="class")
+    summary: str
+
+
+class BrokenSpider(msgspec.Struct, frozen=True, kw_only=True):
+    """A file in the spiders folder that does not load, and why."""
+
+    file: str
+    line: int | None
+    error: str
+
+    @property
+    def words(self) -> str:
+        where = f"{self.file}, line {self.line}" if self.line else self.file
+        return f"{where}: {self.error}"
+
+
+class SpiderList(msgspec.Struct, frozen=True):
+    spiders: list[SpiderView]
+    broken: list[BrokenSpider]
+
+
+class SettingView(msgspec.Struct, frozen=True, kw_only=True):
+    """The value of a setting, masked where it may hold a secret, and where it came from."""
+
+    value: Any  # each setting has its own type; durations, rates and sizes are texts
+    origin: str = msgspec.field(name="from")
+
+
+class SettingLine(msgspec.Struct, frozen=True):
+    """One setting with its value, masked, and where that came from."""
+
+    key: str
+    value: Any  # each setting has its own type
+    origin: str
+
+    @property
+    def text(self) -> str:
+        """The value in the notation of gossamer.toml."""
+        return setting_text(self.value)
+
+
+def spiders_of(settings: Settings) -> SpiderList:
+    """The project's spiders and recipes, and the files that do not load."""
+    found = list_spiders(settings.root, settings.spiders)
+    return SpiderList(
+        [
+            SpiderView(name=one.name, file=str(one.path), class_name=one.spider.__name__, summary=one.summary)
+            for one in found.spiders
+        ],
+        [BrokenSpider(file=str(one.path), line=one.line, error=one.message) for one in found.broken],
+    )
+
+
+def setting_lines(settings: Settings, key: str | None = None) -> list[SettingLine]:
+    """Every setting, and every override for a domain; with a `key`, that one or that group. Raises UnknownSetting."""
+    lines = []
+    for known in known_keys():
+        if known.partition(".")[0] in NAMED_TABLES:
+            continue
+        value: Any = settings  # walks down the dotted key
+        for name in known.split("."):
+            value = getattr(value, name)
+        lines.append(SettingLine(known, _masked(value), settings.origins.get(known, DEFAULT)))
+    for family, (_, table) in NAMED_TABLES.items():
+        for own, terms in getattr(settings, family).items():
+            for name in table.__struct_fields__:
+                dotted = f"{family}.{own}.{name}"
+                if dotted in settings.origins:
+                    value = _masked_in_table(family, name, getattr(terms, name))
+                    lines.append(SettingLine(dotted, value, settings.origins[dotted]))
+    return lines if key is None else _chosen(lines, key)
+
+
+def settings_view(lines: list[SettingLine]) -> dict[str, SettingView]:
+    """The settings by their keys."""
+    return {line.key: SettingView(value=_plain(line.value), origin=line.origin) for line in lines}
+
+
+def _masked(value: Any) -> Any:  # Any: each setting has its own kind of value
+    return redacted(value) if isinstance(value, str) and "://" in value else value
+
+
+def _masked_in_table(family: str, name: str, value: Any) -> Any:  # Any: as above
+    """As `_masked`; of a schedule's command the first word, of its addresses no password."""
+    if family != "schedules" or value is None:
+        return _masked(value)
+    if name == "command":
+        words = value if isinstance(value, tuple) else (HIDDEN,)
+        return (words[0], *(HIDDEN for _ in words[1:]))
+    if isinstance(value, tuple):
+        return tuple(discreet(one) for one in value)
+    return discreet(value) if isinstance(value, str) else value
+
+
+def _chosen(lines: list[SettingLine], key: str) -> list[SettingLine]:
+    found = [line for line in lines if line.key == key or line.key.startswith(f"{key}.")]
+    if found:
+        return found
+    names = [line.key for line in lines]
+    leaves = [name for name in names if name.rpartition(".")[2] == key]
+    near = leaves or difflib.get_close_matches(key, names, n=1, cutoff=0.5)
+    hint = f"Did you mean {near[0]}?" if near else f"`gossamer settings` lists all {many(len(names), 'setting')}."
+    raise UnknownSetting(f"There is no setting {key!r}. {hint}")
+
+
+def _plain(value: Any) -> Any:
+    """Numbers, texts and lists as they are; everything else in the notation of gossamer.toml."""
+    if isinstance(value, Rate | Size) or not isinstance(value, bool | int | float | str | tuple | list | None):
+        return setting_text(value)
+    return value

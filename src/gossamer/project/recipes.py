@@ -1,0 +1,306 @@
+"""Recipes: is one right, what does each of its rules find on a page, and a first draft from a page.
+
+Every value here has the shape in which `--json` prints it. Nothing is stored.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import msgspec
+
+from ..clock import SystemClock
+from ..errors import FetchFailed, FetchRefused, Misconfigured, ParseFailed
+from ..model.record import Record
+from ..model.url import host_of, site_of
+from ..parse.discovery import RECIPE_ENDINGS, is_file_ref, load_spider
+from ..parse.media import Media
+from ..parse.page import Page
+from ..parse.recipe.check import FoundLinks, PageCheck, check_page, likely_kind
+from ..parse.recipe.draft import RecipeDraft, detail_links, draft_recipe
+from ..parse.recipe.faults import BadRecipe, suggestion
+from ..parse.recipe.fields import Note
+from ..parse.recipe.model import PageKind
+from ..parse.recipe.spider import RecipeSpider
+from ..parse.spider import composed, is_spider_name
+from ..pipeline.quality import Fault
+from ..pipeline.steps import Dropped, Piped
+from ..settings import FILE_NAME, Settings
+from .pipelines import pipeline_of
+
+LINKS_TOLD = 3
+LONGEST_PAUSE = 5.0  # seconds between two requests; a person waits
+
+FieldNote: TypeAlias = Note  # what a rule found for a field
+
+
+class LineFault(msgspec.Struct, frozen=True):
+    """What is wrong with a recipe, and in which line."""
+
+    line: int | None
+    message: str
+
+
+class RecipeFaults(msgspec.Struct, frozen=True, kw_only=True):
+    """A recipe that cannot be used, and all that is wrong with it."""
+
+    recipe: str  # the file
+    valid: bool = False
+    faults: list[LineFault]
+
+    def lines(self) -> list[str]:
+        """Every fault with its line, in order of appearance."""
+        return [
+            f"{self.recipe}{f', line {one.line}' if one.line is not None else ''}: {one.message}" for one in self.faults
+        ]
+
+
+class KindView(msgspec.Struct, frozen=True, kw_only=True):
+    """One kind of page."""
+
+    item: str | None  # the type of its records
+    fields: list[str]
+    optional: list[str]  # those of them that may be missing
+    leads_to: list[str]  # kinds of pages
+
+
+class RecipeView(msgspec.Struct, frozen=True, kw_only=True):
+    """A good recipe."""
+
+    recipe: str  # the file
+    valid: bool = True
+    name: str
+    start: list[str]
+    kinds: dict[str, KindView]
+
+
+class LinksFound(msgspec.Struct, frozen=True, kw_only=True):
+    """What a rule for links found."""
+
+    rule: str
+    to: str  # the kind of page behind them
+    count: int
+    first: list[str]
+    fault: str | msgspec.UnsetType = msgspec.UNSET
+
+
+class RecordFound(msgspec.Struct, frozen=True):
+    """A record as it would be stored."""
+
+    type: str
+    key: str
+    data: Any  # whatever the item holds
+
+
+class RecipeCheck(msgspec.Struct, frozen=True, kw_only=True):
+    """What the rules of a recipe find on a page."""
+
+    recipe: str  # the file
+    valid: bool = True
+    url: str
+    status: int
+    bytes: int  # of the body
+    kind: str  # the kind of page that it was read as
+    kinds: list[str]  # all that the recipe has
+    fields: list[FieldNote]
+    links: list[LinksFound]
+    records: list[RecordFound]
+    dropped: list[Dropped]  # items that a step of the pipeline left out
+    quality: list[Fault]
+    refusal: str | None  # why the page would be a parse failure
+
+
+class RecipeDrafted(msgspec.Struct, frozen=True, kw_only=True):
+    """A draft that was written. `ref` is what the commands call it."""
+
+    file: Path
+    name: str
+    ref: str
+    summary: str
+
+
+# -- checking ----------------------------------------------------------------------------------------------------
+
+
+def load_recipe(settings: Settings, ref: str, folder: Path) -> RecipeSpider | RecipeFaults:
+    """A recipe by its name in the project, or by its path from `folder`. Raises SpiderNotFound, and Misconfigured for a
+    spider in Python."""
+    try:
+        spider = load_spider(ref, folder if is_file_ref(ref) else settings.root, settings.spiders)()
+    except BadRecipe as error:
+        return RecipeFaults(recipe=error.file, faults=[LineFault(one.line, one.message) for one in error.faults])
+    if not isinstance(spider, RecipeSpider):
+        raise Misconfigured(f"{ref} is a spider in Python; only recipes can be checked. Try `gossamer shell URL`.")
+    return spider
+
+
+def recipe_view(spider: RecipeSpider) -> RecipeView:
+    recipe = spider.recipe
+    return RecipeView(
+        recipe=recipe.file,
+        name=recipe.name,
+        start=list(recipe.start),
+        kinds={kind.name: _kind_view(kind) for kind in recipe.kinds.values()},
+    )
+
+
+def _kind_view(kind: PageKind) -> KindView:
+    turns = kind.next is not None or kind.numbering is not None
+    return KindView(
+        item=kind.item or None,
+        fields=[field.name for field in kind.fields],
+        optional=[field.name for field in kind.fields if not field.required],
+        leads_to=list(dict.fromkeys([rule.to for rule in kind.follow] + ([kind.name] if turns else []))),
+    )
+
+
+def demand_kind(spider: RecipeSpider, kind: str | None) -> None:
+    """Raises Misconfigured when the recipe has no such kind of page."""
+    if kind is not None and kind not in spider.recipe.kinds:
+        raise Misconfigured(f"{spider.recipe.file} has no page kind {kind!r}.{suggestion(kind, spider.recipe.kinds)}")
+
+
+async def check_recipe(settings: Settings, spider: RecipeSpider, fetched: Page, kind: str | None = None) -> RecipeCheck:
+    """Read a page by the rules for that kind of page, else for the likely one. Raises FetchRefused for the answer of a
+    site that is no page."""
+    if fetched.status >= 400 and fetched.status not in spider.handle_statuses:
+        raise FetchRefused(f"{fetched.url} answered {fetched.status}; there is nothing to read.", status=fetched.status)
+    page = Page(fetched.snapshot, spider=spider)
+    seen = check_page(spider, kind or likely_kind(spider, page), page)
+    piped, refusal = await _piped(settings, spider, seen, page)
+    return RecipeCheck(
+        recipe=spider.recipe.file,
+        url=page.url,
+        status=page.status,
+        bytes=len(page.body),
+        kind=seen.kind,
+        kinds=list(spider.recipe.kinds),
+        fields=list(seen.notes),
+        links=[_links_found(links) for links in seen.links],
+        records=[_record_found(record) for record in piped.records],
+        dropped=piped.dropped,
+        quality=list(piped.inspection.faults),
+        refusal=refusal or None,
+    )
+
+
+async def _piped(settings: Settings, spider: RecipeSpider, seen: PageCheck, page: Page) -> tuple[Piped, str]:
+    """What would be stored, and why nothing would be."""
+    if seen.fault or seen.missing:
+        names = ", ".join(dict.fromkeys(note.field for note in seen.missing[:LINKS_TOLD]))
+        more = f" and {len(seen.missing) - LINKS_TOLD} more" if len(seen.missing) > LINKS_TOLD else ""
+        return Piped([], []), seen.fault or f"required and not found: {names}{more}"
+    try:
+        piped = await pipeline_of(settings, spider).run(
+            seen.items, page, spider=spider.name, job="", now=page.fetched_at
+        )
+    except ParseFailed as error:
+        return Piped([], []), str(error)
+    return piped, next((links.fault for links in seen.links if links.fault), "")
+
+
+def _links_found(links: FoundLinks) -> LinksFound:
+    return LinksFound(
+        rule=links.rule,
+        to=links.to,
+        count=len(links.urls),
+        first=list(links.urls[:LINKS_TOLD]),
+        fault=links.fault or msgspec.UNSET,
+    )
+
+
+def _record_found(record: Record) -> RecordFound:
+    return RecordFound(record.type, record.key, msgspec.json.decode(record.data))
+
+
+# -- drafting ----------------------------------------------------------------------------------------------------
+
+
+async def draft(
+    settings: Settings,
+    url: str,
+    name: str | None,
+    *,
+    folder: Path,
+    fetch: Callable[[str], Awaitable[Page]],
+    tell: Callable[[str], None] = lambda words: None,
+) -> RecipeDrafted:
+    """Fetch the page and one behind it, at the site's pace, and write a recipe: into the project's spiders folder, or
+    outside of a project into `folder`. Nothing is overwritten. Raises Misconfigured, FetchFailed, FetchRefused."""
+    name = _checked_name(name or _name_for(url))
+    in_project = (settings.root / FILE_NAME).is_file()
+    file = _free_place(settings.root / settings.spiders if in_project else folder, name)
+    shown = file.relative_to(folder) if file.is_relative_to(folder) else file
+    ref = name if in_project else str(shown)
+    drafted = await _drafted(settings, url, ref, fetch, tell)
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with file.open("x", encoding="utf-8") as stream:
+            stream.write(drafted.text)
+    except FileExistsError:
+        raise _taken(file) from None
+    except OSError as error:
+        raise Misconfigured(
+            f"{file} cannot be written ({error.strerror}). Go to a folder that you may write to."
+        ) from error
+    return RecipeDrafted(file=shown, name=name, ref=ref, summary=drafted.summary)
+
+
+def _name_for(url: str) -> str:
+    """`https://www.book-shop.example/` is book-shop; a host without a registrable domain gives its first word."""
+    site = site_of(url)
+    host = site if "." in site and not site.endswith(".localhost") else host_of(url)
+    return re.sub(r"[^a-z0-9]+", "-", host.removeprefix("www.").partition(".")[0].lower()).strip("-") or "site"
+
+
+def _checked_name(name: str) -> str:
+    name = composed(name)
+    if not is_spider_name(name):
+        raise Misconfigured(f"{name[:80]!a} cannot be a recipe's name. Use letters, digits, - and _, as in book-shop.")
+    return name
+
+
+def _free_place(folder: Path, name: str) -> Path:
+    for ending in RECIPE_ENDINGS:
+        if (folder / f"{name}{ending}").exists():
+            raise _taken(folder / f"{name}{ending}")
+    return folder / f"{name}.toml"
+
+
+def _taken(file: Path) -> Misconfigured:
+    return Misconfigured(
+        f"{file} exists already and was not changed. Give the recipe another name: gossamer new NAME ..."
+    )
+
+
+async def _drafted(
+    settings: Settings,
+    url: str,
+    ref: str,
+    fetch: Callable[[str], Awaitable[Page]],
+    tell: Callable[[str], None],
+) -> RecipeDraft:
+    first = await fetch(url)
+    if first.status >= 400:
+        raise FetchRefused(
+            f"{first.url} answered {first.status}; a recipe cannot be drafted from it.", status=first.status
+        )
+    if first.media is not Media.HTML:
+        raise Misconfigured(f"{first.url} is {first.content_type or 'no HTML'}; drafts are made from HTML pages.")
+    clock, interval = SystemClock(), settings.politeness.rate.interval
+    detail = None
+    for link in detail_links(first):
+        await clock.sleep(min(interval.total_seconds(), LONGEST_PAUSE) if interval is not None else 0.0)
+        tell(f"Looking at {link}")
+        try:
+            page = await fetch(link)
+        except (FetchFailed, FetchRefused) as error:
+            tell(f"  {error}")
+            continue
+        if page.status < 400 and page.media is Media.HTML:
+            detail = page
+            break
+    return draft_recipe(first, detail, ref)
