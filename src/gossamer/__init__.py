@@ -67,6 +67,6 @@ def run(spider: type[Spider] | Spider, *, fresh: bool = False, quiet: bool = Fal
     Settings by name override gossamer.toml: `run(Books, rate="5/s", depth=2, output="books.jsonl")` takes the
     flags of the command line, and dotted settings as a dict: `settings={"fetch.max_body": "1MB"}`.
     """
-    from .cli.crawling import run_from_script
+    from .cli.crawl import run_from_script
 
     return run_from_script(spider, fresh=fresh, quiet=quiet, **settings)

@@ -134,6 +134,19 @@ def settings_with(**flags: Any) -> Settings:
     return load(start=Path.cwd(), flags={name.replace("__", "."): value for name, value in flags.items()})
 
 
+def allow_local(settings: Settings, urls: list[str], flags: dict[str, Any]) -> Settings:
+    """A local host that the user typed may be visited, and is named; others stay refused."""
+    from ..settings.effective import local_hosts
+
+    if settings.fetch.allow_private:
+        return settings
+    hosts = [host for host in local_hosts(urls) if host not in settings.fetch.allow_hosts]
+    if not hosts:
+        return settings
+    err.print(f"[dim]Private address: {', '.join(hosts)} is allowed, because you named it; all others are refused.[/]")
+    return settings_with(**flags, **{"fetch.allow_hosts": [*settings.fetch.allow_hosts, *hosts]})
+
+
 def typed_moment(option: str, text: str | None, now: float) -> float | None:
     """Seconds since the epoch of `7d` (that long ago) or an ISO time (local where it names no zone)."""
     if text is None:

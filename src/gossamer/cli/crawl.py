@@ -1,20 +1,34 @@
-"""`gossamer crawl`: a spider by name or file, a recipe, or just a URL. The crawl itself is in crawling.py."""
+"""`gossamer crawl`: a spider by name or file, a recipe, or just a URL. What a person sees while it runs, and when it is
+over. `gossamer demo` and `gossamer.run` show the same."""
 
 from __future__ import annotations
 
+import sys
+from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.table import Table
+from rich.text import Text
 
-from ..errors import InvalidUrl, Misconfigured
-from ..model.url import parse_url
-from ..parse.discovery import is_file_ref, load_spider
-from ..parse.site import SiteSpider
-from ..parse.spider import Spider
+from ..clock import SystemClock
+from ..errors import Misconfigured
+from ..model.events import EventHub, EventSink
+from ..monitor.counts import EventCounts
+from ..monitor.logs import JsonLog
+from ..monitor.progress import short_duration
+from ..project.status import place_near
+from ..project.targets import crawl_target
+from ..project.workers import lacks_scheduler
 from ..settings import Settings
-from ..settings.effective import local_hosts
-from .app import app, err, fail, settings_with
+from ..text import many
+from .app import allow_local, app, err, fail, run_async, settings_with
+from .progress import Alarms, ProgressLine, Warnings
+
+if TYPE_CHECKING:  # these load what fetches
+    from ..parse.spider import Spider
+    from ..project.crawl import CrawlReport, Running
 
 REPLACED, CANCELLED = "replaced", "cancelled"
 
@@ -44,13 +58,11 @@ def crawl_verb(
         "crawl.concurrency": concurrency,
     }
     settings = settings_with(**flags)
-    spider, name, settings = resolve(target, settings, flags)
-    from .crawling import run_crawl  # loads what fetches: whoever mistyped something is told sooner
-
+    wanted = crawl_target(settings, target, Path.cwd())  # what is mistyped is told before the crawl is loaded
     report = run_crawl(
-        spider,
-        settings,
-        name=name,
+        wanted.spider,
+        allow_local(settings, wanted.urls, flags),
+        name=wanted.name,
         output=output,
         fresh=fresh,
         quiet=quiet,
@@ -63,41 +75,150 @@ def crawl_verb(
         raise typer.Exit(130)
 
 
-def resolve(target: str, settings: Settings, flags: dict[str, Any]) -> tuple[Spider, str | None, Settings]:
-    """The spider that the user means, the job's name, and the settings with local hosts allowed."""
-    if not looks_like_url(target):
-        spider = load_spider(target, _folder_for(target, settings), settings.spiders)()
-        return spider, None, allow_local(settings, list(spider.start_urls), flags)
-    try:
-        url = parse_url(target)
-    except InvalidUrl as error:
+def run_crawl(
+    spider: Spider,
+    settings: Settings,
+    *,
+    name: str | None = None,
+    output: str | None = None,
+    fresh: bool = False,
+    quiet: bool = False,
+    json_logs: bool = False,
+    command: str = "",
+) -> CrawlReport:
+    """Crawl in this process, with what a person expects to see. Raises Misconfigured and Transient."""
+    from ..project import service  # loads what fetches
+    from ..project.export import try_output
+
+    if output is not None:
+        try_output(output)  # what is wrong with it is better known before the crawl than after it
+    clock = SystemClock()
+    tally = EventCounts(clock)
+    log = JsonLog(sys.stderr, clock) if json_logs else None
+    listeners: list[EventSink] = [tally] if log is None else [tally, log]
+    show = not quiet and not json_logs
+    if show:
+        listeners.append(Warnings(err))
+    elif log is None:
+        listeners.append(Alarms(err))
+
+    async def watch(running: Running) -> None:
+        for warning in running.project.warnings:
+            err.print(Text(f"Warning: {warning}", style="yellow"))
+        verb = "Going on with" if running.resumed else "Crawling"
+        err.print(
+            f"{verb} [bold]{running.job.name}[/] [dim](job {running.job.id}; Ctrl-C stops, it can go on later)[/]"
+        )
+        if await lacks_scheduler(running.project):
+            err.print("[dim]Schedules run with `gossamer up`.[/]")
+        await ProgressLine(running.project.state.jobs, clock, err, job=running.job.id, limit=running.job.limit).show()
+
+    report = run_async(
+        service.run_crawl(
+            spider,
+            settings,
+            events=EventHub(*listeners),
+            name=name,
+            fresh=fresh,
+            output=output,
+            attend=watch if show else None,
+        )
+    )
+    if log is not None:
+        log.summary()
+    if show and not report.failure:
+        summarise(report, tally, settings, output, command)
+    return report
+
+
+def summarise(report: CrawlReport, tally: EventCounts, settings: Settings, output: str | None, command: str) -> None:
+    """The small table at the end, and what to try next."""
+    counts = report.counts
+    table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
+    table.add_column(style="dim")
+    table.add_column()
+    unchanged = f", {counts.unchanged:,} unchanged" if counts.unchanged else ""
+    speed = f"{tally.pages / report.seconds:,.1f} pages/s" if report.seconds else ""
+    if speed and tally.pages < counts.settled:  # others helped, or a command before this one
+        speed = f"{tally.pages:,} by this command, {speed}"
+    spent = f"{report.seconds:.1f} s" if report.seconds < 60 else short_duration(timedelta(seconds=report.seconds))
+    table.add_row("pages", f"[bold]{counts.done:,}[/] done{unchanged}  [dim]{spent}, {speed}[/]")
+    table.add_row("records", f"[bold]{report.records:,}[/]  [dim]{tally.changed:,} new or changed[/]")
+    if tally.faults:
+        table.add_row("quality", f"{many(tally.faults, 'fault')} found  [dim]gossamer quality {report.job.name}[/]")
+    if tally.gone:
+        be = "is" if tally.gone == 1 else "are"
+        table.add_row("gone", f"{tally.gone:,} {be} gone  [dim]known before, not found now[/]")
+    table.add_row("retries", f"{counts.retries:,}")
+    if settings.routes or tally.blocked:
+        blocked = f"  [dim]{many(tally.blocked, 'block')} met[/]" if tally.blocked else ""
+        table.add_row("cost", f"{tally.tokens:,.10g} tokens{blocked}")
+    reasons = ", ".join(f"{count} {reason}" for reason, count in tally.reasons.most_common(4))
+    style = "red" if counts.dead else ""
+    table.add_row("dead letters", f"[{style}]{counts.dead:,}[/]  [dim]{reasons}[/]" if style else "0")
+    left = counts.dropped + counts.duplicates
+    table.add_row("left out", f"{left:,}  [dim]{counts.duplicates:,} duplicates, {counts.dropped:,} by rule[/]")
+    records, archive = (place_near(settings, role, Path.cwd()) for role in ("records", "archive"))
+    table.add_row("data", f"{records}  [dim]raw pages in {archive}[/]")
+    if output is not None:
+        table.add_row("output", f"{output}")
+    err.print()
+    err.print(_headline(report))
+    err.print(table)
+    if tally.last_trouble:
+        err.print(f"[yellow]There was trouble:[/] {tally.last_trouble}")
+    _advise(report, output, command)
+
+
+def _headline(report: CrawlReport) -> str:
+    if not report.ended:
+        return "[yellow]Stopped.[/] Nothing is lost: the same command goes on from here."
+    if report.job.ending == REPLACED:
+        return "[yellow]Stopped.[/] A newer crawl of the same name took its place (--fresh)."
+    if report.job.ending == CANCELLED:
+        return "[yellow]Stopped.[/] Somebody has cancelled it (gossamer job cancel)."
+    if report.job.ending == "limit":
+        apart = "; redirects do not count" if report.counts.settled > (report.job.limit or 0) else ""
+        return f"[green]Done[/]: the limit of {report.job.limit:,} pages is reached{apart}."
+    return "[green]Done.[/]"
+
+
+def _advise(report: CrawlReport, output: str | None, command: str) -> None:
+    tips: list[tuple[str, str]] = []
+    if not report.ended and command:
+        tips.append((command, "go on"))
+    if report.counts.dead:
+        tips.append(("gossamer dead list", "what failed, and why"))
+    if report.records and output is None:
+        tips.append(("gossamer export -o items.csv", "the records as a table"))
+    tips.append((f"gossamer status {report.job.id}", "where everything stands"))
+    tips.append(("gossamer why URL", "the whole story of one URL"))
+    err.print()
+    width = max(len(text) for text, _ in tips)
+    for text, meaning in tips:
+        err.print(f"  [cyan]{text.ljust(width)}[/]  [dim]{meaning}[/]")
+
+
+FLAGS = {"depth": "crawl.depth", "limit": "crawl.limit", "rate": "politeness.rate", "concurrency": "crawl.concurrency"}
+
+
+def run_from_script(
+    spider: type[Spider] | Spider,
+    *,
+    fresh: bool,
+    quiet: bool,
+    output: str | Path | None = None,
+    settings: dict[str, Any] | None = None,
+    **flags: Any,
+) -> CrawlReport:
+    """What `gossamer.run` does. Errors of ours are raised, not printed: the script decides."""
+    unknown = [name for name in flags if name not in FLAGS]
+    if unknown:
         raise Misconfigured(
-            f"{error} A spider's name, a .py file, a recipe or an http(s) URL can be crawled."
-        ) from error
-    if "@" in authority_with_user(url):
-        raise Misconfigured("The address holds a user name or password, and would be shown and stored. Leave it out.")
-    return SiteSpider([url]), url, allow_local(settings, [url], flags)
-
-
-def authority_with_user(url: str) -> str:
-    return url.partition("://")[2].partition("/")[0]
-
-
-def looks_like_url(target: str) -> bool:
-    return "://" in target or target.partition(":")[0].lower() in ("javascript", "data", "mailto", "file")
-
-
-def _folder_for(target: str, settings: Settings) -> Path:
-    """A path is meant from the working directory, a name from the project."""
-    return Path.cwd() if is_file_ref(target) else settings.root
-
-
-def allow_local(settings: Settings, urls: list[str], flags: dict[str, Any]) -> Settings:
-    """A local host that the user typed may be visited, and is named; others stay refused."""
-    if settings.fetch.allow_private:
-        return settings
-    hosts = [host for host in local_hosts(urls) if host not in settings.fetch.allow_hosts]
-    if not hosts:
-        return settings
-    err.print(f"[dim]Private address: {', '.join(hosts)} is allowed, because you named it; all others are refused.[/]")
-    return settings_with(**flags, **{"fetch.allow_hosts": [*settings.fetch.allow_hosts, *hosts]})
+            f"run() has no option {unknown[0]!r}; there are {', '.join(FLAGS)}, output, fresh, quiet and settings."
+        )
+    dotted = {**(settings or {}), **{FLAGS[name]: value for name, value in flags.items()}}
+    instance = spider() if isinstance(spider, type) else spider
+    read = settings_with(**dotted)
+    read = allow_local(read, list(instance.start_urls), dotted) if instance.start_urls else read
+    return run_crawl(instance, read, output=str(output) if output is not None else None, fresh=fresh, quiet=quiet)

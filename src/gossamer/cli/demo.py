@@ -14,7 +14,7 @@ from ..demo.shop import USUAL_PORT, open_shop
 from ..demo.spider import DemoShop
 from ..model.url import host_of
 from .app import app, err, settings_with
-from .crawling import run_crawl
+from .crawl import run_crawl
 
 DEMO_RATE = "60/s"
 

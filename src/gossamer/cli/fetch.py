@@ -28,8 +28,7 @@ from ..model.url import typed_url
 from ..project.fetch import Download, archived_page, fetch_one, file_page, is_archive_ref, text_of
 from ..settings import Settings
 from ..text import size, span, visible
-from .app import app, err, open_crawled, run_async, settings_with
-from .crawl import allow_local
+from .app import allow_local, app, err, open_crawled, run_async, settings_with
 from .layout import print_json, write_bytes
 
 HISTORY_LINES = 2000

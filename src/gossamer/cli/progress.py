@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from datetime import timedelta
-from typing import IO
+from typing import IO, Protocol
 
 from rich.console import Console
 from rich.live import Live
@@ -12,8 +12,8 @@ from rich.table import Table
 from rich.text import Text
 
 from ..clock import Clock
-from ..frontier.contract import JobBook
 from ..model import events
+from ..model.job import JobCounts
 from ..monitor.progress import JobProgress, Speedometer, describe
 from ..text import span
 
@@ -26,10 +26,14 @@ MOST_LINES = 50  # per job; after that `gossamer status` and the logs know more
 MOST_JOBS = 1000  # jobs whose warnings are remembered
 
 
+class CountedJobs(Protocol):
+    async def counts(self, job: str) -> JobCounts: ...
+
+
 class ProgressLine:
     """Shows the progress of a job until the task is cancelled."""
 
-    def __init__(self, jobs: JobBook, clock: Clock, console: Console, *, job: str, limit: int | None) -> None:
+    def __init__(self, jobs: CountedJobs, clock: Clock, console: Console, *, job: str, limit: int | None) -> None:
         self._jobs = jobs
         self._clock = clock
         self._console = console

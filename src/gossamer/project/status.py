@@ -6,11 +6,13 @@ How fast a job is and how to pause or end it is in jobs.py.
 from __future__ import annotations
 
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from ..backends.addresses import place_of as place_of  # where a project keeps a part of its data, for people
+from ..backends.addresses import is_local, local_path
+from ..backends.addresses import place_of as place_of  # where a part of the data is kept, for people
 from ..clock import iso_time
 from ..frontier.contract import DeadFilter, SiteLoad
 from ..model.job import Job, JobCounts, JobState
@@ -144,3 +146,11 @@ def _next_request(settings: Settings, job: Job, load: SiteLoad, now: float) -> s
             opening = opens_at(windows, now)
             return f"{distance(opening, now)}, when the {whose} window opens" if opening is not None else "never"
     return distance(load.next_at, now) if load.next_at is not None and load.next_at > now else "any time"
+
+
+def place_near(settings: Settings, role: str, folder: Path) -> str:
+    """As `place_of`; a file or folder of this machine is named as seen from `folder`."""
+    if not is_local(settings, role):
+        return place_of(settings, role)
+    path = local_path(settings, role)
+    return str(path.relative_to(folder) if path.is_relative_to(folder) else path)
