@@ -1,13 +1,13 @@
 """One URL's journey from lease to settlement, and the worker that makes many at once. Reading order:
 
-    journey.py       ONE URL's whole path: read this first
-    fetch_page.py    the only polite fetch loop: routes, robots.txt, pace, budget, blocks
-    held_lease.py    the lease under which a page is worked on, and how its settlement insists
-    pacer.py         the distance between two requests to a site, at the moment they leave
-    attempt_log.py   the line that every attempt leaves; page_facts.py: what is remembered of a page
-    context.py       what all journeys of one job in one process share
-    worker.py        many journeys at once, draining, renewing; slots.py, quarantine.py: which of them run
-    windows.py       when pages may be fetched; freshness.py: which pages need no fetch
-    seeding.py       the only way seeds enter; source_files.py: sitemaps and feeds, fetched and read
-    heartbeat.py     the card by which a worker process is known to live
+journey.py       ONE URL's whole path: read this first
+fetch_page.py    the only polite fetch loop: routes, robots.txt, pace, budget, blocks
+held_lease.py    the lease under which a page is worked on, and how its settlement insists
+pacer.py         the distance between two requests to a site, at the moment they leave
+attempt_log.py   the line that every attempt leaves; page_facts.py: what is remembered of a page
+context.py       what all journeys of one job in one process share
+worker.py        many journeys at once, draining, renewing; slots.py, quarantine.py: which of them run
+windows.py       when pages may be fetched; freshness.py: which pages need no fetch
+seeding.py       the only way seeds enter; source_files.py: sitemaps and feeds, fetched and read
+heartbeat.py     the card by which a worker process is known to live
 """

@@ -25,6 +25,7 @@ from ..units import Rate, parse_rate
 from . import COMMAND_LINE, Settings
 
 WHEN_SPENT = ("wait", "bury")
+SITES_REMEMBERED = 20_000  # what holds for a site is worked out once, while it is one of these
 
 
 def url_rules(settings: Settings) -> UrlRules:
@@ -55,7 +56,7 @@ def scope_of(settings: Settings, job: Job, spider: Spider, sites: set[str]) -> S
 
 
 def is_flagged(settings: Settings, key: str) -> bool:
-    """Was it said on the command line? That goes before everything else."""
+    """Was it given on the command line? That goes before everything else."""
     return settings.origins.get(key) == COMMAND_LINE
 
 
@@ -81,31 +82,26 @@ def job_terms(settings: Settings, spider: Spider) -> JobTerms:
     )
 
 
-class site_terms:  # reads as the function it is: site_terms(settings)(site)
+def site_terms(settings: Settings, spider: Spider | None) -> Callable[[str], SiteTerms]:
     """Terms for a site: the command line, else its own table in the settings, else the spider, else the settings."""
+    politeness = settings.politeness
+    rate, burst, concurrency = politeness.rate, politeness.burst, politeness.concurrency
+    flagged = is_flagged(settings, "politeness.rate")
+    if spider is not None:
+        rate = rate if flagged or spider.rate is None else _spider_rate(spider)
+        burst = spider.burst or burst
+        concurrency = spider.concurrency or concurrency
 
-    def __init__(self, settings: Settings, spider: Spider | None) -> None:
-        self._settings = settings
-        politeness = settings.politeness
-        rate, burst, concurrency = politeness.rate, politeness.burst, politeness.concurrency
-        self._flagged = is_flagged(settings, "politeness.rate")
-        if spider is not None:
-            rate = rate if self._flagged or spider.rate is None else _spider_rate(spider)
-            burst = spider.burst or burst
-            concurrency = spider.concurrency or concurrency
-        self._default = SiteTerms(interval=rate.interval, burst=burst, concurrency=concurrency)
-        self._for = lru_cache(maxsize=20_000)(self._terms)
-
-    def __call__(self, site: str) -> SiteTerms:
-        return self._for(site)
-
-    def _terms(self, site: str) -> SiteTerms:
-        domain, default = self._settings.domain(site), self._default
+    @lru_cache(maxsize=SITES_REMEMBERED)
+    def terms(site: str) -> SiteTerms:
+        domain = settings.domain(site)
         return SiteTerms(
-            interval=default.interval if self._flagged or domain.rate is None else domain.rate.interval,
-            burst=domain.burst or default.burst,
-            concurrency=domain.concurrency or default.concurrency,
+            interval=rate.interval if flagged or domain.rate is None else domain.rate.interval,
+            burst=domain.burst or burst,
+            concurrency=domain.concurrency or concurrency,
         )
+
+    return terms
 
 
 def _spider_rate(spider: Spider) -> Rate:
@@ -119,7 +115,7 @@ def robots_rule(settings: Settings, spider: Spider) -> Callable[[str], bool]:
     """Is robots.txt obeyed on a site? Its own table says so, else the spider, else the settings."""
     usual = settings.politeness.robots if spider.robots is None else spider.robots
 
-    @lru_cache(maxsize=20_000)
+    @lru_cache(maxsize=SITES_REMEMBERED)
     def obeys(site: str) -> bool:
         own = settings.domain(site).robots
         return usual if own is None else own
@@ -127,18 +123,13 @@ def robots_rule(settings: Settings, spider: Spider) -> Callable[[str], bool]:
     return obeys
 
 
-class retry_terms:  # as site_terms
-    """Retry rules for a site."""
+def retry_terms(settings: Settings) -> Callable[[str], RetryTerms]:
+    """Retry rules for a site: its own table, else the settings."""
+    retry = settings.retry
 
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
-        self._for = lru_cache(maxsize=20_000)(self._terms)
-
-    def __call__(self, site: str) -> RetryTerms:
-        return self._for(site)
-
-    def _terms(self, site: str) -> RetryTerms:
-        retry, domain = self._settings.retry, self._settings.domain(site)
+    @lru_cache(maxsize=SITES_REMEMBERED)
+    def terms(site: str) -> RetryTerms:
+        domain = settings.domain(site)
         return RetryTerms(
             base=domain.retry_base or retry.base,
             cap=domain.retry_cap or retry.cap,
@@ -146,6 +137,8 @@ class retry_terms:  # as site_terms
             statuses=frozenset(domain.retry_statuses if domain.retry_statuses is not None else retry.statuses),
             max_attempts=domain.max_attempts,
         )
+
+    return terms
 
 
 class Routing(msgspec.Struct, frozen=True, kw_only=True):
@@ -200,9 +193,9 @@ def routing_of(settings: Settings) -> Routing:
     return Routing(
         routes=routes,
         ladder=ladder,
-        terms_for=lru_cache(maxsize=20_000)(terms),
-        budgets_for=lru_cache(maxsize=20_000)(budgets),
-        detects_blocks=lru_cache(maxsize=20_000)(detects),
+        terms_for=lru_cache(maxsize=SITES_REMEMBERED)(terms),
+        budgets_for=lru_cache(maxsize=SITES_REMEMBERED)(budgets),
+        detects_blocks=lru_cache(maxsize=SITES_REMEMBERED)(detects),
     )
 
 
