@@ -1,4 +1,4 @@
-"""The product as a page's data tells it: JSON-LD, microdata, RDFa, Open Graph, scripts."""
+"""The product as a page's data tells it: JSON-LD, microdata, Open Graph, scripts."""
 
 from __future__ import annotations
 
@@ -71,18 +71,6 @@ def test_microdata_without_a_scope_is_read() -> None:
     assert product.price == Money(Decimal("7.50"), "EUR")
     assert product.sku == "K1"
     assert product.found["price"].source == "microdata"
-
-
-def test_rdfa_is_read() -> None:
-    product = read(
-        shop(
-            '<div vocab="https://schema.org/" typeof="Product"><span property="name">Blue Kettle</span>'
-            '<div property="offers" typeof="Offer"><span property="price" content="8.00">8</span>'
-            '<meta property="priceCurrency" content="USD"></div></div>'
-        )
-    )
-    assert product.price == Money(Decimal("8.00"), "USD")
-    assert product.found["price"].source == "rdfa"
 
 
 def test_open_graph_is_read() -> None:

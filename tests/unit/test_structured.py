@@ -1,4 +1,4 @@
-"""Structured data: what is mended, what is left out, what RDFa means, and what a hostile page may cost."""
+"""Structured data: what is mended, what is left out, and what a hostile page may cost."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from gossamer.parse.structured import (
     json_ld_blocks,
     json_ld_items,
     microdata_items,
-    rdfa_statements,
     structured_data,
 )
 
@@ -27,10 +26,6 @@ XSD = "http://www.w3.org/2001/XMLSchema#"
 def blocks(*scripts: str) -> list[Any]:
     html = "".join(f'<script type="application/ld+json">{script}</script>' for script in scripts)
     return json_ld_blocks(parse_html(html.encode()))
-
-
-def statements(html: str) -> list[dict[str, Any]]:
-    return rdfa_statements(parse_html(html.encode()), PAGE)
 
 
 def data(html: str) -> dict[str, Any]:
@@ -150,97 +145,6 @@ def test_first_meta_that_says_something_counts() -> None:
     assert found["meta"] == {"description": "d", "refresh": "5", "product:price:amount": "9"}
 
 
-# --- RDFa ------------------------------------------------------------------------------------------------------------
-
-
-def test_rdfa_lite_speaks_of_a_thing_without_a_name() -> None:
-    assert statements(
-        '<div vocab="http://schema.org/" typeof="Product"><b property="name">Lamp</b>'
-        '<div property="offers" typeof="Offer"><meta property="price" content="9.50"></div></div>'
-    ) == [
-        {"@id": PAGE, "http://www.w3.org/ns/rdfa#usesVocabulary": [{"@id": SCHEMA}]},
-        {
-            "@id": "_:000001",
-            "@type": [SCHEMA + "Product"],
-            SCHEMA + "name": [{"@value": "Lamp"}],
-            SCHEMA + "offers": [{"@id": "_:000002"}],
-        },
-        {"@id": "_:000002", "@type": [SCHEMA + "Offer"], SCHEMA + "price": [{"@value": "9.50"}]},
-    ]
-
-
-@pytest.mark.parametrize(
-    ("attributes", "value"),
-    [
-        ('property="dc:title" content="c"', {"@value": "c"}),
-        ('property="dc:title" xml:lang="DE"', {"@language": "de", "@value": "text"}),
-        (
-            'property="dc:date" datatype="xsd:integer" content="5"',
-            {"@type": f"{XSD}integer", "@value": "5"},
-        ),
-        (
-            'property="dc:date" datetime="2020-01-02"',
-            {"@type": f"{XSD}date", "@value": "2020-01-02"},
-        ),
-        ('property="dc:source" resource="[dc:x]"', {"@id": "http://purl.org/dc/terms/x"}),
-        ('property="dc:source" href="../other"', {"@id": "https://shop.example/other"}),
-        ('property="dc:source" src="#here"', {"@id": f"{PAGE}#here"}),
-        ('rel="dc:source" href="http://[bad"', {"@id": "http://[bad"}),
-        ('prefix="my: http://my.example/#" property="my:p" resource="my:thing"', {"@id": "http://my.example/#thing"}),
-        ('xmlns:my="http://my.example/#" rel="my:p" href="/y"', {"@id": "https://shop.example/y"}),
-        ('rel="license" href="/l"', {"@id": "https://shop.example/l"}),
-    ],
-)
-def test_value_of_a_statement_about_the_page(attributes: str, value: dict[str, str]) -> None:
-    (thing,) = statements(f"<p {attributes}>text</p>")
-    assert thing.pop("@id") == PAGE
-    assert list(thing.values()) == [[value]]
-
-
-def test_relations_turn_around_and_wait_for_their_object() -> None:
-    assert statements(
-        '<div about="#me"><a rev="foaf:knows" href="#you"></a>'
-        '<ul rel="foaf:made"><li about="#one"></li><li><b about="#two" property="dc:title">2</b></li></ul></div>'
-    ) == [
-        {"@id": f"{PAGE}#you", "http://xmlns.com/foaf/0.1/knows": [{"@id": f"{PAGE}#me"}]},
-        {"@id": f"{PAGE}#me", "http://xmlns.com/foaf/0.1/made": [{"@id": f"{PAGE}#two"}]},
-        {"@id": f"{PAGE}#two", "http://purl.org/dc/terms/title": [{"@value": "2"}]},
-    ]
-
-
-def test_named_blank_nodes_are_the_same_thing_wherever_they_are_named() -> None:
-    things = statements('<p about="_:a" property="dc:title">t</p><p about="[_:a]" property="dc:creator">c</p>')
-    assert [thing["@id"] for thing in things] == ["_:000001"]
-    assert len(things[0]) == 3
-
-
-def test_markup_is_kept_where_the_page_asks_for_it() -> None:
-    (thing,) = statements('<p property="dc:description" datatype="rdf:XMLLiteral">a &amp; <b class="x">c<br></b></p>')
-    assert thing["http://purl.org/dc/terms/description"] == [
-        {
-            "@type": "http://www.w3.org/1999/02/22-rdf-syntax-ns#XMLLiteral",
-            "@value": 'a &amp; <b class="x">c<br/></b>',
-        }
-    ]
-
-
-@pytest.mark.parametrize(
-    "html",
-    [
-        '<a rel="nofollow stylesheet" href="/x">',
-        '<p property="unknown">x</p>',
-        '<p property="_:blank">x</p>',
-        '<p rel="dc:source">never completed</p>',
-        '<p typeof="">x</p>',
-        '<link rel="shortcut icon" href="/i">',
-        "<p>nothing</p>",
-        "",
-    ],
-)
-def test_what_states_nothing_gives_nothing(html: str) -> None:
-    assert statements(html) == []
-
-
 # --- all together ----------------------------------------------------------------------------------------------------
 
 
@@ -258,8 +162,6 @@ def test_page_knows_where_its_addresses_start() -> None:
 
 HOSTILE = {
     "properties inside properties, microdata": "<div itemscope>" + "<b itemprop=x>" * 500 + "y" * 200_000,
-    "properties inside properties, RDFa": '<div vocab="http://s.example/">' + "<b property=x>" * 500 + "y" * 200_000,
-    "markup inside markup, RDFa": '<b property="dc:x" datatype="rdf:XMLLiteral">' * 500 + "<i>y</i>" * 20_000,
     "references to the same again and again": "<div id=a>"
     + "<b itemprop=x>t</b>" * 1_000
     + "</div>"

@@ -301,7 +301,7 @@ class Page:
         return callback if isinstance(callback, str) else callback_name(callback, self.spider)
 
     def structured(self) -> dict[str, Any]:
-        """JSON-LD, microdata, Open Graph, <meta> and RDFa of the page, as plain JSON values."""
+        """JSON-LD, microdata, Open Graph and <meta> of the page, as plain JSON values."""
         from .structured import structured_data
 
         return structured_data(self.tree, self._links_from.href)

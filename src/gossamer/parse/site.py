@@ -14,8 +14,6 @@ from .media import Media
 from .page import Page
 from .spider import Spider
 
-RDFA = "rdfa"  # mostly Open Graph once more, and long
-
 
 class WebPage(Item, key="url"):
     """One page of a site. Title, text and the like are None for anything but HTML."""
@@ -59,7 +57,7 @@ class SiteSpider(Spider):
             author=about.author,
             published=about.published,
             text=article.text if article is not None else page.main_text() or None,
-            structured={name: found for name, found in page.structured().items() if name != RDFA},
+            structured=page.structured(),
             links=len(links),
         )
         here = f"{origin_of(page.url)}/"  # most links stay on the host; the rest are looked at closely

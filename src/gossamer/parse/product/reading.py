@@ -1,6 +1,6 @@
 """`product_of`: from a page to its product, or to None.
 
-What it does: asks every source what it says (JSON-LD, microdata, RDFa, Open Graph and other metas, data in scripts,
+What it does: asks every source what it says (JSON-LD, microdata, Open Graph and other metas, data in scripts,
 the visible page, the address), lets `Claims` decide, and judges whether the page is a product's at all.
 How it fails: it does not. A source that cannot be read says nothing, and a page that is no markup has no product.
 How it recovers: every source is bounded in size and count, so a hostile page costs milliseconds, not minutes.
@@ -36,7 +36,7 @@ from .things import things_of
 from .values import Found, Product, Source
 
 _FIELDS = tuple(name for name in Product.__struct_fields__ if name not in ("url", "found"))
-_NOTATIONS = (("json_ld", Source.JSON_LD, 0.9), ("microdata", Source.MICRODATA, 0.85), ("rdfa", Source.RDFA, 0.8))
+_NOTATIONS = (("json_ld", Source.JSON_LD, 0.9), ("microdata", Source.MICRODATA, 0.85))
 _ENOUGH = 2.0
 _MOST_BLOCKS = 500  # items of one notation that are looked at
 _LEAST_SURE = 0.2  # what is less sure than this is not told

@@ -1,4 +1,4 @@
-"""The product of a page as JSON-LD, microdata or RDFa tells it.
+"""The product of a page as JSON-LD or microdata tells it.
 
 Which thing is the page's own: the one with the page's address, or whose name is the page's title, or whose number
 stands in the address. Several with one name are the variants of one product. Several with different names and none

@@ -1,6 +1,6 @@
 """Things of schema.org in one shape, whatever notation the page uses.
 
-JSON-LD, microdata and RDFa become a `Thing`: its types in small letters and its properties as lists. What is deeper
+JSON-LD and microdata become a `Thing`: its types in small letters and its properties as lists. What is deeper
 or more numerous than an honest page has is left out. Markup has undone its entities already; many who write JSON-LD
 put entities there too, and those are undone once.
 """

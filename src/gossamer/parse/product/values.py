@@ -32,7 +32,6 @@ class Source(StrEnum):
 
     JSON_LD = "json-ld"
     MICRODATA = "microdata"
-    RDFA = "rdfa"
     OPEN_GRAPH = "opengraph"
     META = "meta"
     SCRIPT = "page script"

@@ -1,4 +1,4 @@
-"""Machine-readable data in a page: JSON-LD, microdata, Open Graph, RDFa, Dublin Core, <meta>; as plain JSON values.
+"""Machine-readable data in a page: JSON-LD, microdata, Open Graph, Dublin Core, <meta>; as plain JSON values.
 
 `structured_data` is the short form that `page.structured()` gives. `extracted` is the full form, equal to what the
 extruct library gives, for those who come from there.
@@ -16,7 +16,6 @@ from turbohtml import Document
 from ..links import base_of
 from .jsonld import json_ld_blocks, json_ld_items
 from .microdata import microdata_items
-from .rdfa import rdfa_statements
 from .social import dublin_core, named_metas, open_graph
 from .uniform import uniform_microdata, uniform_open_graph
 
@@ -30,35 +29,33 @@ __all__ = [
     "json_ld_items",
     "microdata_items",
     "open_graph",
-    "rdfa_statements",
     "structured_data",
 ]
 
 
 def structured_data(document: Document | None, base_url: str) -> dict[str, Any]:
-    """`json_ld` (list), `microdata` (list of type, id, properties), `opengraph` and `meta` (name to content), `rdfa`
-    (list, as expanded JSON-LD).
+    """`json_ld` (list), `microdata` (list of type, id, properties), `opengraph` and `meta` (name to
+    content).
 
-    Addresses in microdata, Open Graph and RDFa are absolute. Blocks that make no sense, or are nested beyond reason,
+    Addresses in microdata and Open Graph are absolute. Blocks that make no sense, or are nested beyond reason,
     are left out.
     """
     if document is None:
-        return {"json_ld": [], "microdata": [], "opengraph": {}, "meta": {}, "rdfa": []}
+        return {"json_ld": [], "microdata": [], "opengraph": {}, "meta": {}}
     opengraph, meta = named_metas(document, base_url)
     return {
         "json_ld": json_ld_blocks(document),
         "microdata": [_plain_item(item) for item in microdata_items(document, base_url, strict=True, with_value=False)],
         "opengraph": opengraph,
         "meta": meta,
-        "rdfa": rdfa_statements(document, base_url),
     }
 
 
 def extracted(source: Page | Document | None, base_url: str = "", *, uniform: bool = False) -> dict[str, list[Any]]:
-    """Everything, by syntax: `json-ld`, `microdata`, `opengraph`, `rdfa`, `dublincore`. Any: it is any JSON.
+    """Everything, by syntax: `json-ld`, `microdata`, `opengraph`, `dublincore`. Any: it is any JSON.
 
     `base_url` is where addresses start from; a page knows its own. `uniform` writes microdata and Open Graph as
-    JSON-LD is written: @type, @context, properties at the top. Microformats are not read.
+    JSON-LD is written: @type, @context, properties at the top. RDFa and microformats are not read.
     """
     if source is None or isinstance(source, Document):
         document = source
@@ -66,13 +63,12 @@ def extracted(source: Page | Document | None, base_url: str = "", *, uniform: bo
         document = source.tree
         base_url = base_url or base_of(document, source.url).href
     if document is None:
-        return {"json-ld": [], "microdata": [], "opengraph": [], "rdfa": [], "dublincore": []}
+        return {"json-ld": [], "microdata": [], "opengraph": [], "dublincore": []}
     microdata, opengraph = microdata_items(document, base_url), open_graph(document)
     return {
         "json-ld": json_ld_items(document),
         "microdata": uniform_microdata(microdata) if uniform else microdata,
         "opengraph": uniform_open_graph(opengraph) if uniform else opengraph,
-        "rdfa": rdfa_statements(document, base_url),
         "dublincore": dublin_core(document),
     }
 
