@@ -187,10 +187,10 @@ async def test_a_worker_with_a_name_too_long_for_a_row_is_refused(valkey):
 
 @pytest.mark.parametrize("shards", [1, 3])
 @pytest.mark.parametrize("script", ["prepare", "serve"])
-async def test_what_was_granted_before_the_line_broke_is_handed_over(valkey, monkeypatch, script, shards):
+async def test_what_was_granted_before_the_line_broke_is_handed_over(valkey, script, shards):
     async with redis_lab(valkey.address(), shards=shards) as lab:
         # given work that takes several rounds, and a line that breaks after the first
-        monkeypatch.setattr(leasing, "SITES_AT_ONCE", 2)
+        lab.frontier.dispatcher.sites_at_once = 2
         job = await lab.job()
         await lab.frontier.add(job.id, [candidate(f"https://s{n}.test/", priority=n) for n in range(20)])
         run, calls = lab.jobs.server.run, []

@@ -10,7 +10,7 @@ from ..model.schedule import ScheduleProgress, UnreadableSchedule
 _decode = msgspec.json.Decoder(ScheduleProgress).decode
 
 
-def read_standing(name: str, text: str | bytes) -> ScheduleProgress | UnreadableSchedule:
+def decode_schedule(name: str, text: str | bytes) -> ScheduleProgress | UnreadableSchedule:
     """The schedule that is stored under a name. Never raises."""
     try:
         found = _decode(text)

@@ -1,7 +1,8 @@
-"""Where candidates enter the shards, from whichever verb they come. lua/admission.lua decides about each of them.
+"""How candidates enter the shards, for every verb that adds some. lua/admission.lua decides about each of them.
 
-How it fails: FrontierFull where producers are to be refused; else what finds no room is dropped, and so is what a
-server out of memory cannot keep. How it recovers: offering again is harmless, because what is known is a duplicate.
+How it fails: FrontierFull where producers are refused; otherwise candidates beyond the bound are dropped, and so are
+those that a server out of memory cannot store. How it recovers: offering again is harmless, because known URLs are
+duplicates.
 """
 
 from __future__ import annotations
@@ -22,13 +23,13 @@ from .connection import OutOfMemory, Server
 from .jobs import RedisJobs
 from .keys import Keyspace
 
-ADD_AT_ONCE = 500  # candidates per script: a longer one would hold up everybody else
+ADD_AT_ONCE = 500  # candidates per script: a longer script would hold up other workers
 DEPTH_TRUSTED = 1.0  # seconds that the depth of other shards is used without asking again
 JOB_TRUSTED = 5.0
 
 
 class ShardAdmission:
-    """`records` is asked where a Bloom filter calls a URL known and the job wants to be sure."""
+    """`records` confirm a URL that the Bloom filter calls known, where the job's terms ask for that."""
 
     def __init__(
         self,
@@ -46,7 +47,7 @@ class ShardAdmission:
         self._depths: dict[str, tuple[float, list[int]]] = {}
 
     async def job(self, job: str) -> KnownJob:
-        """What must be known of a job, asked for again every few seconds. Raises Permanent for an unknown one."""
+        """The job's number and terms, read again every few seconds. Raises Permanent for an unknown job."""
         at, known = self._known.get(job, (float("-inf"), None))
         if known is None or monotonic() - at > JOB_TRUSTED:
             row = await self._jobs.row(job)
@@ -59,12 +60,12 @@ class ShardAdmission:
         return b"".join(rows.pack_candidate(one, max_attempts=attempts, parent=parent) for one in candidates)
 
     async def bound(self, known: KnownJob, shard: int, *, fresh: bool = False) -> tuple[int, int]:
-        """How many URLs may wait in the job (-1: any number), and how many do in the other shards."""
+        """How many URLs may wait in the job (-1: any number), and how many wait in the other shards."""
         bound = known.terms.max_queued
         return (-1, 0) if bound is None else (bound, await self._depth_elsewhere(known, shard, fresh=fresh))
 
     def note_depth(self, known: KnownJob, shard: int, queued: int) -> None:
-        """What we added ourselves counts at once, not only when the depths are asked for again."""
+        """Count our own additions at once, before the depths are read again."""
         if known.id in self._depths:
             self._depths[known.id][1][shard] += queued
 
@@ -77,10 +78,10 @@ class ShardAdmission:
         refuse_when_full: bool,
         revives: bool = False,
     ) -> tuple[Added, int]:
-        """What became of them, and how many of the dropped are in no counter, because the memory was full.
+        """Add candidates. Returns the result, and how many were dropped uncounted, because a shard was out of memory.
 
-        Raises FrontierFull when it is to refuse; else what finds no room is dropped. So is what is offered to a job
-        that was replaced or cancelled, unless it `revives` that job.
+        With `refuse_when_full` raises FrontierFull; otherwise candidates beyond the bound are dropped. Candidates of a
+        job that was replaced or cancelled are dropped too, unless they revive it (`revives`).
         """
         groups: dict[int, list[Candidate]] = {}
         for candidate in candidates:
@@ -97,7 +98,7 @@ class ShardAdmission:
                 except OutOfMemory as error:
                     if refuse_when_full:
                         raise FrontierFull(f"{error} Nothing was added.") from error
-                    # What is in hand may end; its links are not remembered, and may enter when they are seen again.
+                    # The page can still be settled; its links are not remembered, and may enter when found again.
                     added, lost = total(added, Added(dropped=len(chunk))), lost + len(chunk)
                 left -= len(chunk)
         return added, lost
@@ -105,8 +106,8 @@ class ShardAdmission:
     async def look_twice(
         self, known: KnownJob, offered: Sequence[Candidate], answer: Sequence[Any], parent: rows.Parent | None
     ) -> Added:
-        """What a script says of what was offered. Some may be known to the filter only: where an exact check exists,
-        those that are not known there enter after all."""
+        """The result of a script. Candidates that only the Bloom filter calls known are looked up in the record store,
+        where the job's terms ask for that; those that it does not know enter after all."""
         queued, duplicates, dropped, doubtful = answer
         added = Added(queued=queued, duplicates=duplicates, dropped=dropped)
         if not doubtful or self._records is None or not known.terms.dedup_check:
@@ -128,7 +129,7 @@ class ShardAdmission:
         parent: rows.Parent | None,
         revives: bool,
     ) -> Added:
-        """`whole` is how many must find room for this chunk to enter; with None it enters as far as there is room."""
+        """`whole` is how many candidates must fit for this chunk to enter; None: it enters as far as there is room."""
         bound, elsewhere = await self.bound(known, shard, fresh=whole is not None)
         answer = await self._server.run(
             "add",
@@ -150,7 +151,7 @@ class ShardAdmission:
         return await self.look_twice(known, chunk, answer, parent)
 
     async def _depth_elsewhere(self, known: KnownJob, shard: int, *, fresh: bool) -> int:
-        """How many URLs wait in the other shards; a second old at most."""
+        """How many URLs wait in the other shards; at most a second old."""
         if self._keys.shards == 1:
             return 0
         at, depths = self._depths.get(known.id, (float("-inf"), []))
@@ -168,7 +169,7 @@ def total(one: Added, other: Added) -> Added:
     )
 
 
-MAX_FILTER_BITS = 2**32  # what one string of the server can hold
+MAX_FILTER_BITS = 2**32  # the longest string of the server
 
 
 class KnownJob(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,7 +1,8 @@
-"""What jobs leave in the shards, cleared away in portions: open URLs of those given up, all URLs of those forgotten.
+"""Cleanup of jobs in the shards, in portions: drops the open URLs of jobs that were given up, deletes all keys of
+forgotten jobs.
 
-The book says whose they are: `dropping` and `forgetting`. Nothing of a job that was given up is handed out, whether its
-URLs are dropped already or not: every shard is told first.
+The keys `dropping` and `forgetting` list these jobs. Every shard is told that a job was given up before its URLs are
+dropped, so that none of them is handed out.
 """
 
 from __future__ import annotations
@@ -17,14 +18,14 @@ from .keys import JOB_KEYS, Keyspace
 if TYPE_CHECKING:
     from .jobs import JobRow
 
-DROP_AT_ONCE = 250  # URLs; a longer script would hold up everybody else
-DROP_AT_FIRST = 50  # and all that is in hand, when a job is given up: there may be many such jobs at a time
+DROP_AT_ONCE = 250  # URLs; a longer script would hold up other workers
+DROP_AT_FIRST = 50  # besides the leased ones, in the step that gives a job up: there may be many such jobs
 TELL_AT_ONCE = 50  # jobs
 UNAWARE = -1  # the answer of a shard that does not know yet that the job was given up
 
 
 class Rows(Protocol):
-    """What must be known of jobs."""
+    """What the cleanup needs of RedisJobs."""
 
     async def find_row(self, job: str) -> JobRow | None: ...
 
@@ -45,8 +46,7 @@ class JobCleanup:
         self._dropping, self._forgetting = keys.book("dropping"), keys.book("forgetting")
 
     async def drop(self, job: str) -> bool:
-        """Drop what workers have in hand of a job that was given up, and some of its other open URLs. True when none is
-        left."""
+        """Drop the leased URLs of a job that was given up, and some of its other open URLs. True when none is left."""
         with suppress(BackendUnavailable):  # the job is over all the same: the next look goes on with it
             return await self._drop_some(await self._jobs.tell_of(job), DROP_AT_FIRST)
         return False
@@ -67,7 +67,7 @@ class JobCleanup:
             await self._jobs.remind_shards(job)
 
     async def clear_some(self) -> bool:
-        """One portion. False when there was nothing to clear away."""
+        """Clear one portion. False when there was nothing to clear."""
         given_up = await self._server.call("SRANDMEMBER", self._dropping)
         if given_up:
             job = given_up.decode()
@@ -87,8 +87,8 @@ class JobCleanup:
         return True
 
     async def _drop_some(self, row: JobRow, at_once: int) -> bool:
-        """Drop some open URLs of a job that was given up, with the reason; their slots are given back. True when none
-        is left, or the job runs again; then it is not among those to clear any more."""
+        """Drop some open URLs of a job that was given up, and free their slots. True when none is left, or the job runs
+        again; then the job is not listed in `dropping` any more."""
         if row.given_up:
             answers = await asyncio.gather(
                 *(

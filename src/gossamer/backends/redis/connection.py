@@ -56,7 +56,7 @@ class OutOfMemory(BackendUnavailable):
 
 @cache
 def script(name: str) -> tuple[bytes, str]:
-    """The text of a verb with what it shares with others, and its digest."""
+    """The text of a script with the parts that it shares with others, and its digest."""
     parts = SHARED_PARTS.get(name, () if name in BOOK_SCRIPTS else ("prelude",))
     folder = files(__package__) / "lua"
     text = "\n".join((folder / f"{part}.lua").read_text(encoding="utf-8") for part in (*parts, name)).encode()
@@ -132,7 +132,7 @@ class Server:
                 return
 
     async def names(self, pattern: str) -> AsyncIterator[bytes]:
-        """Every key whose name is like the pattern, on all nodes."""
+        """Every key whose name matches the pattern, on all nodes."""
         with translated(self.where):
             async for name in self._client.scan_iter(match=pattern, count=1_000):
                 yield name
@@ -143,22 +143,26 @@ class Server:
 
 @asynccontextmanager
 async def open_server(
-    address: str, time: Callable[[], float] | None = None
+    address: str,
+    time: Callable[[], float] | None = None,
+    *,
+    answer_seconds: float = ANSWER_SECONDS,
+    oldest: tuple[int, int] = OLDEST,
 ) -> AsyncIterator[tuple[Server, tuple[str, ...]]]:
     """Connect and make sure that the server can be trusted with a queue; also gives warnings for the user."""
     url = _driver_address(address)
     where = place_of(address)
-    client: Any = Redis.from_url(url, **_options())
+    client: Any = Redis.from_url(url, **_options(answer_seconds))
     server = Server(client, where, cluster=False, time=time)
     try:
         facts = await _facts(server)
         if facts.get("cluster_enabled") == "1":
             await client.aclose()
             with translated(where):
-                client = RedisCluster.from_url(url, **_options())
+                client = RedisCluster.from_url(url, **_options(answer_seconds))
                 await client.initialize()
             server = Server(client, where, cluster=True, time=time)
-        yield server, await _trust(server, facts)
+        yield server, await _trust(server, facts, oldest)
     finally:
         await client.aclose()
 
@@ -171,7 +175,7 @@ def place_of(address: str) -> str:
     except ValueError:
         raise Misconfigured(f"state = '{scheme}://...': this is not an address. {_ESCAPES}") from None
     if parts.netloc and "@" in f"{parts.path}{parts.query}{parts.fragment}":
-        # What stands before is then no host, but the beginning of a password.
+        # The text before it is not a host then, but the beginning of a password.
         raise Misconfigured(f"state = '{scheme}://...': an @ stands where no password can be. {_ESCAPES}")
     try:
         port = parts.port or 6379
@@ -186,10 +190,10 @@ def _driver_address(address: str) -> str:
     return f"{known[scheme]}://{rest}"
 
 
-def _options() -> dict[str, Any]:
+def _options(answer_seconds: float) -> dict[str, Any]:
     return {
         "socket_connect_timeout": CONNECT_SECONDS,
-        "socket_timeout": ANSWER_SECONDS,
+        "socket_timeout": answer_seconds,
         "max_connections": 2 * MAX_CONNECTIONS,
         "retry": Retry(NoBackoff(), 0),
         "health_check_interval": 0,
@@ -206,9 +210,9 @@ async def _facts(server: Server) -> dict[str, str]:
     return {name: value for name, _, value in pairs}
 
 
-async def _trust(server: Server, facts: dict[str, str]) -> tuple[str, ...]:
+async def _trust(server: Server, facts: dict[str, str], oldest: tuple[int, int]) -> tuple[str, ...]:
     version = tuple(int(part) for part in facts.get("redis_version", "0.0").split(".")[:2])
-    if version < OLDEST:
+    if version < oldest:
         raise Misconfigured(
             f"The server at {server.where} is version {facts.get('redis_version', '?')}; Gossamer needs Redis 6.2 or "
             "newer, or any Valkey. Upgrade it, or set state = 'sqlite:///...' in gossamer.toml."
@@ -240,7 +244,7 @@ async def _trust(server: Server, facts: dict[str, str]) -> tuple[str, ...]:
 
 
 async def _setting(server: Server, name: str) -> str | None:
-    """A setting of the server; None when it does not let us see it."""
+    """A setting of the server; None when we may not read it."""
     try:
         answer = await server.call("CONFIG", "GET", name)
     except GossamerError:

@@ -1,11 +1,11 @@
-"""Dead letters on Redis: found, brought back, settled after all, forgotten. Fulfils `DeadLetters`.
+"""Dead letters on Redis: listed, replayed, resolved, purged. Fulfils `DeadLetters`.
 
-A letter is settled together with the links of its page, in one script, where that can be: the links belong to the shard
-of their page, are not too many, and the job runs. Else the links enter first, then the job is reopened for them, and
-the letter is settled last: a crash in between repeats work and loses nothing, because adding is idempotent.
+A letter is resolved together with the links of its page in one script, if the links belong to the shard of the page,
+are not too many, and the job is running. Otherwise the links are added first, then the job is reopened for them, and
+the letter is resolved last: a crash in between repeats work and loses nothing, because adding is idempotent.
 
-How it fails: BackendUnavailable. How it recovers: call again, and the rest is done. Of two who settle a letter at the
-same time one does; when both had to add its links first, those of the second are duplicates.
+How it fails: BackendUnavailable. How it recovers: call again, and the rest is done. Of two callers that resolve a
+letter at the same time one succeeds; the links of the other are duplicates.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ GONE, ENDED = -1, -2  # answers of lua/resolve.lua
 
 
 class Dead(msgspec.Struct, frozen=True, kw_only=True):
-    """A dead letter as it was found: where, and what is known without asking further."""
+    """A dead letter that was found: its shard, its job and its row."""
 
     shard: int
     job: JobRow
@@ -98,13 +98,13 @@ class RedisDeadLetters:
             if answer[0] != ENDED:
                 added = await self._admission.look_twice(known, links, answer, letter)
                 return total(added, Added(duplicates=to_itself))
-        await self._jobs.clear_all()  # else the links would be dropped with what was given up
+        await self._jobs.clear_all()  # else the links would be dropped with the URLs that were given up
         added, lost = await self._admission.offer(known, links, parent=letter, refuse_when_full=False, revives=True)
         await self._jobs.revive(letter.job)
         answer = await self._settle(known, letter, row.token, duplicates, lost, reason, ())
         return None if answer[0] == GONE else total(added, Added(duplicates=to_itself))
 
-    # -- how -------------------------------------------------------------------------------------------------
+    # -- steps -------------------------------------------------------------------------------------------------
 
     async def _settle(
         self,
@@ -140,7 +140,7 @@ class RedisDeadLetters:
             groups.setdefault((one.job.number, one.shard), (one.job, []))[1].append(one.row.fingerprint)
         changed = 0
         if how == "replay":
-            await self._jobs.clear_all()  # else a job would run again with what was given up
+            await self._jobs.clear_all()  # else a job would run again with URLs that were given up
         for (number, shard), (job, fingerprints) in groups.items():
             if how == "replay":
                 await self._jobs.reopen(job.id)
@@ -150,19 +150,19 @@ class RedisDeadLetters:
                     "revive", self._keys.of_job(shard, number), self._server.now(), how, *chunk
                 )
             if how == "replay":
-                # Once more: somebody may have found it empty and closed it before the letters were back.
+                # Once more: a worker may have found the job empty and closed it before the letters were back.
                 await self._jobs.reopen(job.id)
         return changed
 
     async def _find_dead(self, which: DeadFilter, newest: int | None = None) -> AsyncIterator[Dead]:
-        """Those that fit, all or at least so many of the newest, shard by shard."""
+        """Letters that match, shard by shard: all of them, or at least the `newest` of each shard."""
         for job in await self._jobs.rows():
             if which.job is not None and job.id != which.job:
                 continue
             for shard, site in await self._places(which):
                 times: list[float] = []
                 async for row in self._buried(shard, job.number, which.fingerprint):
-                    # Those that died at the same moment are put in order by whoever asks, so none is left out.
+                    # The caller sorts letters that died at the same moment, so none of them may be left out.
                     if newest is not None and len(times) >= newest and (not newest or row.changed < times[newest - 1]):
                         break
                     number = row.id * self._keys.shards + shard
@@ -172,7 +172,7 @@ class RedisDeadLetters:
                         yield Dead(shard=shard, job=job, row=row, number=number)
 
     async def _buried(self, shard: int, job: int, only: bytes | None) -> AsyncIterator[rows.Row]:
-        """Newest first. From a time back to the next: what dies meanwhile is behind us, what leaves moves nothing."""
+        """Newest first, from one time back to the next: pages that die, and letters that leave, move no others."""
         if only is not None:
             row = await self._row(shard, job, only)
             if row is not None and row.state is UrlState.DEAD:
@@ -186,7 +186,7 @@ class RedisDeadLetters:
             if not times:
                 return
             oldest = answer[-1]
-            # Of those that died at the same moment as the last one there may be more.
+            # There may be more that died at the same moment as the last one.
             together = await self._server.call("ZREVRANGEBYSCORE", dead, oldest, oldest)
             fingerprints = [one for one, time in times.items() if time != oldest] + together
             for start in range(0, len(fingerprints), CHUNK):
@@ -196,7 +196,7 @@ class RedisDeadLetters:
             before = b"(" + oldest
 
     async def _places(self, which: DeadFilter) -> list[tuple[int, int | None]]:
-        """Shards to look into, and the number that the site asked for has there; None: any site."""
+        """The shards to search, each with the number of the wanted site there; None: any site."""
         if which.site is None:
             return [(shard, None) for shard in range(self._keys.shards)]
         shard = self._keys.shard_of(which.site)
@@ -204,7 +204,7 @@ class RedisDeadLetters:
         return [(shard, int(number))] if number else []
 
     async def _written(self, found: Sequence[Dead]) -> list[DeadLetter]:
-        """The letters in full, with the names of their sites and of the pages that linked to them."""
+        """The complete letters, with the names of their sites and the pages that linked to them."""
         sites = await self._sites_of(found)
         parents = await self._parents_of(found, sites)
         return [
@@ -240,7 +240,7 @@ class RedisDeadLetters:
         return names
 
     async def _parents_of(self, found: Sequence[Dead], sites: dict[tuple[int, int], str]) -> list[str | None]:
-        """URLs of the pages that they were found on, in their order."""
+        """URLs of the pages that they were found on, in the same order."""
         wanted: dict[tuple[int, int], dict[bytes, list[int]]] = {}  # by shard and job: fingerprint -> whose parent
         for place, one in enumerate(found):
             tail = one.row.tail
@@ -272,7 +272,7 @@ def url_of(row: rows.Row) -> str:
 
 
 def _fits(which: DeadFilter, number: int, row: rows.Row) -> bool:
-    """Whether it is asked for, its site aside."""
+    """Does the row match the filter, apart from its site?"""
     return (
         (which.id is None or number == which.id)
         and (which.url is None or url_of(row) == which.url)

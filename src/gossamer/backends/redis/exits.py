@@ -1,6 +1,6 @@
-"""How the exits of proxy pools fare, on Redis. Fulfils `ExitBook`; see lua/exits_*.lua. All of it is in one slot.
+"""Health of proxy exits, on Redis. Fulfils `ExitBook`; see lua/exits_*.lua. All keys are in one slot.
 
-A worker tells what it did every half second and asks what has changed every second; neither grows with its pages.
+A worker reports every half second and asks for changes every second; neither grows with its pages.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The frontier on Redis: the worker's verbs. Scripts in lua/ do the work; this file decides which shard does what.
 
-Settlements of a shard are gathered: while one call is on its way, those that come meanwhile wait and go together.
+Settlements of a shard are batched: those that arrive while one call is on its way go together in the next call.
 A page's links may belong to other shards, or be very many. Those are added first, then the page is settled together
 with the links of its own shard: a crash in between repeats work and loses nothing, because adding is idempotent.
 """
@@ -29,11 +29,11 @@ from .leasing import LeaseRequest, OrphanRounds, TaskDispatcher
 
 COMPLETE, RETRY, RELEASE, BURY, MOVE = 1, 2, 3, 4, 5
 MESSAGE_LENGTH = 4000  # characters of an error that are kept
-LONGEST_NAME = 255  # bytes of a worker's name, which stands in every row that it has in hand
+LONGEST_NAME = 255  # bytes of a worker's name, which is stored in every row that it has leased
 
 
 class RedisFrontier:
-    """Fulfils `Frontier`. Time is the server's clock; `time` replaces it in tests."""
+    """Fulfils `Frontier`. Time is the server's clock."""
 
     def __init__(
         self,
@@ -72,9 +72,9 @@ class RedisFrontier:
         if len(worker.encode("utf-8", "surrogatepass")) > LONGEST_NAME:
             raise Misconfigured(f"The worker's name is longer than {LONGEST_NAME} bytes: {worker[:40]}... Shorten it.")
         known = await self.job(job)
-        batch, strangers = await self.dispatcher.lease(known, LeaseRequest(worker, rows.pack_lanes(lanes)), n)
-        for lease in strangers:
-            # One that cannot be buried now comes back when its lease ends; the good ones must not be lost with it.
+        batch, foreign = await self.dispatcher.lease(known, LeaseRequest(worker, rows.pack_lanes(lanes)), n)
+        for lease in foreign:
+            # A row that cannot be buried now comes back when its lease ends; the good leases must not be lost with it.
             with suppress(BackendUnavailable, LeaseLost):
                 await self.bury(lease, "unreadable", "What stood in the queue here is not a task of ours.")
         return batch if lanes is None else await self._in_their_lanes(batch, lanes)
@@ -113,7 +113,7 @@ class RedisFrontier:
         here, surplus = here[-ADD_AT_ONCE:], here[:-ADD_AT_ONCE]
         before, lost = Added(), 0
         if len(here) < len(discovered):
-            # Not by a worker that has lost its lease: the links of its page are somebody else's to add.
+            # Not by a worker that has lost its lease: another worker adds the links of that page.
             if await self.renew([lease]):
                 raise _lost(lease)
             away = [one for one in discovered if self._keys.shard_of(one.site) != home]
@@ -182,7 +182,7 @@ class RedisFrontier:
         await self._settle(await self.job(lease.task.job), lease, text)
 
     async def _in_their_lanes(self, batch: LeaseBatch, lanes: frozenset[str]) -> LeaseBatch:
-        """A task that was queued before there were lanes stands in none. It moves to its own, and is not handed out."""
+        """Tasks that were queued before there were lanes are moved to their lane instead of being handed out."""
         served = {rows.lane_name(lane) for lane in lanes}
         kept = []
         for lease in batch.leases:
@@ -227,12 +227,12 @@ def _lost(lease: Lease) -> LeaseLost:
 
 
 MAX_TOGETHER = 64
-MAX_WEIGHT = 2_000  # of a group: a longer call would hold up everybody else
-LINGER = 0.001  # seconds that the first of a group waits for company
+MAX_WEIGHT = 2_000  # of a batch: a longer call would hold up other workers
+LINGER = 0.001  # seconds that the first item of a batch waits for others
 
 
 class CallBatcher:
-    """Give an item, get its own answer. `send` gets several items and returns as many answers, in order."""
+    """Calls of one item each, sent together. `send` takes several items and returns as many answers, in order."""
 
     def __init__(self, send: Callable[[Sequence[bytes]], Awaitable[list[Any]]]) -> None:  # Any: the caller's answers
         self._send = send
@@ -240,7 +240,7 @@ class CallBatcher:
         self._sender: asyncio.Task[None] | None = None
 
     async def give(self, item: bytes, weight: int = 0) -> Any:
-        """The answer to this item. Raises what `send` raised for the group it went with."""
+        """The answer to this item. Raises what `send` raised for its batch."""
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._waiting.append((item, weight, future))
         if self._sender is None or self._sender.done():
@@ -257,7 +257,7 @@ class CallBatcher:
             except Exception as error:
                 answers = [error] * len(group)
             for (_, _, future), answer in zip(group, answers, strict=True):
-                if future.done():  # whoever asked was cancelled meanwhile
+                if future.done():  # the caller was cancelled
                     continue
                 if isinstance(answer, Exception):
                     future.set_exception(answer)
@@ -265,6 +265,6 @@ class CallBatcher:
                     future.set_result(answer)
 
     def _size_of_next(self) -> int:
-        """How many of those that wait go together: one at least, however heavy it is."""
+        """How many waiting items form the next batch: at least one, however heavy it is."""
         weights = accumulate(weight for _, weight, _ in self._waiting[:MAX_TOGETHER])
         return max(1, sum(total <= MAX_WEIGHT for total in weights))

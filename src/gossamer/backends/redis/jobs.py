@@ -1,9 +1,9 @@
 """Jobs on Redis: opened once, found again, paused, cancelled, closed once, forgotten. Fulfils `JobBook`, `JobControl`
-and `JobHistory`.
+and `JobHistory`; also `SeedBook`, the lease to read the source of a job.
 
-The book is in one slot, URLs are in shards. What becomes of a job is decided in the book by one script, then the shards
-are told. What a job that was given up or forgotten leaves there is cleared away in portions (leftovers.py).
-How it recovers: whoever died over the telling or the clearing, others look in the book and go on with it.
+The book (keys of the project itself) is in one slot, URLs are in shards. One script decides in the book what becomes
+of a job, then the shards are told. URLs of jobs that were given up or forgotten are cleared in portions (cleanup.py).
+How it recovers: when a process dies before all shards know or are cleared, other workers see it in the book and go on.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from ...model.job import Job, JobCounts, JobState, JobTerms, slug
 from ..cleanup import BackgroundCleanup
 from .cleanup import JobCleanup
 from .connection import Server
-from .keys import SOWN_KEYS, Keyspace
+from .keys import SEED_KEYS, Keyspace
 
 LIMIT = "limit"  # the ending that leaves tasks in the queue
 CANCELLED = "cancelled"
-GIVEN_UP = ("replaced", CANCELLED)  # endings that drop what is open
+GIVEN_UP = ("replaced", CANCELLED)  # endings that drop open URLs
 NAMED_AT_ONCE = 500
-NUMBER_DIGITS = 12  # of a job's number in the order by name, as lua/jobs.lua writes it
+NUMBER_DIGITS = 12  # of a job's number in the key `named`, as lua/jobs.lua writes it
 
 
 class JobRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A job as it stands in the book. Numbers that JSON in Lua would round are texts."""
+    """A job as it is stored in the book. Numbers that JSON in Lua would round are texts."""
 
     number: int
     id: str
@@ -50,7 +50,7 @@ class JobRow(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def word(self) -> str:
-        """The state as shards know it: where a job was given up they must know that nothing may enter any more."""
+        """The state as shards store it; for a job that was given up its ending, because no URL may enter any more."""
         return self.ending if self.given_up else self.state
 
     def admission(self) -> JobTerms:
@@ -101,7 +101,7 @@ class RedisJobs:
             )
         text, found, replaced = answer
         row = read_job(text)
-        # Also when it was found: whoever opened it may have died before all shards knew.
+        # Also for a job that was found: the process that opened it may have died before all shards knew.
         await self.remind_shards(row.id)
         if replaced:
             await self.cleanup.finish()
@@ -109,7 +109,7 @@ class RedisJobs:
 
     async def seal_seeds(self, job: str) -> None:
         row = await self.row(job)
-        # The shards first: nobody seals again what the book calls sealed.
+        # The shards first: a job that is sealed in the book is not sealed again.
         await self._tell_shards(row.number, "sealed", "1")
         await self.change(job, "seal")
 
@@ -124,7 +124,7 @@ class RedisJobs:
         closed = await self.change(job, "close", ending)
         await self.remind_shards(job)
         if closed and ending != LIMIT and await self._open(row.number):
-            # A dead letter was replayed between the two looks: it is not over.
+            # A dead letter was replayed in between: the job is not over.
             await self.reopen(job)
             return False
         return closed
@@ -141,12 +141,12 @@ class RedisJobs:
         return cancelled
 
     async def reopen(self, job: str) -> None:
-        """A job that had ended has work again."""
+        """Let a job that had ended run again."""
         await self.change(job, "reopen")
         await self.remind_shards(job)
 
     async def revive(self, job: str) -> None:
-        """Reopen a job that had ended, if something of it is open and its limit leaves room for that."""
+        """Reopen a job that had ended, if it has open URLs and its limit leaves room for them."""
         row = await self.row(job)
         if row.state == JobState.RUNNING or row.ending == LIMIT or not await self._open(row.number):
             return
@@ -177,7 +177,7 @@ class RedisJobs:
             if row is None or await self._in_hand(row.number) or not await self.change(job, "forget"):
                 continue
             forgotten += 1
-            for name in SOWN_KEYS:
+            for name in SEED_KEYS:
                 await self.server.call("HDEL", self.keys.book(name), job)
             await self.server.call("UNLINK", self.keys.book(f"sown:{job}"))
         if forgotten:
@@ -223,11 +223,11 @@ class RedisJobs:
         return [row for row in rows if row.state == JobState.RUNNING]
 
     async def remind_shards(self, job: str) -> bool:
-        """Tell the shards what the book says of a job: it is right where they differ. Returns whether it is running."""
+        """Tell the shards the state of a job from the book, which is right where they differ. True while it runs."""
         return (await self.tell_of(job)).state == JobState.RUNNING
 
     async def tell_of(self, job: str) -> JobRow:
-        """As `remind_shards`; returns what they were told."""
+        """As `remind_shards`; returns the row that they were told."""
         row = await self.row(job)
         while True:
             sealed = ("sealed", "1") if row.sealed else ()
@@ -235,24 +235,24 @@ class RedisJobs:
             now = await self.row(job)
             if (now.word, now.paused) == (row.word, row.paused):
                 return now
-            row = now  # it was changed while we spoke, and our word may have come last
+            row = now  # the job changed meanwhile, and the older state may have been written last
 
     async def is_known_to_shards(self, row: JobRow) -> bool:
-        """Whether they know what the book says of a job."""
+        """Do all shards know the state of a job that the book has?"""
         told = await self._of_all_shards(row.number, "meta", ("state", "paused"))
         return all((state, paused == b"1") == (row.word.encode(), row.paused) for state, paused in told)
 
     async def drop_soon(self, job: str) -> None:
-        """Nothing more of a job that was given up is handed out; its open URLs are dropped while others are served."""
+        """Hand out no more URLs of a job that was given up; drop its open URLs in the background."""
         if not await self._job_cleanup.drop(job):
             self.cleanup.begin()
 
     async def clear_all(self) -> None:
-        """Return when it is gone: what forgotten jobs have left, and what is open of those given up."""
+        """Return when forgotten jobs are deleted, and open URLs of jobs that were given up are dropped."""
         await self.cleanup.finish()
 
     async def note_cleared(self, job: str, finished_at: str) -> None:
-        """Nothing is open of the job that was given up then. If it has run since, nothing is noted."""
+        """Note that a job that was given up at that time has no open URLs left. Changes nothing if it has run since."""
         await self.change(job, "cleared", finished_at)
 
     async def close(self) -> None:
@@ -263,23 +263,23 @@ class RedisJobs:
         return read_job(text) if text else None
 
     async def depths(self, number: int) -> list[int]:
-        """How many URLs wait for their turn, shard by shard."""
+        """How many URLs are queued or waiting, shard by shard."""
         return [
             int(queued or 0) + int(waiting or 0)
             for queued, waiting in await self._of_all_shards(number, "counts", ("queued", "waiting"))
         ]
 
     async def _open(self, number: int) -> int:
-        """How many URLs are queued, waiting or in hand."""
+        """How many URLs are queued, waiting or leased."""
         shards = await self._of_all_shards(number, "counts", ("queued", "waiting", "leased"))
         return sum(int(count or 0) for counts in shards for count in counts)
 
     async def _in_hand(self, number: int) -> bool:
-        """Whether sites still owe it slots."""
+        """Are URLs of the job leased, so that it holds slots of sites?"""
         return any(int(leased or 0) for (leased,) in await self._of_all_shards(number, "counts", ("leased",)))
 
     async def _used(self, number: int) -> int:
-        """How many pages count for the job's limit."""
+        """How many pages count towards the job's limit."""
         shards = await self._of_all_shards(number, "counts", ("redirected", "done", "unchanged", "dead", "leased"))
         return sum(sum(int(count or 0) for count in pages) - int(redirected or 0) for redirected, *pages in shards)
 
@@ -301,17 +301,17 @@ class RedisJobs:
         return bool(await self.server.run("change_job", self.book, self.server.now(), job, verb, what))
 
     async def _tell_shards(self, number: int, *fields: str) -> None:
-        """Names and values."""
+        """Write fields, given as names and values, in every shard."""
         keys = self.keys
         await asyncio.gather(
             *(self.server.call("HSET", keys.in_shard(shard, f"{number}:meta"), *fields) for shard in range(keys.shards))
         )
 
     async def _see_that_all_are_named(self) -> None:
-        """Jobs that were opened before there was an order by name, or carried here, enter it."""
+        """Enter jobs in `named` that were opened before that key existed, or were moved here."""
         if await self._are_all_named():
             return
-        async with self._naming:  # one for all who ask at the same time
+        async with self._naming:  # once, however many callers ask at the same time
             if await self._are_all_named():
                 return
             rows = await self.rows()

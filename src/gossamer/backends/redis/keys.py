@@ -1,4 +1,4 @@
-"""The keyspace: every key that Gossamer uses on a Redis or Valkey server, drawn once.
+"""The keyspace: every key that Gossamer uses on a Redis or Valkey server, in one place.
 
 `P` is the project's name, `S` the number of a shard, `J` the number of a job. What is in braces is the hash tag: all
 keys of one shard lie on one node, so that a script may touch them together; shards may lie on different nodes.
@@ -10,17 +10,17 @@ keys of one shard lie on one node, so that a script may touch them together; sha
     gossamer:{P}:dropping       set     ids of replaced and cancelled jobs whose open URLs are not dropped yet
     gossamer:{P}:named          zset    jobs in order of name and number: name, a zero byte, number, id (scores 0)
     gossamer:{P}:forgetting     set     numbers of jobs that were forgotten and whose keys are not deleted yet
-    gossamer:{P}:schedules      hash    name of a schedule -> its version, its last job, and JSON: where it stands
+    gossamer:{P}:schedules      hash    name of a schedule -> its version, its last job, and JSON: its progress
     gossamer:{P}:leader         hash    the scheduler that leads: its name, its token, until when
     gossamer:{P}:sowing         hash    id of a job -> until when, and which worker reads its source; @site -> until
                                         when, and whose request for a source has the site to itself
     gossamer:{P}:sown:I         set     sites that were found in the source of the job with the id I
     gossamer:{P}:troubles       hash    id of a job -> what was wrong with its source
-    gossamer:{P}:workers        hash    worker -> JSON: its last sign of life
+    gossamer:{P}:workers        hash    worker -> JSON: its last heartbeat
     gossamer:{P}:standings      hash    site that blocks -> JSON: the route its pages begin with, and why
-    gossamer:{P}:purses         hash    what tokens were spent for -> how many, in billionths, as decimal digits
+    gossamer:{P}:purses         hash    budget -> tokens that were spent, in billionths, as decimal digits
     gossamer:{P}:pools          set     names of proxy pools whose exits were used
-    gossamer:{P}:exits:N        hash    pool N: exit -> packed: how it fares, until when it rests
+    gossamer:{P}:exits:N        hash    pool N: exit -> packed: its health, until when it rests
     gossamer:{P}:exits-changed:N     zset    pool N: exits, by the time of their last report
     gossamer:{P}:sessions:N     hash    pool N: lasting session of a gateway -> how often it was banned
     gossamer:{P}:sessions-changed:N  zset    pool N: those sessions, by the time of their last ban
@@ -46,12 +46,12 @@ keys of one shard lie on one node, so that a script may touch them together; sha
     gossamer:{P.S}:J:sleeping   zset    queues that wait for their site's bucket, by the time they wake
     gossamer:{P.S}:J:held       zset    queues whose site another worker paces, by that worker (scores 0)
     gossamer:{P.S}:J:waiting    zset    fingerprints of tasks that are not due yet, by the time they are
-    gossamer:{P.S}:J:leased     zset    fingerprints of tasks in hand, by the end of their lease
+    gossamer:{P.S}:J:leased     zset    fingerprints of leased tasks, by the end of their lease
     gossamer:{P.S}:J:dead       zset    fingerprints of dead letters, by the time they died
     gossamer:{P.S}:J:shapes     hash    site number and path shape -> URLs taken (trap budget)
     gossamer:{P.S}:J:incidents  hash    fingerprint -> MessagePack list of rare turns in its story
     gossamer:{P.S}:J:filter     string  Bloom filter of the URLs seen, when the job deduplicates that way
-    gossamer:{P.S}:J:holders    hash    worker -> how many leases it has in hand
+    gossamer:{P.S}:J:holders    hash    worker -> how many leases it holds
 
 There is a queue for each site and lane, with the number lane * 2**32 + site: for the lane "" it is the site's own.
 A site lives in one shard (`shard_of`). The rows are packed by lua/prelude.lua and read by rows.py. Scripts get all
@@ -63,7 +63,7 @@ from __future__ import annotations
 from functools import lru_cache
 from hashlib import blake2b
 
-SOWN_KEYS = ("sowing", "troubles")  # of the book: by job, how its source was read
+SEED_KEYS = ("sowing", "troubles")  # of the book, by job: the lease to read its source, and what was wrong with it
 SHARD_KEYS = ("shard", "sites", "numbers", "parked", "freed")
 JOB_KEYS = (
     "meta", "counts", "urls", "queue", "queues", "ready", "sleeping", "held", "waiting", "leased", "dead", "shapes",

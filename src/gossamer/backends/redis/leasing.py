@@ -1,4 +1,4 @@
-"""Handing out work from the shards: look at all, choose the best, take from there. lua/serve.lua has the last word.
+"""The lease verb: look at all shards, choose the best queues, take tasks from there. lua/serve.lua decides.
 
 Two calls make a lease: `prepare` brings a shard up to date and names its best ready sites; then `serve` takes tasks
 of them under the terms that this worker's settings give for those sites. Whatever changed in between, `serve` checks
@@ -29,17 +29,17 @@ from .connection import Server
 from .jobs import JobRow, RedisJobs
 from .keys import Keyspace
 
-ORPHAN_CHECK = 2.0  # seconds between two reports for dead neighbours and abandoned jobs
-OTHERS_AT_ONCE = 50  # jobs of other workers that are looked at then; where there are more, they take turns
-NOT_READY = timedelta(milliseconds=50)  # until all shards know of a job that is opened and closed meanwhile
-PAUSED = timedelta(seconds=1)  # how often a worker asks whether a paused job goes on
+ORPHAN_CHECK = 2.0  # seconds between two checks for dead workers of this machine and abandoned jobs
+OTHERS_AT_ONCE = 50  # other jobs that are checked then; where there are more, they take turns
+NOT_READY = timedelta(milliseconds=50)  # to wait until all shards know a job that is being opened or closed
+PAUSED = timedelta(seconds=1)  # how often a worker checks whether a paused job was resumed
 LOCK_SECONDS = 5
 SITES_AT_ONCE = 100
-TOO_FAR = 3600.0  # seconds; what was written so much later than now was written by a clock that was ahead
+TOO_FAR = 3600.0  # seconds; times further ahead than this were written while the clock was ahead
 
 
 class ShardReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What `prepare` says of a shard."""
+    """The state of a shard, as lua/prepare.lua reports it."""
 
     shard: int
     state: str
@@ -61,35 +61,35 @@ class ShardReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LeaseRequest(msgspec.Struct, frozen=True):
-    """Who wants work, and of which lanes (see rows.pack_lanes)."""
+    """The worker that asks for tasks, and its lanes (see rows.pack_lanes)."""
 
     worker: str
     lanes: bytes
 
 
 class OrphanRounds:
-    """Looking after other jobs than one's own: once for a process, however many of them it works on."""
+    """When to check other jobs for dead workers: once per process, however many jobs it works on."""
 
     def __init__(self) -> None:
         self._next_at = -math.inf
         self._looked_at = 0  # number of the last job
 
     def begin(self, now: float) -> bool:
-        """Is it time? Then the caller goes."""
+        """True when it is time for a check, which the caller then does."""
         if now < self._next_at:
             return False
         self._next_at = now + ORPHAN_CHECK
         return True
 
     def next_in_turn(self, jobs: list[JobRow]) -> list[JobRow]:
-        """Some of them: those after the ones that were looked at last, then from the beginning."""
+        """The jobs to check now: those after the ones that were checked last, then from the beginning."""
         jobs.sort(key=lambda row: (row.number <= self._looked_at, row.number))
         self._looked_at = jobs[:OTHERS_AT_ONCE][-1].number if jobs else 0
         return jobs[:OTHERS_AT_ONCE]
 
 
 class TaskDispatcher:
-    """The lease verb. `is_gone(worker)` tells for certain that a worker's process does not exist any more."""
+    """Hands out tasks. `is_gone(worker)` is True when the worker's process certainly does not exist any more."""
 
     def __init__(
         self,
@@ -106,14 +106,15 @@ class TaskDispatcher:
         self._keys = keys
         self._jobs = jobs
         self._lease_seconds = lease_seconds
-        self._longest = max(2 * lease_seconds, TOO_FAR)  # others may give longer leases, by settings of their own
+        self._longest = max(2 * lease_seconds, TOO_FAR)  # other workers may have longer leases in their settings
         self._terms_for = terms_for
         self._is_gone = is_gone
         self._orphans_checked = -math.inf
         self._rounds = rounds
+        self.sites_at_once = SITES_AT_ONCE
 
     async def lease(self, job: KnownJob, request: LeaseRequest, n: int) -> tuple[LeaseBatch, list[Lease]]:
-        """The batch, and leases on what turned out not to be a task of ours."""
+        """The batch, and leases on rows that turned out not to be tasks of ours."""
         gone = await self._look_after_orphans(job, request.worker)
         if job.terms.limit is None or self._keys.shards == 1:
             return await self._lease(job, request, n, gone)
@@ -124,30 +125,30 @@ class TaskDispatcher:
         self, job: KnownJob, request: LeaseRequest, n: int, gone: list[str]
     ) -> tuple[LeaseBatch, list[Lease]]:
         granted: list[Lease] = []
-        strangers: list[Lease] = []
+        foreign: list[Lease] = []
         reminded = False
         while True:
             try:
                 reports = await self.look(job, request, n - len(granted), gone)
             except BackendUnavailable:
-                if granted:  # else nobody would know of them until their leases end
+                if granted:  # else these tasks would be lost until their leases end
                     break
                 raise
             gone = []
             if granted and not any(look.ready for look in reports):
                 break
             if not granted and any(look.state != "running" for look in reports):
-                # A job that has just begun, or one that has ended: the book knows.
+                # The job has just begun, or has ended: the book knows.
                 if not await self._jobs.remind_shards(job.id):
-                    return LeaseBatch(drained=True), strangers
+                    return LeaseBatch(drained=True), foreign
                 if reminded:
-                    return LeaseBatch(wait=NOT_READY), strangers
+                    return LeaseBatch(wait=NOT_READY), foreign
                 reminded = True
                 continue
             if not granted:
                 over = await self._over(job, request, reports)
                 if over is not None:
-                    return over, strangers
+                    return over, foreign
             try:
                 served = await self.serve_best(job, request, n - len(granted), reports)
             except BackendUnavailable:
@@ -160,13 +161,13 @@ class TaskDispatcher:
                 more = more or bool(answer[0])
                 for packed in answer[1:]:
                     lease, ours = rows.read_lease(packed, job.id, lambda number, at=shard: self._task_id(number, at))
-                    (granted if ours else strangers).append(lease)
+                    (granted if ours else foreign).append(lease)
             if len(granted) >= n or (granted and (not more or len(granted) == before)):
                 break
-        return LeaseBatch(leases=tuple(granted)), strangers
+        return LeaseBatch(leases=tuple(granted)), foreign
 
     async def _over(self, job: KnownJob, request: LeaseRequest, reports: list[ShardReport]) -> LeaseBatch | None:
-        """The empty batch, when nothing can be had now; None when something may be had."""
+        """The empty batch when no task is available now; None when one may be."""
         limit = job.terms.limit
         if limit is not None and sum(look.used for look in reports) >= limit:
             return LeaseBatch(drained=all(look.leased == 0 for look in reports))
@@ -181,9 +182,9 @@ class TaskDispatcher:
         return LeaseBatch(wait=timedelta(seconds=min(waits)) if waits else None)
 
     async def _still_empty(self, job: KnownJob, request: LeaseRequest, reports: list[ShardReport]) -> bool:
-        """One empty shard after the other proves nothing: a link may have moved on behind our back.
+        """That each shard was empty when it was read proves nothing: a link may have entered one that was read before.
 
-        When nothing was discovered anywhere between two reports at all of them, they were empty at the same time.
+        When no shard discovered anything between two reports, all of them were empty at the same time.
         """
         if len(reports) == 1:
             return True
@@ -205,7 +206,7 @@ class TaskDispatcher:
             self._keys.of_job(shard, job.number),
             self._server.now(),
             request.worker,
-            min(n, SITES_AT_ONCE),
+            min(n, self.sites_at_once),
             job.terms.max_deliveries,
             request.lanes,
             self._longest,
@@ -234,7 +235,7 @@ class TaskDispatcher:
     async def serve_best(
         self, job: KnownJob, request: LeaseRequest, n: int, reports: list[ShardReport]
     ) -> list[tuple[int, list[bytes]]]:
-        """Take from the shards that hold the best priority, equal shares where several do."""
+        """Take tasks from the shards with the best priority, equal shares where there are several."""
         able = [look for look in reports if look.ready]
         best = max(look.ready[0][2] for look in able)
         tied = sorted((look for look in able if look.ready[0][2] == best), key=lambda look: look.turn)[:n]
@@ -279,13 +280,13 @@ class TaskDispatcher:
         return answer
 
     def _task_id(self, number: int, shard: int) -> int:
-        """Unique in the job: shards count for themselves."""
+        """Unique in the job, although each shard counts for itself."""
         return number * self._keys.shards + shard
 
     async def _look_after_orphans(self, job: KnownJob, worker: str) -> list[str]:
-        """Workers of this machine that died with leases of ours; and what other jobs' workers left behind.
+        """Return the workers of this machine that died with leases of this job; recover leases of other jobs.
 
-        Whoever paused this job or let it go on may have died before all shards knew: they are told here.
+        The process that paused or resumed this job may have died before all shards knew: they are told here.
         """
         if self._server.ticks() - self._orphans_checked < ORPHAN_CHECK:
             return []
@@ -307,7 +308,7 @@ class TaskDispatcher:
                 if row.number == job.number:
                     gone += dead
                 elif names:
-                    # Nobody may be working on that job any more, but the slots it holds are everybody's.
+                    # That job may have no worker any more, but the slots that it holds are shared by all jobs.
                     keys, deliveries = self._keys.of_job(shard, row.number), row.admission().max_deliveries
                     await self._server.run(
                         "prepare", keys, self._server.now(), "", 0, deliveries, b"", self._longest, *dead
@@ -316,17 +317,17 @@ class TaskDispatcher:
 
     @asynccontextmanager
     async def alone(self, job: KnownJob) -> AsyncIterator[None]:
-        """A page limit across shards: one worker at a time counts and takes. Raises BackendUnavailable."""
+        """A lock for a page limit across shards: one worker at a time counts and leases. Raises BackendUnavailable."""
         key, token = self._keys.book(f"lock:{job.number}"), secrets.token_hex(8)
         deadline = monotonic() + 2 * LOCK_SECONDS
         while not await self._server.call("SET", key, token, "NX", "EX", LOCK_SECONDS):
             if monotonic() > deadline:
-                raise BackendUnavailable("Another worker counts the pages of this job and does not come to an end.")
+                raise BackendUnavailable("Another worker has held the page count of this job for too long.")
             await asyncio.sleep(0.005)
         try:
             yield
         finally:
-            with suppress(BackendUnavailable):  # then it ends by itself, and what was granted is not lost with it
+            with suppress(BackendUnavailable):  # the lock expires by itself, and granted leases must not be lost
                 await self._server.run("unlock", (key,), token)
 
 

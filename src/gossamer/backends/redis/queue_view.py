@@ -1,6 +1,6 @@
-"""What people ask of the queue, on Redis. Fulfils `QueueView`. Answers are read, not locked: a moment's picture.
+"""The queue as people look at it, on Redis. Fulfils `QueueView`; dead letters are in dead_letters.py.
 
-Dead letters are in dead_letters.py.
+Answers are read without a lock: rows may change between two reads.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class RedisQueueView(RedisDeadLetters):
                 if found is not None and (state is None or found.state is state):
                     yield url_of(found), found.state, found.reason
 
-    # -- how -------------------------------------------------------------------------------------------------
+    # -- steps -------------------------------------------------------------------------------------------------
 
     async def _parent(self, site: str, job: int, row: rows.Row) -> str | None:
         if row.tail is None or row.tail.parent is None:

@@ -1,4 +1,4 @@
-"""robots.txt as it was last read, on Redis: shared by all workers, forgotten a week after it was of use."""
+"""robots.txt as it was last read, on Redis: shared by all workers, deleted a week after it was stored."""
 
 from __future__ import annotations
 

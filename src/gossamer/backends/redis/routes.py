@@ -1,6 +1,6 @@
-"""What was learned about sites, and what was spent, on Redis: `RouteBook` and `BudgetBook`; see lua/routes_*.lua.
+"""Learned routes and budgets, on Redis. Fulfils `RouteBook` and `BudgetBook`; see lua/routes_*.lua.
 
-Both books are in one slot. A worker asks them seldom: for a site that blocks, and for what costs tokens.
+Both are in one slot. A worker asks for them rarely: for a site that blocks, and for requests that cost tokens.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What travels between Python and the scripts: candidates in, leases and rows out. The layouts are those of lua/."""
+"""Packed rows that Python and the scripts exchange: candidates in, leases and rows out. lua/ has the same layouts."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ Parent = Task | DeadLetter  # the page that a link was found on
 
 
 class Tail(msgspec.Struct, frozen=True, array_like=True):
-    """The part of a task that no script looks into. `parent` is the fingerprint of the page that linked here.
+    """The part of a task that no script reads. `parent` is the fingerprint of the page that linked here.
 
-    Before it stands the lane, when the task has one. Once it was `fetcher` in here, and that is still read.
+    The lane of the task, if it has one, is stored before it. Older rows have it in `fetcher`, which is still read.
     """
 
     url: str
@@ -56,7 +56,7 @@ class Tail(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
-    """A URL as it stands in a shard. `tail` is None when what is there is not ours."""
+    """A URL as a shard stores it. `tail` is None when it cannot be decoded."""
 
     fingerprint: bytes
     state: UrlState
@@ -125,7 +125,7 @@ def pack_candidate(candidate: Candidate, *, max_attempts: int, parent: Parent | 
 
 
 def pack_tail(fetcher: str | None, tail: Tail) -> bytes:
-    """A task as it stands in its row: the lane that its fetcher names, then the rest."""
+    """A task as its row stores it: the lane that its fetcher names, then the rest."""
     if not fetcher:
         return _encode_tail(tail)
     lane = lane_name(fetcher)
@@ -138,7 +138,7 @@ def lane_name(lane: str) -> bytes:
 
 
 def pack_lanes(lanes: frozenset[str] | None) -> bytes:
-    """Lanes as the scripts want them named."""
+    """The names of lanes, packed for the scripts."""
     if lanes is None:
         return EVERY_LANE
     names = (lane_name(lane) for lane in sorted(lanes))
@@ -146,7 +146,7 @@ def pack_lanes(lanes: frozenset[str] | None) -> bytes:
 
 
 def split_queue(number: int) -> tuple[int, int]:
-    """The lane's number and the site's in the number of a queue."""
+    """The numbers of the lane and of the site in the number of a queue."""
     return divmod(number, SITES_OF_A_LANE)
 
 
@@ -155,7 +155,7 @@ def queue_number(lane: int, site: int) -> int:
 
 
 def place_in_queue(row: Row, lane: int) -> tuple[bytes, bytes]:
-    """Where the tasks of the row's site and lane begin, and where its own is."""
+    """The first place of the row's site and lane in the queue, and the place of the row itself."""
     start = (b"\xff" * 4 + lane.to_bytes(4, "big") if lane else b"") + row.site.to_bytes(4, "big")
     rank = (_MOST - row.priority).to_bytes(4, "big")
     return start, start + rank + row.sequence.to_bytes(6, "big") + row.fingerprint
@@ -193,7 +193,7 @@ def pack_lease(lease: Lease) -> bytes:
 
 
 def read_lease(packed: bytes, job: str, to_id: Any) -> tuple[Lease, bool]:  # Any: a function of a number
-    """A lease as lua/serve.lua packs it, and whether its task is ours (else its URL is empty)."""
+    """A lease as lua/serve.lua packs it, and whether its task could be decoded (else its URL is empty)."""
     (fingerprint, number, priority, depth, attempts, max_attempts, token, deliveries, created, expires_at, interval,
      burst, ahead) = _LEASE.unpack_from(packed)  # fmt: skip
     place = _LEASE.size
@@ -225,7 +225,7 @@ def read_lease(packed: bytes, job: str, to_id: Any) -> tuple[Lease, bool]:  # An
 
 
 def read_row(fingerprint: bytes, packed: bytes) -> Row | None:
-    """A row as lua/prelude.lua packs it; None when it is none of ours."""
+    """A row as lua/prelude.lua packs it; None when it cannot be decoded."""
     try:
         numbers = dict(zip(_NUMBERS, _ROW.unpack_from(packed), strict=True))
         worker, place = _string(packed, _ROW.size, 1)
@@ -250,7 +250,7 @@ def read_site(packed: bytes) -> tuple[SiteRow, str]:
 
 
 def waits_for_slot(packed: bytes) -> bool:
-    """Of a site's queue: was it refused, because others have the site?"""
+    """Does a site's queue wait for a slot, because other queues have the site?"""
     return packed[0] in _SLOTLESS
 
 
@@ -273,7 +273,7 @@ def _string(packed: bytes, place: int, width: int) -> tuple[str, int]:
 
 
 def _read_tail(packed: bytes) -> Tail | None:
-    """The task in a row, with its lane as `fetcher`; None when it is none of ours."""
+    """The task in a row, with its lane as `fetcher`; None when it cannot be decoded."""
     try:
         if packed[:1] != _LANE_FOLLOWS:
             return _decode_tail(packed)

@@ -1,6 +1,6 @@
 """Schedules on Redis, for people and for the leading scheduler. Fulfils `ScheduleBook` and `TickBook`.
 
-One script decides about a tick and begins its job, in the slot of the book. The shards are told of the job by the first
+One script decides about a tick and begins its job, in the slot of the book. The shards learn of the job by the first
 worker that asks for its tasks: the leader has many ticks to decide about. Time is the server's clock.
 """
 
@@ -13,7 +13,7 @@ import msgspec
 from ...errors import LeaseLost
 from ...model.job import JobTerms, slug
 from ...model.schedule import Schedule, ScheduleProgress, Settled, Term, UnreadableSchedule
-from ..schedule_rows import is_free, read_standing
+from ..schedule_rows import decode_schedule, is_free
 from .connection import Server
 from .jobs import RedisJobs, read_job
 from .keys import Keyspace
@@ -80,7 +80,7 @@ class RedisSchedules:
         answer = await self._server.run(
             "lead", (self._leader,), self._server.now(), candidate, duration.total_seconds()
         )
-        self._jobs.cleanup.resume_soon()  # a term that is told late is partly over
+        self._jobs.cleanup.resume_soon()  # in the background: a term that is returned late is partly over
         return Term(candidate, answer[0], float(answer[1])) if answer else None
 
     async def resign(self, term: Term) -> None:
@@ -100,8 +100,8 @@ class RedisSchedules:
     ) -> Settled | None:
         return await self._settle(term, before, after, opening, replaces)
 
-    async def forget(self, term: Term, standing: ScheduleProgress) -> bool:
-        return bool(await self._write(standing.schedule.name, standing.version, term=term))
+    async def forget(self, term: Term, progress: ScheduleProgress) -> bool:
+        return bool(await self._write(progress.schedule.name, progress.version, term=term))
 
     async def _settle(
         self,
@@ -134,11 +134,11 @@ class RedisSchedules:
         self,
         name: str,
         version: int | str,
-        standing: ScheduleProgress | None = None,
+        progress: ScheduleProgress | None = None,
         *opening: str | bytes,
         term: Term | None = None,
     ) -> tuple[int, bytes, bytes] | None:
-        """Run lua/settle_tick.lua. None when it found the book changed. Raises LeaseLost."""
+        """Run lua/settle_tick.lua. None when the schedule has changed meanwhile. Raises LeaseLost."""
         answer, *rest = await self._server.run(
             "settle_tick",
             (*self._jobs.book, self._schedules, self._leader),
@@ -147,8 +147,8 @@ class RedisSchedules:
             "" if term is None else term.token,
             name,
             version,
-            b"" if standing is None else msgspec.json.encode(standing),
-            "" if standing is None else standing.last_job,
+            b"" if progress is None else msgspec.json.encode(progress),
+            "" if progress is None else progress.last_job,
             *opening,
         )
         if answer == OVER:
@@ -158,25 +158,25 @@ class RedisSchedules:
 
 
 def read_schedule(name: bytes, text: bytes) -> ScheduleProgress | UnreadableSchedule:
-    """As lua/settle_tick.lua writes it."""
+    """A schedule as lua/settle_tick.lua stores it."""
     shown = name.decode(errors="replace")
     try:
-        version, last_job, standing = text.split(b" ", 2)
+        version, last_job, progress = text.split(b" ", 2)
         number, job = int(version), last_job.decode()
     except ValueError:
         return UnreadableSchedule(shown, "it does not begin with a version and a job")
-    found = read_standing(shown, standing)
+    found = decode_schedule(shown, progress)
     return (
         found if isinstance(found, UnreadableSchedule) else msgspec.structs.replace(found, version=number, last_job=job)
     )
 
 
 def _version(known: ScheduleProgress | UnreadableSchedule | None) -> int | str:
-    """What lua/settle_tick.lua is to find: no schedule, this one, or (where it cannot be read) any."""
+    """The version that lua/settle_tick.lua must find: 0 for no schedule, "" for any, where it cannot be decoded."""
     if known is None:
         return 0
     return known.version if isinstance(known, ScheduleProgress) else ""
 
 
-def schedule_text(standing: ScheduleProgress) -> bytes:
-    return b"%d %s %s" % (standing.version, standing.last_job.encode(), msgspec.json.encode(standing))
+def schedule_text(progress: ScheduleProgress) -> bytes:
+    return b"%d %s %s" % (progress.version, progress.last_job.encode(), msgspec.json.encode(progress))

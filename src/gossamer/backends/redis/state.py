@@ -28,7 +28,7 @@ from .schedules import RedisSchedules
 from .state_stream import RedisStateStream
 from .workers import RedisWorkers
 
-VERSION = 4  # 1 knew no lanes, 2 no paused jobs, 3 no order by name; what they wrote is read as it is
+VERSION = 4  # 1 had no lanes, 2 no paused jobs, 3 no order of jobs by name; their rows are still read
 SHARDS_ALONE, SHARDS_IN_CLUSTER = 1, 8
 
 
@@ -76,7 +76,7 @@ async def open_redis_state(
 
         @contextmanager
         def frontier_for(terms_for: TermsFor) -> Iterator[RedisFrontier]:
-            # With an admission of its own: what that remembers of jobs goes with it.
+            # With an admission of its own, so that its memory of jobs is released with it.
             yield frontier_at(ShardAdmission(server, keys, jobs, records=records), terms_for)
 
         schedules = RedisSchedules(server, keys, jobs)
@@ -112,7 +112,7 @@ async def open_redis_state(
 
 
 async def _agreed_shards(server: Server, project: str, wanted: int | None) -> int:
-    """The number of shards is written down when the project begins; a site would not be found under another one."""
+    """The number of shards, which is stored when the project begins: with another number, sites would not be found."""
     book = Keyspace(project, 1).book("book")
     usual = wanted or (SHARDS_IN_CLUSTER if server.cluster else SHARDS_ALONE)
     # The first field of a new project: a project that has others and not this one was begun with version 1.
@@ -130,7 +130,7 @@ async def _agreed_shards(server: Server, project: str, wanted: int | None) -> in
         )
     check_fingerprints(fingerprints, f"{server.where}, project {project}", "give the project another name.")
     if version < VERSION:
-        await server.call("HSET", book, "version", VERSION)  # from now on older workers are turned away
+        await server.call("HSET", book, "version", VERSION)  # from now on older workers are refused
     if wanted is not None and wanted != shards:
         raise Misconfigured(
             f"Project {project} at {server.where} is spread over {shards} shards, and fleet.shards says {wanted}. "

@@ -37,7 +37,7 @@ from ..schedule_rows import readable
 from . import rows, stream_rows
 from .connection import Server
 from .jobs import JobRow, RedisJobs, RedisSeedBook
-from .keys import JOB_KEYS, SHARD_KEYS, SOWN_KEYS, Keyspace
+from .keys import JOB_KEYS, SEED_KEYS, SHARD_KEYS, Keyspace
 from .robots import RedisRobotsShelf
 from .routes import RedisBudgetBook, RedisRouteBook
 from .schedules import RedisSchedules, schedule_text
@@ -45,7 +45,7 @@ from .schedules import RedisSchedules, schedule_text
 BATCH = 500  # rows in memory
 MARK = "mark"  # a field of the book
 BOOK_KEYS = (
-    "jobs", "running", "dropping", "named", "workers", "standings", "purses", "schedules", "leader", *SOWN_KEYS,
+    "jobs", "running", "dropping", "named", "workers", "standings", "purses", "schedules", "leader", *SEED_KEYS,
 )  # fmt: skip
 WALKS = 5  # HSCAN may return an entry twice; then the hash is walked again
 

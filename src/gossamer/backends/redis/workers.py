@@ -1,4 +1,4 @@
-"""Who works on the project, on Redis. Fulfils `WorkerBook`."""
+"""Heartbeats of workers, on Redis. Fulfils `WorkerBook`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What jobs leave behind, cleared away in portions: open pages of those that were given up, all of those forgotten.
+"""Cleanup of jobs, in portions: drops the open pages of jobs that were given up, deletes all pages of forgotten jobs.
 
-Runs inside a transaction. Counters and rows agree after each portion. Nothing of a job that was given up is handed out,
-whether its pages are dropped already or not: its state says so.
+Runs inside a transaction. Counters and rows agree after each portion. The state of a job that was given up keeps its
+pages from being handed out, whether they are dropped already or not.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from datetime import timedelta
 
 from ..worker_names import is_gone
 
-AT_ONCE = 500  # rows in a portion
-AT_FIRST = 50  # rows in the step that ends a job: there may be many such steps in one transaction
-LAST_WORDS = timedelta(seconds=5)  # as long as a pacer holds a request at most
+PORTION = 500  # rows
+FIRST_PORTION = 50  # rows, in the step that ends a job: there may be many such steps in one transaction
+PACER_DELAY = timedelta(seconds=5)  # the longest time that a pacer holds a request
 
-REPLACED, CANCELLED = "replaced", "cancelled"  # endings that drop what is open
+REPLACED, CANCELLED = "replaced", "cancelled"  # endings that drop open pages
 
 _DROPPING = """
 SELECT number, ending, queued + waiting FROM jobs INDEXED BY jobs_dropping
@@ -28,8 +28,8 @@ UPDATE urls SET state = 'dropped', reason = ?, due_at = NULL, changed_at = ? WHE
     for state in ("queued", "waiting")
 }
 
-# Of the newest job of a name something may be asked for yet: by its schedule, and by the next crawl of that name. Its
-# number is not given again either.
+# The newest job of a name is kept: its schedule and the next crawl of that name may ask for it, and its number must not
+# be given again.
 _FORGET = """
 DELETE FROM jobs WHERE id = ? AND state <> 'running' AND leased = 0
     AND NOT (ending IN ('replaced', 'cancelled') AND queued + waiting > 0)
@@ -44,15 +44,15 @@ _DELETE_REST = (
 
 
 def drop_first(connection: sqlite3.Connection, job: int, reason: str, now: float) -> None:
-    """In the step that gives a job up: drop what is in hand of it, and some of what is open besides."""
+    """In the step that gives a job up: drop its leased pages and a few of its other open pages."""
     _let_go(connection, job, reason, now)
-    _drop(connection, job, reason, now, AT_FIRST)
+    _drop(connection, job, reason, now, FIRST_PORTION)
 
 
 def _let_go(connection: sqlite3.Connection, job: int, reason: str, now: float) -> None:
-    """What workers have in hand settles nothing any more; its slots are given back.
+    """Drop the leased pages of a job, so that their workers can settle nothing any more, and give the slots back.
 
-    A worker that lives may send what it has in hand for some moments yet: its paced sites are left alone for so long.
+    A living worker may still send the requests that its pacer holds: paced sites are left alone for that time.
     """
     held = connection.execute(
         "SELECT number, site, worker FROM urls INDEXED BY urls_leased WHERE state = 'leased' AND job = ?", (job,)
@@ -63,7 +63,7 @@ def _let_go(connection: sqlite3.Connection, job: int, reason: str, now: float) -
     for _, site, _ in held:
         slots[site] = slots.get(site, 0) + 1
     alive = any(not is_gone(worker) for worker in {worker for _, _, worker in held})
-    rest = now + LAST_WORDS.total_seconds() if alive else 0.0
+    rest = now + PACER_DELAY.total_seconds() if alive else 0.0
     connection.executemany(
         "UPDATE sites SET in_flight = in_flight - ?1, holder = CASE WHEN in_flight <= ?1 THEN NULL ELSE holder END, "
         "rest_until = CASE WHEN holder IS NULL THEN rest_until ELSE max(rest_until, ?2) END WHERE number = ?3",
@@ -84,7 +84,7 @@ def _let_go(connection: sqlite3.Connection, job: int, reason: str, now: float) -
 
 
 def remaining(connection: sqlite3.Connection) -> tuple[int, int] | None:
-    """A measure of what is left to clear away: the next job, and how far it is. None when there is nothing."""
+    """What is left to clear: the number of the next job and how far it has come. None when nothing is left."""
     dropping = connection.execute(_DROPPING, (0,)).fetchone()
     if dropping is not None:
         return dropping[0], dropping[2]
@@ -96,31 +96,31 @@ def remaining(connection: sqlite3.Connection) -> tuple[int, int] | None:
 
 
 def clear_some(connection: sqlite3.Connection, now: float) -> bool:
-    """One portion. False when there was nothing to clear away."""
+    """Clear one portion. False when there was nothing to clear."""
     dropping = connection.execute(_DROPPING, (0,)).fetchone()
     if dropping is not None:
-        _drop(connection, dropping[0], dropping[1], now, AT_ONCE)
+        _drop(connection, dropping[0], dropping[1], now, PORTION)
         return True
     forgotten = _forgotten(connection)
     if forgotten is None:
         return False
-    urls = connection.execute(_OF_JOB, (forgotten, AT_ONCE)).fetchall()
+    urls = connection.execute(_OF_JOB, (forgotten, PORTION)).fetchall()
     connection.executemany("DELETE FROM incidents WHERE url = ?", urls)
     connection.executemany("DELETE FROM urls WHERE number = ?", urls)
-    if not urls and not sum(connection.execute(one, (forgotten, AT_ONCE)).rowcount for one in _DELETE_REST):
+    if not urls and not sum(connection.execute(one, (forgotten, PORTION)).rowcount for one in _DELETE_REST):
         connection.execute("DELETE FROM forgetting WHERE job = ?", (forgotten,))
     return True
 
 
 def drop_rest(connection: sqlite3.Connection, job: int, now: float) -> None:
-    """All that is left to drop of one job, at once: somebody is about to let it run again."""
+    """Drop all remaining open pages of one job at once, before it runs again."""
     dropping = connection.execute(_DROPPING, (job,)).fetchone()
     if dropping is not None and dropping[0] == job:
         _drop(connection, job, dropping[1], now, -1)
 
 
 def forget(connection: sqlite3.Connection, job: str) -> bool:
-    """Forget a job that has ended, unless it is the newest of its name. What it leaves is cleared away later."""
+    """Forget a job that has ended, unless it is the newest of its name. Its pages are deleted later."""
     found = connection.execute(_FORGET, (job,)).fetchone()
     if found is None:
         return False
@@ -137,7 +137,7 @@ def _forgotten(connection: sqlite3.Connection) -> int | None:
 
 
 def _drop(connection: sqlite3.Connection, job: int, reason: str, now: float, most: int) -> None:
-    """Drop so many of the job's open pages (-1: all)."""
+    """Drop at most that many of the job's open pages (-1: all)."""
     for state, sql in _DROP.items():
         dropped = connection.execute(sql, (reason, now, job, most)).rowcount
         connection.execute(

@@ -34,7 +34,7 @@ MAX_GROUP = 512  # writes per commit; later ones wait for the next
 
 
 class Database:
-    """A SQLite file with a schema of ours. Alive between `async with` and its end.
+    """A SQLite file with a schema of ours. Open inside `async with`.
 
     `durable` fsyncs every commit: what was stored survives a power cut. Without it a power cut may undo the last
     commits (never half of one), a killed process undoes nothing.
@@ -70,7 +70,7 @@ class Database:
         self._inbox.put(None)
         await asyncio.to_thread(self._thread.join)
         self._fail_pending(BackendUnavailable(f"The {self._role} file was closed."))
-        async with self._read_lock:  # nobody reads any more
+        async with self._read_lock:  # until the last read has ended
             await asyncio.to_thread(self._close)
 
     async def write(self, write: Callable[[sqlite3.Connection], T]) -> T:
@@ -97,7 +97,7 @@ class Database:
             raise
         reading.add_done_callback(self._has_read)
         try:
-            # Whoever asked may be cancelled. The thread is not, and uses the connection to the end.
+            # The caller may be cancelled. The thread is not, and uses the connection until it is done.
             return await asyncio.shield(reading)
         except sqlite3.Error as error:
             raise translate(error, self.path, self._role) from error
@@ -105,7 +105,7 @@ class Database:
     def _has_read(self, reading: asyncio.Future[Any]) -> None:
         self._read_lock.release()
         if not reading.cancelled():
-            reading.exception()  # seen, also when nobody waits for it any more
+            reading.exception()  # retrieved, also when the caller was cancelled
 
     def _dispatch(self) -> None:
         self._scheduled = False
@@ -138,7 +138,7 @@ class Database:
         """The writer thread: one group, one transaction."""
         while (group := self._inbox.get()) is not None:
             answers = self._commit(group)
-            with suppress(RuntimeError):  # the loop is gone: nobody waits for the answers any more
+            with suppress(RuntimeError):  # the loop is closed, and with it the callers
                 self._loop.call_soon_threadsafe(self._settled, answers)
 
     def _commit(
@@ -198,7 +198,7 @@ class Database:
         connection.execute(f"PRAGMA synchronous = {'FULL' if self._durable else 'NORMAL'}")
         connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
         connection.execute("PRAGMA temp_store = MEMORY")
-        # Checkpoints move each page once, however often it was written since the last one: rarer is cheaper.
+        # A checkpoint moves each page once, however often it was written since the last one: rarer is cheaper.
         connection.execute("PRAGMA wal_autocheckpoint = 8000")
         connection.execute("PRAGMA journal_size_limit = 67108864")
         return connection
@@ -239,7 +239,7 @@ class Database:
 
 
 def _use_wal(connection: sqlite3.Connection) -> None:
-    """SQLite refuses this at once where it waits for a lock elsewhere: processes that make a new file together."""
+    """Retried here, because SQLite refuses it at once while another process creates the same file."""
     deadline = time.monotonic() + BUSY_TIMEOUT.total_seconds()
     while True:
         try:

@@ -1,4 +1,4 @@
-"""How exits of proxy pools fare, in the state file. Fulfils `ExitBook`; routing/proxies/health.py judges reports."""
+"""Health of proxy exits, in the state file. Fulfils `ExitBook`; routing/proxies/health.py judges the reports."""
 
 from __future__ import annotations
 

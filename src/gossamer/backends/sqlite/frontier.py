@@ -1,4 +1,4 @@
-"""The frontier on SQLite: the worker's verbs. Rows and shared steps are in queue_rows.py, handing out in leasing.py."""
+"""The frontier on SQLite: the worker's verbs. queue_rows.py has the steps that verbs share, leasing.py the lease."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MESSAGE_LENGTH = 4000  # characters of an error that are kept
 
 
 class _Held(msgspec.Struct, frozen=True):
-    """The row of a lease that is still good."""
+    """The row behind a lease that still holds."""
 
     number: int
     job: int
@@ -52,7 +52,7 @@ class SqliteFrontier:
         database.on_rollback.append(self._rows.forget)
 
     def let_go(self) -> None:
-        """Nobody uses it any more; the file stays open for others."""
+        """Called when this frontier is not used any more; the file stays open for others."""
         self._database.on_rollback.remove(self._rows.forget)
 
     async def add(self, job: str, candidates: Sequence[Candidate]) -> Added:
@@ -167,7 +167,7 @@ class SqliteFrontier:
             connection.execute(
                 "UPDATE urls SET state = 'waiting', reason = ?, due_at = ?, attempts = attempts + ?, "
                 "deliveries = ?, worker = NULL, lease_until = NULL, changed_at = ? WHERE number = ?",
-                # An answered try proves that the page does not kill its worker: deliveries start anew.
+                # An attempt that was answered proves that the page does not kill its worker: deliveries start anew.
                 (
                     reason,
                     now + delay.total_seconds(),
@@ -215,7 +215,7 @@ class SqliteFrontier:
         await self._database.write(write)
 
     def _held(self, connection: sqlite3.Connection, lease: Lease, now: float) -> _Held:
-        """The row behind a lease that is still good. Raises LeaseLost before anything was changed."""
+        """The row behind a lease that still holds. Raises LeaseLost before anything is changed."""
         row = connection.execute(
             "SELECT number, job, site, priority FROM urls WHERE number = ? AND token = ? AND state = 'leased' "
             "AND lease_until > ?",

@@ -1,7 +1,7 @@
 """Jobs on SQLite: opened once, found again, paused, cancelled, closed once, forgotten. Fulfils `JobBook`, `JobControl`
-and `JobHistory`.
+and `JobHistory`; also `SeedBook`, the lease to read the source of a job.
 
-A job that is replaced or cancelled ends in one short step. Its open pages are dropped in portions (leftovers.py), by
+A job that is replaced or cancelled ends in one short step. Its open pages are dropped in portions (cleanup.py), by
 this process or, when that dies over it, by one that looks later.
 """
 
@@ -121,7 +121,7 @@ class SqliteJobs:
         )
         return JobCounts(**dict(zip(JobCounts.__struct_fields__, row, strict=True))) if row else JobCounts()
 
-    # -- what jobs leave behind, for the other parts of this backend -------------------------------------------
+    # -- cleanup, also for the other parts of this backend ------------------------------------------------------
 
     async def clear_all(self) -> None:
         """Return when it is gone. Raises BackendUnavailable."""
@@ -131,7 +131,7 @@ class SqliteJobs:
         await self.cleanup.close()
 
     async def _look(self) -> bool:
-        """True when as much was left at the look before: then no process is working on it."""
+        """True when just as much was left at the last look: then no process is working on it."""
         before, self._left = self._left, await self.database.read(remaining)
         return self._left is not None and self._left == before
 
@@ -140,7 +140,7 @@ class SqliteJobs:
 
 
 def begin_job(connection: sqlite3.Connection, name: str, terms: JobTerms, now: float) -> Job:
-    """A new job; an unfinished one of that name is replaced. Runs inside a transaction."""
+    """Begin a job; it replaces an unfinished job of that name. Runs inside a transaction."""
     before = _unfinished(connection, name)
     if before is not None:
         _give_up(connection, before[0], REPLACED, now)
@@ -154,7 +154,7 @@ def begin_job(connection: sqlite3.Connection, name: str, terms: JobTerms, now: f
 
 
 def given_up(connection: sqlite3.Connection, job: int) -> str:
-    """The ending of a job that was replaced or cancelled: nothing may enter it any more. "" for any other."""
+    """The ending of a job that was replaced or cancelled, so that no URL may enter it any more; "" for other jobs."""
     row = connection.execute("SELECT ending FROM jobs WHERE number = ?", (job,)).fetchone()
     return row[0] if row is not None and row[0] in (REPLACED, CANCELLED) else ""
 
@@ -168,7 +168,7 @@ def _unfinished(connection: sqlite3.Connection, name: str) -> Row | None:
 
 
 def _close(connection: sqlite3.Connection, job: str, ending: str, now: float) -> bool:
-    # Somebody may have replayed a dead letter since the job was found empty: then it is not over.
+    # A dead letter may have been replayed since the job was found empty: then it is not over.
     closed = connection.execute(
         "UPDATE jobs SET state = 'finished', ending = ?, finished_at = ?, paused = 0 WHERE id = ? "
         "AND state = 'running' AND (? = 'limit' OR queued + waiting + leased = 0)",
@@ -178,7 +178,7 @@ def _close(connection: sqlite3.Connection, job: str, ending: str, now: float) ->
 
 
 def _give_up(connection: sqlite3.Connection, job: str, ending: str, now: float) -> bool:
-    """End a job that has not come to its end. What is open is dropped: what is in hand now, the rest in portions."""
+    """End an unfinished job. Its leased pages are dropped now, its other open pages in portions."""
     state = JobState.CANCELLED if ending == CANCELLED else JobState.FINISHED
     ended = connection.execute(
         "UPDATE jobs SET state = ?, ending = ?, finished_at = ?, paused = 0 WHERE id = ? AND state = 'running' "
@@ -215,7 +215,7 @@ class SqliteSeedBook:
         def write(connection: sqlite3.Connection) -> bool:
             now, length = self._clock.now(), duration.total_seconds()
             found = connection.execute("SELECT sower, until FROM sowings WHERE job = ?", (job,)).fetchone()
-            # An end that is further away than it can be was written while the clock was ahead.
+            # An end that lies further ahead than a lease can last was written while the clock was ahead.
             taken = found is not None and found[0] not in ("", worker) and now < found[1] <= now + length
             if taken and not self._is_gone(found[0]):
                 return False

@@ -1,9 +1,9 @@
-"""Taking back what was handed out and will not be settled: leases that ended, and those of workers that died.
+"""Recovery of leases that will not be settled: leases that have expired, and leases of workers that died.
 
-Runs inside a transaction. A task comes back to the queue of its lane, until it was delivered too often.
+Runs inside a transaction. The task returns to the queue of its lane, unless it was delivered too often.
 
-The machine's clock may have been ahead, and be right again. A lease that was given then would not end for as long: one
-that ends later than any can is over, and its holder loses it. What waits since then waits from now on.
+The machine's clock may have been ahead and then been put back. A lease from that time would be valid for too long: one
+that ends later than any lease can is taken from its holder. Tasks that wait since that time wait from now on.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from datetime import timedelta
 from ...frontier.politeness import TermsFor
 from .queue_rows import MICROSECONDS, CountChanges, QueueRows
 
-ORPHAN_CHECK = timedelta(seconds=2)  # how often dead neighbours are looked for
+ORPHAN_CHECK = timedelta(seconds=2)  # how often workers of this machine are checked
 RECLAIM_AT_ONCE = 500
-TOO_FAR = timedelta(hours=1)  # what was written so much later than now was written by a clock that was ahead
+TOO_FAR = timedelta(hours=1)  # times further ahead than this were written while the clock was ahead
 
 _LAPSED = """
 SELECT number FROM urls INDEXED BY urls_leased WHERE state = 'leased' AND lease_until <= :now
@@ -31,21 +31,21 @@ WHERE state = 'waiting' AND due_at > :far AND changed_at > :far"""
 
 
 class LeaseRecovery:
-    """`is_gone(worker)` tells for certain that a worker's process does not exist any more. `duration` is that of a
-    lease here; others may give longer ones, by some settings of their own."""
+    """`is_gone(worker)` is True when the worker's process certainly does not exist any more. `duration` is that of our
+    own leases; other workers may have settings with a longer one."""
 
     def __init__(
         self, queue_rows: QueueRows, *, duration: float, terms_for: TermsFor, is_gone: Callable[[str], bool]
     ) -> None:
         self._rows = queue_rows
         self._longest = max(2 * duration, TOO_FAR.total_seconds())
-        self._latest = math.inf  # the latest time that was seen; before the first look any is earlier
+        self._latest = math.inf  # the time of the last look; at first every time is earlier
         self._terms_for = terms_for
         self._is_gone = is_gone
         self._orphans_checked = -math.inf
 
     def recover(self, connection: sqlite3.Connection, worker: str, now: float) -> None:
-        """Take back what expired, and what belongs to workers of this machine that are gone."""
+        """Take back expired leases, and leases of workers of this machine that are gone."""
         if now < self._latest:
             self._forget_wrong_times(connection, now)
         self._latest = now
@@ -66,7 +66,7 @@ class LeaseRecovery:
                         self._take_back(connection, number, now, "died")
 
     def _forget_wrong_times(self, connection: sqlite3.Connection, now: float) -> None:
-        """The clock was put back, maybe before this process began. Looked for then only: it reads all that waits."""
+        """The clock was put back, maybe before this process began. Rare, because it reads every waiting task."""
         far = now + TOO_FAR.total_seconds()
         connection.execute(_WAIT_FROM_NOW, {"now": now, "far": far})
         connection.execute(
@@ -99,7 +99,7 @@ class LeaseRecovery:
             counts["queued"] += 1
             self._rows.requeue(connection, job, site, lane, priority, now)
         self._rows.note(connection, number, now, f"{worker} {fate}; delivery {deliveries} of {terms.max_deliveries}")
-        # The lost worker may have sent its request up to this very moment: the next one keeps its distance.
+        # The lost worker may have sent its request at this very moment: the next request keeps its distance.
         interval = self._terms_for(name).spacing(asked)
         self._rows.free_slot(connection, site, next_at=now + interval if interval is not None else 0.0)
         counts.write(connection, job)

@@ -1,4 +1,4 @@
-"""Handing out work: which queue is next, what its site allows, which tasks it gives. Runs inside a transaction.
+"""The lease verb: which queue is next, what its site allows, which tasks it gives. Runs inside a transaction.
 
 Cost does not grow with the queue: ready queues are read best first by index, lane by lane, sleeping ones are found by
 their wake-up time, and queues that wait for a slot are not looked at until one is given back.
@@ -21,7 +21,7 @@ from .lease_recovery import TOO_FAR, LeaseRecovery
 from .queue_rows import MICROSECONDS, CountChanges, JobRow, QueueRows
 
 PROMOTED_AT_ONCE = 500
-PAUSED = timedelta(seconds=1)  # how often a worker asks whether a paused job goes on
+PAUSED = timedelta(seconds=1)  # how often a worker checks whether a paused job was resumed
 
 _TASKS = """
 SELECT number, url, fingerprint, kind, priority, depth, attempts, max_attempts, created_at, data, redirects,
@@ -47,7 +47,7 @@ _PARK = """
 UPDATE queues SET state = ?, wake_at = ?, held_for = ?, refused = 1 WHERE job = ? AND site = ? AND lane = ?"""
 _SERVED = "UPDATE queues SET state = ?, priority = ?, turn = ?, refused = 0 WHERE job = ? AND site = ? AND lane = ?"
 
-# Steps from one lane to the next along the index: the price is that of the lanes, not of the queues in them.
+# Steps from one lane to the next along the index: the cost grows with the lanes, not with the queues in them.
 _LANES = """
 WITH RECURSIVE lanes (lane) AS (
     SELECT min(lane) FROM queues WHERE job = :job AND state = 'ready'
@@ -58,7 +58,7 @@ SELECT lane FROM lanes WHERE lane IS NOT NULL"""
 
 
 class Grants:
-    """What is handed out in one round over several sites, written together: a statement for each would cost more."""
+    """The grants of one round over several sites, written together: a statement for each would cost more."""
 
     def __init__(self) -> None:
         self.leases: list[Lease] = []
@@ -74,7 +74,7 @@ class Grants:
 
 
 class TaskDispatcher:
-    """The lease verb. `is_gone(worker)` tells for certain that a worker's process does not exist any more."""
+    """Hands out tasks. `is_gone(worker)` is True when the worker's process certainly does not exist any more."""
 
     def __init__(
         self, queue_rows: QueueRows, *, duration: timedelta, terms_for: TermsFor, is_gone: Callable[[str], bool]
@@ -93,7 +93,7 @@ class TaskDispatcher:
             "terms FROM jobs WHERE number = ?",
             (job.number,),
         ).fetchone()
-        if terms != job.text:  # whoever opened the job again may have changed its limit
+        if terms != job.text:  # the job was resumed, maybe with another limit
             job = self._rows.renew(connection, job.id)
         if state != "running":
             return LeaseBatch(drained=True)
@@ -134,7 +134,7 @@ class TaskDispatcher:
             for site, priority, lane, _ in ready:
                 if priority == best:
                     tied.setdefault(site, []).append(lane)
-            # A lone queue may give tasks below its best priority at once: nobody else could go before them.
+            # A lone queue may give tasks below its best priority at once: no other queue has better ones.
             floor = best if len(ready) > 1 else None
             share = max(1, wanted // len(tied))
             round_ = Grants()
@@ -167,9 +167,9 @@ class TaskDispatcher:
     def _give_way(
         self, connection: sqlite3.Connection, job: JobRow, site: int, lanes: frozenset[str], now: float
     ) -> bool:
-        """Whether a lane of other workers gets its turn at the site now: one that was refused, and served before ours.
+        """Does a lane of other workers get its turn at the site now? One that was refused, and was served before ours.
 
-        One that could be served and is not asked for while ours pause has nobody who waits for it any more.
+        A lane that could be served and is not asked for while ours pause has no waiting worker any more.
         """
         queues = connection.execute(
             "SELECT lane, refused, turn FROM queues WHERE job = ? AND site = ? AND state <> 'empty'", (job.number, site)
@@ -200,7 +200,7 @@ class TaskDispatcher:
         now: float,
         grants: Grants,
     ) -> None:
-        """Take up to `n` tasks of one site if it allows; else put its queues where they will be woken from."""
+        """Take up to `n` tasks of one site, if the site allows; else park its queues until they can be served."""
         name, next_at, rest_until, asked, in_flight, holder, latest, *want = connection.execute(
             _SITE, (site,)
         ).fetchone()
@@ -222,7 +222,7 @@ class TaskDispatcher:
                 self._park(connection, job, site, lanes, "held", held_for=holder)
                 return
             if next_at > now + interval * burst + TOO_FAR.total_seconds():
-                next_at = now  # no request was so far ahead: the clock was
+                next_at = now  # no pacer is so far ahead: the clock was
             turn = earliest_start(next_at, interval=interval, burst=burst) - HEAD_START.total_seconds()
             if turn > now:
                 self._park(connection, job, site, lanes, "sleeping", wake_at=turn)
@@ -307,7 +307,7 @@ class TaskDispatcher:
     def _leave_alone(
         self, connection: sqlite3.Connection, job: JobRow, site: int, lanes: Iterable[str], now: float
     ) -> None:
-        """For a moment, so that somebody else can have the site."""
+        """Put the queues to sleep for a moment, so that another lane or job can have the site."""
         connection.executemany(
             "UPDATE queues SET state = 'sleeping', wake_at = ? "
             "WHERE job = ? AND site = ? AND lane = ? AND state = 'ready'",
@@ -317,7 +317,7 @@ class TaskDispatcher:
     def _refuse(
         self, connection: sqlite3.Connection, job: JobRow, site: int, noted: Want | None, latest: int | None, now: float
     ) -> None:
-        """The job cannot have the site, because somebody else has it."""
+        """Note that the job cannot have the site, because another job has it."""
         (turn,) = connection.execute(
             "SELECT max(turn) FROM queues WHERE job = ? AND site = ?", (job.number, site)
         ).fetchone()
@@ -331,7 +331,7 @@ class TaskDispatcher:
             connection.execute(_WANT, (*msgspec.structs.astuple(after), site))
 
     def _promote(self, connection: sqlite3.Connection, job: JobRow, now: float) -> None:
-        """Tasks whose waiting time is over join their queue again, behind those of equal priority."""
+        """Tasks that are due join their queue again, behind tasks of equal priority."""
         due = connection.execute(
             "SELECT number, site, fetcher, priority FROM urls WHERE job = ? AND state = 'waiting' AND due_at <= ? "
             "ORDER BY due_at LIMIT ?",

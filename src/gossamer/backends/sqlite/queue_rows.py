@@ -1,4 +1,4 @@
-"""The rows behind the frontier and the small steps that several verbs share. Runs inside a transaction.
+"""The rows of the queue, and the steps on them that several verbs share. Runs inside a transaction.
 
 Every step keeps three things true: a job's counters equal the number of its rows in each state, a site's
 `in_flight` equals its leased rows, and a queue is `ready` whenever it might have a task to give.
@@ -19,19 +19,19 @@ from ...model.task import Candidate, DropReason, UrlState
 MICROSECONDS = 1_000_000
 SITES_CACHED = 50_000
 
-# Columns of `urls` that hold the wishes of a candidate, under the names of its fields.
-_WISHES = (
+# Columns of `urls` that are named after fields of Candidate.
+_FIELDS = (
     "priority", "depth", "kind", "data", "redirects", "fetcher", "proxy_pool", "country", "how", "max_attempts",
 )  # fmt: skip
 
 _INSERT_URL = f"""
 INSERT OR IGNORE INTO urls (job, site, state, reason, turn, fingerprint, url, found_on, created_at, changed_at,
-    {", ".join(_WISHES)})
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?{", ?" * len(_WISHES)})"""  # noqa: S608 - our own names
+    {", ".join(_FIELDS)})
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?{", ?" * len(_FIELDS)})"""  # noqa: S608 - our own names
 
 _READMIT = f"""
 UPDATE urls SET state = 'queued', reason = '', message = '', attempts = 0, deliveries = 0, turn = ?, created_at = ?,
-    changed_at = ?, {", ".join(f"{name} = ?" for name in _WISHES)}
+    changed_at = ?, {", ".join(f"{name} = ?" for name in _FIELDS)}
 WHERE job = ? AND site = ? AND fingerprint = ? AND (
     (state IN ('done', 'unchanged', 'dead') AND (? OR created_at <= ?))
     OR (state = 'dropped' AND reason IN ('depth', 'full')))"""  # noqa: S608 - our own names
@@ -67,18 +67,18 @@ class JobRow(msgspec.Struct, frozen=True):
     number: int
     id: str
     terms: JobTerms
-    text: str  # the terms as they are written
+    text: str  # the terms as they are stored
 
 
 class QueueRows:
-    """Steps on the state file, with the few look-ups that never change kept in memory."""
+    """Steps on the rows, with a cache of the few look-ups that never change."""
 
     def __init__(self) -> None:
         self._jobs: dict[str, JobRow] = {}
         self._sites: dict[str, int] = {}
 
     def forget(self) -> None:
-        """A transaction was undone: what was read in it may not exist."""
+        """Called after a rollback: cached rows may not exist."""
         self._jobs.clear()
         self._sites.clear()
 
@@ -94,7 +94,7 @@ class QueueRows:
         return found
 
     def renew(self, connection: sqlite3.Connection, job: str) -> JobRow:
-        """Read the job's terms anew."""
+        """Read the job's terms again."""
         self._jobs.pop(job, None)
         return self.job(connection, job)
 
@@ -124,7 +124,7 @@ class QueueRows:
     ) -> Added:
         """Enter candidates: each becomes queued, or dropped with a reason, or is counted as a duplicate.
 
-        `given_up` is the reason for which none may be queued any more.
+        `given_up` is the reason why no candidate may be queued any more.
         """
         terms = job.terms
         room = self._room(connection, job) if candidates else None
@@ -143,7 +143,7 @@ class QueueRows:
                 _INSERT_URL,
                 (
                     job.number, site, state.value, why, turn, candidate.fingerprint, candidate.url, found_on, now, now,
-                    *_wishes(candidate, terms),
+                    *_values(candidate, terms),
                 ),
             ).rowcount  # fmt: skip
             which = (site, candidate.fetcher)
@@ -193,7 +193,7 @@ class QueueRows:
         changed = connection.execute(
             _READMIT,
             (
-                int(now * MICROSECONDS), now, now, *_wishes(candidate, job.terms), job.number, site,
+                int(now * MICROSECONDS), now, now, *_values(candidate, job.terms), job.number, site,
                 candidate.fingerprint, candidate.force, before,
             ),
         ).rowcount  # fmt: skip
@@ -218,7 +218,7 @@ class QueueRows:
         taken: dict[int, int],
         shapes: dict[tuple[int, str], int],
     ) -> bool:
-        """Whether the job has had enough of the site, or of such paths."""
+        """Has the job reached its budget for the site, or for paths of this shape?"""
         terms = job.terms
         if candidate.force:
             return False
@@ -243,7 +243,7 @@ class QueueRows:
         return False
 
     def free_slot(self, connection: sqlite3.Connection, site: int, *, next_at: float, rest_until: float = 0.0) -> None:
-        """A lease of the site has ended: give its slot back, and wake the queues that waited for one."""
+        """Free the slot of a lease that has ended, and wake the queues that wait for one."""
         connection.execute(
             "UPDATE sites SET in_flight = in_flight - 1, next_at = max(next_at, ?), rest_until = max(rest_until, ?), "
             "holder = CASE WHEN in_flight <= 1 THEN NULL ELSE holder END WHERE number = ?",
@@ -256,15 +256,15 @@ class QueueRows:
     def requeue(
         self, connection: sqlite3.Connection, job: int, site: int, lane: str | None, priority: int, now: float
     ) -> None:
-        """A task of the site is queued again: the queue of its lane has work."""
+        """Wake the queue of a task that is queued again."""
         connection.execute(_FEED_QUEUE, (job, site, lane or "", priority, int(now * MICROSECONDS), 0))
 
     def note(self, connection: sqlite3.Connection, url: int, now: float, what: str) -> None:
         connection.execute("INSERT INTO incidents (url, at, what) VALUES (?, ?, ?)", (url, now, what))
 
 
-def _wishes(candidate: Candidate, terms: JobTerms) -> tuple[str | int | None, ...]:
-    """The values of `_WISHES`."""
+def _values(candidate: Candidate, terms: JobTerms) -> tuple[str | int | None, ...]:
+    """The values of `_FIELDS`."""
     return (
         candidate.priority, candidate.depth, candidate.kind, candidate.data,
         msgspec.json.encode(candidate.redirects).decode() if candidate.redirects else "",

@@ -1,4 +1,4 @@
-"""What people ask of the queue, on SQLite. Fulfils `QueueView`."""
+"""The queue as people look at it, on SQLite. Fulfils `QueueView`."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _RESOLVE = """
 UPDATE urls SET state = 'done', reason = ?, message = '', deliveries = 0, changed_at = ?
 WHERE number = ? AND job = ? AND fingerprint = ? AND state = 'dead' AND changed_at = ?"""
 
-# With the ending "limit" there was work before, and it was not to be done.
+# A job with the ending "limit" had open tasks already, which were not to be done.
 _REVIVE = """
 UPDATE jobs SET state = 'running', ending = '', finished_at = NULL
 WHERE number = ? AND state <> 'running' AND ending <> 'limit'
@@ -81,7 +81,7 @@ class SqliteQueueView:
 
     async def letters(self, which: DeadFilter) -> AsyncIterator[DeadLetter]:
         where, values = _where(which)
-        # From the latest back: what dies meanwhile is behind us, and what leaves moves none of the others.
+        # From the latest back: pages that die meanwhile are behind us, and letters that leave move no others.
         sql = (
             f"{_LETTERS} WHERE {where} AND urls.job = ? AND (urls.changed_at, urls.number) < (?, ?) "
             "ORDER BY urls.changed_at DESC, urls.number DESC LIMIT ?"
@@ -120,7 +120,7 @@ class SqliteQueueView:
             letters = _select(connection, where, values)
             changes: dict[int, CountChanges] = {}
             for job in {job for _, job, *_ in letters}:
-                drop_rest(connection, job, now)  # else it would run again with what was given up
+                drop_rest(connection, job, now)  # else the job would run again with pages that were given up
             for number, job, site, lane, priority in letters:
                 connection.execute(
                     "UPDATE urls SET state = 'queued', reason = '', message = '', attempts = 0, deliveries = 0, "
@@ -137,7 +137,7 @@ class SqliteQueueView:
                 )
             return len(letters)
 
-        await self._jobs.clear_all()  # in portions, so that little is left to drop in the step itself
+        await self._jobs.clear_all()  # in portions, so that little is left for the transaction below
         return await self._database.write(write)
 
     async def resolve(
@@ -232,7 +232,7 @@ def _story(connection: sqlite3.Connection, row: tuple[object, ...]) -> UrlStory:
 
 
 def _where(which: DeadFilter) -> tuple[str, Values]:
-    """Conditions are fixed texts; values are bound."""
+    """The filter as SQL conditions, which are constants, and their values, which are bound."""
     parts: list[str] = ["urls.state = 'dead'"]
     values: list[str | int | bytes] = []
     conditions: tuple[tuple[str, str | int | bytes | None], ...] = (

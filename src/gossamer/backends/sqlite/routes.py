@@ -1,7 +1,7 @@
-"""What was learned about sites, and what was spent, in the state file. Fulfils `RouteBook` and `BudgetBook`.
+"""Learned routes and budgets, in the state file. Fulfils `RouteBook` and `BudgetBook`.
 
-A verb that changes something is one write (see connection.py): processes that share the file take turns. As all of the
-state, the last moments before a power cut may be undone, and with them what was spent then.
+Each verb is one write (see connection.py): processes that share the file take turns. As with all of the state, a power
+cut may undo the last moments, and with them what was spent then.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from ...clock import Clock
 from ...errors import LeaseLost
 from ...model.job import JobTerms
 from ...model.schedule import Schedule, ScheduleProgress, Settled, Term, UnreadableSchedule
-from ..schedule_rows import is_free, read_standing
+from ..schedule_rows import decode_schedule, is_free
 from .connection import Database
 from .jobs import SqliteJobs, begin_job
 
@@ -33,7 +33,7 @@ class SqliteSchedules:
         rows = await self._database.read(
             lambda c: c.execute("SELECT name, standing FROM schedules ORDER BY name").fetchall()
         )
-        return [read_standing(name, text) for name, text in rows]
+        return [decode_schedule(name, text) for name, text in rows]
 
     async def put(self, schedule: Schedule, *, origin: str, replace: bool = False) -> bool:
         def write(connection: sqlite3.Connection) -> bool:
@@ -91,7 +91,7 @@ class SqliteSchedules:
             return Term(candidate, found[0], now + duration.total_seconds()) if found is not None else None
 
         term = await self._database.write(write)
-        self._jobs.cleanup.resume_soon()  # a term that is told late is partly over
+        self._jobs.cleanup.resume_soon()  # in the background: a term that is returned late is partly over
         return term
 
     async def resign(self, term: Term) -> None:
@@ -124,13 +124,13 @@ class SqliteSchedules:
 
         settled = await self._database.write(write)
         if opening is not None:
-            self._jobs.cleanup.begin()  # it may have replaced a big one, and other ticks are due
+            self._jobs.cleanup.begin()  # in the background: the replaced job may be big, and other ticks are due
         return settled
 
-    async def forget(self, term: Term, standing: ScheduleProgress) -> bool:
+    async def forget(self, term: Term, progress: ScheduleProgress) -> bool:
         def write(connection: sqlite3.Connection) -> bool:
             _demand_lead(connection, term, self._clock.now())
-            return _is_as(connection, standing, standing.schedule.name) and _remove(connection, standing.schedule.name)
+            return _is_as(connection, progress, progress.schedule.name) and _remove(connection, progress.schedule.name)
 
         return await self._database.write(write)
 
@@ -167,14 +167,14 @@ def _settle(
 
 
 def _is_as(connection: sqlite3.Connection, before: ScheduleProgress | None, name: str) -> bool:
-    """Whether a schedule is still as it was; None: whether there is still none."""
+    """Is the schedule still as it was before? With None: is there still no schedule of that name?"""
     stored = connection.execute("SELECT version FROM schedules WHERE name = ?", (name,)).fetchone()
     return bool(stored == (None if before is None else (before.version,)))
 
 
 def _find(connection: sqlite3.Connection, name: str) -> ScheduleProgress | UnreadableSchedule | None:
     row = connection.execute("SELECT standing FROM schedules WHERE name = ?", (name,)).fetchone()
-    return read_standing(name, row[0]) if row is not None else None
+    return decode_schedule(name, row[0]) if row is not None else None
 
 
 def _remove(connection: sqlite3.Connection, name: str) -> bool:
@@ -184,9 +184,9 @@ def _remove(connection: sqlite3.Connection, name: str) -> bool:
     return bool(removed)
 
 
-def _write(connection: sqlite3.Connection, standing: ScheduleProgress) -> ScheduleProgress:
+def _write(connection: sqlite3.Connection, progress: ScheduleProgress) -> ScheduleProgress:
     (version,) = connection.execute("UPDATE scheduling SET changes = changes + 1 RETURNING changes").fetchone()
-    written = msgspec.structs.replace(standing, version=version)
+    written = msgspec.structs.replace(progress, version=version)
     connection.execute(
         "INSERT OR REPLACE INTO schedules (name, version, standing) VALUES (?, ?, ?)",
         (written.schedule.name, version, msgspec.json.encode(written).decode()),

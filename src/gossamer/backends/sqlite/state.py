@@ -87,7 +87,7 @@ async def open_sqlite_state(
 
 
 def _stored_version(connection: sqlite3.Connection) -> int | None:
-    """The version of the fingerprints in this file; None where none was written down yet."""
+    """The version of the fingerprints in this file; None when it was not stored yet."""
     row = connection.execute("SELECT version FROM fingerprints").fetchone()
     return int(row[0]) if row is not None else None
 

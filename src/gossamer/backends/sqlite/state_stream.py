@@ -29,7 +29,7 @@ from ...frontier.state_rows import (
 )
 from ...model.job import JobTerms
 from ...model.task import UrlState
-from ..schedule_rows import read_standing, readable
+from ..schedule_rows import decode_schedule, readable
 from .cleanup import clear_some
 from .connection import Database
 from .queue_rows import MICROSECONDS, CountChanges, QueueRows
@@ -60,7 +60,7 @@ _JOBS = f"SELECT {', '.join((*_JOB_FIELDS, *STATES))} FROM jobs ORDER BY number"
 _SMALL: tuple[tuple[str, Callable[..., StateRow]], ...] = (
     (
         "SELECT name, standing FROM schedules ORDER BY name",
-        lambda name, text: DumpedSchedule(readable(read_standing(name, text))),
+        lambda name, text: DumpedSchedule(readable(decode_schedule(name, text))),
     ),
     (
         "SELECT job, site FROM sown_sites ORDER BY job, site",

@@ -1,4 +1,4 @@
-"""Who works on the project, in the state file. Fulfils `WorkerBook`."""
+"""Heartbeats of workers, in the state file. Fulfils `WorkerBook`."""
 
 from __future__ import annotations
 
