@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import msgspec
 import pytest
 
-from gossamer.cli.flags import in_flags
+from gossamer.cli.schedule import in_flags
 from gossamer.cli.worker import SchedulerVoice, Voice
 from gossamer.model import events
 from gossamer.model.schedule import Schedule, ScheduleProgress
 from gossamer.project.timetable import coming, natural, next_run, state_of, ticks_of
+from gossamer.schedule.bad_schedule import BadSchedule
+from gossamer.schedule.definition import schedule_of
+from gossamer.settings import ScheduleTable
 from gossamer.text import span
 
 NOW = 1_800_000_000.0
@@ -84,25 +87,41 @@ def test_durations_are_spelled_for_people(seconds, words):
 
 
 @pytest.mark.parametrize(
-    ("toml", "flags"),
+    ("written", "toml", "flags"),
     [
         (
-            'it has every and cron. Write one of every = "6h", cron = "0 3 * * *".',
-            "it has --every and --cron. Write one of --every 6h, --cron '0 3 * * *'.",
+            {"every": "1h", "cron": "0 3 * * *"},
+            'it has every and cron. Write one of every = "6h", cron = "0 3 * * *", at = "2027-01-31T12:00".',
+            "it has --every and --cron. Write one of --every 6h, --cron '0 3 * * *', --at 2027-01-31T12:00.",
         ),
         (
-            "min_interval: goes with a budget only. Add budget = 1000 (fetches a day).",
-            "--min-interval: goes with a budget only. Add --budget 1000 (fetches a day).",
+            {"every": "1h", "min_interval": timedelta(hours=1)},
+            "min_interval: goes with a budget only. Add budget = 1000 (fetches a day), or leave it out.",
+            "--min-interval: goes with a budget only. Add --budget 1000 (fetches a day), or leave it out.",
         ),
         (
-            "it has urls and file. Choose one of urls, file, start.",
-            "it has --url and --file. Choose one of --url, --file.",
+            {"every": "1h", "urls": ("https://a.example/",), "file": "urls.txt"},
+            "it has urls and file. Choose one of urls, file, command, sitemap, feed, start.",
+            "it has --url and --file. Choose one of --url, --file, --command, --sitemap, --feed, none of these.",
         ),
-        ("windows: 'file is every' is not a window.", "--window: 'file is every' is not a window."),
+        (
+            {"every": "1h", "file": "urls.txt", "timeout": timedelta(hours=1)},
+            "timeout does not go with file, only with command.",
+            "--timeout does not go with --file, only with --command.",
+        ),
+        (
+            {"every": "1h", "command": ()},
+            'command is a list of words: command = ["python", "list_urls.py"].',
+            '--command is a list of words: --command "python list_urls.py".',
+        ),
     ],
 )
-def test_what_is_wrong_with_flags_is_told_with_flags(toml, flags):
-    assert in_flags(f"Schedule 'feed is min_age': {toml}") == f"Schedule 'feed is min_age': {flags}"
+def test_what_is_wrong_with_a_schedule_is_told_with_keys_or_with_flags(written, toml, flags):
+    with pytest.raises(BadSchedule) as refused:
+        schedule_of("min_age is file", ScheduleTable(spider="books", **written))
+
+    assert str(refused.value) == f"Schedule 'min_age is file': {toml}"
+    assert refused.value.told(in_flags) == f"Schedule 'min_age is file': {flags}"
 
 
 def test_a_worker_tells_what_becomes_of_its_jobs(capsys):

@@ -19,6 +19,8 @@ from ..model.schedule import Overlap
 from ..project.jobs import window_words
 from ..project.open import Project, is_crawled, open_project
 from ..project.schedule_changes import (
+    BadSchedule,
+    Key,
     ScheduleAdded,
     add_schedule,
     demand_schedule,
@@ -43,7 +45,6 @@ from ..settings import FILE_NAME, ScheduleTable, Settings
 from ..text import distance, many, moment, seconds_of, visible
 from ..units import Size, parse_duration, parse_size
 from .app import app, err, out, run_async, settings_with
-from .flags import in_flags
 from .jobs import print_jobs
 from .layout import Column, advise, heading, number, print_facts, print_json, print_table
 
@@ -377,8 +378,8 @@ def add_verb(
     )
     try:
         new = new_schedule(settings, name, table, force=force)
-    except Misconfigured as error:
-        raise type(error)(in_flags(str(error))) from error
+    except BadSchedule as error:
+        raise Misconfigured(error.told(in_flags)) from error
 
     async def add() -> ScheduleAdded:
         async with open_project(settings, to_look=True) as project:
@@ -394,6 +395,22 @@ def add_verb(
         ("gossamer up", "a scheduler and a worker on this machine"),
         (f"gossamer schedule show {shlex.quote(name)}", "where it stands"),
     )
+
+
+def in_flags(key: Key) -> str:
+    """A key of a schedule's table as its flag: `--min-interval`, `--every 6h`, `--shell`."""
+    if key.name == "start":
+        return "none of these"  # the spider's own start is what comes without a flag
+    flag = {"urls": "--url", "windows": "--window"}.get(key.name, f"--{key.name.replace('_', '-')}")
+    match key.value:
+        case None | True:
+            return flag
+        case tuple(words) if key.name == "command":
+            return f'{flag} "{shlex.join(words)}"'
+        case tuple(texts):
+            return " ".join(f"{flag} {shlex.quote(text)}" for text in texts)
+        case value:
+            return f"{flag} {shlex.quote(str(value))}"
 
 
 def _words(option: str, text: str | None) -> tuple[str, ...] | None:

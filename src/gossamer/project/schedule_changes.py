@@ -16,6 +16,8 @@ import msgspec
 from ..errors import GossamerError, Misconfigured, SpiderNotFound, Transient
 from ..model.job import JobTerms
 from ..model.schedule import Schedule, ScheduleProgress
+from ..schedule.bad_schedule import BadSchedule as BadSchedule  # the doors tell it in their own notation
+from ..schedule.bad_schedule import Key as Key
 from ..schedule.decisions import run_now
 from ..schedule.definition import FROM_FILE, schedule_of
 from ..schedule.runs import opening_of, share_of
@@ -76,7 +78,7 @@ class ScheduleRun(msgspec.Struct, frozen=True):
 def new_schedule(settings: Settings, name: str, table: ScheduleTable, *, force: bool = False) -> NewSchedule:
     """Check a definition: nothing is opened or written. `force` accepts a spider that is on other machines only.
 
-    Raises Misconfigured, SpiderNotFound.
+    Raises BadSchedule for a definition that cannot be, SpiderNotFound, Misconfigured.
     """
     schedule = schedule_of(name, table)
     if name in settings.schedules:

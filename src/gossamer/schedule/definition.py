@@ -25,6 +25,7 @@ from ..model.schedule import Overlap, Schedule, ScheduleProgress
 from ..model.task import MAX_PRIORITY
 from ..model.url import parse_url
 from ..settings import ScheduleTable
+from .bad_schedule import BadSchedule, Key, listed
 from .sources import SOURCE_KEYS, StartSource, discreet, parse_source
 from .triggers import parse_trigger
 from .windows import parse_windows
@@ -34,6 +35,7 @@ FROM_FILE = "file"
 WITHDRAWN_FOR = timedelta(days=7)  # then a schedule that gossamer.toml does not name any more is forgotten
 
 _TRIGGERS = {"every": "every ", "cron": "cron ", "at": "at "}
+_WHEN = (Key("every", "6h"), ", ", Key("cron", "0 3 * * *"), ", ", Key("at", "2027-01-31T12:00"))
 
 
 def schedules_of(tables: Mapping[str, ScheduleTable]) -> dict[str, Schedule]:
@@ -121,21 +123,21 @@ def _spider(text: str, where: str) -> str:
     try:
         return parse_url(spider)
     except InvalidUrl as error:
-        raise Misconfigured(f"{where}: spider: {error}") from error
+        raise _bad(where, "spider", str(error)) from error
 
 
 def _trigger(table: ScheduleTable, where: str) -> str:
     given = {key: text for key in _TRIGGERS if (text := getattr(table, key)) is not None}
     if len(given) != 1:
-        said = f"it has {' and '.join(given)}" if given else "it says nowhere when it is due"
-        raise Misconfigured(f'{where}: {said}. Write one of every = "6h", cron = "0 3 * * *", at = "2027-01-31T12:00".')
+        said = ["it has ", *listed(given, " and ")] if given else ["it says nowhere when it is due"]
+        raise BadSchedule(where, "", *said, ". Write one of ", *_WHEN, ".")
     ((key, text),) = given.items()
     written = " ".join(text.split())
     spelled = written if key == "cron" and written.startswith("@") else _TRIGGERS[key] + written
     try:
         parse_trigger(spelled, table.zone)
     except Misconfigured as error:
-        raise Misconfigured(f"{where}: {_culprit(key, table.zone)}: {error}") from error
+        raise _bad(where, _culprit(key, table.zone), str(error)) from error
     return spelled.removeprefix(_TRIGGERS["cron"])
 
 
@@ -164,7 +166,7 @@ def _windows(table: ScheduleTable, where: str) -> str:
             text = f"{text.rstrip('; ')} {table.zone}"
         parse_windows(text)
     except Misconfigured as error:
-        raise Misconfigured(f"{where}: windows: {error}") from error
+        raise _bad(where, "windows", str(error)) from error
     return text
 
 
@@ -197,9 +199,10 @@ def _intervals(table: ScheduleTable, where: str) -> dict[str, timedelta | None]:
     shortest, longest = found.values()
     for key, value in found.items():
         if value is not None and table.budget is None:
-            _refuse(where, key, "goes with a budget only. Add budget = 1000 (fetches a day), or leave it out.")
+            example = Key("budget", 1000)
+            raise _bad(where, key, "goes with a budget only. Add ", example, " (fetches a day), or leave it out.")
     if shortest is not None and longest is not None and shortest > longest:
-        _refuse(where, "min_interval", "is longer than max_interval; exchange them.")
+        raise _bad(where, "min_interval", "is longer than ", Key("max_interval"), "; exchange them.")
     return found
 
 
@@ -216,4 +219,8 @@ def _more_than_nothing(key: str, value: timedelta | None, where: str) -> timedel
 
 
 def _refuse(where: str, key: str, words: str) -> NoReturn:
-    raise Misconfigured(f"{where}: {key}: {words}")
+    raise _bad(where, key, words)
+
+
+def _bad(where: str, key: str, *parts: str | Key) -> BadSchedule:
+    return BadSchedule(where, key, Key(key), ": ", *parts)

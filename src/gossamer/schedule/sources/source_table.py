@@ -7,7 +7,7 @@
     feed    = "https://news.example/rss"                                          only_changed, max_urls
     start   = true    (the spider's own; also when nothing is written)
 
-How it fails: Misconfigured, with what may be written instead. Nothing is fetched, run or expanded here: a range of a
+How it fails: BadSchedule, with what may be written instead. Nothing is fetched, run or expanded here: a range of a
 billion is refused by arithmetic.
 """
 
@@ -17,11 +17,12 @@ import difflib
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 from pathlib import PurePath
-from typing import Any, NoReturn
+from typing import Any
 
 from ...errors import InvalidUrl, Misconfigured
 from ...model.url import parse_url
 from ...units import parse_duration, parse_size
+from ..bad_schedule import BadSchedule, Key, listed
 from .gzip_file import SUFFIX
 from .kinds import (
     COLUMN,
@@ -52,16 +53,18 @@ _OPTIONS: dict[str, frozenset[str]] = {
 KINDS = tuple(_OPTIONS)
 SOURCE_KEYS = frozenset(KINDS).union(*_OPTIONS.values())
 _FORM_OF_SUFFIX = {".csv": "csv", ".tsv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
+_PROGRAM = Key("command", ("python", "list_urls.py"))
 
 Table = Mapping[str, Any]  # Any: what people write is looked at key by key
 
 
 def parse_source(table: Table, where: str = "The source") -> UrlSource:
-    """Read the keys of SOURCE_KEYS that a table has. `where` begins every complaint. Raises Misconfigured."""
+    """Read the keys of SOURCE_KEYS that a table has. `where` begins every complaint. Raises BadSchedule."""
     try:
         return _parse(table, where)
-    except Misconfigured as error:
-        raise Misconfigured(discreet(str(error))) from error.__cause__
+    except BadSchedule as error:
+        parts = [discreet(part) if isinstance(part, str) else part for part in error.parts]
+        raise BadSchedule(discreet(where), error.key, *parts) from error.__cause__
 
 
 def _parse(table: Table, where: str) -> UrlSource:
@@ -69,19 +72,20 @@ def _parse(table: Table, where: str) -> UrlSource:
         if key not in SOURCE_KEYS:
             near = difflib.get_close_matches(key, SOURCE_KEYS, n=1)
             hint = f"Did you mean {near[0]}?" if near else f"There is {', '.join(sorted(SOURCE_KEYS))}."
-            _refuse(where, f"{key!r} is not known here. {hint}")
+            raise BadSchedule(where, key, f"{key!r} is not known here. {hint}")
     kinds = [kind for kind in KINDS if kind in table]
     if len(kinds) > 1:
-        _refuse(where, f"it has {' and '.join(kinds)}. Choose one of {', '.join(KINDS)}.")
+        raise BadSchedule(where, "", "it has ", *listed(kinds, " and "), ". Choose one of ", *listed(KINDS), ".")
     if not kinds:
         if table:
-            _refuse(where, f"{', '.join(sorted(table))} says nothing alone. Add one of {', '.join(KINDS)}.")
+            alone = [*listed(sorted(table)), " says nothing alone. Add one of ", *listed(KINDS), "."]
+            raise BadSchedule(where, "", *alone)
         return StartSource()
     (kind,) = kinds
     for option in table:
         if option != kind and option not in _OPTIONS[kind]:
-            fitting = ", ".join(name for name in KINDS if option in _OPTIONS[name])
-            _refuse(where, f"{option} does not go with {kind}, only with {fitting}.")
+            fitting = listed(name for name in KINDS if option in _OPTIONS[name])
+            raise _bad(where, option, " does not go with ", Key(kind), ", only with ", *fitting, ".")
     return _READERS[kind](table, where)
 
 
@@ -89,7 +93,8 @@ def _urls(table: Table, where: str) -> UrlsSource:
     value = table["urls"]
     texts = [value] if isinstance(value, str) else value
     if not isinstance(texts, list | tuple) or not texts or not all(isinstance(text, str) for text in texts):
-        _refuse(where, 'urls is a list of addresses: urls = ["https://shop.example/p/{1..1000}"].')
+        example = Key("urls", ("https://shop.example/p/{1..1000}",))
+        raise _bad(where, "urls", " is a list of addresses: ", example, ".")
     texts = [text.strip() for text in texts]
     most = _most(table, where)
     total = 0
@@ -98,19 +103,22 @@ def _urls(table: Table, where: str) -> UrlsSource:
             pattern = parse_pattern(text)
             parse_url(pattern.at(0))
         except (Misconfigured, InvalidUrl) as error:
-            raise Misconfigured(f"{where}: {_whole(text) or error}") from error
+            raise BadSchedule(where, "urls", _whole(text) or str(error)) from error
         total += pattern.count
         if total > most:
-            _refuse(
+            raise _bad(
                 where,
-                f"urls with {text} would make {total:,} addresses in all; at most {most:,} are allowed. Narrow the "
-                "range, make several schedules of it, or raise max_urls.",
+                "urls",
+                f" with {text} would make {total:,} addresses in all; at most {most:,} are allowed. Narrow the range, "
+                "make several schedules of it, or raise ",
+                Key("max_urls"),
+                ".",
             )
     return UrlsSource(urls=tuple(texts), max_urls=most)
 
 
 def _file(table: Table, where: str) -> FileSource:
-    path = _text(table, "file", where, 'file = "urls.txt"')
+    path = _text(table, "file", where, Key("file", "urls.txt"))
     suffix = PurePath(path.lower().removesuffix(SUFFIX)).suffix
     form, column = _form(table, where, _FORM_OF_SUFFIX.get(suffix, "lines"))
     return FileSource(path=path, form=form, column=column, max_urls=_most(table, where))
@@ -119,19 +127,17 @@ def _file(table: Table, where: str) -> FileSource:
 def _command(table: Table, where: str) -> CommandSource:
     value = table["command"]
     if _yes_or_no(table, "shell", where):
-        words = (*SHELL, _text(table, "command", where, 'with shell = true: command = "psql -c ... | sort"'))
+        example = ("with ", Key("shell", True), ": ", Key("command", "psql -c ... | sort"))
+        words = (*SHELL, _text(table, "command", where, *example))
     elif isinstance(value, str):
-        _refuse(
-            where,
-            'command is a list of words: command = ["python", "list_urls.py"]. No shell reads it; if you want one, '
-            "add shell = true.",
-        )
+        no_shell = ". No shell reads it; if you want one, add "
+        raise _bad(where, "command", " is a list of words: ", _PROGRAM, no_shell, Key("shell", True), ".")
     elif not isinstance(value, list | tuple) or not value or not all(isinstance(word, str) for word in value):
-        _refuse(where, 'command is a list of words: command = ["python", "list_urls.py"].')
+        raise _bad(where, "command", " is a list of words: ", _PROGRAM, ".")
     else:
         words = tuple(value)
     if not words[0] or any("\0" in word for word in words):
-        _refuse(where, "command has a word that no program can be given.")
+        raise _bad(where, "command", " has a word that no program can be given.")
     form, column = _form(table, where, "lines")
     return CommandSource(
         argv=words,
@@ -161,7 +167,8 @@ def _feed(table: Table, where: str) -> FeedSource:
 
 def _start(table: Table, where: str) -> StartSource:
     if table["start"] is not True:
-        _refuse(where, "start = true means the spider's own start. For another source leave it out.")
+        own = Key("start", True)
+        raise BadSchedule(where, "start", own, " means the spider's own start. For another source leave it out.")
     return StartSource()
 
 
@@ -175,26 +182,26 @@ _READERS: dict[str, Callable[[Table, str], UrlSource]] = {
 }
 
 
-def _text(table: Table, key: str, where: str, example: str) -> str:
+def _text(table: Table, key: str, where: str, *example: str | Key) -> str:
     value = table[key]
     if not isinstance(value, str) or not value.strip() or "\0" in value:
-        _refuse(where, f"{key} is a text: {example}.")
+        raise _bad(where, key, " is a text: ", *example, ".")
     return value.strip()
 
 
 def _yes_or_no(table: Table, key: str, where: str) -> bool:
     value = table.get(key, False)
     if not isinstance(value, bool):
-        _refuse(where, f"{key} is true or false.")
+        raise _bad(where, key, " is true or false.")
     return value
 
 
 def _address(table: Table, key: str, where: str, example: str) -> str:
-    text = _text(table, key, where, f'{key} = "https://shop.example/{example}"')
+    text = _text(table, key, where, Key(key, f"https://shop.example/{example}"))
     try:
         return parse_url(text).partition("#")[0]
     except InvalidUrl as error:
-        raise Misconfigured(f"{where}: {key}: {_whole(text) or error}") from error
+        raise _bad(where, key, f": {_whole(text) or error}") from error
 
 
 def _whole(text: str) -> str:
@@ -217,17 +224,18 @@ def _whole(text: str) -> str:
 def _most(table: Table, where: str) -> int:
     most = table.get("max_urls", MOST_URLS)
     if not isinstance(most, int) or isinstance(most, bool) or most < 1:
-        _refuse(where, "max_urls is a number, 1 or more.")
+        raise _bad(where, "max_urls", " is a number, 1 or more.")
     return most
 
 
 def _form(table: Table, where: str, usual: str) -> tuple[str, str]:
     form = table.get("format", usual)
     if form not in FORMS:
-        _refuse(where, f"format is one of {', '.join(FORMS)}.")
+        raise _bad(where, "format", f" is one of {', '.join(FORMS)}.")
     if "column" in table and form == "lines":
-        _refuse(where, 'column is for CSV and JSON Lines. Add format = "csv" or format = "jsonl".')
-    column = _text(table, "column", where, 'column = "url"') if "column" in table else COLUMN
+        forms = (Key("format", "csv"), " or ", Key("format", "jsonl"))
+        raise _bad(where, "column", " is for CSV and JSON Lines. Add ", *forms, ".")
+    column = _text(table, "column", where, Key("column", "url")) if "column" in table else COLUMN
     return str(form), column
 
 
@@ -236,9 +244,9 @@ def _timeout(table: Table, where: str) -> timedelta:
     try:
         timeout = value if isinstance(value, timedelta) else parse_duration(str(value))
     except ValueError as error:
-        raise Misconfigured(f"{where}: timeout: {error}") from error
+        raise _bad(where, "timeout", f": {error}") from error
     if timeout <= timedelta(0):
-        _refuse(where, "timeout must be more than 0.")
+        raise _bad(where, "timeout", " must be more than 0.")
     return timeout
 
 
@@ -246,11 +254,11 @@ def _output(table: Table, where: str) -> int:
     try:
         size = parse_size(str(table.get("max_output", MOST_OUTPUT))).bytes
     except ValueError as error:
-        raise Misconfigured(f"{where}: max_output: {error}") from error
+        raise _bad(where, "max_output", f": {error}") from error
     if size < 1:
-        _refuse(where, "max_output must be 1 byte or more.")
+        raise _bad(where, "max_output", " must be 1 byte or more.")
     return size
 
 
-def _refuse(where: str, words: str) -> NoReturn:
-    raise Misconfigured(f"{where}: {words}")
+def _bad(where: str, key: str, *parts: str | Key) -> BadSchedule:
+    return BadSchedule(where, key, Key(key), *parts)

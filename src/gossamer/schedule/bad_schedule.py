@@ -1,0 +1,55 @@
+"""Why a schedule cannot be. The same complaint is told to a user who wrote a table and to one who typed flags."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import msgspec
+
+from ..errors import Misconfigured
+
+
+class Key(msgspec.Struct, frozen=True):
+    """A key of a schedule's table within a message; with a value, an example of what may be written."""
+
+    name: str
+    value: str | int | bool | tuple[str, ...] | None = None
+
+
+class BadSchedule(Misconfigured):
+    """A schedule that cannot be. `where` names it, `key` is the key that is wrong ("" when it is not one alone), and
+    `parts` are the message."""
+
+    def __init__(self, where: str, key: str, *parts: str | Key) -> None:
+        self.where = where
+        self.key = key
+        self.parts = parts
+        super().__init__(self.told(in_toml))
+
+    def told(self, spell: Callable[[Key], str]) -> str:
+        """The message, with every key as `spell` writes it."""
+        return f"{self.where}: " + "".join(part if isinstance(part, str) else spell(part) for part in self.parts)
+
+
+def in_toml(key: Key) -> str:
+    """`every`, `every = "6h"`, `shell = true`, `command = ["python", "list.py"]`"""
+    match key.value:
+        case None:
+            return key.name
+        case bool(value):
+            text = "true" if value else "false"
+        case int(value):
+            text = str(value)
+        case str(value):
+            text = f'"{value}"'
+        case words:
+            text = "[" + ", ".join(f'"{word}"' for word in words) + "]"
+    return f"{key.name} = {text}"
+
+
+def listed(names: Iterable[str], between: str = ", ") -> list[str | Key]:
+    """Keys with words between them, as parts of a message."""
+    parts: list[str | Key] = []
+    for name in names:
+        parts += [between, Key(name)] if parts else [Key(name)]
+    return parts
