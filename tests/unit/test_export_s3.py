@@ -13,10 +13,9 @@ from contextlib import suppress
 import pytest
 from obstore.store import S3Store
 
-from gossamer.backends.object import place as object_place
-from gossamer.backends.object.address import parse_address
-from gossamer.backends.object.archive import connect
-from gossamer.backends.object.place import ObjectDestination
+from gossamer.backends.object import destination as object_place
+from gossamer.backends.object.bucket import connect, parse_address
+from gossamer.backends.object.destination import ObjectDestination
 from gossamer.errors import BackendUnavailable, Misconfigured
 from gossamer.model.record import ItemSchema, StoredRecord
 from gossamer.store.contract import RecordQuery

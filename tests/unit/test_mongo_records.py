@@ -12,11 +12,11 @@ import msgspec
 import pytest
 
 from gossamer.backends.mongo import quality
-from gossamer.backends.mongo.faults import Unstorable
+from gossamer.backends.mongo.errors import Unstorable
 from gossamer.backends.mongo.layout import identity_of, time_bytes, visit_name
-from gossamer.backends.mongo.marks import TICKET_LASTS
 from gossamer.backends.mongo.records import MongoRecords, open_mongo_records
-from gossamer.backends.mongo.texts import queryable
+from gossamer.backends.mongo.revisions import TICKET_LASTS
+from gossamer.backends.mongo.stored_text import queryable
 from gossamer.backends.open import open_records
 from gossamer.clock import VirtualClock
 from gossamer.errors import BackendUnavailable, BadState

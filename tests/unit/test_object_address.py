@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gossamer.backends.object.address import BucketAddress, parse_address
+from gossamer.backends.object.bucket import BucketAddress, parse_address
 from gossamer.errors import Misconfigured
 
 

@@ -11,18 +11,18 @@ import asyncpg
 import msgspec
 import pytest
 
-from gossamer.backends.postgres.batch import save_results
 from gossamer.backends.postgres.connection import PLAN_FOR_LOOKUPS, Session, qualified
-from gossamer.backends.postgres.queries import selection
+from gossamer.backends.postgres.record_queries import selection
+from gossamer.backends.postgres.record_writes import save_results
 from gossamer.backends.postgres.records import PostgresRecords, open_postgres_records
-from gossamer.backends.postgres.texts import queryable, read, stored
+from gossamer.backends.postgres.stored_text import queryable, read, stored
 from gossamer.clock import VirtualClock
 from gossamer.errors import Misconfigured, Permanent
 from gossamer.store.contract import RecordQuery
 
 from ..conformance.stores import NOW, book, page_of, result, visit
 from ..services.postgres import PostgresServer, schema_of
-from .test_postgres_faults import waiting_backend
+from .test_postgres_errors import waiting_backend
 
 CLOCK = VirtualClock(NOW + 10_000)
 

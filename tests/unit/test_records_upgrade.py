@@ -10,10 +10,10 @@ from pathlib import Path
 
 import asyncpg
 
-from gossamer.backends.postgres.changes import identity_of
 from gossamer.backends.postgres.connection import migrate_database
 from gossamer.backends.postgres.migrations import known_migrations
 from gossamer.backends.postgres.records import open_postgres_records
+from gossamer.backends.postgres.stored_text import identity_of
 from gossamer.backends.sqlite.connection import numbered_scripts, statements_of
 from gossamer.backends.sqlite.records import APPLICATION_ID, open_sqlite_records
 from gossamer.clock import VirtualClock

@@ -57,7 +57,7 @@ class WarcReport(msgspec.Struct, frozen=True, kw_only=True):
 def destination_of(output: str, *, now: float, job: str | None = None) -> Destination:
     """The place that `output` names, `{time}`, `{date}` and `{job}` filled in. Raises Misconfigured, MissingExtra."""
     if output.lower().startswith(_REMOTE):
-        from ..backends.object.place import ObjectDestination  # its client is an extra
+        from ..backends.object.destination import ObjectDestination  # its client is an extra
 
         address, mark, options = output.partition("?")  # an endpoint has no placeholders
         return ObjectDestination(named(address, now=now, job=job) + mark + options)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -72,6 +73,10 @@ COUNTED = {
 TABLES = ("quality", "schemas", "visits", "attempts", "sightings", "superseded", "records", "pages")  # children first
 
 Values = Sequence[Any]  # Any: one row of a table, whose columns have different types
+
+
+attempt_values = attrgetter(*ATTEMPT_FIELDS)
+visit_values = attrgetter(*VISIT_FIELDS)
 
 
 def fields_of(row: msgspec.Struct, names: Sequence[str]) -> list[Any]:

@@ -9,15 +9,17 @@ and never what a newer visit brought. Saving the same thing twice changes nothin
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import Enum
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
 from ..errors import Misconfigured, Permanent
-from ..model.record import PageFacts, PageResult, Record, StoredRecord, Tally
+from ..model.record import NO_BODY, Attempt, ItemSchema, PageFacts, PageResult, Record, StoredRecord, Tally
 from .contract import Difference, Identity
+
+S = TypeVar("S", bound=msgspec.Struct)
 
 UNCHANGED = "unchanged"  # the outcome of an attempt that was answered with 304
 REPARSED = "reparsed"  # the outcome of an attempt that read an archived visit again
@@ -148,6 +150,25 @@ def is_stale(result: PageResult, newest: float | None) -> bool:
     return bool(result.records) and result.records[0].scraped_at < newest
 
 
+def reparsed(results: Sequence[PageResult], number: dict[bytes, int]) -> dict[int, tuple[int, str]]:
+    """The places of results that were read from the archive, each with the number of its page and its spider."""
+    return {
+        place: (number[one.attempt.fingerprint], spider_of(one))
+        for place, one in enumerate(results)
+        if one.attempt.outcome == REPARSED
+    }
+
+
+def archived_visits(results: Iterable[PageResult]) -> list[PageFacts]:
+    """The visits with a raw copy of their own. A 304 brought no body, nor did a failure: their facts point to an
+    earlier copy, which is listed already."""
+    return [
+        one.page
+        for one in results
+        if one.page is not None and one.page.archive_ref and one.page.status not in (NO_BODY, 304)
+    ]
+
+
 def reread(results: Iterable[PageResult]) -> list[PageFacts]:
     """The facts of archived visits that were read again: whose they are and what came of them is known better now."""
     return [
@@ -178,6 +199,38 @@ def is_utf8(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+def parts_of(result: PageResult) -> Iterator[Attempt | PageFacts | Record | Tally | ItemSchema]:
+    """Everything with fields of its own in a result."""
+    yield result.attempt
+    if result.page is not None:
+        yield result.page
+    yield from result.records
+    yield from result.quality
+    yield from result.schemas
+
+
+def texts_of(results: Iterable[PageResult]) -> str:
+    """All texts in these results, joined: whether one of them needs to be changed is seen at a glance."""
+    values = (value for one in results for part in parts_of(one) for value in msgspec.structs.astuple(part))
+    return "".join(value for value in values if type(value) is str)
+
+
+def with_texts(result: PageResult, change: Callable[[str], str]) -> PageResult:
+    """The result with every text changed."""
+
+    def changed(part: S) -> S:
+        texts = {name: change(x) for name, x in msgspec.structs.asdict(part).items() if isinstance(x, str)}
+        return msgspec.structs.replace(part, **texts)
+
+    return PageResult(
+        attempt=changed(result.attempt),
+        page=None if result.page is None else changed(result.page),
+        records=tuple(map(changed, result.records)),
+        quality=tuple(map(changed, result.quality)),
+        schemas=tuple(map(changed, result.schemas)),
+    )
 
 
 class Seen(msgspec.Struct, frozen=True):

@@ -1,6 +1,6 @@
 """One MongoDB database: reached through the driver's pool, checked at opening, all errors of its verbs translated.
 
-How it fails: every error of the driver is translated (faults.py). A connection that is lost during a write leaves open
+How it fails: every error of the driver is translated (errors.py). A connection that is lost during a write leaves open
 whether it was done: whoever writes must be able to write again. How it recovers: the driver connects anew with the
 next call. Writes count when the majority of the members have them on disk; reads go to the primary. Whatever the
 address says about that is overruled.
@@ -26,7 +26,7 @@ from pymongo.write_concern import WriteConcern
 
 from ...errors import BadState, Misconfigured
 from .address import Address, read_address
-from .faults import DRIVER_ERRORS, DUPLICATE, EXAMPLE, translate
+from .errors import DRIVER_ERRORS, DUPLICATE, EXAMPLE, translate
 from .layout import COLLECTIONS, INDEXES, LAYOUT
 
 Document: TypeAlias = dict[str, Any]  # whatever a document holds

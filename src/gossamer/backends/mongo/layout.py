@@ -1,7 +1,7 @@
 """The collections of a record store in MongoDB, how their documents are called, and how a batch can be cut short.
 
     <prefix>.store       "store": the name of this store and the version of this layout
-                         "marks": counters, and the tickets of those who are writing (marks.py)
+                         "marks": counters, and the tickets of those who are writing (revisions.py)
                          "move": the mark that a move leaves
     <prefix>.pages       a URL that was tried, with the newest facts      _id: its fingerprint
     <prefix>.visits      every archived visit                             _id: page, time (newest first)
@@ -27,7 +27,8 @@ A single mongod has no transactions, so that none are used. What keeps the docum
 5. A record names the job that checked it last, so that a crash before the sighting is written does not make it gone.
 6. What was counted is part of the attempt's own document, which exists once.
 
-`source` is the exact text of a record; `data` is the same for your queries, as far as MongoDB can hold it (texts.py).
+`source` is the exact text of a record; `data` is the same for your queries, as far as MongoDB can hold it
+(stored_text.py).
 """
 
 from __future__ import annotations

@@ -23,7 +23,6 @@ from ...store.record_rows import (
 )
 from ...store.record_rules import NO_PAGE
 from .connection import Document, MongoDatabase
-from .history import NAMES_AT_ONCE, version_of
 from .layout import (
     JOB_BYTES,
     MOST,
@@ -36,9 +35,10 @@ from .layout import (
     version_name,
     visits_from,
 )
-from .record_batch import portions, see
-from .texts import queryable
-from .visit_batch import FACT_FIELDS, attempt_document, attempt_of, facts_of, find_numbers, visit_document
+from .page_log import FACT_FIELDS, attempt_document, attempt_of, facts_of, find_numbers, visit_document
+from .record_history import NAMES_AT_ONCE, version_of
+from .record_writes import portions, see
+from .stored_text import queryable
 
 if TYPE_CHECKING:
     from .records import MongoRecords

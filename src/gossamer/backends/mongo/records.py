@@ -2,7 +2,7 @@
 
 How it fails: `BackendUnavailable`, and then some of the batch may be stored. How it recovers: the same batch is written
 again; what is there already stays as it is. Lives here: the contract's verbs. What a batch does to records:
-record_batch.py; to the log of pages: visit_batch.py. What a query means: queries.py. History: history.py.
+record_writes.py; to the log of pages: page_log.py. What a query means: record_queries.py. History: record_history.py.
 
 What was never done: none of this has been run against a server of MongoDB. The tests run the driver against a stand-in
 that speaks its protocol and answers from mongomock (tests/services/mongo.py). How a real server plans queries, how it
@@ -20,15 +20,11 @@ from ...model.record import Attempt, ItemSchema, PageFacts, PageResult, StoredRe
 from ...store.contract import Difference, Identity, RecordQuery, Version, VisitQuery
 from ...store.record_rows import ATTEMPT_FIELDS, VISIT_FIELDS
 from ...store.record_rules import mend, write_cursor
-from . import history, queries
+from . import record_history as history
+from . import record_queries as queries
 from .connection import CONNECT_WITHIN, Document, MongoDatabase, open_database
 from .layout import attempts_from, identity_of, number_in, visits_from
-from .marks import Marks
-from .quality import QualityLedger
-from .record_batch import AT_ONCE, RecordBatch, portions
-from .record_stream import MongoRecordStream
-from .texts import stored_results
-from .visit_batch import (
+from .page_log import (
     FACT_FIELDS,
     attempt_of,
     confirm,
@@ -40,6 +36,11 @@ from .visit_batch import (
     stale_ones,
     visits_of,
 )
+from .quality import QualityLedger
+from .record_stream import MongoRecordStream
+from .record_writes import AT_ONCE, RecordBatch, portions
+from .revisions import Marks
+from .stored_text import stored_results
 
 PREFIX = "gossamer"
 CHUNK = 256  # documents in memory while streaming

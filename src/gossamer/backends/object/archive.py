@@ -26,22 +26,25 @@ import msgspec
 import zstandard
 
 from ...clock import Clock, SystemClock
-from ...errors import BackendUnavailable, MissingExtra, Permanent
+from ...errors import BackendUnavailable, Permanent
 from ...model.page import Snapshot
 from ...store.contract import Segment
 from ...store.page_format import pack_page, unpack_page
-from .address import BucketAddress, demand_keys, parse_address
-from .faults import beyond_end, missing, refused_at_start, unavailable
+from .bucket import (
+    BucketAddress,
+    beyond_end,
+    connect,
+    demand_keys,
+    missing,
+    parse_address,
+    refused_at_start,
+    unavailable,
+)
 
 if TYPE_CHECKING:
-    from obstore.store import ClientConfig, RetryConfig, S3Config, S3Store
+    from obstore.store import S3Store
 
 OBJECT_BYTES = 32 * 1024 * 1024  # a batch that compresses to more is spread over several objects
-CONNECT_WITHIN = timedelta(seconds=5)
-ANSWER_WITHIN = timedelta(seconds=30)
-# Short: what stays away longer is the caller's to sit out, who can do something useful meanwhile.
-RETRIES = 2
-RETRY_WITHIN = timedelta(seconds=10)
 READS_AT_ONCE = 16
 
 _NAME = r"[0-9]{4}-[0-9]{2}-[0-9]{2}/[A-Za-z0-9][A-Za-z0-9._-]*\.zst"
@@ -54,7 +57,7 @@ _UNFIT = re.compile(r"[^A-Za-z0-9._-]+")
 async def open_object_archive(
     address: str, *, level: int, writer: str, clock: Clock | None = None
 ) -> AsyncIterator[ObjectArchive]:
-    """Open the archive at `s3://bucket/prefix?endpoint=...&region=...` (address.py), and see that it answers.
+    """Open the archive at `s3://bucket/prefix?endpoint=...&region=...` (bucket.py), and see that it answers.
 
     Raises Misconfigured (address, bucket, key, region), MissingExtra, BackendUnavailable.
     """
@@ -216,31 +219,3 @@ def _ended_before(day: str, cutoff: float) -> bool:
     except ValueError:  # not a day: not ours
         return False
     return (start + timedelta(days=1)).timestamp() <= cutoff
-
-
-def connect(place: BucketAddress) -> S3Store:
-    """A client for that place. What the address leaves open (keys, token, role) it takes from AWS_* itself."""
-    try:
-        from obstore.exceptions import BaseError
-        from obstore.store import S3Store
-    except ImportError as error:
-        raise MissingExtra("An archive on S3 needs one more package: pip install 'gossamer[fleet]'.") from error
-    config: S3Config = {}
-    if place.endpoint is not None:
-        config["aws_endpoint_url_s3"] = place.endpoint  # the one that counts when the environment names others
-    if place.region is not None:
-        config["region"] = place.region
-    if place.path_style is not None:
-        config["virtual_hosted_style_request"] = not place.path_style
-    client: ClientConfig = {
-        "allow_http": place.plain_http,
-        "connect_timeout": CONNECT_WITHIN,
-        "timeout": ANSWER_WITHIN,
-    }
-    retry: RetryConfig = {"max_retries": RETRIES, "retry_timeout": RETRY_WITHIN}
-    try:
-        return S3Store(
-            place.bucket, prefix=place.prefix or None, config=config, client_options=client, retry_config=retry
-        )
-    except BaseError as error:
-        raise refused_at_start(error, place) from error

@@ -1,6 +1,6 @@
 """One PostgreSQL database: reached through a pool, checked at opening, its transactions repeated when they collide.
 
-How it fails: every error of the driver is translated (faults.py); a transaction that fails leaves nothing behind. A
+How it fails: every error of the driver is translated (errors.py); a transaction that fails leaves nothing behind. A
 connection that is lost during a commit leaves open whether it was done: whoever writes must be able to write again.
 How it recovers: the pool connects anew with the next call.
 """
@@ -19,7 +19,7 @@ import asyncpg
 
 from ...errors import BackendUnavailable, Misconfigured
 from .address import Address, quoted, read_address
-from .faults import COLLISIONS, DRIVER_ERRORS, translate
+from .errors import COLLISIONS, DRIVER_ERRORS, translate
 from .migrations import Migration, known_migrations, migrate, require_schema
 
 T = TypeVar("T")

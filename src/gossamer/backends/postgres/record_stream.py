@@ -24,17 +24,17 @@ from ...store.record_rows import (
     DumpedRecord,
     DumpedSchema,
     RecordRow,
+    attempt_values,
     dumped_page,
     dumped_record,
-    fields_of,
     grouped,
+    visit_values,
 )
-from .batch import ADD_PAST, ADD_RECORDS, ADD_SIGHTINGS, Queryable
-from .changes import identity_of
 from .connection import PostgresDatabase, Session
-from .faults import Unstorable
-from .texts import queryable, read, stored
-from .visits import ADD_ATTEMPTS, ADD_PAGES, ADD_SCHEMAS, ADD_TALLIES, ADD_VISITS, Unfetched, new_rows, tally_rows
+from .errors import Unstorable
+from .page_log import ADD_ATTEMPTS, ADD_PAGES, ADD_SCHEMAS, ADD_TALLIES, ADD_VISITS, Unfetched, new_rows, tally_rows
+from .record_writes import ADD_PAST, ADD_RECORDS, ADD_SIGHTINGS, Queryable
+from .stored_text import identity_of, queryable, read, stored
 
 if TYPE_CHECKING:
     from .records import PostgresRecords
@@ -178,14 +178,8 @@ async def _add_pages(session: Session, pages: Sequence[DumpedPage]) -> None:
     await session.rows(ADD_PAGES, *new_rows(_storable(msgspec.structs.astuple(one)) for one in facts))
     found = await session.rows(_NUMBERS, [page.fingerprint for page in pages])
     number = dict(map(tuple, found))
-    tried = [
-        (number[page.fingerprint], *_storable(fields_of(one, ATTEMPT_FIELDS)))
-        for page in pages
-        for one in page.attempts
-    ]
-    seen = [
-        (number[page.fingerprint], *_storable(fields_of(one, VISIT_FIELDS))) for page in pages for one in page.visits
-    ]
+    tried = [(number[page.fingerprint], *_storable(attempt_values(one))) for page in pages for one in page.attempts]
+    seen = [(number[page.fingerprint], *_storable(visit_values(one))) for page in pages for one in page.visits]
     if tried:
         await session.run(ADD_ATTEMPTS, *new_rows(tried))
     if seen:

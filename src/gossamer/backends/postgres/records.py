@@ -2,7 +2,8 @@
 
 How it fails: `BackendUnavailable`, and then nothing of the batch is stored (or all of it, when the connection was lost
 during the commit). How it recovers: the same batch can be written again. Lives here: the contract's verbs and reading
-back. What a batch does to the tables: batch.py. What a query means: queries.py. History: history.py.
+back. What a batch does to the tables: record_writes.py. What a query means: record_queries.py. History:
+record_history.py.
 """
 
 from __future__ import annotations
@@ -20,14 +21,22 @@ from ...model.record import Attempt, ItemSchema, PageFacts, PageResult, StoredRe
 from ...store.contract import Difference, Identity, RecordQuery, Version, VisitQuery
 from ...store.record_rows import ATTEMPT_FIELDS, PAGE_FIELDS, TALLY_FIELDS, VISIT_FIELDS
 from ...store.record_rules import mend, stored_record, write_cursor
-from .batch import Queryable, save_results
-from .changes import identity_of
 from .connection import CONNECT_WITHIN, PostgresDatabase, Row, Session, open_database
-from .faults import Unstorable
-from .history import COMPARED_AT_ONCE, HIGHEST, RETIRED, VERSIONS, differences, retire_some, seen_by_either, version_of
-from .queries import ADOPT, CHUNK, KIND, MOST_FOUND, STANDING, Selection, selection
+from .errors import Unstorable
+from .record_history import (
+    COMPARED_AT_ONCE,
+    HIGHEST,
+    RETIRED,
+    VERSIONS,
+    differences,
+    retire_some,
+    seen_by_either,
+    version_of,
+)
+from .record_queries import ADOPT, CHUNK, KIND, MOST_FOUND, STANDING, Selection, selection
 from .record_stream import PostgresRecordStream
-from .texts import queryable, read, stored, stored_results, strictly_queryable
+from .record_writes import Queryable, save_results
+from .stored_text import identity_of, queryable, read, stored, stored_results, strictly_queryable
 
 SCHEMA = "gossamer"
 PRUNED_PAGES = 20_000  # pages per transaction while pruning: others can write in between

@@ -14,7 +14,7 @@ import msgspec
 
 from ...store.contract import Difference, Version
 from ...store.record_rules import Seen, difference, mend
-from .record_batch import NEXT_REVISION, SUPERSEDE
+from .record_writes import NEXT_REVISION, SUPERSEDE
 
 COMPARED = 1000  # records whose versions are compared at a time
 COMPARED_AT_ONCE = 100  # of those that may differ: their data is read

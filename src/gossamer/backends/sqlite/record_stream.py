@@ -22,10 +22,12 @@ from ...store.record_rows import (
     DumpedRecord,
     DumpedSchema,
     RecordRow,
+    attempt_values,
     dumped_page,
     dumped_record,
     fields_of,
     grouped,
+    visit_values,
 )
 from .connection import Database
 from .stream import SqliteStream
@@ -146,8 +148,8 @@ def _add_page(connection: sqlite3.Connection, page: DumpedPage) -> None:
     else:
         connection.execute(_ADD_UNFETCHED, (page.fingerprint, page.url, page.job))
     number = connection.execute(_FIND_PAGE, (page.fingerprint,)).fetchone()[0]
-    connection.executemany(_ADD_ATTEMPT, [(number, *fields_of(one, ATTEMPT_FIELDS)) for one in page.attempts])
-    connection.executemany(_ADD_VISIT, [(number, *fields_of(one, VISIT_FIELDS)) for one in page.visits])
+    connection.executemany(_ADD_ATTEMPT, [(number, *attempt_values(one)) for one in page.attempts])
+    connection.executemany(_ADD_VISIT, [(number, *visit_values(one)) for one in page.visits])
 
 
 def _add_record(connection: sqlite3.Connection, record: DumpedRecord) -> None:

@@ -1,7 +1,7 @@
 """Records, attempts and page facts in one SQLite file; fulfils `Records`. The tables are in schema/records-*.sql.
 
 How it fails: `BackendUnavailable`, and then nothing of the batch is stored. How it recovers: the same batch can be
-written again. Lives here: the contract's verbs and reading back. What a batch does to the tables: record_batch.py.
+written again. Lives here: the contract's verbs and reading back. What a batch does to the tables: record_writes.py.
 What a query means: record_queries.py. History: record_history.py.
 """
 
@@ -21,13 +21,13 @@ from ...clock import Clock
 from ...model.record import Attempt, ItemSchema, PageFacts, PageResult, StoredRecord, Tally
 from ...store.contract import Difference, Identity, RecordQuery, Version, VisitQuery
 from ...store.record_rows import ATTEMPT_FIELDS, PAGE_FIELDS, TALLY_FIELDS, VISIT_FIELDS
-from ...store.record_rules import mend, stored_record, write_cursor
+from ...store.record_rules import mend, stored_record, with_texts, write_cursor
 from .connection import Database
-from .record_batch import save_results
+from .page_log import find
 from .record_history import COMPARED_AT_ONCE, HIGHEST, RETIRED, differences, retire_some, seen_by_either, versions
 from .record_queries import CHUNK, KIND, MOST_FOUND, STANDING, Selection, selection
 from .record_stream import SqliteRecordStream
-from .visit_batch import find, mend_result
+from .record_writes import save_results
 
 APPLICATION_ID = 0x676F7372
 LINGER = timedelta(milliseconds=3)
@@ -116,7 +116,7 @@ class SqliteRecords:
         except UnicodeEncodeError:
             # Half a character (a lone surrogate) cannot be stored. The driver found it while binding, so the whole
             # transaction was rolled back; each save of that group comes here, mends its own texts and repeats.
-            return await self._save([mend_result(result) for result in results])
+            return await self._save([with_texts(result, mend) for result in results])
 
     async def _save(self, results: Sequence[PageResult]) -> list[int]:
         now, min_age = self._clock.now(), self._min_age

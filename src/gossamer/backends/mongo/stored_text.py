@@ -12,17 +12,15 @@ queried:
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
-from typing import Any, TypeVar
+from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 
 from ...model.item import safe_text
 from ...model.record import PageResult
-from ...store.record_rules import is_utf8, mend
-from .faults import Unstorable
-
-S = TypeVar("S", bound=msgspec.Struct)
+from ...store.record_rules import is_utf8, mend, parts_of, texts_of, with_texts
+from .errors import Unstorable
 
 MOST_QUERYABLE = 1_000_000  # bytes of a record; as a document with names for every entry it can be eight times as long
 MOST_STORED = 15_500_000  # bytes; a document may have 16 MB with everything
@@ -37,18 +35,7 @@ def stored_results(results: Sequence[PageResult]) -> Sequence[PageResult]:
     """
     for result in results:
         _demand_room(result)
-    if is_utf8("".join(text for result in results for part in _parts(result) for text in _texts(part))):
-        return results
-    return [
-        PageResult(
-            attempt=_mended(result.attempt),
-            page=None if result.page is None else _mended(result.page),
-            records=tuple(map(_mended, result.records)),
-            quality=tuple(map(_mended, result.quality)),
-            schemas=tuple(map(_mended, result.schemas)),
-        )
-        for result in results
-    ]
+    return results if is_utf8(texts_of(results)) else [with_texts(result, mend) for result in results]
 
 
 def queryable(source: str) -> Any:  # whatever JSON holds
@@ -94,21 +81,8 @@ def _field_name(name: str) -> str:
     return f"\uff04{name[1:]}" if name.startswith("$") else name
 
 
-def _parts(result: PageResult) -> Iterator[msgspec.Struct]:
-    yield result.attempt
-    if result.page is not None:
-        yield result.page
-    yield from result.records
-    yield from result.quality
-    yield from result.schemas
-
-
-def _texts(part: msgspec.Struct) -> list[str]:
-    return [value for value in msgspec.structs.astuple(part) if isinstance(value, str)]
-
-
 def _demand_room(result: PageResult) -> None:
-    for part in _parts(result):
+    for part in parts_of(result):
         values = [value for value in msgspec.structs.astuple(part) if isinstance(value, (str, bytes))]
         if sum(map(len, values)) * 4 <= MOST_STORED:  # no character has more than four bytes
             continue
@@ -116,8 +90,3 @@ def _demand_room(result: PageResult) -> None:
         if size > MOST_STORED:
             what = f"{type(part).__name__} of {result.attempt.url[:200]}"
             raise Unstorable(f"The {what} has {size:,} bytes. A document of MongoDB holds 16 MB: make it smaller.")
-
-
-def _mended(value: S) -> S:
-    fields = msgspec.structs.asdict(value)
-    return msgspec.structs.replace(value, **{name: mend(x) for name, x in fields.items() if isinstance(x, str)})

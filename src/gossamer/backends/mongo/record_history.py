@@ -16,8 +16,8 @@ from ...store.contract import Difference, Version
 from ...store.record_rules import NO_PAGE, Seen, difference, mend
 from .connection import Document, MongoDatabase
 from .layout import JOB_BYTES, MOST, attempts_from, identity_of, job_hash, number_in, sighting_name, version_name
-from .marks import Marks
-from .record_batch import HELD_FIELDS, MAX_TRIES, held_of, keep_versions, portions, unchanged
+from .record_writes import HELD_FIELDS, MAX_TRIES, held_of, keep_versions, portions, unchanged
+from .revisions import Marks
 
 COMPARED = 1000  # records whose versions are compared at a time
 COMPARED_AT_ONCE = 100  # of those that may differ: their texts are read

@@ -15,7 +15,7 @@ import msgspec
 
 from ...store.contract import RecordQuery
 from ...store.record_rules import read_cursor
-from .texts import stored
+from .stored_text import stored
 
 KIND = "pg"  # of cursors
 CHUNK = 256  # rows in memory while streaming

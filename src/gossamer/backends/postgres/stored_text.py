@@ -8,16 +8,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
-from typing import Any, TypeVar
-
-import msgspec
+from collections.abc import Sequence
+from hashlib import blake2b
+from typing import Any
 
 from ...model.item import safe_text
 from ...model.record import PageResult
-from ...store.record_rules import is_utf8, mend
-
-S = TypeVar("S", bound=msgspec.Struct)
+from ...store.record_rules import is_utf8, mend, texts_of, with_texts
 
 ESCAPE = "\ufdd0"  # a code point that Unicode keeps free for uses like this one
 _ESCAPED = {"\0": ESCAPE + "0", ESCAPE: ESCAPE + "1"}
@@ -41,19 +38,16 @@ def read(text: str) -> str:
 
 def stored_results(results: Sequence[PageResult]) -> Sequence[PageResult]:
     """The results with all their texts as `stored`; the same objects when none needs it, which is the usual case."""
-    whole = "".join(_texts(results))
+    whole = texts_of(results)
     if "\0" not in whole and ESCAPE not in whole and is_utf8(whole):
         return results
-    return [
-        PageResult(
-            attempt=_stored_struct(result.attempt),
-            page=None if result.page is None else _stored_struct(result.page),
-            records=tuple(_stored_struct(record) for record in result.records),
-            quality=tuple(_stored_struct(tally) for tally in result.quality),
-            schemas=tuple(_stored_struct(schema) for schema in result.schemas),
-        )
-        for result in results
-    ]
+    return [with_texts(result, stored) for result in results]
+
+
+def identity_of(*texts: str) -> bytes:
+    """The hash under which a record is found: of type, site and key. The texts are as stored, so that NUL can stand
+    between them."""
+    return blake2b("\0".join(texts).encode(), digest_size=16).digest()
 
 
 def queryable(source: str) -> str | None:
@@ -81,15 +75,3 @@ def _cleaned(value: Any) -> Any:  # whatever JSON holds
     if isinstance(value, dict):
         return {safe_text(name): _cleaned(entry) for name, entry in value.items()}
     return value
-
-
-def _texts(results: Sequence[PageResult]) -> Iterator[str]:
-    for result in results:
-        for part in (result.attempt, result.page, *result.records, *result.quality, *result.schemas):
-            if part is not None:
-                yield from (value for value in msgspec.structs.astuple(part) if type(value) is str)
-
-
-def _stored_struct(value: S) -> S:
-    fields = msgspec.structs.asdict(value)
-    return msgspec.structs.replace(value, **{name: stored(x) for name, x in fields.items() if isinstance(x, str)})

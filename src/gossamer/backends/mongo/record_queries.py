@@ -12,9 +12,9 @@ from ...model.record import StoredRecord
 from ...store.contract import RecordQuery
 from ...store.record_rules import mend, read_cursor, stored_record
 from .connection import Document, MongoDatabase
-from .history import sightings_after
 from .layout import JOB_BYTES, MOST, job_hash, key_hash, number_in, sighting_name
-from .record_batch import AT_ONCE, portions
+from .record_history import sightings_after
+from .record_writes import AT_ONCE, portions
 
 KIND = "mongo"  # of cursors
 CHUNK = 256  # records in memory while streaming

@@ -24,8 +24,8 @@ from ...model.record import PageResult, Record
 from ...store.record_rules import Held, Verdict, last_of_each, receive, version_seen
 from .connection import Document, MongoDatabase, Write
 from .layout import identity_of, job_hash, key_hash, sighting_name, version_name
-from .marks import Marks
-from .texts import queryable
+from .revisions import Marks
+from .stored_text import queryable
 
 T = TypeVar("T")
 

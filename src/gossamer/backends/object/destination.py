@@ -1,6 +1,6 @@
 """An object store as a place for exports; fulfils `store.export.Place`.
 
-    s3://bucket/folder/items.parquet?endpoint=...&region=...     options and keys as those of an archive (address.py)
+    s3://bucket/folder/items.parquet?endpoint=...&region=...     options and keys as those of an archive (bucket.py)
 
 The object is sent in parts while it is made, and appears only when the last one has arrived; until then the old one
 stays. A part is 16 MiB and an object has at most 10,000 of them, so an export may have 156 GiB.
@@ -22,9 +22,7 @@ import msgspec
 
 from ...errors import BackendUnavailable, GossamerError, Misconfigured, MissingExtra
 from ...store.export.destination import ByteStream
-from .address import BucketAddress, demand_keys, parse_address
-from .archive import connect
-from .faults import refused_at_start
+from .bucket import BucketAddress, connect, demand_keys, parse_address, refused_at_start
 
 if TYPE_CHECKING:
     from obstore.store import S3Store

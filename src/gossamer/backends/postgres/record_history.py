@@ -10,9 +10,9 @@ from collections.abc import Sequence
 
 from ...store.contract import Difference, Version
 from ...store.record_rules import Seen, difference
-from .batch import SUPERSEDE
 from .connection import Row, Session
-from .texts import read, stored
+from .record_writes import SUPERSEDE
+from .stored_text import read, stored
 
 COMPARED = 1000  # records whose versions are compared at a time
 COMPARED_AT_ONCE = 100  # of those that may differ: their data is read

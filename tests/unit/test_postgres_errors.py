@@ -15,7 +15,7 @@ import asyncpg
 import pytest
 
 from gossamer.backends.postgres.address import read_address
-from gossamer.backends.postgres.faults import translate
+from gossamer.backends.postgres.errors import translate
 from gossamer.backends.postgres.records import PostgresRecords, open_postgres_records
 from gossamer.clock import VirtualClock
 from gossamer.errors import BackendUnavailable, BadState, GossamerError, Misconfigured

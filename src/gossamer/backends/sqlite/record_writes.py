@@ -2,7 +2,7 @@
 
 store/record_rules.py decides what a record becomes, between one look-up and a handful of bulk statements;
 the write transaction around it keeps other processes out meanwhile. Every row has an identity of its own, so that the
-same batch can be written again. Pages, attempts and visits: visit_batch.py. Reading back: records.py.
+same batch can be written again. Pages, attempts and visits: page_log.py. Reading back: records.py.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 from ...model.record import ItemSchema, PageResult, Record
 from ...store.record_rules import UNCHANGED, Held, Verdict, last_of_each, receive, version_seen
-from .visit_batch import count_quality, find, insert, keep_schemas, number_pages, save_visits, stale_ones
+from .page_log import count_quality, find, insert, keep_schemas, number_pages, save_visits, stale_ones
 
 _NEXT_NUMBER = "SELECT coalesce(max(number), 0) + 1 FROM records"
 

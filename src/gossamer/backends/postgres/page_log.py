@@ -1,7 +1,7 @@
 """What a batch of results does to the log of pages: pages, attempts, archived visits, and what the checks counted.
 
-Runs inside the transaction of batch.py, which says in which order rows are locked. The same try reported twice is one
-try, and is counted once.
+Runs inside the transaction of record_writes.py, which says in which order rows are locked. The same attempt reported
+twice is one attempt, and is counted once.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from typing import Any
 
 import msgspec
 
-from ...model.record import NO_BODY, Attempt, ItemSchema, PageFacts, PageResult, Tally
-from ...store.record_rows import ATTEMPT_FIELDS, PAGE_FIELDS, VISIT_FIELDS
-from ...store.record_rules import REPARSED, added_up, is_stale, reread, spider_of
-from .changes import identity_of
+from ...model.record import Attempt, ItemSchema, PageFacts, PageResult, Tally
+from ...store.record_rows import ATTEMPT_FIELDS, PAGE_FIELDS, VISIT_FIELDS, attempt_values, visit_values
+from ...store.record_rules import added_up, archived_visits, is_stale, reparsed, reread
 from .connection import Collision, Session
+from .stored_text import identity_of
 
 # FOR NO KEY UPDATE inside LATERAL locks the rows one by one, in the order of the array.
 _LOCK_PAGES = """
@@ -121,11 +121,7 @@ async def keep_pages(session: Session, results: Sequence[PageResult]) -> dict[by
 
 async def stale_ones(session: Session, results: Sequence[PageResult], number: dict[bytes, int]) -> frozenset[int]:
     """The places of results that were read from a copy of a page of which the spider has a newer one."""
-    visitors = {
-        place: (number[one.attempt.fingerprint], spider_of(one))
-        for place, one in enumerate(results)
-        if one.attempt.outcome == REPARSED
-    }
+    visitors = reparsed(results, number)
     if not visitors:
         return frozenset()
     rows = map(tuple, await session.rows(_NEWEST_VISITS, *new_rows(sorted(set(visitors.values())))))
@@ -136,10 +132,8 @@ async def stale_ones(session: Session, results: Sequence[PageResult], number: di
 async def write_visits(session: Session, results: Sequence[PageResult], number: dict[bytes, int]) -> list[Tally]:
     """Write attempts and visits; return what was counted in attempts that were not known yet."""
     attempts = new_rows(
-        (number[a.fingerprint], a.at, a.job, a.worker, a.url, a.site, a.attempt, a.outcome, a.route, a.proxy, a.status,
-         a.bytes, a.latency, a.cost, a.reason, a.error)
-        for a in [result.attempt for result in results]
-    )  # fmt: skip
+        (number[attempt.fingerprint], *attempt_values(attempt)) for attempt in (result.attempt for result in results)
+    )
     tallies: list[Tally] = []
     if any(result.quality for result in results):
         rows = await session.rows(ADD_ATTEMPTS + " RETURNING page, at, job, worker", *attempts)
@@ -150,12 +144,7 @@ async def write_visits(session: Session, results: Sequence[PageResult], number: 
                 tallies += result.quality
     else:
         await session.run(ADD_ATTEMPTS, *attempts)
-    # A 304 brought no body, nor did a failure: the facts point to an earlier copy, which is listed already.
-    visits = [
-        (number[p.fingerprint], p.fetched_at, p.url, p.job, p.status, p.archive_ref, p.body_hash, p.spider, p.failure)
-        for p in (result.page for result in results)
-        if p is not None and p.archive_ref and p.status not in (NO_BODY, 304)
-    ]
+    visits = [(number[page.fingerprint], *visit_values(page)) for page in archived_visits(results)]
     if visits:
         await session.run(ADD_VISITS, *new_rows(visits))
     again = reread(results)

@@ -32,7 +32,7 @@ from pymongo.errors import (
 )
 
 from gossamer.backends.mongo.address import read_address
-from gossamer.backends.mongo.faults import DRIVER_ERRORS, Unstorable, translate
+from gossamer.backends.mongo.errors import DRIVER_ERRORS, Unstorable, translate
 from gossamer.backends.mongo.layout import LAYOUT
 from gossamer.backends.mongo.records import open_mongo_records
 from gossamer.clock import VirtualClock

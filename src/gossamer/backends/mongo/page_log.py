@@ -12,14 +12,13 @@ import msgspec
 from pymongo import InsertOne, UpdateOne
 
 from ...errors import BackendUnavailable
-from ...model.record import NO_BODY, Attempt, ItemSchema, PageFacts, PageResult
+from ...model.record import Attempt, ItemSchema, PageFacts, PageResult
 from ...store.record_rows import ATTEMPT_FIELDS, VISIT_FIELDS
-from ...store.record_rules import REPARSED, UNCHANGED, Held, is_stale, reread, spider_of
+from ...store.record_rules import UNCHANGED, Held, archived_visits, is_stale, reparsed, reread
 from .connection import Document, MongoDatabase, Write
 from .layout import attempt_name, digest, visit_name, visits_from
-from .marks import Marks
 from .quality import uncounted
-from .record_batch import (
+from .record_writes import (
     AT_ONCE,
     HELD_FIELDS,
     MAX_TRIES,
@@ -30,6 +29,7 @@ from .record_batch import (
     see,
     unchanged,
 )
+from .revisions import Marks
 
 FACT_FIELDS = tuple(name for name in PageFacts.__struct_fields__ if name != "fingerprint")
 
@@ -71,11 +71,7 @@ async def stale_ones(
     database: MongoDatabase, results: Sequence[PageResult], number: dict[bytes, int]
 ) -> frozenset[int]:
     """The places of results that were read from a copy of a page of which the spider has a newer one."""
-    visitors = {
-        place: (number[result.attempt.fingerprint], spider_of(result))
-        for place, result in enumerate(results)
-        if result.attempt.outcome == REPARSED
-    }
+    visitors = reparsed(results, number)
     each = list(set(visitors.values()))
     newest = dict(zip(each, await asyncio.gather(*(_newest(database, *who) for who in each)), strict=True))
     return frozenset(place for place, who in visitors.items() if is_stale(results[place], newest[who]))
@@ -213,9 +209,8 @@ async def _move_on(database: MongoDatabase, plans: Sequence[_Confirmed]) -> bool
 
 async def log_visits(database: MongoDatabase, results: Sequence[PageResult], number: dict[bytes, int]) -> int:
     """Write visits, attempts and, last of all, the facts of pages; return how many attempts count something."""
-    # A 304 brought no body, nor did a failure: the facts point to an earlier copy, which is listed already.
     pages = [result.page for result in results if result.page is not None]
-    visits = [page for page in pages if page.archive_ref and page.status not in (NO_BODY, 304)]
+    visits = archived_visits(results)
     await database.write("visits", [InsertOne(visit_document(page, number[page.fingerprint])) for page in visits])
     attempts = [attempt_document(result.attempt, number[result.attempt.fingerprint]) for result in results]
     for document, result in zip(attempts, results, strict=True):

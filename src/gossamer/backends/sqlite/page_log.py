@@ -1,21 +1,19 @@
 """What a batch of results does to the log of pages: pages, attempts, archived visits, and what the checks counted.
 
-Runs inside the transaction of record_batch.py. The same try reported twice is one try, and is counted once.
+Runs inside the transaction of record_writes.py. The same try reported twice is one try, and is counted once.
 """
 
 from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 
-from ...model.record import NO_BODY, Attempt, ItemSchema, PageFacts, PageResult, Tally
-from ...store.record_rows import ATTEMPT_FIELDS, TALLY_FIELDS, VISIT_FIELDS
-from ...store.record_rules import REPARSED, added_up, is_stale, mend, reread, spider_of
-
-S = TypeVar("S", bound=msgspec.Struct)
+from ...model.record import Attempt, ItemSchema, PageFacts, PageResult, Tally
+from ...store.record_rows import ATTEMPT_FIELDS, TALLY_FIELDS, VISIT_FIELDS, attempt_values, visit_values
+from ...store.record_rules import added_up, archived_visits, is_stale, reparsed, reread
 
 MAX_LOOKUP = 256  # identities per statement
 
@@ -79,11 +77,7 @@ def stale_ones(
     connection: sqlite3.Connection, results: Sequence[PageResult], number: dict[bytes, int]
 ) -> frozenset[int]:
     """The places of results that were read from a copy of a page of which the spider has a newer one."""
-    visitors = {
-        place: (number[one.attempt.fingerprint], spider_of(one))
-        for place, one in enumerate(results)
-        if one.attempt.outcome == REPARSED
-    }
+    visitors = reparsed(results, number)
     if not visitors:
         return frozenset()
     rows = find(connection, _NEWEST_VISITS, list(set(visitors.values())))
@@ -105,12 +99,7 @@ def save_visits(
             ],
         )  # fmt: skip
     tallies = _add_attempts(connection, results, number)
-    # A 304 brought no body, nor did a failure: the facts point to an earlier copy, which is listed already.
-    visits = [
-        (number[p.fingerprint], p.fetched_at, p.url, p.job, p.status, p.archive_ref, p.body_hash, p.spider, p.failure)
-        for p in (result.page for result in results)
-        if p is not None and p.archive_ref and p.status not in (NO_BODY, 304)
-    ]
+    visits = [(number[page.fingerprint], *visit_values(page)) for page in archived_visits(results)]
     if visits:
         connection.executemany(_ADD_VISIT, visits)
     for p in reread(results):
@@ -125,10 +114,8 @@ def _add_attempts(
 ) -> list[Tally]:
     """Write attempts; return what was counted in those that were not known yet."""
     rows = [
-        (number[a.fingerprint], a.at, a.job, a.worker, a.url, a.site, a.attempt, a.outcome, a.route, a.proxy, a.status,
-         a.bytes, a.latency, a.cost, a.reason, a.error)
-        for a in [result.attempt for result in results]
-    ]  # fmt: skip
+        (number[attempt.fingerprint], *attempt_values(attempt)) for attempt in (result.attempt for result in results)
+    ]
     if not any(result.quality for result in results):
         connection.executemany(_ADD_ATTEMPT, rows)
         return []
@@ -186,19 +173,3 @@ def keep_schemas(connection: sqlite3.Connection, schemas: Sequence[ItemSchema], 
 
 def count_quality(connection: sqlite3.Connection, tallies: Sequence[Tally]) -> None:
     connection.executemany(_ADD_TALLY, [(*key, *sums) for key, sums in added_up(tallies)])
-
-
-def mend_result(result: PageResult) -> PageResult:
-    """The result with all its texts mended, so that every one of them can be stored."""
-    return PageResult(
-        attempt=_mend_struct(result.attempt),
-        page=None if result.page is None else _mend_struct(result.page),
-        records=tuple(_mend_struct(record) for record in result.records),
-        quality=tuple(_mend_struct(tally) for tally in result.quality),
-        schemas=tuple(_mend_struct(schema) for schema in result.schemas),
-    )
-
-
-def _mend_struct(value: S) -> S:
-    fields = msgspec.structs.asdict(value)
-    return msgspec.structs.replace(value, **{name: mend(x) for name, x in fields.items() if isinstance(x, str)})
