@@ -22,7 +22,14 @@ class AttemptLog:
     Without a `sink` nothing is written."""
 
     def __init__(
-        self, task: Task, worker: str, spider: str, parser_version: str, sink: Sink | None, clock: Clock
+        self,
+        task: Task,
+        clock: Clock,
+        *,
+        worker: str = "",
+        spider: str = "",
+        parser_version: str = "",
+        sink: Sink | None = None,
     ) -> None:
         self._task = task
         self._spider = spider

@@ -262,7 +262,7 @@ async def fetch_unqueued(
     """
     while True:
         task = _unqueued_task(request.url)
-        log = AttemptLog(task, "", "", "", None, clock)
+        log = AttemptLog(task, clock)
         fetch = PageFetch(task, log, fetcher=fetcher(request.url), router=router, before_send=before_send(task.site))
         outcome = (await fetch.run(request)).outcome
         if not isinstance(outcome, Redirected):

@@ -66,7 +66,12 @@ class Journey:
         self._known = known
         self._began = context.clock.monotonic()
         self._log = AttemptLog(
-            self._task, context.worker, context.spider.name, context.parser_version, context.sink, context.clock
+            self._task,
+            context.clock,
+            worker=context.worker,
+            spider=context.spider.name,
+            parser_version=context.parser_version,
+            sink=context.sink,
         )
 
     async def run(self) -> None:

@@ -25,7 +25,7 @@ from ..model.page import Headers
 from . import block_signs as table
 from .block_signs import CURE_OF, LOGIN, SHELL, SHRUNK, STATUSES, Signature
 
-LINKS_OF_A_PAGE = 5  # a page with a calm title and so many links is a page
+LINKS_OF_A_PAGE = 5  # with a calm title and this many links it is a page
 GLANCE = 4 * 1024  # bytes in which they are looked for at first
 TITLE_WITHIN = 8 * 1024  # bytes in which a title is looked for at first
 LONGEST_WALL = 3500  # characters to read; what has more is a page, whatever its markup says
@@ -34,12 +34,12 @@ LONGEST_LOGIN = 800
 LONGEST_SHELL = 200
 BAREST_SHELL = 40  # without an empty root and without a word about scripts
 LONGEST_STUB = 2048  # bytes
-MOST_PIECES = 2000  # scripts, styles and comments; who has more is taken for a page
+MOST_PIECES = 2000  # scripts, styles and comments; what has more is taken for a page
 MOST_READ = 256 * 1024  # bytes between them; the same
 MOST_ASIDE = 2 * LONGEST_WALL  # bytes of all <noscript> together
 MARKUP_ENDS = 32 * 1024  # bytes of markup that are searched from the beginning, and as many from the end
 SHRUNK_TO = 8  # a page of less than an eighth of its usual size is suspicious ...
-SHRUNK_FROM = 8 * 1024  # ... where it usually has at least so many bytes
+SHRUNK_FROM = 8 * 1024  # ... where it usually has at least these bytes
 
 _REFUSING = frozenset(STATUSES) | {405, 406, 449}  # these count as a hint
 _SILENT = frozenset({404, 410})  # the page is gone: what its body says is no wall
