@@ -1,79 +1,28 @@
-"""`gossamer doctor`: is everything here that a crawl needs? Each check is one line, with the next step if it fails."""
+"""Looking after a project: `gossamer doctor` (is everything here that a crawl needs?), `gossamer prune` (make room),
+`gossamer migrate` (tables for this version)."""
 
 from __future__ import annotations
 
-import importlib.metadata
-import importlib.util
-import os
-import re
-import resource
-import shutil
-import socket
-import sqlite3
 import sys
-import tempfile
-import threading
-import time
-from collections.abc import Iterator
-from contextlib import AsyncExitStack, suppress
-from datetime import UTC, datetime, timedelta
-from enum import StrEnum
+from datetime import timedelta
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
-import msgspec
 import typer
 from rich.text import Text
 
-from ..backends.addresses import is_local, local_path, place_of
-from ..backends.open import open_archive, open_records, open_state
-from ..clock import ServerClock, SystemClock
-from ..errors import GossamerError
-from ..fetch.browser.chromium import is_there
-from ..model.schedule import ScheduleProgress
-from ..parse.discovery import list_spiders
-from ..project.open import is_crawled, open_project
-from ..project.schedules import Book, book_of_file, read_book
-from ..project.wiring import check_installed, transports_of
-from ..schedule.definition import schedules_of
-from ..settings import FILE_NAME, Settings, find_file
-from ..settings.effective import routing_of, site_terms
-from ..text import many, moment, size, visible
-from .app import app, out, run_async, settings_with
-from .fitness import unfit
+from ..errors import Misconfigured
+from ..project.migrations import migrate_records
+from ..project.retention import PruneAges, Pruned, count_prunable_jobs, prune
+from ..text import many, size, visible
+from ..units import parse_duration
+from .app import app, err, open_crawled, out, run_async, settings_with
 from .layout import print_json
 
-SQLITE_NEEDED = (3, 37, 0)  # STRICT tables
-PYTHON_NEEDED = (3, 11)
-DISK_WANTED = 1 << 30
-DISK_NEEDED = 50 << 20
-SPARE_FILES = 64  # state, records, archive, logs, the interpreter's own
-DNS_PATIENCE = timedelta(seconds=3)
-ROLES = ("state", "records", "archive")
-DNS_NAME = "example.com"
-BORN = datetime(2025, 1, 1, tzinfo=UTC)  # a clock that shows an earlier time is wrong
+if TYPE_CHECKING:
+    from ..project.health import Finding
 
-
-class Level(StrEnum):
-    OK = "ok"
-    WARN = "warn"
-    FAIL = "fail"
-
-
-STYLES = {Level.OK: "green", Level.WARN: "yellow", Level.FAIL: "bold red"}
-
-
-class Finding(msgspec.Struct, frozen=True):
-    """One line of the report. `advice` is the next step; empty when all is well."""
-
-    level: Level
-    what: str
-    detail: str
-    advice: str = ""
-
-
-def _ok(what: str, detail: str) -> Finding:
-    return Finding(Level.OK, what, detail)
+STYLES = {"ok": "green", "warn": "yellow", "fail": "bold red"}
 
 
 @app.command("doctor")
@@ -82,314 +31,110 @@ def doctor_verb(
     as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
 ) -> None:
     """Check this machine and this project. Exit code 1 when something must be mended."""
-    findings = []
-    for finding in examine(offline=offline):
-        findings.append(finding)
-        if not as_json:
-            _show(finding)
+    from ..project.health import Level, examine  # loads what fetches
+
+    async def check() -> list[Finding]:
+        findings = []
+        async for finding in examine(Path.cwd(), offline=offline):
+            findings.append(finding)
+            if not as_json:
+                _print_finding(finding)
+        return findings
+
+    findings = run_async(check())
+    failures = sum(finding.level is Level.FAIL for finding in findings)
     if as_json:
-        print_json([msgspec.structs.asdict(finding) for finding in findings])
-    count = {level: sum(finding.level is level for finding in findings) for level in Level}
-    if not as_json:
-        verdict = "All is well." if count[Level.OK] == len(findings) else "A crawl can run."
-        if count[Level.FAIL]:
-            verdict = f"{many(count[Level.FAIL], 'thing')} must be mended."
-        out.print(f"\n{verdict}")
-    if count[Level.FAIL]:
+        print_json(findings)
+    elif failures:
+        out.print(f"\n{many(failures, 'thing')} must be mended.")
+    else:
+        all_well = all(finding.level is Level.OK for finding in findings)
+        out.print("\nAll is well." if all_well else "\nA crawl can run.")
+    if failures:
         raise typer.Exit(1)
 
 
-def _show(finding: Finding) -> None:
+def _print_finding(finding: Finding) -> None:
     out.print(
         Text.assemble(
             (finding.level.ljust(4), STYLES[finding.level]),
             f"  {finding.what.ljust(12)}  ",
-            (visible(finding.detail), "" if finding.level is not Level.OK else "dim"),
+            (visible(finding.detail), "dim" if finding.level == "ok" else ""),
         )
     )
     if finding.advice:
         out.print(Text(f"      {visible(finding.advice)}", style="cyan"))
 
 
-def examine(*, offline: bool) -> Iterator[Finding]:
-    """Every check in turn, the cheap ones first. Without readable settings the project is not looked at."""
-    yield _python()
-    yield _packages()
-    yield _sqlite()
-    yield _uvloop()
-    yield _clock()
-    if not offline:
-        yield _dns()
-    try:
-        settings = settings_with()
-        # Addresses that this version does not know are found out here as well.
-        places = {role: local_path(settings, role) for role in ROLES if is_local(settings, role)}
-    except GossamerError as error:
-        yield Finding(
-            Level.FAIL, "settings", str(error), f"Mend {FILE_NAME} or the variable; the rest was not checked."
-        )
-        return
-    file = find_file(Path.cwd())
-    yield _ok("settings", f"{file}" if file is not None else f"no {FILE_NAME} from here upwards: defaults")
-    yield _files(settings)
-    yield from _disk(list(places.values()))
-    for role, path in places.items():
-        yield _archive(path) if role == "archive" else _database(role, path)
-    for role in ROLES:
-        if role not in places:
-            yield _ok(role, place_of(settings, role))
-    if all(path.exists() for role, path in places.items() if role != "archive"):
-        yield from _opens(settings)
-    else:  # nothing was crawled here yet, and looking makes no files; what is elsewhere is looked at all the same
-        for role in ROLES:
-            if role not in places:
-                yield from _reaches(settings, role)
-    yield from _ways(settings)
-    yield from _spiders(settings)
-    yield from _schedules(settings)
+# -- prune ---------------------------------------------------------------------------------------------------------
 
 
-def _python() -> Finding:
-    version = sys.version.split()[0]
-    if sys.version_info < PYTHON_NEEDED:
-        return Finding(Level.FAIL, "python", version, "Install Python 3.11 or newer.")
-    return _ok("python", version)
-
-
-def _packages() -> Finding:
-    try:
-        wanted = importlib.metadata.requires("gossamer") or []
-    except importlib.metadata.PackageNotFoundError:
-        return Finding(Level.WARN, "packages", "gossamer runs from its source and is not installed", "pip install -e .")
-    names = [re.split(r"[^\w.-]", line, maxsplit=1)[0] for line in wanted if ";" not in line]
-    missing = []
-    for name in names:
-        try:
-            importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            missing.append(name)
-    if missing:
-        return Finding(
-            Level.FAIL,
-            "packages",
-            f"missing: {', '.join(missing)}",
-            "Install Gossamer again: what it needs comes with it.",
-        )
-    return _ok("packages", f"gossamer {importlib.metadata.version('gossamer')} and the {len(names)} it needs")
-
-
-def _sqlite() -> Finding:
-    if sqlite3.sqlite_version_info < SQLITE_NEEDED:
-        needed = ".".join(map(str, SQLITE_NEEDED[:2]))
-        return Finding(
-            Level.FAIL,
-            "sqlite",
-            f"{sqlite3.sqlite_version} is too old",
-            f"Use a Python that comes with SQLite {needed}.",
-        )
-    return _ok("sqlite", sqlite3.sqlite_version)
-
-
-def _uvloop() -> Finding:
-    if importlib.util.find_spec("uvloop") is None:
-        return Finding(Level.WARN, "uvloop", "not installed: crawls are slower without it", "pip install uvloop")
-    return _ok("uvloop", importlib.metadata.version("uvloop"))
-
-
-def _clock() -> Finding:
-    now = time.time()
-    if now < BORN.timestamp():
-        return Finding(Level.FAIL, "clock", f"it shows {moment(now)}", "Set the clock: leases and dates depend on it.")
-    return _ok("clock", moment(now))
-
-
-def _dns() -> Finding:
-    outcome: list[str] = []
-
-    def look_up() -> None:
-        try:
-            socket.getaddrinfo(DNS_NAME, 443)
-            outcome.append("")
-        except OSError as error:
-            outcome.append(str(error))
-
-    # A daemon: a name server that never answers must not hold up the end of the command.
-    thread = threading.Thread(target=look_up, daemon=True)
-    thread.start()
-    thread.join(DNS_PATIENCE.total_seconds())
-    if outcome == [""]:
-        return _ok("network", f"{DNS_NAME} resolves")
-    fault = outcome[0] if outcome else f"no answer within {DNS_PATIENCE.total_seconds():g} s"
-    return Finding(
-        Level.WARN, "network", f"{DNS_NAME} does not resolve ({fault})", "Only sites of this machine can be crawled."
+@app.command("prune")
+def prune_verb(
+    attempts: Annotated[
+        str | None, typer.Option(help="Forget attempts and replaced visits older than this: 90d, 12h.")
+    ] = None,
+    pages: Annotated[str | None, typer.Option(help="Delete archived raw pages older than this: 30d.")] = None,
+    jobs: Annotated[
+        str | None, typer.Option(help="Forget jobs that ended longer ago than this and have no dead letters: 30d.")
+    ] = None,
+    dead: Annotated[
+        str | None, typer.Option(help="Forget jobs with dead letters, too, that ended longer ago than this: 90d.")
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before jobs are forgotten.")] = False,
+) -> None:
+    """Make room: forget attempts, raw pages and jobs of some age. Records and their history stay."""
+    settings = settings_with()
+    ages = PruneAges(
+        attempts=_age("--attempts", attempts),
+        pages=_age("--pages", pages),
+        jobs=_age("--jobs", jobs),
+        dead=_age("--dead", dead),
     )
+    if ages == PruneAges():
+        raise Misconfigured("Say what may go: gossamer prune --attempts 90d --pages 30d --jobs 30d")
+
+    async def count() -> int:
+        async with open_crawled(settings) as project:
+            return await count_prunable_jobs(project, ages)
+
+    async def work() -> Pruned:
+        async with open_crawled(settings) as project:
+            return await prune(project, ages)
+
+    if (ages.jobs is not None or ages.dead is not None) and not yes and sys.stdin.isatty():
+        meant = run_async(count())
+        if meant and not typer.confirm(f"Forget {many(meant, 'job')} for good? Records stay.", err=True):
+            err.print("Nothing was changed.")
+            raise typer.Exit(1)
+    pruned = run_async(work())
+    if pruned.attempts is not None:
+        what = many(pruned.attempts, "attempt or visit", "attempts and visits")
+        out.print(f"attempts  {what} older than {attempts} deleted", markup=False)
+    if pruned.page_bytes is not None:
+        out.print(f"pages     {size(pruned.page_bytes)} of raw pages older than {pages} deleted", markup=False)
+    if pruned.jobs is not None:
+        kept = pruned.jobs.with_letters
+        stay = f"; {kept:,} with dead letters kept (see --dead)" if kept else ""
+        out.print(f"jobs      {many(pruned.jobs.jobs, 'job')} forgotten{stay}", markup=False)
 
 
-def _files(settings: Settings) -> Finding:
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    needed = settings.crawl.concurrency * 2 + SPARE_FILES
-    if soft != resource.RLIM_INFINITY and soft < needed:
-        return Finding(
-            Level.WARN,
-            "open files",
-            f"at most {soft:,}; crawl.concurrency = {settings.crawl.concurrency:,} may need {needed:,}",
-            f"ulimit -n {needed if hard == resource.RLIM_INFINITY else min(needed, hard)}, or lower crawl.concurrency.",
-        )
-    return _ok(
-        "open files", f"limit {'none' if soft == resource.RLIM_INFINITY else f'{soft:,}'}, {needed:,} may be needed"
-    )
-
-
-def _disk(places: list[Path]) -> Iterator[Finding]:
-    """One finding per folder that a crawl would write to."""
-    for folder in dict.fromkeys(place.parent for place in places):
-        home = _existing(folder)
-        if not os.access(home, os.W_OK):
-            yield Finding(
-                Level.FAIL, "data folder", f"{home} cannot be written to", "chmod u+w it, or set other paths."
-            )
-            continue
-        free = shutil.disk_usage(home).free
-        made = "" if folder.exists() else " (made by the first crawl)"
-        detail = f"{folder}{made}, {size(free)} free"
-        if free < DISK_NEEDED:
-            yield Finding(
-                Level.FAIL, "data folder", detail, "Free some space, or set state, records and archive elsewhere."
-            )
-        elif free < DISK_WANTED:
-            yield Finding(Level.WARN, "data folder", detail, "Raw pages take about 10 KB each; free some space.")
-        else:
-            yield _ok("data folder", detail)
-
-
-def _existing(path: Path) -> Path:
-    while not path.exists() and path != path.parent:
-        path = path.parent
-    return path
-
-
-def _database(role: str, path: Path) -> Finding:
-    if not path.exists():
-        return _ok(role, f"{path.name} is made by the first crawl")
-    advice = f"Move {path} away, or set {role} to another path."
+def _age(option: str, text: str | None) -> timedelta | None:
+    if text is None:
+        return None
     try:
-        connection = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True, timeout=10)
-        try:
-            faults = [row[0] for row in connection.execute("PRAGMA quick_check(3)")]
-        finally:
-            connection.close()
-    except sqlite3.Error as error:
-        return Finding(Level.FAIL, role, f"{path}: {error}", advice)
-    if faults != ["ok"]:
-        return Finding(Level.FAIL, role, f"{path} is damaged: {'; '.join(faults)}", advice)
-    return _ok(role, f"{path.name} is sound, {size(path.stat().st_size)}")
+        return parse_duration(text)
+    except (ValueError, OverflowError):
+        raise Misconfigured(f"{option} {visible(text)!r} is no age. Write it like 90d, 12h or 1h30m.") from None
 
 
-def _archive(folder: Path) -> Finding:
-    home = _existing(folder)
-    try:
-        with tempfile.TemporaryFile(dir=home):
-            pass
-    except OSError as error:
-        return Finding(
-            Level.FAIL, "archive", f"{home} cannot be written to ({error.strerror})", "Check its permissions."
-        )
-    return _ok("archive", f"{folder} can be written to" if folder.exists() else "made by the first crawl")
+# -- migrate -------------------------------------------------------------------------------------------------------
 
 
-def _opens(settings: Settings) -> Iterator[Finding]:
-    """The very way a crawl opens its backends: finds what is away, of another program, or of a newer version."""
-
-    async def look() -> tuple[int, float, float, tuple[str, ...]]:
-        async with open_project(settings) as project:
-            jobs = await project.state.jobs.jobs()
-            newest = max((job.created_at for job in jobs), default=0.0)
-            return len(jobs), newest, project.clock.now(), project.warnings
-
-    try:
-        jobs, newest, now, warnings = run_async(look())
-    except GossamerError as error:
-        yield Finding(Level.FAIL, "project", str(error))
-        return
-    for warning in warnings:
-        yield Finding(Level.WARN, "state", warning)
-    if newest > now + 60:
-        yield Finding(
-            Level.WARN, "project", f"its newest job began at {moment(newest)}, which is in the future", "Set the clock."
-        )
-    else:
-        yield _ok("project", f"opens, {many(jobs, 'job')}")
-
-
-def _reaches(settings: Settings, role: str) -> Iterator[Finding]:
-    """Does a server answer, and is what it holds ours?"""
-
-    async def look() -> None:
-        clock = ServerClock(SystemClock())
-        async with AsyncExitStack() as stack:
-            if role == "records":
-                await stack.enter_async_context(open_records(settings, clock))
-            elif role == "state":
-                terms = site_terms(settings, None)
-                await stack.enter_async_context(open_state(settings, clock, terms_for=terms))
-            else:
-                await stack.enter_async_context(open_archive(settings, "doctor"))
-
-    try:
-        run_async(look())
-    except GossamerError as error:
-        yield Finding(Level.FAIL, role, str(error))
-
-
-def _ways(settings: Settings) -> Iterator[Finding]:
-    """Do the routes lead somewhere, and is there what they need?"""
-    try:
-        routing = routing_of(settings)
-        transports_of(settings, SystemClock())
-    except GossamerError as error:
-        yield Finding(Level.FAIL, "routes", str(error))
-        return
-    yield _ok("routes", " > ".join(route.name for route in routing.ladder))
-    missing = is_there(settings.browser.executable)
-    try:
-        check_installed(settings, routing, None)
-    except GossamerError as error:
-        yield Finding(Level.FAIL, "routes", str(error))
-    else:
-        yield _ok("browser", "there, for pages made by scripts" if missing is None else "none, and no route needs one")
-
-
-def _spiders(settings: Settings) -> Iterator[Finding]:
-    found = list_spiders(settings.root, settings.spiders)
-    for file in found.broken:
-        yield Finding(Level.FAIL, "spiders", str(file), "Mend the file; the other spiders can run meanwhile.")
-    names = ", ".join(spec.name for spec in found.spiders)
-    if names:
-        yield _ok("spiders", names)
-    elif not found.broken:
-        yield _ok("spiders", f"none in {settings.spiders}/; URLs can be crawled without")
-
-
-async def _book(settings: Settings) -> Book:
-    if not is_crawled(settings):  # looking must not create files
-        return book_of_file(settings, SystemClock().now())
-    async with open_project(settings, to_look=True) as project:
-        return await read_book(project)
-
-
-def _schedules(settings: Settings) -> Iterator[Finding]:
-    """Can the schedules be read, and is there what they need? Those of gossamer.toml, and those that were added."""
-    try:
-        found = schedules_of(settings.schedules)
-    except GossamerError as error:
-        yield Finding(Level.FAIL, "schedules", str(error))
-        return
-    now = SystemClock().now()
-    standings = [ScheduleProgress(schedule=one, origin="file", created_at=now) for one in found.values()]
-    with suppress(GossamerError):  # what is wrong with the state was told before
-        standings = run_async(_book(settings)).schedules
-    faults = list(unfit(settings, standings, now))
-    for fault in faults:
-        yield Finding(Level.FAIL if fault.grave else Level.WARN, "schedules", fault.why, fault.advice)
-    if standings and not faults:
-        yield _ok("schedules", ", ".join(one.schedule.name for one in standings))
+@app.command("migrate")
+def migrate_verb() -> None:
+    """Bring the record store's tables up to date. Can be run as often as you like."""
+    done = run_async(migrate_records(settings_with()))
+    for name in done.applied:
+        out.print(f"records  applied {name}", markup=False)
+    out.print(f"records  {visible(done.in_words)}", markup=False)

@@ -1,0 +1,399 @@
+"""Is everything here that a crawl needs? Each check gives findings, with the next step where something is wrong.
+
+What it does: looks at the machine, the settings, the backends, the routes, the spiders and the schedules. Nothing is
+fetched, no program is started, and no file is made. How it fails: it does not; what is wrong is a finding. A spider or
+a file of a schedule that is missing here may be on the machines where the workers are: that is a warning.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.metadata
+import importlib.util
+import os
+import re
+import resource
+import shutil
+import socket
+import sqlite3
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import AsyncIterator, Iterable, Iterator
+from contextlib import AsyncExitStack, suppress
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from pathlib import Path
+
+import msgspec
+
+from ..backends.addresses import is_local, local_path, place_of
+from ..backends.open import open_archive, open_records, open_state
+from ..clock import ServerClock, SystemClock
+from ..errors import GossamerError, Misconfigured, SpiderNotFound
+from ..fetch.browser.chromium import is_there
+from ..model.schedule import ScheduleProgress
+from ..parse.discovery import list_spiders
+from ..schedule.definition import schedules_of
+from ..schedule.spider_loader import Spiders
+from ..schedule.triggers import parse_trigger
+from ..schedule.windows import parse_windows
+from ..settings import FILE_NAME, Settings, find_file, load
+from ..settings.effective import routing_of, site_terms
+from ..text import many, moment, size
+from .open import is_crawled, open_project
+from .schedule_changes import opening_for, schedule_warnings
+from .schedules import Book, book_of_file, read_book
+from .timetable import is_missed
+from .wiring import check_installed, transports_of
+
+SQLITE_NEEDED = (3, 37, 0)  # STRICT tables
+PYTHON_NEEDED = (3, 11)
+DISK_WANTED = 1 << 30
+DISK_NEEDED = 50 << 20
+SPARE_FILES = 64  # state, records, archive, logs, the interpreter's own
+DNS_PATIENCE = timedelta(seconds=3)
+DNS_NAME = "example.com"
+ROLES = ("state", "records", "archive")
+BORN = datetime(2025, 1, 1, tzinfo=UTC)  # a clock that shows an earlier time is wrong
+
+
+class Level(StrEnum):
+    OK = "ok"
+    WARN = "warn"
+    FAIL = "fail"
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """What one check found. `advice` is the next step; empty when all is well."""
+
+    level: Level
+    what: str
+    detail: str
+    advice: str = ""
+
+
+def _ok(what: str, detail: str) -> Finding:
+    return Finding(Level.OK, what, detail)
+
+
+async def examine(folder: Path, *, offline: bool = False) -> AsyncIterator[Finding]:
+    """Every check in turn, the cheap ones first, for the project that is found from `folder` upwards.
+
+    Without readable settings the project is not looked at. `offline` leaves out what needs a network.
+    """
+    for check in (_python, _packages, _sqlite, _uvloop, _clock):
+        yield check()
+    if not offline:
+        yield await asyncio.to_thread(_dns)
+    try:
+        settings = load(start=folder)
+        # Addresses that this version does not know are found out here as well.
+        places = {role: local_path(settings, role) for role in ROLES if is_local(settings, role)}
+    except GossamerError as error:
+        yield Finding(
+            Level.FAIL, "settings", str(error), f"Mend {FILE_NAME} or the variable; the rest was not checked."
+        )
+        return
+    file = find_file(folder)
+    yield _ok("settings", f"{file}" if file is not None else f"no {FILE_NAME} from here upwards: defaults")
+    yield _files(settings)
+    for finding in _disk(list(places.values())):
+        yield finding
+    for role, path in places.items():
+        yield _archive(path) if role == "archive" else await asyncio.to_thread(_database, role, path)
+    for role in ROLES:
+        if role not in places:
+            yield _ok(role, place_of(settings, role))
+    if all(path.exists() for role, path in places.items() if role != "archive"):
+        async for finding in _opens(settings):
+            yield finding
+    else:  # nothing was crawled here yet, and looking makes no files; servers are looked at all the same
+        for role in ROLES:
+            if role not in places and (fault := await _unreachable(settings, role)):
+                yield Finding(Level.FAIL, role, fault)
+    for finding in (*_routes(settings), *_spiders(settings)):
+        yield finding
+    async for finding in _schedules(settings):
+        yield finding
+
+
+# -- the machine ---------------------------------------------------------------------------------------------------
+
+
+def _python() -> Finding:
+    version = sys.version.split()[0]
+    if sys.version_info < PYTHON_NEEDED:
+        return Finding(Level.FAIL, "python", version, "Install Python 3.11 or newer.")
+    return _ok("python", version)
+
+
+def _packages() -> Finding:
+    try:
+        wanted = importlib.metadata.requires("gossamer") or []
+    except importlib.metadata.PackageNotFoundError:
+        return Finding(Level.WARN, "packages", "gossamer runs from its source and is not installed", "pip install -e .")
+    names = [re.split(r"[^\w.-]", line, maxsplit=1)[0] for line in wanted if ";" not in line]
+    missing = []
+    for name in names:
+        try:
+            importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            missing.append(name)
+    if missing:
+        return Finding(
+            Level.FAIL,
+            "packages",
+            f"missing: {', '.join(missing)}",
+            "Install Gossamer again: what it needs comes with it.",
+        )
+    return _ok("packages", f"gossamer {importlib.metadata.version('gossamer')} and the {len(names)} it needs")
+
+
+def _sqlite() -> Finding:
+    if sqlite3.sqlite_version_info < SQLITE_NEEDED:
+        needed = ".".join(map(str, SQLITE_NEEDED[:2]))
+        return Finding(
+            Level.FAIL,
+            "sqlite",
+            f"{sqlite3.sqlite_version} is too old",
+            f"Use a Python that comes with SQLite {needed}.",
+        )
+    return _ok("sqlite", sqlite3.sqlite_version)
+
+
+def _uvloop() -> Finding:
+    if importlib.util.find_spec("uvloop") is None:
+        return Finding(Level.WARN, "uvloop", "not installed: crawls are slower without it", "pip install uvloop")
+    return _ok("uvloop", importlib.metadata.version("uvloop"))
+
+
+def _clock() -> Finding:
+    now = time.time()
+    if now < BORN.timestamp():
+        return Finding(Level.FAIL, "clock", f"it shows {moment(now)}", "Set the clock: leases and dates depend on it.")
+    return _ok("clock", moment(now))
+
+
+def _dns() -> Finding:
+    outcome: list[str] = []
+
+    def look_up() -> None:
+        try:
+            socket.getaddrinfo(DNS_NAME, 443)
+            outcome.append("")
+        except OSError as error:
+            outcome.append(str(error))
+
+    # A daemon: a name server that never answers must not hold up the end of the command.
+    thread = threading.Thread(target=look_up, daemon=True)
+    thread.start()
+    thread.join(DNS_PATIENCE.total_seconds())
+    if outcome == [""]:
+        return _ok("network", f"{DNS_NAME} resolves")
+    fault = outcome[0] if outcome else f"no answer within {DNS_PATIENCE.total_seconds():g} s"
+    return Finding(
+        Level.WARN, "network", f"{DNS_NAME} does not resolve ({fault})", "Only sites of this machine can be crawled."
+    )
+
+
+def _files(settings: Settings) -> Finding:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    needed = settings.crawl.concurrency * 2 + SPARE_FILES
+    if soft != resource.RLIM_INFINITY and soft < needed:
+        return Finding(
+            Level.WARN,
+            "open files",
+            f"at most {soft:,}; crawl.concurrency = {settings.crawl.concurrency:,} may need {needed:,}",
+            f"ulimit -n {needed if hard == resource.RLIM_INFINITY else min(needed, hard)}, or lower crawl.concurrency.",
+        )
+    return _ok(
+        "open files", f"limit {'none' if soft == resource.RLIM_INFINITY else f'{soft:,}'}, {needed:,} may be needed"
+    )
+
+
+def _disk(places: list[Path]) -> Iterator[Finding]:
+    """One finding per folder that a crawl would write to."""
+    for folder in dict.fromkeys(place.parent for place in places):
+        home = _existing(folder)
+        if not os.access(home, os.W_OK):
+            yield Finding(
+                Level.FAIL, "data folder", f"{home} cannot be written to", "chmod u+w it, or set other paths."
+            )
+            continue
+        free = shutil.disk_usage(home).free
+        made = "" if folder.exists() else " (made by the first crawl)"
+        detail = f"{folder}{made}, {size(free)} free"
+        if free < DISK_NEEDED:
+            yield Finding(
+                Level.FAIL, "data folder", detail, "Free some space, or set state, records and archive elsewhere."
+            )
+        elif free < DISK_WANTED:
+            yield Finding(Level.WARN, "data folder", detail, "Raw pages take about 10 KB each; free some space.")
+        else:
+            yield _ok("data folder", detail)
+
+
+def _existing(path: Path) -> Path:
+    while not path.exists() and path != path.parent:
+        path = path.parent
+    return path
+
+
+def _database(role: str, path: Path) -> Finding:
+    if not path.exists():
+        return _ok(role, f"{path.name} is made by the first crawl")
+    advice = f"Move {path} away, or set {role} to another path."
+    try:
+        connection = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True, timeout=10)
+        try:
+            faults = [row[0] for row in connection.execute("PRAGMA quick_check(3)")]
+        finally:
+            connection.close()
+    except sqlite3.Error as error:
+        return Finding(Level.FAIL, role, f"{path}: {error}", advice)
+    if faults != ["ok"]:
+        return Finding(Level.FAIL, role, f"{path} is damaged: {'; '.join(faults)}", advice)
+    return _ok(role, f"{path.name} is sound, {size(path.stat().st_size)}")
+
+
+def _archive(folder: Path) -> Finding:
+    home = _existing(folder)
+    try:
+        with tempfile.TemporaryFile(dir=home):
+            pass
+    except OSError as error:
+        return Finding(
+            Level.FAIL, "archive", f"{home} cannot be written to ({error.strerror})", "Check its permissions."
+        )
+    return _ok("archive", f"{folder} can be written to" if folder.exists() else "made by the first crawl")
+
+
+# -- the project ---------------------------------------------------------------------------------------------------
+
+
+async def _opens(settings: Settings) -> AsyncIterator[Finding]:
+    """Open the backends as a crawl does: finds what is away, of another program, or of a newer version."""
+    try:
+        async with open_project(settings) as project:
+            jobs = await project.state.jobs.jobs()
+            newest = max((job.created_at for job in jobs), default=0.0)
+            now, warnings = project.clock.now(), project.warnings
+    except GossamerError as error:
+        yield Finding(Level.FAIL, "project", str(error))
+        return
+    for warning in warnings:
+        yield Finding(Level.WARN, "state", warning)
+    if newest > now + 60:
+        yield Finding(
+            Level.WARN, "project", f"its newest job began at {moment(newest)}, which is in the future", "Set the clock."
+        )
+    else:
+        yield _ok("project", f"opens, {many(len(jobs), 'job')}")
+
+
+async def _unreachable(settings: Settings, role: str) -> str:
+    """Why a server does not answer, or what it holds is not ours; "" when all is well."""
+    clock = ServerClock(SystemClock())
+    try:
+        async with AsyncExitStack() as stack:
+            if role == "records":
+                await stack.enter_async_context(open_records(settings, clock))
+            elif role == "state":
+                terms = site_terms(settings, None)
+                await stack.enter_async_context(open_state(settings, clock, terms_for=terms))
+            else:
+                await stack.enter_async_context(open_archive(settings, "doctor"))
+    except GossamerError as error:
+        return str(error)
+    return ""
+
+
+def _routes(settings: Settings) -> Iterator[Finding]:
+    """Do the routes lead somewhere, and is there what they need?"""
+    try:
+        routing = routing_of(settings)
+        transports_of(settings, SystemClock())
+    except GossamerError as error:
+        yield Finding(Level.FAIL, "routes", str(error))
+        return
+    yield _ok("routes", " > ".join(route.name for route in routing.ladder))
+    missing = is_there(settings.browser.executable)
+    try:
+        check_installed(settings, routing, None)
+    except GossamerError as error:
+        yield Finding(Level.FAIL, "routes", str(error))
+    else:
+        yield _ok("browser", "there, for pages made by scripts" if missing is None else "none, and no route needs one")
+
+
+def _spiders(settings: Settings) -> Iterator[Finding]:
+    found = list_spiders(settings.root, settings.spiders)
+    for file in found.broken:
+        yield Finding(Level.FAIL, "spiders", str(file), "Mend the file; the other spiders can run meanwhile.")
+    names = ", ".join(spec.name for spec in found.spiders)
+    if names:
+        yield _ok("spiders", names)
+    elif not found.broken:
+        yield _ok("spiders", f"none in {settings.spiders}/; URLs can be crawled without")
+
+
+async def _schedules(settings: Settings) -> AsyncIterator[Finding]:
+    """Can the schedules be read, and is there what they need? Those of gossamer.toml, and those that were added."""
+    try:
+        found = schedules_of(settings.schedules)
+    except GossamerError as error:
+        yield Finding(Level.FAIL, "schedules", str(error))
+        return
+    now = SystemClock().now()
+    schedules = [ScheduleProgress(schedule=one, origin="file", created_at=now) for one in found.values()]
+    with suppress(GossamerError):  # what is wrong with the state was told before
+        schedules = (await _book(settings)).schedules
+    faults = [*_window_faults(settings), *_schedule_faults(settings, schedules, now)]
+    for fault in faults:
+        yield fault
+    if schedules and not faults:
+        yield _ok("schedules", ", ".join(one.schedule.name for one in schedules))
+
+
+async def _book(settings: Settings) -> Book:
+    if not is_crawled(settings):  # looking must not create files
+        return book_of_file(settings, SystemClock().now())
+    async with open_project(settings, to_look=True) as project:
+        return await read_book(project)
+
+
+def _window_faults(settings: Settings) -> Iterator[Finding]:
+    for site, domain in settings.domains.items():
+        try:
+            parse_windows(domain.windows) if domain.windows else ()
+        except Misconfigured as error:
+            detail = f"domains.{site}.windows: {error}"
+            yield Finding(Level.FAIL, "schedules", detail, "Mend it in gossamer.toml.")
+
+
+def _schedule_faults(settings: Settings, schedules: Iterable[ScheduleProgress], now: float) -> Iterator[Finding]:
+    """What stands in the way of these schedules. One whose runs will fail on every machine is a failure."""
+    spiders = Spiders(settings)  # the folder is read once
+    for progress in schedules:
+        schedule = progress.schedule
+        starts: list[str] = []
+        try:
+            parse_trigger(schedule.trigger, schedule.zone)
+            opening_for(settings, schedule, 0.0, spiders=spiders)
+            if "://" not in schedule.spider:
+                starts += spiders.find(schedule.spider).start_urls
+        except SpiderNotFound as error:
+            advice = "It can run only where its spider is: with schedulers and workers of other machines."
+            yield Finding(Level.WARN, "schedules", f"{schedule.name}: {error}", advice)
+        except Misconfigured as error:
+            advice = "Until that is mended, no run of it can begin."
+            yield Finding(Level.FAIL, "schedules", f"{schedule.name}: {error}", advice)
+            continue
+        if is_missed(progress, now):
+            detail = f"{schedule.name}: its moment is past, and it did not run."
+            advice = f"Write another moment, or begin a run now: gossamer schedule run {schedule.name}"
+            yield Finding(Level.WARN, "schedules", detail, advice)
+        for words in schedule_warnings(settings, progress, starts, now):
+            yield Finding(Level.WARN, "schedules", f"{schedule.name}: {words}")
