@@ -1,7 +1,7 @@
 # Gossamer's outer door. `make` alone prints this list; everything lives in .venv, nothing is installed elsewhere.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-long test-all lint bench quality soak clean
+.PHONY: help setup run test test-long test-all lint docs bench quality soak clean
 MAKEFLAGS += --no-print-directory
 
 PYTHON := .venv/bin/python
@@ -53,6 +53,9 @@ lint: $(STAMP) ## style, types and the direction of imports
 	@.venv/bin/ruff format --check .
 	@.venv/bin/mypy
 	@.venv/bin/lint-imports
+
+docs: $(STAMP) ## draw docs/images/architecture.svg and write the tree of docs/architecture.md
+	@$(PYTHON) scripts/architecture.py
 
 bench: $(STAMP) ## Gossamer beside its peers; queue, fairness and fleet
 	@$(PYTHON) -m bench $(ARGS)
