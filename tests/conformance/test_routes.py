@@ -270,9 +270,9 @@ async def test_more_than_was_taken_never_comes_back(state):
 async def test_what_is_no_amount_is_refused_and_changes_nothing(state, amount):
     await state.budgets.take(1, [Bound(JOB, 3)])
 
-    with pytest.raises(ValueError, match="no amount"):
+    with pytest.raises(ValueError, match="not an amount"):
         await state.budgets.take(amount, [Bound(JOB, 3)])
-    with pytest.raises(ValueError, match="no amount"):
+    with pytest.raises(ValueError, match="not an amount"):
         await state.budgets.give_back(amount, [JOB])
 
     assert await state.budgets.spent() == {JOB: 1}

@@ -35,14 +35,13 @@ OLDEST = (6, 2)
 CONNECT_SECONDS = 5.0
 ANSWER_SECONDS = 15.0
 MAX_CONNECTIONS = 16  # per process; further calls wait for one of these to end
-SHARED_PARTS = {
-    **dict.fromkeys(("add", "settle", "resolve"), ("prelude", "admission")),
-    **dict.fromkeys(("open_job", "change_job", "settle_tick"), ("jobs",)),
+# What is loaded before a script. All others work on a shard, and are loaded after the clock and the prelude.
+SHARED_PARTS: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(("add", "settle", "resolve"), ("clock", "prelude", "admission")),
+    **dict.fromkeys(("open_job", "change_job", "settle_tick"), ("clock", "jobs")),
+    **dict.fromkeys(("lead", "seed_lease", "exits_report", "exits_use", "exits_renew"), ("clock",)),
+    **dict.fromkeys(("resign", "unlock", "routes_learn", "routes_forget", "routes_take", "routes_give_back"), ()),
 }
-BOOK_SCRIPTS = (
-    "lead", "resign", "seed_lease", "unlock", "routes_learn", "routes_forget", "routes_take", "routes_give_back",
-    "exits_report", "exits_use", "exits_renew",
-)  # fmt: skip
 
 
 _ESCAPES = "In a password write / as %2F, ? as %3F, # as %23, @ as %40, [ as %5B and ] as %5D."
@@ -57,7 +56,7 @@ class OutOfMemory(BackendUnavailable):
 @cache
 def script(name: str) -> tuple[bytes, str]:
     """The text of a script with the parts that it shares with others, and its digest."""
-    parts = SHARED_PARTS.get(name, () if name in BOOK_SCRIPTS else ("prelude",))
+    parts = SHARED_PARTS.get(name, ("clock", "prelude"))
     folder = files(__package__) / "lua"
     text = "\n".join((folder / f"{part}.lua").read_text(encoding="utf-8") for part in (*parts, name)).encode()
     return text, sha1(text, usedforsecurity=False).hexdigest()

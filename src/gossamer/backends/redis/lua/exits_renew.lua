@@ -2,11 +2,6 @@
 -- KEYS: generations of the pool's sessions, when they were renewed. ARGV: time or '', session, generation that was
 -- banned, how long a session stays renewed (seconds). Returns the generation to use now.
 
-local now = tonumber(ARGV[1])
-if not now then
-    local time = redis.call('TIME')
-    now = tonumber(time[1]) + tonumber(time[2]) / 1000000
-end
 local limit = string.format('(%.17g', now - tonumber(ARGV[4]))
 local old = redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', limit, 'LIMIT', 0, 1000)
 if #old > 0 then

@@ -4,11 +4,6 @@
 -- rest, 1 when bans let it rest, decay, successes that make a strike good, most strikes that count, how long after its
 -- last use an exit is forgotten, and a MessagePack list of {exit, outcome, times, seconds, bytes, tokens, words}.
 
-local now = tonumber(ARGV[1])
-if not now then
-    local time = redis.call('TIME')
-    now = tonumber(time[1]) + tonumber(time[2]) / 1000000
-end
 local cooldown, longest, longest_after_failures = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
 local patience, bans_rest = tonumber(ARGV[6]), ARGV[7] == '1'
 local decay, ease, most_strikes = tonumber(ARGV[8]), tonumber(ARGV[9]), tonumber(ARGV[10])

@@ -1,11 +1,6 @@
 -- Remember the exits that a page has tried in vain, until they are forgotten. KEYS: the page's set of exits.
 -- ARGV: time or '', how long they are remembered (seconds), and the names of exits to add. Returns those remembered.
 
-local now = tonumber(ARGV[1])
-if not now then
-    local time = redis.call('TIME')
-    now = tonumber(time[1]) + tonumber(time[2]) / 1000000
-end
 redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', string.format('%.17g', now))
 for place = 3, #ARGV do
     redis.call('ZADD', KEYS[1], string.format('%.17g', now + tonumber(ARGV[2])), ARGV[place])

@@ -1,14 +1,8 @@
--- What every script about the book of jobs begins with: names for KEYS, the clock, and how a job begins and ends.
--- KEYS: book, jobs, running, dropping, named, forgetting. ARGV[1] is the time in seconds, or '' for the server's own clock.
+-- What every script about the book of jobs begins with: names for KEYS, and how a job begins and ends.
+-- KEYS: book, jobs, running, dropping, named, forgetting.
 -- Numbers that JSON in Lua would round are texts.
 
 local BOOK, JOBS, RUNNING, DROPPING, NAMED, FORGETTING = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
-
-local now = tonumber(ARGV[1])
-if not now then
-    local time = redis.call('TIME')
-    now = tonumber(time[1]) + tonumber(time[2]) / 1000000
-end
 
 -- The job of that id, or nil.
 local function find_job(id)

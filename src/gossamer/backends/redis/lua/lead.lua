@@ -2,11 +2,6 @@
 -- Returns {} while another scheduler leads, else {token, end of the term}. The token grows with every change of leader.
 -- A term that would last longer than any can was written while the server's clock was ahead: it is over.
 
-local now = tonumber(ARGV[1])
-if not now then
-    local time = redis.call('TIME')
-    now = tonumber(time[1]) + tonumber(time[2]) / 1000000
-end
 local leader = redis.call('HMGET', KEYS[1], 'name', 'token', 'until')
 local token = tonumber(leader[2] or 0)
 if leader[1] ~= ARGV[2] then

@@ -1,7 +1,6 @@
--- What every script about a shard begins with: names for KEYS, the clock, and the three kinds of packed rows.
+-- What every script about a shard begins with: names for KEYS, and the three kinds of packed rows.
 -- Rows are read into tables once, changed there, and written by flush() at the end. See keys.py for the keyspace.
---
--- ARGV[1] is the time in seconds, or '' for the server's own clock (tests bring a clock of their own).
+-- Loaded after clock.lua, which gives `now`.
 
 local SHARD, SITES, NUMBERS, PARKED, FREED = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local META, COUNTS, URLS, QUEUE, QUEUES = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
@@ -15,14 +14,6 @@ local QUEUED, WAITS, IN_HAND, DONE, UNCHANGED, DROPPED, BURIED = 1, 2, 3, 4, 5, 
 local COUNTER = {'queued', 'waiting', 'leased', 'done', 'unchanged', 'dropped', 'dead'}
 
 local Q_READY, Q_EMPTY, Q_SLEEPING, Q_FULL, Q_HELD = 1, 2, 3, 4, 5
-
-local now
-if ARGV[1] == '' then
-    local time = call('TIME')
-    now = tonumber(time[1]) + tonumber(time[2]) / 1000000
-else
-    now = tonumber(ARGV[1])
-end
 
 -- A server that is out of memory refuses a script's first growing write, but not those after a shrinking one.
 -- Scripts that settle or hand out work call this first: leased work must be able to end.

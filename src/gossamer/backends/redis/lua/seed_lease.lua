@@ -4,11 +4,6 @@
 --   release: worker. It gives the lease back.
 --   note: a trouble or '', and sites. The first trouble stays.
 
-local now = tonumber(ARGV[1])
-if not now then
-    local time = redis.call('TIME')
-    now = tonumber(time[1]) + tonumber(time[2]) / 1000000
-end
 local verb, job = ARGV[2], ARGV[3]
 local till, holder = string.match(redis.call('HGET', KEYS[1], job) or '', '^(%S+) (.*)$')
 
