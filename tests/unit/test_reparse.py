@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from gossamer.project.records import is_reparse
 from gossamer.project.reparse.messages import PageOrder
 from gossamer.project.reparse.parser_pool import PORTION_BYTES, _portions, size_of
-from gossamer.project.reparse.run import is_run
 from tests.unit.archived import SHOP, crawled
 from tests.unit.commandline import ProjectFolder, Said
 from tests.unit.commandline import project as project
@@ -84,8 +84,8 @@ def test_a_dry_run_foretells_what_the_run_does(project):
     assert "1 marked as gone" in second.out
     runs = [said.out.split("run ")[1].split()[0] for said in (first, second)]
     assert runs[0] != runs[1]
-    assert all(map(is_run, runs))
-    assert not is_run("reparse-1")
+    assert all(map(is_reparse, runs))
+    assert not is_reparse("reparse-1")
     assert "gone: parsed again, its page did not give it any more" in project.run("history", "3").out
     assert "0 would be new or changed" in reparse(project, "--dry-run").out
 

@@ -11,7 +11,6 @@ import typer
 from rich.text import Text
 
 from .. import Page
-from ..project.fetch import fetch_one
 from ..project.recipes import (
     FieldNote,
     RecipeCheck,
@@ -25,7 +24,6 @@ from ..project.recipes import (
 )
 from ..text import many, size, visible
 from .app import app, err, out, run_async, settings_with
-from .fetch import open_page, settings_for
 from .layout import Column, advise, heading, print_json, print_table
 
 SHOWN_NOTES = 60  # lines about fields; a page of many items has thousands
@@ -60,6 +58,8 @@ def check_verb(
         _show_recipe(recipe_view(spider), as_json)
         return
     demand_kind(spider, kind)
+    from .fetch import open_page  # loads what fetches: a recipe alone is checked without it
+
     page = open_page(url, None, robots=spider.robots is not False and not no_robots, route=route or spider.fetcher)
     seen = run_async(check_recipe(settings, spider, page, kind))
     if as_json:
@@ -162,6 +162,9 @@ def _fault(note: FieldNote) -> str:
 
 def new_recipe(url: str, name: str | None) -> None:
     """Draft a recipe from the page at `url`, and say what to do next."""
+    from ..project.fetch import fetch_one
+    from .fetch import settings_for
+
     settings = settings_for(url)
 
     async def fetch(url: str) -> Page:

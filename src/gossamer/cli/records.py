@@ -21,10 +21,10 @@ from ..project.records import (
     changes,
     differences,
     history,
+    is_reparse,
     quality,
     schemas,
 )
-from ..project.reparse.run import is_run
 from ..text import many, moment, visible
 from .app import app, err, open_crawled, out, run_async, settings_with
 from .layout import Column, advise, heading, print_json, print_table
@@ -94,7 +94,7 @@ def _show_versions(record: RecordVersions) -> None:
 def _story(version: RecordVersion, before: RecordVersion | None) -> list[str]:
     """What this version is, in lines."""
     if version.gone:
-        if is_run(version.job):
+        if is_reparse(version.job):
             return ["gone: parsed again, its page did not give it any more"]
         return ["gone: the crawl did not find it any more"]
     if before is None:

@@ -13,7 +13,6 @@ from ..clock import SystemClock
 from ..project.jobs import find_job
 from ..project.records import told
 from ..project.reparse.run import Choice, Report, reparse
-from ..store.contract import Difference
 from ..text import many, visible
 from .app import app, err, open_crawled, out, run_async, settings_with, typed_moment
 from .layout import advise, print_facts, print_failures
@@ -62,11 +61,12 @@ def reparse_verb(
                     rate = report.pages / max(project.clock.monotonic() - began, 1e-9)
                     status.update(f"{many(report.pages, 'page')} parsed, {rate:,.0f} per second")
 
-            def show(difference: Difference) -> None:
-                lines.show(told(difference))
-
             report = await reparse(
-                project, choice, processes=processes, tell=tell, would_change=show if dry_run else None
+                project,
+                choice,
+                processes=processes,
+                tell=tell,
+                would_change=(lambda one: lines.show(told(one))) if dry_run else None,
             )
             return report, project.clock.monotonic() - began
 

@@ -6,6 +6,7 @@ Apart from wiring.py, so that a process that only parses need not load what fetc
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import timedelta
 
 from ..errors import Transient
 from ..model.record import Tally
@@ -15,6 +16,8 @@ from ..pipeline.steps import Pipeline
 from ..settings import Settings
 from ..store.contract import Identity, Records
 from ..store.sink import Sink
+
+HABITS_OF = timedelta(days=30)  # how far back one looks for what is usual of a spider's items
 
 
 def pipeline_of(

@@ -6,6 +6,7 @@ Every value here has the shape in which `--json` prints it; times are ISO 8601. 
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Iterator
 from datetime import timedelta
@@ -21,6 +22,8 @@ from ..store.contract import Difference, RecordQuery, Version
 from ..store.export.text_formats import meta_of
 from .jobs import find_job
 from .open import Project
+
+_REPARSE = re.compile(r"reparse-\d{8}-\d{6}-[0-9a-f]{6}(-\d+)?")
 
 
 class RecordFilter(msgspec.Struct, frozen=True, kw_only=True):
@@ -212,6 +215,11 @@ def _versions(record: StoredRecord, versions: list[Version]) -> RecordVersions:
             for one in versions
         ],
     )
+
+
+def is_reparse(job: str) -> bool:
+    """Is this the id of a run over the archive, and not of a crawl?"""
+    return _REPARSE.fullmatch(job) is not None
 
 
 async def differences(project: Project, before: str, after: str) -> AsyncIterator[RecordDifference]:

@@ -48,9 +48,7 @@ from ..store.sink import Sink
 from ..store.spool import Spool
 from .job_end import end_job
 from .open import Project
-from .pipelines import latest_of, pipeline_of
-
-HABITS_OF = timedelta(days=30)  # how far back one looks for what is usual of a spider's items
+from .pipelines import HABITS_OF, latest_of, pipeline_of
 
 
 def check_installed(settings: Settings, routing: Routing, serves: frozenset[str] | None) -> None:

@@ -9,7 +9,6 @@ Each spider's part has an id of its own: that one spider has parsed a page says 
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
 from datetime import UTC, datetime, timedelta
@@ -22,7 +21,7 @@ from ...model.url import origin_of, site_of
 from ...pipeline.inspection import USUAL, day_of
 from ...store.contract import VisitQuery
 from ..open import Project
-from ..wiring import HABITS_OF
+from ..pipelines import HABITS_OF
 from .messages import Outcome, PageOrder
 from .parser_pool import ParserPool, cores
 from .preview import Preview, TellChange
@@ -31,8 +30,6 @@ from .spider_refs import SITE, Finder
 FAILED = ("parse", "quality")
 MOST_FAILURES = 20  # that are remembered for the report
 ROUTE = "archive"
-
-_RUN = re.compile(r"reparse-\d{8}-\d{6}-[0-9a-f]{6}(-\d+)?")
 
 
 class Report(msgspec.Struct, kw_only=True):
@@ -64,11 +61,6 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True):
     job: str | None = None
     since: float | None = None
     failed: bool = False
-
-
-def is_run(job: str) -> bool:
-    """Is this the id of a run over the archive?"""
-    return _RUN.fullmatch(job) is not None
 
 
 async def reparse(

@@ -1,0 +1,56 @@
+"""Starting quickly is a feature: commands that only look load no transport and no worker."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+from tests.unit.commandline import ProjectFolder
+from tests.unit.commandline import project as project
+from tests.unit.crawled import crawl_half
+
+HEAVY = [
+    "aiohttp",
+    "gossamer.crawl.worker",
+    "gossamer.fetch.http",
+    "gossamer.project.service",
+    "gossamer.project.wiring",
+]
+LOOKS = [
+    ["settings"], ["spiders"], ["schedule", "list"], ["routes"], ["proxies"], ["history", "1"], ["quality"],
+    ["schemas"], ["export"], ["status"], ["why", "https://shop.example/done"], ["dead", "list"], ["job", "list"],
+    ["check", "recipe.toml"],
+]  # fmt: skip
+CODE = """
+import json, sys
+from gossamer.cli.app import run
+looks, heavy = json.loads(sys.argv[1])
+for words in looks:
+    sys.argv = ["gossamer", *words]
+    try:
+        run()
+    except SystemExit:
+        pass
+    loaded = [name for name in heavy if name in sys.modules]
+    if loaded:
+        print(words, loaded, file=sys.stderr)
+        sys.exit(3)
+"""
+
+
+def test_commands_that_look_load_nothing_that_fetches(project: ProjectFolder) -> None:
+    project.fill(crawl_half)
+    project.write(
+        "recipe.toml", 'start = "https://shop.example/"\n[pages.book]\nitem = "Book"\nfields = { title = "h1" }\n'
+    )
+
+    done = subprocess.run(
+        [sys.executable, "-c", CODE, json.dumps([LOOKS, HEAVY])],
+        cwd=project.folder,
+        capture_output=True,
+        text=True,
+        check=False,
+    )  # fmt: skip
+
+    assert done.returncode == 0, done.stderr
