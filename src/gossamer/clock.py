@@ -106,6 +106,11 @@ class VirtualClock:
         """How many wait for this clock just now."""
         return len(self._sleepers)
 
+    @property
+    def next_due(self) -> float:
+        """The moment at which the first of them wakes. There must be one."""
+        return min(at for at, _ in self._sleepers)
+
     def advance(self, seconds: float) -> None:
         """Move time forward and wake every sleeper whose time has come."""
         self._now += seconds

@@ -165,18 +165,18 @@ class JobVendor(Vendor):
                     return web.json_response({"error": self.fails[asked.json["url"]]})
                 return web.json_response(await self._told(asked.json["url"]))
             case ["scrape", "async"]:
-                return self._new("job_id", asked.json)
+                return self.new("job_id", asked.json)
             case ["batch"]:
                 if self.refuses & {item["url"] for item in asked.json["requests"]}:
                     return web.json_response({"error": "an address is not served"}, status=422)
-                return self._new("batch_id", asked.json)
+                return self.new("batch_id", asked.json)
             case ["jobs", job] if job in self.jobs:
                 return web.json_response(await self._look(job))
             case ["batch", job] if job in self.jobs:
                 return web.json_response(await self._look_at_batch(job))
         return web.json_response({"error": "no such thing"}, status=404)
 
-    def _new(self, name: str, question: Any) -> web.StreamResponse:
+    def new(self, name: str, question: Any) -> web.StreamResponse:
         job = f"job-{len(self.jobs)}"
         self.jobs[job] = question
         if name == "batch_id" and "callback_url" in question and self.callbacks:

@@ -182,7 +182,7 @@ async def test_the_store_is_probed_with_growing_pauses_not_once_per_page(
     store.down = True
     async with new_sink(store, clock=clock) as sink:
         await sink.keep(visit(0))
-        await ears.hear(lambda event: isinstance(event, Trouble) and len(clock._sleepers) == 1)
+        await ears.hear(lambda event: isinstance(event, Trouble) and clock.sleepers == 1)
         asked = store.asked
         for n in range(1, 100):
             await sink.keep(visit(n))
@@ -190,12 +190,11 @@ async def test_the_store_is_probed_with_growing_pauses_not_once_per_page(
 
         pauses = []
         for _ in range(7):
-            due = clock._sleepers[0][0]
-            pauses.append(due - clock.now())
+            pauses.append(clock.next_due - clock.now())
             store.asked_again.clear()
             clock.advance(pauses[-1])
             await store.asked_again.wait()
-            while not clock._sleepers:
+            while not clock.sleepers:
                 await asyncio.sleep(0)
         assert pauses == [0.25, 0.5, 1.0, 2.0, 4.0, 5.0, 5.0]
         store.down = False
@@ -213,7 +212,7 @@ async def test_a_store_that_refuses_us_blames_no_result_and_is_told_once(
         async with asyncio.timeout(PATIENCE):
             for _ in range(5):
                 store.asked_again.clear()
-                while not clock._sleepers:
+                while not clock.sleepers:
                     await asyncio.sleep(0)
                 clock.advance(10)
                 await store.asked_again.wait()
@@ -265,7 +264,7 @@ async def test_probing_a_store_does_not_archive_the_pages_again(
         await asyncio.gather(*(sink.keep(visit(n), snap(n)) for n in range(3)))  # spooled with their pages
         archive.down = False
         while store.asked < 6:
-            while not clock._sleepers:
+            while not clock.sleepers:
                 await asyncio.sleep(0)
             clock.advance(5)
             await asyncio.sleep(0)

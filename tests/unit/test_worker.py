@@ -286,7 +286,7 @@ async def test_a_renewed_lease_is_good_beyond_its_first_time(bench: Bench) -> No
     await bench.until(lambda: len(road.sent) == 1)
     for times in range(1, 8):
         bench.lab.clock.advance(LEASE.total_seconds() / 3)
-        await bench.until(lambda times=times: bench.line.renewals == times and bool(bench.lab.clock._sleepers))
+        await bench.until(lambda times=times: bench.line.renewals == times and bool(bench.lab.clock.sleepers))
     road.go.set()
     assert await running is True
     assert road.sent == [PAGE, PAGE]
@@ -302,12 +302,12 @@ async def test_renewing_goes_on_whatever_went_wrong(bench: Bench, fault: Excepti
     running = asyncio.create_task(bench.worker(road).run())
     await bench.until(lambda: len(road.sent) == 1)
     bench.lab.clock.advance(LEASE.total_seconds() / 3)
-    await bench.until(lambda: bool(bench.ears.of(Trouble)) and bool(bench.lab.clock._sleepers))
+    await bench.until(lambda: bool(bench.ears.of(Trouble)) and bool(bench.lab.clock.sleepers))
     assert str(fault) in bench.ears.of(Trouble)[0].message
     # when it is mended in time, the page is finished
     del bench.line.faults["renew"]
     bench.lab.clock.advance(LEASE.total_seconds() / 3)
-    await bench.until(lambda: bench.line.renewals == 2 and bool(bench.lab.clock._sleepers))
+    await bench.until(lambda: bench.line.renewals == 2 and bool(bench.lab.clock.sleepers))
     bench.lab.clock.advance(LEASE.total_seconds() / 2)
     road.go.set()
     assert await running is True
