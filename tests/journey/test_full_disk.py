@@ -30,8 +30,8 @@ LEASE = "5s"
 IN_A_HURRY = """
 from datetime import timedelta
 from gossamer.cli import main
-from gossamer.crawl import patience
-patience.PATIENCE = timedelta(milliseconds=300)
+from gossamer.crawl import worker
+worker.LONGEST_OUTAGE = timedelta(milliseconds=300)
 main()
 """
 
