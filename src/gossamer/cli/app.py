@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn, Protocol, TypeVar, runtime_checkable
 
 import typer
 from rich.console import Console
@@ -64,14 +64,12 @@ def run() -> None:
     try:
         register(sys.argv[1:])
         sys.exit(app(prog_name="gossamer", standalone_mode=False))
-    except _Mistyped as error:
-        _fail_mistyped(error)
     except GossamerError as error:
         fail(str(error))
     except (KeyboardInterrupt, typer.Abort):
         sys.exit(130)
     except BrokenPipeError:
-        # Whoever read our output has left; Python must not complain about it again while it closes stdout.
+        # The reader of our output has left; Python must not complain about it again while it closes stdout.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
     except OSError as error:
@@ -79,6 +77,8 @@ def run() -> None:
             raise
         fail(f"The output cannot be written ({error.strerror}).")
     except Exception as error:
+        if isinstance(error, Mistyped):
+            _fail_mistyped(error)
         if sys.flags.dev_mode:
             raise
         fail(
@@ -94,17 +94,23 @@ def fail(message: str, code: int = 1) -> NoReturn:
     sys.exit(code)
 
 
-# The class of all that can be wrong with a command line. Where it lives depends on typer's version.
-_Mistyped: type[Exception] = typer.BadParameter.__mro__[2]
+@runtime_checkable
+class Mistyped(Protocol):
+    """What is raised for a wrong command line. Its class depends on the version of typer, its shape does not."""
+
+    exit_code: int
+
+    def format_message(self) -> str: ...
 
 
-def _fail_mistyped(error: Any) -> NoReturn:  # Any: see above
-    words: str = error.format_message()
+def _fail_mistyped(error: Mistyped) -> NoReturn:
+    words = error.format_message()
     if not words or "\n" in words:  # nothing was typed: this is the help
         typer.echo(words, err=True)
         sys.exit(error.exit_code)
     words = words if words.endswith((".", "?")) else f"{words}."
-    fail(f"{words} See {error.ctx.command_path if error.ctx is not None else 'gossamer'} --help.", error.exit_code)
+    context: typer.Context | None = getattr(error, "ctx", None)
+    fail(f"{words} See {context.command_path if context is not None else 'gossamer'} --help.", error.exit_code)
 
 
 def run_async(work: Coroutine[Any, Any, T]) -> T:
@@ -130,8 +136,8 @@ async def open_crawled(settings: Settings) -> AsyncIterator[Project]:
 
 
 def settings_with(**flags: Any) -> Settings:
-    """The settings as seen from here, with dotted flags on top (underscores double as dots: crawl__depth)."""
-    return load(start=Path.cwd(), flags={name.replace("__", "."): value for name, value in flags.items()})
+    """The settings as seen from the working directory, with dotted flags on top: `**{"crawl.depth": 2}`."""
+    return load(start=Path.cwd(), flags=flags)
 
 
 def allow_local(settings: Settings, urls: list[str], flags: dict[str, Any]) -> Settings:

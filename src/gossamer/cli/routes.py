@@ -4,10 +4,11 @@ how the exits of every pool fare, and a try of each of them. Both can be made to
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.text import Text
+from typer.core import TyperGroup
 
 from ..clock import SystemClock
 from ..errors import InvalidUrl, Misconfigured
@@ -18,12 +19,21 @@ from ..project.routes import BudgetView, RouteReport, SiteRoute, reset_routes, r
 from ..settings import Settings
 from ..text import distance, many, moment, seconds_of, setting_text, size, span, visible
 from .app import allow_local, app, err, open_crawled, out, run_async, settings_with
-from .groups import ShowsByDefault
 from .layout import Column, advise, heading, number, print_facts, print_json, print_table
 
 SITES_SHOWN = 50
 BUDGETS_SHOWN = 20  # on a terminal, of jobs and of sites each
 EXITS_SHOWN = 50
+
+
+class ShowsByDefault(TyperGroup):
+    """A group of verbs of which `show` may be left out: `gossamer routes` is `gossamer routes show`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # Any: the class depends on the version of typer
+        if not args or (args[0] not in self.commands and args[0] not in self.get_help_option_names(ctx)):
+            args = ["show", *args]
+        return super().parse_args(ctx, args)
+
 
 routes_app = typer.Typer(help="The ways to each site that were learned, and the budgets.", cls=ShowsByDefault)
 app.add_typer(routes_app, name="routes")
