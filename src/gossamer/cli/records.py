@@ -114,7 +114,7 @@ def _story(version: RecordVersion, before: RecordVersion | None) -> list[str]:
 def diff_verb(
     before: Annotated[str, typer.Argument(metavar="JOB1", help="The earlier job: books-1.")],
     after: Annotated[str, typer.Argument(metavar="JOB2", help="The later job: books-2, or the id of a reparse.")],
-    limit: Annotated[int, typer.Option(min=0, help="Show so many; all are counted.")] = DIFFERENCES_SHOWN,
+    limit: Annotated[int, typer.Option(min=0, help="Show at most this many; all are counted.")] = DIFFERENCES_SHOWN,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per line.")] = False,
 ) -> None:
     """Show which records a job added, changed, or did not see any more, compared with another."""
@@ -188,7 +188,7 @@ def _shown(value: Any) -> str:  # Any: whatever an item held
 @app.command("quality")
 def quality_verb(
     spider: Annotated[str | None, typer.Argument(help="Only this spider, field by field.")] = None,
-    days: Annotated[int, typer.Option(min=1, max=36_500, help="Of the last so many days (UTC).")] = DAYS,
+    days: Annotated[int, typer.Option(min=1, max=36_500, help="Of this many days up to today (UTC).")] = DAYS,
     as_json: JsonOption = False,
 ) -> None:
     """Show the share of faultless items per spider and day; with a spider's name, per field."""

@@ -32,9 +32,9 @@ def reparse_verb(
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Store nothing; show what would change.")] = False,
     limit: Annotated[
-        int, typer.Option(min=0, help="With --dry-run: show so many changes; all are counted.")
+        int, typer.Option(min=0, help="With --dry-run: show at most this many changes; all are counted.")
     ] = DIFFERENCES_SHOWN,
-    processes: Annotated[int | None, typer.Option(min=1, help="Parse in so many processes; else one per core.")] = None,
+    processes: Annotated[int | None, typer.Option(min=1, help="Parsing processes; else one per core.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="With --dry-run: one JSON object per change.")] = False,
 ) -> None:
     """Parse archived pages again with the spiders as they are now. No request is made.
@@ -85,7 +85,7 @@ def _busy() -> AbstractContextManager[Status | None]:
 def _tell(report: Report, seconds: float, lines: DifferenceLines, *, dry_run: bool, spider_named: bool) -> None:
     for name, count in report.unknown.items():
         advice = f" Name its file with --spider FILE; if it was renamed, with --spider FILE --as {visible(name)}."
-        missing = visible(report.why[name]) if name else "nobody knows whose they are."
+        missing = visible(report.why[name]) if name else "it is not known which spider they are of."
         err.print(Text(f"{many(count, 'page')} left out: {missing}{advice if name else ''}", style="yellow"))
     if not report.pages:
         if not report.unknown:

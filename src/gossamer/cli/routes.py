@@ -1,5 +1,5 @@
 """`gossamer routes`: what was learned about the ways to each site, and what the budgets have left. `gossamer proxies`:
-how the exits of every pool fare, and a try of each of them. Both can be made to forget."""
+how healthy the exits of every pool are, and a try of each of them. Both can be made to forget."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class ShowsByDefault(TyperGroup):
 
 routes_app = typer.Typer(help="The ways to each site that were learned, and the budgets.", cls=ShowsByDefault)
 app.add_typer(routes_app, name="routes")
-proxies_app = typer.Typer(help="The exits of proxy pools: how they fare, and whether they work.", cls=ShowsByDefault)
+proxies_app = typer.Typer(help="The exits of proxy pools: their health, and whether they work.", cls=ShowsByDefault)
 app.add_typer(proxies_app, name="proxies")
 
 SiteArgument = Annotated[str | None, typer.Argument(help="Only this site: shop.example.")]
@@ -51,7 +51,7 @@ JsonOption = Annotated[bool, typer.Option("--json", help="For programs.")]
 @routes_app.command("show")
 def show_routes_verb(
     site: SiteArgument = None,
-    limit: Annotated[int, typer.Option(min=1, help="Show so many sites, the latest first.")] = SITES_SHOWN,
+    limit: Annotated[int, typer.Option(min=1, help="Show at most this many sites, the latest first.")] = SITES_SHOWN,
     as_json: JsonOption = False,
 ) -> None:
     """The route that the pages of each site begin with and why, and what was spent of the budgets."""
@@ -200,10 +200,10 @@ def _show_budgets(found: RouteReport) -> None:
 @proxies_app.command("show")
 def show_proxies_verb(
     pool: PoolArgument = None,
-    limit: Annotated[int, typer.Option(min=1, help="Show so many exits of each pool.")] = EXITS_SHOWN,
+    limit: Annotated[int, typer.Option(min=1, help="Show at most this many exits of each pool.")] = EXITS_SHOWN,
     as_json: JsonOption = False,
 ) -> None:
-    """How every exit fares: does it rest, how often did it succeed, what went through it and what did that cost?"""
+    """The health of every exit: does it rest, how often did it succeed, what did it carry, and what did that cost?"""
     settings = settings_with()
 
     async def find() -> tuple[list[PoolView], float]:
@@ -254,7 +254,7 @@ def check_proxies_verb(
 
 @proxies_app.command("reset")
 def reset_proxies_verb(pool: PoolArgument = None) -> None:
-    """End the rests of all exits and forget how they fared; workers that run notice it within seconds."""
+    """End the rests of all exits and forget their health; workers that run notice it within seconds."""
     settings = settings_with()
 
     async def reset() -> int:

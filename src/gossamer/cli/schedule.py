@@ -163,7 +163,7 @@ def show_verb(name: NameArgument, as_json: JsonOption = False) -> None:
             [(moment(at), _until(at, now), in_zone(at, one.zone)) for at in one.next_ticks],
             indent=2,
         )
-    _print_notes_of(one.name, one.notes, {"file", "ignored", "withdrawn", "last run"})  # its trouble is told above
+    _print_notes_of(one.name, one.notes, {"file", "ignored", "withdrawn", "last run"})  # its trouble stands above
     if not one.leads and not one.paused:
         _note("No scheduler is running; start `gossamer up`.")
 
@@ -211,7 +211,7 @@ def _again(at: str | None, leads: bool, now: float) -> str:
 @schedule_app.command("next")
 def next_verb(
     name: Annotated[str | None, typer.Argument(help="Only of this schedule.")] = None,
-    count: Annotated[int, typer.Option("-n", "--count", min=1, max=10_000, help="So many ticks.")] = TICKS_SHOWN,
+    count: Annotated[int, typer.Option("-n", "--count", min=1, max=10_000, help="The number of ticks.")] = TICKS_SHOWN,
     as_json: JsonOption = False,
 ) -> None:
     """Show the coming ticks, of all schedules in their order."""
@@ -316,9 +316,9 @@ def add_verb(
     file: Annotated[str | None, typer.Option(help="The addresses in this file: lines, .csv or .jsonl.")] = None,
     command: Annotated[str | None, typer.Option(help="The addresses that this program prints.")] = None,
     shell: Annotated[bool, typer.Option("--shell", help="With --command: a shell reads it.")] = False,
-    timeout: Annotated[str | None, typer.Option(help="With --command: so long it may run; 10m if not given.")] = None,
+    timeout: Annotated[str | None, typer.Option(help="With --command: how long it may run; 10m if not given.")] = None,
     max_output: Annotated[
-        str | None, typer.Option(help="With --command: so much it may print; 256MiB if not given.")
+        str | None, typer.Option(help="With --command: how much it may print; 256MiB if not given.")
     ] = None,
     sitemap: Annotated[str | None, typer.Option(help="The addresses in this sitemap.")] = None,
     feed: Annotated[str | None, typer.Option(help="The addresses in this RSS, Atom or JSON feed.")] = None,
@@ -329,7 +329,7 @@ def add_verb(
         str | None, typer.Option("--format", help="Of --file and --command: lines, csv or jsonl; else by its name.")
     ] = None,
     column: Annotated[str | None, typer.Option(help="The column or field with the addresses, in CSV or JSON.")] = None,
-    max_urls: Annotated[int | None, typer.Option(min=1, help="So many addresses at most.")] = None,
+    max_urls: Annotated[int | None, typer.Option(min=1, help="Take at most this many addresses.")] = None,
     kind: Annotated[str | None, typer.Option(help="The callback, or the kind of page, for these addresses.")] = None,
     priority: Annotated[int, typer.Option(help="Of these addresses; more goes first.")] = 0,
     min_age: Annotated[str | None, typer.Option(help="Leave out pages that were fetched less than this ago.")] = None,
@@ -339,10 +339,10 @@ def add_verb(
     overlap: Annotated[
         Overlap, typer.Option(help="When a run is due and the one before still goes on.")
     ] = Overlap.SKIP,
-    limit: Annotated[int | None, typer.Option(min=1, help="So many pages in each run at most.")] = None,
-    budget: Annotated[int | None, typer.Option(min=1, help="So many fetches a day, where pages change most.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Fetch at most this many pages in each run.")] = None,
+    budget: Annotated[int | None, typer.Option(min=1, help="Fetches a day, spent where pages change most.")] = None,
     min_interval: Annotated[str | None, typer.Option(help="With a budget: fetch no page more often.")] = None,
-    max_interval: Annotated[str | None, typer.Option(help="With a budget: fetch every page so often.")] = None,
+    max_interval: Annotated[str | None, typer.Option(help="With a budget: fetch no page less often.")] = None,
     replace: Annotated[bool, typer.Option("--replace", help="Change the one of that name.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Even if the spider is not found on this machine.")] = False,
 ) -> None:

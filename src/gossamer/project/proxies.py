@@ -1,4 +1,4 @@
-"""The proxy pools of a project: how their exits fare, whether they work, and how to end their rests.
+"""The proxy pools of a project: the health of their exits, whether they work, and how to end their rests.
 
 Every value here has the shape in which `--json` prints it; times are ISO 8601.
 """
@@ -27,7 +27,7 @@ TRIES_AT_ONCE = 32
 
 
 class ExitView(msgspec.Struct, frozen=True, kw_only=True):
-    """An exit of a pool, and how it fares."""
+    """An exit of a pool, and its health."""
 
     exit: str
     state: str  # new, ok, failing, resting; not listed: it is not in the pool's sources any more
@@ -85,7 +85,7 @@ def chosen_pools(settings: Settings, pool: str | None) -> list[str]:
     return [pool]
 
 
-# -- how they fare -----------------------------------------------------------------------------------------------
+# -- health ------------------------------------------------------------------------------------------------------
 
 
 async def proxy_pools(project: Project, pool: str | None = None) -> list[PoolView]:
@@ -102,7 +102,7 @@ def untouched_pools(settings: Settings, pool: str | None = None) -> list[PoolVie
 
 
 async def reset_exits(project: Project, pool: str | None = None) -> int:
-    """End the rests of all exits and forget how they fared; return how many. Raises Misconfigured for a pool that
+    """End the rests of all exits and forget their health; return how many. Raises Misconfigured for a pool that
     neither gossamer.toml nor the state knows."""
     count = await project.state.exits.reset(pool)
     if not count:

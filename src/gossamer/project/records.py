@@ -282,7 +282,7 @@ def decoded(data: str) -> Any:
 
 
 async def quality(project: Project, spider: str | None = None, *, days: int) -> list[QualityScore]:
-    """The scores of the last so many days, by day, spider and type of item; whole items before their fields."""
+    """The scores of the last `days` days, by day, spider and type of item; whole items before their fields."""
     since = day_of(project.clock.now() - timedelta(days=days - 1).total_seconds())
     return scores_of(await project.records.scores(spider=spider, since=since))
 

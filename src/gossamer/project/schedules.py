@@ -160,7 +160,7 @@ class Book(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def list_schedules(project: Project, name: str | None = None, *, ticks: int = 0) -> ScheduleList:
-    """All schedules, or one, with so many coming ticks. Raises Misconfigured when that one is not there."""
+    """All schedules, or one, with that number of coming ticks. Raises Misconfigured when that one is not there."""
     book = (await read_book(project)).only(name)
     return _listed(book, await _last_runs(project, book.schedules), ticks)
 
