@@ -77,14 +77,14 @@ async def test_a_writer_whose_ticket_has_expired_meanwhile_is_told_all_the_same(
     lone_mongo: MongoServer, store: MongoRecords
 ) -> None:
     await store.save([result(book("late"))])
-    ticket = await store.marks.open(0)
+    ticket = await store.revisions.open(0)
     marks_document(lone_mongo, store)["open"].clear()
     mark = await store.cursor()
     name = identity_of("Book", "shop.example", "late")
     [record] = lone_mongo.documents(f"{store.database.address.prefix}.records")
     record["revision"] = ticket.revision  # as it writes only now
 
-    await store.marks.close(ticket, [name])
+    await store.revisions.close(ticket, [name])
 
     assert [one.key for one in await all_of(store, RecordQuery(after=mark))] == ["late"]
     assert marks_document(lone_mongo, store)["open"] == {}
@@ -94,7 +94,7 @@ async def test_opening_the_store_takes_expired_tickets_away(
     lone_mongo: MongoServer, store: MongoRecords, prefix: str
 ) -> None:
     for _ in range(3):
-        await store.marks.open(0)
+        await store.revisions.open(0)
     tickets = list(marks_document(lone_mongo, store)["open"].values())
     for ticket in tickets[:2]:
         ticket["at"] -= TICKET_LASTS + timedelta(seconds=1)
@@ -113,7 +113,7 @@ def counting(second: int) -> PageResult:
 def often(monkeypatch: pytest.MonkeyPatch) -> None:
     """Sums are made often."""
     monkeypatch.setattr(quality, "FOLD_EVERY", 5)
-    monkeypatch.setattr(quality, "FOLDED_AT_ONCE", 3)
+    monkeypatch.setattr(quality, "FOLDED", 3)
 
 
 @pytest.mark.usefixtures("often")

@@ -110,7 +110,7 @@ def _settle(
     for role in addresses:
         origin = settings.origins.get(role, "")
         if origin.startswith("GOSSAMER_"):
-            err.print(f"[yellow]{origin} is set in the environment and goes before the file: change it there.[/]")
+            err.print(f"[yellow]{origin} is set in the environment and overrides the file: change it there.[/]")
     out.print("What is at the old addresses was not changed; delete it when you no longer need it.")
 
 

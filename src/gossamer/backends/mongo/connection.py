@@ -1,7 +1,7 @@
 """One MongoDB database: reached through the driver's pool, checked at opening, all errors of its verbs translated.
 
 How it fails: every error of the driver is translated (errors.py). A connection that is lost during a write leaves open
-whether it was done: whoever writes must be able to write again. How it recovers: the driver connects anew with the
+whether it was done: every write must be safe to repeat. How it recovers: the driver connects anew with the
 next call. Writes count when the majority of the members have them on disk; reads go to the primary. Whatever the
 address says about that is overruled.
 """
@@ -41,7 +41,7 @@ CLOSE_WITHIN = timedelta(seconds=5)
 
 
 class Written(msgspec.Struct, frozen=True):
-    """What became of a batch of writes. `refused` are the places of those whose document's name was taken."""
+    """The result of a batch of writes. `refused` are the places of those whose document's name was taken."""
 
     matched: int
     refused: frozenset[int] = frozenset()
@@ -68,7 +68,7 @@ class MongoDatabase:
         limit: int = 0,
         hint: str | None = None,
     ) -> list[Document]:
-        """The documents that are wanted, all at once: whoever asks sees to it that they are few."""
+        """The documents that are wanted, all in memory: the caller asks for few."""
         with self._translated():
             found = self._collection(name).find(
                 wanted, list(fields) if fields is not None else None, limit=limit, batch_size=limit
@@ -97,7 +97,7 @@ class MongoDatabase:
             return await self._collection(name).count_documents(wanted)
 
     async def change(self, name: str, wanted: Mapping[str, Any], update: Mapping[str, Any]) -> Document | None:
-        """Change one document; return it as it is then, None when there is none such."""
+        """Change one document; return it as it is then, or None when no document matches."""
         with self._translated():
             return await self._collection(name).find_one_and_update(
                 wanted, update, return_document=ReturnDocument.AFTER
@@ -147,7 +147,7 @@ class MongoDatabase:
 async def open_database(
     address: str, *, prefix: str, connect_within: timedelta = CONNECT_WITHIN
 ) -> AsyncIterator[MongoDatabase]:
-    """Connect, check, make the indexes where there are none. Raises Misconfigured, BadState, BackendUnavailable."""
+    """Connect, check, make the indexes where they are missing. Raises Misconfigured, BadState, BackendUnavailable."""
     place = read_address(address, prefix)
     client = _client(place, connect_within)
     try:
@@ -201,14 +201,14 @@ async def _check_server(client: AsyncMongoClient[Document], address: Address) ->
 
 
 async def _require_layout(database: AsyncDatabase[Document], address: Address) -> str:
-    """Make the store where there is none; return its name. Raises BadState for one that a newer version made."""
+    """Make the store if it does not exist; return its name. Raises BadState for one that a newer version made."""
     collection = database[f"{address.prefix}.store"]
     for first in (
         {"_id": "store", "id": uuid4().hex[:12], "layout": LAYOUT},
         {"_id": "marks", "revision": 1, "records": 0, "pages": 0, "open": {}},
     ):
         if await collection.find_one({"_id": first["_id"]}, ["_id"]) is None:
-            with suppress(DuplicateKeyError):  # somebody else has just made it
+            with suppress(DuplicateKeyError):  # another process has just made it
                 await collection.insert_one(first)
     store = await collection.find_one({"_id": "store"})
     if store is None or not isinstance(store.get("layout"), int) or not isinstance(store.get("id"), str):

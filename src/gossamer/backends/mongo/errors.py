@@ -30,7 +30,7 @@ ELSEWHERE = "set records = 'mongodb://...' to another one in gossamer.toml"
 EXAMPLE = "mongodb://user:password@host:27017/database"
 DUPLICATE = 11000  # the code of a document whose name is taken
 
-# What the driver raises; GossamerError is let through by those who catch these.
+# What the driver raises. A GossamerError passes through whatever catches these.
 DRIVER_ERRORS = (PyMongoError, BSONError, OverflowError, OSError, TimeoutError)
 
 _NOT_LET_IN = (11, 18, 8000)
@@ -143,7 +143,7 @@ def _no_connection(error: BaseException, place: str) -> GossamerError:
     if isinstance(error, (NetworkTimeout, TimeoutError)):
         return BackendUnavailable(f"{place} does not answer. See whether it runs and can be reached from here.")
     if isinstance(error, (AutoReconnect, ConnectionFailure, OSError)):
-        # Nobody knows whether a write under way was done. It does not matter: every batch can be stored again.
+        # Whether a write under way was done is unknown. It does not matter: every batch can be stored again.
         return BackendUnavailable(
             f"The connection to {place} was lost ({_short(str(error))}). What was under way can be done again."
         )

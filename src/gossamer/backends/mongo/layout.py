@@ -1,7 +1,7 @@
 """The collections of a record store in MongoDB, how their documents are called, and how a batch can be cut short.
 
     <prefix>.store       "store": the name of this store and the version of this layout
-                         "marks": counters, and the tickets of those who are writing (revisions.py)
+                         "marks": counters, and the tickets of the writers at work (revisions.py)
                          "move": the mark that a move leaves
     <prefix>.pages       a URL that was tried, with the newest facts      _id: its fingerprint
     <prefix>.visits      every archived visit                             _id: page, time (newest first)
@@ -15,13 +15,13 @@
 Pages and records have numbers, in the order of first storage. Names are bytes of fixed length, numbers and times
 written so that the order of bytes is the order of things: most collections need no other index.
 
-A single mongod has no transactions, so that none are used. What keeps the documents right instead:
+A single mongod has no transactions, so the store uses none. What keeps the documents right instead:
 
 1. Every document has a name that follows from what it says. Writing it again finds it there.
 2. A record is replaced only if it is still what the decision was made from (its version, times and page): else it is
-   read and decided again. So writers that meet end in the same state, whoever comes first.
-3. The version that is replaced is written to `superseded` before. After a crash in between it is there twice: who reads
-   a history takes only versions that are older than the record's.
+   read and decided again. So writers that meet end in the same state, in whatever order they come.
+3. The version that is replaced is written to `superseded` before. After a crash in between it is there twice: a reader
+   of the history takes only versions that are older than the record's.
 4. Records come first, then who saw them, visits and attempts; the facts of a page (with its ETag) come last. A crash
    anywhere repeats the visit in full; there is no moment in which a page counts as known and its records are missing.
 5. A record names the job that checked it last, so that a crash before the sighting is written does not make it gone.

@@ -19,9 +19,9 @@ from .connection import Document, MongoDatabase, Write
 from .layout import attempt_name, digest, visit_name, visits_from
 from .quality import uncounted
 from .record_writes import (
-    AT_ONCE,
     HELD_FIELDS,
     MAX_TRIES,
+    NAMES_PER_QUERY,
     Sightings,
     held_of,
     keep_versions,
@@ -29,12 +29,14 @@ from .record_writes import (
     see,
     unchanged,
 )
-from .revisions import Marks
+from .revisions import Revisions
 
 FACT_FIELDS = tuple(name for name in PageFacts.__struct_fields__ if name != "fingerprint")
 
 
-async def number_pages(database: MongoDatabase, marks: Marks, results: Sequence[PageResult]) -> dict[bytes, int]:
+async def number_pages(
+    database: MongoDatabase, revisions: Revisions, results: Sequence[PageResult]
+) -> dict[bytes, int]:
     """The number of every page of the batch; new ones are added. A page has a number from its first attempt on."""
     seen: dict[bytes, tuple[str, str]] = {}
     for result in results:
@@ -45,7 +47,7 @@ async def number_pages(database: MongoDatabase, marks: Marks, results: Sequence[
     missing = [fingerprint for fingerprint in seen if fingerprint not in numbers]
     if not missing:
         return numbers
-    first = await marks.number_pages(len(missing))
+    first = await revisions.number_pages(len(missing))
     new: list[Document] = [
         {"_id": fingerprint, "number": number, "url": seen[fingerprint][0], "job": seen[fingerprint][1],
          "fetched_at": None}
@@ -61,7 +63,7 @@ async def number_pages(database: MongoDatabase, marks: Marks, results: Sequence[
 async def find_numbers(database: MongoDatabase, fingerprints: Sequence[bytes]) -> dict[bytes, int]:
     """The numbers of those pages that are known."""
     numbers: dict[bytes, int] = {}
-    for part in portions(fingerprints, AT_ONCE):
+    for part in portions(fingerprints, NAMES_PER_QUERY):
         found = await database.find("pages", {"_id": {"$in": part}}, ["number"])
         numbers.update((one["_id"], one["number"]) for one in found)
     return numbers
@@ -70,7 +72,7 @@ async def find_numbers(database: MongoDatabase, fingerprints: Sequence[bytes]) -
 async def stale_ones(
     database: MongoDatabase, results: Sequence[PageResult], number: dict[bytes, int]
 ) -> frozenset[int]:
-    """The places of results that were read from a copy of a page of which the spider has a newer one."""
+    """The places of results that were read from an old copy: the spider has a newer one of the same page."""
     visitors = reparsed(results, number)
     each = list(set(visitors.values()))
     newest = dict(zip(each, await asyncio.gather(*(_newest(database, *who) for who in each)), strict=True))
@@ -78,7 +80,7 @@ async def stale_ones(
 
 
 async def _newest(database: MongoDatabase, page: int, spider: str) -> float | None:
-    """When the spider visited the page last with success; a visit of nobody knows whom may be its own."""
+    """When the spider visited the page last with success; a visit without a spider may be its own."""
     wanted = {**visits_of(page), "failure": "", "spider": {"$in": [spider, ""]}}
     for found in await database.find("visits", wanted, ["fetched_at"], order=[("_id", 1)], limit=1):
         at: float = found["fetched_at"]
@@ -91,7 +93,7 @@ def visits_of(page: int) -> Document:
 
 
 async def see_stale(database: MongoDatabase, looks: Sequence[tuple[int, str]]) -> None:
-    """Pages of which a job read an old copy: what they give now is not missing because of that."""
+    """Note pages of which a job read an old copy: such a copy proves nothing missing."""
     for page, job in looks:
         found = await database.find("records", {"page": page}, ["number"], hint="page")
         await see(database, {(job, one["number"]): 0 for one in found})
@@ -111,7 +113,7 @@ class _Confirmed(msgspec.Struct):
 
 
 async def confirm(
-    database: MongoDatabase, marks: Marks, results: Sequence[PageResult], number: dict[bytes, int], now: float
+    database: MongoDatabase, revisions: Revisions, results: Sequence[PageResult], number: dict[bytes, int], now: float
 ) -> None:
     """What unchanged pages gave was checked, is there again, and the job saw it."""
     waiting = [result.attempt for result in results if result.attempt.outcome == UNCHANGED]
@@ -126,17 +128,17 @@ async def confirm(
             else:
                 turn[page] = (attempt.job, min(attempt.at, now))
         waiting = later
-        for part in portions(list(turn), AT_ONCE):
-            await _confirm_pages(database, marks, {page: turn[page] for page in part})
+        for part in portions(list(turn), NAMES_PER_QUERY):
+            await _confirm_pages(database, revisions, {page: turn[page] for page in part})
 
 
-async def _confirm_pages(database: MongoDatabase, marks: Marks, pages: dict[int, tuple[str, float]]) -> None:
+async def _confirm_pages(database: MongoDatabase, revisions: Revisions, pages: dict[int, tuple[str, float]]) -> None:
     for _ in range(MAX_TRIES):
         found = await database.find("records", {"page": {"$in": list(pages)}}, HELD_FIELDS, hint="page")
         plans = [_confirmed(one["_id"], held_of(one), *pages[one["page"]]) for one in found]
         back = [plan for plan in plans if plan.is_back]
         moved = [plan for plan in plans if not plan.is_back and plan.held != plan.before]
-        if await _bring_back(database, marks, back) and await _move_on(database, moved):
+        if await _bring_back(database, revisions, back) and await _move_on(database, moved):
             break
     else:
         raise BackendUnavailable(
@@ -162,14 +164,14 @@ def _confirmed(identity: bytes, before: Held, job: str, at: float) -> _Confirmed
     return _Confirmed(identity, before, held, job, is_back)
 
 
-async def _bring_back(database: MongoDatabase, marks: Marks, plans: Sequence[_Confirmed]) -> bool:
-    """False when somebody else was faster with one of them."""
+async def _bring_back(database: MongoDatabase, revisions: Revisions, plans: Sequence[_Confirmed]) -> bool:
+    """False when another writer was faster with one of them."""
     if not plans:
         return True
     kept = await keep_versions(database, {plan.identity: plan.before.version for plan in plans})
     if len(kept) < len(plans):
         return False
-    ticket = await marks.open(0)
+    ticket = await revisions.open(0)
     writes: list[Write] = [
         UpdateOne(
             unchanged(plan.identity, plan.before),
@@ -188,7 +190,7 @@ async def _bring_back(database: MongoDatabase, marks: Marks, plans: Sequence[_Co
         for plan in plans
     ]
     written = await database.write("records", writes)
-    await marks.close(ticket, [plan.identity for plan in plans])
+    await revisions.close(ticket, [plan.identity for plan in plans])
     return written.matched == len(plans)
 
 

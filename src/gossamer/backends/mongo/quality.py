@@ -2,14 +2,14 @@
 
 An attempt's document holds what was counted for it (`quality`, filed under a `sheet`: one per day and spider). It is
 written once, so it counts once. Now and then a writer folds some of them into the sheet's document, which has the sums.
-A sheet names the attempts that were folded in last, and is replaced as a whole, if nobody else has replaced it since:
+A sheet names the attempts that were folded in last, and is replaced as a whole, unless another writer was faster:
 
     {"_id": ..., "fold": 3, "last": [names of attempts], "rows": [{"day": ..., "checked": 12, ...}]}
 
 1. What the sheet folded in last is taken out of those attempts. They are counted in the sheet, so nothing is lost.
 2. Some attempts that are still uncounted are read, added to the rows, and named in `last`: in one write.
 
-A crash between the two leaves attempts that are counted twice, and named in `last`: who reads leaves these out. A
+A crash between the two leaves attempts that are counted twice, and named in `last`: readers leave these out. A
 reader looks at the sheets before and after it reads the attempts: when a sheet was folded more than once meanwhile, it
 begins anew, else the attempts that either look names are left out, and the sums are right.
 """
@@ -29,16 +29,15 @@ from .connection import Document, MongoDatabase
 from .layout import digest
 
 FOLD_EVERY = 256  # attempts that count something, by one writer
-FOLDED_AT_ONCE = 512
+FOLDED = 512
 MOST_ROWS = 20_000  # of a sheet; what would make it longer stays with its attempts
 MAX_TRIES = 20
 
-TALLY_FIELDS = Tally.__struct_fields__
 _COUNTS = ("checked", "filled", "faulty")
 
 
 def uncounted(quality: Sequence[Tally]) -> Document:
-    """The fields of an attempt's document for what was counted; none when nothing was."""
+    """The fields of an attempt's document for what was counted; empty when nothing was."""
     if not quality:
         return {}
     first = quality[0]
@@ -52,7 +51,7 @@ class QualityLedger:
         self._since_fold = 0
 
     async def note(self, count: int) -> None:
-        """So many attempts were written that count something: fold when it is time."""
+        """Note how many attempts with counts were written; fold when it is time."""
         self._since_fold += count
         if self._since_fold >= FOLD_EVERY:
             self._since_fold = 0
@@ -74,7 +73,7 @@ class QualityLedger:
         sheet = await self._database.one("quality", {"_id": name})
         if sheet is not None:
             await self._strike_out(sheet["last"])
-        found = await self._database.find("attempts", {"sheet": name}, ["quality"], limit=FOLDED_AT_ONCE)
+        found = await self._database.find("attempts", {"sheet": name}, ["quality"], limit=FOLDED)
         if not found:
             return sheet is not None
         rows = _summed(
@@ -90,7 +89,7 @@ class QualityLedger:
             "newest": max(row.day for row in rows),
             "rows": [msgspec.structs.asdict(row) for row in rows],
         }
-        # When somebody else has folded since, this becomes an insertion, which is refused: the name is taken.
+        # When another writer has folded since, this becomes an insertion, which is refused: the name is taken.
         wanted = {"_id": name, "fold": 0 if sheet is None else sheet["fold"]}
         written = await self._database.write("quality", [ReplaceOne(wanted, folded, upsert=True)])
         if written.refused:

@@ -1,7 +1,7 @@
 """How records came to be what they are: their versions, what two jobs saw differently, and what is gone.
 
-Records are gone in portions; whoever breaks off in the middle has marked some of them, and the next call marks the
-rest.
+Records are marked as gone in portions: a call that breaks off in the middle has marked some of them, and the next call
+marks the rest.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from ...store.record_rules import NO_PAGE, Seen, difference, mend
 from .connection import Document, MongoDatabase
 from .layout import JOB_BYTES, MOST, attempts_from, identity_of, job_hash, number_in, sighting_name, version_name
 from .record_writes import HELD_FIELDS, MAX_TRIES, held_of, keep_versions, portions, unchanged
-from .revisions import Marks
+from .revisions import Revisions
 
 COMPARED = 1000  # records whose versions are compared at a time
-COMPARED_AT_ONCE = 100  # of those that may differ: their texts are read
+COMPARED_DATA = 100  # of those that may differ: their texts are read
 RETIRED = 1000  # records that are looked at at a time
-NAMES_AT_ONCE = 10_000  # of sightings that are looked up
-PAGES_AT_ONCE = 100  # whose attempts are looked up
+SIGHTINGS_PER_QUERY = 10_000  # of sightings that are looked up
+PAGES_PER_QUERY = 100  # whose attempts are looked up
 
 _CURRENT = ("number", "version", "last_changed", "job", "source", "gone_since", "schema")
 _LOOKED = ("done", "reparsed")
@@ -35,7 +35,7 @@ async def versions(database: MongoDatabase, type: str, site: str, key: str) -> l
     if record is None:
         return []
     number, version = record["number"], record["version"]
-    # The present version may have been copied already by somebody who was about to replace it.
+    # The present version may have been copied already by a writer that was about to replace it.
     past = await database.find(
         "superseded",
         {"_id": {"$gte": version_name(number, 0), "$lt": version_name(number, version)}},
@@ -64,7 +64,7 @@ async def differences(database: MongoDatabase, before: str, after: str) -> Async
     jobs = (job_hash(mend(before)), job_hash(mend(after)))
     last = 0
     while seen := await _seen_by_either(database, jobs, last):
-        for part in portions([one for one in seen if one.may_differ], COMPARED_AT_ONCE):
+        for part in portions([one for one in seen if one.may_differ], COMPARED_DATA):
             for one in await _compared(database, part):
                 yield one
         last = seen[-1].record
@@ -122,7 +122,7 @@ class Retirement:
     def __init__(
         self,
         database: MongoDatabase,
-        marks: Marks,
+        revisions: Revisions,
         *,
         job: str,
         spider: str,
@@ -131,7 +131,7 @@ class Retirement:
         began: float,
     ) -> None:
         self._database = database
-        self._marks = marks
+        self._revisions = revisions
         self._job = mend(job)
         self._spider = mend(spider)
         self._at = at
@@ -187,7 +187,7 @@ class Retirement:
         """Those among the numbers of records that one of the jobs saw."""
         names = (sighting_name(job, number) for job in jobs for number in numbers)
         found: set[int] = set()
-        for part in portions(list(names), NAMES_AT_ONCE):
+        for part in portions(list(names), SIGHTINGS_PER_QUERY):
             rows = await self._database.find("sightings", {"_id": {"$in": part}}, ["_id"])
             found.update(number_in(one["_id"], JOB_BYTES) for one in rows)
         return found
@@ -197,7 +197,7 @@ class Retirement:
         record since knows better."""
         attempts: dict[int, list[Document]] = {}
         pages = sorted({one["page"] for one in records if one["page"] != NO_PAGE})
-        for part in portions(pages, PAGES_AT_ONCE):
+        for part in portions(pages, PAGES_PER_QUERY):
             ranges = [{"_id": {"$gte": attempts_from(page), "$lt": attempts_from(page + 1)}} for page in part]
             for one in await self._database.find(
                 "attempts", {"job": self._job, "$or": ranges}, ["at", "outcome", "status"]
@@ -217,7 +217,7 @@ class Retirement:
         going = [(one["_id"], held_of(one), look) for one, look in unseen if one["_id"] in kept]
         if not going:
             return 0
-        ticket = await self._marks.open(0)
+        ticket = await self._revisions.open(0)
         writes = [
             UpdateOne(
                 unchanged(identity, held),
@@ -237,7 +237,7 @@ class Retirement:
             for identity, held, look in going
         ]
         written = await self._database.write("records", writes)
-        await self._marks.close(ticket, [identity for identity, _, _ in going])
+        await self._revisions.close(ticket, [identity for identity, _, _ in going])
         return written.matched
 
 

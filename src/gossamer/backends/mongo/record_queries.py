@@ -1,7 +1,7 @@
 """Which records a query means, and reading them in the order of their numbers, some at a time.
 
 Most queries walk along all records, or along those that a job saw. Those that mean few among many, by what changed
-after a mark, find the numbers first. No cursor is held open while the reader thinks.
+after a cursor, find the numbers first. No cursor is held open while the reader thinks.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from ...store.record_rules import mend, read_cursor, stored_record
 from .connection import Document, MongoDatabase
 from .layout import JOB_BYTES, MOST, job_hash, key_hash, number_in, sighting_name
 from .record_history import sightings_after
-from .record_writes import AT_ONCE, portions
+from .record_writes import NAMES_PER_QUERY, portions
 
 KIND = "mongo"  # of cursors
 CHUNK = 256  # records in memory while streaming
@@ -57,7 +57,7 @@ async def count(database: MongoDatabase, query: RecordQuery, wanted: Document) -
         every = {"$gt": sighting_name(job, 0), "$lte": sighting_name(job, MOST)}
         return await database.count("sightings", {"_id": every})
     total = 0
-    async for numbers in _seen_by(database, job, AT_ONCE):
+    async for numbers in _seen_by(database, job, NAMES_PER_QUERY):
         total += await database.count("records", {**wanted, "number": {"$in": numbers}})
     return total
 
@@ -90,7 +90,7 @@ async def read(database: MongoDatabase, query: RecordQuery, wanted: Document) ->
 
 
 async def _few(database: MongoDatabase, query: RecordQuery, wanted: Document) -> list[int] | None:
-    """The numbers of the records that may be meant, in order; None when they are not looked for, or too many."""
+    """The numbers of the records that may be meant, in order; None without an index, or when they are too many."""
     if query.after is None and (query.key is None or query.job is None):
         return None
     by = ("key_hash", "key") if query.key is not None else ("revision",)
@@ -105,7 +105,7 @@ async def _few(database: MongoDatabase, query: RecordQuery, wanted: Document) ->
         return numbers
     job = job_hash(mend(query.job))
     seen: list[int] = []
-    for part in portions(numbers, AT_ONCE):
+    for part in portions(numbers, NAMES_PER_QUERY):
         names = [sighting_name(job, number) for number in part]
         rows = await database.find("sightings", {"_id": {"$in": names}}, ["_id"])
         seen += sorted(number_in(one["_id"], JOB_BYTES) for one in rows)
@@ -113,7 +113,7 @@ async def _few(database: MongoDatabase, query: RecordQuery, wanted: Document) ->
 
 
 async def _seen_by(database: MongoDatabase, job: bytes, size: int) -> AsyncIterator[list[int]]:
-    """The numbers of the records that a job saw, in order, so many at a time."""
+    """The numbers of the records that a job saw, in order, in batches."""
     last = 0
     while found := await sightings_after(database, job, last, size):
         yield list(found)

@@ -36,7 +36,7 @@ from .layout import (
     visits_from,
 )
 from .page_log import FACT_FIELDS, attempt_document, attempt_of, facts_of, find_numbers, visit_document
-from .record_history import NAMES_AT_ONCE, version_of
+from .record_history import SIGHTINGS_PER_QUERY, version_of
 from .record_writes import portions, see
 from .stored_text import queryable
 
@@ -121,7 +121,7 @@ class MongoRecordStream:
         seen: dict[int, list[tuple[str, int]]] = {}
         names = [sighting_name(job, number) for job, _ in jobs for number in numbers]
         called = dict(jobs)
-        for part in portions(names, NAMES_AT_ONCE):
+        for part in portions(names, SIGHTINGS_PER_QUERY):
             for one in await self._database.find("sightings", {"_id": {"$in": part}}, ["version"]):
                 number = number_in(one["_id"], JOB_BYTES)
                 seen.setdefault(number, []).append((called[one["_id"][:JOB_BYTES]], one["version"]))
@@ -176,7 +176,7 @@ class MongoRecordStream:
         numbers = await find_numbers(self._database, [page.fingerprint for page in pages])
         missing = [page for page in pages if page.fingerprint not in numbers]
         if missing:
-            first = await self._store.marks.number_pages(len(missing))
+            first = await self._store.revisions.number_pages(len(missing))
             new = {page.fingerprint: number for number, page in enumerate(missing, first)}
             await self._database.write("pages", [InsertOne(_page(page, new[page.fingerprint])) for page in missing])
             numbers.update(new)
@@ -193,7 +193,7 @@ class MongoRecordStream:
         found = await self._database.find("records", {"_id": {"$in": names}}, ["number"])
         numbers = {one["_id"]: one["number"] for one in found}
         missing = [name for name in names if name not in numbers]
-        ticket = await self._store.marks.open(len(missing))
+        ticket = await self._store.revisions.open(len(missing))
         numbers.update((name, number) for number, name in enumerate(missing, ticket.first))
         documents = {
             name: {
@@ -212,7 +212,7 @@ class MongoRecordStream:
         # The past first, as always: a record is not there before its history.
         await self._database.write("superseded", past)
         await self._database.write("records", [InsertOne(documents[name]) for name in missing])
-        await self._store.marks.close(ticket, missing)
+        await self._store.revisions.close(ticket, missing)
         seen = {
             (job, numbers[name]): version
             for name, record in zip(names, records, strict=True)

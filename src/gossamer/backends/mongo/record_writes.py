@@ -1,12 +1,12 @@
 """What a batch of results does to records, their history and who saw them.
 
 store/record_rules.py decides what a record becomes from what is held, and it is written only where that is still held.
-Where somebody else was faster, it is read and decided again: in the next wave, with all that have to wait. A
-record takes at most one new version in a wave, so that the version that it replaces is always one that was in the
-store.
+Where another writer was faster, the record is read and decided again in the next wave, together with all that have to
+wait. A record takes at most one new version in a wave, so that the version that it replaces is always one that was in
+the store.
 
-How it fails: a batch that breaks off has stored some of its records. How it recovers: it is written again; what is
-there already is found to be no news.
+How it fails: a batch that breaks off has stored some of its records. How it recovers: the batch is written again;
+records that are stored already are found unchanged.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from ...model.record import PageResult, Record
 from ...store.record_rules import Held, Verdict, last_of_each, receive, version_seen
 from .connection import Document, MongoDatabase, Write
 from .layout import identity_of, job_hash, key_hash, sighting_name, version_name
-from .revisions import Marks
+from .revisions import Revisions
 from .stored_text import queryable
 
 T = TypeVar("T")
 
-AT_ONCE = 1000  # names in one look-up
-KEPT_AT_ONCE = 100  # versions that are copied at a time: their texts are read
+NAMES_PER_QUERY = 1000  # names in one look-up
+COPIED = 100  # versions that are copied at a time: their texts are read
 MAX_TRIES = 50  # of a record that others change at the same time; each collision means that another one succeeded
 
 HELD_FIELDS = ("number", "content_hash", "first_seen", "last_changed", "last_checked", "version", "page", "gone_since")
@@ -68,9 +68,9 @@ class _Plan(msgspec.Struct):
 class RecordBatch:
     """Stores the records of one batch."""
 
-    def __init__(self, database: MongoDatabase, marks: Marks, *, now: float, min_age: float) -> None:
+    def __init__(self, database: MongoDatabase, revisions: Revisions, *, now: float, min_age: float) -> None:
         self._database = database
-        self._marks = marks
+        self._revisions = revisions
         self._now = now
         self._min_age = min_age
 
@@ -104,7 +104,7 @@ class RecordBatch:
 
     async def _look_up(self, identities: Sequence[bytes]) -> dict[bytes, Held]:
         found: dict[bytes, Held] = {}
-        for part in portions(identities, AT_ONCE):
+        for part in portions(identities, NAMES_PER_QUERY):
             for one in await self._database.find("records", {"_id": {"$in": part}}, HELD_FIELDS):
                 found[one["_id"]] = held_of(one)
         return found
@@ -141,7 +141,7 @@ class RecordBatch:
             written = await self._database.write("records", [_move(plan) for plan in moving])
             if written.matched == len(moving):
                 done += moving
-        # Somebody was faster with some that should have moved, and nobody says with which. They are looked at again;
+        # Another writer was faster with some that should have moved; the server does not say which. All are read again;
         # that the job saw the version that was held is true in any case.
         sightings: Sightings = {}
         for plan in {id(plan): plan for plan in [*done, *moving]}.values():
@@ -152,10 +152,10 @@ class RecordBatch:
         return done
 
     async def _write(self, plans: list[_Plan]) -> list[_Plan]:
-        """Write new and changed records; return those where nobody else was faster."""
+        """Write new and changed records; return those where no other writer was faster."""
         if not plans:
             return []
-        ticket = await self._marks.open(sum(plan.before is None for plan in plans))
+        ticket = await self._revisions.open(sum(plan.before is None for plan in plans))
         number = ticket.first
         writes: list[Write] = []
         for plan in plans:
@@ -171,7 +171,7 @@ class RecordBatch:
                 writes.append(ReplaceOne(unchanged(plan.identity, plan.before), document, upsert=True))
         written = await self._database.write("records", writes)
         done = [plan for place, plan in enumerate(plans) if place not in written.refused]
-        await self._marks.close(ticket, [plan.identity for plan in done])
+        await self._revisions.close(ticket, [plan.identity for plan in done])
         return done
 
 
@@ -218,7 +218,7 @@ async def keep_versions(database: MongoDatabase, versions: dict[bytes, int]) -> 
     """Copy the present versions of records, known by their names, into the history; return the names of those that
     still are of that version. To be done before they are replaced."""
     kept: set[bytes] = set()
-    for part in portions(list(versions), KEPT_AT_ONCE):
+    for part in portions(list(versions), COPIED):
         found = await database.find("records", {"_id": {"$in": part}}, VERSION_FIELDS)
         present = [one for one in found if one["version"] == versions[one["_id"]]]
         await database.write("superseded", [InsertOne(past_version(one)) for one in present])

@@ -38,8 +38,8 @@ from .page_log import (
 )
 from .quality import QualityLedger
 from .record_stream import MongoRecordStream
-from .record_writes import AT_ONCE, RecordBatch, portions
-from .revisions import Marks
+from .record_writes import NAMES_PER_QUERY, RecordBatch, portions
+from .revisions import Revisions
 from .stored_text import stored_results
 
 PREFIX = "gossamer"
@@ -56,24 +56,24 @@ async def open_mongo_records(
     prefix: str = PREFIX,
     connect_within: timedelta = CONNECT_WITHIN,
 ) -> AsyncIterator[MongoRecords]:
-    """Open the record store at `address`; its collections, named `prefix` and so on, are made when there are none.
+    """Open the record store at `address`; its collections, named `prefix` and so on, are made if they are missing.
 
     Raises Misconfigured, BadState, BackendUnavailable.
     """
     async with open_database(address, prefix=prefix, connect_within=connect_within) as database:
-        marks = Marks(database)
-        await marks.tidy()
-        yield MongoRecords(database, marks, clock, min_rewrite_age=min_rewrite_age)
+        revisions = Revisions(database)
+        await revisions.refresh()
+        yield MongoRecords(database, revisions, clock, min_rewrite_age=min_rewrite_age)
 
 
 class MongoRecords:
     """Fulfils `Records`. Many processes may write to the same collections."""
 
     def __init__(
-        self, database: MongoDatabase, marks: Marks, clock: Clock, *, min_rewrite_age: timedelta | None = None
+        self, database: MongoDatabase, revisions: Revisions, clock: Clock, *, min_rewrite_age: timedelta | None = None
     ) -> None:
         self.database = database
-        self.marks = marks
+        self.revisions = revisions
         self._ledger = QualityLedger(database)
         self._clock = clock
         self._min_age = min_rewrite_age.total_seconds() if min_rewrite_age is not None else 0.0
@@ -84,15 +84,15 @@ class MongoRecords:
         if not results:
             return []
         rows, now = stored_results(results), self._clock.now()
-        number = await number_pages(self.database, self.marks, rows)
+        number = await number_pages(self.database, self.revisions, rows)
         await self._save_schemas(rows, now)
         # In this order: layout.py says why.
         stale = await stale_ones(self.database, rows, number)
-        batch = RecordBatch(self.database, self.marks, now=now, min_age=self._min_age)
+        batch = RecordBatch(self.database, self.revisions, now=now, min_age=self._min_age)
         counts = await batch.store(rows, number, stale)
         looks = [(number[rows[place].attempt.fingerprint], rows[place].attempt.job) for place in sorted(stale)]
         await see_stale(self.database, looks)
-        await confirm(self.database, self.marks, rows, number, now)
+        await confirm(self.database, self.revisions, rows, number, now)
         await self._ledger.note(await log_visits(self.database, rows, number))
         return counts
 
@@ -110,14 +110,14 @@ class MongoRecords:
     async def latest(self, identities: Sequence[Identity]) -> dict[Identity, str]:
         wanted = {identity_of(*map(mend, identity)): identity for identity in identities}
         found: dict[Identity, str] = {}
-        for part in portions(list(wanted), AT_ONCE):
+        for part in portions(list(wanted), NAMES_PER_QUERY):
             for one in await self.database.find("records", {"_id": {"$in": part}}, ["source"]):
                 found[wanted[one["_id"]]] = one["source"]
         return found
 
     async def facts(self, fingerprints: Sequence[bytes]) -> dict[bytes, PageFacts]:
         found: dict[bytes, PageFacts] = {}
-        for part in portions(list(fingerprints), AT_ONCE):
+        for part in portions(list(fingerprints), NAMES_PER_QUERY):
             wanted = {"_id": {"$in": part}, "fetched_at": {"$ne": None}}
             for one in await self.database.find("pages", wanted, FACT_FIELDS):
                 found[one["_id"]] = facts_of(one["_id"], one, FACT_FIELDS)
@@ -166,7 +166,7 @@ class MongoRecords:
     ) -> int:
         return await history.Retirement(
             self.database,
-            self.marks,
+            self.revisions,
             job=job,
             spider=spider,
             at=at,
@@ -187,7 +187,7 @@ class MongoRecords:
         return await self._ledger.scores(mend(spider) if spider is not None else None, since)
 
     async def cursor(self) -> str:
-        return write_cursor(queries.KIND, self.database.store, await self.marks.cursor())
+        return write_cursor(queries.KIND, self.database.store, await self.revisions.cursor())
 
     async def count(self, query: RecordQuery) -> int:
         return await queries.count(self.database, query, await self._conditions(query))
@@ -239,7 +239,7 @@ class MongoRecords:
 
     async def _conditions(self, query: RecordQuery) -> Document:
         has_mark = query.after is not None or query.upto is not None
-        return queries.conditions(query, self.database.store, await self.marks.newest() if has_mark else 0)
+        return queries.conditions(query, self.database.store, await self.revisions.newest() if has_mark else 0)
 
 
 def _fitting(query: VisitQuery) -> Document:

@@ -1,18 +1,18 @@
-"""Counters that all writers share, and marks in the stream of changes that are sound while they write.
+"""Counters that all writers share, and cursors in the stream of changes that are sound while others write.
 
-Every change of a record bears the revision that was current when its writer took a ticket. Asking for a mark begins a
-new revision; the mark is the oldest one in which a ticket is still open, or the new one when none is. So nothing is
-stored before a mark any more: new tickets are for later revisions.
+Every change of a record bears the revision that was current when its writer took a ticket. Asking for a cursor begins a
+new revision; the cursor is the oldest revision in which a ticket is still open, or the new one when all are closed. So
+no later change lies before a cursor: new tickets are for later revisions.
 
     {"_id": "marks", "revision": 7, "records": 5200, "pages": 910,
      "open": {"5f3c0a9be2115f3c": {"revision": 6, "at": <the server's time>}}}
 
-How it fails: a writer that dies leaves its ticket open, and marks stand still until it has expired by the server's
-clock. How it recovers: whoever asks for a mark, or opens the store, takes expired tickets away. A writer that was only
-held up finds its ticket gone at the end, and gives what it changed a new revision: a follower is told twice rather
-than never. What is left: a writer that sleeps longer than a ticket lasts in the midst of a batch, wakes up, writes,
-and then dies before it has looked at its ticket. What it wrote in that moment is told to followers only with its next
-change.
+How it fails: a writer that dies leaves its ticket open, and cursors stand still until the ticket has expired by the
+server's clock. How it recovers: every request for a cursor, and every opening of the store, removes expired tickets. A
+writer that was only slow finds its ticket gone at the end, and gives what it changed a new revision: a follower sees
+the change twice rather than never. What is left: a writer that sleeps longer than a ticket lasts in the middle of a
+batch, wakes up, writes, and dies before it has checked its ticket. Followers see what it wrote in that moment only with
+the next change of the record.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from ...errors import BackendUnavailable
 from .connection import Document, MongoDatabase
 
 TICKET_LASTS = timedelta(minutes=15)  # it is held during four calls; each ends within three minutes
-MANY_OPEN = 64  # tickets; then those who write look for expired ones, too
+MANY_OPEN = 64  # tickets; from then on writers remove expired ones, too
 MAX_TRIES = 50
 
 _MARKS = {"_id": "marks"}
@@ -41,7 +41,7 @@ class Ticket(msgspec.Struct, frozen=True):
     first: int
 
 
-class Marks:
+class Revisions:
     def __init__(self, database: MongoDatabase) -> None:
         self._database = database
         self._revision = 1  # as far as is known here
@@ -65,7 +65,9 @@ class Marks:
                     await self._sweep(marks, marks["open"][token]["at"])
                 return Ticket(token, revision, marks["records"] - records + 1)
             self._revision = await self.newest()
-        raise BackendUnavailable(f"{self._database.address.place}: {MAX_TRIES} tries to begin a batch were overtaken.")
+        raise BackendUnavailable(
+            f"{self._database.address.place}: {MAX_TRIES} tries to begin a batch collided with other writers."
+        )
 
     async def close(self, ticket: Ticket, changed: Sequence[bytes]) -> None:
         """All is written: give the ticket back. `changed` are the names of the records that bear its revision."""
@@ -86,7 +88,7 @@ class Marks:
         )
 
     async def cursor(self) -> int:
-        """A mark; what changes from now on lies behind it."""
+        """A cursor: what changes from now on lies after it."""
         marks = await self._database.change(
             "store", _MARKS, {"$inc": {"revision": 1}, "$currentDate": {"asked_at": True}}
         )
@@ -95,15 +97,15 @@ class Marks:
         lasting = await self._sweep(marks, marks["asked_at"])
         return min([self._revision, *lasting])
 
-    async def tidy(self) -> None:
-        """Take expired tickets away, and learn how far things are. Done at opening."""
+    async def refresh(self) -> None:
+        """Remove expired tickets, and read the current revision. Done at opening."""
         marks = await self._database.change("store", _MARKS, {"$currentDate": {"asked_at": True}})
         assert marks is not None  # as above
         self._revision = marks["revision"]
         await self._sweep(marks, marks["asked_at"])
 
     async def newest(self) -> int:
-        """The revision that is current; marks of this store are not above it."""
+        """The current revision; cursors of this store are not above it."""
         marks = await self._database.one("store", _MARKS, ["revision"])
         assert marks is not None  # as above
         revision: int = marks["revision"]
@@ -117,7 +119,7 @@ class Marks:
         return first
 
     async def _sweep(self, marks: Document, now: datetime) -> list[int]:
-        """Take expired tickets away; return the revisions of the others."""
+        """Remove expired tickets; return the revisions of the others."""
         expired = [token for token, one in marks["open"].items() if now - one["at"] > TICKET_LASTS]
         if expired:
             await self._database.change("store", _MARKS, {"$unset": {f"open.{token}": "" for token in expired}})

@@ -29,7 +29,7 @@ _LEAST, _MOST = -(1 << 63), (1 << 63) - 1
 
 
 def stored_results(results: Sequence[PageResult]) -> Sequence[PageResult]:
-    """The results with all their texts mended; the same objects when none needs it, which is the usual case.
+    """The results with all their texts mended; the same objects when no text needs it, which is the usual case.
 
     Raises Unstorable for one that is too large.
     """
@@ -39,7 +39,7 @@ def stored_results(results: Sequence[PageResult]) -> Sequence[PageResult]:
 
 
 def queryable(source: str) -> Any:  # whatever JSON holds
-    """The record as a document; None when it cannot be one."""
+    """The record as a document; None when MongoDB cannot hold it."""
     if len(source) > MOST_QUERYABLE or len(source.encode()) > MOST_QUERYABLE:
         return None
     try:

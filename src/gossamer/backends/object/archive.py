@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from obstore.store import S3Store
 
 OBJECT_BYTES = 32 * 1024 * 1024  # a batch that compresses to more is spread over several objects
-READS_AT_ONCE = 16
+MAX_READS = 16  # at the same time
 
 _NAME = r"[0-9]{4}-[0-9]{2}-[0-9]{2}/[A-Za-z0-9][A-Za-z0-9._-]*\.zst"
 _SEGMENT = re.compile(_NAME)
@@ -125,7 +125,7 @@ class ObjectArchive:
             ) from error
 
     async def get_many(self, refs: Sequence[str]) -> list[Snapshot | Permanent]:
-        room = asyncio.Semaphore(READS_AT_ONCE)
+        room = asyncio.Semaphore(MAX_READS)
 
         async def one(ref: str) -> Snapshot | Permanent:
             async with room:

@@ -95,7 +95,7 @@ def _options(query: str) -> dict[str, str]:
 
 
 def demand_keys(place: BucketAddress, environment: Mapping[str, str]) -> None:
-    """A service of one's own knows no roles of machines: without keys nobody is asked for any. Raises Misconfigured."""
+    """Demand keys for a private endpoint, which knows no roles of machines. Raises Misconfigured."""
     if place.endpoint is None or place.endpoint.endswith(".amazonaws.com"):
         return
     if not (environment.get("AWS_ACCESS_KEY_ID") and environment.get("AWS_SECRET_ACCESS_KEY")):
@@ -199,7 +199,7 @@ _REMEDIES = {
     "InvalidToken": f"The session token is not valid. {_KEYS}",
     "ExpiredToken": f"The session token has expired. {_KEYS}",
     "AccessDenied": "The key may not do this. It needs s3:ListBucket, s3:GetObject, s3:PutObject and s3:DeleteObject.",
-    "AllAccessDisabled": "The bucket is closed to everybody. Ask whoever owns it.",
+    "AllAccessDisabled": "The bucket is closed to everybody. Ask its owner.",
     "PermanentRedirect": _WRONG_REGION,
     "AuthorizationHeaderMalformed": _WRONG_REGION,
     "RequestTimeTooSkewed": "The clock of this machine is wrong. Set it.",
@@ -216,7 +216,7 @@ def beyond_end(error: Exception) -> bool:
 
 
 def unavailable(error: Exception, place: BucketAddress) -> BackendUnavailable:
-    """Any failure while work goes on. Also a refused key: pages wait for it to be put right, they are not buried."""
+    """Any failure while work goes on. A refused key, too: pages wait until it is corrected, they are not buried."""
     remedy = _remedy(error)
     if remedy is not None:
         return BackendUnavailable(f"The archive {place} refused: {remedy}")

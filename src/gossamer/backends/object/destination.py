@@ -80,8 +80,8 @@ class ObjectDestination:
         await asyncio.to_thread(upload.complete)
 
     def _trouble(self, error: Exception) -> GossamerError:
-        told = refused_at_start(error, self._place)
-        return type(told)(_of_output(str(told)))
+        refusal = refused_at_start(error, self._place)
+        return type(refusal)(_of_output(str(refusal)))
 
 
 class _Upload:

@@ -1,7 +1,7 @@
 """One PostgreSQL database: reached through a pool, checked at opening, its transactions repeated when they collide.
 
 How it fails: every error of the driver is translated (errors.py); a transaction that fails leaves nothing behind. A
-connection that is lost during a commit leaves open whether it was done: whoever writes must be able to write again.
+connection that is lost during a commit leaves open whether it was done: every write must be safe to repeat.
 How it recovers: the pool connects anew with the next call.
 """
 
@@ -113,7 +113,7 @@ async def open_database(
     connect_within: timedelta = CONNECT_WITHIN,
     migrations: Sequence[Migration] | None = None,
 ) -> AsyncIterator[PostgresDatabase]:
-    """Connect, check, make the tables where there are none. Raises Misconfigured, BadState, BackendUnavailable."""
+    """Connect, check, make the tables where they are missing. Raises Misconfigured, BadState, BackendUnavailable."""
     place = read_address(address, schema)
     known = known_migrations() if migrations is None else migrations
     async with _connections(place, connect_within, MAX_CONNECTIONS) as pool:

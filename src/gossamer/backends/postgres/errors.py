@@ -11,7 +11,7 @@ from ...errors import BackendUnavailable, BadState, GossamerError, Misconfigured
 
 ELSEWHERE = "set records = 'postgresql://...' to another one in gossamer.toml"
 
-# What the driver raises; GossamerError is let through by those who catch these.
+# What the driver raises. A GossamerError passes through whatever catches these.
 DRIVER_ERRORS = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError, TimeoutError)
 
 # Another transaction came in between. Nothing was written; the same work is simply done again.
@@ -38,7 +38,7 @@ def translate(error: BaseException, place: str) -> GossamerError:
 
 
 def _refused_entry(error: BaseException, place: str) -> GossamerError | None:
-    """Errors of those who may not come in."""
+    """Errors of a login that is refused."""
     said = str(error)
     if isinstance(error, asyncpg.InvalidAuthorizationSpecificationError):  # wrong passwords are among them
         return Misconfigured(
@@ -133,5 +133,5 @@ def _no_handshake(error: ConnectionError, place: str) -> GossamerError:
 
 
 def _lost(place: str, said: str) -> BackendUnavailable:
-    # Nobody knows whether a commit under way succeeded. It does not matter: every batch can be stored again.
+    # Whether a commit under way succeeded is unknown. It does not matter: every batch can be stored again.
     return BackendUnavailable(f"The connection to {place} was lost ({said}). What was under way can be done again.")

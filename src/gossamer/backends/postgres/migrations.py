@@ -1,6 +1,6 @@
 """The tables made and brought up to date: numbered scripts in schema/, each applied once, noted in `migrations`.
 
-Opening the store makes the tables only where there are none yet. Later changes are made by `gossamer migrate` alone,
+Opening the store makes the tables only where they are missing. Later changes are made by `gossamer migrate` alone,
 at a moment that the operator chooses: workers of the old version may still be running.
 """
 
@@ -21,7 +21,7 @@ LOCK = 0x676F7373  # "goss": one migration at a time in a database
 MIGRATES_WITHIN = timedelta(hours=24)  # a script; an index on a large table takes its time
 
 _NOTE = "CREATE TABLE migrations (number integer PRIMARY KEY, name text NOT NULL, applied_at timestamptz NOT NULL)"
-_STANDING = """
+_APPLIED = """
 SELECT to_regclass(quote_ident($1) || '.migrations') IS NOT NULL AS is_ours,
     (SELECT count(*) FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace WHERE nspname = $1) AS relations
 """
@@ -47,8 +47,8 @@ def known_migrations() -> list[Migration]:
 
 
 async def require_schema(connection: Any, schema: str, place: str, known: Sequence[Migration]) -> None:
-    """Make the tables where there are none. Raises Misconfigured when they are too old, BadState when too new."""
-    applied = await standing(connection, schema, place)
+    """Make the tables where they are missing. Raises Misconfigured when they are too old, BadState when too new."""
+    applied = await newest_applied(connection, schema, place)
     if applied is None:
         await migrate(connection, schema, place, known)
         return
@@ -64,7 +64,7 @@ async def migrate(connection: Any, schema: str, place: str, known: Sequence[Migr
     """Apply what is missing, all of it or nothing; return the names. Others who try at the same time wait."""
     async with connection.transaction():
         await connection.execute("SELECT pg_advisory_xact_lock($1)", LOCK, timeout=MIGRATES_WITHIN.total_seconds())
-        applied = await standing(connection, schema, place)
+        applied = await newest_applied(connection, schema, place)
         _refuse_newer(applied or 0, schema, place, known)
         if applied is None and not await connection.fetchval(_EXISTS, schema):
             await connection.execute(f"CREATE SCHEMA {quoted(schema)}")
@@ -78,9 +78,9 @@ async def migrate(connection: Any, schema: str, place: str, known: Sequence[Migr
     return [migration.name for migration in missing]
 
 
-async def standing(connection: Any, schema: str, place: str) -> int | None:
+async def newest_applied(connection: Any, schema: str, place: str) -> int | None:
     """The number of the newest migration that was applied; None where there are no tables. Raises BadState."""
-    found = await connection.fetchrow(_STANDING, schema)
+    found = await connection.fetchrow(_APPLIED, schema)
     if found["is_ours"]:
         try:
             newest = await connection.fetchval(f"SELECT max(number) FROM {quoted(schema)}.migrations")  # noqa: S608

@@ -51,7 +51,7 @@ ADD_VISITS = f"""
 INSERT INTO @visits (page, {", ".join(VISIT_FIELDS)}) SELECT * FROM {unnest(("bigint", *_VISIT_TYPES))}
 ON CONFLICT (page, fetched_at) DO NOTHING"""  # noqa: S608 - our own names
 
-# A visit of which nobody knows whose it is may be the spider's own.
+# A visit without a spider may be this spider's own.
 _NEWEST_VISITS = """
 SELECT wanted.page, wanted.spider, (
     SELECT max(fetched_at) FROM @visits AS visits
@@ -59,7 +59,7 @@ SELECT wanted.page, wanted.spider, (
 )
 FROM unnest($1::bigint[], $2::text[]) AS wanted (page, spider)"""
 
-# A visit that is read again: whose it is and what came of it is known better now.
+# A visit that was parsed again: its spider and its outcome are known better now.
 _REPARSE_VISITS = """
 UPDATE @visits AS visits SET spider = new.spider, failure = new.failure
 FROM unnest($1::bigint[], $2::float8[], $3::text[], $4::text[]) AS new (page, fetched_at, spider, failure)
@@ -120,7 +120,7 @@ async def keep_pages(session: Session, results: Sequence[PageResult]) -> dict[by
 
 
 async def stale_ones(session: Session, results: Sequence[PageResult], number: dict[bytes, int]) -> frozenset[int]:
-    """The places of results that were read from a copy of a page of which the spider has a newer one."""
+    """The places of results that were read from an old copy: the spider has a newer one of the same page."""
     visitors = reparsed(results, number)
     if not visitors:
         return frozenset()

@@ -1,7 +1,7 @@
 """How records came to be what they are: their versions, what two jobs saw differently, and what is gone.
 
-Records are gone in portions, a transaction each, so that others can write in between; whoever breaks off in the middle
-has marked some of them, and the next call marks the rest.
+Records are marked as gone in portions, a transaction each, so that others can write in between; a call that breaks off
+in the middle has marked some of them, and the next call marks the rest.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from .record_writes import SUPERSEDE
 from .stored_text import read, stored
 
 COMPARED = 1000  # records whose versions are compared at a time
-COMPARED_AT_ONCE = 100  # of those that may differ: their data is read
+COMPARED_DATA = 100  # records that may differ, whose data is read at a time
 RETIRED = 20_000  # records that are looked at in one transaction
 
 VERSIONS = """
@@ -54,7 +54,7 @@ JOIN @records AS records ON records.number = wanted.record"""
 HIGHEST = "SELECT coalesce(max(number), 0) AS number FROM @records"
 
 # What the job found of the page that gave a record last: 2 its content, 1 that it does not exist, nothing when it did
-# not look. Who has seen the record since knows better.
+# not look. A later sighting knows better.
 _UNSEEN = """
 SELECT identity, number, coalesce(found, 0) AS found FROM (
     SELECT identity, number, last_checked, (
@@ -118,7 +118,7 @@ async def retire_some(
     likely = await session.rows(_UNSEEN_BETWEEN, *asked, first, first + RETIRED - 1)
     if not likely:
         return 0
-    # Somebody may see one of them just now: who is locked is not seen any more, and then they are asked for again.
+    # A writer may see one of them just now. Once they are locked nobody can, and then the question is asked again.
     locked = await session.rows(_LOCK, sorted(row["identity"] for row in likely))
     gone = await session.rows(_UNSEEN_AMONG, *asked, [row["number"] for row in locked])
     numbers = [row["number"] for row in gone]

@@ -1,10 +1,11 @@
 """Which records a query means, in SQL.
 
 Most queries walk along all records (or along those that a job saw) in the order of their numbers, some rows at a time.
-Those that mean few among many, by key or by what changed after a mark, find the numbers first through an index.
+Those that mean few among many, by key or by what changed after a cursor, find the numbers first through an index.
 
-A mark is the oldest transaction that was still open when it was given (its id, which never comes again). What is done
-by older ones is whole: it is before the mark. What an open one writes is after it, however late it is committed.
+A cursor is the id of the oldest transaction that was still open when the cursor was given; ids are never used again.
+Older transactions are complete: what they wrote is before the cursor. What an open one writes is after it, however late
+it commits.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ KIND = "pg"  # of cursors
 CHUNK = 256  # rows in memory while streaming
 MOST_FOUND = 100_000  # numbers that are kept in memory; a query that means more walks along all records
 
-STANDING = """
+NEWEST = """
 SELECT id, pg_snapshot_xmin(pg_current_snapshot())::text::bigint AS newest,
     coalesce((SELECT revision FROM @records ORDER BY revision DESC LIMIT 1) >= pg_snapshot_xmax(pg_current_snapshot()),
         false) AS is_ahead
@@ -69,7 +70,7 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def selection(query: RecordQuery, store: str, newest: int) -> Selection:
-    """`store` and `newest` are what STANDING says. Raises Misconfigured for a cursor that this store has not given."""
+    """`store` and `newest` are what NEWEST says. Raises Misconfigured for a cursor that this store has not given."""
     conditions: list[str] = []
     values: list[Any] = []
 

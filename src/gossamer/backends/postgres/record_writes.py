@@ -1,15 +1,16 @@
 """The writing half of the record store: what a batch of results does to the tables of schema/records-*.sql.
 
-Many processes write at once. Each transaction goes the same way, so that none waits for one that waits for it:
+Many processes write at once. Each transaction takes the same path, so that no two wait for each other:
 
     1. lock the pages of the batch, in the order of their fingerprints; add the missing ones in that order
     2. lock the records of the batch, in the order of their identities; add the missing ones in that order
-    3. write the rest: its rows belong to the locked ones, so that nobody else writes them meanwhile
+    3. write the rest: its rows belong to the locked ones, so that no other transaction writes them meanwhile
     4. shapes of items, and last what the checks counted, in the order of their names: these rows belong to everybody,
        and are locked for the shortest time
 
-A row that somebody else has added since it was looked for is a `Collision`: everything is undone and done again, and
-then it is found. Statements per batch: about ten, whatever its size. Pages, attempts and visits: page_log.py.
+A row that another transaction has added since it was looked up is a `Collision`: everything is rolled back and done
+again, and then the row is found. Statements per batch: about ten, whatever its size. Pages, attempts and visits:
+page_log.py.
 """
 
 from __future__ import annotations
@@ -253,7 +254,7 @@ class RecordChanges:
             draft.has_moved = True
 
     def pass_over(self, stale: Iterable[tuple[int, str]]) -> None:
-        """Pages of which a job has read an older copy than the newest: it cannot tell that anything is missing."""
+        """Note pages of which a job has read an older copy than the newest: such a copy proves nothing missing."""
         given = self._given()
         for page, job in stale:
             for draft in given.get(page, ()):
@@ -295,7 +296,7 @@ class RecordChanges:
 
     @property
     def moved(self) -> list[RecordDraft]:
-        """Records of which only the times and the page are to be written."""
+        """Records whose times and page alone are to be written."""
         return [d for d in self._drafts.values() if d.record is None and d.back_by is None and d.has_moved]
 
     @property

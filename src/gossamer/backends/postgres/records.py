@@ -24,7 +24,7 @@ from ...store.record_rules import mend, stored_record, write_cursor
 from .connection import CONNECT_WITHIN, PostgresDatabase, Row, Session, open_database
 from .errors import Unstorable
 from .record_history import (
-    COMPARED_AT_ONCE,
+    COMPARED_DATA,
     HIGHEST,
     RETIRED,
     VERSIONS,
@@ -33,7 +33,7 @@ from .record_history import (
     seen_by_either,
     version_of,
 )
-from .record_queries import ADOPT, CHUNK, KIND, MOST_FOUND, STANDING, Selection, selection
+from .record_queries import ADOPT, CHUNK, KIND, MOST_FOUND, NEWEST, Selection, selection
 from .record_stream import PostgresRecordStream
 from .record_writes import Queryable, save_results
 from .stored_text import identity_of, queryable, read, stored, stored_results, strictly_queryable
@@ -111,9 +111,9 @@ async def open_postgres_records(
     schema: str = SCHEMA,
     connect_within: timedelta = CONNECT_WITHIN,
 ) -> AsyncIterator[PostgresRecords]:
-    """Open the record store at `address`; its tables are made when there are none yet.
+    """Open the record store at `address`; its tables are made if they are missing.
 
-    A `?schema=` in the address goes before `schema`. Raises Misconfigured, BadState, BackendUnavailable.
+    A `?schema=` in the address takes precedence over `schema`. Raises Misconfigured, BadState, BackendUnavailable.
     """
     async with open_database(address, schema=schema, connect_within=connect_within) as database:
         yield PostgresRecords(database, clock, min_rewrite_age=min_rewrite_age)
@@ -152,7 +152,7 @@ class PostgresRecords:
         return counts
 
     async def accepted(self, source: str) -> str | None:
-        """The JSON that PostgreSQL takes for a record's text; None when it takes none."""
+        """The JSON that PostgreSQL accepts for a record's text; None when it refuses every form of it."""
         for text in dict.fromkeys((queryable(source), strictly_queryable(source))):
             try:
                 if text is not None:
@@ -203,8 +203,8 @@ class PostgresRecords:
         last, transact = -1, self._database.transact
         while seen := await transact(partial(seen_by_either, before=before, after=after, last=last)):
             differing = [one for one in seen if one.may_differ]
-            for start in range(0, len(differing), COMPARED_AT_ONCE):
-                for one in await transact(partial(differences, seen=differing[start : start + COMPARED_AT_ONCE])):
+            for start in range(0, len(differing), COMPARED_DATA):
+                for one in await transact(partial(differences, seen=differing[start : start + COMPARED_DATA])):
                     yield one
             last = seen[-1].record
 
@@ -241,10 +241,10 @@ class PostgresRecords:
         return sorted(wanted, key=lambda one: (one.day, one.spider, one.type, one.field, one.rule))
 
     async def cursor(self) -> str:
-        store, newest, is_ahead = await self._standing()
+        store, newest, is_ahead = await self._newest()
         if is_ahead:
             await self._database.transact(lambda session: session.run(ADOPT))
-            store, newest, _ = await self._standing()
+            store, newest, _ = await self._newest()
         return write_cursor(KIND, store, newest)
 
     async def count(self, query: RecordQuery) -> int:
@@ -272,15 +272,15 @@ class PostgresRecords:
             last = rows[-1][0]
 
     async def _selection(self, query: RecordQuery) -> Selection:
-        store, newest, _ = await self._standing() if query.after or query.upto else ("", 0, False)
+        store, newest, _ = await self._newest() if query.after or query.upto else ("", 0, False)
         return selection(query, store, newest)
 
-    async def _standing(self) -> tuple[str, int, bool]:
-        row = (await self._database.rows(STANDING))[0]
+    async def _newest(self) -> tuple[str, int, bool]:
+        row = (await self._database.rows(NEWEST))[0]
         return row["id"], row["newest"], row["is_ahead"]
 
     async def _few(self, wanted: Selection) -> list[int] | None:
-        """The numbers of the records that may be meant, in order; None when they are not looked for, or too many."""
+        """The numbers of the records that may be meant, in order; None without an index, or when they are too many."""
         if wanted.few is None:
             return None
         rows = await self._chunk(wanted.some(), *wanted.few_values)

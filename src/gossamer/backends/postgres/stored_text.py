@@ -1,4 +1,4 @@
-"""Texts that PostgreSQL can hold, and back. The rules are told to those who read the tables in schema/records-001.sql.
+"""Texts that PostgreSQL can hold, and back. schema/records-001.sql tells readers of the tables the rules.
 
 PostgreSQL refuses NUL and halves of characters in text and in jsonb. A NUL is written with an escape that is undone
 when the text is read; half a character means nothing and becomes U+FFFD, as in every record store.
@@ -37,7 +37,7 @@ def read(text: str) -> str:
 
 
 def stored_results(results: Sequence[PageResult]) -> Sequence[PageResult]:
-    """The results with all their texts as `stored`; the same objects when none needs it, which is the usual case."""
+    """The results with all their texts as `stored`; the same objects when no text needs it, which is the usual case."""
     whole = texts_of(results)
     if "\0" not in whole and ESCAPE not in whole and is_utf8(whole):
         return results

@@ -41,13 +41,13 @@ _ADD_ATTEMPT = insert("attempts", ("page", *ATTEMPT_FIELDS)) + " ON CONFLICT (pa
 
 _ADD_VISIT = insert("visits", ("page", *VISIT_FIELDS)) + " ON CONFLICT (page, fetched_at) DO NOTHING"
 
-# A visit of which nobody knows whose it is may be the spider's own.
+# A visit without a spider may be this spider's own.
 _NEWEST_VISITS = """
 WITH wanted (page, spider) AS (VALUES {rows})
 SELECT wanted.page, wanted.spider, max(fetched_at) FROM wanted CROSS JOIN visits ON visits.page = wanted.page
 WHERE visits.spider IN (wanted.spider, '') AND failure = '' GROUP BY 1, 2"""
 
-# A visit that is read again: whose it is and what came of it is known better now.
+# A visit that was parsed again: its spider and its outcome are known better now.
 _REPARSE_VISIT = "UPDATE visits SET spider = ?, failure = ? WHERE page = ? AND fetched_at = ?"
 
 # The newest copy may be older than the newest visit, which found it unchanged.
@@ -76,7 +76,7 @@ def find(connection: sqlite3.Connection, sql: str, wanted: Sequence[tuple[Any, .
 def stale_ones(
     connection: sqlite3.Connection, results: Sequence[PageResult], number: dict[bytes, int]
 ) -> frozenset[int]:
-    """The places of results that were read from a copy of a page of which the spider has a newer one."""
+    """The places of results that were read from an old copy: the spider has a newer one of the same page."""
     visitors = reparsed(results, number)
     if not visitors:
         return frozenset()

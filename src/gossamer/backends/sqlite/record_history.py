@@ -1,7 +1,7 @@
 """How records came to be what they are: their versions, what two jobs saw differently, and what is gone.
 
 Runs on a connection of the records file. Records are gone in portions, a transaction each, so that others can write in
-between; whoever breaks off in the middle has marked some of them, and the next call marks the rest.
+between; a call that breaks off in the middle has marked some, and the next call marks the rest.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ...store.record_rules import Seen, difference, mend
 from .record_writes import NEXT_REVISION, SUPERSEDE
 
 COMPARED = 1000  # records whose versions are compared at a time
-COMPARED_AT_ONCE = 100  # of those that may differ: their data is read
+COMPARED_DATA = 100  # records that may differ, whose data is read at a time
 RETIRED = 20_000  # records that are looked at in one transaction
 
 _VERSIONS = """

@@ -1,7 +1,7 @@
 """Which records a query means, in SQL.
 
 Most queries walk along all records (or along those that a job saw) in the order of their numbers, some rows at a time.
-Those that mean few among many, by key or by what changed after a mark, find the numbers first through an index.
+Those that mean few among many, by key or by what changed after a cursor, find the numbers first through an index.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ KIND = "sqlite"  # of cursors
 CHUNK = 256  # rows in memory while streaming
 MOST_FOUND = 100_000  # numbers that are kept in memory; a query that means more walks along all records
 
-STANDING = "SELECT store.id, (SELECT coalesce(max(revision), 0) + 1 FROM records) FROM store"
+NEWEST = "SELECT store.id, (SELECT coalesce(max(revision), 0) + 1 FROM records) FROM store"
 
 # There is no index on keys alone, which would cost a block for every new record: the kinds and sites that there are are
-# found by leaps along the index of identities, and the key is looked up in each.
+# found by steps along the index of identities, and the key is looked up in each.
 _BY_KEY = """
 WITH RECURSIVE types (type) AS (
     SELECT min(type) FROM records
@@ -76,7 +76,7 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def selection(query: RecordQuery, store: str, newest: int) -> Selection:
-    """`store` and `newest` are what STANDING says. Raises Misconfigured for a cursor that this store has not given."""
+    """`store` and `newest` are what NEWEST says. Raises Misconfigured for a cursor that this store has not given."""
     conditions: list[str] = []
     values: list[Any] = []
 

@@ -24,8 +24,8 @@ from ...store.record_rows import ATTEMPT_FIELDS, PAGE_FIELDS, TALLY_FIELDS, VISI
 from ...store.record_rules import mend, stored_record, with_texts, write_cursor
 from .connection import Database
 from .page_log import find
-from .record_history import COMPARED_AT_ONCE, HIGHEST, RETIRED, differences, retire_some, seen_by_either, versions
-from .record_queries import CHUNK, KIND, MOST_FOUND, STANDING, Selection, selection
+from .record_history import COMPARED_DATA, HIGHEST, RETIRED, differences, retire_some, seen_by_either, versions
+from .record_queries import CHUNK, KIND, MOST_FOUND, NEWEST, Selection, selection
 from .record_stream import SqliteRecordStream
 from .record_writes import save_results
 
@@ -170,8 +170,8 @@ class SqliteRecords:
         last = -1
         while seen := await self._database.read(partial(seen_by_either, before=before, after=after, last=last)):
             differing = [one for one in seen if one.may_differ]
-            for start in range(0, len(differing), COMPARED_AT_ONCE):
-                part = differing[start : start + COMPARED_AT_ONCE]
+            for start in range(0, len(differing), COMPARED_DATA):
+                part = differing[start : start + COMPARED_DATA]
                 for one in await self._database.read(partial(differences, seen=part)):
                     yield one
             last = seen[-1].record
@@ -205,7 +205,7 @@ class SqliteRecords:
         return [_built(Tally, TALLY_FIELDS, row) for row in sorted(rows)]
 
     async def cursor(self) -> str:
-        store, newest = await self._standing()
+        store, newest = await self._newest()
         return write_cursor(KIND, store, newest)
 
     async def count(self, query: RecordQuery) -> int:
@@ -231,15 +231,15 @@ class SqliteRecords:
             last = rows[-1][0]
 
     async def _selection(self, query: RecordQuery) -> Selection:
-        store, newest = await self._standing() if query.after or query.upto else ("", 0)
+        store, newest = await self._newest() if query.after or query.upto else ("", 0)
         return selection(query, store, newest)
 
-    async def _standing(self) -> tuple[str, int]:
-        store, newest = (await self._rows(STANDING))[0]
+    async def _newest(self) -> tuple[str, int]:
+        store, newest = (await self._rows(NEWEST))[0]
         return store, newest
 
     async def _few(self, wanted: Selection) -> list[int] | None:
-        """The numbers of the records that may be meant, in order; None when they are not looked for, or too many."""
+        """The numbers of the records that may be meant, in order; None without an index, or when they are too many."""
         if wanted.few is None:
             return None
         rows = await self._rows(f"{wanted.few} LIMIT {MOST_FOUND + 1}", wanted.few_values)

@@ -162,15 +162,15 @@ class _Move:
 
 
 async def load_all(
-    batches: AsyncIterator[Sequence[Row]], target: RowStream[Row], *told: Callable[[Sequence[Row]], None]
+    batches: AsyncIterator[Sequence[Row]], target: RowStream[Row], *listeners: Callable[[Sequence[Row]], None]
 ) -> None:
-    """Replace the contents of `target` by these rows; each of `told` is called with every batch that was loaded."""
+    """Replace the contents of `target` by these rows; every listener is called with each batch that was loaded."""
     await target.clear()
     async for batch in batches:
         if batch:
             await target.load(batch)
-            for tell in told:
-                tell(batch)
+            for listener in listeners:
+                listener(batch)
     await target.finish()
 
 

@@ -6,7 +6,7 @@
 --   superseded  how records looked before; a record's present version is in `records` only
 --   sightings   which job saw which record, changed or not
 --   pages       every URL that was ever tried, with the newest facts for its next visit
---   attempts    the audit log: every try for a page
+--   attempts    the audit log: every attempt for a page
 --   visits      every archived visit of a page, with the place of its raw copy
 --
 -- A record is kept twice. `source` is the JSON text exactly as it was saved: jsonb forgets the order of keys and the

@@ -1,15 +1,15 @@
--- What became of records and pages since, and how good they are.
+-- Records that are gone, versions that jobs saw, shapes of items, and the quality of both records and pages.
 --
 --   records     gone_since: not found any more since then. schema: the shape it was made with.
---               revision: the transaction that changed it last, so that whoever keeps a mark can ask for what changed
---               after it. A mark is the oldest transaction that was still open: no change can come before it any more
+--               revision: the transaction that changed it last, so that a cursor selects what changed after it. A
+--               cursor is the oldest transaction that was still open: no later change can lie before it
 --   superseded  gone: it was not found at that time. A record that is gone keeps its last data
 --   sightings   version: the one that the job saw last; 0: not known, or not kept
 --   pages       spider, failure: whose page it is, and why nothing came of it ('' when all went well); as in visits
 --               content, rhythm: what it gave last, as a hash, and how often that has changed
 --   schemas     every shape that items of a type have had
 --   quality     what the checks counted, by day, spider, type, field and rule; rule '' counts all
---   store       the name of this very store; a mark in the stream of changes is good for it alone
+--   store       the name of this very store; a cursor is valid in it alone
 
 ALTER TABLE records ADD COLUMN gone_since double precision;
 ALTER TABLE records ADD COLUMN schema text NOT NULL DEFAULT '';

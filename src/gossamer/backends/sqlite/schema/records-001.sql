@@ -5,7 +5,7 @@
 --   superseded  how records looked before; the view record_history shows old and present versions together
 --   sightings   which job saw which record, changed or not
 --   pages       every URL that was ever tried, with the newest facts for its next visit
---   attempts    the audit log: every try for a page
+--   attempts    the audit log: every attempt for a page
 --   visits      every archived visit of a page, with the place of its raw copy
 --
 -- Fingerprints are random: a row filed under one dirties a block of its own. Only `pages` is; the rest is filed
