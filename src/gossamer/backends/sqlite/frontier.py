@@ -6,8 +6,6 @@ import sqlite3
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 
-import msgspec
-
 from ...clock import Clock
 from ...errors import FrontierFull, LeaseLost
 from ...frontier.contract import Added, LeaseBatch, redirect_reason
@@ -19,15 +17,6 @@ from .leasing import TaskDispatcher
 from .queue_rows import CountChanges, QueueRows
 
 MESSAGE_LENGTH = 4000  # characters of an error that are kept
-
-
-class _Held(msgspec.Struct, frozen=True):
-    """The row behind a lease that still holds."""
-
-    number: int
-    job: int
-    site: int
-    priority: int
 
 
 class SqliteFrontier:
@@ -115,13 +104,10 @@ class SqliteFrontier:
 
         def write(connection: sqlite3.Connection) -> Added:
             now = self._clock.now()
-            held = self._held(connection, lease, now)
-            connection.execute(
-                "UPDATE urls SET state = ?, reason = ?, message = '', attempts = attempts + 1, deliveries = 0, "
-                "worker = NULL, lease_until = NULL, changed_at = ? WHERE number = ?",
-                (state.value, stored_reason, now, held.number),
-            )
-            self._rows.free_slot(connection, held.site, next_at=now + paced_ahead.total_seconds())
+            job = self._settle(
+                connection, lease, now, paced_ahead,
+                state=state.value, reason=stored_reason, message="", attempts=lease.task.attempt + 1, deliveries=0,
+            )  # fmt: skip
             counts = CountChanges(
                 leased=-1, discovered=duplicates, duplicates=duplicates, redirected=int(redirect is not None)
             )
@@ -129,8 +115,8 @@ class SqliteFrontier:
             added = Added()
             if discovered:
                 row = self._rows.job(connection, lease.task.job)
-                added = self._rows.admit(connection, row, discovered, found_on=held.number, now=now, counts=counts)
-            counts.write(connection, held.job)
+                added = self._rows.admit(connection, row, discovered, found_on=lease.task.id, now=now, counts=counts)
+            counts.write(connection, job)
             return added
 
         return await self._database.write(write)
@@ -163,38 +149,25 @@ class SqliteFrontier:
     ) -> None:
         def write(connection: sqlite3.Connection) -> None:
             now = self._clock.now()
-            held = self._held(connection, lease, now)
-            connection.execute(
-                "UPDATE urls SET state = 'waiting', reason = ?, due_at = ?, attempts = attempts + ?, "
-                "deliveries = ?, worker = NULL, lease_until = NULL, changed_at = ? WHERE number = ?",
-                # An attempt that was answered proves that the page does not kill its worker: deliveries start anew.
-                (
-                    reason,
-                    now + delay.total_seconds(),
-                    int(used_up),
-                    0 if used_up else lease.delivery - 1,
-                    now,
-                    held.number,
-                ),
-            )
-            if lane is not None:
-                connection.execute("UPDATE urls SET fetcher = ? WHERE number = ?", (lane or None, held.number))
-            self._rows.free_slot(connection, held.site, next_at=now + paced_ahead.total_seconds())
-            CountChanges(leased=-1, waiting=1, retries=int(used_up)).write(connection, held.job)
+            # An attempt that was answered proves that the page does not kill its worker: deliveries start anew.
+            job = self._settle(
+                connection, lease, now, paced_ahead,
+                state=UrlState.WAITING.value, reason=reason, due_at=now + delay.total_seconds(),
+                attempts=lease.task.attempt + used_up, deliveries=0 if used_up else lease.delivery - 1,
+                fetcher=lease.task.fetcher if lane is None else lane or None,
+            )  # fmt: skip
+            CountChanges(leased=-1, waiting=1, retries=int(used_up)).write(connection, job)
 
         await self._database.write(write)
 
     async def bury(self, lease: Lease, reason: str, message: str, *, paced_ahead: timedelta = timedelta(0)) -> None:
         def write(connection: sqlite3.Connection) -> None:
-            now = self._clock.now()
-            held = self._held(connection, lease, now)
-            connection.execute(
-                "UPDATE urls SET state = 'dead', reason = ?, message = ?, attempts = attempts + 1, worker = NULL, "
-                "lease_until = NULL, changed_at = ? WHERE number = ?",
-                (reason, message[:MESSAGE_LENGTH], now, held.number),
-            )
-            self._rows.free_slot(connection, held.site, next_at=now + paced_ahead.total_seconds())
-            CountChanges(leased=-1, dead=1).write(connection, held.job)
+            job = self._settle(
+                connection, lease, self._clock.now(), paced_ahead,
+                state=UrlState.DEAD.value, reason=reason, message=message[:MESSAGE_LENGTH],
+                attempts=lease.task.attempt + 1,
+            )  # fmt: skip
+            CountChanges(leased=-1, dead=1).write(connection, job)
 
         await self._database.write(write)
 
@@ -214,15 +187,26 @@ class SqliteFrontier:
 
         await self._database.write(write)
 
-    def _held(self, connection: sqlite3.Connection, lease: Lease, now: float) -> _Held:
-        """The row behind a lease that still holds. Raises LeaseLost before anything is changed."""
+    def _settle(
+        self,
+        connection: sqlite3.Connection,
+        lease: Lease,
+        now: float,
+        paced_ahead: timedelta,
+        **columns: str | float | None,
+    ) -> int:
+        """Write what became of a leased URL and free its slot. Returns the number of the job. Raises LeaseLost before
+        anything is changed."""
         row = connection.execute(
-            "SELECT number, job, site, priority FROM urls WHERE number = ? AND token = ? AND state = 'leased' "
-            "AND lease_until > ?",
+            "SELECT job, site FROM urls WHERE number = ? AND token = ? AND state = 'leased' AND lease_until > ?",
             (lease.task.id, lease.token, now),
         ).fetchone()
         if row is None:
             raise LeaseLost(
                 f"The lease on {lease.task.url} has expired or was given to another worker; nothing was changed."
             )
-        return _Held(*row)
+        changed = {**columns, "worker": None, "lease_until": None, "changed_at": now}
+        names = ", ".join(f"{name} = ?" for name in changed)
+        connection.execute(f"UPDATE urls SET {names} WHERE number = ?", (*changed.values(), lease.task.id))  # noqa: S608
+        self._rows.free_slot(connection, row[1], next_at=now + paced_ahead.total_seconds())
+        return int(row[0])
