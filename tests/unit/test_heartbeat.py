@@ -9,7 +9,7 @@ from datetime import timedelta
 import pytest
 
 from gossamer.backends.sqlite.state import open_sqlite_state
-from gossamer.backends.worker_names import hand_name, is_gone, worker_name
+from gossamer.backends.worker_names import is_gone, numbered_name, worker_name
 from gossamer.clock import VirtualClock
 from gossamer.crawl.heartbeat import Heartbeat, Vitals
 from gossamer.crawl.slots import Slots
@@ -175,11 +175,11 @@ async def test_whoever_beats_forgets_cards_of_more_than_an_hour(book):
 def test_the_workers_of_one_living_process_are_not_gone():
     name = worker_name()
     assert not is_gone(name)
-    assert not is_gone(hand_name(name, 3))
+    assert not is_gone(numbered_name(name, 3))
     host, pid, start = name.split("/")
     born, world = start.split("-")
-    assert is_gone(hand_name(f"{host}/{pid}/{int(born) + 1}-{world}", 3))
-    assert not is_gone(hand_name(f"{host}/{pid}/{int(born) + 1}-elsewhere", 3))
+    assert is_gone(numbered_name(f"{host}/{pid}/{int(born) + 1}-{world}", 3))
+    assert not is_gone(numbered_name(f"{host}/{pid}/{int(born) + 1}-elsewhere", 3))
 
 
 async def test_fewer_slots_leave_those_in_use_alone_and_more_are_free_at_once():

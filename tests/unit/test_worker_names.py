@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 
-from gossamer.backends.worker_names import hand_name, is_gone, worker_name
+from gossamer.backends.worker_names import is_gone, numbered_name, worker_name
 
 NAME = "from gossamer.backends.worker_names import worker_name; print(worker_name())"
 
@@ -14,9 +14,9 @@ NAME = "from gossamer.backends.worker_names import worker_name; print(worker_nam
 def test_a_process_that_has_ended_is_gone_and_a_living_one_is_not():
     ended = subprocess.run([sys.executable, "-c", NAME], capture_output=True, text=True, check=True).stdout.strip()
     assert is_gone(ended)
-    assert is_gone(hand_name(ended, 2))
+    assert is_gone(numbered_name(ended, 2))
     assert not is_gone(worker_name())
-    assert not is_gone(hand_name(worker_name(), 3))
+    assert not is_gone(numbered_name(worker_name(), 3))
 
 
 def test_a_process_id_that_was_given_again_is_somebody_else():

@@ -15,7 +15,7 @@ def worker_name() -> str:
     return f"{socket.gethostname()}/{pid}/{_born(pid) or 0}-{_world()}"
 
 
-def hand_name(worker: str, number: int) -> str:
+def numbered_name(worker: str, number: int) -> str:
     """The name of one of several workers in the process `worker`: `host/pid/start.2`."""
     return f"{worker}.{number}"
 

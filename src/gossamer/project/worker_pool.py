@@ -16,7 +16,7 @@ from datetime import timedelta
 
 import msgspec
 
-from ..backends.worker_names import hand_name
+from ..backends.worker_names import numbered_name
 from ..clock import Clock
 from ..crawl.heartbeat import Heartbeat, Vitals
 from ..crawl.seeding import work_off
@@ -263,7 +263,7 @@ class WorkerPool:
     async def _serve(self, slot: JobSlot, spider: Spider, settings: Settings) -> None:
         job = slot.job
         self._opened += 1
-        name = hand_name(self._project.worker, self._opened)
+        name = numbered_name(self._project.worker, self._opened)
         sites: set[str] = set()
         scope = scope_of(settings, job, spider, sites)
         try:
