@@ -101,7 +101,7 @@ ALL: tuple[Crawler, ...] = (Gossamer(), Scrapy(), Crawlee())
 
 
 def gossamer(folder: Path, *arguments: str, variables: dict[str, str] | None = None) -> Command:
-    """A `gossamer` command line in the project `folder`, in one process: its keeper would hide what it costs."""
+    """A `gossamer` command line in the project `folder`, in one process: a parent would hide what it costs."""
     source = {"PYTHONPATH": str(ROOT / "src"), **(variables or {})}
     return Command([sys.executable, "-c", "from gossamer.cli.app import run; run()", *arguments], folder, source)
 

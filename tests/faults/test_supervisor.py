@@ -8,12 +8,14 @@ import signal
 import subprocess
 import sys
 from collections import Counter
-from contextlib import suppress
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
 
 import pytest
 
-from gossamer.process.supervisor import Supervisor
+from gossamer.clock import Backoff
+from gossamer.process.supervisor import ChildSlot, Death, Supervisor, spawn
 from tests.faults.stations import StationProject, is_alive, until
 from tests.patience import PATIENCE
 from tests.services.valkey import ValkeyServer
@@ -21,6 +23,20 @@ from tests.sites.running import park
 
 SETTINGS = '[politeness]\nrate = "unlimited"\nconcurrency = 16\n[lease]\nmax_deliveries = 20\n'
 WORKER = (sys.executable, "-P", "-m", "gossamer", "worker", "--quiet")
+
+BACKOFF = Backoff(first=timedelta(seconds=1), longest=timedelta(seconds=60))
+
+
+@asynccontextmanager
+async def running(supervisor: Supervisor) -> AsyncIterator[asyncio.Task[int | None]]:
+    """It runs in a thread for the time of the block, and ends with it."""
+    async with asyncio.timeout(PATIENCE):
+        task = asyncio.create_task(asyncio.to_thread(supervisor.run))
+        try:
+            yield task
+        finally:
+            supervisor.stop()
+            await task
 
 
 @pytest.fixture
@@ -75,17 +91,10 @@ def test_killed_children_are_replaced_and_nothing_is_lost_or_doubled(opened):
 async def test_a_child_that_does_not_respond_is_killed_and_replaced(opened):
     project = opened([])
     told: list[str] = []
-    supervisor = Supervisor(
-        WORKER,
-        processes=2,
-        drain_within=timedelta(seconds=1),
-        tell=told.append,
-        silence=timedelta(seconds=12),
-        folder=project.folder,
-        environ=project.environ,
-    )
-    async with asyncio.timeout(PATIENCE):
-        running = asyncio.create_task(supervisor.run())
+    start = spawn(WORKER, folder=project.folder, environ=project.environ)
+    slots = [ChildSlot(start, drain_within=timedelta(seconds=1), silence=timedelta(seconds=20)) for _ in range(2)]
+    supervisor = Supervisor(slots, tell=told.append, backoff=BACKOFF)
+    async with running(supervisor) as run:
         # given two children that beat: they live longer than silent ones may
         await asyncio.to_thread(until, lambda: len(list_cards(project)) == 2)
         first = supervisor.pids
@@ -98,8 +107,8 @@ async def test_a_child_that_does_not_respond_is_killed_and_replaced(opened):
         assert first - {stopped} < supervisor.pids
         assert told == [f"Worker {stopped} did not respond and was killed. Another one starts in 1 s."]
         pids = supervisor.pids
-        supervisor.stop(signal.SIGTERM)
-        assert await running == 0
+        supervisor.stop()
+        assert await run == 0
         assert not any(map(is_alive, pids))
 
 
@@ -176,9 +185,9 @@ async def test_a_child_that_cannot_be_started_leaves_the_others_alone_and_is_tri
     )
     program.chmod(0o755)
     told: list[str] = []
-    supervisor = Supervisor((str(program),), processes=2, drain_within=timedelta(seconds=1), tell=told.append)
-    async with asyncio.timeout(PATIENCE):
-        running = asyncio.create_task(supervisor.run())
+    slots = [ChildSlot(spawn((str(program),))) for _ in range(2)]
+    supervisor = Supervisor(slots, tell=told.append, backoff=BACKOFF)
+    async with running(supervisor) as run:
         await asyncio.to_thread(until, lambda: len(supervisor.pids) == 2)
         healthy, victim = sorted(supervisor.pids)
         # when one dies, and nothing can be started in its place
@@ -192,18 +201,28 @@ async def test_a_child_that_cannot_be_started_leaves_the_others_alone_and_is_tri
         await asyncio.to_thread(until, lambda: len(supervisor.pids) == 2)
         assert healthy in supervisor.pids
         assert sum("could not be started" in line for line in told) == 1
-        supervisor.stop(signal.SIGTERM)
-        assert await running == 0
+        supervisor.stop()
+        assert await run == 0
 
 
-async def test_a_child_that_is_misconfigured_ends_them_all_and_is_not_tried_again():
+def test_a_child_that_is_misconfigured_ends_them_all_and_is_not_tried_again():
     told: list[str] = []
-    supervisor = Supervisor(
-        (sys.executable, "-c", "raise SystemExit(2)"), processes=3, drain_within=timedelta(0), tell=told.append
-    )
-    async with asyncio.timeout(PATIENCE):
-        assert await supervisor.run() == 1
+    slots = [ChildSlot(spawn((sys.executable, "-c", "raise SystemExit(2)"))) for _ in range(3)]
+    assert Supervisor(slots, tell=told.append, backoff=BACKOFF).run() == 1
     assert told == []
+
+
+def test_pauses_before_a_new_child_double_up_to_a_minute_until_one_lives_well():
+    slot = ChildSlot(spawn(WORKER))
+
+    def pause(seconds: float, page: str = "") -> float:
+        lived = timedelta(seconds=seconds)
+        death = Death(1, 1, hung=False, page=page, began=True, in_order=False, lived=lived)
+        return slot.pause_after(death, BACKOFF).total_seconds()
+
+    assert [pause(1) for _ in range(8)] == [1, 2, 4, 8, 16, 32, 60, 60]
+    assert (pause(61), pause(1)) == (1, 2)
+    assert pause(1, "https://a.test/poison") == 1
 
 
 def test_what_is_wrong_with_the_project_is_said_once(opened):
@@ -235,7 +254,7 @@ def test_a_hung_orphan_ends_itself():
     # given a supervised process whose loop stands still for ever, and no supervisor
     program = (
         "import asyncio, datetime\n"
-        "from gossamer.process.supervisor import Pulse\n"
+        "from gossamer.process.pulse import Pulse\n"
         "async def main():\n"
         "    async with Pulse.inherited().beating(silence=datetime.timedelta(seconds=0.5)):\n"
         "        await asyncio.sleep(0)\n"

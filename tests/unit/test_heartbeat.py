@@ -17,7 +17,6 @@ from gossamer.errors import BackendUnavailable, Misconfigured
 from gossamer.frontier.contract import WorkerCard
 from gossamer.frontier.politeness import SiteTerms
 from gossamer.model.events import Buried, Completed, Event, Retried, Trouble
-from gossamer.process.supervisor import RestartPauses
 from tests.patience import PATIENCE
 
 
@@ -195,12 +194,3 @@ async def test_fewer_slots_leave_those_in_use_alone_and_more_are_free_at_once():
     assert slots.changed.is_set()
     assert slots.free == 7
     taken.pop().leave()
-
-
-def test_pauses_before_a_new_child_double_up_to_a_minute_until_one_lives_well():
-    backoff = RestartPauses()
-    at_once = timedelta(seconds=1)
-    pauses = [backoff.after(at_once).total_seconds() for _ in range(8)]
-    assert pauses == [1, 2, 4, 8, 16, 32, 60, 60]
-    assert backoff.after(timedelta(seconds=61)).total_seconds() == 1
-    assert backoff.after(at_once).total_seconds() == 2

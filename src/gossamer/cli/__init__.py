@@ -4,17 +4,17 @@ from __future__ import annotations
 
 
 def main() -> None:
-    """Entry point of the `gossamer` command. What works through pages runs in a child of its own (keeper.py)."""
+    """Entry point of the `gossamer` command. Commands that work through pages run in a child that is watched."""
     import sys
 
-    from ..process.keeper import is_kept, keep
+    from ..process.supervisor import is_watched, run_watched
 
     try:
-        if is_kept(sys.argv[1:]):
-            keep(_run)
+        if is_watched(sys.argv[1:]):
+            run_watched(_run)
         else:
             _run()
-    except KeyboardInterrupt:  # before anybody was there to heed it
+    except KeyboardInterrupt:  # before the command heeds it
         sys.exit(130)
 
 

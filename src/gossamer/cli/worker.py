@@ -172,10 +172,12 @@ def worker_verb(
     command += ["--routes", routes] if routes is not None else []
     command += ["--until-idle"] if until_idle else []
     welcome = partial(voice.welcome, f"{processes} workers serve all jobs of", FINISHES)
-    code = run_async(
-        service.supervise_workers(settings, command, processes, welcome=welcome, tell=voice.tell, until_idle=until_idle)
+    supervisor = run_async(
+        service.supervised_workers(
+            settings, command, processes, welcome=welcome, tell=voice.tell, until_idle=until_idle
+        )
     )
-    if code:
+    if code := supervisor.run():
         raise typer.Exit(code)
 
 
@@ -230,8 +232,10 @@ def up_verb(
         if not has_schedules and not quiet and not json_logs:
             err.print("There is no schedule yet. `gossamer schedule add` makes one, also while this runs.")
 
-    code = run_async(service.supervise_all(settings, scheduler, worker, workers, welcome=welcome, tell=voice.tell))
-    if code:
+    supervisor = run_async(
+        service.supervised_all(settings, scheduler, worker, workers, welcome=welcome, tell=voice.tell)
+    )
+    if code := supervisor.run():
         raise typer.Exit(code)
 
 

@@ -18,7 +18,7 @@ import msgspec
 from ..errors import ParseFailed
 from ..model.item import AnyItem, Item, safe_text
 from ..model.task import Request, fault_of
-from ..process.cancellation import is_cancellation
+from ..process.signals import is_cancellation
 from .page import Page
 from .spider import Spider, callback_names
 from .timelimit import TookTooLong

@@ -18,7 +18,7 @@ import msgspec
 from ..errors import ParseFailed
 from ..model.item import AnyItem, safe_text, type_name
 from ..model.record import Tally
-from ..process.cancellation import is_cancellation
+from ..process.signals import is_cancellation
 from ..settings.tables import Quality
 from .quality import PRICES, Fault, Rule, faults_of, is_filled, own_faults, values_of
 

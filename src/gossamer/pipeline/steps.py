@@ -21,7 +21,7 @@ from ..model.item import AnyItem, Item, content_hash, item_data, item_key, safe_
 from ..model.record import ItemSchema, Record, Tally
 from ..model.schema import schema_of
 from ..model.url import site_of
-from ..process.cancellation import is_cancellation
+from ..process.signals import is_cancellation
 from .clean import clean
 from .inspection import Identity, Inspection, Inspector
 

@@ -1,9 +1,9 @@
-"""What ties a process to the one that watches it: what it inherits, and the black box.
+"""What a process shares with the supervisor that watches it: the black box, and what else it inherits.
 
 What it does: the black box is a small piece of memory that both share. The process notes in it which page's code runs
-just now; after its death the other one reads it. How it fails: a process that inherited none, or cannot open it, goes
-on without. How it recovers: nothing in it is needed for that; a box that says nothing costs an explanation, no page.
-This module imports nothing of ours: the process that watches stays small.
+just now; after its death the supervisor reads it. How it fails: a process that inherited no box, or cannot open it,
+goes on without. How it recovers: nothing in it is needed for that; a box that says nothing costs an explanation, no
+page. This module imports nothing of ours: the process that watches stays small.
 """
 
 from __future__ import annotations
@@ -28,18 +28,20 @@ _PAGE, _FATE, _LONGEST = 64, 2112, 1900
 
 
 class BlackBox:
-    """Shared by a process and the one that watches it. Notes are cut at 1,900 bytes."""
+    """Shared by a process and its supervisor. Notes are cut at 1,900 bytes."""
 
     def __init__(self, file: int) -> None:
         self.file = file
         self._memory = mmap.mmap(file, _SIZE)
 
     @classmethod
-    def new(cls) -> BlackBox:
-        """Raises OSError."""
+    def new(cls, fate: str = "") -> BlackBox:
+        """An empty box for the next process. `fate` is what became of the last one. Raises OSError."""
         with tempfile.TemporaryFile() as file:
             file.truncate(_SIZE)
-            return cls(os.dup(file.fileno()))
+            box = cls(os.dup(file.fileno()))
+        box._note(_FATE, fate.encode(errors="replace"))
+        return box
 
     def close(self) -> None:
         self._memory.close()
@@ -48,31 +50,30 @@ class BlackBox:
     # -- by the process ----------------------------------------------------------------------------------------
 
     def enter(self, page: bytes) -> None:
-        """The code for that page runs from now on."""
-        page = page[:_LONGEST]
-        self._memory[_PAGE : _PAGE + 2 + len(page)] = _TEXT.pack(len(page)) + page
+        """The code for this page begins to run."""
+        self._note(_PAGE, page)
 
     def leave(self) -> None:
         self._memory[_PAGE : _PAGE + 2] = b"\0\0"
 
     def begin(self, parse_timeout: timedelta) -> None:
-        """Work begins: from now on a silence is suspicious that is longer than any page may take."""
+        """Work begins: a silence that is longer than any page may take is a hang."""
         silence = parse_timeout + MARGIN
         self._memory[: _HEAD.size] = _HEAD.pack(silence.total_seconds(), False, True)
 
     def rest(self) -> None:
-        """From now on any silence is allowed."""
+        """Any silence is allowed again."""
         self._memory[: _HEAD.size] = _HEAD.pack(0.0, False, self.began)
 
     def end(self) -> None:
         """The process ends in order: what comes is no crash."""
         self._memory[: _HEAD.size] = _HEAD.pack(0.0, True, self.began)
 
-    # -- by the one that watches -------------------------------------------------------------------------------
+    # -- by the supervisor -------------------------------------------------------------------------------------
 
     @property
     def silence(self) -> float | None:
-        """Seconds after which a silent process hangs; None: it may be silent."""
+        """Seconds after which a silent process hangs; None while it may be silent."""
         return self._head()[0] or None
 
     @property
@@ -85,38 +86,36 @@ class BlackBox:
 
     @property
     def page(self) -> str:
-        """Whose code ran last, if it did not come to its end; else empty."""
+        """The page whose code did not come to its end; empty when all did."""
         return self._read(_PAGE)
 
     @property
     def fate(self) -> str:
-        """What became of the process before this one; empty for the first."""
+        """What became of the process before this one; empty for the first one."""
         return self._read(_FATE)
-
-    def renew(self, fate: str) -> None:
-        """Make it ready for the next process, and tell that one what became of the last."""
-        text = fate.encode(errors="replace")[:_LONGEST]
-        self._memory[:_SIZE] = bytes(_SIZE)
-        self._memory[_FATE : _FATE + 2 + len(text)] = _TEXT.pack(len(text)) + text
 
     def _head(self) -> tuple[float, bool, bool]:
         silence, ended, began = _HEAD.unpack(self._memory[: _HEAD.size])
         return silence, ended, began
+
+    def _note(self, place: int, text: bytes) -> None:
+        text = text[:_LONGEST]
+        self._memory[place : place + 2 + len(text)] = _TEXT.pack(len(text)) + text
 
     def _read(self, place: int) -> str:
         (length,) = _TEXT.unpack(self._memory[place : place + 2])
         return self._memory[place + 2 : place + 2 + min(length, _LONGEST)].decode(errors="replace")
 
 
-class Ties:
-    """What this process has inherited. There is one of these in a process, as there is one parent."""
+class Parent:
+    """What this process has inherited from its supervisor. There is one of these, as a process has one parent."""
 
     def __init__(self) -> None:
         self.box: BlackBox | None = None
-        self.pulse: int | None = None  # the end of the keeper's pipe that is ours
+        self.pulse: int | None = None  # our end of the supervisor's pipe, in a process that was forked
 
     def inherit_box(self) -> None:
-        """Take the box that a supervisor handed to this process. Children of this process have none."""
+        """Take the box that the supervisor handed to this program. The children of this process have none."""
         text = os.environ.pop(BOX_VARIABLE, "")
         with suppress(OSError, ValueError):
             if text:
@@ -125,7 +124,7 @@ class Ties:
 
     @contextmanager
     def at_work(self, parse_timeout: timedelta) -> Iterator[None]:
-        """Pages are worked on in this block, each for no longer than that: a longer silence may be taken as a hang."""
+        """Pages are worked on in this block, each for no longer than `parse_timeout`: a longer silence is a hang."""
         if self.box is not None:
             self.box.begin(parse_timeout)
         try:
@@ -135,4 +134,4 @@ class Ties:
                 self.box.rest()
 
 
-TIES = Ties()
+PARENT = Parent()

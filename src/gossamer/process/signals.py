@@ -1,4 +1,5 @@
-"""SIGINT and SIGTERM, heeded by commands that finish what they have in hand; and signals to processes of ours."""
+"""How work is stopped: SIGINT and SIGTERM to commands that finish what they have in hand, signals to processes of ours,
+and cancellation of tasks."""
 
 from __future__ import annotations
 
@@ -7,15 +8,16 @@ import os
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from datetime import timedelta
 
-ECHO = timedelta(seconds=1)  # a signal this soon after the first is the same one
+from .supervisor import ECHO
 
 
 def send(process: asyncio.subprocess.Process, number: signal.Signals) -> None:
-    """To a process that may have ended just now. (`send_signal` of the process looks whether it has, and then takes the
-    exit code away from whoever waits for it. Here, for an instant, the number could be that of a new process: numbers
-    are given again only after all others.)"""
+    """Signal a process that may have ended just now.
+
+    (`send_signal` of the process looks whether it has, and then takes the exit code away from the task that waits for
+    it. Here, for an instant, the number could be that of a new process: numbers are given again only after all others.)
+    """
     if process.returncode is None:
         with suppress(ProcessLookupError):
             os.kill(process.pid, number)
@@ -54,3 +56,12 @@ def stopping(drain: Callable[[], None], force: Callable[[signal.Signals], None] 
     finally:
         while installed:
             loop.remove_signal_handler(installed.pop())
+
+
+def is_cancellation(error: BaseException) -> bool:
+    """True when the running task is being cancelled; False when it merely awaited something that was.
+
+    The code of users may raise a CancelledError as well, and must not stop anything by it.
+    """
+    task = asyncio.current_task()
+    return isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling() > 0

@@ -1,296 +1,448 @@
-"""The supervisor: several worker processes on one machine, kept alive, watched, and stopped together.
+"""The supervisor: child processes that are watched, replaced when they die or hang, and stopped together.
 
-What it does: starts the children, and starts another one when one dies. Every child writes a byte to a pipe of its own
-each second, from its event loop; one that is silent for too long hangs, and is killed. How it fails: a child that says
-that the project is misconfigured ends them all; one that cannot even be started is tried again, like one that died,
-and the others go on. How it recovers: a child that was killed loses nothing, because its leases come back. No child
-outlives the supervisor: one whose pipe has no reader any more drains and ends; Linux tells it at once; and one that
-hangs by then ends itself. The child's side is `Pulse`.
+What it does: starts the children, hands on the signals it gets, and starts another child when one dies. Every child
+writes a byte to a pipe of its own each second, from its event loop (pulse.py); one that is silent for too long hangs
+and is killed. Shared memory (black_box.py) names the page whose code killed a child.
+`gossamer worker --processes 4` and `gossamer up` have several children, each a program of its own. `gossamer crawl` and
+`gossamer worker` have one (`run_watched`): they fork before anything heavy is loaded, and end as the child ends, with
+the same exit code or signal.
+How it fails: a child that says that the project is misconfigured ends them all; one that cannot even be started is
+tried again, like one that died, and the others go on. An only child that dies before it begins to work, or SPURIOUS
+times in a row with no page's code running, is not replaced.
+How it recovers: a child that was killed loses nothing, because its leases come back; the page that killed it gets one
+delivery closer to the dead letters each time. No child outlives the supervisor: Linux signals it at once, the pipe says
+the same within a second, and a child that hangs by then ends itself.
+This module imports next to nothing, so that the fork is cheap and the process that watches stays small.
 """
 
 from __future__ import annotations
 
-import asyncio
 import ctypes
-import faulthandler
 import os
+import select
 import signal
 import sys
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
-from ..clock import Backoff
-from .black_box import BOX_VARIABLE, MARGIN, PULSE_VARIABLE, TIES, BlackBox
-from .signals import send, stopping
+from .black_box import BOX_VARIABLE, MARGIN, PARENT, PULSE_VARIABLE, BlackBox
 
-PULSE = timedelta(seconds=1)
+if TYPE_CHECKING:
+    from ..clock import Backoff  # a value of the callers: clock imports asyncio
+
+TICK = 1.0  # seconds between two looks at the children
+ECHO = timedelta(seconds=1)  # a signal this soon after the first is the same one
+LAST_WORD = timedelta(seconds=2)  # that a child has to end after a second signal
 SILENCE = timedelta(seconds=30)  # a child that is silent for so long hangs
 GRACE = timedelta(seconds=20)  # for closing the stores, after the time that pages in hand have
-BACKOFF = Backoff(first=timedelta(seconds=1), longest=timedelta(seconds=60))
 HEALTHY = timedelta(seconds=60)  # a child that lived so long did not die of how it starts
+SPURIOUS = 3  # deaths of an only child in a row that no page explains
 
 MISCONFIGURED = 2  # exit code of a child that would fail in the same way again
+WATCHED = ("crawl", "worker")  # commands that work through pages
+HEEDED = (signal.SIGINT, signal.SIGTERM)
+ON_PURPOSE = frozenset((signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGPIPE))
+SHOWN_AGAIN = b"\r\x1b[2K\x1b[?25h"  # clears a progress line that nobody continues, and shows the cursor
 PR_SET_PDEATHSIG = 1
+
+# Starts a process that inherits the box and the pipe: its pid (0 in a forked child), and its exit code once it has one.
+Start = Callable[[BlackBox, int], tuple[int, Callable[[], int | None]]]
 
 
 def silence_under(parse_timeout: timedelta) -> timedelta:
-    """How long a child may be silent whose pages may take so long."""
+    """How long a child may be silent whose pages may take `parse_timeout`."""
     return max(SILENCE, parse_timeout + MARGIN)
 
 
-class RestartPauses:
-    """How long to wait before the next child: twice as long as the last time, unless that one lived well."""
+class Death(NamedTuple):
+    """How a child ended. `page` is the one whose code ran then; empty when none did."""
 
-    def __init__(self) -> None:
-        self._deaths = 0  # one soon after the other
+    pid: int
+    code: int  # negative for a signal
+    hung: bool
+    page: str
+    began: bool  # to work
+    in_order: bool  # it said beforehand that it ends
+    lived: timedelta
 
-    def after(self, lived: timedelta, *, at_work: bool = False) -> timedelta:
-        """`at_work`: it died in the code for a page. That page is handed out a few times only."""
-        self._deaths = 1 if at_work or lived >= HEALTHY else self._deaths + 1
-        return BACKOFF.pause(self._deaths)
+    @property
+    def words(self) -> str:
+        if self.hung:
+            return "did not respond and was killed"
+        if self.code >= 0:
+            return f"died with exit code {self.code}"
+        known = -self.code in set(signal.Signals)
+        return f"was ended by {signal.Signals(-self.code).name if known else f'signal {-self.code}'}"
 
 
 class Child:
     """A process under way, and the end of its pipe that is ours."""
 
-    def __init__(self, process: asyncio.subprocess.Process, pulse: int, box: BlackBox, started_at: float) -> None:
-        self.process = process
-        self.started_at = started_at
-        self.page = ""  # whose code ran when it died
-        self._box = box
+    def __init__(self, pid: int, poll: Callable[[], int | None], pulse: int, box: BlackBox) -> None:
+        self.pid = pid
+        self.pulse = pulse
+        self.box = box
+        self.is_listening = True  # to a pipe that the child has not closed
         self.hung = False
-        self._pulse = pulse
+        self._poll = poll
+        self._silent = 0.0
+        self._started_at = time.monotonic()
 
-    def was_felt(self) -> bool:
-        """Did it give a sign of life since the last call?"""
-        try:
-            return bool(os.read(self._pulse, 4096))
-        except BlockingIOError:
-            return False
+    def listen(self, elapsed: float, allowed: float | None) -> None:
+        """Note a sign of life, or `elapsed` seconds more of silence."""
+        felt = b""
+        with suppress(BlockingIOError):
+            felt = os.read(self.pulse, 4096)
+            self.is_listening = bool(felt)  # it closes its end when it dies, and a moment later it can be waited for
+        self._silent = 0.0 if felt else self._silent + elapsed
+        self.hung = self.hung or (allowed is not None and self._silent >= allowed)
 
-    def signal(self, number: signal.Signals) -> None:
-        send(self.process, number)
+    def signal(self, number: int) -> None:
+        with suppress(ProcessLookupError):  # not waited for yet, so the number is still its own
+            os.kill(self.pid, number)
 
-    async def end(self) -> None:
-        if self.process.returncode is None:
-            self.signal(signal.SIGKILL)
-            await self.process.wait()
-        self.page = self._box.page
-        self._box.close()
-        os.close(self._pulse)
+    def ended(self) -> Death | None:
+        """How it ended; None while it lives."""
+        code = self._poll()
+        if code is None:
+            return None
+        lived = timedelta(seconds=time.monotonic() - self._started_at)
+        box = self.box
+        death = Death(self.pid, code, self.hung, box.page, began=box.began, in_order=box.ended, lived=lived)
+        box.close()
+        os.close(self.pulse)
+        return death
 
 
-class Supervisor:
-    """Runs `command` in so many processes. `tell` gets a line for each turn of events.
+class ChildSlot:
+    """Room for one child: the children that follow each other in it are started in the same way.
 
-    A child that ends with 0 is not replaced when `until_idle`: it has nothing to do.
+    `silence` is how long one may be silent; None: as long as its black box says. `drain_within` is how long the pages
+    in hand may take when all stop; None: as long as they like.
     """
 
     def __init__(
         self,
-        command: Sequence[str],
+        start: Start,
         *,
-        processes: int,
-        drain_within: timedelta,
-        tell: Callable[[str], None],
-        until_idle: bool = False,
-        silence: timedelta = SILENCE,
-        folder: Path | None = None,
-        environ: Mapping[str, str] | None = None,
+        name: str = "worker",
+        silence: timedelta | None = SILENCE,
+        drain_within: timedelta | None = timedelta(0),
     ) -> None:
-        self._command = command
-        self._processes = processes
-        self._stop_within = drain_within + GRACE
+        self.start = start
+        self.name = name
+        self.silence = silence.total_seconds() if silence is not None else None
+        self.stop_within = (drain_within + GRACE).total_seconds() if drain_within is not None else float("inf")
+        self.child: Child | None = None
+        self.start_at = 0.0
+        self.kill_at = float("inf")
+        self.deaths = 0  # one soon after the other
+        self.unexplained = 0  # deaths in a row with no page's code running
+        self.fate = ""  # what the next child hears about the last
+
+    def pause_after(self, death: Death | None, backoff: Backoff | None) -> timedelta:
+        """The pause before the next child; without a `death` the last one could not be started.
+
+        It begins anew when the last child lived well, or died of a page: that is handed out a few times only.
+        """
+        anew = death is not None and (bool(death.page) or death.lived >= HEALTHY)
+        self.deaths = 1 if anew else self.deaths + 1
+        return backoff.pause(self.deaths) if backoff is not None else timedelta(0)
+
+
+class Supervisor:
+    """Fills the slots with children, until it is stopped. `tell` gets a line for each turn of events.
+
+    A dead child is followed by another after a pause of `backoff`. Without one it is followed at once, and a child that
+    cannot be started raises OSError. A child that ends with 0 is not followed when `until_idle`: it has nothing to do.
+    """
+
+    def __init__(
+        self,
+        slots: Sequence[ChildSlot],
+        *,
+        tell: Callable[[str], None],
+        backoff: Backoff | None = None,
+        until_idle: bool = False,
+    ) -> None:
+        self._slots = list(slots)
         self._tell = tell
+        self._backoff = backoff
         self._until_idle = until_idle
-        self._silence = silence.total_seconds()
-        self._folder = folder
-        self._environ = os.environ if environ is None else environ
-        self._children: set[Child] = set()
-        self._stopping = asyncio.Event()
-        self._deadline = float("inf")
-        self._code = 0
-        self._unstartable = ""  # why the last child could not be started: told once for all places
+        self._stopping = False
+        self._heeded_at: float | None = None  # the first signal
+        self._unstartable = ""  # why the last child could not be started: said once for all slots
+        self._wakes, self._wake = os.pipe()
+        self._tick = min([TICK, *(slot.silence / 4 for slot in slots if slot.silence is not None)])
+        self._looked_at = time.monotonic()
+        self.code = 0
 
     @property
     def pids(self) -> set[int]:
-        return {child.process.pid for child in self._children}
+        return {child.pid for child in self._children()}
 
-    async def run(self) -> int:
-        """Until SIGINT or SIGTERM, or until all children are idle; return the exit code."""
-        with stopping(lambda: self.stop(signal.SIGTERM), self._kill):
-            async with asyncio.TaskGroup() as places:
-                for _ in range(self._processes):
-                    places.create_task(self._tend())
-        return self._code
+    def run(self) -> int | None:
+        """Until SIGINT or SIGTERM, or until no slot needs a child any more; return the exit code.
 
-    def stop(self, number: signal.Signals) -> None:
-        """Let the children drain. Those that take too long are killed."""
-        self._deadline = min(self._deadline, asyncio.get_running_loop().time() + self._stop_within.total_seconds())
-        self._stopping.set()
-        for child in self._children:
-            child.signal(number)
-
-    def _kill(self, number: signal.Signals) -> None:
-        self._code = 128 + number
-        for child in self._children:
-            child.signal(signal.SIGKILL)
-
-    async def _tend(self) -> None:
-        """One place for a child, and the children that take it one after the other."""
-        loop, backoff = asyncio.get_running_loop(), RestartPauses()
-        while not self._stopping.is_set():
-            try:
-                child = await self._start()
-            except OSError as error:  # no memory, no process or file to be had: the children that live are well
-                self._tell_unstartable(error)
-                await self._rest(backoff.after(timedelta(0)))
-                continue
-            self._unstartable = ""
-            code = await self._watch(child)
-            if self._stopping.is_set() or (code == 0 and self._until_idle):
-                return
-            if code == MISCONFIGURED:
-                self._code = 1  # the child has said why
-                self.stop(signal.SIGTERM)
-                return
-            pause = backoff.after(timedelta(seconds=loop.time() - child.started_at), at_work=bool(child.page))
-            fate = _fate(child, code)
-            doing = f" It was in the code for {child.page}." if child.page else ""
-            self._tell(
-                f"Worker {child.process.pid} {fate}. Another one starts in {pause.total_seconds():.0f} s.{doing}"
-            )
-            await self._rest(pause)
-
-    async def _rest(self, pause: timedelta) -> None:
-        """For so long, or until all stop."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(pause.total_seconds()):
-                await self._stopping.wait()
-
-    def _tell_unstartable(self, error: OSError) -> None:
-        words = str(error)
-        if words != self._unstartable:
-            self._unstartable = words
-            self._tell(f"A worker could not be started: {words}. It is tried again, with growing pauses.")
-
-    async def _start(self) -> Child:
-        box = BlackBox.new()
-        try:
-            ours, theirs = os.pipe()  # neither is inherited by accident
-        except BaseException:
-            box.close()
-            raise
-        os.set_blocking(ours, False)
-        os.set_blocking(theirs, False)
-        try:
-            process = await asyncio.create_subprocess_exec(
-                *self._command,
-                stdin=asyncio.subprocess.DEVNULL,
-                cwd=self._folder,
-                env={**self._environ, PULSE_VARIABLE: str(theirs), BOX_VARIABLE: str(box.file)},
-                pass_fds=(theirs, box.file),
-            )
-        except BaseException:
-            box.close()
-            os.close(ours)
-            raise
-        finally:
-            os.close(theirs)
-        child = Child(process, ours, box, asyncio.get_running_loop().time())
-        self._children.add(child)
-        if self._stopping.is_set():  # it came too late to be told with the others
-            child.signal(signal.SIGTERM)
-        return child
-
-    async def _watch(self, child: Child) -> int:
-        """Until the child ends; return its exit code, negative for a signal."""
-        loop = asyncio.get_running_loop()
-        tick = min(PULSE.total_seconds(), self._silence / 4)
-        exited = asyncio.create_task(child.process.wait(), name=f"child {child.process.pid}")
-        silent = 0.0
-        try:
-            while not exited.done():
-                await asyncio.wait({exited}, timeout=tick)
-                # Counted in turns of our own: when this process was stopped, nobody listened, and that is no silence.
-                silent = 0.0 if child.was_felt() else silent + tick
-                child.hung = silent >= self._silence
-                if child.hung or loop.time() >= self._deadline:
-                    child.signal(signal.SIGKILL)
-                    await exited
-            return exited.result()
-        finally:
-            self._children.discard(child)
-            exited.cancel()
-            await child.end()
-
-
-def _fate(child: Child, code: int) -> str:
-    if child.hung:
-        return "did not respond and was killed"
-    if code >= 0:
-        return f"ended with exit code {code}"
-    name = signal.Signals(-code).name if -code in set(signal.Signals) else f"signal {-code}"
-    return f"was ended by {name}"
-
-
-class Pulse:
-    """The child's side: a sign of life every second, and the knowledge whether anybody listens.
-
-    One that `may_hang` is watched for it by somebody who does not go before it; others end themselves.
-    """
-
-    def __init__(self, pipe: int, *, may_hang: bool = False) -> None:
-        self._pipe = pipe
-        self._may_hang = may_hang
-
-    @classmethod
-    def for_keeper(cls) -> Pulse | None:
-        """None in a process that has no keeper. A keeper takes its child with it."""
-        return None if TIES.pulse is None else cls(TIES.pulse, may_hang=True)
-
-    @classmethod
-    def inherited(cls) -> Pulse | None:
-        """None in a process that has no supervisor. To be called once: children of this process have none either."""
-        text = os.environ.pop(PULSE_VARIABLE, "")
-        if not text:
-            return None
-        TIES.inherit_box()
-        os.set_inheritable(int(text), False)
-        if sys.platform == "linux":
-            # The pipe says the same within a second; this also holds while the loop does not turn.
-            ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
-        return cls(int(text))
-
-    @asynccontextmanager
-    async def beating(
-        self, orphaned: Callable[[], None] = lambda: None, *, silence: timedelta | None = None
-    ) -> AsyncIterator[None]:
-        """Beat for the time of the block. `orphaned` is called, every second, once the supervisor is gone.
-
-        `silence` is how long the supervisor bears none.
+        Returns None in a child that was forked: its work is still to be done.
         """
-        task = asyncio.create_task(self._beat(orphaned, 2 * (silence or SILENCE)), name="pulse")
+        with self._heeding():
+            try:
+                while self._slots:
+                    for slot in [slot for slot in self._slots if slot.child is None]:
+                        if self._stopping:
+                            self._slots.remove(slot)
+                        elif time.monotonic() >= slot.start_at and not self._fill(slot):
+                            return None
+                    self._wait()
+                    self._look()
+                return self.code
+            finally:
+                for child in self._children():  # none, unless a fault of ours ends this
+                    child.signal(signal.SIGKILL)
+                wakes, wake, self._wake = self._wakes, self._wake, -1
+                os.close(wakes)
+                os.close(wake)
+
+    def stop(self, number: int = signal.SIGTERM) -> None:
+        """Let the children drain. Those that take too long are killed."""
+        if not self._stopping:
+            self._stopping = True
+            now = time.monotonic()
+            for slot in self._slots:
+                slot.kill_at = now + slot.stop_within
+        for child in self._children():
+            child.signal(number)
+        with suppress(OSError):  # nobody runs it any more
+            os.write(self._wake, b".")
+
+    # -- children ----------------------------------------------------------------------------------------------
+
+    def _fill(self, slot: ChildSlot) -> bool:
+        """Start a child. False in the child itself, when it is a fork."""
+        try:
+            box = BlackBox.new(slot.fate)
+            pulse, theirs = os.pipe()  # neither is inherited by accident
+            try:
+                os.set_blocking(pulse, False)
+                os.set_blocking(theirs, False)
+                pid, poll = slot.start(box, theirs)
+                if pid == 0:
+                    os.close(pulse)
+                    return False
+            except BaseException:
+                os.close(pulse)
+                box.close()
+                raise
+            os.close(theirs)
+        except OSError as error:  # no memory, no process or file to be had: the children that live are well
+            if self._backoff is None:
+                raise
+            self._tell_unstartable(slot, error)
+            slot.start_at = time.monotonic() + slot.pause_after(None, self._backoff).total_seconds()
+            return True
+        self._unstartable = ""
+        slot.child = Child(pid, poll, pulse, box)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, HEEDED)  # a fork blocks them until the child is known here
+        if self._stopping:  # it came too late to be signalled with the others
+            slot.child.signal(signal.SIGTERM)
+        return True
+
+    def _wait(self) -> None:
+        """Until a child gives a sign of life or closes its pipe, a slot needs a child, or the tick is over."""
+        pipes = [child.pulse for child in self._children() if child.is_listening]
+        timeout = self._tick if len(pipes) == len(self._children()) else 0.01
+        starts = [slot.start_at - time.monotonic() for slot in self._slots if slot.child is None]
+        if select.select([self._wakes, *pipes], [], [], max(0.0, min([timeout, *starts])))[0].count(self._wakes):
+            os.read(self._wakes, 4096)
+
+    def _look(self) -> None:
+        """See which children have died or hang."""
+        # A long time between two looks is not counted as silence: then this process was stopped, and did not listen.
+        now = time.monotonic()
+        elapsed, self._looked_at = min(now - self._looked_at, self._tick), now
+        for slot in [slot for slot in self._slots if slot.child is not None]:
+            child = slot.child
+            assert child is not None
+            death = child.ended()
+            if death is not None:
+                slot.child = None
+                if self._stopping or not self._follows(slot, death):
+                    self._close(slot, death)
+                continue
+            child.listen(elapsed, slot.silence if slot.silence is not None else child.box.silence)
+            if child.hung or now >= slot.kill_at:
+                child.signal(signal.SIGKILL)
+
+    def _follows(self, slot: ChildSlot, death: Death) -> bool:
+        """Whether another child takes the place of a dead one."""
+        if death.code == 0 and self._until_idle:
+            return False
+        if death.code == MISCONFIGURED:
+            self.code = 1  # the child has said why
+            self.stop()
+            return False
+        pause = slot.pause_after(death, self._backoff)
+        slot.start_at = time.monotonic() + pause.total_seconds()
+        doing = f" It was in the code for {death.page}." if death.page else ""
+        who = f"{slot.name.capitalize()} {death.pid}"
+        self._tell(f"{who} {death.words}. Another one starts in {pause.total_seconds():.0f} s.{doing}")
+        return True
+
+    def _close(self, slot: ChildSlot, death: Death) -> None:
+        self._slots.remove(slot)
+
+    def _tell_unstartable(self, slot: ChildSlot, error: OSError) -> None:
+        if str(error) != self._unstartable:
+            self._unstartable = str(error)
+            self._tell(f"A {slot.name} could not be started: {error}. It is tried again, with growing pauses.")
+
+    def _children(self) -> list[Child]:
+        return [slot.child for slot in self._slots if slot.child is not None]
+
+    # -- signals -----------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _heeding(self) -> Iterator[None]:
+        before: list[tuple[signal.Signals, object]] = []
+        with suppress(ValueError):  # not the main thread: the caller stops us
+            before = [(number, signal.signal(number, self._heed)) for number in HEEDED]
         try:
             yield
         finally:
-            task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
-            if not self._may_hang:
-                faulthandler.cancel_dump_traceback_later()
+            for number, handler in before:
+                # After a signal this process ends, and a further one must not change its exit code.
+                heeded = self._heeded_at is not None
+                signal.signal(number, signal.SIG_IGN if heeded else handler)  # type: ignore[arg-type]
 
-    async def _beat(self, orphaned: Callable[[], None], silence: timedelta) -> None:
-        while True:
-            if not self._may_hang:
-                # Should the loop stop turning and nobody be left to notice, the process says where it hangs, and ends.
-                faulthandler.dump_traceback_later(silence.total_seconds(), exit=True)
-            try:
-                os.write(self._pipe, b".")
-            except BlockingIOError:
-                pass  # a supervisor that does not read is stopped, not gone
-            except BrokenPipeError:
-                orphaned()
-            await asyncio.sleep(PULSE.total_seconds())
+    def _heed(self, number: int, _: object) -> None:
+        """Hand it on. Children on which a second signal has no effect either are killed."""
+        now = time.monotonic()
+        if self._heeded_at is None:
+            self._heeded_at = now
+        elif now - self._heeded_at > ECHO.total_seconds():
+            self.code = 128 + number
+            for slot in self._slots:
+                slot.kill_at = min(slot.kill_at, now + LAST_WORD.total_seconds())
+        self.stop(number)
+
+
+class _LoneSupervisor(Supervisor):
+    """Of one child, which stands for this process. It is followed only when it died at work, and not on purpose."""
+
+    def _follows(self, slot: ChildSlot, death: Death) -> bool:
+        if death.in_order or not death.began or (death.code < 0 and -death.code in ON_PURPOSE):
+            return False
+        if os.isatty(2):
+            os.write(2, SHOWN_AGAIN)
+        slot.unexplained = 0 if death.page else slot.unexplained + 1
+        fate = f"{death.words} in the code for {death.page}" if death.page else death.words
+        if slot.unexplained > SPURIOUS:
+            self._tell(f"The process {fate}, {slot.unexplained} times in a row. That is no page's doing.")
+            return False
+        slot.fate = f"The process {fate}. Another one goes on; the pages in hand are tried apart from the others."
+        return True
+
+    def _close(self, slot: ChildSlot, death: Death) -> None:
+        super()._close(slot, death)
+        self.code = death.code
+
+
+def is_watched(arguments: list[str]) -> bool:
+    """Whether the command works through pages in this process. Children of a supervisor have theirs."""
+    verb = next((word for word in arguments if not word.startswith("-")), "")
+    supervises = any(word.startswith("--processes") for word in arguments)
+    return (
+        sys.platform == "linux"
+        and verb in WATCHED
+        and not supervises
+        and "--help" not in arguments
+        and PULSE_VARIABLE not in os.environ
+        and threading.active_count() == 1  # a fork has but one
+    )
+
+
+def run_watched(command: Callable[[], None]) -> None:
+    """Run `command` in a child, again if need be. Returns in the child alone; this process ends as the last one did."""
+    supervisor = _LoneSupervisor([ChildSlot(fork, silence=None, drain_within=None)], tell=_say)
+    with suppress(OSError):  # no room for another process, or for its black box: then this one does the work
+        code = supervisor.run()
+        if code is not None:
+            end_like(code)
+    try:
+        command()
+    finally:
+        if PARENT.box is not None:
+            PARENT.box.end()
+
+
+def fork(box: BlackBox, pipe: int) -> tuple[int, Callable[[], int | None]]:
+    """Start a copy of this process; it dies with this one. The signals of HEEDED stay blocked here, not in the copy."""
+    parent = os.getpid()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # Between the fork and the moment at which both know what to do, signals wait.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, HEEDED)
+    try:
+        pid = os.fork()
+    except OSError:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        raise
+    if pid:
+
+        def poll() -> int | None:
+            ended, status = os.waitpid(pid, os.WNOHANG)
+            return os.waitstatus_to_exitcode(status) if ended else None
+
+        return pid, poll
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
+    PARENT.box, PARENT.pulse = box, pipe
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    return 0, lambda: None
+
+
+def spawn(command: Sequence[str], *, folder: Path | None = None, environ: Mapping[str, str] | None = None) -> Start:
+    """Start a program. It finds what it inherits by `PARENT` and `Pulse.inherited`."""
+
+    def start(box: BlackBox, pipe: int) -> tuple[int, Callable[[], int | None]]:
+        import subprocess  # not needed for a fork, and not small
+
+        process = subprocess.Popen(  # noqa: S603  # our own command
+            command,
+            stdin=subprocess.DEVNULL,
+            cwd=folder,
+            env={
+                **(os.environ if environ is None else environ),
+                PULSE_VARIABLE: str(pipe),
+                BOX_VARIABLE: str(box.file),
+            },
+            pass_fds=(pipe, box.file),
+        )
+        return process.pid, process.poll
+
+    return start
+
+
+def _say(words: str) -> None:
+    os.write(2, f"gossamer: {words}\n".encode())
+
+
+def end_like(code: int) -> NoReturn:
+    """End this process with that exit code, or by that signal when it is negative. Ctrl-C always ends it with 130.
+
+    At once: there is nothing to tidy up here, and a further signal must not change what is said.
+    """
+    if code < 0 and -code != signal.SIGINT:
+        with suppress(OSError, ValueError):  # SIGKILL needs no handler
+            signal.signal(-code, signal.SIG_DFL)
+        os.kill(os.getpid(), -code)
+    os._exit(code if code >= 0 else 128 - code)

@@ -15,7 +15,7 @@ from ..errors import Misconfigured
 from ..model.events import EventHub, EventSink
 from ..model.job import Job, JobCounts
 from ..parse.spider import Spider
-from ..process.black_box import TIES
+from ..process.black_box import PARENT
 from ..process.signals import stopping
 from ..settings import Settings
 from ..settings.effective import job_terms, scope_of
@@ -80,7 +80,7 @@ async def crawl(
         listeners = EventHub(heartbeat) if events is None else EventHub(heartbeat, events)
         terms = await project.state.jobs.terms(job.id)
         async with open_worker(project, spider, job.id, scope, listeners, terms=terms) as worker, heartbeat:
-            with stopping(worker.drain), TIES.at_work(settings.crawl.parse_timeout):
+            with stopping(worker.drain), PARENT.at_work(settings.crawl.parse_timeout):
                 running = Running(project=project, job=job, resumed=resumed, worker=worker)
                 watching = asyncio.create_task(attend(running), name="attend") if attend else None
                 try:

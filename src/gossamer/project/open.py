@@ -16,7 +16,7 @@ from ..crawl.quarantine import Quarantine
 from ..errors import Misconfigured
 from ..model.url import UrlRules
 from ..parse.spider import Spider
-from ..process.black_box import TIES, BlackBox
+from ..process.black_box import PARENT, BlackBox
 from ..settings import Settings
 from ..settings.effective import site_terms, url_rules
 from ..store.contract import Archive, Records
@@ -73,7 +73,7 @@ async def open_project(
             archive=archive,
             worker=worker,
             quarantine=Quarantine(),
-            box=TIES.box,
+            box=PARENT.box,
             warnings=(*state.warnings, *old_copies),
             old_copies=old_copies,
         )

@@ -9,11 +9,8 @@ none outlives its supervisor (process/supervisor.py).
 
 from __future__ import annotations
 
-import asyncio
-import os
-import signal
-from collections.abc import Callable, Sequence
-from contextlib import AsyncExitStack, nullcontext, suppress
+from collections.abc import Callable
+from contextlib import AsyncExitStack, nullcontext
 from datetime import timedelta
 
 from ..clock import Backoff, SystemClock
@@ -21,9 +18,10 @@ from ..errors import BackendUnavailable
 from ..model.events import EventSink, Trouble
 from ..model.job import Job
 from ..parse.spider import Spider
-from ..process.black_box import TIES
+from ..process.black_box import PARENT
+from ..process.pulse import Pulse
 from ..process.signals import stopping
-from ..process.supervisor import MISCONFIGURED, Pulse, Supervisor, silence_under
+from ..process.supervisor import MISCONFIGURED, ChildSlot, Supervisor, silence_under, spawn
 from ..schedule.definition import schedules_of
 from ..schedule.leader import Scheduler
 from ..settings import Settings
@@ -38,6 +36,7 @@ from .scheduler import scheduler_of
 from .worker_pool import WorkerPool
 
 AWAY = Backoff(first=timedelta(milliseconds=500), longest=timedelta(seconds=15))  # while a backend does not answer
+RESTARTS = Backoff(first=timedelta(seconds=1), longest=timedelta(seconds=60))  # of a process that died
 EXIT_MISCONFIGURED = MISCONFIGURED  # the exit code that tells a supervisor not to start this process again
 
 Welcome = Callable[[Project], None]
@@ -51,7 +50,7 @@ def inherited_pulse() -> Pulse | None:
 
 def last_fate() -> str:
     """What became of the process that this one follows, in one line; "" when it is the first."""
-    return TIES.box.fate if TIES.box is not None else ""
+    return PARENT.box.fate if PARENT.box is not None else ""
 
 
 def served_routes(settings: Settings, routes: str) -> frozenset[str]:
@@ -86,8 +85,8 @@ async def run_crawl(
 
     fate = last_fate()
     if fate:
-        events.emit(Trouble(at=SystemClock().now(), stage="keeper", message=fate))
-    pulse = Pulse.for_keeper()
+        events.emit(Trouble(at=SystemClock().now(), stage="supervisor", message=fate))
+    pulse = Pulse.forked()
     async with pulse.beating() if pulse is not None else nullcontext():
         return await crawl(
             spider, settings, name=name, fresh=fresh and not fate, events=events, attend=attend, after=write
@@ -114,7 +113,7 @@ async def run_worker(
         for pool in pools:
             pool.drain()
 
-    pulse = pulse or Pulse.for_keeper()
+    pulse = pulse or Pulse.forked()
     if fate := last_fate():
         tell(fate)
     async with AsyncExitStack() as stack:
@@ -125,7 +124,7 @@ async def run_worker(
         pool = WorkerPool(project, events, until_idle=until_idle, serves=serves)
         pools.append(pool)
         welcome(project)
-        with stopping(pool.drain), TIES.at_work(settings.crawl.parse_timeout):
+        with stopping(pool.drain), PARENT.at_work(settings.crawl.parse_timeout):
             await pool.run()
 
 
@@ -166,16 +165,17 @@ async def open_patiently(stack: AsyncExitStack, settings: Settings, tell: Tell, 
 # -- several processes ---------------------------------------------------------------------------------------------
 
 
-async def supervise_workers(
+async def supervised_workers(
     settings: Settings, command: list[str], processes: int, *, welcome: Welcome, tell: Tell, until_idle: bool
-) -> int:
-    """Run `command` in so many processes, watched and replaced when they die; return the exit code."""
-    async with AsyncExitStack() as stack:  # what is wrong with the backends is told once, and not by each child
+) -> Supervisor:
+    """The supervisor that runs `command` in `processes` processes, watched and replaced when they die."""
+    async with AsyncExitStack() as stack:  # what is wrong with the backends is said once, and not by each child
         welcome(await open_patiently(stack, settings, tell))
-    return await _workers(settings, command, processes, tell=tell, until_idle=until_idle).run()
+    slots = [_worker_slot(command, settings) for _ in range(processes)]
+    return Supervisor(slots, tell=tell, backoff=RESTARTS, until_idle=until_idle)
 
 
-async def supervise_all(
+async def supervised_all(
     settings: Settings,
     scheduler: list[str],
     worker: list[str],
@@ -183,8 +183,8 @@ async def supervise_all(
     *,
     welcome: Callable[[Project, bool], None],
     tell: Tell,
-) -> int:
-    """Run one scheduler and so many workers, all watched, until a signal or until one gives up; return the exit code.
+) -> Supervisor:
+    """The supervisor of one scheduler and `workers` workers; all end when one of them cannot go on.
 
     `welcome` is also given whether the project has schedules. Raises Misconfigured before anything is started.
     """
@@ -192,52 +192,10 @@ async def supervise_all(
     async with AsyncExitStack() as stack:  # as above
         project = await open_patiently(stack, settings, tell, to_look=True)
         welcome(project, bool(settings.schedules or await project.state.schedules.schedules()))
-
-    def tell_of_scheduler(words: str) -> None:
-        tell(words.replace("Worker", "Scheduler", 1).replace("A worker", "A scheduler", 1))
-
-    return await _together(
-        (
-            Supervisor(scheduler, processes=1, drain_within=timedelta(0), tell=tell_of_scheduler),
-            _workers(settings, worker, workers, tell=tell),
-        )
-    )
+    slots = [_worker_slot(worker, settings) for _ in range(workers)]
+    return Supervisor([ChildSlot(spawn(scheduler), name="scheduler"), *slots], tell=tell, backoff=RESTARTS)
 
 
-def _workers(
-    settings: Settings, command: list[str], processes: int, *, tell: Tell, until_idle: bool = False
-) -> Supervisor:
-    return Supervisor(
-        command,
-        processes=processes,
-        drain_within=settings.crawl.drain,
-        tell=tell,
-        until_idle=until_idle,
-        silence=silence_under(settings.crawl.parse_timeout),
-    )
-
-
-async def _together(supervisors: Sequence[Supervisor]) -> int:
-    """Run all of them until a signal, or until one gives up; return the exit code."""
-    forced = 0
-
-    def stop() -> None:
-        for one in supervisors:
-            one.stop(signal.SIGTERM)
-
-    def force(number: signal.Signals) -> None:
-        nonlocal forced
-        forced = 128 + number
-        for pid in [pid for one in supervisors for pid in one.pids]:
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-
-    async with asyncio.TaskGroup() as group:
-        runs = [group.create_task(one.run()) for one in supervisors]
-        await asyncio.sleep(0)  # by now each heeds the signals for itself alone, and ours are heeded last
-        going = set(runs)
-        while going:
-            with stopping(stop, force):
-                _, going = await asyncio.wait(going, return_when=asyncio.FIRST_COMPLETED)
-            stop()  # when one ends, all do
-    return forced or max(run.result() for run in runs)
+def _worker_slot(command: list[str], settings: Settings) -> ChildSlot:
+    silence = silence_under(settings.crawl.parse_timeout)
+    return ChildSlot(spawn(command), silence=silence, drain_within=settings.crawl.drain)

@@ -24,7 +24,7 @@ from ...model.job import Job
 from ...model.url import origin_of, site_of
 from ...parse.spider import Spider, listed_seeds, seeds
 from ...parse.timelimit import TimeLimit
-from ...process.cancellation import is_cancellation
+from ...process.signals import is_cancellation
 from ...settings.effective import scope_of
 from ..open import Project
 from .messages import Outcome, PageOrder

@@ -1,4 +1,4 @@
-"""The keeper: a child that a page has killed is followed by another; one that has ended is not."""
+"""One child that is watched: when a page has killed it, it is followed by another; one that has ended is not."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ import pytest
 from tests.faults.stations import children_of, is_alive, until
 from tests.patience import PATIENCE
 
-KEPT = """
+WATCHED = """
 import ctypes, datetime, os, signal, sys, time
-from gossamer.process.keeper import keep
-from gossamer.process.black_box import MARGIN, TIES
+from gossamer.process.supervisor import run_watched
+from gossamer.process.black_box import MARGIN, PARENT
 def command():
-    box = TIES.box
+    box = PARENT.box
     print("first" if not box.fate else box.fate, os.getpid(), flush=True)
     {body}
-keep(command)
+run_watched(command)
 """
 
 
 def test_a_process_that_hangs_in_c_code_is_killed_and_followed_by_another():
     ended = run(
-        KEPT.format(
+        WATCHED.format(
             body="""
     if not box.fate:
         box.begin(datetime.timedelta(seconds=1) - MARGIN)
@@ -54,28 +54,28 @@ def test_a_process_that_hangs_in_c_code_is_killed_and_followed_by_another():
     ],
 )
 def test_a_process_that_ends_or_never_began_is_not_followed(body, code):
-    ended = run(KEPT.format(body=body))
+    ended = run(WATCHED.format(body=body))
     assert ended.returncode == code
     assert len(ended.stdout.splitlines()) == 1
 
 
 def test_deaths_that_no_page_explains_come_to_an_end():
-    ended = run(KEPT.format(body="box.begin(MARGIN); os._exit(3)"))
+    ended = run(WATCHED.format(body="box.begin(MARGIN); os._exit(3)"))
     assert ended.returncode == 3
     assert len(ended.stdout.splitlines()) == 4
     assert "died with exit code 3, 4 times in a row. That is no page's doing." in ended.stderr
 
 
-def test_a_child_dies_with_its_keeper_and_hears_what_the_keeper_hears():
+def test_a_child_dies_with_its_supervisor_and_gets_its_signals():
     body = "signal.signal(signal.SIGTERM, lambda *_: sys.exit(5)); print('ready', flush=True); time.sleep(60)"
     for number, code in ((signal.SIGTERM, 5), (signal.SIGKILL, -signal.SIGKILL)):
-        with subprocess.Popen([sys.executable, "-c", KEPT.format(body=body)], stdout=subprocess.PIPE) as keeper:
-            assert keeper.stdout is not None
-            keeper.stdout.readline()
-            assert keeper.stdout.readline() == b"ready\n"
-            [child] = children_of(keeper.pid)
-            keeper.send_signal(number)
-            assert keeper.wait(PATIENCE) == code
+        with subprocess.Popen([sys.executable, "-c", WATCHED.format(body=body)], stdout=subprocess.PIPE) as parent:
+            assert parent.stdout is not None
+            parent.stdout.readline()
+            assert parent.stdout.readline() == b"ready\n"
+            [child] = children_of(parent.pid)
+            parent.send_signal(number)
+            assert parent.wait(PATIENCE) == code
             until(lambda child=child: not is_alive(child))
 
 
