@@ -5,14 +5,44 @@ from __future__ import annotations
 import json
 import time
 from decimal import Decimal
-from typing import Any
+from typing import Any, NamedTuple
 
-from gossamer.model.money import Money, written_price
+from price_parser import Price
+
+from gossamer.model.currencies import CODES
+from gossamer.model.money import Money, first_price
 
 from .corpora import CORPORA, absent
 
 SET = "price-parser"
 THEIRS = 1049  # what the price-parser library reads of these cases
+
+
+class WrittenPrice(NamedTuple):
+    """An amount and the sign of its currency as the text writes it ("US$"); None for a part that the text lacks."""
+
+    amount: Decimal | None
+    sign: str | None
+
+
+def written_price(
+    text: str | None, currency_text: str | None = None, *, decimal_separator: str | None = None
+) -> WrittenPrice:
+    """The price in a text and its currency sign as written. `currency_text` is a second text that may hold the sign.
+
+    The set asks for signs that stand anywhere in a text, which Gossamer does not read: those, and the texts without a
+    number of ours, are read by the library. `decimal_separator` ("." or ",") settles texts such as "1.000".
+    """
+    theirs = Price.fromstring(text, currency_hint=currency_text, decimal_separator=decimal_separator)
+    ours = None if decimal_separator else first_price(text)
+    if ours is None:
+        return WrittenPrice(theirs.amount, theirs.currency)
+    amount, _, written = ours
+    # Our signs stand directly beside the number, and may be longer: "US$" where the library reads "$".
+    sign = theirs.currency
+    if written and (sign is None or (len(written) > len(sign) and sign in written and written[:3] not in CODES)):
+        sign = written
+    return WrittenPrice(amount, sign)
 
 
 def cases() -> list[dict[str, Any]]:

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from .model.task import Request
     from .parse.page import Page
     from .parse.spider import Results, Spider
-    from .pipeline.near import NearDuplicates
-    from .pipeline.quality import Fault
+    from .pipeline.near_duplicates import NearDuplicates
+    from .pipeline.quality_rules import Fault
     from .pipeline.steps import Drop
     from .project.crawl import CrawlReport
 
@@ -38,10 +38,10 @@ __version__ = "0.1.0"
 _ROOMS = {
     "Action": ".model.route",
     "Drop": ".pipeline.steps",
-    "Fault": ".pipeline.quality",
+    "Fault": ".pipeline.quality_rules",
     "Item": ".model.item",
     "Money": ".model.money",
-    "NearDuplicates": ".pipeline.near",
+    "NearDuplicates": ".pipeline.near_duplicates",
     "Page": ".parse.page",
     "Render": ".model.route",
     "Request": ".model.task",

@@ -6,7 +6,7 @@ import pytest
 
 from gossamer.clock import iso_time
 from gossamer.frontier.contract import JobTerms
-from gossamer.pipeline.inspection import day_of
+from gossamer.model.record import day_of
 from gossamer.project.open import Project
 from gossamer.routing.contract import Bound, LearnedRoute
 from tests.unit.commandline import ProjectFolder, on_a_terminal

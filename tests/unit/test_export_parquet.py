@@ -21,9 +21,8 @@ from hypothesis import strategies as st
 
 from gossamer import Item, Money
 from gossamer.errors import MissingExtra
-from gossamer.model.item import item_data
+from gossamer.model.item import item_data, schema_of
 from gossamer.model.record import ItemSchema, StoredRecord
-from gossamer.model.schema import schema_of
 from gossamer.store.contract import RecordQuery
 from gossamer.store.export import export, parquet
 

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from decimal import Decimal
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from quality import prices as quality
+from quality.prices import WrittenPrice, written_price
 
-from gossamer.model.money import Money, WrittenPrice, currency_code, may_mean, written_price
+from gossamer.model.money import Money, currency_code, may_mean
 from tests.corpora import corpus
-from tests.patience import PATIENCE
 
 
 @pytest.mark.parametrize(
@@ -102,20 +100,14 @@ def test_code_of_a_currency_is_found_however_it_is_written() -> None:
 
 
 @given(st.text(), st.text() | st.none())
-def test_reading_a_written_price_never_raises(text: str, hint: str | None) -> None:
-    written_price(text, hint)
+def test_reading_a_price_never_raises(text: str, currency: str | None) -> None:
+    Money.parse(text, currency)
 
 
 @pytest.mark.parametrize("text", ["1," * 200, "9" * 400, "€" * 400, "1 000" * 100, "- " * 200, "." * 400, "1€" * 200])
 def test_texts_that_only_look_like_prices_are_read_to_the_end(text: str) -> None:
     money = Money.parse(text)
     assert money is None or money.amount >= 0
-
-
-def test_library_of_signs_is_loaded_only_when_it_is_needed() -> None:
-    code = "import sys, gossamer.model.money as m; m.Money.parse('5 €'); print('price_parser' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=PATIENCE)
-    assert done.stdout.strip() == "False"
 
 
 def test_known_prices_are_read_at_least_as_well_as_by_the_library() -> None:

@@ -11,8 +11,8 @@ import msgspec
 import pytest
 
 from gossamer.errors import Misconfigured
+from gossamer.model.record import day_of
 from gossamer.model.route import ExitOutcome
-from gossamer.pipeline.inspection import day_of
 from gossamer.project.open import Project, open_project
 from gossamer.project.proxies import proxy_pools, reset_exits, untouched_pools
 from gossamer.project.routes import reset_routes, route_report, untouched_routes

@@ -11,10 +11,10 @@ import pytest
 from gossamer import Fault, Item, Money
 from gossamer.errors import ParseFailed
 from gossamer.model.record import Tally
-from gossamer.pipeline.guard import FEWEST, Guard
-from gossamer.pipeline.inspection import ENOUGH, RECENT, USUAL, Habits, Identity, Inspector
-from gossamer.pipeline.near import NearDuplicates
-from gossamer.pipeline.quality import faults_of
+from gossamer.pipeline.inspection import ENOUGH, RECENT, USUAL, Habits, Inspector, RecordIdentity
+from gossamer.pipeline.near_duplicates import NearDuplicates
+from gossamer.pipeline.quality_guard import FEWEST, QualityGuard
+from gossamer.pipeline.quality_rules import faults_of
 from gossamer.pipeline.steps import Drop, Piped, Pipeline
 from gossamer.settings.tables import Quality
 
@@ -188,15 +188,15 @@ async def test_dicts_with_ever_new_keys_do_not_fill_the_memory_or_the_table() ->
 
 
 def test_a_long_page_counts_by_its_share() -> None:
-    guard = Guard("shop", 0.5, 50)
+    guard = QualityGuard("shop", 0.5, 50)
     assert guard.note(900, 100) is None
     assert guard.score == pytest.approx(0.9)
 
 
 async def test_the_store_is_asked_for_prices_only() -> None:
-    asked: list[Sequence[Identity]] = []
+    asked: list[Sequence[RecordIdentity]] = []
 
-    async def latest(identities: Sequence[Identity]) -> dict[Identity, str]:
+    async def latest(identities: Sequence[RecordIdentity]) -> dict[RecordIdentity, str]:
         asked.append(identities)
         return dict.fromkeys(identities, '{"price":{"amount":"90","currency":"EUR"}}')
 
@@ -241,7 +241,7 @@ async def test_a_rule_that_raises_fails_the_page_with_its_traceback(kind: type[B
 
 
 def test_the_guard_closes_below_the_minimum_and_opens_above_it() -> None:
-    guard = Guard("shop", 0.8, 50)
+    guard = QualityGuard("shop", 0.8, 50)
     assert guard.note(FEWEST - 1, 0) is None
     turns = [guard.note(0, 1) for _ in range(10)]
     closing = [turn for turn in turns if turn is not None]
@@ -254,14 +254,14 @@ def test_the_guard_closes_below_the_minimum_and_opens_above_it() -> None:
 
 
 def test_the_guard_does_not_judge_by_a_handful() -> None:
-    guard = Guard("shop", 0.8, 50)
+    guard = QualityGuard("shop", 0.8, 50)
     assert guard.note(0, FEWEST - 1) is None
     assert not guard.closed
     assert guard.note(0, 1) is not None
 
 
 def test_without_a_minimum_the_guard_stays_open() -> None:
-    guard = Guard("shop", None, 50)
+    guard = QualityGuard("shop", None, 50)
     assert guard.note(0, 1000) is None
     assert not guard.closed
 

@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import Any, Literal
 
 from gossamer import Item, Money
-from gossamer.model.schema import schema_of
+from gossamer.model.item import schema_of
 
 
 class Maker(Item):

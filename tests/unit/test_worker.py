@@ -32,7 +32,7 @@ from gossamer.model.record import PageResult
 from gossamer.model.route import How, Render
 from gossamer.model.task import Lease, Request
 from gossamer.model.url import UrlRules
-from gossamer.pipeline.guard import Guard
+from gossamer.pipeline.quality_guard import QualityGuard
 from gossamer.pipeline.steps import Pipeline
 from gossamer.routing.budget import BudgetKeeper, Budgets
 from gossamer.routing.ladder import RouteTerms, routes_of
@@ -149,7 +149,7 @@ class Bench:
             router=self._router(),
             pacer=Pacer(self.lab.clock),
             pipeline=Pipeline(()),
-            guard=Guard("spider", None, 50),
+            guard=QualityGuard("spider", None, 50),
             admission=Admission(Scope(), UrlRules()),
             sink=self.sink,
             frontier=line,

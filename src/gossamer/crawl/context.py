@@ -16,7 +16,7 @@ from ..model import events
 from ..model.task import Request
 from ..parse.spider import Spider
 from ..parse.timelimit import TimeLimit
-from ..pipeline.guard import Guard
+from ..pipeline.quality_guard import QualityGuard
 from ..pipeline.steps import Pipeline
 from ..routing.router import Router
 from ..store.sink import Sink
@@ -65,7 +65,7 @@ class JobContext(msgspec.Struct, frozen=True, kw_only=True):
     router: Router
     pacer: Pacer
     pipeline: Pipeline
-    guard: Guard
+    guard: QualityGuard
     admission: Admission
     sink: Sink
     frontier: Frontier  # one that sits out short absences

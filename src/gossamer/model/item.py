@@ -1,4 +1,5 @@
-"""Items: what spiders extract. Lives here: the typed base, its key, its checks, its JSON form. Money: money.py.
+"""Items: what spiders extract. Here are the typed base class, the key of an item, its validation, its JSON form and the
+schema of its declared fields. Money is in money.py.
 
     class Book(Item, key="url"):
         title: str
@@ -20,6 +21,7 @@ from types import NoneType, UnionType
 from typing import (
     Any,
     ClassVar,
+    Literal,
     TypeAlias,
     TypeVar,
     Union,
@@ -35,6 +37,7 @@ from msgspec import UNSET, Struct, StructMeta, UnsetType
 
 from ..errors import Misconfigured, ParseFailed
 from .money import Money as Money
+from .record import ItemSchema
 
 DICT_TYPE = "item"
 _KEY_ATTRIBUTE = "__item_key__"
@@ -162,8 +165,9 @@ _PLAIN = frozenset({str, int, bool, float, bytes, Decimal, datetime, date, NoneT
 
 
 def _plain_types(hint: Any) -> frozenset[type]:
-    if get_origin(hint) in (Union, UnionType):
-        return frozenset[type]().union(*(_plain_types(arm) for arm in get_args(hint)))
+    arms = _arms(hint)
+    if len(arms) > 1:
+        return frozenset[type]().union(*map(_plain_types, arms))
     if hint is float:
         return frozenset({float, int})
     return frozenset({hint}) & _PLAIN if isinstance(hint, type) else frozenset()
@@ -301,3 +305,67 @@ def safe_text(text: str) -> str:
 def content_hash(data_json: str) -> bytes:
     """16 bytes that change when the data does."""
     return blake2b(data_json.encode(), digest_size=16).digest()
+
+
+# A JSON object: {"type": "list", "of": {"type": "text"}, "optional": true}
+FieldSchema: TypeAlias = dict[str, Any]
+
+_TYPE_WORDS: dict[Any, str] = {
+    str: "text", bool: "bool", int: "int", float: "float", Decimal: "decimal", datetime: "datetime", date: "date",
+    time: "time", timedelta: "duration", bytes: "bytes", UUID: "text", Money: "money",
+}  # fmt: skip
+_DEEPEST = 4  # levels of nested items that are described; deeper ones are "object"
+
+
+def schema_of(item: AnyItem) -> ItemSchema | None:
+    """The declared fields of an item's type; None for a dict, which declares nothing.
+
+    Each record names the schema it was made with, and the schemas are stored beside the records: exports know the type
+    of every column, and a person sees when a field came or went, also after the spider has changed.
+    """
+    return _schema(type(item)) if isinstance(item, Item) else None
+
+
+@lru_cache(maxsize=1024)
+def _schema(cls: type[Item]) -> ItemSchema:
+    definition = msgspec.json.encode({"key": list(cls.__item_key__), "fields": _field_schemas(cls, 0)}).decode()
+    digest = blake2b(f"{type_name(cls)}\n{definition}".encode(), digest_size=6).hexdigest()
+    return ItemSchema(id=digest, type=type_name(cls), definition=definition)
+
+
+def _field_schemas(cls: type[Struct], level: int) -> dict[str, FieldSchema]:
+    hints = get_type_hints(cls)
+    return {name: _field_schema(hints[name], level) for name in cls.__struct_fields__}
+
+
+def _field_schema(hint: Any, level: int) -> FieldSchema:
+    """Describe one annotation."""
+    arms = _arms(hint)
+    kinds = [arm for arm in arms if arm not in (NoneType, UnsetType)]
+    schema: FieldSchema = _type_schema(kinds[0], level) if len(kinds) == 1 else {"type": "any"}
+    if len(kinds) < len(arms):
+        schema["optional"] = True
+    return schema
+
+
+def _arms(hint: Any) -> tuple[Any, ...]:
+    return get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+
+
+def _type_schema(hint: Any, level: int) -> FieldSchema:
+    origin, args = get_origin(hint), get_args(hint)
+    if origin is Literal:
+        kinds = {type(value) for value in args}
+        return {"type": _TYPE_WORDS.get(kinds.pop(), "any") if len(kinds) == 1 else "any"}
+    if origin in (list, tuple, set, frozenset):
+        inner = [arg for arg in args if arg is not Ellipsis]
+        return {"type": "list", "of": _field_schema(inner[0], level) if len(set(inner)) == 1 else {"type": "any"}}
+    if hint in (list, tuple, set, frozenset):
+        return {"type": "list", "of": {"type": "any"}}
+    if hint in _TYPE_WORDS:
+        return {"type": _TYPE_WORDS[hint]}
+    if isinstance(hint, type) and issubclass(hint, Struct):
+        return {"type": "object", "fields": _field_schemas(hint, level + 1)} if level < _DEEPEST else {"type": "object"}
+    if isinstance(hint, type) and issubclass(hint, str):
+        return {"type": "text"}
+    return {"type": "object"} if origin is dict or hint is dict else {"type": "any"}

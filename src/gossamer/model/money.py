@@ -1,7 +1,6 @@
 """Amounts of money, and how they are read from text as shops write it.
 
-What it does: `Money.parse` reads the price in a text and names its currency by the ISO code. `written_price` gives
-the amount and the currency sign exactly as written, for those who map signs themselves.
+What it does: `Money.parse` reads the price in a text and names its currency by the ISO code.
 How it fails: text without a number is None; nothing here raises for any text. How it recovers: only the first 300
 characters are looked at, and every rule reads them once, so a hostile text costs no more than a long price.
 """
@@ -62,39 +61,6 @@ class Money(msgspec.Struct, frozen=True):
 
     def __str__(self) -> str:
         return f"{self.amount} {self.currency}".strip()
-
-
-class WrittenPrice(msgspec.Struct, frozen=True):
-    """An amount and the sign of its currency as the text writes it ("US$"); None for what is not there."""
-
-    amount: Decimal | None
-    sign: str | None
-
-
-def written_price(
-    text: str | None, currency_text: str | None = None, *, decimal_separator: str | None = None
-) -> WrittenPrice:
-    """The price in a text and its currency sign as written. `currency_text` is a second text that may hold the sign.
-
-    `decimal_separator` ("." or ",") settles texts such as "1.000". "Free" is an amount of zero here.
-    """
-    # Loaded when first used: the library costs 30 ms, and most commands never read a price.
-    from price_parser import Price
-
-    theirs = Price.fromstring(
-        text[:_LONGEST] if text else None,
-        currency_hint=currency_text[:_LONGEST] if currency_text else None,
-        decimal_separator=decimal_separator,
-    )
-    ours = None if decimal_separator else first_price(text)
-    if ours is None:
-        return WrittenPrice(theirs.amount, theirs.currency)
-    amount, _, written = ours
-    # The library knows signs that stand anywhere in the text; ours stand beside the number and may be longer.
-    sign = theirs.currency
-    if written and (sign is None or (len(written) > len(sign) and sign in written and written[:3] not in CODES)):
-        sign = written
-    return WrittenPrice(amount, sign)
 
 
 def currency_code(written: str | None, home: tuple[str, ...] = ()) -> str:

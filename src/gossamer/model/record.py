@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 import msgspec
 
 from .route import DIRECT
 
+RecordIdentity: TypeAlias = tuple[str, str, str]  # type, site, key
+
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):
     """One item, ready to be stored. Identity is (type, site, key); `data` is a JSON object.
 
     `content_hash` covers the data only: an unchanged record is not rewritten. `schema` names the declared fields of its
-    type as they were (model/schema.py). `reparsed_at` is set when it was read from the archive again: then it
+    type as they were (model/item.py). `reparsed_at` is set when it was read from the archive again: then it
     replaces what an older parser made of the same visit.
     """
 
@@ -72,6 +76,16 @@ class Tally(msgspec.Struct, frozen=True, kw_only=True):
     checked: int = 0
     filled: int = 0
     faulty: int = 0
+
+
+def day_of(at: float) -> str:
+    """The day of a tally: the date in UTC of a time in seconds."""
+    return _day(int(at // 86_400))
+
+
+@lru_cache(maxsize=16)
+def _day(number: int) -> str:
+    return datetime.fromtimestamp(number * 86_400, UTC).strftime("%Y-%m-%d")
 
 
 Fingerprint: TypeAlias = bytes  # an Attempt has a field of the name `bytes`, which hides the type

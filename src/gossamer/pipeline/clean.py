@@ -1,4 +1,5 @@
-"""The cleaning step: texts as people mean them. Changes no structure, drops nothing.
+"""The cleaning step: spaces, line ends and characters of every text in an item. It drops nothing and changes no
+structure.
 
 Every text is stripped and brought to NFC; lone surrogates and NUL become U+FFFD; odd spaces (no-break, thin, tabs)
 become plain ones. In a text of one line runs of spaces become one; in a text of several lines the lines and their
@@ -23,11 +24,11 @@ _ODD = "\x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u20
 _SPACES = re.compile(r" {2,}")
 _EMPTY_LINES = re.compile(r"\n{3,}")
 _CLEAN_ASCII = re.compile(r"[!-~]+(?: [!-~]+)*")
-_SHORT = 200  # characters up to which one regular expression is the cheapest test
+_SHORT = 200  # characters; for texts up to this length one regular expression is the cheapest test
 
 
 def clean_text(text: str) -> str:
-    """The text, cleaned; the same object when there is nothing to do."""
+    """The cleaned text; the same object when it was clean."""
     if len(text) <= _SHORT and _CLEAN_ASCII.fullmatch(text):
         return text
     text = safe_text(text).strip()
@@ -51,13 +52,13 @@ def clean_text(text: str) -> str:
 
 
 def clean(item: _ItemT) -> _ItemT:
-    """The item with every text in it cleaned; the same object when there was nothing to do."""
+    """The item with every text in it cleaned; the same object when all were clean."""
     cleaned: _ItemT = _clean_value(item)
     return cleaned
 
 
 def _clean_value(value: Any) -> Any:
-    """Any value an item may hold. Changed containers are new ones; the spider's own are left alone."""
+    """Clean any value that an item may hold. A changed container is a new one; the spider's own stays as it is."""
     if isinstance(value, str):
         return clean_text(value) if type(value) is str else value
     if isinstance(value, msgspec.Struct):

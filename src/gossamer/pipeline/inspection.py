@@ -1,7 +1,7 @@
-"""Inspecting the items of one page: the rules of quality.py applied, and what they find counted for the score.
+"""The inspector: applies the rules of quality_rules.py to the items of a page and counts the faults for the score.
 
-The only question it asks the store is what a record with a price looked like before. How it fails: a rule of the user's
-own that raises is a ParseFailed for the page, as in any step.
+It asks the store one thing only: the earlier data of records that have a price. How it fails: a rule of the user's own
+that raises fails the page with ParseFailed, as any step does.
 """
 
 from __future__ import annotations
@@ -9,33 +9,30 @@ from __future__ import annotations
 import traceback
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from datetime import UTC, datetime
-from functools import lru_cache
 from typing import Any, TypeAlias
 
 import msgspec
 
 from ..errors import ParseFailed
 from ..model.item import AnyItem, safe_text, type_name
-from ..model.record import Tally
+from ..model.record import RecordIdentity, Tally, day_of
 from ..process.signals import is_cancellation
 from ..settings.tables import Quality
-from .quality import PRICES, Fault, Rule, faults_of, is_filled, own_faults, values_of
+from .quality_rules import PRICES, Fault, Rule, faults_of, is_filled, own_faults, values_of
 
-Identity: TypeAlias = tuple[str, str, str]  # type, site, key
-Latest: TypeAlias = Callable[[Sequence[Identity]], Awaitable[dict[Identity, str]]]
+Latest: TypeAlias = Callable[[Sequence[RecordIdentity]], Awaitable[dict[RecordIdentity, str]]]
 
-WHOLE = "*"  # the item as a whole, or the pages of a spider
-USUAL = "usual"  # not a rule: on that day the field was filled nearly always
+WHOLE = "*"  # as a field: the item as a whole; as a type: the pages of a spider
+USUAL = "usual"  # the "rule" of a tally that says: by that day the field was nearly always filled
 NO_ITEMS = "no-items"
-MOST_FIELDS = 200  # of a type that are counted; a dict may have a new key in every item
+MOST_FIELDS = 200  # fields of one type that are counted; a dict may have a new key in every item
 ENOUGH = 50  # items that make a habit
-RECENT = 30  # items that show whether a habit is broken
-FEWEST = 10  # of these, before it is judged
+RECENT = 30  # last items that show whether a habit is broken
+FEWEST = 10  # of those, before it is judged
 
 
 class Habits:
-    """Which fields are nearly always filled: as earlier days have shown (`USUAL`), or the first items of today.
+    """Which fields are nearly always filled, as the tallies of earlier days (`USUAL`) or the first items of today show.
 
     A product without a price is no fault; when most of the last products have none, something is wrong. What was once
     a habit stays one for as long as the days are remembered: a layout that changes must not become the new habit.
@@ -43,7 +40,7 @@ class Habits:
 
     def __init__(self, share: float | None, counted: Iterable[Tally] = (), *, strict: bool = False) -> None:
         self._share = share
-        self._strict = strict  # a single empty value breaks a habit: for pages that were held back for it
+        self._strict = strict  # one empty value breaks a habit; used for pages that were held back for such a value
         self._usual = {(one.type, one.field) for one in counted if one.rule == USUAL}
         self._checked: dict[tuple[str, str], int] = {}
         self._filled: dict[tuple[str, str], int] = {}
@@ -51,7 +48,7 @@ class Habits:
         self._fields: dict[str, int] = {}  # how many fields of a type are watched
 
     def broken(self, type: str, field: str) -> bool:
-        """Was the field nearly always filled, and is it empty in most of the last items?"""
+        """True when the field was nearly always filled and is empty in most of the last items."""
         if self._share is None or (type, field) not in self._usual:
             return False
         if self._strict:
@@ -60,7 +57,7 @@ class Habits:
         return len(recent) >= FEWEST and 2 * sum(recent) < len(recent)
 
     def note(self, type: str, field: str, filled: bool) -> bool:
-        """Take note of one value. True when it has just shown a habit, which is to be written down.
+        """Count one value. True when it has just completed a habit, which the caller then stores as a tally.
 
         Fields beyond MOST_FIELDS of a type are not watched.
         """
@@ -87,7 +84,7 @@ class Habits:
 
 
 class Inspection(msgspec.Struct, frozen=True, kw_only=True):
-    """What was found on one page."""
+    """What the inspector found on one page."""
 
     tallies: tuple[Tally, ...] = ()
     faults: tuple[Fault, ...] = ()
@@ -97,7 +94,7 @@ class Inspection(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Inspector:
-    """Of one spider in one process. Without `latest` no price is compared with the one before."""
+    """The inspector of one spider in one process. Without `latest` no price is compared with the one before."""
 
     def __init__(
         self,
@@ -115,10 +112,10 @@ class Inspector:
         self._latest = latest if terms.price_jump is not None else None
 
     async def inspect(
-        self, items: Sequence[tuple[Identity, AnyItem]], page: object, at: float, *, new: bool = False
+        self, items: Sequence[tuple[RecordIdentity, AnyItem]], page: object, at: float, *, new: bool = False
     ) -> Inspection:
-        """Look at all items that the page gave; a `new` page was never visited before, so that nobody asks the store
-        for earlier ones. Raises ParseFailed, BackendUnavailable."""
+        """Inspect all items of the page. A `new` page was never visited before, so the store is not asked for earlier
+        records. Raises ParseFailed, BackendUnavailable."""
         counted = _Counts(self._spider, day_of(at))
         before = {} if new else await self._before(items)
         faults: list[Fault] = []
@@ -143,7 +140,7 @@ class Inspector:
         )
 
     def _unusually_empty(self, counted: _Counts, page: object, filled: bool) -> Fault | None:
-        """A callback whose pages nearly always gave items, and of late give none, is faulty as well."""
+        """The fault of a page without items whose callback nearly always found some, and lately finds none."""
         kind = getattr(page, "kind", "")
         if not kind:
             return None
@@ -152,23 +149,23 @@ class Inspector:
         return Fault(WHOLE, NO_ITEMS, f"no items, as on most pages of {kind} of late") if broken else None
 
     def refused(self, failure: ParseFailed, at: float) -> tuple[Tally, ...]:
-        """What is counted for a page that could not be parsed."""
+        """The tallies of a page that could not be parsed."""
         counted = _Counts(self._spider, day_of(at))
         if failure.fields:
             counted.refused(failure.type, failure.fields)
         counted.page(failed=True)
         return counted.tallies()
 
-    async def _before(self, items: Sequence[tuple[Identity, AnyItem]]) -> dict[Identity, Mapping[str, Any]]:
+    async def _before(self, items: Sequence[tuple[RecordIdentity, AnyItem]]) -> dict[RecordIdentity, Mapping[str, Any]]:
         if self._latest is None:
             return {}
         priced = [identity for identity, item in items if _has_price(item)]
         stored = await self._latest(priced) if priced else {}
-        found: dict[Identity, Mapping[str, Any]] = {}
+        found: dict[RecordIdentity, Mapping[str, Any]] = {}
         for identity, data in stored.items():
             try:
                 found[identity] = msgspec.json.decode(data, type=dict[str, Any])
-            except msgspec.DecodeError:  # written by others; nothing to compare with
+            except msgspec.DecodeError:  # written by another program; there is nothing to compare with
                 continue
         return found
 
@@ -180,20 +177,15 @@ class Inspector:
         except BaseException as error:  # a rule may raise anything; it fails this page only
             if is_cancellation(error):
                 raise
-            told = "".join(traceback.format_exception_only(error)).strip().rpartition("\n")[2]
-            raise ParseFailed(
-                safe_text(f"A quality rule failed on a {type_name(item)}: {told[:500]}"),
-                detail=safe_text("".join(traceback.format_exception(error)))[-20_000:],
-            ) from error
+            raise failure_in(f"A quality rule failed on a {type_name(item)}", error) from error
 
 
-def day_of(at: float) -> str:
-    return _day(int(at // 86_400))
-
-
-@lru_cache(maxsize=16)
-def _day(number: int) -> str:
-    return datetime.fromtimestamp(number * 86_400, UTC).strftime("%Y-%m-%d")
+def failure_in(what: str, error: BaseException) -> ParseFailed:
+    """The failure of a page in which the user's own code raised; its detail is the traceback."""
+    told = "".join(traceback.format_exception_only(error)).strip().rpartition("\n")[2]
+    return ParseFailed(
+        safe_text(f"{what}: {told[:500]}"), detail=safe_text("".join(traceback.format_exception(error)))[-20_000:]
+    )
 
 
 def _has_price(item: AnyItem) -> bool:
@@ -202,7 +194,7 @@ def _has_price(item: AnyItem) -> bool:
 
 
 class _Counts:
-    """Adds up, for one page, what becomes tallies."""
+    """Adds up the tallies of one page."""
 
     def __init__(self, spider: str, day: str) -> None:
         self._spider = spider

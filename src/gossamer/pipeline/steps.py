@@ -1,4 +1,4 @@
-"""The pipeline: from what a spider gave to what is stored. Steps in order: clean, validate, the user's own,
+"""`Pipeline`: turns the items that a spider yields into records. Steps in order: clean, validate, the spider's own,
 validate again if there were any, deduplicate, inspect (inspection.py).
 
 How it fails: an item that lacks required fields, or a step that raises, is a ParseFailed for the whole page. A step
@@ -9,7 +9,6 @@ items of the page are through, so the page can simply be parsed again.
 from __future__ import annotations
 
 import inspect
-import traceback
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol, TypeAlias
@@ -17,26 +16,26 @@ from typing import Any, Protocol, TypeAlias
 import msgspec
 
 from ..errors import ParseFailed
-from ..model.item import AnyItem, Item, content_hash, item_data, item_key, safe_text, type_name, validate
-from ..model.record import ItemSchema, Record, Tally
-from ..model.schema import schema_of
+from ..model.item import AnyItem, Item, content_hash, item_data, item_key, schema_of, type_name, validate
+from ..model.record import ItemSchema, Record, RecordIdentity, Tally
 from ..model.url import site_of
 from ..process.signals import is_cancellation
 from .clean import clean
-from .inspection import Identity, Inspection, Inspector
+from .inspection import Inspection, Inspector, failure_in
+from .quality_rules import is_filled, values_of
 
-MOST_REMARKS = 5  # kinds of drops, and of faults, that are told for one page
+MOST_REMARKS = 5  # kinds of drops, and of faults, that are listed for one page
 
 
 class PageLike(Protocol):
-    """All that the pipeline itself needs to know of a page; steps get the page they know from spiders."""
+    """The part of a page that the pipeline itself needs; steps receive the spider's own `Page`."""
 
     @property
     def url(self) -> str: ...
 
 
 class Drop(msgspec.Struct, frozen=True):
-    """What a step returns to leave an item out."""
+    """A step returns this to leave an item out."""
 
     reason: str
 
@@ -45,13 +44,15 @@ Step: TypeAlias = Callable[..., Any]  # (item, page) -> item | Drop | None, plai
 
 
 class Dropped(msgspec.Struct, frozen=True):
+    """An item that was left out: by which step, and why."""
+
     step: str
     reason: str
     type: str = ""
 
 
 class Piped(msgspec.Struct, frozen=True):
-    """What is to be stored, and what was left out at which step and why."""
+    """The records of one page that are to be stored, and the items that were left out."""
 
     records: list[Record]
     dropped: list[Dropped]
@@ -59,7 +60,7 @@ class Piped(msgspec.Struct, frozen=True):
     schemas: tuple[ItemSchema, ...] = ()
 
     def remarks(self) -> str:
-        """One line on what was left out or found faulty; empty when nothing was."""
+        """One line about dropped items and faults; empty when there were none."""
         told = [
             f"{_counted(count, 'item')} dropped by {what}"
             for what, count in _tally(f"{one.step} ({one.reason})" for one in self.dropped)
@@ -80,7 +81,7 @@ def _counted(count: int, noun: str) -> str:
 
 
 class Pipeline:
-    """The steps of one spider. Shared by all pages. `cleans` False leaves texts as the spider gave them."""
+    """The steps of one spider, shared by all pages. `cleans=False` leaves texts as the spider gave them."""
 
     def __init__(self, steps: Sequence[Step] = (), *, inspector: Inspector | None = None, cleans: bool = True) -> None:
         self._steps = tuple((_name_of(step), step) for step in steps)
@@ -97,8 +98,8 @@ class Pipeline:
         now: float,
         new: bool = False,
     ) -> Piped:
-        """Pass the items of one page through all steps. `now` is when they were scraped. What a `new` page gives is
-        compared with nothing before it.
+        """Pass the items of one page through all steps. `now` is when they were scraped. The items of a `new` page have
+        no earlier records to be compared with.
 
         Raises ParseFailed, and BackendUnavailable where the inspector asks the store.
         """
@@ -135,7 +136,7 @@ class Pipeline:
         return Piped(records, dropped, inspection, tuple(known.values()))
 
     def refused(self, failure: ParseFailed, at: float) -> tuple[Tally, ...]:
-        """What is counted for a page that could not be parsed."""
+        """The tallies of a page that could not be parsed."""
         return self._inspector.refused(failure, at) if self._inspector is not None else ()
 
     async def _own_steps(self, item: AnyItem, page: PageLike, dropped: list[Dropped]) -> AnyItem | None:
@@ -149,11 +150,8 @@ class Pipeline:
             except BaseException as error:  # a step may raise anything; it fails this page only
                 if is_cancellation(error):
                     raise
-                told = "".join(traceback.format_exception_only(error)).strip().rpartition("\n")[2]
-                raise ParseFailed(
-                    safe_text(f"The pipeline step {name} failed on a {type_name(item)} of {page.url}: {told[:500]}"),
-                    detail=safe_text("".join(traceback.format_exception(error)))[-20_000:],
-                ) from error
+                what = f"The pipeline step {name} failed on a {type_name(item)} of {page.url}"
+                raise failure_in(what, error) from error
             if result is None or isinstance(result, Drop):
                 reason = result.reason if result is not None else "the step gave nothing back"
                 dropped.append(Dropped(name, reason, type_name(item)))
@@ -186,9 +184,10 @@ def _name_of(step: Step) -> str:
     return str(getattr(step, "__name__", type(step).__name__))
 
 
-def _winners(items: list[AnyItem], dropped: list[Dropped], site: str) -> dict[Identity, tuple[AnyItem, str]]:
-    """One item per key with its JSON, in order of first appearance. Of several the last wins, unless it says less."""
-    winners: dict[Identity, tuple[AnyItem, str]] = {}
+def _winners(items: list[AnyItem], dropped: list[Dropped], site: str) -> dict[RecordIdentity, tuple[AnyItem, str]]:
+    """One item per key with its JSON, in order of first appearance. Of several items the last wins, unless it has fewer
+    filled fields."""
+    winners: dict[RecordIdentity, tuple[AnyItem, str]] = {}
     for item in items:
         data = item_data(item)
         identity = (type_name(item), site, item_key(item))
@@ -202,6 +201,4 @@ def _winners(items: list[AnyItem], dropped: list[Dropped], site: str) -> dict[Id
 
 
 def _filled(item: AnyItem) -> int:
-    """How many fields say something."""
-    values = item.values() if isinstance(item, dict) else msgspec.structs.asdict(item).values()
-    return sum(1 for value in values if value is not None and value is not msgspec.UNSET and value not in ("", [], {}))
+    return sum(map(is_filled, values_of(item).values()))

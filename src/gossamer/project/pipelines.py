@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from datetime import timedelta
 
 from ..errors import Transient
-from ..model.record import Tally
+from ..model.record import RecordIdentity, Tally
 from ..parse.spider import Spider
 from ..pipeline.inspection import Habits, Inspector, Latest
 from ..pipeline.steps import Pipeline
 from ..settings import Settings
-from ..store.contract import Identity, Records
+from ..store.contract import Records
 from ..store.sink import Sink
 
 HABITS_OF = timedelta(days=30)  # how far back one looks for what is usual of a spider's items
@@ -43,7 +43,7 @@ def pipeline_of(
 def latest_of(records: Records, sink: Sink) -> Latest:
     """What records looked like before. Empty while the store is away: results go to the spool without a comparison."""
 
-    async def latest(identities: Sequence[Identity]) -> dict[Identity, str]:
+    async def latest(identities: Sequence[RecordIdentity]) -> dict[RecordIdentity, str]:
         if sink.away:
             return {}
         try:

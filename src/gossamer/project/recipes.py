@@ -26,7 +26,7 @@ from ..parse.recipe.fields import Note
 from ..parse.recipe.model import PageKind
 from ..parse.recipe.spider import RecipeSpider
 from ..parse.spider import composed, is_spider_name
-from ..pipeline.quality import Fault
+from ..pipeline.quality_rules import Fault
 from ..pipeline.steps import Dropped, Piped
 from ..settings import FILE_NAME, Settings
 from .pipelines import pipeline_of

@@ -16,8 +16,8 @@ import msgspec
 
 from ..clock import iso_time
 from ..errors import Misconfigured
-from ..model.record import StoredRecord, Tally
-from ..pipeline.inspection import WHOLE, day_of
+from ..model.record import StoredRecord, Tally, day_of
+from ..pipeline.inspection import WHOLE
 from ..store.contract import Difference, RecordQuery, Version
 from ..store.export.text_formats import meta_of
 from .jobs import find_job

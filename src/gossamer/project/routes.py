@@ -11,7 +11,7 @@ import msgspec
 
 from ..clock import iso_time
 from ..model.job import Job
-from ..pipeline.inspection import day_of
+from ..model.record import day_of
 from ..routing.contract import LearnedRoute
 from ..settings import Settings
 from .open import Project

@@ -32,11 +32,11 @@ from ..frontier.contract import (
 )
 from ..model.events import EventSink, Silence
 from ..model.job import JobState
+from ..model.record import day_of
 from ..model.route import BROWSER, HTTP, MANAGED, PROFILE
 from ..parse.spider import Spider, spider_version
 from ..parse.timelimit import TimeLimit
-from ..pipeline.guard import Guard
-from ..pipeline.inspection import day_of
+from ..pipeline.quality_guard import QualityGuard
 from ..routing.budget import BudgetKeeper, yesterday
 from ..routing.ladder import first_rung
 from ..routing.proxies.contract import ExitBook
@@ -180,7 +180,7 @@ async def open_worker(
             router=router,
             pacer=Pacer(clock),
             pipeline=pipeline_of(settings, spider, counted=counted, latest=latest_of(project.records, sink)),
-            guard=Guard(
+            guard=QualityGuard(
                 spider.name,
                 minimum_quality(settings, spider),
                 settings.quality.window,

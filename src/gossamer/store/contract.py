@@ -10,18 +10,16 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Literal, Protocol
 
 import msgspec
 
 from ..errors import Permanent
 from ..model.page import Snapshot
-from ..model.record import Attempt, ItemSchema, PageFacts, PageResult, StoredRecord, Tally
+from ..model.record import Attempt, ItemSchema, PageFacts, PageResult, RecordIdentity, StoredRecord, Tally
 
 if TYPE_CHECKING:
     from .record_rows import RecordStream
-
-Identity: TypeAlias = tuple[str, str, str]  # type, site, key
 
 
 class RecordQuery(msgspec.Struct, frozen=True, kw_only=True):
@@ -90,7 +88,7 @@ class RecordStore(Protocol):
         """
         ...
 
-    async def latest(self, identities: Sequence[Identity]) -> dict[Identity, str]:
+    async def latest(self, identities: Sequence[RecordIdentity]) -> dict[RecordIdentity, str]:
         """The present data of each record that is known, as JSON."""
         ...
 

@@ -16,8 +16,18 @@ from typing import Any, TypeVar
 import msgspec
 
 from ..errors import Misconfigured, Permanent
-from ..model.record import NO_BODY, Attempt, ItemSchema, PageFacts, PageResult, Record, StoredRecord, Tally
-from .contract import Difference, Identity
+from ..model.record import (
+    NO_BODY,
+    Attempt,
+    ItemSchema,
+    PageFacts,
+    PageResult,
+    Record,
+    RecordIdentity,
+    StoredRecord,
+    Tally,
+)
+from .contract import Difference
 
 S = TypeVar("S", bound=msgspec.Struct)
 
@@ -247,7 +257,9 @@ class Seen(msgspec.Struct, frozen=True):
         return self.before != self.after and self.before > 0 and self.after > 0
 
 
-def difference(identity: Identity, url: str, seen: Seen, before: str | None, after: str | None) -> Difference | None:
+def difference(
+    identity: RecordIdentity, url: str, seen: Seen, before: str | None, after: str | None
+) -> Difference | None:
     """The difference, if there is one; `before` and `after` are the data of the versions seen, None when not kept."""
     type_, site, key = identity
     if seen.before is None:

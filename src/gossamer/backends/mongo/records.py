@@ -16,8 +16,8 @@ from contextlib import asynccontextmanager
 from datetime import timedelta
 
 from ...clock import Clock
-from ...model.record import Attempt, ItemSchema, PageFacts, PageResult, StoredRecord, Tally
-from ...store.contract import Difference, Identity, RecordQuery, Version, VisitQuery
+from ...model.record import Attempt, ItemSchema, PageFacts, PageResult, RecordIdentity, StoredRecord, Tally
+from ...store.contract import Difference, RecordQuery, Version, VisitQuery
 from ...store.record_rows import ATTEMPT_FIELDS, VISIT_FIELDS
 from ...store.record_rules import mend, write_cursor
 from . import record_history as history
@@ -107,9 +107,9 @@ class MongoRecords:
         """What is known here about shapes is not in the store any more."""
         self._known_schemas.clear()
 
-    async def latest(self, identities: Sequence[Identity]) -> dict[Identity, str]:
+    async def latest(self, identities: Sequence[RecordIdentity]) -> dict[RecordIdentity, str]:
         wanted = {identity_of(*map(mend, identity)): identity for identity in identities}
-        found: dict[Identity, str] = {}
+        found: dict[RecordIdentity, str] = {}
         for part in portions(list(wanted), NAMES_PER_QUERY):
             for one in await self.database.find("records", {"_id": {"$in": part}}, ["source"]):
                 found[wanted[one["_id"]]] = one["source"]

@@ -17,8 +17,8 @@ from typing import Any, TypeVar
 import msgspec
 
 from ...clock import Clock
-from ...model.record import Attempt, ItemSchema, PageFacts, PageResult, StoredRecord, Tally
-from ...store.contract import Difference, Identity, RecordQuery, Version, VisitQuery
+from ...model.record import Attempt, ItemSchema, PageFacts, PageResult, RecordIdentity, StoredRecord, Tally
+from ...store.contract import Difference, RecordQuery, Version, VisitQuery
 from ...store.record_rows import ATTEMPT_FIELDS, PAGE_FIELDS, TALLY_FIELDS, VISIT_FIELDS
 from ...store.record_rules import mend, stored_record, write_cursor
 from .connection import CONNECT_WITHIN, PostgresDatabase, Row, Session, open_database
@@ -166,7 +166,7 @@ class PostgresRecords:
         """The tables were emptied: shapes that were known are to be stored again."""
         self._known_schemas.clear()
 
-    async def latest(self, identities: Sequence[Identity]) -> dict[Identity, str]:
+    async def latest(self, identities: Sequence[RecordIdentity]) -> dict[RecordIdentity, str]:
         wanted = {identity_of(*map(stored, identity)): identity for identity in identities}
         if not wanted:
             return {}

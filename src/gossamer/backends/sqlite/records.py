@@ -18,8 +18,8 @@ from typing import Any, TypeVar
 import msgspec
 
 from ...clock import Clock
-from ...model.record import Attempt, ItemSchema, PageFacts, PageResult, StoredRecord, Tally
-from ...store.contract import Difference, Identity, RecordQuery, Version, VisitQuery
+from ...model.record import Attempt, ItemSchema, PageFacts, PageResult, RecordIdentity, StoredRecord, Tally
+from ...store.contract import Difference, RecordQuery, Version, VisitQuery
 from ...store.record_rows import ATTEMPT_FIELDS, PAGE_FIELDS, TALLY_FIELDS, VISIT_FIELDS
 from ...store.record_rules import mend, stored_record, with_texts, write_cursor
 from .connection import Database
@@ -130,7 +130,7 @@ class SqliteRecords:
         """The tables were emptied: shapes that were known are to be stored again."""
         self._known_schemas.clear()
 
-    async def latest(self, identities: Sequence[Identity]) -> dict[Identity, str]:
+    async def latest(self, identities: Sequence[RecordIdentity]) -> dict[RecordIdentity, str]:
         wanted = {(mend(type), mend(site), mend(key)): (type, site, key) for type, site, key in identities}
         rows = await self._database.read(lambda connection: list(find(connection, _LATEST, list(wanted))))
         return {wanted[type, site, key]: data for type, site, key, data in rows}

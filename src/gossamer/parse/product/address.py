@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from .claims import Claims
-from .identity import Identity
+from .identity import PageIdentity
 from .values import Source
 
 _MOST_PLACES = 60  # places in the source where one number is looked for
@@ -18,7 +18,7 @@ _SKU = re.compile(
 _ID = re.compile(r"(?:^|[^a-z])id$|Id$|value|content|code|ref", re.IGNORECASE)
 
 
-def claim_address(claims: Claims, identity: Identity, source: bytes) -> int:
+def claim_address(claims: Claims, identity: PageIdentity, source: bytes) -> int:
     """Note the address's numbers, surer where the page uses them under a telling name. Gives how many are confirmed.
 
     `source` is the page as it came: the numbers are ASCII, so there is no need to decode it.

@@ -1,4 +1,4 @@
-"""`Identity`: how one knows that something in a page speaks about the page's own product and not of another.
+"""`PageIdentity`: how one knows that something in a page speaks about the page's own product and not of another.
 
 A page names itself by its address and its title. A block of data belongs to the page's product when it has the
 same address, when its name is like the title, or when its number stands in the address.
@@ -22,7 +22,7 @@ _ENDING = re.compile(r"\.(?:s?html?|php|aspx?|jsp|do)$", re.IGNORECASE)
 _LONGEST_NAME = 400
 
 
-class Identity:
+class PageIdentity:
     """The addresses and names of a page."""
 
     def __init__(self, tree: Document, url: str, metas: dict[str, str]) -> None:

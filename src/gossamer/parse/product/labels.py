@@ -6,7 +6,7 @@ import re
 from functools import lru_cache
 
 from .claims import Claims
-from .identity import Identity
+from .identity import PageIdentity
 from .outline import Outline, Place, names_of
 from .schema import gtin_of
 from .things import plain_text
@@ -37,7 +37,7 @@ _HEAD = re.compile(r"[\W_]*([^\W_]+)")
 _HEADS = frozenset(head[1] for head in map(_HEAD.match, _FIELDS) if head is not None)
 
 
-def claim_labels(claims: Claims, outline: Outline, identity: Identity) -> int:
+def claim_labels(claims: Claims, outline: Outline, identity: PageIdentity) -> int:
     """Note what labels name. Gives how many numbers were found near the title."""
     runs = outline.runs
     near = 0
@@ -84,7 +84,7 @@ def _label_of(text: str) -> tuple[str, str, bool]:
     return "", "", False
 
 
-def _claim(claims: Claims, field: str, rest: str, share: float, identity: Identity, *, clear: bool) -> int:
+def _claim(claims: Claims, field: str, rest: str, share: float, identity: PageIdentity, *, clear: bool) -> int:
     if field == "brand":
         rest = rest.strip(_MARKS.replace(".", ""))
         if 2 <= len(rest) <= 40 and (clear or not rest[0].isdigit()) and rest.count(" ") <= 4:
@@ -113,7 +113,7 @@ _BARE_NUMBER = re.compile(r"(?:[^\W\d_]{1,20}[\s.:#°№-]{1,4}){0,3}((?=[^\s]*\
 _BEFORE, _AFTER = 40, 160
 
 
-def claim_named(claims: Claims, outline: Outline, identity: Identity) -> int:
+def claim_named(claims: Claims, outline: Outline, identity: PageIdentity) -> int:
     """Note what stands near the title in an element that is called what it holds: class="sku", class="brand".
 
     Gives how many numbers were found.

@@ -9,7 +9,7 @@ from decimal import Decimal
 from ...model.currencies import NO_DECIMALS, THREE_DECIMALS
 from ...model.money import Money, currency_code
 from .claims import Claims
-from .identity import Identity
+from .identity import PageIdentity
 from .stock import availability_of
 from .things import Thing
 from .values import Availability, Source
@@ -21,7 +21,7 @@ _DEAREST = 10**15
 _HAD = frozenset({Availability.IN_STOCK, Availability.LIMITED, Availability.ONLINE_ONLY})
 
 
-def choose_offer(offers: list[Thing], identity: Identity) -> Thing | None:
+def choose_offer(offers: list[Thing], identity: PageIdentity) -> Thing | None:
     """The offer that names the page's address or number, else the first that can be had, else the first."""
     flat = _flat(offers)
     if not flat:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from turbohtml import Document, Element, Text
 
-from .identity import Identity
+from .identity import PageIdentity
 
 _MOST_NODES = 100_000
 _MOST_RUNS = 12_000
@@ -76,7 +76,7 @@ class Outline:
 
     __slots__ = ("_identity", "_places", "_shared", "_tiles", "runs", "starts", "tree")
 
-    def __init__(self, tree: Document, identity: Identity) -> None:
+    def __init__(self, tree: Document, identity: PageIdentity) -> None:
         self.tree = tree
         self._identity = identity
         self.runs = _runs(tree)
@@ -223,7 +223,7 @@ def _heading_ranks(tree: Document) -> dict[Element, float]:
     return ranks
 
 
-def _own_place(element: Element, identity: Identity) -> int:
+def _own_place(element: Element, identity: PageIdentity) -> int:
     place = Place.PLAIN
     tag = element.tag
     if tag in ("del", "s", "strike"):

@@ -24,7 +24,7 @@ from ..page import Page
 from .address import claim_address
 from .buying import buy_buttons, claim_stock, has_buy_form
 from .claims import Claims
-from .identity import Identity
+from .identity import PageIdentity
 from .labels import claim_labels, claim_named
 from .metas import claim_metas
 from .outline import Outline
@@ -49,7 +49,7 @@ def product_of(page: Page) -> Product | None:
         return None
     data = page.structured()
     metas: dict[str, str] = {**data.get("meta", {}), **data.get("opengraph", {})}
-    identity = Identity(tree, page.url, metas)
+    identity = PageIdentity(tree, page.url, metas)
     claims = Claims()
     signs = _from_data(claims, page, data, identity)
     signs += _from_metas(claims, metas, identity)
@@ -59,7 +59,7 @@ def product_of(page: Page) -> Product | None:
     return _product(claims, page)
 
 
-def _from_data(claims: Claims, page: Page, data: dict[str, Any], identity: Identity) -> float:
+def _from_data(claims: Claims, page: Page, data: dict[str, Any], identity: PageIdentity) -> float:
     verdicts: set[str] = set()
     for name, source, sure in _NOTATIONS:
         notation = data.get(name)
@@ -77,13 +77,13 @@ def _from_data(claims: Claims, page: Page, data: dict[str, Any], identity: Ident
     return -2.0 if "list" in verdicts else 1.5 if loose else 0.0
 
 
-def _from_metas(claims: Claims, metas: dict[str, str], identity: Identity) -> float:
+def _from_metas(claims: Claims, metas: dict[str, str], identity: PageIdentity) -> float:
     signs = 2.0 if claim_metas(claims, metas, identity.home) else 0.0
     kind = metas.get("og:type", "").casefold()
     return signs - 1.5 if kind.startswith(("article", "blog", "product.group", "profile", "video")) else signs
 
 
-def _from_page(claims: Claims, page: Page, identity: Identity) -> float:
+def _from_page(claims: Claims, page: Page, identity: PageIdentity) -> float:
     tree = page.tree
     if tree is None:
         return 0.0

@@ -8,7 +8,7 @@ like the title are a list, and a list is no product.
 from __future__ import annotations
 
 from .claims import Claims
-from .identity import Identity
+from .identity import PageIdentity
 from .offers import choose_offer, claim_offers
 from .things import Thing, plain_text
 from .values import Source
@@ -25,7 +25,7 @@ _SALEABLE = frozenset(
 _GTINS = ("gtin", "gtin13", "gtin14", "gtin12", "gtin8", "ean", "isbn", "upc")
 
 
-def claim_things(claims: Claims, things: list[Thing], source: Source, sure: float, identity: Identity) -> str:
+def claim_things(claims: Claims, things: list[Thing], source: Source, sure: float, identity: PageIdentity) -> str:
     """Note what the data says about the page's product. Gives "product", "list" or "nothing"."""
     products = [thing for thing in things if not thing.others and _is_product(thing)]
     own, verdict = _own(products, identity)
@@ -69,7 +69,9 @@ def claim_trail(claims: Claims, things: list[Thing], source: Source, sure: float
     claims.add("breadcrumbs", best, source, sure)
 
 
-def claim_loose_rating(claims: Claims, things: list[Thing], source: Source, sure: float, identity: Identity) -> None:
+def claim_loose_rating(
+    claims: Claims, things: list[Thing], source: Source, sure: float, identity: PageIdentity
+) -> None:
     """Note the stars that hang under nothing, or under the product by its name. Several that differ say nothing."""
     held = {id(rating) for thing in things for rating in thing.things("aggregaterating")}
     loose = [
@@ -81,7 +83,7 @@ def claim_loose_rating(claims: Claims, things: list[Thing], source: Source, sure
         claim_rating(claims, loose[0], source, sure)
 
 
-def _of_here(rating: Thing, identity: Identity) -> bool:
+def _of_here(rating: Thing, identity: PageIdentity) -> bool:
     """False when the rating says that it is about something else than the page's product."""
     rated = rating.things("itemreviewed")
     named = rated[0].text("name") if rated else rating.text("itemreviewed", "itemname")
@@ -96,7 +98,7 @@ def _is_product(thing: Thing) -> bool:
     return bool(thing.types & _SALEABLE) and bool(thing.things("offers"))
 
 
-def _own(products: list[Thing], identity: Identity) -> tuple[list[Thing], str]:
+def _own(products: list[Thing], identity: PageIdentity) -> tuple[list[Thing], str]:
     """The thing or the variants that are the page's own, and what the data as a whole is."""
     if not products:
         return [], "nothing"
@@ -120,7 +122,7 @@ def _own(products: list[Thing], identity: Identity) -> tuple[list[Thing], str]:
     return same, "product"
 
 
-def _score(thing: Thing, identity: Identity) -> float:
+def _score(thing: Thing, identity: PageIdentity) -> float:
     score = identity.likeness(thing.text("name"))
     if any(
         identity.is_here(address) for address in (thing.text("url"), thing.text("@id"), thing.text("mainentityofpage"))
@@ -135,7 +137,7 @@ def _score(thing: Thing, identity: Identity) -> float:
     return score
 
 
-def _best_variant(variants: list[Thing], identity: Identity) -> Thing | None:
+def _best_variant(variants: list[Thing], identity: PageIdentity) -> Thing | None:
     for variant in variants:
         offers = variant.things("offers")
         numbers = [variant.text("sku"), variant.text("productid"), *(offer.text("sku") for offer in offers)]
@@ -145,7 +147,7 @@ def _best_variant(variants: list[Thing], identity: Identity) -> Thing | None:
 
 
 def _claim_plain(
-    claims: Claims, thing: Thing, source: Source, sure: float, identity: Identity, number_sure: float = 1
+    claims: Claims, thing: Thing, source: Source, sure: float, identity: PageIdentity, number_sure: float = 1
 ) -> None:
     """Note everything but the offers. The number of one variant of many is less sure to be the one that is meant."""
     claims.add("title", plain_text(thing.text("name"), 400), source, sure)

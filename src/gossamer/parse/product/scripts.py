@@ -14,7 +14,7 @@ from typing import Any
 from turbohtml import Document
 
 from .claims import Claims
-from .identity import Identity
+from .identity import PageIdentity
 from .mending import read_json, read_literal
 from .offers import claim_price, money_of
 from .schema import gtin_of
@@ -104,7 +104,7 @@ _STOCK = (
 _GTIN = ("gtin", "gtin13", "ean", "ean13", "upc", "barcode", "eancode")
 
 
-def claim_scripts(claims: Claims, tree: Document, identity: Identity) -> bool:
+def claim_scripts(claims: Claims, tree: Document, identity: PageIdentity) -> bool:
     """Note what the scripts say about the page's product. True when one of them speaks of it."""
     spoken = False
     total = 0
@@ -180,7 +180,7 @@ def _objects(value: Any) -> Iterator[dict[str, Any]]:
         level = [each for each in inner[:_MOST_NODES] if isinstance(each, dict | list)]
 
 
-def _claim(claims: Claims, node: dict[str, Any], identity: Identity) -> bool:
+def _claim(claims: Claims, node: dict[str, Any], identity: PageIdentity) -> bool:
     """Note what an object says, when it is about the page's product."""
     if not 2 <= len(node) <= 400:
         return False
@@ -219,7 +219,7 @@ def _claim(claims: Claims, node: dict[str, Any], identity: Identity) -> bool:
     return said
 
 
-def _relevance(keys: dict[str, Any], identity: Identity) -> float:
+def _relevance(keys: dict[str, Any], identity: PageIdentity) -> float:
     """0 when the object is about something else, up to 1 when name and number both say that it is this product."""
     name = _text(keys, _NAME)
     like = identity.likeness(name) if len(name) >= 4 else 0.0

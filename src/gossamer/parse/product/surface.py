@@ -6,7 +6,7 @@ from turbohtml import Document, Element
 
 from ...model.money import Money, currency_code
 from .claims import Claims
-from .identity import Identity
+from .identity import PageIdentity
 from .offers import claim_price, money_of
 from .outline import Outline, text_of
 from .schema import gtin_of
@@ -31,7 +31,7 @@ _MOST_LOOSE = 500
 _LONGEST = 80
 
 
-def claim_surface(claims: Claims, outline: Outline, identity: Identity) -> None:
+def claim_surface(claims: Claims, outline: Outline, identity: PageIdentity) -> None:
     """Note title, breadcrumbs, stars and pictures as the page shows them."""
     if outline.starts:
         start = outline.runs[outline.starts[0]]
@@ -49,7 +49,7 @@ def claim_surface(claims: Claims, outline: Outline, identity: Identity) -> None:
         claims.add("images", _pictures(outline.tree, identity), Source.PAGE, 0.4)
 
 
-def claim_loose_microdata(claims: Claims, tree: Document, identity: Identity) -> bool:
+def claim_loose_microdata(claims: Claims, tree: Document, identity: PageIdentity) -> bool:
     """Note properties that stand in no scope, where the page has just one such; shops forget the scope.
 
     True when the price is among them.
@@ -106,7 +106,7 @@ def _trail(tree: Document, claims: Claims) -> tuple[str, ...]:
     return ()
 
 
-def _pictures(tree: Document, identity: Identity) -> tuple[str, ...]:
+def _pictures(tree: Document, identity: PageIdentity) -> tuple[str, ...]:
     """Pictures whose description is like the title."""
     found: list[str] = []
     for picture in tree.select("img[alt]")[:200]:

@@ -14,8 +14,8 @@ from typing import Any
 
 import msgspec
 
-from ...model.record import Record, StoredRecord
-from ...store.contract import Difference, Identity, RecordQuery
+from ...model.record import Record, RecordIdentity, StoredRecord
+from ...store.contract import Difference, RecordQuery
 from ...store.record_rules import NO_PAGE, REPARSED, Held, Verdict, last_of_each, receive
 from ..open import Project
 from .messages import Outcome
@@ -117,7 +117,7 @@ class Preview:
         found = self._file.execute("SELECT 1 FROM parsed WHERE run = ? AND page = ?", (run, _short(url))).fetchone()
         return found is not None
 
-    def _take_out(self, identity: Identity) -> list[Made]:
+    def _take_out(self, identity: RecordIdentity) -> list[Made]:
         name = (_short(*identity),)
         rows = self._file.execute("SELECT page, content, stale FROM made WHERE identity = ?", name).fetchall()
         if rows:
@@ -156,7 +156,7 @@ def decide(before: StoredRecord | None, made: Sequence[Made], page: int, now: fl
     return winner
 
 
-def identity_of(record: Record | StoredRecord) -> Identity:
+def identity_of(record: Record | StoredRecord) -> RecordIdentity:
     return record.type, record.site, record.key
 
 

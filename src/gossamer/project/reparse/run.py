@@ -16,9 +16,9 @@ from secrets import token_hex
 
 import msgspec
 
-from ...model.record import Attempt, PageResult, Tally
+from ...model.record import Attempt, PageResult, Tally, day_of
 from ...model.url import origin_of, site_of
-from ...pipeline.inspection import USUAL, day_of
+from ...pipeline.inspection import USUAL
 from ...store.contract import VisitQuery
 from ..open import Project
 from ..pipelines import HABITS_OF

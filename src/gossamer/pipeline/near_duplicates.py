@@ -4,10 +4,10 @@
         pipeline = [NearDuplicates("text")]
 
 Texts are compared by a fingerprint of 64 bits made of their runs of three words (simhash): nearly the same words in
-nearly the same order give nearly the same bits. A text of fewer than eight words says too little for that: it is the
-same as another only if they are equal, sign by sign. An item is always compared with others, never with itself: the
-same key seen again passes. It remembers the last `remembers` items of this process, the oldest are forgotten; other
-workers are not asked.
+nearly the same order give nearly the same bits. A text of fewer than eight words says too little for that: it counts
+as the same only if it is equal, character by character. An item is compared with others, never with itself: an item
+whose key was seen before passes. The step remembers the last `remembers` items of its process and forgets the oldest;
+it does not ask other workers.
 """
 
 from __future__ import annotations
@@ -23,12 +23,14 @@ from .steps import Drop
 _WORD = re.compile(r"\w+")
 _BITS = 64
 _BANDS = 4  # two fingerprints that differ in at most three bits agree in one of four parts
-_LONGEST = 100_000  # characters that are looked at
-_SHORTEST = 8  # words: what is shorter must be equal
+_LONGEST = 100_000  # characters of a text that are compared
+_SHORTEST = 8  # words; shorter texts must be equal
 
 
 class NearDuplicates:
-    """A pipeline step. `field` is the text that is compared, `distance` how many of the 64 bits may differ (0 to 3)."""
+    """A pipeline step. `field` names the text that is compared; `distance` (0 to 3) is how many of the 64 bits may
+    differ.
+    """
 
     def __init__(self, field: str, *, distance: int = 3, remembers: int = 100_000) -> None:
         if not 0 <= distance < _BANDS:
@@ -77,7 +79,7 @@ class NearDuplicates:
 
 
 def simhash(text: str) -> int:
-    """64 bits of which texts that are nearly the same share nearly all."""
+    """A fingerprint of 64 bits: texts that are nearly the same share nearly all of them."""
     words = _WORD.findall(text[:_LONGEST].lower())
     if len(words) < _SHORTEST:
         return _hash(text)

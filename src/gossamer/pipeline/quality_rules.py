@@ -4,8 +4,8 @@ Built in: a title that is missing, a price that is not positive, beyond a ceilin
 had before, a rating out of range, a currency without a price, debris of a wrong encoding or of a template, and a field
 that was nearly always filled and suddenly is empty most of the time. Rules of the user's own are plain functions.
 
-A fault does not stop an item: it is counted, told by `gossamer why`, and makes up the score (guard.py decides when a
-score is too low). Everything here is pure; what a record looked like before is handed in.
+A fault does not stop an item: it is counted, `gossamer why` shows it, and it lowers the score (quality_guard.py decides
+when a score is too low). Everything here is pure; what a record looked like before is handed in.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ _DEBRIS = re.compile(
 _ESCAPED = re.compile(r"&(?:amp|nbsp|quot|#39|#x27);")  # faulty in a text, right in HTML
 _TEMPLATE = re.compile(r"\s*(?:\{\{[^{}\n]{0,80}\}\}|\$\{[^{}\n]{0,80}\})\s*")  # faulty where it is all there is
 _NOTHINGS = frozenset({"undefined", "null", "nan"})
-_LOOKED_AT = 20_000  # characters of a text
+_LOOKED_AT = 20_000  # characters of a text in which debris is searched
 
 
 class Fault(msgspec.Struct, frozen=True):
-    """One thing that is wrong. `field` "*" is the item as a whole."""
+    """One thing that is wrong with an item. `field` "*" means the item as a whole."""
 
     field: str
     rule: str
@@ -47,11 +47,11 @@ class Fault(msgspec.Struct, frozen=True):
 
 
 Rule: TypeAlias = Callable[..., Any]  # rule(item, page) -> None, a text, a Fault, or several of these
-Broken: TypeAlias = Callable[[str, str], bool]  # (type, field): was it nearly always filled, and is not of late?
+Broken: TypeAlias = Callable[[str, str], bool]  # (type, field) -> nearly always filled before, and mostly empty now
 
 
 def values_of(item: AnyItem) -> Mapping[str, Any]:
-    """The fields of an item with their values, those that were never set left out."""
+    """The fields of an item with their values, without those that were never set."""
     if isinstance(item, dict):
         return item
     values = {name: getattr(item, name) for name in item.__struct_fields__}
@@ -63,7 +63,7 @@ def is_filled(value: object) -> bool:
 
 
 def price_of(values: Mapping[str, Any]) -> Money | None:
-    """The price of an item, or of its stored data, where it has one that can be read."""
+    """The price of an item or of its stored data; None when it has none that can be read."""
     return _money(values.get("price"), values)
 
 
@@ -74,7 +74,7 @@ def faults_of(
     before: Mapping[str, Any] | None = None,
     broken: Broken = lambda type, field: False,
 ) -> list[Fault]:
-    """All that the built-in rules find. `before` is the stored data of the same record."""
+    """The faults that the built-in rules find. `before` is the stored data of the same record."""
     values = values_of(item)
     found = [*_title_faults(values), *_price_faults(values, terms, before), *_other_faults(values, terms)]
     kind = type_name(item)
@@ -162,7 +162,9 @@ def _money(value: object, values: Mapping[str, Any]) -> Money | None:
 
 
 def own_faults(rules: Iterable[tuple[str, Rule]], item: AnyItem, page: object) -> Iterator[Fault]:
-    """What the user's rules say. A rule that raises, or gives something else, raises ParseFailed."""
+    """The faults that the user's rules find. Raises ParseFailed when a rule returns anything else, and what a rule
+    raises.
+    """
     for name, rule in rules:
         given = rule(item, page)
         if given is None or given is True or given == "":

@@ -1,11 +1,11 @@
-"""The guard at the store's door: when too many of the last items are faulty, nothing more is let in.
+"""The quality guard: when too many of the last items are faulty, no more records of the spider are stored.
 
 A site that changes its layout turns good records into rubbish, page after page. A spider that demands a minimum of
 quality stops storing when the share of faultless items among the last ones falls below it. The pages themselves are
 kept: they wait among the dead letters (reason "quality"), and are parsed again from the archive when the spider has
 been mended. When the pages get better by themselves, the guard opens again.
 
-Each process has a guard of its own for each job, and starts with an open mind.
+Each process has a guard of its own for each job; a new guard is open and has counted nothing.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from collections import deque
 
 import msgspec
 
-FEWEST = 20  # items before it judges
+FEWEST = 20  # items that the guard must have seen before it closes
 REPLAY = "gossamer dead replay --reason quality"
 REPARSE = "gossamer reparse, for what was stored before it was noticed"
 
 
-class Turn(msgspec.Struct, frozen=True, kw_only=True):
-    """The guard has just closed or opened."""
+class GuardChange(msgspec.Struct, frozen=True, kw_only=True):
+    """The guard has just closed or opened; the fields are those of the event QualityChanged."""
 
     spider: str
     score: float
@@ -29,8 +29,8 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
     message: str
 
 
-class Guard:
-    """Watches one spider. `minimum` is a share of faultless items between 0 and 1; None: it never closes."""
+class QualityGuard:
+    """Watches one spider. `minimum` is the demanded share of faultless items (0 to 1); None never closes the guard."""
 
     def __init__(self, spider: str, minimum: float | None, window: int, *, keeps_pages: bool = True) -> None:
         self._spider = spider
@@ -42,11 +42,11 @@ class Guard:
 
     @property
     def score(self) -> float:
-        """The share of faultless ones among the last; 1.0 when there were none."""
+        """The share of faultless items among the last ones; 1.0 before the first item."""
         return self._fine / len(self._last) if self._last else 1.0
 
-    def note(self, fine: int, faulty: int) -> Turn | None:
-        """Take note of the items of one page. Tells when that has closed or opened the guard."""
+    def note(self, fine: int, faulty: int) -> GuardChange | None:
+        """Count the items of one page. Return the change if they have closed or opened the guard."""
         for good in _spread(fine, faulty, self._last.maxlen or FEWEST):
             if len(self._last) == self._last.maxlen:
                 self._fine -= self._last[0]
@@ -56,19 +56,19 @@ class Guard:
             return None
         self.closed = not self.closed
         shares = f"{self.score:.0%} of the last items of {self._spider} are without faults"
+        pages = "the raw pages wait" if self._keeps_pages else "pages will be fetched again (store.keep_pages is off)"
         message = (
-            f"Only {shares}, and {self._minimum:.0%} are demanded. Nothing more is stored; {self._pages()}. Mend the"
+            f"Only {shares}, and {self._minimum:.0%} are demanded. Nothing more is stored; {pages}. Mend the"
             f" spider, then: {REPLAY}; and: {REPARSE}"
             if self.closed
             else f"{shares}: records are stored again. For what waits: {REPLAY}"
         )
-        return Turn(spider=self._spider, score=self.score, minimum=self._minimum, closed=self.closed, message=message)
-
-    def _pages(self) -> str:
-        return "the raw pages wait" if self._keeps_pages else "pages will be fetched again (store.keep_pages is off)"
+        return GuardChange(
+            spider=self._spider, score=self.score, minimum=self._minimum, closed=self.closed, message=message
+        )
 
     def refusal(self, url: str) -> str:
-        """Why a page is held back."""
+        """The message of the dead letter for a page that the closed guard holds back."""
         return (
             f"{url} is not stored: only {self.score:.0%} of the last items of {self._spider} are without faults. Mend"
             f" the spider, then: {REPLAY}"
@@ -76,7 +76,8 @@ class Guard:
 
 
 def _spread(fine: int, faulty: int, most: int) -> list[bool]:
-    """The items of one page, the faulty ones evenly among the others: on a long page their share is what counts."""
+    """The items of one page, the faulty ones evenly among the others. Of a page with more than `most` items, `most` are
+    counted, with the same share of faulty ones."""
     count = fine + faulty
     if count > most:
         faulty, count = round(faulty * most / count), most
