@@ -17,7 +17,7 @@ from gossamer.frontier.contract import DeadFilter, JobTerms
 from gossamer.model.page import Headers, Snapshot
 from gossamer.model.schedule import Schedule
 from gossamer.model.task import UrlState
-from gossamer.project.move.backup_file import MAGIC, BackupHeader, BackupWriter
+from gossamer.project.move.backup_file import MAGIC, BackupHeader, new_backup
 from gossamer.project.open import Project
 from gossamer.store.contract import RecordQuery
 
@@ -196,14 +196,20 @@ def test_a_damaged_file_is_refused_before_anything_is_touched(project: ProjectFo
 
 @pytest.mark.parametrize(
     ("content", "expected"),
-    [(b"PK\x03\x04", "is not a backup"), (None, "There is no file"), ("newer", "was made by a newer Gossamer")],
+    [
+        (b"PK\x03\x04", "is not a backup"),
+        (None, "There is no file"),
+        ("newer", "was made by a newer Gossamer"),
+        ("other", "Restore it with the one that made it"),
+    ],
 )
 def test_what_is_no_backup_is_told_from_one(project: ProjectFolder, content: bytes | str | None, expected: str) -> None:
-    if content == "newer":
-        with (project.folder / "x.backup").open("wb") as file:
-            header = BackupHeader(format=99, version="9.9", project="", made_at=NOW, counts={})
-            BackupWriter(file).frame("header", [header])
-    elif isinstance(content, bytes):
+    if isinstance(content, str):
+        form, prints = (99, 1) if content == "newer" else (1, 99)
+        header = BackupHeader(format=form, version="9.9", project="", fingerprints=prints, made_at=NOW, counts={})
+        with new_backup(project.folder / "x.backup", header):
+            pass
+    elif content is not None:
         (project.folder / "x.backup").write_bytes(content)
     said = project.run("restore", "x.backup")
     assert (said.code, said.out) == (1, "")

@@ -20,6 +20,7 @@ from ...backends.open import old_copy
 from ...clock import Clock, SystemClock
 from ...errors import BadState, Misconfigured
 from ...model.stream import MoveMark, MoveStatus
+from ...model.url import FINGERPRINT_VERSION
 from ...settings import Settings
 from ...store.contract import WholeArchive
 from ...store.record_rows import RecordRow
@@ -56,7 +57,12 @@ async def backup(
             text for role in roles if (one := source.stream(role)) for text in await old_copy(settings, role, one)
         ]
         header = BackupHeader(
-            format=FORMAT, version=__version__, project=settings.project, made_at=clock.now(), counts=counts
+            format=FORMAT,
+            version=__version__,
+            project=settings.project,
+            fingerprints=FINGERPRINT_VERSION,
+            made_at=clock.now(),
+            counts=counts,
         )
         with new_backup(file, header) as writer:
             await _dump(source, writer, counts, watch)

@@ -41,6 +41,7 @@ from ...frontier.state_rows import (
     DumpedUrl,
 )
 from ...model.record import Tally
+from ...model.url import FINGERPRINT_VERSION
 from ...store.record_rows import DumpedPage, DumpedRecord, DumpedSchema
 from ...store.record_rules import mend
 from .stores import Counts
@@ -52,11 +53,12 @@ LEVEL = 3
 
 
 class BackupHeader(msgspec.Struct, frozen=True, kw_only=True):
-    """What a backup holds. `counts` are those of each store, by role."""
+    """What a backup holds. `counts` are those of each store, by role; `fingerprints` is the version of its URLs'."""
 
     format: int
     version: str
     project: str
+    fingerprints: int
     made_at: float
     counts: dict[str, Counts]
 
@@ -257,6 +259,12 @@ def _check_format(path: Path, header: BackupHeader) -> None:
         raise Misconfigured(
             f"{path} was made by a newer Gossamer ({header.version}, format {header.format}; this one knows {FORMAT}). "
             f"Upgrade this one."
+        )
+    if header.fingerprints != FINGERPRINT_VERSION:
+        raise Misconfigured(
+            f"The URLs in {path} have fingerprints of version {header.fingerprints}, and this Gossamer makes version "
+            f"{FINGERPRINT_VERSION}: it would not recognise the pages that were seen. Restore it with the one that "
+            f"made it ({header.version})."
         )
 
 
