@@ -182,8 +182,7 @@ class WorkerPool:
                 needed -= 1
 
     def _stand_down(self, slot: JobSlot) -> None:
-        worker = slot.worker
-        if worker is None:
+        if (worker := slot.worker) is None:
             return
         slot.leaves = True
         if worker.idle >= self._terms.idle and not self._until_idle:
@@ -198,15 +197,13 @@ class WorkerPool:
         if worker is None or slot.reported or worker.idle < self._terms.no_page:
             return
         if not await self._is_sealed(job):
-            slot.reported = True
             words = f"Job {job} waits for its source: to be read, to be tried again, or for its site's window."
-            self._reports.trouble(job, "job", words)
+        elif worker.due_in < self._terms.no_page:
             return
-        if worker.due_in < self._terms.no_page:
-            return
+        else:
+            due = moment(self._project.clock.now() + worker.due_in.total_seconds())
+            words = f"Job {job} waits: its next page is due at {due}, after a retry or when its site's window opens."
         slot.reported = True
-        due = moment(self._project.clock.now() + worker.due_in.total_seconds())
-        words = f"Job {job} waits: its next page is due at {due}, after a retry or when its site's window opens."
         self._reports.trouble(job, "job", words)
 
     async def _may_leave(self, slot: JobSlot) -> bool:
@@ -307,13 +304,12 @@ class WorkerPool:
         worker.drain()
 
     def _enlist(self, slot: JobSlot, worker: Worker) -> None:
-        job = slot.job
         slot.worker = worker
         self._share_out()
         if self._draining:
             worker.drain()
-            return
-        self._reports.begun(job)
+        else:
+            self._reports.begun(slot.job)
 
     def _share_out(self) -> None:
         """Share the process's concurrency among the jobs that have something to do."""
