@@ -60,7 +60,7 @@ def list_verb(
     job: JobOption = None,
     reason: ReasonOption = None,
     domain: DomainOption = None,
-    limit: Annotated[int, typer.Option(min=1, help="Show so many, the latest first.")] = LETTERS_SHOWN,
+    limit: Annotated[int, typer.Option(min=1, help="Show at most this many, the latest first.")] = LETTERS_SHOWN,
     as_json: JsonOption = False,
 ) -> None:
     """List dead letters, and how many there are for each reason."""

@@ -49,7 +49,8 @@ JsonOption = Annotated[bool, typer.Option("--json", help="For programs.")]
 def status_verb(
     job: Annotated[str | None, typer.Argument(help="A job's id (books-3), or the name of a spider.")] = None,
     limit: Annotated[
-        int | None, typer.Option(min=1, help=f"Show so many jobs, newest first; {JOBS_SHOWN}, or all with --json.")
+        int | None,
+        typer.Option(min=1, help=f"Show at most this many jobs, the newest first; {JOBS_SHOWN}, or all with --json."),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -205,7 +206,8 @@ def _advise_detail(job: JobDetail) -> None:
 def list_verb(
     schedule: Annotated[str | None, typer.Option("--schedule", help="Only those that this schedule began.")] = None,
     limit: Annotated[
-        int | None, typer.Option(min=1, help=f"Show so many, the newest first; {JOBS_SHOWN}, or all with --json.")
+        int | None,
+        typer.Option(min=1, help=f"Show at most this many, the newest first; {JOBS_SHOWN}, or all with --json."),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:

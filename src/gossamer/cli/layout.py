@@ -17,7 +17,6 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from ..clock import iso_time
 from ..text import visible, visible_lines
 from .app import err, out
 
@@ -85,7 +84,7 @@ def _without_spare(
 
 
 def _foldable(columns: Sequence[Column], lines: list[list[str]]) -> int:
-    """So many columns of the terminal can be saved by wrapping, and the text still reads well."""
+    """How many columns of the terminal wrapping can save while the text still reads well."""
     return max(
         (
             room - GOOD_FOLD
@@ -185,17 +184,6 @@ def write_bytes(content: bytes) -> None:
     sys.stdout.flush()
     sys.stdout.buffer.write(content)
     sys.stdout.buffer.flush()
-
-
-def jsonable(struct: msgspec.Struct, times: Sequence[str] = ()) -> dict[str, Any]:
-    """The fields of a value for `print_json`; those in `times` as ISO 8601, bytes as hex."""
-    fields: dict[str, Any] = msgspec.structs.asdict(struct)
-    for name, value in fields.items():
-        if isinstance(value, bytes):
-            fields[name] = value.hex()
-        elif name in times and value is not None:
-            fields[name] = iso_time(value)
-    return fields
 
 
 def number(count: int, *, console: Console = out) -> str:

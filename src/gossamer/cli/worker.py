@@ -129,7 +129,9 @@ FINISHES = "queue in {place}; Ctrl-C finishes what is in hand"
 
 @app.command("worker")
 def worker_verb(
-    processes: Annotated[int, typer.Option(min=1, help="So many processes, watched and replaced when they die.")] = 1,
+    processes: Annotated[
+        int, typer.Option(min=1, help="How many processes; they are watched and replaced when they die.")
+    ] = 1,
     concurrency: ConcurrencyOption = None,
     until_idle: Annotated[
         bool, typer.Option("--until-idle", help="End when no job is left that can be served here.")
@@ -214,7 +216,7 @@ def scheduler_verb(quiet: QuietOption = False, json_logs: JsonLogsOption = False
 
 @app.command("up")
 def up_verb(
-    workers: Annotated[int, typer.Option(min=1, help="So many worker processes.")] = 1,
+    workers: Annotated[int, typer.Option(min=1, help="How many worker processes.")] = 1,
     concurrency: Annotated[int | None, typer.Option(min=1, help="Pages in flight at once in each worker.")] = None,
     quiet: QuietOption = False,
     json_logs: JsonLogsOption = False,

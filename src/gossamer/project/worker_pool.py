@@ -10,7 +10,7 @@ for. How it recovers: what it could not serve it tries again later; a job whose 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from datetime import timedelta
 
@@ -50,7 +50,7 @@ class Respite(msgspec.Struct, frozen=True):
 class WorkerPool:
     """Serves jobs until it is drained; with `until_idle`, until no running job is left that it can serve now.
 
-    `serves` are the routes that it works on, by name or kind; None means all. `takes` says which jobs are its own.
+    `serves` are the routes that it works on, by name or kind; None means all.
     """
 
     def __init__(
@@ -60,12 +60,10 @@ class WorkerPool:
         *,
         until_idle: bool = False,
         serves: frozenset[str] | None = None,
-        takes: Callable[[Job], bool] = lambda job: True,
         terms: PoolTerms = USUAL_TERMS,
     ) -> None:
         self._project = project
         self._terms = terms
-        self._takes = takes
         self._serves = serves
         self._until_idle = until_idle
         self._heartbeat = Heartbeat(
@@ -112,7 +110,7 @@ class WorkerPool:
             self._fill()  # a slot is free, and which job is next is known
             return False
         try:
-            running = [job for job in await self._project.state.jobs.running_jobs() if self._takes(job)]
+            running = await self._project.state.jobs.running_jobs()
         except Transient as error:
             self._reports.trouble("", "jobs", str(error))
             return False
