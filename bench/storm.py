@@ -20,7 +20,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from uuid import uuid4
 
-from tests.faults.stations import Command, StationProject, until
+from tests.faults.commands import Command, CommandProject, until
 from tests.services.valkey import running_valkey
 from tests.sites.hostile_server import Call, HostileSite, Reply, hostile_site, whole
 from tests.sites.sitemaps import urlset
@@ -110,7 +110,7 @@ class Life:
         return bool(said) and bool(said[-1]["leads"])
 
 
-class Storm(StationProject):
+class Storm(CommandProject):
     """The project, and the processes that work on it. `lives` are all that ever were."""
 
     def __init__(self, folder: Path, state: str, site: HostileSite, chance: random.Random) -> None:

@@ -7,7 +7,7 @@ import signal
 
 import pytest
 
-from tests.faults.stations import StationProject, until
+from tests.faults.commands import CommandProject, until
 from tests.sites.running import park
 
 BUDGET = 120
@@ -24,7 +24,7 @@ def site():
 
 @pytest.fixture
 def project(tmp_path, site):
-    project = StationProject(tmp_path, site.seeds(), SETTINGS)
+    project = CommandProject(tmp_path, site.seeds(), SETTINGS)
     yield project
     project.close()
 

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from tests.faults.stations import children_of, is_alive, until
+from tests.faults.commands import children_of, is_alive, until
 from tests.patience import PATIENCE
 
 WATCHED = """

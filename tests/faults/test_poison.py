@@ -22,7 +22,7 @@ from gossamer.errors import ParseFailed
 from gossamer.model.page import Headers, Snapshot
 from gossamer.model.task import Lease, Task
 from gossamer.parse.timelimit import STUBBORN_CODE, TimeLimit
-from tests.faults.stations import StationProject
+from tests.faults.commands import CommandProject
 from tests.patience import PATIENCE
 from tests.sites.poison import SPIDER, long_text, nested
 from tests.sites.running import Park, park
@@ -31,7 +31,7 @@ UNLIMITED = '[politeness]\nrate = "unlimited"\nconcurrency = 16\n'
 PAGE = "http://a.example/1"
 
 
-class PoisonProject(StationProject):
+class PoisonProject(CommandProject):
     """The park's project with the poisonous spider."""
 
     def __init__(self, folder, site: Park, poison: dict[str, str], settings: str = "") -> None:

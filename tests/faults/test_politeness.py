@@ -11,8 +11,8 @@ import signal
 from collections import Counter
 from itertools import pairwise
 
+from tests.faults.commands import CommandProject, until
 from tests.faults.crawlers import Project, kill, wait_for
-from tests.faults.stations import StationProject, until
 from tests.faults.test_killed_crawlers import poll_until
 from tests.sites.running import park
 
@@ -113,7 +113,7 @@ class {name}(Spider):
 def test_two_jobs_of_one_worker_pool_keep_a_sites_pace_together(tmp_path):
     # given two spiders for the same site, which allow it two requests a second
     with park(pages=5, robots="User-agent: *\nDisallow:") as site:
-        project = StationProject(tmp_path, [], "")
+        project = CommandProject(tmp_path, [], "")
         try:
             for name in ("One", "Two"):
                 file = project.folder / "spiders" / f"{name.lower()}.py"

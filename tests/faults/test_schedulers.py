@@ -19,7 +19,7 @@ from gossamer.model.job import Job, JobCounts, JobState
 from gossamer.model.schedule import ScheduleProgress
 from gossamer.project.open import open_project
 from gossamer.settings import load
-from tests.faults.stations import PATIENCE, Command, StationProject, until
+from tests.faults.commands import PATIENCE, Command, CommandProject, until
 from tests.services.valkey import ValkeyServer
 from tests.sites.running import Park, park
 
@@ -41,7 +41,7 @@ class Look(Spider):
 """
 
 
-class Storm(StationProject):
+class Storm(CommandProject):
     """Three schedules on Valkey, and crews of processes whose dead are replaced."""
 
     def __init__(self, folder, site: Park, server: ValkeyServer) -> None:
@@ -88,7 +88,7 @@ class Storm(StationProject):
             assert code in (0, -signal.SIGTERM), command.said()[-2000:]  # one that had not begun yet dies of it
 
 
-async def ask(project: StationProject, question):
+async def ask(project: CommandProject, question):
     async with open_project(load(start=project.folder, environ={}), to_look=True) as system:
         return await question(system)
 

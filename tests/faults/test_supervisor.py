@@ -16,7 +16,7 @@ import pytest
 
 from gossamer.clock import Backoff
 from gossamer.process.supervisor import ChildSlot, Death, Supervisor, spawn
-from tests.faults.stations import StationProject, is_alive, until
+from tests.faults.commands import CommandProject, is_alive, until
 from tests.patience import PATIENCE
 from tests.services.valkey import ValkeyServer
 from tests.sites.running import park
@@ -41,10 +41,10 @@ async def running(supervisor: Supervisor) -> AsyncIterator[asyncio.Task[int | No
 
 @pytest.fixture
 def opened(tmp_path):
-    projects: list[StationProject] = []
+    projects: list[CommandProject] = []
 
-    def make(seeds: list[str], settings: str = SETTINGS) -> StationProject:
-        projects.append(StationProject(tmp_path, seeds, settings))
+    def make(seeds: list[str], settings: str = SETTINGS) -> CommandProject:
+        projects.append(CommandProject(tmp_path, seeds, settings))
         return projects[-1]
 
     yield make
@@ -52,7 +52,7 @@ def opened(tmp_path):
         project.close()
 
 
-def working_pids(project: StationProject) -> set[int]:
+def working_pids(project: CommandProject) -> set[int]:
     """The processes that have fetched something, as the audit log says."""
     rows = project.sql("records.db", "SELECT DISTINCT worker FROM attempts")
     return {int(name.split("/")[1]) for (name,) in rows}
@@ -112,7 +112,7 @@ async def test_a_child_that_does_not_respond_is_killed_and_replaced(opened):
         assert not any(map(is_alive, pids))
 
 
-def list_cards(project: StationProject) -> list[int]:
+def list_cards(project: CommandProject) -> list[int]:
     if not (project.folder / "gossamer-data" / "state.db").exists():
         return []
     tables = project.sql("state.db", "SELECT name FROM sqlite_master WHERE name = 'workers'")

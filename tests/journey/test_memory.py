@@ -6,6 +6,8 @@ import asyncio
 import json
 import sys
 
+import pytest
+
 from tests.journey.commands import QUICK
 from tests.sites.hostile import hostile_site, huge_robots
 
@@ -37,6 +39,7 @@ async def peak_of(folder, url):
     return json.loads(out)
 
 
+@pytest.mark.long
 async def test_bombs_and_endless_answers_do_not_fill_the_memory(tmp_path):
     async with hostile_site() as site:
         small = await peak_of(tmp_path / "small", site.url("/plain"))

@@ -14,7 +14,7 @@ from gossamer.frontier.admission import Admission, Scope
 from gossamer.frontier.contract import JobTerms
 from gossamer.project.open import open_project
 from tests.browser.conftest import chromium as chromium
-from tests.faults.stations import StationProject, children_of, is_alive, until
+from tests.faults.commands import CommandProject, children_of, is_alive, until
 from tests.sites.blocking import blocking_world
 
 from .crawling import crawled, look, settings_for
@@ -79,7 +79,7 @@ def test_workers_with_and_without_browsers_share_one_queue(tmp_path):
     # given a site whose pages need a browser beside one whose pages do not
     with blocking_world({"a.localhost": "open", "s.localhost": "script"}, pages=6) as world:
         ladder = '[routes.browser]\ntransport = "browser"\nprice = 5\n[politeness]\nrate = "unlimited"\n'
-        project = StationProject(tmp_path, [], ladder)
+        project = CommandProject(tmp_path, [], ladder)
         seeds = json.dumps(world.urls())
         (tmp_path / "spiders" / "offers.py").write_text(
             "from gossamer import Item, Page, Spider\n"

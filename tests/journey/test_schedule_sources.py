@@ -182,9 +182,9 @@ async def test_one_worker_reads_the_source_for_all(tmp_path: Path) -> None:
         listed = source(command=[sys.executable, "-c", program])
         async with opened(settings, source=listed) as (system, job), open_project(settings) as beside:
             other = msgspec.structs.replace(beside, worker="another-host/1/1")  # this process has one name
-            stations = [WorkerPool(one, Silence(), until_idle=True) for one in (system, other)]
+            pools = [WorkerPool(one, Silence(), until_idle=True) for one in (system, other)]
             async with asyncio.timeout(PATIENCE):
-                await asyncio.gather(*(station.run() for station in stations))
+                await asyncio.gather(*(pool.run() for pool in pools))
             assert (await system.state.jobs.counts(job.id)).done == 1
         assert (tmp_path / "runs").read_text() == "x"
 
@@ -256,12 +256,12 @@ async def test_a_page_of_a_site_that_another_worker_has_found_keeps_its_links(tm
             page = Admission(Scope(), system.rules).judge([Request(url=shop.url)])
             await system.state.seeds.note(job.id, ["127.0.0.1"])
             await system.state.frontier.add(job.id, page.candidates)
-            station = WorkerPool(system, Silence())
-            running = asyncio.create_task(station.run())
+            pool = WorkerPool(system, Silence())
+            running = asyncio.create_task(pool.run())
             async with asyncio.timeout(PATIENCE):
                 while (await system.state.jobs.counts(job.id)).done < 4:
                     await asyncio.sleep(0.05)
-            station.drain()
+            pool.drain()
             await running
 
 

@@ -48,7 +48,7 @@ def settings_in(folder: Path, **flags: Any) -> Settings:
 async def ran(
     settings: Settings, name: str, *, source_pauses: tuple[timedelta, ...] = SOURCE_PAUSES, **terms: Any
 ) -> tuple[Job, Project]:
-    """Open a job as a tick would, and let a station work until nothing is left."""
+    """Open a job as a tick would, and let a pool work until nothing is left."""
     async with open_project(settings) as system:
         usual = job_terms(settings, Spider())
         job, _ = await system.state.jobs.open_job(
@@ -111,8 +111,8 @@ async def test_pages_wait_for_the_window_of_their_site(tmp_path: Path) -> None:
                 ),
                 fresh=True,
             )
-            station = WorkerPool(system, Silence())
-            await _until_waiting(station, system, job.id)
+            pool = WorkerPool(system, Silence())
+            await _until_waiting(pool, system, job.id)
             [story] = await system.state.queue.story("127.0.0.1", system.rules.fingerprint(f"{shop.url}p/1"))
         assert pages(shop) == {}
         assert story.reason == "window"
@@ -125,16 +125,16 @@ def _never_now() -> str:
     return f"{begin}:00-{end}:00 UTC"
 
 
-async def _until_waiting(station: WorkerPool, system: Project, job: str) -> None:
+async def _until_waiting(pool: WorkerPool, system: Project, job: str) -> None:
     import asyncio
 
-    running = asyncio.create_task(station.run())
+    running = asyncio.create_task(pool.run())
     try:
         async with asyncio.timeout(PATIENCE):
             while not (await system.state.jobs.counts(job)).waiting:
                 await asyncio.sleep(0.05)
     finally:
-        station.drain()
+        pool.drain()
         await running
 
 

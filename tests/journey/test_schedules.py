@@ -10,7 +10,7 @@ from collections import Counter
 
 import pytest
 
-from tests.faults.stations import Command, StationProject, is_alive, until
+from tests.faults.commands import Command, CommandProject, is_alive, until
 from tests.sites.running import park
 
 PAGES = 3
@@ -40,17 +40,17 @@ def site():
 
 @pytest.fixture
 def project(tmp_path, site):
-    made = StationProject(tmp_path / "p", [], SETTINGS.format(url=site.url(0, f"/page/{{1..{PAGES}}}")))
+    made = CommandProject(tmp_path / "p", [], SETTINGS.format(url=site.url(0, f"/page/{{1..{PAGES}}}")))
     (made.folder / "spiders" / "still.py").write_text(SPIDER)
     yield made
     made.close()
 
 
-def jobs(project: StationProject, state: str) -> int:
+def jobs(project: CommandProject, state: str) -> int:
     return int(project.sql("state.db", f"SELECT count(*) FROM jobs WHERE state = '{state}'")[0][0])
 
 
-def skipped(project: StationProject) -> int:
+def skipped(project: CommandProject) -> int:
     ((standing,),) = project.sql("state.db", "SELECT standing FROM schedules")
     return int(json.loads(standing)["skipped"])
 

@@ -11,7 +11,7 @@ from uuid import uuid4
 
 import pytest
 
-from tests.faults.stations import StationProject, until
+from tests.faults.commands import CommandProject, until
 from tests.services.valkey import running_valkey
 from tests.sites.running import park
 
@@ -32,10 +32,10 @@ class {name}(Spider):
 @pytest.fixture
 def opened(tmp_path):
     """Makes projects; whatever they started is ended with the test."""
-    projects: list[StationProject] = []
+    projects: list[CommandProject] = []
 
-    def make(seeds: list[str], settings: str = UNLIMITED) -> StationProject:
-        projects.append(StationProject(tmp_path / str(len(projects)), seeds, settings))
+    def make(seeds: list[str], settings: str = UNLIMITED) -> CommandProject:
+        projects.append(CommandProject(tmp_path / str(len(projects)), seeds, settings))
         return projects[-1]
 
     yield make
@@ -49,21 +49,21 @@ def valkey():
         yield server
 
 
-def statuses(project: StationProject) -> list[tuple[str, str, str | None]]:
+def statuses(project: CommandProject) -> list[tuple[str, str, str | None]]:
     return [(job["id"], job["state"], job["ending"]) for job in project.json("status")]
 
 
 @pytest.mark.parametrize("state", ["sqlite", "valkey"])
-def test_two_stations_share_the_job_of_a_stopped_crawl_and_end_it_once(opened, request, state):
+def test_two_worker_pools_share_the_job_of_a_stopped_crawl_and_end_it_once(opened, request, state):
     settings = UNLIMITED
     if state == "valkey":
         address = request.getfixturevalue("valkey").address()
         settings = f'state = "{address}"\nproject = "test-{uuid4().hex[:8]}"\n{UNLIMITED}'
-    # given a job over two sites, begun by a crawl that was stopped: the stations sow nothing
+    # given a job over two sites, begun by a crawl that was stopped: the pools sow nothing
     with park(pages=100, hosts=2, latency_ms=200) as site:
         project = opened(site.seeds(), settings)
         project.sow(site)
-        # when two stations come
+        # when two pools come
         flags = ("--until-idle", "--concurrency", "4")  # fewer than the sites allow: there is enough for both
         first, second = project.run("worker", *flags), project.run("worker", *flags)
         assert (first.ended(), second.ended()) == (0, 0), first.said() + second.said()
@@ -75,31 +75,31 @@ def test_two_stations_share_the_job_of_a_stopped_crawl_and_end_it_once(opened, r
         assert set(Counter((hit.host, hit.path) for hit in site.hits()).values()) == {1}
         assert project.records().keys() == site.truth().keys()
         workers = project.sql("records.db", "SELECT DISTINCT worker FROM attempts")
-        assert len(workers) == 3  # the crawl, and both stations
+        assert len(workers) == 3  # the crawl, and both pools
         assert project.json("workers") == []
 
 
-def test_a_station_waits_for_a_state_that_is_away_and_goes_on(opened):
+def test_a_worker_pool_waits_for_a_state_that_is_away_and_goes_on(opened):
     with (
         running_valkey("--appendonly", "yes", "--appendfsync", "no") as server,
         park(pages=400, latency_ms=100) as site,
     ):
         project = opened(site.seeds(), f'state = "{server.address()}"\nproject = "away"\n{UNLIMITED}')
         project.sow(site)
-        station = project.run("worker", "--until-idle")
-        until(lambda: len(site.hits()) > 100, station)
+        pool = project.run("worker", "--until-idle")
+        until(lambda: len(site.hits()) > 100, pool)
         # when the server dies in the middle of things, and comes back when that was noticed
         server.kill()
-        until(lambda: "Trouble:" in station.said(), station)
+        until(lambda: "Trouble:" in pool.said(), pool)
         server.start()
 
         # then the same process finishes the job
-        assert station.ended() == 0, station.said()
+        assert pool.ended() == 0, pool.said()
         assert statuses(project) == [("park-1", "finished", "done")]
         assert project.records().keys() == site.truth().keys()
 
 
-def test_a_station_keeps_to_the_depth_that_the_job_was_begun_with(opened):
+def test_a_worker_pool_keeps_to_the_depth_that_the_job_was_begun_with(opened):
     with park(pages=300, links=2, latency_ms=20) as site:
         project = opened(site.seeds())
         project.sow(site, "--depth", "5")
@@ -110,7 +110,7 @@ def test_a_station_keeps_to_the_depth_that_the_job_was_begun_with(opened):
         assert project.sql("state.db", "SELECT max(depth) FROM urls WHERE state = 'done'") == [(5,)]
 
 
-def test_a_station_sows_what_a_killed_crawl_did_not(opened):
+def test_a_worker_pool_sows_what_a_killed_crawl_did_not(opened):
     with park(pages=30, hosts=2) as site:
         project = opened(site.seeds())
         project.sow(site, pages=1)
@@ -128,27 +128,27 @@ def test_a_job_that_begins_later_is_found_and_two_jobs_run_side_by_side(opened):
         for number, name in enumerate(("One", "Two")):
             file = project.folder / "spiders" / f"{name.lower()}.py"
             file.write_text(SPIDER.format(name=name, url=site.url(number)))
-        # given a station with nothing to do
-        station = project.run("worker")
-        until(lambda: "serves all jobs" in station.said(), station)
+        # given a pool with nothing to do
+        pool = project.run("worker")
+        until(lambda: "serves all jobs" in pool.said(), pool)
         # when two jobs are begun, and the crawls that began them stop
-        # slowly, so that there is something left for the station
+        # slowly, so that there is something left for the pool
         crawls = [project.run("crawl", name, "--quiet", "--rate", "30/m") for name in ("one", "two")]
-        until(lambda: all(f"working on {name}-" in station.said() for name in ("one", "two")), station)
+        until(lambda: all(f"working on {name}-" in pool.said() for name in ("one", "two")), pool)
         for crawl in crawls:
             crawl.signal(signal.SIGINT)
         for crawl in crawls:
             crawl.ended()
         before = len(site.hits())
-        # then the station, alone now, ends them both, and neither of the two sites waits for the other
-        until(lambda: station.said().count("ended: done") == 2, station)
+        # then the pool, alone now, ends them both, and neither of the two sites waits for the other
+        until(lambda: pool.said().count("ended: done") == 2, pool)
         hosts = [hit.host for hit in site.hits()]
         assert Counter(hosts) == {site.hosts[0]: 60, site.hosts[1]: 60}
         one, two = ([at for at, host in enumerate(hosts[before:]) if host == name] for name in site.hosts)
         assert one[0] < two[-1]
         assert two[0] < one[-1]
-        station.signal(signal.SIGTERM)
-        assert station.ended() == 0
+        pool.signal(signal.SIGTERM)
+        assert pool.ended() == 0
 
 
 @pytest.mark.parametrize("state", ["sqlite", "valkey"])
@@ -198,7 +198,7 @@ def test_jobs_that_cannot_be_served_here_are_told_once_and_left_alone(opened):
             grumpy + "\n    def __init__(self):\n        raise RuntimeError('not today')\n"
         )
 
-        # when a station looks at them, often
+        # when a pool looks at them, often
         said = project.done("worker", "--until-idle")
 
         # then the good one is done, and each of the others is named once and stays as it is
@@ -217,14 +217,14 @@ def test_jobs_that_cannot_be_served_here_are_told_once_and_left_alone(opened):
         assert sum(job["counts"]["dead"] for job in project.json("status")) == 0
 
 
-def test_a_terminated_station_finishes_what_is_in_hand_and_leases_nothing_more(opened):
+def test_a_terminated_worker_pool_finishes_what_is_in_hand_and_leases_nothing_more(opened):
     with park(pages=400, latency_ms=100) as site:
         project = opened(site.seeds())
         project.sow(site)
-        station = project.run("worker")
-        until(lambda: len(site.hits()) > 60, station)
-        station.signal(signal.SIGTERM)
-        assert station.ended() == 0
+        pool = project.run("worker")
+        until(lambda: len(site.hits()) > 60, pool)
+        pool.signal(signal.SIGTERM)
+        assert pool.ended() == 0
 
         assert project.sql("state.db", "SELECT count(*) FROM urls WHERE state = 'leased'") == [(0,)]
         assert set(Counter(hit.path for hit in site.hits()).values()) == {1}
@@ -238,10 +238,10 @@ def test_a_terminated_station_finishes_what_is_in_hand_and_leases_nothing_more(o
 def test_what_takes_longer_than_the_drain_is_given_back_at_once(opened):
     with park(pages=50, latency_ms=500_000, latency_ms_of={"site1.localhost": 0}, hosts=2) as site:
         project = opened(site.seeds(), f'{UNLIMITED}robots = false\n[crawl]\ndrain = "1s"\n')
-        station = project.run("crawl", "park", "--quiet")
-        until(lambda: len(site.hits(host=0)) == 1 and len(site.hits(host=1)) == 50, station)
-        station.signal(signal.SIGTERM)
-        assert station.ended() == 130
+        pool = project.run("crawl", "park", "--quiet")
+        until(lambda: len(site.hits(host=0)) == 1 and len(site.hits(host=1)) == 50, pool)
+        pool.signal(signal.SIGTERM)
+        assert pool.ended() == 130
 
         [(state, due_at)] = project.sql("state.db", "SELECT state, due_at FROM urls WHERE state <> 'done'")
         assert state in ("queued", "waiting")
@@ -279,8 +279,8 @@ def test_workers_lists_those_who_work_marks_the_missing_and_forgets_the_old(open
     with park(pages=2000, latency_ms=100) as site:
         project = opened(site.seeds())
         crawl = project.run("crawl", "park", "--quiet")
-        station = project.run("worker", "--quiet", "--concurrency", "3")
-        until(lambda: len(project.json("workers")) == 2, crawl, station)
+        pool = project.run("worker", "--quiet", "--concurrency", "3")
+        until(lambda: len(project.json("workers")) == 2, crawl, pool)
 
         # given cards of workers that died half a minute ago, and two hours ago
         columns = "host, version, state, job, in_flight, done, cpu, memory"
@@ -296,7 +296,7 @@ def test_workers_lists_those_who_work_marks_the_missing_and_forgets_the_old(open
             "ancient": True,
         }
         living = {card["pid"]: card for name, card in by_name.items() if "/" in name}
-        serving = station.children()
+        serving = pool.children()
         assert living.keys() == crawl.children() | serving
         assert not any(card["missing"] for card in living.values())
         assert {card["job"] for card in living.values()} <= {"park-1", ""}
@@ -307,8 +307,8 @@ def test_workers_lists_those_who_work_marks_the_missing_and_forgets_the_old(open
 
         # when another worker comes, then it forgets what is older than an hour; who leaves signs off
         project.run("worker", "--quiet")
-        until(lambda: "ancient" not in {card["name"] for card in project.json("workers")}, station)
+        until(lambda: "ancient" not in {card["name"] for card in project.json("workers")}, pool)
         assert "dead" in {card["name"] for card in project.json("workers")}
-        station.signal(signal.SIGTERM)
-        assert station.ended() == 0
+        pool.signal(signal.SIGTERM)
+        assert pool.ended() == 0
         assert not serving & {card["pid"] for card in project.json("workers")}

@@ -57,7 +57,7 @@ def _with_moment(event: dict[str, Any]) -> dict[str, Any]:
     return event if due is None else {**event, "due": round(datetime.fromisoformat(due).timestamp(), 3)}
 
 
-class StationProject(Project):
+class CommandProject(Project):
     """A project in which any command can be run. None of them outlives `close`."""
 
     def __init__(self, folder: Path, seeds: list[str], settings: str = "") -> None:
