@@ -20,7 +20,7 @@ from typing import Any
 
 from gossamer.backends.redis.frontier import RedisFrontier
 from gossamer.cli.app import run
-from gossamer.crawl import harvest
+from gossamer.crawl import journey
 from gossamer.fetch.http import AiohttpTransport
 from gossamer.store import sink
 
@@ -60,14 +60,14 @@ def mid_fetch(due: Callable[[], bool]) -> None:
 
 
 def mid_parse(due: Callable[[], bool]) -> None:
-    run_callback = harvest.run_callback
+    run_callback = journey.run_callback
 
     async def faulty(spider: Any, kind: str, page: Any) -> Any:
         if due():
             die()
         return await run_callback(spider, kind, page)
 
-    harvest.run_callback = faulty
+    journey.run_callback = faulty
 
 
 def mid_store(due: Callable[[], bool]) -> None:

@@ -22,6 +22,7 @@ from gossamer.model.record import StoredRecord
 from gossamer.project.open import Project, open_project
 from gossamer.settings import load
 from gossamer.store.contract import RecordQuery
+from tests.faults import crashing
 from tests.faults.crawlers import PATIENT, SPIDER
 from tests.patience import PATIENCE
 from tests.services.postgres import PostgresServer
@@ -119,7 +120,7 @@ class FleetProject:
         log = self.folder / f"worker-{self._started}.txt"
         process = subprocess.Popen(
             [
-                sys.executable, "-m", "tests.faults.crashing", *command, "--quiet",
+                sys.executable, "-m", crashing.__name__, *command, "--quiet",
                 "--concurrency", str(self._concurrency),
             ],
             cwd=self.folder,
