@@ -13,7 +13,6 @@ from contextlib import suppress
 import pytest
 from obstore.store import S3Store
 
-from gossamer.backends.object import destination as object_place
 from gossamer.backends.object.bucket import connect, parse_address
 from gossamer.backends.object.destination import ObjectDestination
 from gossamer.errors import BackendUnavailable, Misconfigured
@@ -93,20 +92,21 @@ async def test_every_format_arrives_whole(s3: Seaweed, folder: str) -> None:
     assert pa.parquet.read_table(pa.BufferReader(found["x.parquet"])).column("n").to_pylist() == list(range(50))
 
 
-async def test_a_long_export_is_sent_in_parts(s3: Seaweed, folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(object_place, "PART_BYTES", 5 * 1024 * 1024)
-    done = await export(Source(6000), ALL, ObjectDestination(s3.address(f"{folder}/x.jsonl")))
+PART = 5 * 1024 * 1024  # the least that the service takes
+
+
+async def test_a_long_export_is_sent_in_parts(s3: Seaweed, folder: str) -> None:
+    done = await export(Source(6000), ALL, ObjectDestination(s3.address(f"{folder}/x.jsonl"), part_bytes=PART))
     (content,) = objects(s3, folder).values()
     assert (done.records, len(content.splitlines())) == (6000, 6000)
-    assert len(content) > 2 * 5 * 1024 * 1024
+    assert len(content) > 2 * PART
 
 
 @pytest.mark.parametrize("count", [10, 6000])
 async def test_an_export_that_fails_leaves_the_old_object_and_nothing_else(
-    s3: Seaweed, folder: str, count: int, monkeypatch: pytest.MonkeyPatch
+    s3: Seaweed, folder: str, count: int
 ) -> None:
-    monkeypatch.setattr(object_place, "PART_BYTES", 5 * 1024 * 1024)
-    place = ObjectDestination(s3.address(f"{folder}/x.jsonl"))
+    place = ObjectDestination(s3.address(f"{folder}/x.jsonl"), part_bytes=PART)
     await export(Source(1), ALL, place)
     before = objects(s3, folder)
     with pytest.raises(BackendUnavailable, match="went away"):
@@ -115,13 +115,11 @@ async def test_an_export_that_fails_leaves_the_old_object_and_nothing_else(
     await no_upload_is_left(s3)
 
 
-async def test_an_export_that_is_interrupted_takes_back_what_it_sent(
-    s3: Seaweed, folder: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_export_that_is_interrupted_takes_back_what_it_sent(s3: Seaweed, folder: str) -> None:
     # Given an export that has sent a part and waits for more records
-    monkeypatch.setattr(object_place, "PART_BYTES", 5 * 1024 * 1024)
     source = Endless(6000)
-    task = asyncio.create_task(export(source, ALL, ObjectDestination(s3.address(f"{folder}/x.jsonl"))))
+    place = ObjectDestination(s3.address(f"{folder}/x.jsonl"), part_bytes=PART)
+    task = asyncio.create_task(export(source, ALL, place))
     await asyncio.wait_for(source.waits.wait(), PATIENCE)
     # When it is stopped
     task.cancel()

@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from gossamer.backends.folder import archive as folder_archive
 from gossamer.backends.folder.archive import FolderArchive
 from gossamer.clock import VirtualClock
 from gossamer.errors import BackendUnavailable, Misconfigured, Permanent
@@ -65,11 +64,9 @@ async def test_a_segment_is_an_ordinary_zstd_file(tmp_path: Path) -> None:
     assert lines[0].startswith('{"url":"https://a.example/"')
 
 
-async def test_a_long_segment_is_followed_by_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(folder_archive, "SEGMENT_BYTES", 3000)
-    monkeypatch.setattr(folder_archive, "PENDING_BYTES", 1500)
+async def test_a_long_segment_is_followed_by_the_next(tmp_path: Path) -> None:
     pages = [snap(noise(1000) + bytes([n])) for n in range(10)]
-    async with archive_in(tmp_path) as archive:
+    async with FolderArchive(tmp_path, level=1, writer="w", segment_bytes=3000, pending_bytes=1500) as archive:
         refs = await archive.put(pages)
         assert [await archive.get(ref) for ref in refs] == pages
     assert len(list(tmp_path.glob("*/*"))) == 4

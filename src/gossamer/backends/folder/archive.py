@@ -50,11 +50,21 @@ class FolderArchive:
     """
 
     def __init__(
-        self, root: Path, *, level: int, writer: str, durable: bool = True, clock: Clock | None = None
+        self,
+        root: Path,
+        *,
+        level: int,
+        writer: str,
+        durable: bool = True,
+        clock: Clock | None = None,
+        segment_bytes: int = SEGMENT_BYTES,
+        pending_bytes: int = PENDING_BYTES,
     ) -> None:
         self._root = root
         self._writer = _UNFIT.sub("-", writer).strip(".-_")[:100] or "writer"
         self._durable = durable
+        self._segment_bytes = segment_bytes
+        self._pending_bytes = pending_bytes
         self._clock = clock or SystemClock()
         self._compressor = zstandard.ZstdCompressor(level=level, write_checksum=True)
         self._lock = threading.Lock()  # one appender at a time, also when a caller was cancelled half-way
@@ -138,7 +148,7 @@ class FolderArchive:
 
     def _segment_for(self, day: str) -> _Segment:
         segment = self._segment
-        if segment is not None and (segment.day != day or segment.length >= SEGMENT_BYTES):
+        if segment is not None and (segment.day != day or segment.length >= self._segment_bytes):
             segment.settle(self._durable)
             segment.close()
             segment = self._segment = None
@@ -159,7 +169,7 @@ class FolderArchive:
             if self._durable:
                 _sync_folder(folder)
                 _sync_folder(self._root)
-            return _Segment(day, name, descriptor)
+            return _Segment(day, name, descriptor, self._pending_bytes)
 
     def _abandon(self) -> None:
         segment, self._segment = self._segment, None
@@ -247,11 +257,12 @@ class FolderArchive:
 class _Segment:
     """A file that is being appended to. `length` counts what was added, written out or not."""
 
-    def __init__(self, day: str, name: str, descriptor: int) -> None:
+    def __init__(self, day: str, name: str, descriptor: int, most_pending: int) -> None:
         self.day = day
         self.length = 0
         self._name = name
         self._descriptor = descriptor
+        self._most_pending = most_pending
         self._settled = 0
         self._pending: list[bytes] = []
         self._pending_bytes = 0
@@ -261,7 +272,7 @@ class _Segment:
         self.length += len(frame)
         self._pending.append(frame)
         self._pending_bytes += len(frame)
-        if self._pending_bytes >= PENDING_BYTES:
+        if self._pending_bytes >= self._most_pending:
             self._write_out()
         return ref
 

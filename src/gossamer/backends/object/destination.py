@@ -34,7 +34,8 @@ PARTS_ON_THE_WAY = 2
 class ObjectDestination:
     """One object. `address` is s3://bucket/key?options. Raises Misconfigured, MissingExtra."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, *, part_bytes: int = PART_BYTES) -> None:
+        self._part_bytes = part_bytes
         try:
             place = parse_address(address, os.environ)
             demand_keys(place, os.environ)
@@ -68,7 +69,8 @@ class ObjectDestination:
             from obstore import open_writer
 
             upload = _Upload(
-                open_writer(self._store, self._name, buffer_size=PART_BYTES, max_concurrency=PARTS_ON_THE_WAY), self
+                open_writer(self._store, self._name, buffer_size=self._part_bytes, max_concurrency=PARTS_ON_THE_WAY),
+                self,
             )
         except Exception as error:
             raise self._trouble(error) from error
