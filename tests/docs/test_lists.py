@@ -18,7 +18,7 @@ from gossamer.cli.app import app
 from gossamer.cli.verbs import register
 from gossamer.model.task import DropReason, UrlState
 from gossamer.model.url import UrlRules, parse_url
-from gossamer.project.overview import setting_lines
+from gossamer.project.settings_view import setting_lines
 from gossamer.settings import DEFAULT_TRACKING, NAMED_TABLES, Settings, known_keys
 from gossamer.text import setting_text
 from gossamer.units import Rate, Secret, Size

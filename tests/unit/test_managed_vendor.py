@@ -8,7 +8,7 @@ import pytest
 
 from gossamer.errors import Misconfigured
 from gossamer.fetch.managed import PRESETS, Vendor, describe
-from gossamer.project.overview import setting_lines
+from gossamer.project.settings_view import setting_lines
 from gossamer.settings import load
 from gossamer.settings.tables import Managed
 from gossamer.text import setting_text

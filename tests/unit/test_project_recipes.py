@@ -1,4 +1,4 @@
-"""project/recipes, project/overview and project/scaffold, as a server or a script calls them: no command line."""
+"""project/recipes, spiders, settings_view and scaffold, as a server or a script calls them: no command line."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from gossamer.errors import Misconfigured, UnknownSetting
 from gossamer.parse.page import Page
 from gossamer.parse.recipe.spider import RecipeSpider
 from gossamer.project.fetch import file_page, text_of
-from gossamer.project.overview import setting_lines, settings_view, spiders_of
 from gossamer.project.recipes import RecipeFaults, check_recipe, demand_kind, draft, load_recipe, recipe_view
 from gossamer.project.scaffold import new_project
+from gossamer.project.settings_view import setting_lines, settings_view
+from gossamer.project.spiders import spiders_of
 from gossamer.settings import FILE_NAME, Settings, load
 
 RECIPE = """

@@ -18,8 +18,8 @@ from ..model.events import EventHub, EventSink
 from ..monitor.counts import EventCounts
 from ..monitor.logs import JsonLog
 from ..monitor.progress import short_duration
+from ..project.spiders import crawl_target
 from ..project.status import place_near
-from ..project.targets import crawl_target
 from ..project.workers import lacks_scheduler
 from ..settings import Settings
 from ..text import many

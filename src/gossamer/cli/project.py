@@ -11,7 +11,8 @@ from rich.text import Text
 from .. import __version__
 from ..errors import Misconfigured
 from ..model.url import typed_url
-from ..project.overview import setting_lines, settings_view, spiders_of
+from ..project.settings_view import setting_lines, settings_view
+from ..project.spiders import spiders_of
 from ..settings import FILE_NAME, Settings
 from ..text import visible
 from .app import app, out, settings_with

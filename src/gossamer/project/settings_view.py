@@ -1,6 +1,6 @@
-"""What a project consists of, before it is opened: its spiders, and its settings with their origins.
+"""The settings of a project, with where each came from. Secrets are masked.
 
-Every value here has the shape in which `--json` prints it. Secrets are masked.
+`settings_view` has the shape in which `--json` prints it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import msgspec
 
 from ..backends.addresses import redacted
 from ..errors import UnknownSetting
-from ..parse.discovery import list_spiders
 from ..schedule.sources import discreet
 from ..schedule.sources.kinds import HIDDEN
 from ..settings import NAMED_TABLES, Settings, known_keys
@@ -20,33 +19,6 @@ from ..text import many, setting_text
 from ..units import Rate, Size
 
 DEFAULT = "default"  # the origin of a setting that was set nowhere
-
-
-class SpiderView(msgspec.Struct, frozen=True, kw_only=True):
-    """A spider or a recipe that loads."""
-
-    name: str
-    file: str
-    class_name: str = msgspec.field(name="class")
-    summary: str
-
-
-class BrokenSpider(msgspec.Struct, frozen=True, kw_only=True):
-    """A file in the spiders folder that does not load, and why."""
-
-    file: str
-    line: int | None
-    error: str
-
-    @property
-    def words(self) -> str:
-        where = f"{self.file}, line {self.line}" if self.line else self.file
-        return f"{where}: {self.error}"
-
-
-class SpiderList(msgspec.Struct, frozen=True):
-    spiders: list[SpiderView]
-    broken: list[BrokenSpider]
 
 
 class SettingView(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,18 +39,6 @@ class SettingLine(msgspec.Struct, frozen=True):
     def text(self) -> str:
         """The value in the notation of gossamer.toml."""
         return setting_text(self.value)
-
-
-def spiders_of(settings: Settings) -> SpiderList:
-    """The project's spiders and recipes, and the files that do not load."""
-    found = list_spiders(settings.root, settings.spiders)
-    return SpiderList(
-        [
-            SpiderView(name=one.name, file=str(one.path), class_name=one.spider.__name__, summary=one.summary)
-            for one in found.spiders
-        ],
-        [BrokenSpider(file=str(one.path), line=one.line, error=one.message) for one in found.broken],
-    )
 
 
 def setting_lines(settings: Settings, key: str | None = None) -> list[SettingLine]:

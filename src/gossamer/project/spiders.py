@@ -1,4 +1,4 @@
-"""What can be crawled: a spider by name or file, a recipe, or a URL."""
+"""The spiders of a project: which there are, and which one a user means by a name, a file or a URL."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import msgspec
 
 from ..errors import InvalidUrl, Misconfigured
 from ..model.url import parse_url
-from ..parse.discovery import is_file_ref, load_spider
+from ..parse.discovery import is_file_ref, list_spiders, load_spider
 from ..parse.site import SiteSpider
 from ..parse.spider import Spider
 from ..settings import Settings
@@ -22,6 +22,45 @@ class CrawlTarget(msgspec.Struct, frozen=True):
     spider: Spider
     name: str | None
     urls: list[str]
+
+
+class SpiderView(msgspec.Struct, frozen=True, kw_only=True):
+    """A spider or a recipe that loads."""
+
+    name: str
+    file: str
+    class_name: str = msgspec.field(name="class")
+    summary: str
+
+
+class BrokenSpider(msgspec.Struct, frozen=True, kw_only=True):
+    """A file in the spiders folder that does not load, and why."""
+
+    file: str
+    line: int | None
+    error: str
+
+    @property
+    def words(self) -> str:
+        where = f"{self.file}, line {self.line}" if self.line else self.file
+        return f"{where}: {self.error}"
+
+
+class SpiderList(msgspec.Struct, frozen=True):
+    spiders: list[SpiderView]
+    broken: list[BrokenSpider]
+
+
+def spiders_of(settings: Settings) -> SpiderList:
+    """The project's spiders and recipes, and the files that do not load."""
+    found = list_spiders(settings.root, settings.spiders)
+    return SpiderList(
+        [
+            SpiderView(name=one.name, file=str(one.path), class_name=one.spider.__name__, summary=one.summary)
+            for one in found.spiders
+        ],
+        [BrokenSpider(file=str(one.path), line=one.line, error=one.message) for one in found.broken],
+    )
 
 
 def crawl_target(settings: Settings, target: str, folder: Path) -> CrawlTarget:
