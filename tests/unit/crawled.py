@@ -20,24 +20,24 @@ BODY = b"<h1>Half a page</h1>\xff"
 TRACEBACK = "Book: 1 field is not as declared\n\nTraceback\n  File \"books.py\", line 7\nKeyError: 'price'"
 
 
-async def crawl_half(system: Project) -> None:
+async def crawl_half(project: Project) -> None:
     """One job, `books-1`. See the paths for what became of each."""
-    job, _ = await system.state.jobs.open_job("books", JobTerms(max_attempts=4), fresh=False)
-    await system.state.frontier.add(job.id, [candidate(f"{SHOP}/")])
-    (home,) = (await system.state.frontier.lease(job.id, WORKER, 1)).leases
+    job, _ = await project.state.jobs.open_job("books", JobTerms(max_attempts=4), fresh=False)
+    await project.state.frontier.add(job.id, [candidate(f"{SHOP}/")])
+    (home,) = (await project.state.frontier.lease(job.id, WORKER, 1)).leases
     paths = ("done", "moved", "same", "secret", "flaky", "stopped", "held", "gone", "broken")
     found = [candidate(f"{SHOP}/{path}", depth=1, priority=2) for path in paths]
     found.append(candidate("https://elsewhere.example/", depth=1, dropped=DropReason.SCOPE))
     found.append(candidate(f"{SHOP}/deep", depth=1, dropped=DropReason.DEPTH))
     found += [candidate(f"{SLOW}/{n}", depth=1) for n in range(4)]
-    await system.state.frontier.complete(home, UrlState.DONE, discovered=found, duplicates=3)
-    leases = {lease.task.url: lease for lease in (await system.state.frontier.lease(job.id, WORKER, 50)).leases}
-    await _settle(system, leases)
-    await _keep(system, job.id)
+    await project.state.frontier.complete(home, UrlState.DONE, discovered=found, duplicates=3)
+    leases = {lease.task.url: lease for lease in (await project.state.frontier.lease(job.id, WORKER, 50)).leases}
+    await _settle(project, leases)
+    await _keep(project, job.id)
 
 
-async def _settle(system: Project, leases: dict[str, Lease]) -> None:
-    frontier = system.state.frontier
+async def _settle(project: Project, leases: dict[str, Lease]) -> None:
+    frontier = project.state.frontier
     await frontier.complete(leases[f"{SHOP}/done"], UrlState.DONE)
     await frontier.complete(leases[f"{SHOP}/moved"], UrlState.DONE, redirect=f"{SHOP}/done")
     await frontier.complete(leases[f"{SHOP}/same"], UrlState.UNCHANGED)
@@ -49,9 +49,9 @@ async def _settle(system: Project, leases: dict[str, Lease]) -> None:
     await frontier.complete(leases[f"{SLOW}/0"], UrlState.DONE, paced_ahead=timedelta(minutes=1))
 
 
-async def _keep(system: Project, job: str) -> None:
-    now = system.clock.now()
-    (ref,) = await system.archive.put(
+async def _keep(project: Project, job: str) -> None:
+    now = project.clock.now()
+    (ref,) = await project.archive.put(
         [
             Snapshot(
                 url=f"{SHOP}/broken", requested_url=f"{SHOP}/broken", status=200, headers=Headers(), body=BODY,
@@ -63,7 +63,7 @@ async def _keep(system: Project, job: str) -> None:
         type="Book", site="shop.example", key="1", url=f"{SHOP}/done", job=job, spider="books",
         data='{"title": "Dune", "price": 9.5}', content_hash=b"1" * 16, scraped_at=now,
     )  # fmt: skip
-    await system.records.save(
+    await project.records.save(
         [
             PageResult(attempt=attempt(job, "/done", now, "done", status=200), records=(record,)),
             PageResult(attempt=attempt(job, "/flaky", now, "retry", reason="timeout", error="no answer in 30 s")),
