@@ -35,7 +35,7 @@ def move_verb(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Look at both sides and count; move nothing.")] = False,
     write: Annotated[bool, typer.Option("--write", help="Write the new addresses to gossamer.toml.")] = False,
 ) -> None:
-    """Carry the project to other addresses, from a laptop to a fleet or back. Stop its workers first."""
+    """Move the project to other addresses, from a laptop to a fleet or back. Stop its workers first."""
     settings = settings_with()
     given = {"state": to_state, "records": to_records, "archive": to_archive}
     addresses = {role: address for role, address in given.items() if address is not None}
