@@ -83,7 +83,7 @@ def _shown(limit: int | None, as_json: bool) -> int | None:
 def _print_status(settings: Settings, status: ProjectStatus, now: float) -> None:
     if status.records:
         out.print(
-            f"No job has run in {settings.root} yet. It holds {many(status.records, 'record')} of imported pages: "
+            f"No job has run in {settings.root} yet. It holds {many(status.records, 'record')} from elsewhere: "
             "`gossamer export` writes them, `gossamer quality` tells how good they are.",
             markup=False,
         )

@@ -78,7 +78,7 @@ class JobDetail(JobStatus, frozen=True, kw_only=True):
 
 
 class ProjectStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """The newest jobs. `records` is counted in a project without jobs only, whose pages were imported."""
+    """The newest jobs. `records` is counted in a project without jobs only: its records came from elsewhere."""
 
     jobs: list[JobStatus]
     total: int  # jobs in all
