@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gossamer.model.money import Money
+from gossamer.parse.lenient_json import read_json, read_literal
 from gossamer.parse.product import product_of
-from gossamer.parse.product.mending import read_json, read_literal
 
 from .productpages import json_ld, kettle, offer, page_of, read, shop
 

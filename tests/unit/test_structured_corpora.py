@@ -19,8 +19,8 @@ from gossamer.parse.structured import (
     json_ld_items,
     microdata_items,
     open_graph,
+    uniform_microdata,
 )
-from gossamer.parse.structured.uniform import uniform_microdata
 from tests.corpora import corpus
 
 SONGKICK = "https://www.songkick.com/concerts/30166884-tove-styrke-at-hoxton-square-bar-and-kitchen"

@@ -1,24 +1,28 @@
-"""A page as a flat list: every element with its place in the tree, and every paragraph with its letters and links.
+"""`Outline`: a page as flat lists: every element with its place in the tree and what its names mean, and every
+paragraph with its letters and links.
 
-A paragraph is a run of text that no block (and no empty line) interrupts, whatever element it stands in. All later
-questions are answered from this list, so that the tree is walked once, without recursion, and never changed.
+A paragraph is a run of text that no block element and no empty line interrupts, whatever element it stands in. All
+later questions are answered from these lists: the tree is walked once, without recursion, and never changed.
 
-How it fails: it does not. A page of more than MOST_NODES nodes is read up to there, and of one text no more than
+The names of an element (class, id, role, itemprop) are split into words ("postShareBar" is post, share, bar), so that
+"ad" is found in "ad-slot" and not in "header". Only the sense of common words counts; no name of any one site is known
+here.
+
+How it fails: it does not. Of a page with more than MOST_NODES nodes the rest is not read, and of one text no more than
 LONGEST_TEXT characters.
 """
 
 from __future__ import annotations
 
-from turbohtml import Element, Node, Text
+import re
+from functools import lru_cache
 
-from .words import LONGEST_NAMES, meaning_of
+from turbohtml import Element, Node, Text
 
 MOST_NODES = 300_000
 LONGEST_TEXT = 1_000_000
-
-GONE = 1  # struck out: neither text nor Markdown has it
-SILENT = 2  # struck out of the text; Markdown, which can show pictures, has it
-
+GONE = 1  # struck out of text and Markdown
+SILENT = 2  # struck out of the text; it stays in Markdown, which can show pictures
 UNREAD = frozenset((
     "area", "audio", "button", "canvas", "datalist", "dialog", "embed", "frameset", "head", "iframe", "input",
     "link", "map", "math", "meta", "meter", "noscript", "object", "option", "progress", "script", "select",
@@ -30,14 +34,58 @@ _INLINE = frozenset((
     "i", "img", "ins", "kbd", "label", "mark", "nobr", "picture", "q", "rb", "rp", "rt", "ruby", "s", "samp",
     "small", "span", "strike", "strong", "sub", "sup", "time", "tt", "u", "var", "wbr",
 ))  # fmt: skip
-_WIDE = "\u2e80"  # letters from here on (Chinese, Japanese, Korean) say as much as two or three Latin ones
+_WIDE = "\u2e80"  # a letter from here on (Chinese, Japanese, Korean) says as much as two or three Latin ones
 _COMMAS = ",，、،"
+
+# What the names of an element say about it.
+CONTENT = 1  # the words of a body of text
+BODY = 2  # it is called the body of an article outright
+MARGIN = 4  # share bars, menus, teasers, forms: around a text, or put into it
+REPLIES = 8  # comments of readers under a text
+HIDDEN = 16  # not shown to the reader
+LABEL = 32  # bylines, dates, captions, credits: small print beside a text
+PICTURE = 64  # a frame around a picture
+
+_LONGEST_NAMES = 400  # characters of names that are read; meanings are remembered, so names must not be endless
+_NAME_WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
+_SENSES = {
+    CONTENT: "article articles blog body content contents entry main page paragraph post story text",
+    BODY: "articlebody",
+    MARGIN: """
+        ad ads adslot adunit advert adverts advertise advertisement advertisements advertising adwrapper affiliate
+        addthis addtoany banner billboard breadcrumb breadcrumbs btn button buttons carousel consent cookie cookies
+        cta donate donation dropdown footer gdpr hamburger hashtag hashtags infobox inread leaderboard login masthead
+        menu menus modal mostread nav navbar navi navigation newsletter newsletters optin outbrain overlay pager
+        pagination paginator paywall player poll popover popular popup prefooter prevnext promo promoted promos
+        promotion promotional rail readmore readnext recirc recirculation recommend recommendation recommendations
+        recommended register related relatedarticles relatedcontent relatedposts reklama share sharebar sharebuttons
+        shared sharedaddy shares sharethis sharing sidebar sidebars signin signup skip skyscraper slideshow sociable
+        social socials sponsor sponsored sponsors subscribe subscription subscriptions survey taboola tag tagbox
+        taglist tags teaser teasers toc toolbar toolbox tools tooltip trend trending upsell widget widgets
+    """,
+    REPLIES: "comment comments commenting commentlist discussion disqus livefyre replies respond reviews",
+    HIDDEN: "hidden hide invisible offscreen sronly noprint visuallyhidden",
+    LABEL: """
+        author authors avatar bio byline bylines caption captions copyright credit credits date dateline datetime
+        figcaption legend meta metadata postdate postmeta pubdate published source timestamp updated vcard writer
+    """,
+    PICTURE: "figure gallery image images img photo photos pic pics picture pictures thumb thumbnail",
+}
+_PAIRED_SENSES = {
+    BODY: "article body, article content, article text, entry content, post body, post content, story body",
+    MARGIN: """
+        also like, call out, editors picks, email signup, follow us, in read, key points, latest news, log in,
+        more articles, more from, more news, more on, more stories, most popular, most read, most viewed,
+        next article, next prev, next up, prev next, pull quote, read also, read more, read next, see also, sign in,
+        sign up, story package, top stories, up next, you may
+    """,
+    HIDDEN: "d none, no print, print only, screen reader, sr only, visually hidden",
+}
 
 
 class Paragraph:
-    """`pieces` are (element, text) in order; `block` is the element it stands in, `linked` the letters of links.
-
-    `exact` is for text in <pre>, in which every space counts.
+    """`pieces` are (element, text) in order; `block` is the element that the paragraph stands in, `linked` counts the
+    letters in links. `exact` marks text in <pre>, in which every space counts.
     """
 
     __slots__ = ("block", "commas", "exact", "letters", "linked", "pieces")
@@ -56,11 +104,11 @@ class Paragraph:
 
     @property
     def weight(self) -> float:
-        """How much prose it is: letters, few if they are links; nothing for a mere phrase."""
+        """How much prose the paragraph is: its letters, far fewer if they are links; nothing for a mere phrase."""
         return self.letters * (1 - self.link_share) ** 2 if self.letters >= 25 else 0.0
 
     def text(self, struck: bytearray) -> str:
-        """What it reads as, without the elements that are struck out. Line breaks stay."""
+        """The text without the elements that are struck out. Line breaks stay."""
         joined = "".join([piece for element, piece in self.pieces if not struck[element]])
         if self.exact:
             return "\n".join(line.rstrip() for line in joined.split("\n")).strip("\n")
@@ -70,9 +118,10 @@ class Paragraph:
 
 
 class Outline:
-    """Elements are numbers in document order; `parents[i]` is what holds i, `ends[i]` the first number after it.
+    """Elements are numbers in document order; `parents[i]` is the parent of i, `ends[i]` the first number after its
+    subtree.
 
-    `flags[i]` is what the names of i say, `pictured[i]` whether a picture or film stands in it. `cut` is True when the
+    `flags[i]` says what the names of i mean, `pictured[i]` whether i contains a picture or film. `cut` is True when the
     page was too large to be read to its end.
     """
 
@@ -89,11 +138,11 @@ class Outline:
         self.cut = False
 
     def within(self, element: int, other: int) -> bool:
-        """Whether `element` is `other` or inside it."""
+        """True when `element` is `other` or inside it."""
         return other <= element < self.ends[other]
 
     def weights(self, struck: bytearray) -> list[float]:
-        """The weight of the paragraphs in every element, those that are struck out not counted."""
+        """For every element the weight of the paragraphs in it that are not struck out."""
         weights = [0.0] * len(self.elements)
         for paragraph in self.paragraphs:
             if not struck[paragraph.block]:
@@ -104,20 +153,20 @@ class Outline:
         return weights
 
     def strike(self, struck: bytearray, element: int, mark: int = GONE) -> None:
-        """Strike out an element and all that is in it."""
+        """Strike out an element with everything in it."""
         end = self.ends[element]
         struck[element:end] = bytes((mark,)) * (end - element)
 
 
 def outline_of(root: Element) -> Outline:
     """Walk the tree from `root` down."""
-    walk = _Walk()
+    walk = _TreeWalk()
     walk.visit(root)
     return walk.outline
 
 
-class _Walk:
-    """One pass over the tree. The stack holds nodes to come, and the numbers of elements that end there."""
+class _TreeWalk:
+    """One pass over the tree. The stack holds the nodes still to visit, and the numbers of elements that end there."""
 
     def __init__(self) -> None:
         self.outline = Outline()
@@ -184,7 +233,7 @@ class _Walk:
 
     def _picture(self) -> None:
         pictured, parents, at = self.outline.pictured, self.outline.parents, self.at
-        while at >= 0 and not pictured[at]:  # those further out were marked with an earlier one
+        while at >= 0 and not pictured[at]:  # the elements around it were marked with an earlier picture
             pictured[at] = 1
             at = parents[at]
 
@@ -227,4 +276,32 @@ def _flags_of(element: Element) -> int:
     if not element.attrs:
         return 0
     names = " ".join([value for name in ("class", "id", "role", "itemprop") if (value := element.attr(name))])
-    return meaning_of(names[:LONGEST_NAMES]) if names else 0
+    return _meaning_of(names[:_LONGEST_NAMES]) if names else 0
+
+
+def _flags_by_name() -> dict[str, int]:
+    flags: dict[str, int] = {}
+    for flag, names in _SENSES.items():
+        for name in names.split():
+            flags[name] = flags.get(name, 0) | flag
+    for flag, names in _PAIRED_SENSES.items():
+        for name in names.split(","):
+            flags[" ".join(name.split())] = flag
+    return flags
+
+
+_FLAGS = _flags_by_name()
+
+
+@lru_cache(maxsize=16_384)
+def _meaning_of(names: str) -> int:
+    """The flags of the words in `names`, and of the pairs of words that follow each other; 0 for words without a flag.
+
+    `names` must be no longer than _LONGEST_NAMES.
+    """
+    words = [word.lower() for word in _NAME_WORD.findall(names)]
+    flags, before = 0, ""
+    for word in words:
+        flags |= _FLAGS.get(word, 0) | _FLAGS.get(f"{before} {word}", 0)
+        before = word
+    return flags

@@ -13,9 +13,9 @@ from typing import Any
 
 from turbohtml import Document
 
+from ..lenient_json import read_json, read_literal
 from .claims import Claims
 from .identity import PageIdentity
-from .mending import read_json, read_literal
 from .offers import claim_price, money_of
 from .schema import gtin_of
 from .stock import availability_of
@@ -28,6 +28,7 @@ _MOST_TEXT = 3_000_000  # characters of all scripts that are read
 _MOST_NODES = 20_000  # values of one script that are walked through
 _MOST_STARTS = 12
 _START = re.compile(r"(?:=|\(|,|:)\s{0,5}(?=\{\s{0,5}[\"'\w])")
+_LONGEST_MENDED = 400_000  # characters of broken JSON that is worth mending
 _LITERAL = 30_000  # characters of an object in JavaScript that is worth mending
 
 _NAME = ("name", "title", "productname", "product_name", "item_name", "displayname", "producttitle", "prodname")
@@ -128,7 +129,7 @@ def claim_scripts(claims: Claims, tree: Document, identity: PageIdentity) -> boo
 def _values(text: str, *, whole: bool) -> Iterator[Any]:
     """The objects of a script: all of it, or what is assigned or passed in it."""
     if whole or text.lstrip()[:1] in ("{", "["):
-        yield from read_json(text)
+        yield from read_json(text, _LONGEST_MENDED)
         return
     at = 0
     for _ in range(_MOST_STARTS):
@@ -139,7 +140,7 @@ def _values(text: str, *, whole: bool) -> Iterator[Any]:
         if end is None:
             return
         piece = text[start.end() : end]
-        values = read_json(piece)
+        values = read_json(piece, _LONGEST_MENDED)
         if not values and len(piece) <= _LITERAL:
             values = read_literal(piece)
         yield from values

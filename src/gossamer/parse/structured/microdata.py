@@ -1,20 +1,20 @@
-"""Microdata: itemscope, itemprop, itemref, as the standard reads them, in the form that is common for Python.
+"""Microdata: itemscope, itemprop, itemref, read as the standard says, in the form that is common for Python.
 
 An item is {"type": ..., "id": ..., "properties": {name: value or list of values}}. An item without properties has
-"value" instead: the text of its element. Items nested beyond reason are left out, and a page that wants its text
-taken again and again gets empty texts in the end (see layout.py). Nothing raises.
+"value" instead: the visible text of its element, with blocks on lines of their own. Items nested beyond reason are left
+out. Hostile pages nest elements so that the same text would be taken a thousand times: all texts of one page are
+therefore paid from one `_Allowance`, and when it is spent, further texts are empty. Nothing raises.
 """
 
 from __future__ import annotations
 
+import re
 from typing import Any, NamedTuple
 from urllib.parse import urljoin
 
-from turbohtml import Document, Element
+from turbohtml import Document, Element, Node, Text
 
-from .jsonld import DEEPEST
-from .layout import Allowance, visible_text
-
+DEEPEST = 50  # levels of nesting that are kept; no honest page has more, and a hostile one could exhaust the stack
 _SPACE = " \t\n\r\f"
 _LINKS = {
     **dict.fromkeys(("audio", "embed", "iframe", "img", "source", "track", "video"), "src"),
@@ -23,6 +23,17 @@ _LINKS = {
 }
 _VALUES = {"meta": "content", "data": "value", "meter": "value", "time": "datetime"}
 _PROPERTY_PRICE = 50
+_LINE = frozenset((
+    "article", "aside", "br", "dd", "details", "div", "dt", "fieldset", "figcaption", "footer", "form", "header", "hr",
+    "legend", "li", "main", "nav", "table", "tr",
+))  # fmt: skip
+_PARAGRAPH = frozenset((
+    "blockquote", "dl", "figure", "h1", "h2", "h3", "h4", "h5", "h6", "ol", "p", "pre", "title", "ul",
+))  # fmt: skip
+_UNSEEN = frozenset(("script", "style", "link", "meta"))
+_SPACES = re.compile(r"\s+")
+_CLINGS = tuple(',:;.!?")')
+_NODE_PRICE = 20
 
 
 def microdata_items(
@@ -37,16 +48,16 @@ def microdata_items(
 ) -> list[dict[str, Any]]:
     """The items of the page, in order. Any: a value is a text, an item, or a list of them.
 
-    `nested=False` gives every item by itself, numbered by `iid`, and `iid_ref` where another one belongs.
-    `strict` gives lists even for one type and one value. `with_text` adds `textContent`, `with_nodes` `htmlNode`;
-    `with_value=False` leaves out the text that an item without properties has.
+    `nested=False` lists every item by itself, numbered by `iid`, with an `iid_ref` in place of an inner item. `strict`
+    gives lists even for one type and one value. `with_text` adds `textContent`, `with_nodes` adds `htmlNode`;
+    `with_value=False` leaves out the text of an item without properties.
     """
-    form = _Form(nested, strict, with_text, with_nodes, with_value)
-    return _Reading(document, base_url, form).items()
+    form = _ItemForm(nested, strict, with_text, with_nodes, with_value)
+    return _MicrodataReader(document, base_url, form).items()
 
 
-class _Form(NamedTuple):
-    """What items look like."""
+class _ItemForm(NamedTuple):
+    """The options of `microdata_items`."""
 
     nested: bool
     strict: bool
@@ -55,12 +66,14 @@ class _Form(NamedTuple):
     with_value: bool
 
 
-class _Reading:
-    def __init__(self, document: Document, base_url: str, form: _Form) -> None:
+class _MicrodataReader:
+    """Reads the items of one page."""
+
+    def __init__(self, document: Document, base_url: str, form: _ItemForm) -> None:
         self._document = document
         self._base_url = base_url
         self._form = form
-        self._allowance = Allowance()
+        self._allowance = _Allowance()
         self._scopes = document.select("[itemscope]")
         self._numbers = {scope: number for number, scope in enumerate(self._scopes, start=1)}
         self._scope_of: dict[Element, Element | None] = {}  # of every property
@@ -80,7 +93,7 @@ class _Reading:
         return [item for scope in self._scopes if (item := self._item(scope, 0)) is not None]
 
     def _item(self, scope: Element, level: int) -> dict[str, Any] | None:
-        """The item; None when it was given already, as part of another one, or lies too deep."""
+        """The item; None when it was given already as part of another one, or is nested too deeply."""
         if self._form.nested:
             if scope in self._seen or level > DEEPEST:
                 return None
@@ -99,7 +112,7 @@ class _Reading:
             }
         elif self._form.with_value:
             item["value"] = self._plain_value(scope)
-        if self._form.with_text and (text := visible_text(scope, self._allowance)):
+        if self._form.with_text and (text := _visible_text(scope, self._allowance)):
             item["textContent"] = text
         if self._form.with_nodes:
             item["htmlNode"] = scope
@@ -120,7 +133,7 @@ class _Reading:
         return found
 
     def _referred(self, name: str) -> list[Element]:
-        """The properties that an itemref brings: those of the element of that id and of what lies in its scope."""
+        """The properties that an itemref adds: those of the element with that id, and those inside it in its scope."""
         if self._by_id is None:
             self._by_id = {}
             for element in self._document.select("[id]"):
@@ -130,7 +143,7 @@ class _Reading:
             return []
         own = [target] if target in self._scope_of else []
         if own and target in self._numbers:
-            return own  # a whole item, which brings its own properties
+            return own  # a whole item, with properties of its own
         scope = target if target in self._numbers else _above(target, "[itemscope]")
         inner = target.select("[itemprop]")
         if not self._allowance.pay(len(inner)):
@@ -146,7 +159,7 @@ class _Reading:
         tag = element.tag
         if tag in _LINKS:
             link = (element.attr(_LINKS[tag]) or "").strip(_SPACE) or (element.attr("content") or "").strip(_SPACE)
-            return absolute(self._base_url, link) if link else ""
+            return _absolute(self._base_url, link) if link else ""
         if tag in _VALUES and (tag != "time" or "datetime" in element.attrs):
             return element.attr(_VALUES[tag]) or ""
         if content := element.attr("content"):  # not in the standard, but in the examples of schema.org
@@ -154,7 +167,7 @@ class _Reading:
         if (element.attr("itemprop") or "").endswith(("-input", "-output")):
             return _form_value(element)
         # A text inside a text inside a text ... would be taken once for every level.
-        return visible_text(element, self._allowance) if self._levels.get(element, 0) < DEEPEST else ""
+        return _visible_text(element, self._allowance) if self._levels.get(element, 0) < DEEPEST else ""
 
 
 def _above(element: Element, selector: str) -> Element | None:
@@ -163,7 +176,7 @@ def _above(element: Element, selector: str) -> Element | None:
 
 
 def _form_value(element: Element) -> dict[str, Any]:
-    """What schema.org's actions say about a field of a form."""
+    """The facts that schema.org's actions need about a form field."""
     value: dict[str, Any] = {}
     if "required" in element.attrs:
         value["valueRequired"] = True
@@ -172,9 +185,86 @@ def _form_value(element: Element) -> dict[str, Any]:
     return value
 
 
-def absolute(base_url: str, link: str) -> str:
-    """The address as it is meant, not rewritten as browsers would: names in structured data are compared by letter."""
+def _absolute(base_url: str, link: str) -> str:
+    """The absolute address, not normalised as browsers do it: names in structured data are compared by letter."""
     try:
         return urljoin(base_url, link)
     except ValueError:
         return link
+
+
+class _Allowance:
+    """How much of a page may still be read: a character costs about one, a node twenty."""
+
+    def __init__(self, total: int = 10_000_000) -> None:
+        self.left = total
+
+    def pay(self, price: int) -> bool:
+        """True while something is left. A price that cannot be paid in full spends the rest."""
+        self.left -= price
+        return self.left > 0
+
+
+def _visible_text(element: Element, allowance: _Allowance) -> str:
+    """The text of an element as a reader sees it: blocks on lines of their own, no scripts, spaces where words would
+    touch. "" when the allowance is spent.
+    """
+    sheet = _TextSheet()
+    stack: list[Node | str] = [element]  # a string is the name of an element that ends here
+    while stack:
+        node = stack.pop()
+        if isinstance(node, str):
+            sheet.edge(node)
+        elif isinstance(node, Text):
+            if not allowance.pay(_NODE_PRICE + len(node.data)):
+                return ""
+            sheet.write(node.data)
+        elif isinstance(node, Element) and (node is element or node.tag not in _UNSEEN):
+            if not allowance.pay(_NODE_PRICE):
+                return ""
+            sheet.edge(node.tag)
+            stack.append(node.tag)
+            stack.extend(reversed(node.children))
+    return sheet.text()
+
+
+class _TextSheet:
+    """Collects pieces of text and the edges of elements between them."""
+
+    def __init__(self) -> None:
+        self._parts: list[str] = []
+        self._piece: list[str] = []  # text that no edge has interrupted
+        self._before = ""  # the last piece as it stood in the source
+        self._lines = 2  # line ends just written; as if a paragraph had ended
+
+    def write(self, text: str) -> None:
+        self._piece.append(text)
+
+    def edge(self, tag: str) -> None:
+        if self._piece:
+            self._flush()
+        wanted = 2 if tag in _PARAGRAPH else 1 if tag in _LINE else 0
+        if wanted > self._lines:
+            self._parts.append("\n" * (wanted - self._lines))
+            self._lines = wanted
+
+    def text(self) -> str:
+        self._flush()
+        return "".join(self._parts).strip()
+
+    def _flush(self) -> None:
+        source = "".join(self._piece)
+        self._piece = []
+        words = _SPACES.sub(" ", source.strip())
+        if not words:
+            return
+        if self._lines == 0 and self._needs_space(words):
+            self._parts.append(" ")
+        self._parts.append(words)
+        self._before = source
+        self._lines = 0
+
+    def _needs_space(self, words: str) -> bool:
+        if self._before[-1:].isspace():
+            return True
+        return not words.startswith(_CLINGS) and not self._before.endswith("(")

@@ -1,6 +1,6 @@
-"""The text that was found, written out: as plain text, and as Markdown with absolute links.
+"""The main content as plain text, and as Markdown with absolute links.
 
-Pages are read, never changed: Markdown is made from a copy of the one element that holds the text. Text is cut at
+The page itself is never changed: Markdown is made from a copy of the element that holds the text. Both are cut at
 LONGEST characters. Nothing here raises.
 """
 
@@ -14,17 +14,17 @@ from turbohtml import Document, Element, Markdown, Text
 
 from .outline import GONE, UNREAD, Outline, Paragraph
 
-LONGEST = 5_000_000  # characters of text, of Markdown
+LONGEST = 5_000_000  # characters of text or Markdown
 _UNWRITTEN = ", ".join(sorted(UNREAD - {"head", "source"}))
 _CELLS = frozenset(("td", "th"))
-_STYLED = 300_000  # characters of a page up to which emphasis is written in our way
+_STYLED = 300_000  # characters of a page up to which `_emphasis` is used
 _HARD_SPACE = "\N{NO-BREAK SPACE}"
 _EMPTY_LINE = re.compile(r"  \n((?:> )*)(?:\\\n(?:> )*)+")  # two <br>: people mean a new paragraph
 _LATE_SOURCES = ("data-src", "data-lazy-src", "data-original", "data-lazy", "data-srcset", "srcset")
 
 
 def _emphasis(mark: str) -> Callable[[Element, str], str]:
-    """Signs around the words, spaces outside of the signs. The converter's own way is raw HTML in many sentences."""
+    """Marks around the words, spaces outside of the marks. The converter itself often writes raw HTML instead."""
 
     def convert(element: Element, inside: str) -> str:
         words = inside.strip()
@@ -64,7 +64,7 @@ def text_of(outline: Outline, struck: bytearray, top: int) -> str:
 
 
 def _row_of(outline: Outline, paragraph: Paragraph) -> int:
-    """The row of a table that the paragraph is a cell of; -1 for none."""
+    """The table row whose cell the paragraph is; -1 outside of tables."""
     block = paragraph.block
     for _ in range(2):  # the cell itself, or the one block in it
         if block >= 0 and outline.tags[block] in _CELLS:
@@ -74,7 +74,7 @@ def _row_of(outline: Outline, paragraph: Paragraph) -> int:
 
 
 def markdown_of(outline: Outline, struck: bytearray, top: int, base: str) -> str:
-    """The text as Markdown, with its pictures; of a page that was too large to be read to its end, the text alone."""
+    """The text as Markdown, with its pictures; plain text for a page that was too large to be read to its end."""
     if outline.cut:
         return text_of(outline, struck, top)
     root = outline.elements[top]
@@ -95,7 +95,7 @@ def markdown_of(outline: Outline, struck: bytearray, top: int, base: str) -> str
 
 
 def whole_markdown(tree: Document, base: str) -> str:
-    """The whole page as Markdown, for pages in which no part stands out."""
+    """The whole page as Markdown, for pages without a main content."""
     body = tree.select_one("body") or tree.root
     return _written(deepcopy(body), base) if body is not None else ""
 
@@ -103,7 +103,7 @@ def whole_markdown(tree: Document, base: str) -> str:
 def _written(copy: Element, base: str) -> str:
     copy.remove(_UNWRITTEN)
     for picture in copy.select("img"):
-        _settle(picture)
+        _load_late(picture)
     for link in copy.select("a"):
         if link.select_one("img") is None and not link.text.strip():
             link.decompose()
@@ -115,7 +115,7 @@ def _written(copy: Element, base: str) -> str:
             if _HARD_SPACE in text:  # Markdown cannot emphasise beside one
                 node.data = text.replace(_HARD_SPACE, " ")
     copy.resolve_links(base)
-    # Emphasis inside emphasis is written again and again; on a huge page that would take seconds.
+    # Nested emphasis is converted once per level; on a huge page that would take seconds.
     written = (copy.to_markdown(_STYLE) if size < _STYLED else copy.to_markdown())[:LONGEST]
     if "```" not in written:
         written = _EMPTY_LINE.sub(r"\n\1\n\1", written).replace("****", "")  # bold that ends and begins again
@@ -123,13 +123,13 @@ def _written(copy: Element, base: str) -> str:
 
 
 def _without_last_rules(written: str) -> str:
-    """Markdown without rules that nothing follows."""
+    """Markdown without horizontal rules at its end."""
     text = written.rstrip("- \n")
     return written[: len(text) + max(written[len(text) :].find("\n"), 0)] if written.endswith("\n---") else written
 
 
-def _settle(picture: Element) -> None:
-    """Give a picture that is loaded late its address; take out one that has none."""
+def _load_late(picture: Element) -> None:
+    """Give a lazily loaded picture its address; remove a picture without one."""
     source = picture.attr("src") or ""
     if source and not source.startswith(("data:", "about:", "blob:")):
         return

@@ -1,4 +1,4 @@
-"""What <meta> and <link> say about a page: Open Graph, Dublin Core, and all other names. Nothing raises."""
+"""The facts in <meta> and <link>: Open Graph, Dublin Core, and all other names. Nothing raises."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..links import LinkBase
 
 _PREFIX = re.compile(r"(\w{1,100}):\s*(\S+)")
 _LONGEST_PREFIXES = 10_000  # characters of a prefix attribute that are read
-OPEN_GRAPH_NAMES = {
+_OPEN_GRAPH_NAMES = {
     "og": "http://ogp.me/ns#",
     **{name: f"http://ogp.me/ns/{name}#" for name in ("music", "video", "article", "book", "profile", "product")},
 }
@@ -43,7 +43,7 @@ _DUBLIN_CORE = {name.lower(): ("terms", _TERMS + name) for name in _TERM_NAMES.s
 
 
 def open_graph(document: Document) -> list[dict[str, Any]]:
-    """One object for a page that has any: the names it uses and the (property, content) pairs, in order.
+    """One object, or none for a page without Open Graph: the namespaces and the (property, content) pairs, in order.
 
     Any: a mapping under "namespace", a list of pairs under "properties".
     """
@@ -59,8 +59,8 @@ def open_graph(document: Document) -> list[dict[str, Any]]:
         if name is None or content is None:
             continue
         prefix = name.partition(":")[0]
-        if prefix in OPEN_GRAPH_NAMES:
-            namespaces[prefix] = OPEN_GRAPH_NAMES[prefix]
+        if prefix in _OPEN_GRAPH_NAMES:
+            namespaces[prefix] = _OPEN_GRAPH_NAMES[prefix]
         if prefix in namespaces:
             properties.append((name, content))
     return [{"namespace": namespaces, "properties": properties}] if properties else []
@@ -71,9 +71,9 @@ def _prefixes(element: Element) -> dict[str, str]:
 
 
 def named_metas(document: Document, base_url: str) -> tuple[dict[str, str], dict[str, str]]:
-    """Name to content of every <meta>: those of Open Graph and Twitter, and all others in lower case.
+    """The content of every <meta> by name: first those of Open Graph and Twitter, then all others, in lower case.
 
-    Of equal names the first that says something counts. Addresses of Open Graph are absolute.
+    Of equal names the first with content counts. Addresses of Open Graph are absolute.
     """
     social: dict[str, str] = {}
     others: dict[str, str] = {}
@@ -98,7 +98,7 @@ def _joined(base: LinkBase, link: str) -> str:
 
 
 def dublin_core(document: Document) -> list[dict[str, Any]]:
-    """One object: the namespaces that are named, and the elements and terms with all attributes and their URI.
+    """One object: the declared namespaces, and the elements and terms with all attributes and their URI.
 
     Any: the attributes of an element are texts.
     """

@@ -1,8 +1,8 @@
 """The article of a page: its text without what is around it, and what the page says about it.
 
-The page is laid out flat (outline.py), the element that holds the text is chosen (choosing.py), what stands in it and
-is no text is struck out (tidying.py), the rest is written (writing.py). Facts about the article come from the page's
-metadata. Only where a page shows no text, because scripts would make it, is the body taken that its JSON-LD has.
+The page is laid out flat (outline.py), the element that holds the text is chosen and everything else in it struck out
+(main_content.py), the rest is written as text and Markdown (render.py). Facts about the article come from the page's
+metadata. The text in JSON-LD is used only where the page shows hardly any, because scripts would make it.
 
 How it fails: a page without prose has no article; nothing raises. Size and depth of hostile pages are bounded.
 """
@@ -19,16 +19,15 @@ import msgspec
 import turbohtml
 
 from ..metadata import Metadata, metadata_of
-from .choosing import choose
+from .main_content import choose, folded, strike_extras
 from .outline import Outline, outline_of
-from .tidying import fold, tidy
-from .writing import LONGEST, markdown_of, text_of, whole_markdown
+from .render import LONGEST, markdown_of, text_of, whole_markdown
 
 if TYPE_CHECKING:
     from ..page import Page
 
-_LEAST = 100  # characters of an article; less is a notice
-_SHORT = 300  # characters below which the body that JSON-LD has is preferred
+_LEAST = 100  # characters of an article; a shorter text is a notice
+_SHORT = 300  # characters of text below which the body in JSON-LD is preferred
 _MOST_HEADINGS = 20
 _WIDE = r"\u2e80-\ua4cf\uf900-\ufaff"  # Chinese and Japanese: every character counts as a word
 _MARKUP = re.compile(r"</?(?:p|br|div|h\d)\b", re.IGNORECASE)
@@ -60,19 +59,19 @@ class Article(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def article_of(page: Page) -> Article | None:
-    """The article that the page is about; None when it has none."""
+    """The article of the page; None when the page has none."""
     if page.tree is None:
         return None
     facts = metadata_of(page)
-    found = _Found.in_page(page, facts)
-    text, markdown = ("", "") if found is None else (found.text(), found.markdown(page))
+    content = _MainContent.in_page(page, facts)
+    text, markdown = ("", "") if content is None else (content.text(), content.markdown(page))
     if len(text) < _SHORT and facts.article_body is not None and len(facts.article_body) > 2 * len(text):
         text, markdown = _from_json_ld(facts.article_body)
     if len(text) < _LEAST:
         return None
     return Article(
         url=facts.canonical or page.url,
-        title=_title(facts, found.heading if found is not None else None),
+        title=_title(facts, content.heading if content is not None else None),
         text=text,
         markdown=markdown,
         authors=facts.authors,
@@ -87,9 +86,9 @@ def article_of(page: Page) -> Article | None:
 
 
 def main_text(page: Page) -> str:
-    """The text of the page's main content, without menus and margins; "" when there is none."""
-    found = _Found.in_page(page)
-    return found.text() if found is not None else ""
+    """The text of the page's main content, without menus and margins; "" for a page without prose."""
+    content = _MainContent.in_page(page)
+    return content.text() if content is not None else ""
 
 
 def markdown(page: Page) -> str:
@@ -97,15 +96,17 @@ def markdown(page: Page) -> str:
     tree = page.tree
     if tree is None:
         return ""
-    found = _Found.in_page(page)
-    if found is None or len(found.text()) < _LEAST:
+    content = _MainContent.in_page(page)
+    if content is None or len(content.text()) < _LEAST:
         return whole_markdown(tree, page.urljoin(""))
-    text = found.markdown(page)
-    return f"# {found.heading}\n\n{text}" if found.heading else text
+    text = content.markdown(page)
+    return f"# {content.heading}\n\n{text}" if content.heading else text
 
 
-class _Found:
-    """A text in a page: the element `top` without what is `struck`; `heading` is its title as the page shows it."""
+class _MainContent:
+    """The main content of a page: the element `top` without the elements that are `struck` out; `heading` is the title
+    as the page shows it.
+    """
 
     def __init__(self, outline: Outline, struck: bytearray, top: int, heading: str | None) -> None:
         self._outline = outline
@@ -114,7 +115,7 @@ class _Found:
         self.heading = heading
 
     @classmethod
-    def in_page(cls, page: Page, facts: Metadata | None = None) -> _Found | None:
+    def in_page(cls, page: Page, facts: Metadata | None = None) -> _MainContent | None:
         root = page.tree.root if page.tree is not None else None
         if root is None:
             return None
@@ -124,7 +125,7 @@ class _Found:
         if top is None:
             return None
         titles = _titles(page, facts)
-        heading = tidy(outline, struck, top, titles)
+        heading = strike_extras(outline, struck, top, titles)
         return cls(outline, struck, top, heading or _heading(outline, titles))
 
     def text(self) -> str:
@@ -135,15 +136,15 @@ class _Found:
 
 
 def _title(facts: Metadata, heading: str | None) -> str | None:
-    """The title as readers see it, where the page says the same elsewhere; else what the page says elsewhere."""
+    """The heading that readers see, if the metadata of the page confirms it; else the title in the metadata."""
     said = [title for title in (facts.headline, facts.title) if title]
-    if heading and any(fold(heading) in fold(title) for title in said):
+    if heading and any(folded(heading) in folded(title) for title in said):
         return heading
     return facts.headline or heading or facts.title
 
 
 def _titles(page: Page, facts: Metadata | None) -> frozenset[str]:
-    """All that the page gives as its title, with and without the name of the site behind it."""
+    """All titles that the page states, folded, each with and without the name of the site behind it."""
     given = [page.title or ""]
     if facts is not None:
         given += [facts.title or "", facts.headline or ""]
@@ -151,22 +152,22 @@ def _titles(page: Page, facts: Metadata | None) -> frozenset[str]:
         tag = page.tree.select_one('meta[property="og:title"]')
         given.append((tag.attr("content") or "") if tag is not None else "")
     parts = [part for title in given for part in (title, *re.split(r"\s[|–—·»:-]\s", title[:1000]))]
-    return frozenset(folded for part in parts if (folded := fold(part)))
+    return frozenset(filter(None, map(folded, parts)))
 
 
 def _heading(outline: Outline, titles: frozenset[str]) -> str | None:
-    """The <h1> that says what the title says, or the only one."""
+    """The <h1> that equals one of the titles, or the only <h1>."""
     nothing = bytearray(len(outline.elements))
     firsts = islice((one for one in outline.paragraphs if outline.tags[one.block] == "h1"), _MOST_HEADINGS)
     headings = [one.text(nothing) for one in firsts]
     for heading in headings:
-        if fold(heading) in titles:
+        if folded(heading) in titles:
             return heading
     return headings[0] if len(headings) == 1 else None
 
 
 def _from_json_ld(body: str) -> tuple[str, str]:
-    """Text and Markdown of a body that JSON-LD has; some write HTML there, some plain text with entities."""
+    """Text and Markdown of an article body in JSON-LD, which is HTML, or plain text, perhaps with entities."""
     body = body[:LONGEST]
     if not _MARKUP.search(body[:10_000]) and "&" in body:
         body = html.unescape(body)

@@ -1,0 +1,389 @@
+"""What a page says about itself, from JSON-LD, <meta>, <link> and the few places that readers see.
+
+The more exact source comes first: JSON-LD for authors and dates, Open Graph for titles and pictures, <link> for
+addresses. Addresses are absolute http(s) ones; a text that is no address is left out.
+
+How it fails: a fact that the page does not state, or states in the wrong shape, is None or empty; nothing raises. The
+number and the length of tags, JSON-LD nodes and values are bounded.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from turbohtml import Document
+
+from ..errors import InvalidUrl
+from .dates import page_date
+
+if TYPE_CHECKING:
+    from .page import Page
+
+_FEEDS = frozenset(
+    ("application/rss+xml", "application/atom+xml", "application/feed+json", "application/rdf+xml", "text/xml")
+)
+_LANGUAGE = re.compile(r"[A-Za-z]{2,3}(?:[-_][A-Za-z0-9]{2,8})*$")
+_BY = re.compile(r"(?:written\s+)?(?:by|von|par|por|di|door|автор:?)\s+", re.IGNORECASE)
+_AUTHOR_TAGS = ("author", "article:author", "parsely-author", "sailthru.author", "dc.creator", "dcterms.creator", "byl")
+_PUBLISHED_TAGS = (
+    "article:published_time", "article:published", "datepublished", "parsely-pub-date", "sailthru.date", "pubdate",
+    "publishdate", "publish-date", "publication_date", "og:published_time", "dcterms.created", "dc.date.issued",
+    "dcterms.issued", "dc.date", "dcterms.date", "date",
+)  # fmt: skip
+_MODIFIED_TAGS = (
+    "article:modified_time", "article:modified", "og:updated_time", "datemodified", "lastmod", "last-modified",
+    "dcterms.modified", "dc.date.modified",
+)  # fmt: skip
+_BYLINES = '[itemprop~="author"], [rel~="author"], .byline, .author'
+_MOST = 200  # authors, keywords, feeds or languages
+_MOST_TAGS = 2_000
+_MOST_NODES = 20_000  # JSON-LD objects
+_LONGEST = 10_000  # characters of one value
+_ARTICLE_TYPES = frozenset((
+    "advertisercontentarticle", "analysisnewsarticle", "article", "askpublicnewsarticle", "backgroundnewsarticle",
+    "blogposting", "discussionforumposting", "howto", "liveblogposting", "medicalscholarlyarticle", "newsarticle",
+    "opinionnewsarticle", "posting", "recipe", "report", "reportagenewsarticle", "reviewnewsarticle",
+    "satiricalarticle", "scholarlyarticle", "socialmediaposting", "techarticle",
+))  # fmt: skip
+_PAGE_TYPES = frozenset(
+    ("webpage", "itempage", "aboutpage", "faqpage", "profilepage", "medicalwebpage", "creativework")
+)
+
+
+class Metadata(msgspec.Struct, frozen=True, kw_only=True):
+    """What a page says about itself.
+
+    `headline` is the title of the article on the page, without the name of the site. `robots` holds the directives of
+    <meta name="robots"> in lower case. `alternates` maps a language to the address of the page in that language.
+    `article_body` is the text of the article where JSON-LD contains it. Times have a zone where the page gives one.
+    """
+
+    title: str | None = None
+    headline: str | None = None
+    description: str | None = None
+    canonical: str | None = None
+    language: str | None = None
+    authors: tuple[str, ...] = ()
+    published: datetime | None = None
+    modified: datetime | None = None
+    image: str | None = None
+    site_name: str | None = None
+    keywords: tuple[str, ...] = ()
+    robots: tuple[str, ...] = ()
+    feeds: tuple[str, ...] = ()
+    favicon: str | None = None
+    alternates: dict[str, str] = {}
+    next: str | None = None
+    prev: str | None = None
+    article_body: str | None = None
+
+    @property
+    def author(self) -> str | None:
+        """All authors in one text, with commas between them."""
+        return ", ".join(self.authors) or None
+
+
+def metadata_of(page: Page) -> Metadata:
+    """What the page says about itself; every field is empty for a body that is not markup."""
+    tree = page.tree
+    return _MetadataReader(page, tree).metadata() if tree is not None else Metadata()
+
+
+class _MetadataReader:
+    """Picks each field from the sources of one page, the most exact source first."""
+
+    def __init__(self, page: Page, tree: Document) -> None:
+        self._page = page
+        self._tree = tree
+        self._head = _HeadTags(tree)
+        self._json_ld = _JsonLdFacts(tree)
+
+    def metadata(self) -> Metadata:
+        head, json_ld = self._head, self._json_ld
+        headlines = json_ld.texts("headline", "alternativeHeadline") if json_ld.is_article else ()
+        og_title = head.first("og:title", "twitter:title")
+        return Metadata(
+            title=_one_line(self._page.title) or og_title,
+            headline=next(iter(headlines), None) or og_title,
+            description=head.first("description", "og:description", "twitter:description", "dc.description")
+            or next(json_ld.texts("description"), None),
+            canonical=self._first_address(self._hrefs("canonical"), head.all("og:url")),
+            language=self._language(),
+            authors=self._authors(),
+            published=self._date(json_ld.texts("datePublished", "dateCreated"), _PUBLISHED_TAGS, "datePublished")
+            or self._shown_date(),
+            modified=self._date(json_ld.texts("dateModified"), _MODIFIED_TAGS, "dateModified"),
+            image=self._first_address(
+                head.all("og:image:secure_url", "og:image", "og:image:url", "twitter:image", "twitter:image:src"),
+                json_ld.addresses("image"),
+                json_ld.addresses("thumbnailUrl"),
+                self._hrefs("image_src"),
+            ),
+            site_name=head.first("og:site_name", "application-name")
+            or next(json_ld.named("publisher"), None)
+            or next(json_ld.named("isPartOf"), None),
+            keywords=self._keywords(),
+            robots=_parts(head.all("robots"), lower=True),
+            feeds=self._feeds(),
+            favicon=self._first_address(self._hrefs("icon"), self._hrefs("apple-touch-icon")),
+            alternates=self._alternates(),
+            next=self._first_address(self._hrefs("next"), self._anchors("next")),
+            prev=self._first_address(
+                self._hrefs("prev"), self._hrefs("previous"), self._anchors("prev"), self._anchors("previous")
+            ),
+            article_body=json_ld.body,
+        )
+
+    def _language(self) -> str | None:
+        root = self._tree.root
+        given = [root.attr("lang") or root.attr("xml:lang") if root is not None else None]
+        given += [self._page.headers.get("content-language"), self._head.first("content-language")]
+        given += [*self._json_ld.texts("inLanguage"), self._head.first("og:locale", "dc.language")]
+        for value in given:
+            if value and _LANGUAGE.match(value.strip()):
+                return value.strip().replace("_", "-")
+        return None
+
+    def _authors(self) -> tuple[str, ...]:
+        for names in (self._json_ld.named("author"), self._head.all(*_AUTHOR_TAGS), self._shown_authors()):
+            found = _people(names)
+            if found:
+                return found
+        return ()
+
+    def _shown_authors(self) -> Iterator[str]:
+        """The first byline on the page that is short enough to be a name."""
+        for element in self._tree.select(_BYLINES)[:20]:
+            name = element.select_one('[itemprop~="name"]')
+            lines = list(islice((name if name is not None else element).stripped_strings, 2))
+            text = _one_line(
+                lines[-1] if len(lines) == 2 and lines[0].lower().rstrip(":") == "by" else "".join(lines[:1])
+            )
+            if text is not None and len(text) <= 60:
+                yield text
+                return
+
+    def _date(self, claims: Iterable[str], tags: tuple[str, ...], itemprop: str) -> datetime | None:
+        for claim in (*claims, *self._head.all(*tags)):
+            found = page_date(claim)
+            if found is not None:
+                return found
+        for element in self._tree.select(f'[itemprop~="{itemprop}"]')[:20]:
+            found = page_date(element.attr("datetime") or element.attr("content") or element.text[:100])
+            if found is not None:
+                return found
+        return None
+
+    def _shown_date(self) -> datetime | None:
+        """The <time> that is marked as the publication, or the only <time> of the page."""
+        times = self._tree.select("time[datetime]")[:50]
+        marked = [one for one in times if one.attr("pubdate") is not None or one.has_class("published")]
+        for element in marked or (times if len(times) == 1 else []):
+            found = page_date(element.attr("datetime"))
+            if found is not None:
+                return found
+        return None
+
+    def _keywords(self) -> tuple[str, ...]:
+        head = self._head
+        return _parts([*head.all("keywords", "news_keywords"), *self._json_ld.texts("keywords")]) or _once(
+            head.all("article:tag")
+        )
+
+    def _feeds(self) -> tuple[str, ...]:
+        found = []
+        for facts in self._head.linked("alternate"):
+            if facts["type"].partition(";")[0].strip().lower() in _FEEDS and (address := self._absolute(facts["href"])):
+                found.append(address)
+        return _once(found)
+
+    def _alternates(self) -> dict[str, str]:
+        found: dict[str, str] = {}
+        for facts in self._head.linked("alternate"):
+            if facts["hreflang"] and len(found) < _MOST and (address := self._absolute(facts["href"])):
+                found.setdefault(facts["hreflang"].strip(), address)
+        return found
+
+    def _hrefs(self, rel: str) -> Iterator[str]:
+        return (facts["href"] for facts in self._head.linked(rel))
+
+    def _anchors(self, rel: str) -> Iterator[str]:
+        for element in self._tree.select(f'a[rel~="{rel}"][href]')[:1]:
+            yield element.attr("href") or ""
+
+    def _first_address(self, *sources: Iterable[str]) -> str | None:
+        for source in sources:
+            for href in source:
+                address = self._absolute(href)
+                if address is not None:
+                    return address
+        return None
+
+    def _absolute(self, href: str) -> str | None:
+        if not href.strip():
+            return None
+        try:
+            return self._page.urljoin(href.strip())
+        except InvalidUrl:
+            return None
+
+
+class _HeadTags:
+    """The <meta> and <link> elements of a page, by name and by relation."""
+
+    def __init__(self, document: Document) -> None:
+        self._metas: dict[str, list[str]] = {}
+        for element in document.select("meta[content]")[:_MOST_TAGS]:
+            content = _one_line(element.attr("content"))
+            if content is None:
+                continue
+            for attribute in ("property", "name", "itemprop", "http-equiv"):
+                name = element.attr(attribute)
+                if name:
+                    self._metas.setdefault(name.strip().lower(), []).append(content)
+        self.links: list[tuple[frozenset[str], dict[str, str]]] = []
+        for element in document.select("link[rel][href]")[:_MOST_TAGS]:
+            rel = frozenset((element.attr("rel") or "").lower().split())
+            facts = {name: element.attr(name) or "" for name in ("href", "type", "hreflang", "title", "sizes", "media")}
+            self.links.append((rel, facts))
+
+    def first(self, *names: str) -> str | None:
+        """The content of the first of these names that the page uses."""
+        for name in names:
+            if name in self._metas:
+                return self._metas[name][0]
+        return None
+
+    def all(self, *names: str) -> list[str]:
+        return [content for name in names for content in self._metas.get(name, ())]
+
+    def linked(self, rel: str) -> Iterator[dict[str, str]]:
+        """The attributes of the <link> elements with a relation, in order."""
+        return (facts for rels, facts in self.links if rel in rels)
+
+
+class _JsonLdFacts:
+    """What JSON-LD says about the article, or else about the page; empty when the page has no such block."""
+
+    def __init__(self, document: Document) -> None:
+        self._by_id: dict[str, dict[str, Any]] = {}  # Any: it is any JSON
+        articles: list[dict[str, Any]] = []
+        pages: list[dict[str, Any]] = []
+        for node in self._nodes(document):
+            kinds = _kinds(node)
+            if kinds & _ARTICLE_TYPES:
+                articles.append(node)
+            elif kinds & _PAGE_TYPES:
+                pages.append(node)
+            name = node.get("@id")
+            if isinstance(name, str) and len(node) > 1:
+                self._by_id.setdefault(name, node)
+        self.is_article = bool(articles)
+        self._described = articles[:1] + pages[:1]
+
+    @staticmethod
+    def _nodes(document: Document) -> Iterator[dict[str, Any]]:
+        """The objects of all blocks, outer ones first; at most _MOST_NODES."""
+        level: list[Any] = list(document.json_ld())
+        budget = _MOST_NODES
+        while level and budget > 0:
+            deeper: list[Any] = []
+            for value in level[:budget]:
+                if isinstance(value, dict):
+                    yield value
+                    deeper += [inner for inner in value.values() if isinstance(inner, dict | list)]
+                elif isinstance(value, list):
+                    deeper += value
+            budget -= len(level)
+            level = deeper
+
+    def texts(self, *names: str) -> Iterator[str]:
+        """The texts under these names; those of the article come before those of the page."""
+        for node in self._described:
+            for name in names:
+                for value in _listed(node.get(name)):
+                    text = _unescaped(value)
+                    if text is not None:
+                        yield text
+
+    def values(self, name: str) -> Iterator[Any]:
+        for node in self._described:
+            yield from _listed(node.get(name))
+
+    def named(self, name: str) -> Iterator[str]:
+        """The names of persons and organisations: each is a text, an object with a name, or a reference to one."""
+        for value in self.values(name):
+            value = self._resolved(value)
+            for given in _listed(value.get("name") if isinstance(value, dict) else value):
+                if (text := _unescaped(given)) is not None:
+                    yield text
+
+    def addresses(self, name: str) -> Iterator[str]:
+        """Addresses: each is a text, or an object with a url."""
+        for value in self.values(name):
+            value = self._resolved(value)
+            address = value.get("url") or value.get("contentUrl") if isinstance(value, dict) else value
+            for one in _listed(address):
+                if (text := _unescaped(one)) is not None:
+                    yield text
+
+    def _resolved(self, value: Any) -> Any:
+        if isinstance(value, dict) and "name" not in value and "url" not in value:
+            name = value.get("@id")
+            return self._by_id.get(name, value) if isinstance(name, str) else value
+        return value
+
+    @property
+    def body(self) -> str | None:
+        """The full text of the article, where JSON-LD contains it."""
+        for value in self.values("articleBody"):
+            if isinstance(value, str) and value.strip():
+                return value
+        return None
+
+
+def _kinds(node: dict[str, Any]) -> frozenset[str]:
+    kinds = [kind for kind in _listed(node.get("@type")) if isinstance(kind, str)]
+    return frozenset(kind.rpartition("/")[2].lower() for kind in kinds)
+
+
+def _listed(value: Any) -> list[Any]:
+    return value[:200] if isinstance(value, list) else [] if value is None else [value]
+
+
+def _one_line(value: object) -> str | None:
+    """A text on one line; None for an empty text and for any other value."""
+    if not isinstance(value, str):
+        return None
+    return " ".join(value[:_LONGEST].split()) or None
+
+
+def _unescaped(value: object) -> str | None:
+    """A text of JSON-LD on one line. Authors write entities there, as in markup; they are decoded once."""
+    return _one_line(html.unescape(value[:_LONGEST])) if isinstance(value, str) and "&" in value else _one_line(value)
+
+
+def _people(names: Iterable[str]) -> tuple[str, ...]:
+    """Names of persons without a leading "by". Addresses, and texts that are too long for a name, are left out."""
+    found = []
+    for name in names:
+        name = _BY.sub("", name, count=1) if _BY.match(name) else name
+        if 1 < len(name) <= 100 and "://" not in name and not name.startswith(("www.", "@", "{")):
+            found.append(name)
+    return _once(found)
+
+
+def _parts(texts: Iterable[str], *, lower: bool = False) -> tuple[str, ...]:
+    """The parts of texts that are separated by commas."""
+    parts = [part.strip() for text in texts for part in text.split(",")]
+    return _once(part.lower() if lower else part for part in parts if part)
+
+
+def _once(texts: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(texts))[:_MOST]
