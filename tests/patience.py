@@ -10,7 +10,7 @@ from datetime import timedelta
 
 from gossamer.fetch.contract import Limits
 
-PATIENCE = 150.0  # seconds
+PATIENCE = 300.0  # seconds
 
 # Of a fetch that is expected to succeed. One that is expected to be given up has limits of its own.
 LIMITS = Limits(connect=timedelta(seconds=60), read=timedelta(seconds=60), total=timedelta(seconds=100))

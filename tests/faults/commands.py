@@ -95,7 +95,8 @@ class CommandProject(Project):
     def sow(self, site: Any, *flags: str, pages: int = 5) -> None:
         """Begin the park's job with a `crawl`, and stop it after a few pages."""
         before = len(site.hits())
-        crawl = self.run("crawl", "park", "--quiet", *flags)
+        # slowly: it has not done all before it is stopped, however long that takes
+        crawl = self.run("crawl", "park", "--quiet", "--rate", "5/s", *flags)
         until(lambda: len(site.hits()) >= before + pages or crawl.process.poll() is not None, crawl)
         crawl.signal(signal.SIGTERM)
         assert crawl.ended() == 130, crawl.said()

@@ -155,7 +155,7 @@ def test_a_worker_whose_clock_is_wrong_disturbs_nobody(tmp_path, fleet):
             wait_for_all(crew)
 
         outcome = assert_whole(project, extra=0)
-        assert all(abs(record.last_changed - time.time()) < 200 for record in outcome.records)
+        assert all(abs(record.last_changed - time.time()) < 1800 for record in outcome.records)
 
 
 def test_an_archive_that_answers_500_is_waited_for(tmp_path, fleet):

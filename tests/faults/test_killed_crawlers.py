@@ -49,7 +49,7 @@ def test_fifteen_kills_during_one_crawl_lose_nothing_and_double_nothing(tmp_path
 
 
 def test_ctrl_c_drains_and_the_same_command_goes_on(tmp_path):
-    with park(pages=200, latency_ms=100) as site:
+    with park(pages=200, latency_ms=300) as site:
         project = Project(tmp_path, site.seeds(), '[politeness]\nrate = "unlimited"\nconcurrency = 8')
         process = project.start()
         poll_until(lambda: len(site.hits()) >= 40)

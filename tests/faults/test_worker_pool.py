@@ -218,7 +218,7 @@ def test_jobs_that_cannot_be_served_here_are_told_once_and_left_alone(opened):
 
 
 def test_a_terminated_worker_pool_finishes_what_is_in_hand_and_leases_nothing_more(opened):
-    with park(pages=400, latency_ms=100) as site:
+    with park(pages=400, latency_ms=200) as site:
         project = opened(site.seeds())
         project.sow(site)
         pool = project.run("worker")
@@ -249,7 +249,7 @@ def test_what_takes_longer_than_the_drain_is_given_back_at_once(opened):
 
 
 def test_signals_that_come_in_an_instant_are_one(opened):
-    with park(pages=400, latency_ms=50) as site:
+    with park(pages=400, latency_ms=200) as site:
         project = opened(site.seeds())
         crawl = project.run("crawl", "park")
         until(lambda: len(site.hits()) > 20, crawl)

@@ -74,7 +74,7 @@ def crawl_some(project: Project, site: Park, pages: int) -> None:
 
 
 def wait_for_hits(site: Park, count: int, process: subprocess.Popen[bytes]) -> None:
-    deadline = monotonic() + 60
+    deadline = monotonic() + PATIENCE
     while len(site.hits()) < count:
         assert process.poll() is None, "The crawl ended before it could be stopped."
         assert monotonic() < deadline
@@ -102,7 +102,7 @@ async def standing(folder: Path) -> tuple[dict[str, int], dict[str, str], int]:
 
 
 async def test_a_crawl_goes_on_in_the_fleet_and_comes_back(tmp_path: Path, fleet: tuple[str, str, str]) -> None:
-    with park(pages=300, hosts=3, latency_ms=5, missing=2, flaky=2) as site:
+    with park(pages=300, hosts=3, latency_ms=60, missing=2, flaky=2) as site:
         # given a crawl on a laptop that was stopped half-way
         project = Project(tmp_path, site.seeds(), SETTINGS)
         crawl_some(project, site, 150)
@@ -142,7 +142,7 @@ async def test_a_crawl_goes_on_in_the_fleet_and_comes_back(tmp_path: Path, fleet
 async def test_what_a_killed_crawler_had_in_hand_is_queued_on_the_other_side(
     tmp_path: Path, fleet: tuple[str, str, str]
 ) -> None:
-    with park(pages=200, latency_ms=30) as site:
+    with park(pages=200, latency_ms=200) as site:
         project = Project(tmp_path, site.seeds(), SETTINGS)
         process = project.start()
         wait_for_hits(site, 60, process)
@@ -165,7 +165,7 @@ async def test_what_a_killed_crawler_had_in_hand_is_queued_on_the_other_side(
 async def test_a_move_that_was_killed_leaves_a_target_that_refuses_and_can_be_run_again(
     tmp_path: Path, fleet: tuple[str, str, str]
 ) -> None:
-    with park(pages=300, latency_ms=2) as site:
+    with park(pages=300, latency_ms=150) as site:
         project = Project(tmp_path, site.seeds(), SETTINGS)
         crawl_some(project, site, 150)
         before = await standing(tmp_path)
@@ -199,11 +199,10 @@ async def test_a_move_that_was_killed_leaves_a_target_that_refuses_and_can_be_ru
         assert set(Counter(hit.path for hit in site.hits()).values()) == {1}
 
 
-@pytest.mark.timeout(240)
 async def test_a_backup_in_the_middle_of_a_crawl_goes_on_elsewhere_with_nothing_lost_or_doubled(
     tmp_path: Path, fleet: tuple[str, str, str]
 ) -> None:
-    with park(pages=300, latency_ms=10, missing=2) as site:
+    with park(pages=300, latency_ms=150, missing=2) as site:
         # given a crawl whose process was killed: some pages are in its hands
         project = Project(tmp_path, site.seeds(), SETTINGS)
         process = project.start()
