@@ -11,7 +11,7 @@ from typing import Protocol
 
 import msgspec
 
-from .text import within_calendar
+from .units import within_calendar
 
 
 def iso_time(seconds: float) -> str:

@@ -20,8 +20,7 @@ from gossamer.model.task import DropReason, UrlState
 from gossamer.model.url import UrlRules, parse_url
 from gossamer.project.settings_view import setting_lines
 from gossamer.settings import DEFAULT_TRACKING, NAMED_TABLES, Settings, known_keys
-from gossamer.text import setting_text
-from gossamer.units import Rate, Secret, Size
+from gossamer.units import Rate, Secret, Size, setting_text
 
 from .manual import ROOT, quoted, read, rows_under, sections_of
 

@@ -11,8 +11,7 @@ from gossamer.fetch.managed import PRESETS, Vendor, describe
 from gossamer.project.settings_view import setting_lines
 from gossamer.settings import load
 from gossamer.settings.tables import Managed
-from gossamer.text import setting_text
-from gossamer.units import Secret
+from gossamer.units import Secret, setting_text
 from tests.services.vendors import KEY
 
 OTHER = """

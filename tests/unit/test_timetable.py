@@ -15,7 +15,7 @@ from gossamer.project.timetable import coming, natural, next_run, state_of, tick
 from gossamer.schedule.bad_schedule import BadSchedule
 from gossamer.schedule.definition import schedule_of
 from gossamer.settings import ScheduleTable
-from gossamer.text import span
+from gossamer.units import span
 
 NOW = 1_800_000_000.0
 HOUR = 3600.0

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from ..errors import Misconfigured
-from ..text import visible
+from ..units import visible
 
 _TABLE = re.compile(r"^[ \t]*\[", re.MULTILINE)
 _SECRET = re.compile(r"(?i)([?&](?:password|passwd|secret|token|sslpassword)=)[^&]*")

@@ -18,8 +18,7 @@ from rich.text import Text
 
 from ..errors import GossamerError, Misconfigured
 from ..settings import Settings, load
-from ..text import visible
-from ..units import parse_duration
+from ..units import parse_duration, visible
 
 if TYPE_CHECKING:
     from ..project.open import Project

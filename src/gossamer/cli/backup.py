@@ -10,7 +10,7 @@ import typer
 from rich.text import Text
 
 from ..project.move import backup, restore
-from ..text import size, visible
+from ..units import size, visible
 from .app import app, err, out, run_async, settings_with
 from .layout import Column, heading, number, print_table
 from .move import complain, progress, show

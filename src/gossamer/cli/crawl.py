@@ -22,7 +22,7 @@ from ..project.spiders import crawl_target
 from ..project.status import place_near
 from ..project.workers import lacks_scheduler
 from ..settings import Settings
-from ..text import many
+from ..units import many
 from .app import allow_local, app, err, fail, run_async, settings_with
 from .progress import Alarms, ProgressLine, Warnings
 

@@ -25,7 +25,7 @@ from ..project.dead_letters import (
 from ..project.jobs import crawl_command
 from ..project.open import is_crawled
 from ..project.story import tries
-from ..text import distance, many, moment, visible
+from ..units import distance, many, moment, visible
 from .app import app, err, open_crawled, out, run_async, settings_with
 from .layout import (
     Column,

@@ -14,8 +14,7 @@ from rich.text import Text
 from ..errors import Misconfigured
 from ..project.migrations import migrate_records
 from ..project.retention import PruneAges, Pruned, count_prunable_jobs, prune
-from ..text import many, size, visible
-from ..units import parse_duration
+from ..units import many, parse_duration, size, visible
 from .app import app, err, open_crawled, out, run_async, settings_with
 from .layout import print_json
 

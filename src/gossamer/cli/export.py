@@ -22,7 +22,7 @@ from ..project.export import (
     is_binary_output,
 )
 from ..project.records import RecordFilter
-from ..text import many, visible
+from ..units import many, visible
 from .app import app, err, open_crawled, run_async, settings_with, typed_moment
 
 FORMS = ".jsonl, .csv or .parquet, the first two also with .gz or .zst"

@@ -27,7 +27,7 @@ from ..errors import FetchRefused, GossamerError, InvalidUrl, Misconfigured
 from ..model.url import typed_url
 from ..project.fetch import Download, archived_page, fetch_one, file_page, is_archive_ref, text_of
 from ..settings import Settings
-from ..text import size, span, visible
+from ..units import size, span, visible
 from .app import allow_local, app, err, open_crawled, run_async, settings_with
 from .layout import print_json, write_bytes
 

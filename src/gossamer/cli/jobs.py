@@ -29,7 +29,7 @@ from ..project.jobs import (
 from ..project.open import is_crawled, nothing_crawled
 from ..project.status import SITES_SHOWN, JobDetail, JobStatus, ProjectStatus, SiteStatus, job_status, project_status
 from ..settings import Settings
-from ..text import distance, many, moment, span, visible
+from ..units import distance, many, moment, span, visible
 from .app import app, err, open_crawled, out, run_async, settings_with
 from .layout import Column, advise, heading, number, print_facts, print_json, print_table
 

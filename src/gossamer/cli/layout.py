@@ -17,7 +17,7 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from ..text import visible, visible_lines
+from ..units import visible, visible_lines
 from .app import err, out
 
 GAP = "  "

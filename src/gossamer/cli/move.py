@@ -18,7 +18,7 @@ from ..backends.addresses import scheme_of
 from ..errors import Misconfigured
 from ..project.move import ROLES, MoveReport, Part, Watch, move
 from ..settings import FILE_NAME, Settings
-from ..text import many, size, visible
+from ..units import many, size, visible
 from .addresses import keep_addresses, shown
 from .app import app, err, out, run_async, settings_with
 from .layout import Column, heading, number, print_table

@@ -15,7 +15,7 @@ from ..clock import Clock
 from ..model import events
 from ..model.job import JobCounts
 from ..monitor.progress import JobProgress, Speedometer, describe
-from ..text import span
+from ..units import span
 
 REFRESH = timedelta(milliseconds=250)
 PLAIN_EVERY = timedelta(seconds=10)

@@ -14,7 +14,7 @@ from ..model.url import typed_url
 from ..project.settings_view import setting_lines, settings_view
 from ..project.spiders import spiders_of
 from ..settings import FILE_NAME, Settings
-from ..text import visible
+from ..units import visible
 from .app import app, out, settings_with
 from .layout import Column, advise, print_json, print_table
 

@@ -22,7 +22,7 @@ from ..project.recipes import (
     load_recipe,
     recipe_view,
 )
-from ..text import many, size, visible
+from ..units import many, size, visible
 from .app import app, err, out, run_async, settings_with
 from .layout import Column, advise, heading, print_json, print_table
 

@@ -25,7 +25,7 @@ from ..project.records import (
     quality,
     schemas,
 )
-from ..text import many, moment, visible
+from ..units import many, moment, visible
 from .app import app, err, open_crawled, out, run_async, settings_with
 from .layout import Column, advise, heading, print_json, print_table
 

@@ -13,7 +13,7 @@ from ..clock import SystemClock
 from ..project.jobs import find_job
 from ..project.records import told
 from ..project.reparse.run import Choice, Report, reparse
-from ..text import many, visible
+from ..units import many, visible
 from .app import app, err, open_crawled, out, run_async, settings_with, typed_moment
 from .layout import advise, print_facts, print_failures
 from .records import DIFFERENCES_SHOWN, DifferenceLines

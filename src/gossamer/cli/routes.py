@@ -17,7 +17,7 @@ from ..project.open import is_crawled
 from ..project.proxies import ExitTrial, ExitView, PoolView, proxy_pools, reset_exits, try_exits, untouched_pools
 from ..project.routes import BudgetView, RouteReport, SiteRoute, reset_routes, route_report, untouched_routes
 from ..settings import Settings
-from ..text import distance, many, moment, seconds_of, setting_text, size, span, visible
+from ..units import distance, many, moment, seconds_of, setting_text, size, span, visible
 from .app import allow_local, app, err, open_crawled, out, run_async, settings_with
 from .layout import Column, advise, heading, number, print_facts, print_json, print_table
 

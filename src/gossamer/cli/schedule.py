@@ -42,8 +42,7 @@ from ..project.schedules import (
 )
 from ..project.timetable import SKIPPED, UNREAD, in_zone
 from ..settings import FILE_NAME, ScheduleTable, Settings
-from ..text import distance, many, moment, seconds_of, visible
-from ..units import Size, parse_duration, parse_size
+from ..units import Size, distance, many, moment, parse_duration, parse_size, seconds_of, visible
 from .app import app, err, out, run_async, settings_with
 from .jobs import print_jobs
 from .layout import Column, advise, heading, number, print_facts, print_json, print_table

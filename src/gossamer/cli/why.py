@@ -10,7 +10,7 @@ from rich.text import Text
 
 from ..model.task import UrlState
 from ..project.story import RECORDS_SHOWN, AttemptView, JobStory, Story, story_of
-from ..text import many, moment, size, visible
+from ..units import many, moment, size, visible
 from .app import app, err, open_crawled, out, run_async, settings_with
 from .layout import Column, heading, print_facts, print_json, print_message, print_table
 

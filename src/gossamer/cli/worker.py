@@ -21,7 +21,7 @@ from ..project.open import Project, is_crawled
 from ..project.status import place_of
 from ..project.timetable import SKIPPED
 from ..project.workers import MISSING_SECONDS, SchedulerView, WorkerView, leading_scheduler, list_workers
-from ..text import distance, many, moment, size, span, visible
+from ..units import distance, many, moment, size, span, visible
 from .app import app, err, fail, open_crawled, out, run_async, settings_with
 from .layout import Column, number, print_json, print_table
 from .progress import Warnings

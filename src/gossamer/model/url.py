@@ -19,7 +19,7 @@ import publicsuffixlist
 from url import URL, URLError
 
 from ..errors import InvalidUrl
-from ..text import visible
+from ..units import visible
 
 
 @cache

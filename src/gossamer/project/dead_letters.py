@@ -16,7 +16,7 @@ from ..errors import InvalidUrl, Misconfigured
 from ..frontier.contract import DeadFilter, DeadLetter
 from ..model.task import UrlState
 from ..model.url import site_of, typed_url
-from ..text import visible
+from ..units import visible
 from .jobs import find_job
 from .open import Project
 from .story import AttemptView, attempt_view, view_fields

@@ -41,7 +41,7 @@ from ..schedule.triggers import parse_trigger
 from ..schedule.windows import parse_windows
 from ..settings import FILE_NAME, Settings, find_file, load
 from ..settings.effective import routing_of, site_terms
-from ..text import many, moment, size
+from ..units import many, moment, size
 from .open import is_crawled, open_project
 from .schedule_changes import opening_for, schedule_warnings
 from .schedules import Book, book_of_file, read_book

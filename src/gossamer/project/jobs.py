@@ -22,7 +22,7 @@ from ..model.url import site_of
 from ..schedule.sources import FeedSource, SitemapSource, source_of
 from ..schedule.windows import is_open, opens_at, parse_windows
 from ..settings import Settings
-from ..text import moment
+from ..units import moment
 from .open import Project
 
 RUNNING, READING, WAITING, UNSERVED, PAUSED = "running", "reading", "waiting", "unserved", "paused"

@@ -19,7 +19,7 @@ from ..routing.proxies.pool import GatewayPool, ListedPool, open_pool
 from ..routing.proxies.pools import without_secrets
 from ..settings import Settings
 from ..settings.effective import limits_of
-from ..text import size
+from ..units import size
 from .open import Project
 
 FAILING = 0.5  # an exit is failing that has succeeded less often than this of late

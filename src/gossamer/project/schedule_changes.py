@@ -28,7 +28,7 @@ from ..schedule.spider_loader import Spiders
 from ..schedule.triggers import Every, Once, describe
 from ..settings import FILE_NAME, ScheduleTable, Settings
 from ..settings.effective import local_hosts
-from ..text import distance, many, span
+from ..units import distance, many, span
 from .open import Project
 from .schedules import demand_readable, merged, named, read_book
 from .timetable import in_zone, next_run, next_tick, ticks_of, trigger_of

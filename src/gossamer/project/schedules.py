@@ -22,7 +22,7 @@ from ..schedule.sources import describe as describe_source
 from ..schedule.sources.kinds import MOST_URLS
 from ..schedule.triggers import describe
 from ..settings import FILE_NAME, Settings
-from ..text import setting_text
+from ..units import setting_text
 from .jobs import JobView, view_of, views_of
 from .open import Project
 from .timetable import coming, is_counted, is_missed, natural, next_tick, state_of, trigger_of

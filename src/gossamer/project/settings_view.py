@@ -15,8 +15,7 @@ from ..errors import UnknownSetting
 from ..schedule.sources import discreet
 from ..schedule.sources.kinds import HIDDEN
 from ..settings import NAMED_TABLES, Settings, known_keys
-from ..text import many, setting_text
-from ..units import Rate, Size
+from ..units import Rate, Size, many, setting_text
 
 DEFAULT = "default"  # the origin of a setting that was set nowhere
 

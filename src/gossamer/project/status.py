@@ -19,7 +19,7 @@ from ..model.job import Job, JobCounts, JobState
 from ..schedule.windows import is_open, opens_at, parse_windows
 from ..settings import Settings
 from ..store.contract import RecordQuery
-from ..text import distance
+from ..units import distance
 from .jobs import JobView, counted_views, find_job
 from .open import Project
 

@@ -23,7 +23,7 @@ from ..model.url import site_of, typed_url
 from ..schedule.change_rate import Rhythm, prior_of, rate, sums_of
 from ..schedule.windows import is_open, parse_windows
 from ..store.contract import RecordQuery
-from ..text import distance, many, moment, span
+from ..units import distance, many, moment, span
 from .jobs import crawl_command, opening
 from .open import Project
 

@@ -14,7 +14,7 @@ from ..model.schedule import Schedule, ScheduleProgress
 from ..schedule.decisions import budget_of, decided
 from ..schedule.triggers import Every, Fire, Over, Trigger, Wait, is_past, next_due, parse_trigger
 from ..schedule.zones import read_zone
-from ..text import seconds_of
+from ..units import seconds_of
 
 UNREAD, MISSED = "unread", "missed"
 TICKS_LOOKED_AT = 3_000  # at most, for the first that a small budget lets run

@@ -34,7 +34,7 @@ import msgspec
 from ..errors import Misconfigured, Permanent
 from ..model.page import Snapshot
 from ..model.record import PageFacts
-from ..text import within_calendar
+from ..units import within_calendar
 from .contract import Archive
 from .export.destination import ByteStream, Destination, export_error
 
