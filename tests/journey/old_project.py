@@ -20,6 +20,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from time import monotonic, sleep
 
+from tests.patience import PATIENCE
+
 PACKED = Path(__file__).with_name("files") / "project-0.1.0.tar.xz"
 PRODUCTS = 30
 STOPPED_AFTER = 15  # requests of the second crawl
@@ -128,7 +130,7 @@ def gossamer(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
         cwd=folder,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=PATIENCE,
     )
 
 

@@ -6,8 +6,6 @@ import json
 import tarfile
 from pathlib import Path
 
-import pytest
-
 from .old_project import PACKED, PRODUCTS, LampShop, gossamer, write_settings
 
 
@@ -17,7 +15,6 @@ def printed(folder: Path, *words: str) -> str:
     return done.stdout
 
 
-@pytest.mark.timeout(400)
 def test_a_project_of_an_earlier_version_goes_on(tmp_path: Path) -> None:
     # given a project as version 0.1.0 left it: 14 of 30 prices of the second crawl are stored
     with tarfile.open(PACKED) as packed:
