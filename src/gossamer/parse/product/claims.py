@@ -1,25 +1,47 @@
-"""`Claims`: what the sources of a page say about the product, and which of them is believed.
+"""`Claims`: what the sources of a page say about the product, and which value is believed.
 
-Every source puts its claims here with a confidence of its own. Claims for the same value from different sources
-support each other; the value with the most support is believed. A source that repeats itself gains nothing.
+Every source adds its claims with a confidence of its own. Claims for the same value from different sources support each
+other; the value with the most support is believed. A source that repeats itself gains nothing.
 """
 
 from __future__ import annotations
 
 import re
 from decimal import Decimal
+from enum import StrEnum
 from typing import Any, NamedTuple
 
-from ...model.money import Money
-from .values import Found, Source
+import msgspec
 
-_MOST = 50  # values of one source kept for one field: more come only from a page that lists many things
+from ...model.money import Money
+
+_MOST = 50  # values that are kept of one source for one field; only a page that lists many things claims more
 _SUREST = 0.99
 _MARKS = re.compile(r"[\W_]+")
 
 
+class Source(StrEnum):
+    """The part of the page in which a value was found."""
+
+    JSON_LD = "json-ld"
+    MICRODATA = "microdata"
+    OPEN_GRAPH = "opengraph"
+    META = "meta"
+    SCRIPT = "page script"
+    PAGE = "page"
+    ADDRESS = "url"
+
+
+class FoundValue(msgspec.Struct, frozen=True):
+    """One value, the surest source that claimed it, and how sure it is (0 to 1). Sources that agree make it surer."""
+
+    value: Any  # of the type of the product's field
+    source: str
+    confidence: float
+
+
 class Claim(NamedTuple):
-    value: Any  # whatever the field holds
+    value: Any  # of the type of the product's field
     source: Source
     confidence: float
 
@@ -33,11 +55,11 @@ class Claims:
         self._by_field: dict[str, dict[tuple[Source, object], Claim]] = {}
 
     def add(self, field: str, value: object, source: Source, confidence: float) -> None:
-        """Note a claim. None, empty texts and empty lists say nothing and are not kept."""
+        """Add a claim. None, an empty text and an empty tuple say nothing and are not kept."""
         if value is None or value == "" or value == ():
             return
         claims = self._by_field.setdefault(field, {})
-        key = (source, sameness(value))
+        key = (source, _sameness(value))
         known = claims.get(key)
         if known is None:
             if sum(each is source for each, _ in claims) < _MOST:
@@ -49,16 +71,16 @@ class Claims:
         return list(self._by_field.get(field, {}).values())
 
     def surest(self, field: str) -> float:
-        """How sure the believed value is; 0 when nothing is claimed."""
+        """How sure the believed value of a field is; 0 without a claim."""
         found = self.settle(field)
         return found.confidence if found is not None else 0.0
 
-    def settle(self, field: str) -> Found | None:
-        """The value with the most support, or None. Of equal ones the first that was claimed."""
+    def settle(self, field: str) -> FoundValue | None:
+        """The value with the most support, of equal ones the first that was claimed; None without a claim."""
         support: dict[object, list[Claim]] = {}
         for (_, same), claim in self._by_field.get(field, {}).items():
             support.setdefault(same, []).append(claim)
-        best: Found | None = None
+        best: FoundValue | None = None
         for voices in support.values():
             doubt = 1.0
             for claim in voices:
@@ -66,19 +88,19 @@ class Claims:
             sure = min(1 - doubt, _SUREST)
             if best is None or sure > best.confidence + 1e-9:
                 strongest = max(voices, key=lambda claim: claim.confidence)
-                best = Found(_fullest(strongest, voices), strongest.source.value, round(sure, 3))
+                best = FoundValue(_fullest(strongest, voices), strongest.source.value, round(sure, 3))
         return best
 
 
 def _fullest(strongest: Claim, voices: list[Claim]) -> Any:
-    """Of several writings of one text the longest, which has the marks: "466/7999" and not "4667999"."""
+    """The longest way in which the claims write one text, because it has the marks: "466/7999" and not "4667999"."""
     if not isinstance(strongest.value, str):
         return strongest.value
     return max((strongest, *voices), key=lambda claim: len(str(claim.value))).value
 
 
-def sameness(value: object) -> object:
-    """What two claims must share to be for the same value: "466/7999" and "4667999" are one, "9 EUR" and "9.00" too."""
+def _sameness(value: object) -> object:
+    """Claims for the same value share this key: "466/7999" and "4667999" are one value, "9 EUR" and "9.00" too."""
     if isinstance(value, Money):
         return value.amount.normalize()
     if isinstance(value, Decimal | float | int):

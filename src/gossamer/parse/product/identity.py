@@ -1,7 +1,11 @@
-"""`PageIdentity`: how one knows that something in a page speaks about the page's own product and not of another.
+"""`PageIdentity`: decides whether something in a page is about the page's own product or about another one.
 
 A page names itself by its address and its title. A block of data belongs to the page's product when it has the
 same address, when its name is like the title, or when its number stands in the address.
+
+The address also tells the country of the shop. Several currencies share a sign ("$", "¥", "kr"): the country in the
+address decides which is meant, and after it the language of the page. Endings that shops of all countries use (".co")
+name no country by themselves.
 """
 
 from __future__ import annotations
@@ -13,17 +17,43 @@ from urllib.parse import unquote, urlsplit
 
 from turbohtml import Document, Element
 
-from .home import currencies_at
-
 _WORD = re.compile(r"\w+")
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_./-]*")
 _TRACKING = re.compile(r"^(utm_|gclid|fbclid|ref$|mc_|spm$)", re.IGNORECASE)
 _ENDING = re.compile(r"\.(?:s?html?|php|aspx?|jsp|do)$", re.IGNORECASE)
 _LONGEST_NAME = 400
+# Countries whose currency shares its sign with another one.
+_CURRENCIES = {
+    # Dollars and pesos
+    "us": "USD", "au": "AUD", "ca": "CAD", "nz": "NZD", "hk": "HKD", "sg": "SGD", "tw": "TWD", "mx": "MXN",
+    "ar": "ARS", "cl": "CLP", "co": "COP", "uy": "UYU", "do": "DOP", "bb": "BBD", "bm": "BMD", "bn": "BND",
+    "bs": "BSD", "bz": "BZD", "fj": "FJD", "gy": "GYD", "jm": "JMD", "ky": "KYD", "lr": "LRD", "na": "NAD",
+    "sb": "SBD", "sr": "SRD", "tt": "TTD", "ni": "NIO",
+    # Yen and yuan
+    "jp": "JPY", "cn": "CNY",
+    # Crowns
+    "se": "SEK", "no": "NOK", "dk": "DKK", "is": "ISK", "cz": "CZK",
+    # Pounds
+    "gb": "GBP", "uk": "GBP", "eg": "EGP", "lb": "LBP", "sy": "SYP", "gi": "GIP", "fk": "FKP", "sh": "SHP",
+    # Rupees
+    "in": "INR", "pk": "PKR", "lk": "LKR", "np": "NPR", "mu": "MUR", "sc": "SCR",
+    # Others
+    "ro": "RON", "md": "MDL", "sa": "SAR", "qa": "QAR", "om": "OMR", "ye": "YER", "ir": "IRR", "ae": "AED",
+    "ma": "MAD", "bo": "BOB", "ve": "VES", "cm": "XAF", "ga": "XAF", "cg": "XAF", "td": "XAF", "cf": "XAF",
+    "gq": "XAF", "ci": "XOF", "sn": "XOF", "ml": "XOF", "bf": "XOF", "bj": "XOF", "tg": "XOF", "ne": "XOF",
+}  # fmt: skip
+# Endings that shops of all countries use; behind another one (".com.co") they do name the country.
+_WORLDWIDE = frozenset(("bz", "co", "sh"))
+_LANGUAGES = {
+    "zh": "CNY", "ja": "JPY", "sv": "SEK", "nb": "NOK", "nn": "NOK", "no": "NOK", "da": "DKK", "is": "ISK",
+    "cs": "CZK", "si": "LKR", "ne": "NPR", "ur": "PKR", "hi": "INR",
+}  # fmt: skip
+_SECOND = frozenset(("com", "co", "net", "org", "shop", "store"))
+_PARTS = re.compile(r"[-_]")
 
 
 class PageIdentity:
-    """The addresses and names of a page."""
+    """The addresses and names of one page."""
 
     def __init__(self, tree: Document, url: str, metas: dict[str, str]) -> None:
         self.url = url
@@ -46,12 +76,12 @@ class PageIdentity:
 
     @cached_property
     def home(self) -> tuple[str, ...]:
-        """The currencies of the country that the address, or else the language, speaks of."""
-        return currencies_at(self.url, self._languages)
+        """The currencies of the country in the address and of the page's language, most telling first."""
+        return _currencies_at(self.url, self._languages)
 
     @cached_property
     def names(self) -> list[str]:
-        """The names the page gives itself, the most telling first."""
+        """The names that the page gives itself, the most telling first."""
         return [name for name in (*self.headings[:2], self.social, self.page_title) if name]
 
     @cached_property
@@ -59,18 +89,18 @@ class PageIdentity:
         return [words for words in (_words(name) for name in self.names) if words]
 
     def likeness(self, name: str) -> float:
-        """How much of a name is in one of the page's names: 0 to 1."""
+        """How much of a name is in one of the page's names, 0 to 1."""
         words = _words(name)
         return max((_overlap(words, own) for own in self._words), default=0.0)
 
     @staticmethod
     def likeness_to(name: str, others: list[str]) -> float:
-        """How much of a name is in one of the others: 0 to 1."""
+        """How much of a name is in one of the others, 0 to 1."""
         words = _words(name)
         return max((_overlap(words, _words(other)) for other in others), default=0.0)
 
     def is_here(self, address: str) -> bool:
-        """True when the address is this page's, tracking and fragments apart."""
+        """True when the address is this page's, apart from tracking parameters and fragments."""
         if not address or _bare(address) not in self._addresses:
             return False
         # "item.php?id=7" is another page than "item.php?id=8".
@@ -83,7 +113,7 @@ class PageIdentity:
         return _squeezed(unquote(self.url))
 
     def names_number(self, number: str) -> bool:
-        """True when the page's address holds the number as a word of its own, whatever marks are in it."""
+        """True when the page's address contains the number, whatever marks stand between its digits."""
         squeezed = _squeezed(number)
         return len(squeezed) >= 4 and squeezed in self._whole
 
@@ -109,7 +139,7 @@ class PageIdentity:
 
 
 def looks_like_number(text: str) -> bool:
-    """True for what may be the number of an article: digits in it, no spaces, neither short nor endless."""
+    """True for a text that may be the number of an article: digits in it, no spaces, neither short nor endless."""
     return (
         3 <= len(text) <= 40
         and any(char.isdigit() for char in text)
@@ -127,7 +157,7 @@ def _plain(text: str) -> str:
 
 
 def _overlap(words: frozenset[str], own: frozenset[str]) -> float:
-    """The share of the words that are in the other's; a name far longer than the other is not like it."""
+    """The share of the words that the other name has too; a name far longer than the other is not like it."""
     if not words or not own:
         return 0.0
     shared = len(words & own)
@@ -144,6 +174,29 @@ def _squeezed(text: str) -> str:
 
 
 def _bare(address: str) -> str:
-    """An address without scheme, host, fragment and the query: what is left names the page on its site."""
+    """The path of an address, which names the page on its site, in lower case."""
     parts = urlsplit(address[:2000]) if address.isprintable() else urlsplit("")
     return unquote(parts.path).rstrip("/").casefold() or "/"
+
+
+def _currencies_at(url: str, languages: tuple[str, ...]) -> tuple[str, ...]:
+    """The currency of the country in the address, then those of the languages ("en-AU", "zh_TW")."""
+    found = [_currency_of_address(url), *(code for language in languages for code in _currencies_of_language(language))]
+    return tuple(dict.fromkeys(code for code in found if code))
+
+
+def _currency_of_address(url: str) -> str:
+    try:
+        parts = (urlsplit(url).hostname or "").rstrip(".").split(".")
+    except ValueError:
+        return ""
+    if len(parts) < 2 or (parts[-1] in _WORLDWIDE and (len(parts) < 3 or parts[-2] not in _SECOND)):
+        return ""
+    return _CURRENCIES.get(parts[-1], "")
+
+
+def _currencies_of_language(language: str) -> tuple[str, ...]:
+    """The currency of the language's region, and that of most of its speakers."""
+    first, *others = _PARTS.split(language.strip().lower()[:20])
+    region = next((part for part in others if len(part) == 2), "tw" if "hant" in others else "")
+    return _CURRENCIES.get(region, ""), _LANGUAGES.get(first, "")

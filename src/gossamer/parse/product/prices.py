@@ -1,4 +1,4 @@
-"""The price as a reader sees it: near the title, near the button, not struck through, not someone else's.
+"""The price as a reader sees it: near the title, near the button, not struck through, not that of another product.
 
 Every number with a currency near the title is a candidate. Points are given for where it stands, what the page's
 author called it and what is written beside it; the candidate with the most points is the price.
@@ -16,12 +16,10 @@ from turbohtml import Element
 
 from ...model.currencies import CODES, SIGNS, SMALL_CODES
 from ...model.money import Money, PriceInText, first_price, prices_in
-from .claims import Claims
-from .outline import Outline, Place, names_of
-from .values import Source
-from .words import NEW_PRICE, NOT_THE_PRICE, OLD_PRICE, UNIT_PRICE
+from .claims import Claims, Source
+from .visible_page import Place, VisiblePage, names_of, with_parents
 
-_BEFORE, _AFTER = 40, 160  # runs before and after a title that are looked at
+_BEFORE, _AFTER = 40, 160  # runs before and after a title in which prices are searched
 _MOST = 150  # candidates
 _LONGEST = 120  # characters of a text that may be a price
 _PRICE = re.compile(r"pric|preis|prix|precio|prezzo|pre[cç]o|cena|hinta|pris(?![a-z])|amount|цена|fiyat", re.IGNORECASE)
@@ -43,7 +41,7 @@ _LABEL = re.compile(
     r"\W{0,3}(?:price|preis|prix|precio|prezzo|preço|prijs|pris|cena|ár|цена|ціна|fiyat|価格|售價|售价|價格|特價|優惠價|网价|網路價|現在價格|가격|hinta|preț|τιμή|السعر|מחיר)",
     re.IGNORECASE,
 )
-# Signs and codes that are also letters of a model or words ("R5", "TOP 10"): alone they make no price.
+# Signs and codes that are also words or letters of a model ("R5", "TOP 10"): alone they make no price.
 _WEAK_SIGNS = frozenset("R NT DA DT LE MT KD BD JD Bs Ar Dh ALL TOP TRY MAD PEN CUP GEL BAM SOS MOP".split())  # noqa: SIM905
 _SYMBOLS = re.compile(f"[{''.join(re.escape(sign) for sign in SIGNS if len(sign) == 1 and not sign.isalpha())}]")
 _WORDS = re.compile(r"[^\W\d_]+(?:\.[^\W\d_]+)*\.?")
@@ -51,7 +49,7 @@ _WORD_SIGNS = frozenset(part for sign in (*SIGNS, *CODES, *SMALL_CODES) for part
 _SINGLE = frozenset(sign for sign in SIGNS if (len(sign) == 1 and not sign.isascii()) or sign == "$")
 _DIGIT = re.compile(r"\d")
 _NUMBERS = re.compile(r"\d[\d.,' ]*")
-# After a price: it is what is taken off, or what is paid every month.
+# After an amount: it is a discount, or paid every month.
 _NO_WHOLE = re.compile(
     r"\W{0,3}(?:[^\W\d_]{1,3}\W{0,2})?"
     r"(?:off|less|saved?|weniger|gespart|per|a month|monthly|mo|mtl|pro|par|al|por|im monat|/)(?!\w)",
@@ -59,6 +57,49 @@ _NO_WHOLE = re.compile(
 )
 _SPLIT = re.compile(r"(?<![\d.,])(\d{1,6}) ([0-9]{2})(?!\d)(?=\D*$)")
 _MARK = re.compile(r"(?<=\d)\s{0,3}([.,])\s{0,3}(?=\d)")
+# Texts beside a number that is not the present price of this product.
+_NOT_THE_PRICE = re.compile(
+    # shipping
+    r"shipping|delivery|postage|versand|liefer|livraison|spedizion|envío|envio|verzend|frakt|doprav|dostaw|доставк|kargo|運費|운송|"
+    # instalments
+    r"per month|/month|/mo\b|monthly|monat|par mois|al mes|al mese|/ ?mes\b|měsíčně|mesačne|miesięcznie|в месяц|мес\.|"
+    r"installment|instalment|rate[n ]|mensualit|cuotas|splátk|рассрочк|кредит|分期|每期|期|juros|parcelas|"
+    r"(?<![\d.,])\d{1,2} ?[x×] ?(?:(?:de|of|à|a|von|di|за|po) )?(?=[^\W\d_]{0,3}[$€£¥]|\d+[.,]\d\d)|"
+    r"payments? of|pay in \d|interest.free|sans frais|senza interessi|sin intereses|"
+    # savings
+    r"save|you save|sparen|ersparnis|économi|risparmi|ahorra|poupa|oszczęd|ušetř|ušetrí|экономия|скидка|現省|"
+    # the old price, or the recommended one
+    r"rrp|uvp|msrp|was |list price|statt|instead of|prezzo consigliato|precio recomendado|listenpreis|prix conseillé|"
+    r"old price|regular price|původní|pôvodn|stara cena|redna cena|старая цена|原價|定價|市價|建議售價|"
+    # rewards and conditions
+    r"cashback|voucher|gift card|bonus|bonn?i|points|over |from orders|minimum|off\b|deposit|"
+    # without tax
+    r"ohne mwst|bez dph|brez ddv|bez pdv|bez vat|excl|ex\.? vat|without vat|netto|hors taxe|\bht\b|iva esclusa|без ндс",
+    re.IGNORECASE,
+)
+# Words before the old price, and before the new one.
+_OLD_PRICE = re.compile(
+    r"(?<!\w)(?:was|were|rrp|r\.r\.p|msrp|uvp|list price|regular price|old price|original price|retail price|before|"
+    r"instead of|statt|bisher|früher|vorher|war|ehemals|au lieu de|ancien prix|avant|prix conseillé|prezzo di listino|"
+    r"anziché|invece di|prima|era|antes|precio anterior|en lugar de|em vez de|van|normaal|ordinarie pris|"
+    r"ord\. pris|før|förr|tidigare|norm\. ?pris|cena regularna|zamiast|było|poprzednia cena|najniższa cena|"
+    r"původní cena|původně|pôvodná cena|pôvodne|místo|eredeti ár|helyett|preț vechi|în loc de|redna cena|stara cena|"
+    r"старая цена|было|вместо|стара ціна|замість|стара цена|αρχική τιμή|eski fiyat|yerine)(?!\w)"
+    r"|定価|通常価格|原價|原价|定價|市價|市价|建議售價|정가",
+    re.IGNORECASE,
+)
+_NEW_PRICE = re.compile(
+    r"(?<!\w)(?:now|only|our price|sale price|special price|your price|today|nur|jetzt|nun|aktuell|unser preis|"
+    r"maintenant|désormais|seulement|ora|adesso|solo|oggi|ahora|hoy|sólo|agora|apenas|por|voor|nu|endast|kun|nyt|teraz|"
+    r"tylko|nyní|teď|teraz|jen|most|csak|acum|doar|sedaj|samo|sada|сейчас|теперь|только|зараз|тепер|лише|сега|само|"
+    r"τώρα|μόνο|şimdi|sadece)(?!\w)|特價|特价|優惠價|現在價格|セール価格|今なら|할인가",
+    re.IGNORECASE,
+)
+_UNIT_PRICE = re.compile(
+    r"^\s{0,3}(?:/|per |pro |je |par |al |por |za )\s{0,3}(?:\d{1,4}\s{0,2})?"
+    r"(?:kg|g|l|ml|cl|m|m²|m2|cm|100|unit|each|stück|stk|litre|liter|kilo|unité|кг|л|шт|oz|lb|sheet|count|wash)\b",
+    re.IGNORECASE,
+)
 
 
 class _Candidate(NamedTuple):
@@ -66,25 +107,24 @@ class _Candidate(NamedTuple):
     money: Money
     points: float
     struck: bool
-    old: bool  # said to be the old price, by a word or by its name; struck ones are that anyway
+    old: bool  # a word or its name says that it is the old price; one that is struck through is that anyway
 
 
 def claim_prices(
-    claims: Claims, outline: Outline, buttons: list[int], currency: str | None, home: tuple[str, ...]
+    claims: Claims, visible: VisiblePage, buttons: list[int], currency: str | None, home: tuple[str, ...]
 ) -> bool:
-    """Note the visible price and the old one. True when a price stands near the title.
+    """Claim the visible price and the old one. True when a price stands near the title.
 
-    `currency` is what the page's data says, `home` what one pays with where the shop is.
+    `currency` is the currency in the page's data, `home` are the currencies of the shop's country.
     """
-    candidates = _candidates(outline, buttons, currency, home)
+    candidates = _candidates(visible, buttons, currency, home)
     prices = [each for each in candidates if not each.struck]
     if not prices:
         return False
     said: dict[object, int] = {}
     for each in prices:
-        if each.points < 1:
-            continue
-        said[each.money.amount] = said.get(each.money.amount, 0) + 1
+        if each.points >= 1:
+            said[each.money.amount] = said.get(each.money.amount, 0) + 1
     best = max(prices, key=lambda each: (each.points + min(0.5 * (said.get(each.money.amount, 1) - 1), 1.0), -each.at))
     if best.points < 1:
         return False
@@ -101,10 +141,12 @@ def claim_prices(
     return best.points >= 2.5
 
 
-def _candidates(outline: Outline, buttons: list[int], currency: str | None, home: tuple[str, ...]) -> list[_Candidate]:
+def _candidates(
+    visible: VisiblePage, buttons: list[int], currency: str | None, home: tuple[str, ...]
+) -> list[_Candidate]:
     found: list[_Candidate] = []
     seen: set[Element] = set()
-    for at, (text, element) in outline.near(_BEFORE, _AFTER):
+    for at, (text, element) in visible.near(_BEFORE, _AFTER):
         if len(text) > _LONGEST or not _DIGIT.search(text):
             continue
         signed = _SYMBOLS.search(text) is not None or any(word in _WORD_SIGNS for word in _WORDS.findall(text))
@@ -117,23 +159,23 @@ def _candidates(outline: Outline, buttons: list[int], currency: str | None, home
             whole, read = old.new_text, (old.new.amount, old.new.currency, old.new.sign)
         elif read is None or not read[2]:
             # The number alone: a price only where its neighbours or its names say so.
-            if not _hinted(outline, at):
+            if not _hinted(visible, at):
                 continue
-            whole, holder = _whole_price(outline, at)
+            whole, holder = _whole_price(visible, at)
             if holder is element:
-                whole = _with_neighbour(outline, at) or whole
+                whole = _with_neighbour(visible, at) or whole
             read = first_price(whole, currency, home)
         elif text[-1].isdecimal():
-            whole, holder = _with_cents(outline, at)
+            whole, holder = _with_cents(visible, at)
             read = first_price(whole, currency, home)
         if read is None or read[0] <= 0 or holder in seen:
             continue
         if holder is not element:
             seen.add(holder)
-        points = _points(outline, buttons, at, whole, holder, signed=read[2] != "" and read[2] not in _WEAK_SIGNS)
+        points = _points(visible, buttons, at, whole, holder, signed=read[2] != "" and read[2] not in _WEAK_SIGNS)
         if points is not None:
-            struck = bool(outline.place(element) & Place.STRUCK)
-            found.append(_Candidate(at, Money(read[0], read[1]), points, struck, _is_old(outline, at, whole)))
+            struck = bool(visible.place(element) & Place.STRUCK)
+            found.append(_Candidate(at, Money(read[0], read[1]), points, struck, _is_old(visible, at, whole)))
             if old is not None:
                 money = Money(old.old.amount, old.old.currency)
                 found.append(_Candidate(at, money, points, struck=True, old=True))
@@ -143,7 +185,7 @@ def _candidates(outline: Outline, buttons: list[int], currency: str | None, home
 
 
 class _Pair(NamedTuple):
-    """The old and the new price in one text, and the part of it that is about the new one."""
+    """The old and the new price in one text, and the part of the text that is about the new one."""
 
     old: PriceInText
     new: PriceInText
@@ -151,7 +193,7 @@ class _Pair(NamedTuple):
 
 
 def _old_beside(text: str, currency: str | None, home: tuple[str, ...]) -> _Pair | None:
-    """The two prices of "Was £49.99 Now £39.99", or of "79 € statt 99 €"; None where no word tells them apart."""
+    """The two prices of "Was £49.99 Now £39.99" or "79 € statt 99 €"; None when no word tells them apart."""
     if len(_NUMBERS.findall(text)) < 2:
         return None
     signed = list(islice((each for each in prices_in(text, currency, home) if each.sign), 2))
@@ -159,43 +201,45 @@ def _old_beside(text: str, currency: str | None, home: tuple[str, ...]) -> _Pair
         return None
     first, second = signed
     lead, between, tail = text[: first.start], text[first.end : second.start], text[second.end :]
-    if second.amount < first.amount and (OLD_PRICE.search(lead) or NEW_PRICE.search(between)):
-        partial = NOT_THE_PRICE.search(between) or _NO_WHOLE.match(tail)
+    if second.amount < first.amount and (_OLD_PRICE.search(lead) or _NEW_PRICE.search(between)):
+        partial = _NOT_THE_PRICE.search(between) or _NO_WHOLE.match(tail)
         return None if partial else _Pair(first, second, text[first.end : second.end])
-    if second.amount > first.amount and OLD_PRICE.search(between):
-        partial = NOT_THE_PRICE.search(lead) or _NO_WHOLE.match(between)
+    if second.amount > first.amount and _OLD_PRICE.search(between):
+        partial = _NOT_THE_PRICE.search(lead) or _NO_WHOLE.match(between)
         return None if partial else _Pair(second, first, text[: first.end])
     return None
 
 
-def _is_old(outline: Outline, at: int, text: str) -> bool:
-    """True when the price is said to be the old one: by the word before it, or by its name."""
-    before = outline.runs[at - 1].text if at else ""
+def _is_old(visible: VisiblePage, at: int, text: str) -> bool:
+    """True when the word before the price, or the name of its element, says that it is the old one."""
+    before = visible.runs[at - 1].text if at else ""
     lead = _DIGIT.split(text, maxsplit=1)[0]
     label = f"{before} {lead}" if len(before) <= 30 and not _DIGIT.search(before) else lead
-    if OLD_PRICE.search(label) and not NEW_PRICE.search(label):
+    if _OLD_PRICE.search(label) and not _NEW_PRICE.search(label):
         return True
-    return _OLD.search(names_of(outline.runs[at].element)) is not None
+    return _OLD.search(names_of(visible.runs[at].element)) is not None
 
 
-def _hinted(outline: Outline, at: int) -> bool:
-    """True when a sign, a label or a name close by makes a bare number a price."""
-    runs = outline.runs
+def _hinted(visible: VisiblePage, at: int) -> bool:
+    """True when a sign, a label or a name nearby makes a bare number a price."""
+    runs = visible.runs
     for neighbour in (*runs[max(0, at - 2) : at], *runs[at + 1 : at + 4]):
         short = neighbour.text.strip(" .,-")
         if (len(short) <= 4 and short in SIGNS) or short in CODES or short[-1:] in _SINGLE or short[:1] in _SINGLE:
             return True
     if at and len(runs[at - 1].text) <= 30 and _LABEL.match(runs[at - 1].text):
         return True
-    return _points_for_names(_near_names(outline, runs[at].element))[0]
+    return _points_for_names(_near_names(visible, runs[at].element))[0]
 
 
-def _whole_price(outline: Outline, at: int) -> tuple[str, Element]:
-    """The text of the smallest element that holds number and currency: the parts of a price may be apart."""
-    text, element = outline.runs[at]
+def _whole_price(visible: VisiblePage, at: int) -> tuple[str, Element]:
+    """The text of the smallest element with both number and currency: the parts of a price may stand in several
+    elements.
+    """
+    text, element = visible.runs[at]
     best, holder = text, element
     own = first_price(text)
-    for here, joined in _around(outline, element):
+    for here, joined in _around(visible, element):
         read = first_price(joined)
         if read is None or len(_NUMBERS.findall(joined)) != 1:
             continue
@@ -206,11 +250,11 @@ def _whole_price(outline: Outline, at: int) -> tuple[str, Element]:
     return best, holder
 
 
-def _with_cents(outline: Outline, at: int) -> tuple[str, Element]:
-    """A price that bears its sign, with the cents that an element beside it holds: "$12" and "50"."""
-    text, element = outline.runs[at]
+def _with_cents(visible: VisiblePage, at: int) -> tuple[str, Element]:
+    """A price with a sign, completed by the cents in the element beside it: "$12" and "50"."""
+    text, element = visible.runs[at]
     own = first_price(text)
-    for here, joined in _around(outline, element):
+    for here, joined in _around(visible, element):
         read = first_price(joined)
         if read is None or own is None or read[2] != own[2] or len(_NUMBERS.findall(joined)) != 1:
             break
@@ -219,14 +263,16 @@ def _with_cents(outline: Outline, at: int) -> tuple[str, Element]:
     return text, element
 
 
-def _around(outline: Outline, element: Element) -> Iterator[tuple[Element, str]]:
-    """The element and the two that hold it, but not the title: each that is short and holds several texts, as one."""
-    for _ in range(3):
-        if outline.holds_title(element):
+def _around(visible: VisiblePage, element: Element) -> Iterator[tuple[Element, str]]:
+    """The element and its two nearest parents below the title, each with its texts joined, if they are several and
+    short.
+    """
+    for each in with_parents(element, 3):
+        if visible.holds_title(each):
             return
         parts: list[str] = []
         size = 0
-        for part in element.strings:
+        for part in each.strings:
             size += len(part)
             if size > 200:
                 break
@@ -235,16 +281,12 @@ def _around(outline: Outline, element: Element) -> Iterator[tuple[Element, str]]
         if size > 200 or sum(map(len, parts)) > 60:
             return
         if len(parts) > 1:
-            yield element, _SPLIT.sub(r"\1.\2", _MARK.sub(r"\1", " ".join(parts)))
-        parent = element.parent
-        if not isinstance(parent, Element):
-            return
-        element = parent
+            yield each, _SPLIT.sub(r"\1.\2", _MARK.sub(r"\1", " ".join(parts)))
 
 
-def _with_neighbour(outline: Outline, at: int) -> str | None:
-    """A bare number with the sign that ends the text before it, or begins the one after it."""
-    runs = outline.runs
+def _with_neighbour(visible: VisiblePage, at: int) -> str | None:
+    """A bare number with the sign that ends the text before it, or begins the text after it."""
+    runs = visible.runs
     before = " ".join(runs[at - 1].text.split()[-2:]) if at else ""
     after = " ".join(runs[at + 1].text.split()[:2]) if at + 1 < len(runs) else ""
     for joined in (f"{before} {runs[at].text}", f"{runs[at].text} {after}"):
@@ -255,16 +297,16 @@ def _with_neighbour(outline: Outline, at: int) -> str | None:
 
 
 def _points(
-    outline: Outline, buttons: list[int], at: int, text: str, element: Element, *, signed: bool
+    visible: VisiblePage, buttons: list[int], at: int, text: str, element: Element, *, signed: bool
 ) -> float | None:
-    """How much speaks for the candidate; None when it cannot be a price."""
-    priced, named = _points_for_names(_near_names(outline, element))
-    before = outline.runs[at - 1].text if at else ""
+    """The points of a candidate; None when it cannot be a price."""
+    priced, named = _points_for_names(_near_names(visible, element))
+    before = visible.runs[at - 1].text if at else ""
     labelled = (len(before) <= 30 and _LABEL.match(before) is not None) or _LABEL.match(text) is not None
     if not (signed or priced or labelled):
         return None
     points = 0.0
-    distance = outline.distance(at)
+    distance = visible.distance(at)
     if distance is None:
         points += 0.5
     elif distance >= 0:
@@ -274,9 +316,9 @@ def _points(
     points += named
     points += 1 if labelled else 0
     points += 1 if signed else -0.5
-    another = outline.of_another(element)
+    another = visible.of_another(element)
     points += 1.5 if not another and any(-14 <= button - at <= 30 for button in buttons) else 0
-    place = outline.place(element)
+    place = visible.place(element)
     points -= 3 if place & Place.OTHERS else 0
     points -= 2 if place & Place.HIDDEN else 0
     points -= 2 if place & Place.LINK else 0
@@ -284,13 +326,10 @@ def _points(
     points -= 2 if place & Place.CHOICE else 0
     points -= 3.5 if another else 0
     around = text if len(text) > 12 or len(before) > 40 else f"{before} {text}"
-    after = outline.runs[at + 1].text if at + 1 < len(outline.runs) else ""
-    points -= (
-        3
-        if NOT_THE_PRICE.search(around) or (len(after) < 30 and after[-1:] not in ":：" and NOT_THE_PRICE.match(after))
-        else 0
-    )
-    points -= 2.5 if UNIT_PRICE.match(after[:30]) or re.search(r"/\s{0,2}(?:kg|l|100|m|g|ml|st)\b", text) else 0
+    after = visible.runs[at + 1].text if at + 1 < len(visible.runs) else ""
+    beside = len(after) < 30 and after[-1:] not in ":："
+    points -= 3 if _NOT_THE_PRICE.search(around) or (beside and _NOT_THE_PRICE.match(after)) else 0
+    points -= 2.5 if _UNIT_PRICE.match(after[:30]) or re.search(r"/\s{0,2}(?:kg|l|100|m|g|ml|st)\b", text) else 0
     points -= 1 if len(text) > 24 else 0
     points -= 2 if text[:1] in "+-−(" and len(text) < 20 else 0
     return points
@@ -298,7 +337,7 @@ def _points(
 
 @lru_cache(maxsize=4096)
 def _points_for_names(names: str) -> tuple[bool, float]:
-    """Whether the names speak of a price, and how much they speak for this one."""
+    """Whether the names mean a price, and the points they give."""
     priced = _PRICE.search(names) is not None
     points = 2.0 if priced else 0.0
     points += 0.7 if _GOOD.search(names) else 0
@@ -307,13 +346,11 @@ def _points_for_names(names: str) -> tuple[bool, float]:
     return priced, points
 
 
-def _near_names(outline: Outline, element: Element) -> str:
-    """What the element and its nearest holders are called, up to what also holds the title."""
-    names: list[str] = []
-    for _ in range(3):
-        names.append(names_of(element))
-        parent = element.parent
-        if not isinstance(parent, Element) or outline.holds_title(parent):
+def _near_names(visible: VisiblePage, element: Element) -> str:
+    """The names of the element and its two nearest parents, below the elements around the title."""
+    names = [names_of(element)]
+    for parent in islice(with_parents(element, 3), 1, None):
+        if visible.holds_title(parent):
             break
-        element = parent
+        names.append(names_of(parent))
     return " ".join(names)

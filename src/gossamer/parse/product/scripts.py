@@ -1,7 +1,7 @@
-"""The product in the data that scripts of the page carry: state of the shop's application, data for its analytics.
+"""The product in the data inside scripts: the state of the shop's application, data for its analytics.
 
 An object in a script counts only when it is about this page's product: its name is like the title, its address is
-this page's, or its number stands in the address. Scripts that mention neither are not read at all.
+this page's, or its number stands in the address. Scripts that mention neither name nor number are not read.
 """
 
 from __future__ import annotations
@@ -14,18 +14,17 @@ from typing import Any
 from turbohtml import Document
 
 from ..lenient_json import read_json, read_literal
-from .claims import Claims
+from .availability import Availability, availability_of
+from .claims import Claims, Source
+from .identifiers import gtin_of
 from .identity import PageIdentity
-from .offers import claim_price, money_of
-from .schema import gtin_of
-from .stock import availability_of
+from .schema_org import claim_price, money_of
 from .things import plain_text
-from .values import Availability, Source
 
 _MOST_SCRIPTS = 150
 _LONGEST = 1_500_000  # characters of one script
-_MOST_TEXT = 3_000_000  # characters of all scripts that are read
-_MOST_NODES = 20_000  # values of one script that are walked through
+_MOST_TEXT = 3_000_000  # characters of all scripts together
+_MOST_NODES = 20_000  # values of one script that are visited
 _MOST_STARTS = 12
 _START = re.compile(r"(?:=|\(|,|:)\s{0,5}(?=\{\s{0,5}[\"'\w])")
 _LONGEST_MENDED = 400_000  # characters of broken JSON that is worth mending
@@ -33,80 +32,31 @@ _LITERAL = 30_000  # characters of an object in JavaScript that is worth mending
 
 _NAME = ("name", "title", "productname", "product_name", "item_name", "displayname", "producttitle", "prodname")
 _NUMBER = (
-    "sku",
-    "productid",
-    "product_id",
-    "id",
-    "item_id",
-    "itemid",
-    "productcode",
-    "code",
-    "articlenumber",
-    "partnumber",
-    "pid",
-    "asin",
-    "productsku",
-)
+    "sku", "productid", "product_id", "id", "item_id", "itemid", "productcode", "code", "articlenumber", "partnumber",
+    "pid", "asin", "productsku",
+)  # fmt: skip
 _ADDRESS = ("url", "producturl", "canonicalurl", "link", "href", "@id", "canonical", "pdpurl")
 _PRICE = (
-    "price",
-    "saleprice",
-    "currentprice",
-    "finalprice",
-    "sale_price",
-    "sellingprice",
-    "productprice",
-    "product_price",
-    "unitprice",
-    "offerprice",
-    "now",
-    "pricevalue",
-    "item_price",
-)
+    "price", "saleprice", "currentprice", "finalprice", "sale_price", "sellingprice", "productprice", "product_price",
+    "unitprice", "offerprice", "now", "pricevalue", "item_price",
+)  # fmt: skip
 _INSIDE = (
-    "value",
-    "amount",
-    "current",
-    "now",
-    "price",
-    "min",
-    "raw",
-    "gross",
-    "sale",
-    "formatted",
-    "centamount",
-    "sellingprice",
-    "final",
-    "formattedvalue",
-)
+    "value", "amount", "current", "now", "price", "min", "raw", "gross", "sale", "formatted", "centamount",
+    "sellingprice", "final", "formattedvalue",
+)  # fmt: skip
 _CURRENCY = (
-    "currency",
-    "pricecurrency",
-    "currencycode",
-    "currencyiso",
-    "currency_code",
-    "currencyisocode",
-    "product_currency",
-)
+    "currency", "pricecurrency", "currencycode", "currencyiso", "currency_code", "currencyisocode", "product_currency",
+)  # fmt: skip
 _BRAND = ("brand", "item_brand", "brandname", "product_brand", "manufacturer", "productbrand", "brand_name")
 _STOCK = (
-    "availability",
-    "stockstatus",
-    "stock_status",
-    "instock",
-    "in_stock",
-    "isinstock",
-    "available",
-    "isavailable",
-    "product_stock",
-    "availabilitystatus",
-    "stock",
-)
+    "availability", "stockstatus", "stock_status", "instock", "in_stock", "isinstock", "available", "isavailable",
+    "product_stock", "availabilitystatus", "stock",
+)  # fmt: skip
 _GTIN = ("gtin", "gtin13", "ean", "ean13", "upc", "barcode", "eancode")
 
 
 def claim_scripts(claims: Claims, tree: Document, identity: PageIdentity) -> bool:
-    """Note what the scripts say about the page's product. True when one of them speaks of it."""
+    """Claim what the scripts say about the page's product. True when one of them states its price."""
     spoken = False
     total = 0
     marks = [*identity.numbers[:4], *(name[:24] for name in identity.headings[:1] if len(name) >= 8)]
@@ -127,7 +77,7 @@ def claim_scripts(claims: Claims, tree: Document, identity: PageIdentity) -> boo
 
 
 def _values(text: str, *, whole: bool) -> Iterator[Any]:
-    """The objects of a script: all of it, or what is assigned or passed in it."""
+    """The values in a script: the whole text, or the objects that are assigned or passed in it."""
     if whole or text.lstrip()[:1] in ("{", "["):
         yield from read_json(text, _LONGEST_MENDED)
         return
@@ -151,7 +101,7 @@ _BRACKETS = re.compile(r"\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\\n]|\\.)*'|[{}]", re.DOTA
 
 
 def _end_of(text: str, start: int) -> int | None:
-    """Where the object that starts here ends."""
+    """The end of the object that starts at `start`; None when it has none."""
     depth = 0
     for count, match in enumerate(_BRACKETS.finditer(text, start)):
         if match[0] == "{":
@@ -166,7 +116,7 @@ def _end_of(text: str, start: int) -> int | None:
 
 
 def _objects(value: Any) -> Iterator[dict[str, Any]]:
-    """All objects inside a value, the outer ones first; a bounded number of them."""
+    """All objects inside a value, the outer ones first; at most _MOST_NODES values are visited."""
     level = [value]
     seen = 0
     while level and seen < _MOST_NODES:
@@ -182,7 +132,7 @@ def _objects(value: Any) -> Iterator[dict[str, Any]]:
 
 
 def _claim(claims: Claims, node: dict[str, Any], identity: PageIdentity) -> bool:
-    """Note what an object says, when it is about the page's product."""
+    """Claim what an object says, if it is about the page's product. True when it states the price."""
     if not 2 <= len(node) <= 400:
         return False
     keys = {str(name).lower(): value for name, value in node.items()}
@@ -212,22 +162,20 @@ def _claim(claims: Claims, node: dict[str, Any], identity: PageIdentity) -> bool
     claims.add("gtin", gtin_of(_text(keys, _GTIN)), Source.SCRIPT, 0.6 * sure)
     stock = _first(keys, _STOCK)
     if isinstance(stock, bool):
-        claims.add(
-            "availability", Availability.IN_STOCK if stock else Availability.OUT_OF_STOCK, Source.SCRIPT, 0.4 * sure
-        )
+        stated = Availability.IN_STOCK if stock else Availability.OUT_OF_STOCK
+        claims.add("availability", stated, Source.SCRIPT, 0.4 * sure)
     elif isinstance(stock, str):
         claims.add("availability", availability_of(stock), Source.SCRIPT, 0.5 * sure)
     return said
 
 
 def _relevance(keys: dict[str, Any], identity: PageIdentity) -> float:
-    """0 when the object is about something else, up to 1 when name and number both say that it is this product."""
+    """0 when the object is about something else, 1 when its name and its number or address are the product's."""
     name = _text(keys, _NAME)
     like = identity.likeness(name) if len(name) >= 4 else 0.0
     numbered = any(identity.names_number(str(keys[key])[:60]) for key in _NUMBER if key in keys)
-    here = any(
-        identity.is_here(str(keys[key])[:500]) for key in _ADDRESS if key in keys and "/" in str(keys[key])[:500]
-    )
+    addresses = [str(keys[key])[:500] for key in _ADDRESS if key in keys]
+    here = any("/" in address and identity.is_here(address) for address in addresses)
     if like >= 0.8:
         return 1.0 if numbered or here else 0.8
     return (0.8 if not name else 0.3) if numbered or here else 0.0

@@ -1,8 +1,8 @@
-"""Things of schema.org in one shape, whatever notation the page uses.
+"""`Thing`: a thing of schema.org in one shape, whether the page writes JSON-LD or microdata.
 
-JSON-LD and microdata become a `Thing`: its types in small letters and its properties as lists. What is deeper
-or more numerous than an honest page has is left out. Markup has undone its entities already; many who write JSON-LD
-put entities there too, and those are undone once.
+A thing has its types in small letters and its properties as lists. Things that are nested more deeply, or are more
+numerous, than on an honest page are left out. In markup the parser has decoded entities already; many authors put
+entities into JSON-LD too, and those are decoded once.
 """
 
 from __future__ import annotations
@@ -14,23 +14,23 @@ from typing import Any
 
 from ..numbers import count_of, number_of
 
-_MOST = 3000  # things of one page and notation that are looked at
+_MOST = 3000  # things of one page and notation that are read
 _DEEPEST = 20
 _PREFIX = re.compile(
     r"^(?:https?://)?(?:www\.)?(?:schema\.org|data-vocabulary\.org)/|^[a-z]{2,12}:(?!//)", re.IGNORECASE
 )
 _TAG = re.compile(r"</?[A-Za-z!][^<>]{0,2000}>")
-_LONGEST = 20_000  # characters of one text in which entities are undone; nobody asks for more of it
+_LONGEST = 20_000  # characters of one text in which entities are decoded; no caller needs more
 
-# A thing under one of these is not the page's own.
-OTHERS = frozenset(
+# A thing under one of these properties is not the page's own.
+_OTHERS = frozenset(
     """isrelatedto issimilarto isaccessoryorsparepartfor isconsumablefor itemlistelement item mentions recommendations
     relatedlink review reviews seller manufacturer itemoffered haspart ispartof breadcrumb about""".split()  # noqa: SIM905
 )
 
 
 class Thing:
-    """One thing: `types` in small letters, `values(name)` of its properties, `others` when it hangs under another."""
+    """One thing: `types` in small letters, `values(name)` of its properties; `others` is True under another thing."""
 
     __slots__ = ("_properties", "others", "types")
 
@@ -47,7 +47,7 @@ class Thing:
         return [value for value in self.values(*names) if isinstance(value, Thing)]
 
     def text(self, *names: str) -> str:
-        """The first value that is text, or the name of a thing; "" when there is none."""
+        """The first value that is text, or the name of the first thing; "" without either."""
         for value in self.values(*names):
             if isinstance(value, Thing):
                 # The name of a thing is a text; a thing in its place would be asked for its own name without end.
@@ -60,7 +60,7 @@ class Thing:
         return ""
 
     def plain(self, *names: str) -> object:
-        """The first value that is a number, as a number; or the first that is text. "" when there is none."""
+        """The first value that is a number or a text that says something; "" without one."""
         for value in self.values(*names):
             if isinstance(value, int | float) and not isinstance(value, bool):
                 return value
@@ -69,11 +69,11 @@ class Thing:
         return ""
 
     def number(self, *names: str) -> float | None:
-        """The first value that is a number, or a text with one in it. Never less than nothing."""
+        """The first value that is a number or a text with a number in it; never negative."""
         return next((found for found in map(number_of, self.values(*names)) if found is not None), None)
 
     def count(self, *names: str) -> int | None:
-        """The first value that is a whole number, however its thousands are parted."""
+        """The first value that is a whole number, with any separator of thousands."""
         return next((found for found in map(count_of, self.values(*names)) if found is not None), None)
 
 
@@ -91,15 +91,16 @@ def plain_text(text: str, longest: int = 2000) -> str:
 
 
 def things_of(notation: Any, *, entities: bool = False) -> list[Thing]:
-    """All things in a page's data of one notation, outer ones before inner ones. `entities` in texts are undone."""
-    reading = _Reading(entities)
+    """All things in a page's data of one notation, outer ones before inner ones. `entities` says whether texts hold
+    entities that are to be decoded."""
+    reader = _ThingReader(entities)
     if isinstance(notation, list):
-        reading.by_id = {
+        reader.by_id = {
             node["@id"]: node for node in _graph(notation) if isinstance(node.get("@id"), str) and len(node) > 1
         }
         for node in notation:
-            reading.read(node, reading.by_id, depth=0, others=False)
-    return reading.found
+            reader.read(node, reader.by_id, depth=0, others=False)
+    return reader.found
 
 
 def _graph(nodes: list[Any]) -> Iterator[dict[str, Any]]:
@@ -111,8 +112,8 @@ def _graph(nodes: list[Any]) -> Iterator[dict[str, Any]]:
                 yield from (each for each in inner[:_MOST] if isinstance(each, dict))
 
 
-class _Reading:
-    """The things of one notation, as they are found."""
+class _ThingReader:
+    """Collects the things of one notation."""
 
     __slots__ = ("_entities", "by_id", "found")
 
@@ -122,7 +123,7 @@ class _Reading:
         self.found: list[Thing] = []
 
     def read(self, node: Any, by_id: dict[str, Any], *, depth: int, others: bool) -> Any:
-        """Add the thing and those inside it; give the thing, or the plain value."""
+        """Add the thing and the things inside it. Return the thing, or the plain value."""
         if isinstance(node, list):
             if depth > _DEEPEST:
                 return []
@@ -130,13 +131,13 @@ class _Reading:
         if isinstance(node, dict) and "@value" in node:
             node = node["@value"]
         if not isinstance(node, dict):
-            return self._undone(node)
+            return self._decoded(node)
         if depth > _DEEPEST or len(self.found) >= _MOST:
             return None
         if len(node) == 1 and isinstance(node.get("@id"), str):
             known = by_id.get(node["@id"])
             if known is None or known is node:
-                return self._undone(node["@id"])
+                return self._decoded(node["@id"])
             return self.read(known, {}, depth=depth + 1, others=others)
         properties: dict[str, list[Any]] = {}
         inside = node.get("properties") if isinstance(node.get("properties"), dict) else None
@@ -149,12 +150,12 @@ class _Reading:
                 for each in value[:_MOST]:
                     self.read(each, by_id, depth=depth + 1, others=others)
                 continue
-            away = others or short in OTHERS
+            away = others or short in _OTHERS
             read = self.read(value, by_id, depth=depth + 1, others=away)
             properties.setdefault(short, []).extend(read if isinstance(read, list) else [read])
         return thing
 
-    def _undone(self, value: Any) -> Any:
+    def _decoded(self, value: Any) -> Any:
         return html.unescape(value[:_LONGEST]) if self._entities and isinstance(value, str) and "&" in value else value
 
 

@@ -1,8 +1,8 @@
-"""`product_of`: from a page to its product, or to None.
+"""`Product` and `product_of`: from a page to the product that it offers, or to None.
 
-What it does: asks every source what it says (JSON-LD, microdata, Open Graph and other metas, data in scripts,
-the visible page, the address), lets `Claims` decide, and judges whether the page is a product's at all.
-How it fails: it does not. A source that cannot be read says nothing, and a page that is no markup has no product.
+What it does: asks every source for its claims (JSON-LD, microdata, Open Graph and other metas, data in scripts, the
+visible page, the address), lets `Claims` decide, and judges whether the page is a product's at all.
+How it fails: it does not. A source that cannot be read claims nothing, and a page that is no markup has no product.
 How it recovers: every source is bounded in size and count, so a hostile page costs milliseconds, not minutes.
 
 How a page is judged. Signs are weighed: data that describes this page's product (3), metas that call it a product
@@ -10,7 +10,7 @@ How a page is judged. Signs are weighed: data that describes this page's product
 describes it (1), words about stock (0.75), a number of the address that the page uses (0.5), a form for the cart
 (0.5). Data that lists several products, and metas that call the page an article, count against it. Two points make
 a product page. A category page has many prices, but they stand in tiles that lead elsewhere and not at its title:
-it is none.
+it is no product page.
 """
 
 from __future__ import annotations
@@ -20,30 +20,59 @@ from typing import Any
 import msgspec
 
 from ...errors import InvalidUrl
+from ...model.money import Money
 from ..page import Page
-from .address import claim_address
-from .buying import buy_buttons, claim_stock, has_buy_form
-from .claims import Claims
+from .availability import Availability, buy_buttons, claim_stock, has_buy_form
+from .claims import Claims, FoundValue, Source
+from .details import claim_details
+from .identifiers import claim_address, claim_labels, claim_named
 from .identity import PageIdentity
-from .labels import claim_labels, claim_named
-from .metas import claim_metas
-from .outline import Outline
+from .meta_values import claim_loose_microdata, claim_metas
 from .prices import claim_prices
-from .schema import claim_loose_rating, claim_things, claim_trail
+from .schema_org import claim_breadcrumbs, claim_loose_rating, claim_things
 from .scripts import claim_scripts
-from .surface import claim_loose_microdata, claim_surface
 from .things import things_of
-from .values import Found, Product, Source
+from .visible_page import VisiblePage
+
+
+class Product(msgspec.Struct, frozen=True, kw_only=True):
+    """The product that a page offers. A field that the page does not state is None, or an empty tuple.
+
+    `found["price"]` says where the price came from and how sure it is; every value that was found has such an entry.
+    `rating` is on a scale of 0 to 5. `regular_price` is the old price that is struck through.
+    """
+
+    url: str
+    title: str | None = None
+    price: Money | None = None
+    regular_price: Money | None = None
+    currency: str | None = None
+    availability: Availability | None = None
+    rating: float | None = None
+    review_count: int | None = None
+    brand: str | None = None
+    sku: str | None = None
+    gtin: str | None = None
+    mpn: str | None = None
+    description: str | None = None
+    images: tuple[str, ...] = ()
+    breadcrumbs: tuple[str, ...] = ()
+    found: dict[str, FoundValue] = {}
+
+    def to_dict(self) -> dict[str, Any]:
+        """The values without their sources, to be yielded as an item: `yield page.product().to_dict()`."""
+        return {name: getattr(self, name) for name in self.__struct_fields__ if name != "found"}
+
 
 _FIELDS = tuple(name for name in Product.__struct_fields__ if name not in ("url", "found"))
 _NOTATIONS = (("json_ld", Source.JSON_LD, 0.9), ("microdata", Source.MICRODATA, 0.85))
 _ENOUGH = 2.0
-_MOST_BLOCKS = 500  # items of one notation that are looked at
-_LEAST_SURE = 0.2  # what is less sure than this is not told
+_MOST_BLOCKS = 500  # items of one notation that are read
+_LEAST_SURE = 0.2  # a value that is less sure is left out
 
 
 def product_of(page: Page) -> Product | None:
-    """The product the page offers; None when it is no product's page."""
+    """The product that the page offers; None when it is not the page of a product."""
     tree = page.tree
     if tree is None:
         return None
@@ -51,22 +80,22 @@ def product_of(page: Page) -> Product | None:
     metas: dict[str, str] = {**data.get("meta", {}), **data.get("opengraph", {})}
     identity = PageIdentity(tree, page.url, metas)
     claims = Claims()
-    signs = _from_data(claims, page, data, identity)
-    signs += _from_metas(claims, metas, identity)
-    signs += _from_page(claims, page, identity)
+    signs = _signs_in_data(claims, page, data, identity)
+    signs += _signs_in_metas(claims, metas, identity)
+    signs += _signs_on_page(claims, page, identity)
     if signs < _ENOUGH:
         return None
     return _product(claims, page)
 
 
-def _from_data(claims: Claims, page: Page, data: dict[str, Any], identity: PageIdentity) -> float:
+def _signs_in_data(claims: Claims, page: Page, data: dict[str, Any], identity: PageIdentity) -> float:
     verdicts: set[str] = set()
     for name, source, sure in _NOTATIONS:
         notation = data.get(name)
         if notation:
             things = things_of(notation[:_MOST_BLOCKS], entities=source is Source.JSON_LD)
             verdicts.add(claim_things(claims, things, source, sure, identity))
-            claim_trail(claims, things, source, sure)
+            claim_breadcrumbs(claims, things, source, sure)
             if not claims.of("rating"):
                 claim_loose_rating(claims, things, source, sure * 0.8, identity)
     loose = False
@@ -77,29 +106,29 @@ def _from_data(claims: Claims, page: Page, data: dict[str, Any], identity: PageI
     return -2.0 if "list" in verdicts else 1.5 if loose else 0.0
 
 
-def _from_metas(claims: Claims, metas: dict[str, str], identity: PageIdentity) -> float:
+def _signs_in_metas(claims: Claims, metas: dict[str, str], identity: PageIdentity) -> float:
     signs = 2.0 if claim_metas(claims, metas, identity.home) else 0.0
     kind = metas.get("og:type", "").casefold()
     return signs - 1.5 if kind.startswith(("article", "blog", "product.group", "profile", "video")) else signs
 
 
-def _from_page(claims: Claims, page: Page, identity: PageIdentity) -> float:
+def _signs_on_page(claims: Claims, page: Page, identity: PageIdentity) -> float:
     tree = page.tree
     if tree is None:
         return 0.0
     signs = 0.0
-    outline = Outline(tree, identity)
-    buttons = buy_buttons(outline)
+    visible = VisiblePage(tree, identity)
+    buttons = buy_buttons(visible)
     form = has_buy_form(tree)
     currency = claims.settle("currency")
     known = str(currency.value) if currency is not None else None
-    priced = claim_prices(claims, outline, buttons, known, identity.home)
-    numbers = claim_labels(claims, outline, identity) + claim_named(claims, outline, identity)
+    priced = claim_prices(claims, visible, buttons, known, identity.home)
+    numbers = claim_labels(claims, visible, identity) + claim_named(claims, visible, identity)
     confirmed = claim_address(claims, identity, page.body)
-    claim_surface(claims, outline, identity)
+    claim_details(claims, visible, identity)
     if claims.surest("price") < 0.7:
         signs += 1.0 if claim_scripts(claims, tree, identity) else 0.0
-    said = claim_stock(claims, outline, button=bool(buttons), form=form, has_price=bool(claims.of("price")))
+    said = claim_stock(claims, visible, button=bool(buttons), form=form, has_price=bool(claims.of("price")))
     signs += 1.5 if priced else 0.0
     signs += 1.0 if buttons else 0.5 if form else 0.0
     signs += 1.0 if numbers else 0.0
@@ -109,7 +138,7 @@ def _from_page(claims: Claims, page: Page, identity: PageIdentity) -> float:
 
 
 def _product(claims: Claims, page: Page) -> Product:
-    found: dict[str, Found] = {}
+    found: dict[str, FoundValue] = {}
     for field in _FIELDS:
         settled = claims.settle(field)
         if settled is not None and settled.confidence >= _LEAST_SURE:
@@ -119,7 +148,7 @@ def _product(claims: Claims, page: Page) -> Product:
     return Product(url=page.url, found=found, **{field: each.value for field, each in found.items()})
 
 
-def _join_addresses(found: dict[str, Found], page: Page) -> None:
+def _join_addresses(found: dict[str, FoundValue], page: Page) -> None:
     images = found.pop("images", None)
     if images is None:
         return
@@ -130,11 +159,11 @@ def _join_addresses(found: dict[str, Found], page: Page) -> None:
         except InvalidUrl:
             continue
     if absolute:
-        found["images"] = Found(tuple(dict.fromkeys(absolute)), images.source, images.confidence)
+        found["images"] = FoundValue(tuple(dict.fromkeys(absolute)), images.source, images.confidence)
 
 
-def _agree_on_currency(found: dict[str, Found]) -> None:
-    """The currency is the price's own where it has one; a price without one takes what the page says elsewhere."""
+def _agree_on_currency(found: dict[str, FoundValue]) -> None:
+    """Make the two agree: the currency of the price counts, and a price without one takes the currency of the page."""
     price, currency = found.get("price"), found.get("currency")
     if price is None:
         # A currency without a price says nothing about the product.
@@ -142,6 +171,6 @@ def _agree_on_currency(found: dict[str, Found]) -> None:
         return
     if not price.value.currency and currency is not None:
         money = msgspec.structs.replace(price.value, currency=currency.value)
-        found["price"] = Found(money, price.source, price.confidence)
+        found["price"] = FoundValue(money, price.source, price.confidence)
     elif price.value.currency and (currency is None or currency.value != price.value.currency):
-        found["currency"] = Found(price.value.currency, price.source, price.confidence)
+        found["currency"] = FoundValue(price.value.currency, price.source, price.confidence)

@@ -1,12 +1,13 @@
-"""`Outline`: the visible texts of a page in reading order, where the title stands, and what kind of place a text is in.
+"""`VisiblePage`: the visible texts of a page in reading order, where the title stands, and in which kind of place.
 
-Scripts, styles and the options of forms are not text. The outline stops at a fixed number of texts, so that a page
-made of millions of them costs no more than a long one.
+Scripts, styles and the options of forms are not text. Only a fixed number of texts is read, so that a page made of
+millions of them costs no more than a long one.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from functools import lru_cache
 from itertools import islice
 from typing import NamedTuple
@@ -18,9 +19,9 @@ from .identity import PageIdentity
 _MOST_NODES = 100_000
 _MOST_RUNS = 12_000
 _LONGEST_RUN = 1000
-_DEEPEST = 60  # ancestors that are looked at
+_DEEPEST = 60  # ancestors of an element that decide its place
 _MOST_HOLDERS = 2000  # elements around the title
-_LARGEST_TILE = 300  # nodes in the tile of a product: a larger box holds more than one
+_LARGEST_TILE = 300  # nodes in the tile of a product; a larger box holds more than one product
 _SILENT = frozenset(
     "script style noscript template svg title option textarea iframe object canvas math text tspan".split()  # noqa: SIM905
 )
@@ -51,7 +52,7 @@ _THROUGH = re.compile(r"line-through", re.IGNORECASE)
 
 
 class Place:
-    """What holds a text, as far as that is not also what holds the title. Bits of an int, for speed."""
+    """The kinds of elements around a text, without those that are also around the title. Bits of an int, for speed."""
 
     PLAIN = 0
     ELSEWHERE = 1  # a part about other products, or about none: carousels, footers
@@ -59,19 +60,19 @@ class Place:
     STRUCK = 4
     LINK = 8  # leads to another page
     LIST = 16
-    CHOICE = 32  # a button or a label: what can be chosen, and what it would cost
-    REVIEWS = 64  # what others say about the product, or the sum of it
-    OTHERS = ELSEWHERE | REVIEWS  # all that is not the shop's word about this product
+    CHOICE = 32  # a button or a label: a variant that can be chosen, and its price
+    REVIEWS = 64  # reviews of the product, or their summary
+    OTHERS = ELSEWHERE | REVIEWS  # not the shop's own word about this product
 
 
-class Run(NamedTuple):
-    """A piece of text as one text node holds it, on one line; and the element it stands in."""
+class TextRun(NamedTuple):
+    """The text of one text node, on one line, and the element it stands in."""
 
     text: str
     element: Element
 
 
-class Outline:
+class VisiblePage:
     """The visible texts of a page. `starts` are the indices of the runs where the product's title stands."""
 
     __slots__ = ("_identity", "_places", "_shared", "_tiles", "runs", "starts", "tree")
@@ -89,7 +90,7 @@ class Outline:
         self._tiles: dict[Element, bool] = {}
 
     def _find_starts(self) -> list[int]:
-        """Where the title stands: in an <h1> like the page's other names, else in another heading, else anywhere."""
+        """The runs of the title: in an <h1> like the page's other names, else in another heading, else anywhere."""
         identity = self._identity
         others = [name for name in (identity.social, identity.page_title) if name]
         joined = "\n".join(others).casefold()
@@ -100,7 +101,7 @@ class Outline:
             if len(text) < 3 or len(text) > 300:
                 continue
             rank = ranks.get(run.element, 0.0)
-            if rank < 1 and (len(text) < 8 or text.casefold() not in joined) and rank == 0:
+            if rank == 0 and (len(text) < 8 or text.casefold() not in joined):
                 continue
             likeness = identity.likeness_to(text, others) if others else 1.0
             if rank < 1 and likeness < 0.75:
@@ -113,8 +114,8 @@ class Outline:
         best = max(score for score, _ in heads)
         return [at for score, at in heads if score >= best - 0.01][:4]
 
-    def near(self, before: int, after: int) -> list[tuple[int, Run]]:
-        """The runs from some before to some after each title, with their indices; the first of all where none is."""
+    def near(self, before: int, after: int) -> list[tuple[int, TextRun]]:
+        """The runs around each title, with their indices; those at the top of a page without a title."""
         starts = self.starts or [0]
         indices = sorted(
             {at for start in starts for at in range(max(0, start - before), min(len(self.runs), start + after))}
@@ -122,7 +123,7 @@ class Outline:
         return [(at, self.runs[at]) for at in indices]
 
     def distance(self, at: int) -> int | None:
-        """How many runs after the nearest title before it; negative when it stands before the first. None: no title."""
+        """The number of runs since the nearest title above; negative above the first title, None without a title."""
         nearest: int | None = None
         for start in self.starts:
             if nearest is None or start <= at:
@@ -133,21 +134,17 @@ class Outline:
         return element in self._shared
 
     def of_another(self, element: Element) -> bool:
-        """True in the tile of another product: a small box with a picture or a heading that leads elsewhere."""
-        for _ in range(5):
-            if element in self._shared:
+        """True in the tile of another product: a small box with a picture or a heading that links elsewhere."""
+        for box in with_parents(element, 5):
+            if box in self._shared:
                 return False
-            known = self._tiles.get(element)
+            known = self._tiles.get(box)
             if known is None:
-                if next(islice(element.descendants, _LARGEST_TILE, None), None) is not None:
+                if next(islice(box.descendants, _LARGEST_TILE, None), None) is not None:
                     return False
-                known = self._tiles[element] = self._is_tile(element)
+                known = self._tiles[box] = self._is_tile(box)
             if known:
                 return True
-            parent = element.parent
-            if not isinstance(parent, Element):
-                return False
-            element = parent
         return False
 
     def _is_tile(self, element: Element) -> bool:
@@ -161,7 +158,7 @@ class Outline:
         )
 
     def place(self, element: Element) -> int:
-        """What the element is in. Every element is looked at once."""
+        """The place of an element, as bits of `Place`. Each element is examined once."""
         chain: list[Element] = []
         node: object = element
         while isinstance(node, Element) and node not in self._places and len(chain) < _DEEPEST:
@@ -175,8 +172,8 @@ class Outline:
         return known
 
 
-def _runs(tree: Document) -> list[Run]:
-    runs: list[Run] = []
+def _runs(tree: Document) -> list[TextRun]:
+    runs: list[TextRun] = []
     body = tree.select_one("body")
     for node in islice(body.descendants, _MOST_NODES) if body is not None else ():
         if not isinstance(node, Text):
@@ -187,14 +184,24 @@ def _runs(tree: Document) -> list[Run]:
         parent = node.parent
         if not isinstance(parent, Element) or parent.tag in _SILENT:
             continue
-        runs.append(Run(" ".join(text[:_LONGEST_RUN].split()), parent))
+        runs.append(TextRun(" ".join(text[:_LONGEST_RUN].split()), parent))
         if len(runs) >= _MOST_RUNS:
             break
     return runs
 
 
+def with_parents(element: Element, count: int) -> Iterator[Element]:
+    """The element and the elements around it, `count` in all."""
+    for _ in range(count):
+        yield element
+        parent = element.parent
+        if not isinstance(parent, Element):
+            return
+        element = parent
+
+
 def text_of(element: Element, longest: int) -> str:
-    """The beginning of an element's text, on one line. An element of any size costs no more than its beginning."""
+    """The beginning of an element's text, on one line. The rest of a large element is not read."""
     parts: list[str] = []
     size = 0
     for part in islice(element.strings, 200):
@@ -206,12 +213,12 @@ def text_of(element: Element, longest: int) -> str:
 
 
 def names_of(element: Element) -> str:
-    """The words by which the page's author named the element, as one text."""
+    """The names that the page's author gave the element (class, id and the like), as one text."""
     return " ".join(value for value in map(element.attr, _NAMING) if value)[:300]
 
 
 def _heading_ranks(tree: Document) -> dict[Element, float]:
-    """The headings, and the elements in them, by how much of a title they are."""
+    """The headings, and the elements in them, each with how likely it is a title."""
     ranks: dict[Element, float] = {}
     for selector, rank in (("h1", 1.0), ("h2, h3, [itemprop~=name]", 0.4)):
         for heading in tree.select(selector)[:100]:

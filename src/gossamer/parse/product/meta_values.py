@@ -1,14 +1,19 @@
-"""The product as <meta> tells it: Open Graph, its product extension, and the names shops use beside them."""
+"""Single values in attributes: those of <meta> (Open Graph, its product extension, other names that shops use), and
+microdata properties outside of any item.
+"""
 
 from __future__ import annotations
 
+from turbohtml import Document, Element
+
 from ...model.money import Money, currency_code
-from .claims import Claims
-from .offers import claim_price, money_of
-from .schema import gtin_of
-from .stock import availability_of
+from .availability import availability_of
+from .claims import Claims, Source
+from .identifiers import gtin_of
+from .identity import PageIdentity
+from .schema_org import claim_price, money_of
 from .things import plain_text
-from .values import Source
+from .visible_page import text_of
 
 # The names for one field, the most telling first.
 _PRICE = ("product:sale_price:amount", "product:price:amount", "og:price:amount", "product:price", "og:price")
@@ -17,14 +22,23 @@ _SKU = ("product:retailer_item_id", "product:sku", "og:sku", "product:id", "og:p
 _PLAIN_PRICE = ("price", "product:amount", "product-price", "productprice", "item_price", "cxenseparse:price")
 _PLAIN_SKU = ("sku", "productid", "product_id", "product-id", "product_code", "itemid", "item_id", "product-sku")
 _LABELLED = (("twitter:label1", "twitter:data1"), ("twitter:label2", "twitter:data2"))
+_LOOSE = {
+    "price": ("price", 40),
+    "priceCurrency": ("currency", 3),
+    "sku": ("sku", 40),
+    "productID": ("sku", 40),
+    "brand": ("brand", 60),
+    "availability": ("availability", 200),
+    "gtin13": ("gtin", 20),
+    "mpn": ("mpn", 40),
+}
+_MOST_LOOSE = 500
 
 
 def claim_metas(claims: Claims, metas: dict[str, str], home: tuple[str, ...]) -> bool:
-    """Note what the metas say. True when they say that the page is a product's. `home`: the site's currencies."""
+    """Claim the values of the metas. True when they say that the page is a product's."""
     kind = metas.get("og:type", "").casefold()
-    is_product = kind.rsplit(":", 1)[-1].rsplit(".", 1)[-1] in ("product", "item", "product.item", "book") and bool(
-        kind
-    )
+    is_product = kind.rsplit(":", 1)[-1].rsplit(".", 1)[-1] in ("product", "item", "book")
     price = _first(metas, _PRICE)
     currency = _first(metas, _CURRENCY)
     og = Source.OPEN_GRAPH
@@ -50,7 +64,7 @@ def claim_metas(claims: Claims, metas: dict[str, str], home: tuple[str, ...]) ->
     )
     claims.add("title", plain_text(metas.get("og:title", ""), 400), og, 0.5)
     claims.add("description", plain_text(metas.get("og:description", ""), 1000), og, 0.5)
-    claims.add("images", tuple(metas[name] for name in ("og:image",) if metas.get(name)), og, 0.6)
+    claims.add("images", (metas["og:image"],) if metas.get("og:image") else (), og, 0.6)
     claims.add("description", plain_text(metas.get("description", ""), 1000), Source.META, 0.4)
     _claim_plain_names(claims, metas, currency, home)
     return is_product or bool(number)
@@ -66,14 +80,52 @@ def _claim_plain_names(claims: Claims, metas: dict[str, str], currency: str, hom
     for label, data in _LABELLED:
         said, value = metas.get(label, "").casefold(), metas.get(data, "")
         if any(word in said for word in ("price", "preis", "prix", "prezzo", "precio", "preço", "цена", "cena")):
-            # Made for readers: "1.299" is a thousand here.
-            money = Money.parse(value, currency_code(currency, home) or None, home=home)
+            money = _shown_price(value, currency, home)
             if money is not None and money.amount > 0:
                 claims.add("price", money, Source.META, 0.5)
         elif "availab" in said:
             claims.add("availability", availability_of(value), Source.META, 0.5)
         elif "brand" in said:
             claims.add("brand", plain_text(value, 100), Source.META, 0.5)
+
+
+def claim_loose_microdata(claims: Claims, tree: Document, identity: PageIdentity) -> bool:
+    """Claim properties outside of any item, if the page has only one value for them: some shops forget the item.
+
+    True when the price is among them.
+    """
+    loose: dict[str, set[tuple[str, bool]]] = {}
+    for element in tree.select("[itemprop]")[:_MOST_LOOSE]:
+        name = element.attr("itemprop") or ""
+        if name in _LOOSE and element.closest("[itemscope]") is None:
+            loose.setdefault(name, set()).add(_value(element))
+    stated = {name: values.pop() for name, values in loose.items() if len(values) == 1}
+    for name, (text, for_machines) in stated.items():
+        field, longest = _LOOSE[name]
+        value: object = text if len(text) <= longest else None
+        if field == "price":
+            currency = stated["priceCurrency"][0] if "priceCurrency" in stated else ""
+            price = (money_of if for_machines else _shown_price)(text, currency, identity.home)
+            if price is not None:
+                claim_price(claims, price, Source.MICRODATA, 0.6)
+            continue
+        if field == "availability":
+            value = availability_of(text)
+        elif field == "gtin":
+            value = gtin_of(text)
+        claims.add(field, value, Source.MICRODATA, 0.6)
+    return "price" in stated
+
+
+def _shown_price(text: str, currency: str, home: tuple[str, ...]) -> Money | None:
+    """The price in a text for readers, in which "1.299" is a thousand."""
+    return Money.parse(text, currency_code(currency, home) or None, home=home)
+
+
+def _value(element: Element) -> tuple[str, bool]:
+    """The value of a property, and whether an attribute states it, which is for machines and not for readers."""
+    stated = element.attr("content") or element.attr("href") or element.attr("value")
+    return plain_text(stated if stated else text_of(element, 200), 200), bool(stated)
 
 
 def _first(metas: dict[str, str], names: tuple[str, ...]) -> str:
