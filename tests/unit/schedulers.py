@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
+from datetime import timedelta
 
 import msgspec
 import pytest
@@ -13,6 +14,7 @@ from gossamer.model.events import ScheduleFired
 from gossamer.model.schedule import Schedule
 from gossamer.project.open import open_project
 from gossamer.project.scheduler import scheduler_of
+from gossamer.schedule.spider_loader import SpiderLoader
 from gossamer.settings import load
 from tests.patience import PATIENCE
 
@@ -72,12 +74,18 @@ class Ear:
         return found
 
 
+def patient_scheduler(system, events, *, name=""):
+    """A scheduler that waits for its spiders however long a busy machine takes to load them."""
+    loader = SpiderLoader(system.settings, patience=timedelta(seconds=PATIENCE))
+    return scheduler_of(system, events, name=name, loader=loader)
+
+
 class Bench:
     """A project with a spider, its state, and one scheduler that the test turns by hand."""
 
     def __init__(self, system, clock):
         self.system, self.clock, self.ear = system, clock, Ear()
-        self.scheduler = scheduler_of(system, self.ear, name="one")
+        self.scheduler = patient_scheduler(system, self.ear, name="one")
         self.began = clock.now()
 
     async def add(self, schedule, **changes):

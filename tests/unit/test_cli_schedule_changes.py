@@ -9,8 +9,8 @@ from datetime import timedelta
 import pytest
 
 from gossamer.model.events import Silence
-from gossamer.project.scheduler import scheduler_of
 from tests.unit.commandline import project as project
+from tests.unit.schedulers import patient_scheduler
 
 SPIDER = """
 from gossamer import Page, Spider
@@ -56,7 +56,7 @@ def schedule(project):
     """Let a scheduler look twice: it follows the file, and does what is due."""
 
     async def turn(system):
-        scheduler = scheduler_of(system, Silence())
+        scheduler = patient_scheduler(system, Silence())
         await scheduler.turn()
         await scheduler.turn()
         await scheduler.resign()

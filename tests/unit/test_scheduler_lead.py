@@ -13,14 +13,13 @@ import msgspec
 from gossamer.clock import SystemClock
 from gossamer.model.events import Leading, ScheduleFired, ScheduleSkipped, Trouble
 from gossamer.model.schedule import ScheduleProgress
-from gossamer.project.scheduler import scheduler_of
 from gossamer.schedule.decisions import BACKOFF, Due, Rest, failed, look
 from gossamer.schedule.leader import TROUBLED
 from gossamer.schedule.leadership import Lead
 from gossamer.schedule.triggers import Every
 from tests.patience import PATIENCE
 from tests.services.valkey import running_valkey
-from tests.unit.schedulers import DAY, HOUR, HOURLY, bench_in, until
+from tests.unit.schedulers import DAY, HOUR, HOURLY, bench_in, patient_scheduler, until
 from tests.unit.schedulers import bench as bench
 
 # -- who leads ----------------------------------------------------------------------------------------------------
@@ -28,7 +27,7 @@ from tests.unit.schedulers import bench as bench
 
 async def test_another_scheduler_leads_when_the_leader_is_silent_and_fires_what_was_missed_once(bench):
     await bench.add(HOURLY)
-    other = scheduler_of(bench.system, bench.ear, name="two")
+    other = patient_scheduler(bench.system, bench.ear, name="two")
     await bench.look()
     await bench.look(scheduler=other)
     assert (bench.scheduler.leads, other.leads, bench.fired()) == (True, False, [0])
@@ -76,7 +75,7 @@ async def test_a_scheduler_that_is_drained_lets_the_next_one_lead_at_once(bench)
             if isinstance(event, ScheduleFired):
                 fired.set()
 
-    first = scheduler_of(bench.system, Bell(), name="first")
+    first = patient_scheduler(bench.system, Bell(), name="first")
     running = asyncio.create_task(first.run())
     async with asyncio.timeout(PATIENCE):
         await fired.wait()
@@ -159,7 +158,7 @@ async def test_a_row_that_cannot_be_read_is_told_once_and_disturbs_no_other(benc
 async def test_a_fault_in_a_look_is_told_and_the_next_look_comes_after_a_pause(bench):
     await bench.add(HOURLY)
     ticks = Crooked(bench.system.state.ticks, "changes", times=1)
-    scheduler = scheduler_of(with_state(bench.system, ticks=ticks), bench.ear, name="two")
+    scheduler = patient_scheduler(with_state(bench.system, ticks=ticks), bench.ear, name="two")
 
     assert await scheduler.turn() == TROUBLED
     assert "a fault of ours" in bench.ear.heard(Trouble)[0].message
@@ -172,7 +171,7 @@ async def test_a_fault_over_one_schedule_leaves_that_one_alone_for_a_while(bench
     for name in ("odd", "prices"):
         await bench.add(HOURLY, name=name, spider="https://a.test/")
     ticks = Crooked(bench.system.state.ticks, "settle", times=1, name="odd")
-    scheduler = scheduler_of(with_state(bench.system, ticks=ticks), bench.ear, name="two")
+    scheduler = patient_scheduler(with_state(bench.system, ticks=ticks), bench.ear, name="two")
 
     await bench.look(scheduler=scheduler)
     assert [event.schedule for event in bench.ear.heard(ScheduleFired)] == ["prices"]
@@ -200,7 +199,7 @@ class Counting:
 async def test_the_book_is_read_as_a_whole_only_when_somebody_else_has_changed_it(bench):
     await bench.add(HOURLY)
     book = Counting(bench.system.state.schedules)
-    scheduler = scheduler_of(with_state(bench.system, schedules=book), bench.ear, name="two")
+    scheduler = patient_scheduler(with_state(bench.system, schedules=book), bench.ear, name="two")
     await bench.look(scheduler=scheduler)
     await bench.look(HOUR, scheduler=scheduler)
     assert (book.read, (await bench.standing()).skipped) == (1, 1)
