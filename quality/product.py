@@ -15,7 +15,8 @@ from typing import Any, NamedTuple
 
 from bench.table import table
 
-from gossamer.model.money import may_mean
+from gossamer.model.currencies import SHARED
+from gossamer.model.money import currency_code
 from gossamer.model.page import Headers, Snapshot
 from gossamer.parse.page import Page
 from gossamer.parse.product import Product, product_of
@@ -69,6 +70,11 @@ def scores(products: list[tuple[Product | None, dict[str, Any]]]) -> dict[str, S
             missing += bool(accepted) and told not in accepted
         found[attribute] = Score(right, wrong, missing)
     return found
+
+
+def may_mean(sign: str, code: str) -> bool:
+    """True when a written sign can stand for the currency: "$" for every dollar and peso, "€" for EUR only."""
+    return currency_code(sign) == code or code in SHARED.get(sign, "").split()
 
 
 def report() -> list[str]:

@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from quality import prices as quality
 from quality.prices import WrittenPrice, written_price
+from quality.product import may_mean
 
-from gossamer.model.money import Money, currency_code, may_mean
+from gossamer.model.money import Money, currency_code
 from tests.corpora import corpus
 
 

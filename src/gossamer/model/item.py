@@ -43,7 +43,7 @@ DICT_TYPE = "item"
 _KEY_ATTRIBUTE = "__item_key__"
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 
-# Values of these types are taken as they are; a str is never read as one of them.
+# Values of these types are accepted as they are; a str is never converted to one of them.
 _NATIVE = (bytes, bytearray, datetime, date, time, timedelta, Decimal, UUID)
 
 
@@ -84,7 +84,7 @@ class Item(Struct, metaclass=ItemMeta):
     url: str | UnsetType = UNSET
 
 
-AnyItem: TypeAlias = Item | dict[str, Any]  # a dict holds whatever the spider put in
+AnyItem: TypeAlias = Item | dict[str, Any]  # a dict holds any values of the spider
 _ItemT = TypeVar("_ItemT", bound=AnyItem)
 
 
@@ -225,10 +225,10 @@ def _inner(message: str) -> str:
 
 
 def item_key(item: AnyItem) -> str:
-    """What makes the item the same as another one of its type and site.
+    """The key: items of one type and site with the same key are the same thing.
 
-    One key field: its text. Several: a JSON list of them. None: the `url` if there is one, else 32 hex digits of
-    the content. Raises ParseFailed when a field of the key is empty.
+    With one key field it is the text of that field, with several a JSON list of them, without any the `url` if it is
+    set, else 32 hex digits of the content. Raises ParseFailed when a field of the key is empty.
     """
     names: tuple[str, ...] = () if isinstance(item, dict) else item.__item_key__
     if not names:
@@ -303,7 +303,7 @@ def safe_text(text: str) -> str:
 
 
 def content_hash(data_json: str) -> bytes:
-    """16 bytes that change when the data does."""
+    """16 bytes that change when the data change."""
     return blake2b(data_json.encode(), digest_size=16).digest()
 
 

@@ -1,8 +1,8 @@
-"""Amounts of money, and how they are read from text as shops write it.
+"""`Money`, and how prices are read from texts as shops write them.
 
 What it does: `Money.parse` reads the price in a text and names its currency by the ISO code.
-How it fails: text without a number is None; nothing here raises for any text. How it recovers: only the first 300
-characters are looked at, and every rule reads them once, so a hostile text costs no more than a long price.
+How it fails: a text without a number gives None; nothing raises for any text. How it recovers: only the first 300
+characters are read, and every rule reads them once, so a hostile text costs no more than a long price.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ import msgspec
 
 from .currencies import AFTER_ONLY, CODES, SHARED, SIGNS, SMALL_CODES, THREE_DECIMALS
 
-GAPS = " \u00a0\u2009\u202f'’"  # what stands between groups of three digits
+GAPS = " \u00a0\u2009\u202f'’"  # characters between groups of three digits
 _NO_GAPS = str.maketrans("", "", GAPS)
-_LONGEST = 300  # characters that are looked at: a price is not hidden deeper in a text
+_LONGEST = 300  # characters of a text that are read; a price stands near its beginning
 _LONGEST_SIGN = max(map(len, SIGNS))
 _FIRST_CHARS = frozenset(sign[0] for sign in (*SIGNS, *CODES, *SMALL_CODES))
 _LAST_CHARS = frozenset(sign[-1] for sign in (*SIGNS, *CODES, *SMALL_CODES))
 _WITH_POINT = tuple(sign for sign in SIGNS if sign.endswith("."))
-_BEFORE_ONLY = " \u00a0\u202f\t\n:-−"  # what may stand between a sign and the number after it
+_BEFORE_ONLY = " \u00a0\u202f\t\n:-−"  # characters between a sign and the number after it
 _DASHES = re.compile(r"(?:[.,]?[-–—]+)?\s*")  # "12,- €"
 
-# A number, in this order: groups of three parted by spaces; digits with marks, perhaps with a stray space before
-# the last two ("118, 99"); the fraction alone. A sign between whole and fraction ("35€ 99") is looked for after it.
-# The point of an abbreviation is no decimal mark ("Rs.500", "S/.50", "₹.500"); that of "$.99" is.
+# A number, in this order: groups of three separated by spaces; digits with marks, perhaps with a stray space before
+# the last two ("118, 99"); the fraction alone. A sign between whole and fraction ("35€ 99") is searched after it.
+# The point of an abbreviation is not a decimal mark ("Rs.500", "S/.50", "₹.500"); that of "$.99" is.
 _NUMBER = re.compile(
     rf"\d{{1,3}}(?:[{GAPS}]\d{{3}})+(?!\d)(?:[.,]\d+)?"
     r"|\d+(?:[.,]\d+)*(?:[.,]\x20\d\d(?![\d.,%]))?"
@@ -64,7 +64,7 @@ class Money(msgspec.Struct, frozen=True):
 
 
 def currency_code(written: str | None, home: tuple[str, ...] = ()) -> str:
-    """The ISO code of a sign, a word or a code ("us$", "€", "eur"); "" for what is none. `home`: see `Money.parse`."""
+    """The ISO code of a sign, a word or a code ("us$", "€", "eur"); "" for another text. `home`: see `Money.parse`."""
     text = (written or "").strip()[:20]
     if text.upper() in CODES:
         return text.upper()
@@ -72,16 +72,10 @@ def currency_code(written: str | None, home: tuple[str, ...] = ()) -> str:
 
 
 def _at_home(sign: str, home: tuple[str, ...]) -> str:
-    """The currency of a known sign: of those that share it the one that is paid with here."""
+    """The currency of a known sign: of the currencies that share it the first of `home`."""
     if home and sign in SHARED:
         return next((code for code in home if code in _sharers(sign)), SIGNS[sign])
     return SIGNS[sign]
-
-
-def may_mean(sign: str, code: str) -> bool:
-    """True when a written sign can stand for the currency: "$" for every dollar and peso, "€" for EUR only."""
-    own = currency_code(sign)
-    return own == code or (sign in SHARED and code in _sharers(sign))
 
 
 @lru_cache(maxsize=64)
@@ -90,7 +84,7 @@ def _sharers(sign: str) -> frozenset[str]:
 
 
 class PriceInText(NamedTuple):
-    """A number in a text, the currency beside it and the sign as written; both "" where none stands there."""
+    """A number in a text, the currency beside it and the sign as written; both are "" for a bare number."""
 
     start: int
     end: int
@@ -100,7 +94,7 @@ class PriceInText(NamedTuple):
 
 
 def prices_in(text: str, wish: str | None = None, home: tuple[str, ...] = ()) -> Iterator[PriceInText]:
-    """The numbers of a text that may be prices, in order. Percentages and dates are none."""
+    """The numbers of a text that may be prices, in order, without percentages and dates."""
     text = text[:_LONGEST]
     for match in _NUMBER.finditer(text):
         before, after = text[: match.start()], text[match.end() : match.end() + 40]
@@ -117,7 +111,7 @@ def prices_in(text: str, wish: str | None = None, home: tuple[str, ...] = ()) ->
 def first_price(
     text: str | None, wish: str | None = None, home: tuple[str, ...] = ()
 ) -> tuple[Decimal, str, str] | None:
-    """What `Money.parse` reads: amount and currency, and with them the sign as written ("" where there is none)."""
+    """What `Money.parse` reads: amount and currency, and the sign as written ("" for a bare number)."""
     if not text:
         return None
     first: tuple[Decimal, str, str] | None = None
@@ -129,7 +123,7 @@ def first_price(
 
 
 def _currency(before: str, after: str, wish: str | None, home: tuple[str, ...]) -> tuple[str, str]:
-    """The currency that stands directly beside a number, and how it is written; or two empty texts."""
+    """The currency directly beside a number, and its sign as written; two empty texts for a bare number."""
     for sign in (_sign_before(before[-30:]), _sign_after(after[:30])):
         if sign in SIGNS:
             return (wish if wish and sign in SHARED else _at_home(sign, home)), sign
@@ -139,7 +133,7 @@ def _currency(before: str, after: str, wish: str | None, home: tuple[str, ...]) 
 
 
 def _sign_before(text: str) -> str:
-    """The longest sign or code that ends the text and is no end of a word."""
+    """The longest sign or code at the end of the text that is not the end of a word."""
     text = text.rstrip(_BEFORE_ONLY)
     if text.endswith("$") and text[:-1].rstrip()[-3:] in CODES:
         text = text[:-1].rstrip()  # "CAD $5"
@@ -159,14 +153,14 @@ def _sign_before(text: str) -> str:
 
 
 def _sign_after(text: str) -> str:
-    """The longest sign or code that begins the text and is no beginning of a word."""
+    """The longest sign or code at the start of the text that is not the start of a word."""
     gap = _DASHES.match(text)
     text = text[gap.end() :] if gap is not None else text
     if text[:1] not in _FIRST_CHARS:
         return ""
     for size in range(min(_LONGEST_SIGN, len(text)), 0, -1):
         sign = text[:size]
-        # Chinese and its like are written without spaces: there a sign may be followed by a word.
+        # Chinese and Japanese are written without spaces: there a word may follow the sign.
         if (sign in SIGNS or _is_code(sign)) and (sign[-1] >= "\u2e80" or not text[size : size + 1].isalpha()):
             return sign
     return ""

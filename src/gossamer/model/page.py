@@ -1,4 +1,4 @@
-"""What came back from the net, as values: the headers and the snapshot that is archived and parsed."""
+"""A response as values: its headers, and the snapshot that is archived and parsed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import msgspec
 
 
 class Headers:
-    """Response headers: case-insensitive look-up, original order and repetition kept. Immutable."""
+    """Response headers: looked up without regard to case, in their original order and repetition. Immutable."""
 
     __slots__ = ("_index", "pairs")
 
@@ -44,11 +44,11 @@ class Headers:
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """A raw page as it was received: enough to parse it again years later without asking anyone.
+    """A raw page as it was received: enough to parse it again years later without another fetch.
 
-    `url` is where the body came from, `requested_url` what the task asked for. `body` is decompressed;
-    `cut` is True when it was longer than the limit and its end is missing. `screenshot` is a PNG, where a browser was
-    asked for one. `depth` is how many links it is away from a start page, 0 also where nobody noted it.
+    `url` is where the body came from, `requested_url` the URL of the task. `body` is decompressed; `cut` is True when
+    it was longer than the limit and its end is missing. `screenshot` is a PNG, if a browser was asked for one. `depth`
+    is the number of links from a start page; 0 also for snapshots that do not record it.
     """
 
     url: str

@@ -1,4 +1,4 @@
-"""What is kept: records (extracted data), attempts (the audit log) and the facts about a page for its next visit."""
+"""What a visit leaves in the store: records (extracted data), attempts (the audit log) and the facts about the page."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ RecordIdentity: TypeAlias = tuple[str, str, str]  # type, site, key
 class Record(msgspec.Struct, frozen=True, kw_only=True):
     """One item, ready to be stored. Identity is (type, site, key); `data` is a JSON object.
 
-    `content_hash` covers the data only: an unchanged record is not rewritten. `schema` names the declared fields of its
-    type as they were (model/item.py). `reparsed_at` is set when it was read from the archive again: then it
-    replaces what an older parser made of the same visit.
+    `content_hash` covers the data only: an unchanged record is not rewritten. `schema` is the id of the ItemSchema that
+    the item had. `reparsed_at` is set when the page was parsed again from the archive: then the record replaces the one
+    that an older parser made of the same visit.
     """
 
     type: str
@@ -43,12 +43,12 @@ class StoredRecord(msgspec.Struct, frozen=True, kw_only=True):
     url: str
     job: str
     spider: str
-    data: dict[str, Any]  # whatever the item held
+    data: dict[str, Any]  # the fields of the item
     first_seen: float
     last_changed: float
     last_checked: float
     version: int
-    gone_since: float | None = None  # not found any more since then
+    gone_since: float | None = None  # since then the page has been gone
     schema: str = ""
 
 
@@ -63,9 +63,9 @@ class ItemSchema(msgspec.Struct, frozen=True, kw_only=True):
 class Tally(msgspec.Struct, frozen=True, kw_only=True):
     """What the quality checks counted for one field of one type of item on one day (UTC, `2027-01-31`).
 
-    `field` "*" is the item as a whole, type "*" the pages of the spider. `rule` "" counts all: of `checked` ones,
-    `filled` said something and `faulty` broke a rule. Else it is the name of one rule, and `faulty` is how many broke
-    that one.
+    `field` "*" means the item as a whole, type "*" the pages of the spider. With `rule` "" all values are counted: of
+    those `checked`, `filled` were not empty and `faulty` broke a rule. Else `rule` is the name of one rule, and
+    `faulty` counts the values that broke it.
     """
 
     spider: str
@@ -92,7 +92,7 @@ Fingerprint: TypeAlias = bytes  # an Attempt has a field of the name `bytes`, wh
 
 
 class Attempt(msgspec.Struct, frozen=True, kw_only=True):
-    """One line of the audit log: what was tried for a URL and what came of it."""
+    """One line of the audit log: one attempt to fetch and parse a URL, and its outcome."""
 
     at: float
     job: str
@@ -112,15 +112,15 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     error: str = ""
 
 
-NO_BODY = 0  # in place of a status: no answer came, and the copy is that of an earlier visit
+NO_BODY = 0  # in place of a status: no response came, and the copy is that of an earlier visit
 
 
 class PageFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """What is remembered of a fetched page: its validators, where its raw copy is, the links it gave.
+    """The facts about a fetched page that its next visit needs: validators, the place of the raw copy, the links.
 
     `links` is a JSON list of requests, kept only for pages with validators: when the server says 304, the page
     is not parsed again and its links are followed from here. `parser` is the version of the code that parsed it.
-    `failure` is why nothing came of the page ("parse", "quality", "http-404"), "" when all went well.
+    `failure` is the reason why the page left no records ("parse", "quality", "http-404"), "" when all went well.
     """
 
     fingerprint: bytes
@@ -136,12 +136,12 @@ class PageFacts(msgspec.Struct, frozen=True, kw_only=True):
     links: bytes = b""
     spider: str = ""
     failure: str = ""
-    content: bytes = b""  # a hash of what the page gave: it changes when the records do, not with every byte
-    rhythm: str = ""  # how often it changed so far, as JSON (schedule/change_rate.py); "" when nobody watches it
+    content: bytes = b""  # a hash of the records: it changes when they do, not with every byte of the page
+    rhythm: str = ""  # how often the page changed, as JSON (schedule/change_rate.py); "" for pages that are not watched
 
 
 class PageResult(msgspec.Struct, frozen=True, kw_only=True):
-    """All that one visit leaves behind; stored in one step, safely repeatable."""
+    """Everything that one visit leaves behind; it is stored in one step, which may safely be repeated."""
 
     attempt: Attempt
     page: PageFacts | None = None

@@ -63,7 +63,7 @@ def is_filled(value: object) -> bool:
 
 
 def price_of(values: Mapping[str, Any]) -> Money | None:
-    """The price of an item or of its stored data; None when it has none that can be read."""
+    """The price of an item or of its stored data; None without a price that can be read."""
     return _money(values.get("price"), values)
 
 

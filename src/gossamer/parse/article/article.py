@@ -1,4 +1,4 @@
-"""The article of a page: its text without what is around it, and what the page says about it.
+"""`Article` and `article_of`: the text of a page without its margins, and the facts that the page states about it.
 
 The page is laid out flat (outline.py), the element that holds the text is chosen and everything else in it struck out
 (main_content.py), the rest is written as text and Markdown (render.py). Facts about the article come from the page's

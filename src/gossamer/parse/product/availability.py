@@ -138,8 +138,9 @@ _FORMS = (
     'button[class*="buy" i], button[class*="basket" i], input[id*="add-to-cart" i], input[name*="add-to-cart" i], '
     '[id*="buybox" i] input[type="submit"], a[class*="add-to-cart" i], a[class*="addtocart" i]'
 )
+_NOT_A_BUY_FORM = re.compile(r"mini|header|nav|search|view", re.IGNORECASE)
 _STOCK = '[class*="stock" i], [id*="stock" i], [class*="availab" i], [id*="availab" i], [itemprop="availability"]'
-_MOST = 120
+_MOST = 120  # buttons, forms or elements about stock that are examined
 
 
 def _pattern(words: tuple[str, ...]) -> re.Pattern[str]:
@@ -199,10 +200,7 @@ def buy_buttons(visible: VisiblePage) -> list[int]:
 
 def has_buy_form(tree: Document) -> bool:
     """True when the page has a form or a button that puts something into a cart."""
-    for element in tree.select(_FORMS)[:_MOST]:
-        if not re.search(r"mini|header|nav|search|view", names_of(element), re.IGNORECASE):
-            return True
-    return False
+    return any(not _NOT_A_BUY_FORM.search(names_of(element)) for element in tree.select(_FORMS)[:_MOST])
 
 
 def claim_stock(claims: Claims, visible: VisiblePage, *, button: bool, form: bool, has_price: bool) -> bool:
@@ -225,7 +223,7 @@ def _from_stock_elements(visible: VisiblePage) -> tuple[Availability, float] | N
     found: Availability | None = None
     for element in visible.tree.select(_STOCK)[:_MOST]:
         place = visible.place(element)
-        if place & Place.OTHERS or place & Place.HIDDEN or element.tag in ("body", "html", "script", "option", "label"):
+        if place & (Place.OTHERS | Place.HIDDEN) or element.tag in ("body", "html", "script", "option", "label"):
             continue
         text = text_of(element, 200)
         if not 2 < len(text) <= 160:
@@ -248,8 +246,7 @@ def _from_texts(visible: VisiblePage) -> tuple[Availability, float] | None:
         value = spoken_availability(run.text)
         if value is None:
             continue
-        place = visible.place(run.element)
-        if place & Place.OTHERS or place & Place.HIDDEN or place & Place.LIST or place & Place.LINK:
+        if visible.place(run.element) & (Place.OTHERS | Place.HIDDEN | Place.LIST | Place.LINK):
             continue
         return value, 0.5 if distance <= 60 else 0.4
     return None

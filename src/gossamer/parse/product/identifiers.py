@@ -146,9 +146,7 @@ def claim_labels(claims: Claims, visible: VisiblePage, identity: PageIdentity) -
 
 
 def _label_of(text: str) -> tuple[str, str, bool]:
-    """The label at the start of a text, the rest, and whether a mark such as ":" parts them; the label is "" without
-    one.
-    """
+    """The label at the start of a text ("" without one), the rest, and whether a mark such as ":" separates them."""
     for mark in (":", "：", "#", "№"):
         head, found, rest = text.partition(mark)
         if found:
@@ -217,8 +215,7 @@ def _field_named(names: str) -> str:
 
 
 def claim_address(claims: Claims, identity: PageIdentity, source: bytes) -> int:
-    """Claim the numbers in the address, surer where the page uses them under a telling name. Return how many it uses
-    so.
+    """Claim the numbers in the address, surer where the page uses them under a telling name. Return their number.
 
     `source` is the body of the page: the numbers are ASCII, so there is no need to decode it.
     """

@@ -19,9 +19,11 @@ from .visible_page import text_of
 _PRICE = ("product:sale_price:amount", "product:price:amount", "og:price:amount", "product:price", "og:price")
 _CURRENCY = ("product:sale_price:currency", "product:price:currency", "og:price:currency", "og:currency")
 _SKU = ("product:retailer_item_id", "product:sku", "og:sku", "product:id", "og:product_id", "product:item_id")
+_GTIN = ("product:ean", "product:upc", "og:upc", "product:gtin", "og:ean", "product:isbn")
 _PLAIN_PRICE = ("price", "product:amount", "product-price", "productprice", "item_price", "cxenseparse:price")
 _PLAIN_SKU = ("sku", "productid", "product_id", "product-id", "product_code", "itemid", "item_id", "product-sku")
 _LABELLED = (("twitter:label1", "twitter:data1"), ("twitter:label2", "twitter:data2"))
+# Microdata properties outside of any item: the field they fill, and the longest value that is believed.
 _LOOSE = {
     "price": ("price", 40),
     "priceCurrency": ("currency", 3),
@@ -56,12 +58,7 @@ def claim_metas(claims: Claims, metas: dict[str, str], home: tuple[str, ...]) ->
     claims.add("sku", number[:80], og, 0.6)
     claims.add("brand", plain_text(_first(metas, ("product:brand", "og:brand")), 100), og, 0.75)
     claims.add("mpn", _first(metas, ("product:mfr_part_no", "product:retailer_part_no"))[:80], og, 0.5)
-    claims.add(
-        "gtin",
-        gtin_of(_first(metas, ("product:ean", "product:upc", "og:upc", "product:gtin", "og:ean", "product:isbn"))),
-        og,
-        0.7,
-    )
+    claims.add("gtin", gtin_of(_first(metas, _GTIN)), og, 0.7)
     claims.add("title", plain_text(metas.get("og:title", ""), 400), og, 0.5)
     claims.add("description", plain_text(metas.get("og:description", ""), 1000), og, 0.5)
     claims.add("images", (metas["og:image"],) if metas.get("og:image") else (), og, 0.6)

@@ -264,9 +264,7 @@ def _with_cents(visible: VisiblePage, at: int) -> tuple[str, Element]:
 
 
 def _around(visible: VisiblePage, element: Element) -> Iterator[tuple[Element, str]]:
-    """The element and its two nearest parents below the title, each with its texts joined, if they are several and
-    short.
-    """
+    """The element and its two nearest parents below the title, each with its texts joined, if these are short."""
     for each in with_parents(element, 3):
         if visible.holds_title(each):
             return

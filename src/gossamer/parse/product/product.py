@@ -18,6 +18,7 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+from turbohtml import Document
 
 from ...errors import InvalidUrl
 from ...model.money import Money
@@ -66,7 +67,7 @@ class Product(msgspec.Struct, frozen=True, kw_only=True):
 
 _FIELDS = tuple(name for name in Product.__struct_fields__ if name not in ("url", "found"))
 _NOTATIONS = (("json_ld", Source.JSON_LD, 0.9), ("microdata", Source.MICRODATA, 0.85))
-_ENOUGH = 2.0
+_ENOUGH = 2.0  # points that make a product page
 _MOST_BLOCKS = 500  # items of one notation that are read
 _LEAST_SURE = 0.2  # a value that is less sure is left out
 
@@ -80,15 +81,13 @@ def product_of(page: Page) -> Product | None:
     metas: dict[str, str] = {**data.get("meta", {}), **data.get("opengraph", {})}
     identity = PageIdentity(tree, page.url, metas)
     claims = Claims()
-    signs = _signs_in_data(claims, page, data, identity)
+    signs = _signs_in_data(claims, tree, data, identity)
     signs += _signs_in_metas(claims, metas, identity)
-    signs += _signs_on_page(claims, page, identity)
-    if signs < _ENOUGH:
-        return None
-    return _product(claims, page)
+    signs += _signs_on_page(claims, tree, page.body, identity)
+    return _product(claims, page) if signs >= _ENOUGH else None
 
 
-def _signs_in_data(claims: Claims, page: Page, data: dict[str, Any], identity: PageIdentity) -> float:
+def _signs_in_data(claims: Claims, tree: Document, data: dict[str, Any], identity: PageIdentity) -> float:
     verdicts: set[str] = set()
     for name, source, sure in _NOTATIONS:
         notation = data.get(name)
@@ -99,8 +98,8 @@ def _signs_in_data(claims: Claims, page: Page, data: dict[str, Any], identity: P
             if not claims.of("rating"):
                 claim_loose_rating(claims, things, source, sure * 0.8, identity)
     loose = False
-    if page.tree is not None and not any(claim.source is Source.MICRODATA for claim in claims.of("price")):
-        loose = claim_loose_microdata(claims, page.tree, identity)
+    if not any(claim.source is Source.MICRODATA for claim in claims.of("price")):
+        loose = claim_loose_microdata(claims, tree, identity)
     if "product" in verdicts:
         return 3.0
     return -2.0 if "list" in verdicts else 1.5 if loose else 0.0
@@ -112,10 +111,7 @@ def _signs_in_metas(claims: Claims, metas: dict[str, str], identity: PageIdentit
     return signs - 1.5 if kind.startswith(("article", "blog", "product.group", "profile", "video")) else signs
 
 
-def _signs_on_page(claims: Claims, page: Page, identity: PageIdentity) -> float:
-    tree = page.tree
-    if tree is None:
-        return 0.0
+def _signs_on_page(claims: Claims, tree: Document, source: bytes, identity: PageIdentity) -> float:
     signs = 0.0
     visible = VisiblePage(tree, identity)
     buttons = buy_buttons(visible)
@@ -124,7 +120,7 @@ def _signs_on_page(claims: Claims, page: Page, identity: PageIdentity) -> float:
     known = str(currency.value) if currency is not None else None
     priced = claim_prices(claims, visible, buttons, known, identity.home)
     numbers = claim_labels(claims, visible, identity) + claim_named(claims, visible, identity)
-    confirmed = claim_address(claims, identity, page.body)
+    confirmed = claim_address(claims, identity, source)
     claim_details(claims, visible, identity)
     if claims.surest("price") < 0.7:
         signs += 1.0 if claim_scripts(claims, tree, identity) else 0.0
