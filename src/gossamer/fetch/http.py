@@ -34,7 +34,7 @@ from .addresses import AddressGuard, GuardedResolver
 from .body import BodyDecoder, layers_of
 from .contract import Limits, Response, TransportRequest
 from .exits import addresses_of, authorization, check_target, guard_for, shown
-from .http_connector import Connector, Leaving, PeerResponse, Request, leaving
+from .http_connector import Connector, Leaving, PeerResponse, Request, SentOnce, leaving
 from .http_errors import translated, translated_on_exit
 from .proxy_check import knock
 
@@ -80,8 +80,6 @@ class AiohttpTransport:
             auto_decompress=False,
             trust_env=False,  # a proxy or a password from the environment would be a surprise
         )
-        # aiohttp would repeat any request that was cut off, at once and whatever the site's pace; `fetch` is choosier.
-        self._session._retry_connection = False
         return self
 
     async def __aexit__(
@@ -121,12 +119,12 @@ class AiohttpTransport:
                 await self._prepare(exit, url, limits, options)
             leaving.set(way)
             try:
-                answer = await session.request(request.method, url, **options)
+                answer = await session.request(request.method, url, middlewares=(SentOnce(),), **options)
             except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError):
                 # A server may end an idle connection just when it is taken up again. Then, and only then, once more.
                 if way.made_anew:
                     raise
-                answer = await session.request(request.method, url, **options)
+                answer = await session.request(request.method, url, middlewares=(SentOnce(),), **options)
             if answer.status == 407 and exit is not None and "proxy" in options and url.scheme == "http":
                 await self._knock(exit, limits)  # raises, unless the 407 is the site's own
             pairs = _header_pairs(answer, limits.max_header)

@@ -41,6 +41,28 @@ class Leaving:
         self.made_anew = False
 
 
+class SentOnce:
+    """A client middleware for one request. aiohttp repeats a request whose connection broke off, at once and whatever
+    the site's pace; with this it raises the first error instead, and the caller decides.
+    """
+
+    __slots__ = ("_failed",)
+
+    def __init__(self) -> None:
+        self._failed: aiohttp.ClientError | None = None
+
+    async def __call__(
+        self, request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
+    ) -> aiohttp.ClientResponse:
+        if self._failed is not None:
+            raise self._failed
+        try:
+            return await handler(request)
+        except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError) as error:
+            self._failed = error
+            raise
+
+
 MAX_INTERIM = 16  # 100 and 103, once or twice, are all that honest servers send
 
 leaving: ContextVar[Leaving] = ContextVar("gossamer_leaving")

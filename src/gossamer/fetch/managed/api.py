@@ -25,6 +25,7 @@ from ..addresses import AddressGuard, GuardedResolver
 from ..body import BodyDecoder, layers_of
 from ..contract import Limits, TransportRequest
 from ..http import translated
+from ..http_connector import SentOnce
 from .answers import DOWN_WAIT, KEY_WAIT, ODD_WAIT, VendorAnswer, failure_of, garbage
 from .vendor import BODY, Parameter, Vendor
 
@@ -157,8 +158,6 @@ class Api:
             trust_env=False,
             trace_configs=[trace],
         )
-        # aiohttp would repeat a request that was cut off, at once; the vendor may charge for both.
-        self._session._retry_connection = False
         return self
 
     async def __aexit__(
@@ -227,6 +226,7 @@ class Api:
             max_field_size=_HEADER_LIMIT,
             max_headers=_MAX_HEADERS,
             trace_request_ctx=call.on_sent,
+            middlewares=(SentOnce(),),  # the vendor may charge for a repeated request as well
         ) as answer:
             pairs = [(_clean(str(name)), _clean(value)) for name, value in answer.headers.items()]
             if sum(len(name) + len(value) for name, value in pairs) > _HEADER_LIMIT:
