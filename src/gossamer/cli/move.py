@@ -14,7 +14,6 @@ import typer
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
-from ..backends.addresses import scheme_of
 from ..errors import Misconfigured
 from ..project.move import ROLES, MoveReport, Part, Watch, move
 from ..settings import FILE_NAME, Settings
@@ -46,8 +45,6 @@ def move_verb(
         )
     target = settings_with(**addresses, project=project)
     roles = [role for role in ROLES if role in addresses]
-    for role in roles:
-        scheme_of(target, role)  # raises for an address that no backend knows
     with progress(quiet=dry_run) as watch:
         report = run_async(move(settings, target, roles, watch=watch, rehearse=dry_run))
     for part in report.parts:
