@@ -8,13 +8,14 @@ import signal
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
 
 import pytest
 
 from gossamer.clock import Backoff
+from gossamer.process.black_box import BlackBox
 from gossamer.process.supervisor import ChildSlot, Death, Supervisor, spawn
 from tests.faults.commands import CommandProject, is_alive, until
 from tests.patience import PATIENCE
@@ -203,6 +204,18 @@ async def test_a_child_that_cannot_be_started_leaves_the_others_alone_and_is_tri
         assert sum("could not be started" in line for line in told) == 1
         supervisor.stop()
         assert await run == 0
+
+
+async def test_a_child_that_cannot_be_started_leaves_no_file_open():
+    def fails(box: BlackBox, pipe: int) -> tuple[int, Callable[[], int | None]]:
+        tries.append(len(os.listdir("/proc/self/fd")))
+        raise OSError("no process to be had")
+
+    tries: list[int] = []
+    soon = Backoff(first=timedelta(milliseconds=1), longest=timedelta(milliseconds=1))
+    async with running(Supervisor([ChildSlot(fails)], tell=lambda words: None, backoff=soon)):
+        await asyncio.to_thread(until, lambda: len(tries) >= 50)
+    assert max(tries) < min(tries) + 25  # others in this process open some meanwhile
 
 
 def test_a_child_that_is_misconfigured_ends_them_all_and_is_not_tried_again():

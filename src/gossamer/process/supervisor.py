@@ -25,7 +25,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
@@ -226,19 +226,19 @@ class Supervisor:
     def _fill(self, slot: ChildSlot) -> bool:
         """Start a child. False in the child itself, when it is a fork."""
         try:
-            box = BlackBox.new(slot.fate)
-            pulse, theirs = os.pipe()  # neither is inherited by accident
-            try:
+            with ExitStack() as unused:  # closed when no child comes of it
+                box = BlackBox.new(slot.fate)
+                unused.callback(box.close)
+                pulse, theirs = os.pipe()  # neither is inherited by accident
+                unused.callback(os.close, pulse)
+                unused.callback(os.close, theirs)
                 os.set_blocking(pulse, False)
                 os.set_blocking(theirs, False)
                 pid, poll = slot.start(box, theirs)
-                if pid == 0:
-                    os.close(pulse)
-                    return False
-            except BaseException:
+                unused.pop_all()
+            if pid == 0:
                 os.close(pulse)
-                box.close()
-                raise
+                return False
             os.close(theirs)
         except OSError as error:  # no memory, no process or file to be had: the children that live are well
             if self._backoff is None:
