@@ -79,6 +79,24 @@ def test_a_child_dies_with_its_supervisor_and_gets_its_signals():
             until(lambda child=child: not is_alive(child))
 
 
+def test_a_child_that_was_forked_just_after_a_signal_still_heeds_the_next():
+    program = """
+import signal, sys
+from gossamer.process import supervisor
+fork = supervisor.fork
+def fork_late(box, pipe):
+    signal.raise_signal(signal.SIGTERM)
+    pid, poll = fork(box, pipe)
+    if pid == 0:
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])  # it would end the child before it can look
+    return pid, poll
+supervisor.fork = fork_late
+supervisor.run_watched(lambda: sys.exit(5 if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL else 6))
+"""
+    ended = run(program)
+    assert ended.returncode == 5, ended.stderr
+
+
 def run(program: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=PATIENCE, check=False

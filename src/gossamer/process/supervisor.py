@@ -238,6 +238,7 @@ class Supervisor:
                 unused.pop_all()
             if pid == 0:
                 os.close(pulse)
+                self._heeded_at = None  # a signal that came just before was meant for the parent, which hands it on
                 return False
             os.close(theirs)
         except OSError as error:  # no memory, no process or file to be had: the children that live are well
