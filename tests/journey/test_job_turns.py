@@ -209,6 +209,40 @@ async def test_a_long_job_takes_turns_with_a_short_one(
         assert crew.ears.jobs(JobBegun) == [long.id, short.id]  # a new turn is no news
 
 
+async def test_a_job_that_ends_while_slots_are_taken_back_stops_nothing(tmp_path: Path, site: Site) -> None:
+    async with shift(
+        tmp_path,
+        terms=msgspec.structs.replace(QUICK, jobs_for_a_page=1, turn=HOUR),
+        **{"crawl.concurrency": 2, "retry.base": "60s"},
+    ) as crew:
+        # given two jobs that would make way, and both have to; while the pool asks about one, the other is cancelled
+        idle = [await crew.job(f"http://127.0.0.1:{port}/") for port in (9, 10)]
+
+        class Jobs:
+            armed = False
+
+            def __getattr__(self, name: str) -> Any:
+                return getattr(jobs, name)
+
+            async def is_sealed(self, job: str) -> bool:
+                if self.armed and not crew.ears.jobs(JobLeft):
+                    (other,) = {one.id for one in idle} - {job}
+                    await crew.system.state.control.cancel_job(other)
+                    await crew.until(lambda: crew.ears.jobs(JobLeft) == [other])
+                    await asyncio.sleep(0.05)
+                return await jobs.is_sealed(job)
+
+        jobs, asked = crew.system.state.jobs, Jobs()
+        state = msgspec.structs.replace(crew.system.state, jobs=asked)
+        crew.pool = WorkerPool(msgspec.structs.replace(crew.system, state=state), crew.ears, terms=crew.pool._terms)
+        async with crew.on():
+            await crew.until(lambda: len(crew.ears.jobs(JobBegun)) == 2)
+            asked.armed = True
+            waiting = [await crew.job(name, source=source(urls=[f"{site.url}{name}"])) for name in ("one", "two")]
+            # then the pool goes on with the others
+            await crew.until(lambda: {job.id for job in waiting} <= set(crew.ears.jobs(JobEnded)))
+
+
 async def test_a_job_that_waits_for_a_retry_makes_way(
     tmp_path: Path, site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -175,8 +175,9 @@ class WorkerPool:
         for job in job_slots.makes_way(holders, self._waiting, self._terms):
             if needed <= 0:
                 return
-            if await self._may_leave(self._slots[job]) and job in self._slots:
-                self._stand_down(self._slots[job])
+            slot = staying[job]
+            if await self._may_leave(slot) and self._slots.get(job) is slot:  # jobs end while others are asked about
+                self._stand_down(slot)
                 needed -= 1
 
     def _stand_down(self, slot: JobSlot) -> None:
