@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import sqlite3
+from contextlib import suppress
 
 import pytest
 
+from gossamer import Request, Spider
+from gossamer.crawl.seeding import SEEDS_AT_ONCE
 from gossamer.process.signals import send
+from gossamer.project.crawl import crawl
+from gossamer.settings import load
 from tests.journey.commands import QUICK, ended, gossamer, started
 from tests.sites.hostile import Call, hostile_site, whole
 
@@ -87,3 +93,25 @@ async def test_a_second_ctrl_c_ends_it_at_once_and_nothing_is_lost(tmp_path, sit
     turnstile.opened.set()
     assert (await gossamer(tmp_path, "crawl", site.url("/start"), "-o", "items.jsonl")).code == 0
     assert len((tmp_path / "items.jsonl").read_text().splitlines()) == PAGES + 1
+
+
+async def test_a_crawl_that_is_cancelled_while_seeds_enter_gives_back_what_is_in_hand(tmp_path, site):
+    class Endless(Spider):
+        async def start(self):
+            yield Request(url=site.url("/page/0"))
+            for _ in range(SEEDS_AT_ONCE):
+                yield Request(url=site.url("/page/0"))
+            await asyncio.Event().wait()
+
+    turnstile = site.shown["/page/0"] = Turnstile(free=0)
+    flags = {"fetch.allow_private": True, "politeness.robots": False}
+    crawling = asyncio.create_task(crawl(Endless(), load(start=tmp_path, environ={}, flags=flags)))
+    await turnstile.reached.wait()
+    crawling.cancel()
+    with suppress(asyncio.CancelledError):
+        await crawling
+
+    assert "worker" not in {task.get_name() for task in asyncio.all_tasks()}
+    with sqlite3.connect(tmp_path / "gossamer-data" / "state.db") as state:
+        assert state.execute("SELECT count(*) FROM urls WHERE state = 'leased'").fetchall() == [(0,)]
+    turnstile.opened.set()

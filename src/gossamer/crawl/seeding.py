@@ -119,12 +119,16 @@ async def work_off(
 async def _run_beside(worker: Worker, entering: asyncio.Task[None]) -> bool:
     """Run the worker; a seed that cannot be used stops it and is raised."""
     working = asyncio.create_task(worker.run(), name="worker")
-    await asyncio.wait({working, entering}, return_when=asyncio.FIRST_COMPLETED)
-    if entering.done() and not entering.cancelled() and entering.exception() is not None:
-        worker.drain()
-        await working
-        entering.result()
-    return await working
+    try:
+        await asyncio.wait({working, entering}, return_when=asyncio.FIRST_COMPLETED)
+        if entering.done() and not entering.cancelled() and entering.exception() is not None:
+            worker.drain()
+            await working
+            entering.result()
+        return await working
+    finally:  # when this is cancelled, what is in hand is given back before the stores are closed
+        working.cancel()
+        await asyncio.gather(working, return_exceptions=True)
 
 
 async def _enter_start(
