@@ -280,7 +280,7 @@ class FrontierMachine(RuleBasedStateMachine):
         return [row async for row in self.lab.queue.urls(self.job)]
 
 
-@pytest.mark.parametrize("examples", [10, pytest.param(60, marks=pytest.mark.long)])
+@pytest.mark.parametrize("examples", [6, pytest.param(60, marks=pytest.mark.long)])
 @pytest.mark.parametrize("name", Backends.NAMES)
 def test_the_frontier_behaves_like_its_model_under_any_sequence_of_calls(name, backends, examples):
     machine = type("Machine", (FrontierMachine,), {"lab_name": name, "backends": backends})
