@@ -104,13 +104,12 @@ def markdown(page: Page) -> str:
 
 
 class _MainContent:
-    """The main content of a page: the element `top` without the elements that are `struck` out; `heading` is the title
+    """The main content of a page: the element `top` without what the outline has struck out; `heading` is the title
     as the page shows it.
     """
 
-    def __init__(self, outline: Outline, struck: bytearray, top: int, heading: str | None) -> None:
+    def __init__(self, outline: Outline, top: int, heading: str | None) -> None:
         self._outline = outline
-        self._struck = struck
         self._top = top
         self.heading = heading
 
@@ -120,19 +119,18 @@ class _MainContent:
         if root is None:
             return None
         outline = outline_of(root)
-        struck = bytearray(len(outline.elements))
-        top = choose(outline, struck)
+        top = choose(outline)
         if top is None:
             return None
         titles = _titles(page, facts)
-        heading = strike_extras(outline, struck, top, titles)
-        return cls(outline, struck, top, heading or _heading(outline, titles))
+        heading = strike_extras(outline, top, titles)
+        return cls(outline, top, heading or _heading(outline, titles))
 
     def text(self) -> str:
-        return text_of(self._outline, self._struck, self._top)
+        return text_of(self._outline, self._top)
 
     def markdown(self, page: Page) -> str:
-        return markdown_of(self._outline, self._struck, self._top, page.urljoin(""))
+        return markdown_of(self._outline, self._top, page.urljoin(""))
 
 
 def _title(facts: Metadata, heading: str | None) -> str | None:
@@ -173,9 +171,7 @@ def _from_json_ld(body: str) -> tuple[str, str]:
         body = html.unescape(body)
     if _MARKUP.search(body[:10_000]):
         part = turbohtml.parse_fragment(body)
-        outline = outline_of(part)
-        struck = bytearray(len(outline.elements))
-        return text_of(outline, struck, 0), part.to_markdown().strip()
+        return text_of(outline_of(part), 0), part.to_markdown().strip()
     lines = [" ".join(line.split()) for line in body.splitlines()]
     text = "\n\n".join(line for line in lines if line)
     return text, text

@@ -58,33 +58,33 @@ _ADDRESS = re.compile(r"https?://|www\.|\w@\w")
 _ENDS = tuple(".!?:;…。！？\"'”’»)]")
 
 
-def choose(outline: Outline, struck: bytearray) -> int | None:
+def choose(outline: Outline) -> int | None:
     """The element that holds the text. The margins of the page are struck out on the way."""
     if not outline.elements:
         return None
-    _strike_margins(outline, struck, 0)
-    top = _elect(outline, struck)
+    _strike_margins(outline, 0)
+    top = _elect(outline)
     if top is None:
         return None
-    return _widen(outline, struck, top)
+    return _widen(outline, top)
 
 
-def _strike_margins(outline: Outline, struck: bytearray, top: int) -> None:
+def _strike_margins(outline: Outline, top: int) -> None:
     """Strike out the elements inside `top` that are named or made like a margin, unless they hold much of the prose."""
     # Comments first: a long discussion would make the text beside it look small.
-    _strike(outline, struck, top, _is_discussion)
-    _strike(outline, struck, top, _is_margin)
+    _strike(outline, top, _is_discussion)
+    _strike(outline, top, _is_margin)
 
 
-def _strike(outline: Outline, struck: bytearray, top: int, rule: Callable[[Outline, int, float, float], bool]) -> None:
-    weights = outline.weights(struck)
+def _strike(outline: Outline, top: int, rule: Callable[[Outline, int, float, float], bool]) -> None:
+    weights = outline.weights()
     whole, element, end = weights[top], top + 1, outline.ends[top]
     while element < end:
-        if not struck[element]:
+        if not outline.struck[element]:
             if not rule(outline, element, weights[element], whole):
                 element += 1
                 continue
-            outline.strike(struck, element)
+            outline.strike(element)
         element = outline.ends[element]
 
 
@@ -111,12 +111,12 @@ def _is_hidden(element: Element) -> bool:
     return style is not None and "display:none" in style[:500].replace(" ", "").lower()
 
 
-def _elect(outline: Outline, struck: bytearray) -> int | None:
+def _elect(outline: Outline) -> int | None:
     parents, tags, flags = outline.parents, outline.tags, outline.flags
     votes: dict[int, float] = {}
     for paragraph in outline.paragraphs:
         at = paragraph.block
-        if struck[at] or paragraph.letters < 25:
+        if outline.struck[at] or paragraph.letters < 25:
             continue
         vote = (1 + paragraph.commas + min(paragraph.letters / 100, 3)) * (1 - paragraph.link_share)
         if tags[at] not in _LEAVES:  # text without a <p> of its own
@@ -141,7 +141,7 @@ def _elect(outline: Outline, struck: bytearray) -> int | None:
     return best
 
 
-def _widen(outline: Outline, struck: bytearray, top: int) -> int:
+def _widen(outline: Outline, top: int) -> int:
     """The element that holds all parts of the text; `top` itself when it holds them all.
 
     Other articles beside the text are struck out: they are teasers.
@@ -150,21 +150,21 @@ def _widen(outline: Outline, struck: bytearray, top: int) -> int:
     for _ in range(_LEVELS):
         if at <= 0 or outline.tags[at] in ("body", "html"):
             break
-        if _continues(outline, struck, chosen, at):
+        if _continues(outline, chosen, at):
             chosen = at
         at = outline.parents[at]
     if chosen != top:
         for element in range(chosen + 1, outline.ends[chosen]):
             if outline.tags[element] == "article" and not outline.within(top, element):
-                outline.strike(struck, element)
+                outline.strike(element)
     return chosen
 
 
-def _continues(outline: Outline, struck: bytearray, inner: int, outer: int) -> bool:
+def _continues(outline: Outline, inner: int, outer: int) -> bool:
     """True when `outer` has more of the prose that is in `inner`: paragraphs as long as those, and not too many."""
     own, more = _Prose(), _Prose()
     for paragraph in outline.paragraphs:
-        if not struck[paragraph.block] and outline.within(paragraph.block, outer):
+        if not outline.struck[paragraph.block] and outline.within(paragraph.block, outer):
             (own if outline.within(paragraph.block, inner) else more).add(paragraph)
     return 0.05 * own.weight < more.weight < 3 * own.weight and more.mean >= 0.85 * own.mean
 
@@ -184,21 +184,21 @@ class _Prose:
         return self.weight / self.count if self.count else 0.0
 
 
-def strike_extras(outline: Outline, struck: bytearray, top: int, titles: frozenset[str]) -> str | None:
+def strike_extras(outline: Outline, top: int, titles: frozenset[str]) -> str | None:
     """Strike out everything inside `top` that is not text. `titles` are the page's titles, folded by `folded`.
 
     Returns the title, if it stood inside `top`; the text goes on without it.
     """
-    _strike_margins(outline, struck, top)
-    _strike_captions(outline, struck, top)
-    title = _strike_title(outline, struck, top, titles)
-    lines = [one for one in outline.paragraphs if outline.within(one.block, top) and not struck[one.block]]
+    _strike_margins(outline, top)
+    _strike_captions(outline, top)
+    title = _strike_title(outline, top, titles)
+    lines = [one for one in outline.paragraphs if outline.within(one.block, top) and not outline.struck[one.block]]
     firm = [at for at, line in enumerate(lines) if line.letters >= _FIRM and line.link_share < 0.3]
     first, last = (firm[0], firm[-1]) if firm else (len(lines), len(lines))
     gone, followed = [], False
     for at in range(len(lines) - 1, -1, -1):
         line = lines[at]
-        text, tag = line.text(struck), outline.tags[line.block]
+        text, tag = line.text(outline.struck), outline.tags[line.block]
         if (
             _leads_away(line, text)
             or (at > first and _shouts(line, text, tag))
@@ -207,7 +207,7 @@ def strike_extras(outline: Outline, struck: bytearray, top: int, titles: frozens
             gone.append(line)
         else:
             followed = True
-    _strike_lines(outline, struck, top, lines, gone)
+    _strike_lines(outline, top, lines, gone)
     return title
 
 
@@ -216,19 +216,19 @@ def folded(title: str) -> str:
     return " ".join(re.findall(r"\w+", title[:1000].lower()))
 
 
-def _strike_captions(outline: Outline, struck: bytearray, top: int) -> None:
+def _strike_captions(outline: Outline, top: int) -> None:
     letters: list[int] | None = None
     for element in range(top + 1, outline.ends[top]):
-        if struck[element]:
+        if outline.struck[element]:
             continue
         tag = outline.tags[element]
         framed = outline.pictured[element] and (tag == "figure" or outline.flags[element] & PICTURE)
         if tag == "figcaption":
-            outline.strike(struck, element, SILENT)
+            outline.strike(element, SILENT)
         elif framed:
             letters = letters or _letters(outline)
             if letters[element] <= _CAPTION_LETTERS:
-                outline.strike(struck, element, SILENT)
+                outline.strike(element, SILENT)
 
 
 def _letters(outline: Outline) -> list[int]:
@@ -240,14 +240,14 @@ def _letters(outline: Outline) -> list[int]:
     return letters
 
 
-def _strike_title(outline: Outline, struck: bytearray, top: int, titles: frozenset[str]) -> str | None:
+def _strike_title(outline: Outline, top: int, titles: frozenset[str]) -> str | None:
     for paragraph in outline.paragraphs:
         block = paragraph.block
-        if outline.within(block, top) and not struck[block] and block != top:
+        if outline.within(block, top) and not outline.struck[block] and block != top:
             tag = outline.tags[block]
-            text = paragraph.text(struck) if tag in _HEADINGS else ""
+            text = paragraph.text(outline.struck) if tag in _HEADINGS else ""
             if text and (tag == "h1" or folded(text) in titles):
-                outline.strike(struck, block)
+                outline.strike(block)
                 return text
             if paragraph.weight >= 2 * _FIRM:
                 break
@@ -274,7 +274,7 @@ def _trails(line: Paragraph, text: str, tag: str) -> bool:
     return tag != "li" and line.letters < _FIRM and not text.endswith(_ENDS)
 
 
-def _strike_lines(outline: Outline, struck: bytearray, top: int, lines: list[Paragraph], gone: list[Paragraph]) -> None:
+def _strike_lines(outline: Outline, top: int, lines: list[Paragraph], gone: list[Paragraph]) -> None:
     """Strike out paragraphs: the whole element if it holds nothing else, else only the text."""
     out = {id(line) for line in gone}
     kept = bytearray(len(outline.elements))
@@ -285,6 +285,6 @@ def _strike_lines(outline: Outline, struck: bytearray, top: int, lines: list[Par
             at = outline.parents[at]
     for line in gone:
         if not kept[line.block] and line.block != top:
-            outline.strike(struck, line.block)
+            outline.strike(line.block)
         else:
             line.pieces.clear()

@@ -121,11 +121,11 @@ class Outline:
     """Elements are numbers in document order; `parents[i]` is the parent of i, `ends[i]` the first number after its
     subtree.
 
-    `flags[i]` says what the names of i mean, `pictured[i]` whether i contains a picture or film. `cut` is True when the
-    page was too large to be read to its end.
+    `flags[i]` says what the names of i mean, `pictured[i]` whether i contains a picture or film, `struck[i]` whether i
+    is struck out (GONE, SILENT or 0). `cut` is True when the page was too large to be read to its end.
     """
 
-    __slots__ = ("cut", "elements", "ends", "flags", "paragraphs", "parents", "pictured", "tags")
+    __slots__ = ("cut", "elements", "ends", "flags", "paragraphs", "parents", "pictured", "struck", "tags")
 
     def __init__(self) -> None:
         self.elements: list[Element] = []
@@ -133,7 +133,8 @@ class Outline:
         self.parents: list[int] = []
         self.ends: list[int] = []
         self.flags: list[int] = []
-        self.pictured: bytearray = bytearray()
+        self.pictured = bytearray()
+        self.struck = bytearray()
         self.paragraphs: list[Paragraph] = []
         self.cut = False
 
@@ -141,21 +142,21 @@ class Outline:
         """True when `element` is `other` or inside it."""
         return other <= element < self.ends[other]
 
-    def weights(self, struck: bytearray) -> list[float]:
+    def weights(self) -> list[float]:
         """For every element the weight of the paragraphs in it that are not struck out."""
         weights = [0.0] * len(self.elements)
         for paragraph in self.paragraphs:
-            if not struck[paragraph.block]:
+            if not self.struck[paragraph.block]:
                 weights[paragraph.block] += paragraph.weight
         parents = self.parents
         for element in range(len(weights) - 1, 0, -1):
             weights[parents[element]] += weights[element]
         return weights
 
-    def strike(self, struck: bytearray, element: int, mark: int = GONE) -> None:
+    def strike(self, element: int, mark: int = GONE) -> None:
         """Strike out an element with everything in it."""
         end = self.ends[element]
-        struck[element:end] = bytes((mark,)) * (end - element)
+        self.struck[element:end] = bytes((mark,)) * (end - element)
 
 
 def outline_of(root: Element) -> Outline:
@@ -210,6 +211,7 @@ class _TreeWalk:
         outline.ends.append(number + 1)
         outline.flags.append(_flags_of(element))
         outline.pictured.append(0)
+        outline.struck.append(0)
         self.at = number
         if tag == "a":
             self.links += 1

@@ -41,14 +41,14 @@ _STYLE = Markdown(
 )
 
 
-def text_of(outline: Outline, struck: bytearray, top: int) -> str:
+def text_of(outline: Outline, top: int) -> str:
     """Paragraphs with an empty line between them; the cells of a row of a table are one paragraph."""
     written: list[str] = []
     room, row_before = LONGEST, -1
     for paragraph in outline.paragraphs:
-        if not outline.within(paragraph.block, top) or struck[paragraph.block]:
+        if not outline.within(paragraph.block, top) or outline.struck[paragraph.block]:
             continue
-        text = paragraph.text(struck)
+        text = paragraph.text(outline.struck)
         if not text:
             continue
         row = _row_of(outline, paragraph)
@@ -73,15 +73,15 @@ def _row_of(outline: Outline, paragraph: Paragraph) -> int:
     return -1
 
 
-def markdown_of(outline: Outline, struck: bytearray, top: int, base: str) -> str:
+def markdown_of(outline: Outline, top: int, base: str) -> str:
     """The text as Markdown, with its pictures; plain text for a page that was too large to be read to its end."""
     if outline.cut:
-        return text_of(outline, struck, top)
+        return text_of(outline, top)
     root = outline.elements[top]
     gone = set()
     element, end = top + 1, outline.ends[top]
     while element < end:
-        if struck[element] == GONE:
+        if outline.struck[element] == GONE:
             gone.add(outline.elements[element])
             element = outline.ends[element]
         else:
