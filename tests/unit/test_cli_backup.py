@@ -5,19 +5,24 @@ from __future__ import annotations
 import re
 import stat
 from datetime import timedelta
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+import zstandard
 
 from gossamer.backends.sqlite.record_stream import SqliteRecordStream
 from gossamer.backends.worker_names import worker_name
+from gossamer.errors import Misconfigured
 from gossamer.frontier.contract import DeadFilter, JobTerms
+from gossamer.frontier.state_rows import DumpedPurse
 from gossamer.model.page import Headers, Snapshot
 from gossamer.model.schedule import Schedule
 from gossamer.model.task import UrlState
-from gossamer.project.move.backup_file import MAGIC, BackupHeader, new_backup
+from gossamer.project.move import backup_file
+from gossamer.project.move.backup_file import MAGIC, BackupHeader, BackupWriter, new_backup
 from gossamer.project.open import Project
 from gossamer.store.contract import RecordQuery
 
@@ -192,6 +197,67 @@ def test_a_damaged_file_is_refused_before_anything_is_touched(project: ProjectFo
     assert said.code == 1
     assert "is not a whole backup" in said.err
     assert not (project.folder / "new").exists()
+
+
+def forged(project: ProjectFolder, kind: str, body: bytes, counts: dict[str, dict[str, int]]) -> Path:
+    """A file with one frame besides header and trailer, and a checksum that is right."""
+    header = BackupHeader(format=1, version="9.9", project="", fingerprints=1, made_at=NOW, counts=counts)
+    path = project.folder / "forged.backup"
+    with new_backup(path, header) as writer:
+        frame = msgspec.msgpack.encode((kind, body))
+        writer._put(len(frame).to_bytes(4, "big") + frame)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("kind", "body"),
+    [
+        ("purse", zstandard.compress(msgspec.msgpack.encode([{"name": 1, "spent": "much"}]))),
+        ("purse", zstandard.compress(b"\xc1")),
+        ("purse", zstandard.compress(msgspec.msgpack.encode([]))),
+        ("purse", b"not compressed"),
+        ("purse", b"\x28\xb5\x2f\xfd\xc0\x00" + (2**40).to_bytes(8, "little") + b"\x01\x00\x00"),  # 1 TiB, it says
+        ("header", zstandard.compress(msgspec.msgpack.encode([]))),
+        ("unknown", zstandard.compress(msgspec.msgpack.encode([]))),
+    ],
+)
+def test_a_forged_file_is_refused_before_anything_is_touched(project: ProjectFolder, kind: str, body: bytes) -> None:
+    forged(project, kind, body, {"state": {"purses": 1}})
+    project.write("gossamer.toml", ELSEWHERE + TOML)
+
+    said = project.run("restore", "forged.backup")
+
+    assert (said.code, said.out) == (1, "")
+    assert "is not a whole backup" in said.err
+    assert not (project.folder / "new").exists()
+
+
+def test_a_backup_of_other_stores_than_there_are_is_refused(project: ProjectFolder) -> None:
+    forged(project, "purse", zstandard.compress(msgspec.msgpack.encode([])), {"wishes": {}})
+    assert "is not a whole backup" in project.run("restore", "forged.backup").err
+
+
+def test_a_frame_that_claims_to_be_longer_than_the_file_is_not_read(project: ProjectFolder) -> None:
+    file = backed_up(project)
+    file.write_bytes(MAGIC + (2**30).to_bytes(4, "big") + b"x")
+    assert "is not a whole backup" in project.run("restore", "books.backup").err
+
+
+def test_rows_are_spread_over_frames_and_a_row_that_none_can_hold_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(backup_file, "FULL_FRAME", 100)
+    rows = [DumpedPurse(name=f"day/{n}", spent=n) for n in range(20)]
+    with BytesIO() as file:
+        BackupWriter(file).frame("purse", rows)
+        content, place, found = file.getvalue(), len(MAGIC), []
+        while place < len(content):
+            size = int.from_bytes(content[place : place + 4], "big")
+            found.append(backup_file._decoded(content[place + 4 : place + 4 + size])[1])
+            place += 4 + size
+    assert len(found) > 4
+    assert [row for batch in found for row in batch] == rows
+    monkeypatch.setattr(backup_file, "MAX_FRAME", 100)
+    with pytest.raises(Misconfigured, match="A purse of the project has"):
+        BackupWriter(BytesIO()).frame("purse", [DumpedPurse(name="x" * 200, spent=1)])
 
 
 @pytest.mark.parametrize(

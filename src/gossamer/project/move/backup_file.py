@@ -8,8 +8,10 @@ A frame is MessagePack: the kind of its rows, and the rows as zstd-compressed Me
 header, then come state, records and archive, in this order. Old files stay readable: fields are only added to rows,
 with a default, and FORMAT grows when that is not enough.
 
-How it fails: `Misconfigured` for a file that was cut short, damaged, or written by a newer version. How it recovers: a
-backup is written under another name (`.part`) and renamed when it is complete, so that a torn file is a torn copy.
+How it fails: `Misconfigured` for a file that was cut short, damaged, or written by a newer version. All of it is
+decoded before the first row is used, and no frame is larger than MAX_FRAME: the file may come from a stranger. How it
+recovers: a backup is written under another name (`.part`) and renamed when it is complete, so that a torn file is a
+torn copy.
 """
 
 from __future__ import annotations
@@ -48,7 +50,8 @@ from .stores import Counts
 
 FORMAT = 1
 MAGIC = b"gossamer backup\n"
-MAX_FRAME = 2**31  # bytes; a longer frame is damage, not data
+MAX_FRAME = 2**30  # bytes, compressed or not; a longer frame is damage, not data
+FULL_FRAME = 2**26  # bytes, not compressed; rows beyond it are spread over several frames
 LEVEL = 3
 
 
@@ -119,7 +122,16 @@ class BackupWriter:
             self.frame(_KIND[row], list(same))
 
     def frame(self, kind: str, rows: Sequence[msgspec.Struct]) -> None:
-        frame = msgspec.msgpack.encode(_Frame(kind, self._compressor.compress(_encoded(rows))))
+        """Add rows of one kind. Raises Misconfigured for a row that no frame can hold."""
+        encoded = _encoded(rows)
+        if len(encoded) > FULL_FRAME and len(rows) > 1:
+            half = len(rows) // 2
+            self.frame(kind, rows[:half])
+            self.frame(kind, rows[half:])
+            return
+        if len(encoded) > MAX_FRAME:
+            raise Misconfigured(f"A {kind} of the project has {len(encoded):,} bytes. A backup holds {MAX_FRAME:,}.")
+        frame = msgspec.msgpack.encode(_Frame(kind, self._compressor.compress(encoded)))
         self._put(len(frame).to_bytes(4, "big") + frame)
         self._rows[kind] += len(rows)
 
@@ -194,17 +206,17 @@ class BackupReader:
 
     def __init__(self, path: Path) -> None:
         self.place = str(path.resolve())
-        self._frames = _frames(path)
-        self.header: BackupHeader = _rows(next(self._frames))[0]
-        self._next = next(self._frames)
+        self._batches = _batches(path)
+        self.header: BackupHeader = next(self._batches)[1][0]
+        self._next = next(self._batches)
 
     def close(self) -> None:
-        self._frames.close()
+        self._batches.close()
 
     async def batches(self, role: str) -> AsyncIterator[Sequence[Any]]:  # Any: rows of that role
-        while _ROLE.get(self._next.kind) == role:
-            yield await asyncio.to_thread(_rows, self._next)
-            self._next = await asyncio.to_thread(next, self._frames)
+        while _ROLE.get(self._next[0]) == role:
+            yield self._next[1]
+            self._next = await asyncio.to_thread(next, self._batches)
 
 
 async def open_backup(path: Path) -> BackupReader:
@@ -214,9 +226,9 @@ async def open_backup(path: Path) -> BackupReader:
 
 def _checked(path: Path) -> BackupReader:
     try:
-        for frame in _frames(path):
-            last = frame
-        if last.kind != "trailer":
+        for kind, _ in _batches(path):
+            last = kind
+        if last != "trailer":
             raise _torn(path)
         return BackupReader(path)
     except FileNotFoundError:
@@ -225,33 +237,46 @@ def _checked(path: Path) -> BackupReader:
         raise Misconfigured(f"{path} cannot be read ({error.strerror}).") from error
 
 
-def _frames(path: Path) -> Generator[_Frame]:
-    """Every frame, the trailer compared with what came before it. Raises Misconfigured."""
+def _batches(path: Path) -> Generator[tuple[str, list[Any]]]:  # Any: rows of that kind
+    """The rows of every frame with their kind, the trailer compared with what came before it. Raises Misconfigured."""
     digest = blake2b(digest_size=32)
     with path.open("rb") as file:
         magic = file.read(len(MAGIC))
         if magic != MAGIC:
             raise Misconfigured(f"{path} is not a backup: they are made by `gossamer backup`.")
         digest.update(magic)
+        left = os.fstat(file.fileno()).st_size - len(magic)
         first = True
         while length := file.read(4):
             size = int.from_bytes(length, "big")
-            data = file.read(size) if len(length) == 4 and size <= MAX_FRAME else b""
-            if not data or len(data) < size:
+            left -= len(length) + size
+            if len(length) < 4 or not size or size > MAX_FRAME or left < 0:
                 raise _torn(path)
+            data = file.read(size)
             try:
-                frame = msgspec.msgpack.decode(data, type=_Frame)
-                if first:
-                    _check_format(path, _rows(frame)[0])
-                elif frame.kind == "trailer" and (_rows(frame)[0].digest != digest.digest() or file.read(1)):
-                    raise _torn(path)
-            except (msgspec.MsgspecError, zstandard.ZstdError, KeyError):
+                kind, rows = _decoded(data)
+            except (msgspec.MsgspecError, zstandard.ZstdError, KeyError, ValueError):
                 raise _torn(path) from None
-            yield frame
+            if (kind == "header") is not first or not rows:
+                raise _torn(path)
+            if first:
+                _check_format(path, rows[0])
+            elif kind == "trailer" and (rows[0].digest != digest.digest() or file.read(1)):
+                raise _torn(path)
+            yield kind, rows
             first = False
             digest.update(length + data)
     if first:
         raise _torn(path)
+
+
+def _decoded(frame: bytes) -> tuple[str, list[Any]]:  # Any: rows of that kind
+    """The kind and the rows of a frame. Raises MsgspecError, ZstdError, KeyError, ValueError."""
+    kind, body = msgspec.structs.astuple(msgspec.msgpack.decode(frame, type=_Frame))
+    # The size that the frame claims is what would be allocated, before a single byte is decompressed.
+    if zstandard.get_frame_parameters(body).content_size > MAX_FRAME:
+        raise ValueError("the frame is too large")
+    return kind, _DECODERS[kind].decode(zstandard.ZstdDecompressor().decompress(body))
 
 
 def _check_format(path: Path, header: BackupHeader) -> None:
@@ -266,10 +291,8 @@ def _check_format(path: Path, header: BackupHeader) -> None:
             f"{FINGERPRINT_VERSION}: it would not recognise the pages that were seen. Restore it with the one that "
             f"made it ({header.version})."
         )
-
-
-def _rows(frame: _Frame) -> list[Any]:  # Any: rows of the frame's kind
-    return _DECODERS[frame.kind].decode(zstandard.ZstdDecompressor().decompress(frame.body))
+    if not header.counts.keys() <= _ROWS.keys():
+        raise _torn(path)
 
 
 def _torn(path: Path) -> Misconfigured:
