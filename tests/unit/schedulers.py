@@ -13,7 +13,7 @@ from gossamer.clock import VirtualClock
 from gossamer.model.events import ScheduleFired
 from gossamer.model.schedule import Schedule
 from gossamer.project.open import open_project
-from gossamer.project.scheduler import scheduler_of
+from gossamer.project.service import scheduler_of
 from gossamer.schedule.spider_loader import SpiderLoader
 from gossamer.settings import load
 from tests.patience import PATIENCE

@@ -15,7 +15,7 @@ from gossamer.backends.folder.archive import FolderArchive
 from gossamer.backends.sqlite.record_stream import SqliteRecordStream
 from gossamer.backends.sqlite.state_stream import SqliteStateStream
 from gossamer.backends.worker_names import worker_name
-from gossamer.cli.addresses import shown, with_keys
+from gossamer.cli.move import shown, with_keys
 from gossamer.errors import Misconfigured
 from gossamer.frontier.contract import JobTerms, WorkerCard
 from gossamer.frontier.state_rows import DumpedUrl

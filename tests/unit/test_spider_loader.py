@@ -11,7 +11,7 @@ import pytest
 
 from gossamer.errors import SpiderNotFound
 from gossamer.model.events import ScheduleFired
-from gossamer.project.scheduler import scheduler_of
+from gossamer.project.service import scheduler_of
 from gossamer.schedule.spider_loader import SpiderLoader
 from gossamer.settings import load
 from tests.patience import PATIENCE

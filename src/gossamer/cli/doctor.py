@@ -12,7 +12,7 @@ import typer
 from rich.text import Text
 
 from ..errors import Misconfigured
-from ..project.migrations import migrate_records
+from ..project.open import migrate_records
 from ..project.retention import PruneAges, Pruned, count_prunable_jobs, prune
 from ..units import many, parse_duration, size, visible
 from .app import app, err, open_crawled, out, run_async, settings_with

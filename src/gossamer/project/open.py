@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 
 import msgspec
 
-from ..backends.addresses import is_local, local_path
+from ..backends.addresses import MONGO, POSTGRES, is_local, local_path, postgres_schema, scheme_of
 from ..backends.open import ArchiveOnDemand, old_copy, open_archive, open_records, open_state
 from ..backends.state import State
 from ..backends.worker_names import worker_name
@@ -110,3 +110,26 @@ def open_beside(project: Project, spider: Spider, *, settings: Settings, worker:
     with project.state.frontier_for(site_terms(settings, spider)) as frontier:
         state = msgspec.structs.replace(project.state, frontier=frontier)
         yield msgspec.structs.replace(project, settings=settings, state=state, worker=worker)
+
+
+class Migrated(msgspec.Struct, frozen=True, kw_only=True):
+    """The migrations that were applied, in order, and what there is to say of it."""
+
+    applied: list[str]
+    in_words: str
+
+
+async def migrate_records(settings: Settings) -> Migrated:
+    """Apply what is missing; nothing where the store does so whenever it is opened. Raises BackendUnavailable."""
+    scheme = scheme_of(settings, "records")
+    if scheme in MONGO:
+        return Migrated(
+            applied=[], in_words="nothing to do: collections in MongoDB are made whenever the store is opened"
+        )
+    if scheme not in POSTGRES:
+        return Migrated(applied=[], in_words="nothing to do: a SQLite file is brought up to date whenever it is opened")
+    from ..backends.postgres.connection import migrate_database  # its driver is an extra
+
+    applied, address = await migrate_database(settings.records, schema=postgres_schema(settings))
+    where = f"{address.place}, schema {address.schema}"
+    return Migrated(applied=list(applied), in_words=f"{'up to date' if applied else 'was up to date already'}: {where}")

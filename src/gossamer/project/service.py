@@ -24,6 +24,7 @@ from ..process.signals import stopping
 from ..process.supervisor import MISCONFIGURED, ChildSlot, Supervisor, silence_under, spawn
 from ..schedule.definition import schedules_of
 from ..schedule.leader import Scheduler
+from ..schedule.spider_loader import SpiderLoader
 from ..settings import Settings
 from ..settings.effective import routing_of, served
 from ..store.contract import RecordQuery
@@ -32,7 +33,7 @@ from .crawl import Attend, CrawlReport, crawl
 from .export import destination_of
 from .job_end import why_nothing_came
 from .open import Project, open_project
-from .scheduler import scheduler_of
+from .retention import forget_old_runs
 from .worker_pool import WorkerPool
 
 AWAY = Backoff(first=timedelta(milliseconds=500), longest=timedelta(seconds=15))  # while a backend does not answer
@@ -199,3 +200,19 @@ async def supervised_all(
 def _worker_slot(command: list[str], settings: Settings) -> ChildSlot:
     silence = silence_under(settings.crawl.parse_timeout)
     return ChildSlot(spawn(command), silence=silence, drain_within=settings.crawl.drain)
+
+
+def scheduler_of(
+    project: Project, events: EventSink, *, name: str = "", loader: SpiderLoader | None = None
+) -> Scheduler:
+    """A scheduler by this name; the process's own by default. Raises Misconfigured as `Scheduler` does."""
+    state, keep = project.state, project.settings.store.keep_runs
+    return Scheduler(
+        state,
+        project.settings,
+        project.clock,
+        events,
+        name=name or project.worker,
+        forget_old_runs=lambda schedule: forget_old_runs(state.history, state.jobs, schedule, keep),
+        loader=loader,
+    )
