@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from gossamer.errors import BadResponse, PageCrashed, TimedOut
+from gossamer.fetch.browser import page_actions
 from gossamer.fetch.browser import pool as pool_module
 from gossamer.fetch.browser.page_actions import MAX_REQUESTS
 from gossamer.fetch.contract import Limits
@@ -115,7 +116,7 @@ async def test_a_download_that_a_script_starts_is_not_taken(show: Show) -> None:
 
 
 async def test_a_greedy_page_gets_so_much_and_no_more(show: Show, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gossamer.fetch.browser.page_work._LONGEST_SETTLING", PATIENCE)  # all of its requests are seen
+    monkeypatch.setattr(page_actions, "_LONGEST_SETTLING", PATIENCE)  # all of its requests are seen
     response = await show.get(show.url("/greedy"))
     assert b'id="here"' in response.body
     assert f"more than {MAX_REQUESTS} requests" in response.note
@@ -124,7 +125,7 @@ async def test_a_greedy_page_gets_so_much_and_no_more(show: Show, monkeypatch: p
 
 async def test_a_page_that_never_stops_asking_is_stopped(show: Show, monkeypatch: pytest.MonkeyPatch) -> None:
     """And read as it is then: nobody waits for it to become quiet."""
-    monkeypatch.setattr("gossamer.fetch.browser.page_work._LONGEST_SETTLING", PATIENCE)
+    monkeypatch.setattr(page_actions, "_LONGEST_SETTLING", PATIENCE)
     ask = "for (let i = 0; i < 200; i++) fetch('/data.json?' + i).catch(() => 0)"
     again = f"(async () => {{ for (;;) {{ {ask}; await new Promise(done => setTimeout(done)) }} }})()"
     url = show.page(f"<p id=here>here</p><script>{again}</script>")

@@ -18,6 +18,7 @@ from gossamer.errors import (
     TimedOut,
     TlsFailed,
 )
+from gossamer.fetch.browser import page_actions
 from gossamer.fetch.contract import Limits
 from gossamer.fetch.cookies import CookieJar
 from gossamer.model.route import Action
@@ -83,7 +84,7 @@ async def test_a_selector_that_is_none_is_refused_for_good(show: Show) -> None:
 
 
 async def test_a_page_that_is_never_quiet_is_read_all_the_same(show: Show, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gossamer.fetch.browser.page_actions._LONGEST_SETTLING", 1.0)
+    monkeypatch.setattr(page_actions, "_LONGEST_SETTLING", 1.0)
     response = await show.get(show.url("/never-quiet"))
     assert b'id="here"' in response.body
     assert "not quiet" in response.note
