@@ -17,7 +17,7 @@
     │       ├── PageCrashed    the page ate its memory, or killed the process that showed it
     │       ├── Blocked        the site answered, but with a challenge, a wall or an empty shell
     │       ├── RobotsUnreachable
-    │       └── WayFailed      our own side failed: no try of the page is used up
+    │       └── RouteFailed    our own side failed: no try of the page is used up
     │           ├── ProxyFailed    the proxy refused, hung up or is not there
     │           ├── BrowserFailed  the browser died or could not be started
     │           ├── ApiFailed      the managed API is down, refuses the key, or never finishes
@@ -29,7 +29,7 @@
         ├── FetchRefused       it must not or cannot be fetched
         │   ├── AddressRefused a private or reserved address
         │   ├── TlsFailed, BadResponse, RedirectLoop
-        │   ├── NoWay          a route that does not exist, or is not installed
+        │   ├── NoRoute        a route that does not exist, or is not installed
         │   ├── Walled         as Blocked, and no route is left that could help
         │   └── ClientError    4xx other than 408, 425 and 429
         └── ParseFailed        the spider raised, or an item misses required fields

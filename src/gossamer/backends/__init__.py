@@ -1,1 +1,1 @@
-"""Fulfilments of the contracts, one folder per technology. They import contracts; nobody but assembly imports them."""
+"""Fulfilments of the contracts, one folder per technology. They import contracts; project/ opens them."""

@@ -68,7 +68,7 @@ class JobContext(msgspec.Struct, frozen=True, kw_only=True):
     guard: QualityGuard
     admission: Admission
     sink: Sink
-    frontier: Frontier  # one that sits out short absences
+    frontier: Frontier
     retry_terms_for: RetryTermsFor
     clock: Clock
     events: events.EventSink

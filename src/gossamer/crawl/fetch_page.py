@@ -4,8 +4,8 @@ What it does: one attempt after the other, each written into the log. Every requ
 for the site's pace and leaves through the route's exit. A block climbs to a dearer route at once, a dead proxy is
 replaced by another; neither uses up an attempt of the page. What differs between a leased page, a sitemap and a page
 that a person wants to see is an argument.
-How it fails: FetchFailed or FetchRefused (those of the last attempt), WayFailed (nothing can leave just now), NoWay (no
-route fulfils the wish), RouteNotServed, and what `before_send` raises.
+How it fails: FetchFailed or FetchRefused (those of the last attempt), RouteFailed (nothing can leave just now), NoRoute
+(no route fulfils the wish), RouteNotServed, and what `before_send` raises.
 """
 
 from __future__ import annotations

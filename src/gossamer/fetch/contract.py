@@ -65,5 +65,5 @@ class Response(msgspec.Struct, frozen=True, kw_only=True):
 
 class Transport(Protocol):
     async def fetch(self, request: TransportRequest) -> Response:
-        """Make the request. Raises FetchFailed or FetchRefused; WayFailed when the way failed and not the site."""
+        """Make the request. Raises FetchFailed or FetchRefused; RouteFailed when the route failed and not the site."""
         ...

@@ -4,8 +4,8 @@ The target is judged here although the proxy dials it: pages must not lead us in
 that stands inside one. The proxy's own address is judged too, unless its pool may be private.
 
 How a 407 is judged (a plain http request goes to the proxy itself, so the answer may be the proxy's or the site's):
-the transports knock at the proxy once more (knock.py). One that does not let us in has refused the password; when it
-does let us in, the 407 is the site's own answer.
+the transports knock at the proxy once more (proxy_check.py). One that does not let us in has refused the
+password; when it does let us in, the 407 is the site's own answer.
 """
 
 from __future__ import annotations

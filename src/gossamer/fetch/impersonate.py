@@ -1,11 +1,11 @@
 """The second transport, on wreq: TLS and headers as a browser sends them, HTTP/2, the same limits and errors.
 
 What it does: one request with the profile that the request names, or as a plain client without one.
-How it fails: as http.py does; profile_faults.py has the whole list. MissingExtra where wreq is not installed.
+How it fails: as http.py does; impersonate_errors.py has the whole list. MissingExtra where wreq is not installed.
 How it recovers: a connection that misbehaved is closed; a client that could not connect is made anew.
 
-How addresses are checked stands in profile_clients.py. For that wreq and we must agree on what the host of a URL is,
-so addresses in any but the plainest form are refused here.
+How addresses are checked stands in impersonate_clients.py. For that wreq and we must agree on what the host of a URL
+is, so addresses in any but the plainest form are refused here.
 """
 
 from __future__ import annotations

@@ -161,7 +161,7 @@ class Clients:
         wreq = library()
         names = wreq.DnsOptions(system_dns=True)
         if not is_literal(host):
-            # Capitals count for wreq: what it is asked for is always written small, see profile.py.
+            # Capitals count for wreq: what it is asked for is always written small, see impersonate.py.
             names.add_resolve(host.lower(), [ip_address(address) for address in addresses])
         options: dict[str, Any] = {}
         if profile is not None:

@@ -37,7 +37,6 @@ from .open_route import OpenRoute
 from .retry_after import parse_retry_after
 from .robots_rules import MAX_TEXT, RobotsRules, product_token, read_robots
 
-# Awaited before a request with the site's crawl-delay, if known; gives back whom to tell when the request has left.
 # Awaited before a request leaves, with the crawl-delay of the site where it is known; returns what is to be called
 # when the request has left. May raise.
 BeforeSend = Callable[[timedelta | None], Awaitable[Callable[[], None] | None]]
@@ -130,7 +129,7 @@ class Robots:
         `before_send`.
 
         Raises RobotsUnreachable; DnsFailed, ConnectFailed, AddressRefused or TlsFailed when the origin itself cannot be
-        reached; WayFailed when the route to it failed.
+        reached; RouteFailed when the route to it failed.
         """
         origin = origin_of(url)
         name = route.route.name

@@ -5,7 +5,7 @@ ladder it is on, through which exit it leaves, what it costs, and what its fate 
 
 What it does: plans the rungs that a page may take (ladder.py decides), takes an exit where the route has a pool, pays
 for each request, and notes how it went, so that all workers profit.
-How it fails: WayFailed when nothing can leave just now; Misconfigured for a wish that no route can fulfil.
+How it fails: RouteFailed when nothing can leave just now; Misconfigured for a wish that no route can fulfil.
 How it recovers: what was learned is in the shared state. While that is away, pages go by what was known last.
 """
 
@@ -172,7 +172,7 @@ class PageRoute:
 
     async def open(self) -> OpenRoute:
         """Make the present rung ready for requests. Raises RouteNotServed, AllExitsRest, MissingExtra, Misconfigured,
-        NoWay."""
+        NoRoute."""
         router, route, task = self._router, self.route, self._task
         if not router.serves(route):
             raise RouteNotServed(LANE_ONLY + (route.name if route.name in router.routes else route.transport))

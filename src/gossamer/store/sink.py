@@ -4,9 +4,9 @@ Calls that arrive while a batch is being written make up the next one; nobody wa
 write itself takes long enough to gather the next batch. Raw pages are archived first, then records are saved with
 the references: a crash between the two leaves an unused copy, never a reference to nothing.
 
-With a spool, "stored" includes "on this machine's disk, durably, to be stored later" (spool.py, draining.py): journeys
-go on while the archive or the store is away. What is spooled is not yet among the facts that the store gives about a
-page; a visit in the meantime asks for the page in full instead of asking whether it changed, which is harmless.
+With a spool, "stored" includes "on this machine's disk, durably, to be stored later" (spool.py, spool_drain.py):
+journeys go on while the archive or the store is away. What is spooled is not yet among the facts that the store gives
+about a page; a visit in the meantime asks for the page in full instead of asking whether it changed, which is harmless.
 
 How it fails: when the archive or the store does not answer and there is no spool, or no room in it, every caller of
 the batch gets that error, and nothing of it counts as kept. A store that refuses us (another password, a missing

@@ -1,7 +1,7 @@
 """The spool: results that could not be stored yet wait here, on this machine's disk, in the order in which they came.
 
     <folder>/<host>-<pid>-<life>/lock                           held as long as the process lives
-    <folder>/<host>-<pid>-<life>/<nanoseconds>-<mark>.spool     segments (spool_format.py)
+    <folder>/<host>-<pid>-<life>/<nanoseconds>-<mark>.spool     segments (spool_files.py)
     <folder>/<host>-<pid>-<life>-<segment>-<offset>.bad         what was damaged or cannot be stored, for a person
 
 Each process writes into a folder of its own, made with the first result that has to wait. A process that starts

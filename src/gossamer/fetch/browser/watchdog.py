@@ -6,7 +6,7 @@ It starts the driver (NODE CLI ...), which starts the browser. It ends when the 
 process id WORKER ends in whatever way, or when it is told to by SIGTERM; before that it kills all that descends from
 it and removes FOLDER. The kernel hands it every orphan among its descendants (it is a "subreaper"), so that none can
 slip away, not even one that moved into a session of its own. If the watchdog itself is killed the kernel kills the
-driver, and a browser whose driver is gone ends by itself. One that stands still, and FOLDER, are left to remains.py.
+driver, and a browser whose driver is gone ends by itself. One that stands still, and FOLDER, are left to chromium.py.
 
 Run as a program, with the standard library alone: it must start fast and must not fail. Linux only.
 """

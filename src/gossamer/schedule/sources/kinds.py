@@ -27,7 +27,7 @@ _NAME = re.compile(r"\s*([\w./+-]+)(?=[\s;|]|$)")
 
 
 class UrlsSource(msgspec.Struct, frozen=True, kw_only=True, tag="urls"):
-    """Addresses as they were written, with braces or without (see patterns.py)."""
+    """Addresses as they were written, with braces or without (url_patterns.py)."""
 
     urls: tuple[str, ...]
     max_urls: int = MOST_URLS
