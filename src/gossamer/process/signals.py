@@ -24,8 +24,8 @@ def send(process: asyncio.subprocess.Process, number: signal.Signals) -> None:
 
 
 @contextmanager
-def stopping(drain: Callable[[], None], force: Callable[[signal.Signals], None] | None = None) -> Iterator[None]:
-    """SIGINT and SIGTERM call `drain`. A further one, later than ECHO, calls `force`, and without it ends the process.
+def stopping(drain: Callable[[], None]) -> Iterator[None]:
+    """SIGINT and SIGTERM call `drain`. A further one, later than ECHO, ends the process.
 
     The echo: `timeout` signals its command and then the command's whole group; a terminal signals all of a group at
     once, and its first process passes the signal on.
@@ -40,9 +40,6 @@ def stopping(drain: Callable[[], None], force: Callable[[signal.Signals], None] 
             asked_at = loop.time()
             drain()
         elif loop.time() - asked_at > ECHO.total_seconds():
-            if force is not None:
-                force(number)
-                return
             while installed:
                 loop.remove_signal_handler(installed.pop())
             signal.raise_signal(number)  # as it would have ended without us
