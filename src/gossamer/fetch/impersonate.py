@@ -40,7 +40,7 @@ from .impersonate_errors import translated, was_hung_up
 from .profiles import OWN_HEADERS, Profile, profile_named
 
 _WIRE_SLACK = 64 * 1024  # as in http.py
-_GATHERED = 64 * 1024  # so much of a body is handed to the decoder at once
+_GATHERED = 64 * 1024  # bytes of a body that are handed to the decoder at once
 _SOON = 0.01  # seconds in which a second sign of life does not count
 _UNSAFE_URL = re.compile(r"[^\x21-\x7e]")
 _PLAIN_URL = re.compile(

@@ -17,7 +17,7 @@ MAX_TEXT = 500 * 1024  # bytes; RFC 9309 asks for no more
 MAX_WILDCARD_RULES = 2000
 MAX_STARS = 20
 _MAX_LINE = 2500  # longer than any URL that is crawled
-_EXPLAINED = 200  # beyond so many rules a refusal does not name its rule
+_EXPLAINED = 200  # with more rules than this a refusal does not name its rule
 
 _AGENT = re.compile(r"user[- ]?agent\s*[:\s]\s*(.*)", re.IGNORECASE)
 _RULE = re.compile(r"(allow|dis+al+[oa]w|diasllow)\s*[:\s]\s*(.*)", re.IGNORECASE)

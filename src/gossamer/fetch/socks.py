@@ -17,7 +17,7 @@ from ..model.route import Exit
 from .exits import check_socks_name, proxy_failed, refused_credentials
 
 Send = Callable[[bytes], Awaitable[object]]
-Read = Callable[[int], Awaitable[bytes]]  # so many bytes, no fewer; raises OSError or EOFError
+Read = Callable[[int], Awaitable[bytes]]  # reads exactly that many bytes; raises OSError or EOFError
 
 _VERSION, _CONNECT = 5, 1
 _OPEN, _PASSWORD = 0, 2  # ways to say who one is

@@ -1,4 +1,4 @@
-"""What the stages say while they work. Stages emit; monitor listens; nobody waits for a listener."""
+"""What the stages say while they work. Stages emit; monitor listens; no stage waits for a listener."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ class QualityChanged(Event, frozen=True, kw_only=True, gc=False):
 
 
 class Gone(Event, frozen=True, kw_only=True, gc=False):
-    """A crawl has ended, and so many records that were known before are not to be found any more."""
+    """A crawl has ended without finding `records` records that earlier crawls had found."""
 
     records: int
 
@@ -161,7 +161,7 @@ class JobLeft(Event, frozen=True, kw_only=True, gc=False):
 
 
 class ScheduleFired(Event, frozen=True, kw_only=True, gc=False):
-    """A run of a schedule has begun: `job`. It is for the tick `due`; so many before that were missed."""
+    """A run of a schedule has begun: `job`. It is for the tick `due`; `missed` ticks before that were missed."""
 
     schedule: str
     due: float
@@ -210,7 +210,7 @@ class EventSink(Protocol):
 
 
 class Silence:
-    """A sink for those who do not listen."""
+    """A sink that drops every event."""
 
     def emit(self, event: Event) -> None:
         return None

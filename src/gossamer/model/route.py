@@ -30,7 +30,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
         return self.transport in (BROWSER, MANAGED)
 
     def cost(self, received: int) -> float:
-        """Tokens for one request that brought so many bytes."""
+        """What one request costs, in tokens, when its response has that many bytes."""
         return self.price + self.price_per_gb * received / 1e9
 
 

@@ -29,7 +29,7 @@ _USUAL_WEIGHT = 5  # pages it takes to outweigh it
 _STEPS = 30  # of bisection: the rate is right to a ten-millionth
 _KEPT = 1 - 1 / MEMORY
 _DAY = 86_400.0
-_ANYWHERE = 12 * 3600.0  # where a day ends last, it ends so much later than in UTC
+_ANYWHERE = 12 * 3600.0  # seconds by which the last time zone ends its day after UTC
 
 
 class Rhythm(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,7 +41,7 @@ class Rhythm(msgspec.Struct, frozen=True, kw_only=True):
     first: float
     last: float
     changed: float | None = None  # the last check that found a change
-    checks: int = 0  # the first fetch is none: it has nothing to compare with
+    checks: int = 0  # the first fetch does not count: there is nothing to compare it with
     changes: int = 0
     false_alarms: int = 0  # announced changes that were none
     alarms: int = 0  # announced changes that were found
@@ -73,7 +73,7 @@ class Sums(msgspec.Struct, frozen=True):
 
 
 def sums_of(rates: Iterable[float]) -> Sums:
-    """Those of so many pages."""
+    """The sums over the pages with these rates."""
     logarithms = [math.log(_within(rate)) for rate in rates]
     return Sums(len(logarithms), math.fsum(logarithms))
 

@@ -157,7 +157,7 @@ def _source(table: ScheduleTable, where: str) -> str:
 
 
 def _windows(table: ScheduleTable, where: str) -> str:
-    """The windows with their zone: whoever reads them later has this text alone."""
+    """The windows with their zone: a later reader has this text alone."""
     text = table.windows.strip()
     if not text:
         return ""

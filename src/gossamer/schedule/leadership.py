@@ -21,7 +21,7 @@ from ..model.events import EventSink, Leading
 from ..model.schedule import Term
 from .contract import TickBook
 
-TERM = timedelta(seconds=6)  # by the backend's clock; whoever is silent for so long leads no more
+TERM = timedelta(seconds=6)  # by the backend's clock; a leader that is silent for longer leads no more
 RENEW = timedelta(seconds=2)
 
 

@@ -277,7 +277,7 @@ def _key_of(message: str, values: Mapping[str, Any]) -> str:
     return key
 
 
-# Texts that look like numbers to whoever writes them.
+# Texts that look like numbers to the people who write them.
 _EXAMPLES = {"every": "6h", "cron": "0 3 * * *", "at": "2027-01-31T12:00", "windows": "22:00-06:00", "rate": "5/s"}
 
 

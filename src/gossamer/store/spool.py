@@ -331,7 +331,7 @@ class Spool:
             if not segments:
                 home.let_go()
             found += segments
-        # Names begin with the time: what waits longest goes first, whoever left it.
+        # Names begin with the time: what waits longest goes first, whichever process left it.
         found.sort(key=lambda segment: segment.path.name)
         self._segments.extend(found)
         self._size = sum(segment.size for segment in found)

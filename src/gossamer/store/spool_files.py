@@ -261,7 +261,7 @@ class Home:
 
     def let_go(self) -> None:
         """Give the lock back; the folder goes when nothing is left in it."""
-        with suppress(OSError):  # an empty folder that stays does no harm; whoever starts next removes it
+        with suppress(OSError):  # an empty folder that stays does no harm; the next process that starts removes it
             if {one.name for one in self.path.iterdir()} == {"lock"}:
                 (self.path / "lock").unlink()
                 self.path.rmdir()

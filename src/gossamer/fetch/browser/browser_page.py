@@ -333,7 +333,7 @@ def set_cookie_lines(
         if not whole_domain and domain.strip("[]") != host:
             continue  # without a domain the line would speak for `host`
         if not whole_domain and _unchanged(cookie, from_us):
-            continue  # its path and domain were lost on the way here; whoever gave it knows better
+            continue  # its path and domain were lost on the way here; the server that gave it knows better
         line = _line(cookie)
         if max_size < len(line):
             continue

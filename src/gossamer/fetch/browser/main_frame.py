@@ -149,7 +149,7 @@ class MainFrame:
         try:
             await work
         except Error:
-            pass  # the request or the page is gone; whoever waits for the page hears of that
+            pass  # the request or the page is gone; the task that waits for the page hears of that
         except Exception as error:
             if not self.caught.done():
                 self.caught.set_exception(error)

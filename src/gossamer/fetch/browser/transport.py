@@ -37,7 +37,7 @@ from .pool import BrowserPool, BrowserProcess
 _UNSAFE_URL = re.compile(r"[^\x21-\x7e]")
 _CLOSE_PATIENCE = 5.0  # seconds
 _GONE_PATIENCE = 2.0  # seconds; the news of a death may come later than its effects
-_BYTES_FACTOR = 10  # a page with all that it loads may bring so many times the limit of one body
+_BYTES_FACTOR = 10  # a page with all that it loads may bring ten times the limit of one body
 
 
 class _BrowserGoneError(Exception):

@@ -1,6 +1,6 @@
 """What passes between the run and its children: frames of MessagePack, each with its length in front.
 
-An order names some pages. It is answered page by page, in the same order: so whoever waits knows which page is in hand.
+An order names some pages. It is answered page by page, in the same order: so the pool knows which page is in hand.
 """
 
 from __future__ import annotations

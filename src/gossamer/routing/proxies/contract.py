@@ -32,7 +32,7 @@ class RestTerms(msgspec.Struct, frozen=True, kw_only=True):
 
     cooldown: float = 60.0  # the first rest; doubles with each further one
     max_cooldown: float = 3600.0
-    patience: int = 3  # so many failures in a row let it rest as well
+    patience: int = 3  # failures in a row after which it rests as well
     bans_rest: bool = True  # not so for a gateway, which has other exits behind it
 
 

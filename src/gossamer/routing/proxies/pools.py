@@ -234,7 +234,7 @@ class Pools:
         rows = await self._book.health(name, max(0.0, exits - OVERLAP))
         now = self._clock.now()
         opened.learn(rows, now, whole=whole)
-        # What waits here was not in the answer: nobody tells while somebody hears.
+        # Reports that wait here are not in the answer: none is sent while health is read.
         heard = None if whole else {row.name for row in rows}
         for report in self._outbox.waiting(name, heard):
             opened.count(report, now)

@@ -106,7 +106,7 @@ class _Ear:
         os.close(self._ear)
         self.close_mouth()
         if self.over.done() and not self.over.cancelled():
-            self.over.exception()  # known to whoever waited
+            self.over.exception()  # the caller that waited has seen it
         self.over.cancel()
 
     def close_mouth(self) -> None:

@@ -72,7 +72,7 @@ local function parse_row(fingerprint, text)
         row.max_attempts, row.at, row.created, row.changed, place = unpack_from(ROW, text)
     row.worker, row.reason, row.message, place = unpack_from('>Bc0Hc0Hc0', text, place)
     row.tail = string.sub(text, place)
-    if byte(row.tail) == LANE_FOLLOWS then lane_of(row.tail) end  -- fails where there should be one and is none
+    if byte(row.tail) == LANE_FOLLOWS then lane_of(row.tail) end  -- fails where a lane should follow and does not
     return row
 end
 
