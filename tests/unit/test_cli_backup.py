@@ -24,6 +24,7 @@ from gossamer.model.task import UrlState
 from gossamer.project.move import backup_file
 from gossamer.project.move.backup_file import MAGIC, BackupHeader, BackupWriter, new_backup
 from gossamer.project.open import Project
+from gossamer.schedule.sources.kinds import CommandSource
 from gossamer.store.contract import RecordQuery
 
 from ..conformance.stores import NOW, book, page_of, result
@@ -322,3 +323,39 @@ def test_a_backup_of_an_old_copy_says_so(project: ProjectFolder) -> None:
     said = project.run("backup", "books.backup")
     assert said.code == 0
     assert "is an old copy" in said.err
+
+
+def test_a_backup_says_that_results_wait_in_the_spool(project: ProjectFolder) -> None:
+    project.fill(crawl_a_little)
+    waiting = project.folder / "gossamer-data" / "spool" / "host-1-x" / "1-x.spool"
+    waiting.parent.mkdir(parents=True)
+    waiting.write_bytes(b"")
+    said = project.run("backup", "books.backup")
+    assert said.code == 0
+    assert "they are not in this backup" in said.err
+
+
+def test_a_restore_names_the_programs_that_the_file_brings(project: ProjectFolder) -> None:
+    source = msgspec.json.encode(CommandSource(argv=("curl", "--user", "me:secret"))).decode()
+
+    async def plan(system: Project) -> None:
+        await system.state.schedules.put(
+            Schedule(name="lists", spider="books", trigger="every 1h", source=source), origin="added"
+        )
+        await system.state.jobs.open_job("running", JobTerms(source=source), fresh=False)
+        ended, _ = await system.state.jobs.open_job("ended", JobTerms(source=source), fresh=False)
+        await system.state.control.cancel_job(ended.id)
+
+    project.fill(crawl_a_little)
+    project.fill(plan)
+    assert project.run("backup", "books.backup").err == ""
+    project.write("gossamer.toml", ELSEWHERE + TOML)
+
+    said = project.run("restore", "books.backup")
+
+    assert said.code == 0, said.err
+    (line,) = said.err.splitlines()
+    assert "schedule lists (curl)" in line
+    assert "job running-2 (curl)" in line
+    assert "ended" not in line
+    assert "secret" not in said.err

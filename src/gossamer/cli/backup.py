@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
@@ -25,8 +26,7 @@ def backup_verb(
     settings = settings_with()
     with progress(quiet=False) as watch:
         report = run_async(backup(settings, file, pages=not no_archive, watch=watch))
-    for warning in report.warnings:
-        err.print(Text(visible(warning), style="yellow"), soft_wrap=True)
+    _warn(report.warnings)
     for role, counts in report.header.counts.items():
         out.print()
         heading(role, visible(str(file)))
@@ -49,3 +49,9 @@ def restore_verb(file: Annotated[Path, typer.Argument(help="A file that `gossame
         raise typer.Exit(1)
     made = datetime.fromtimestamp(header.made_at, UTC).strftime("%Y-%m-%d %H:%M UTC")
     out.print(f"\nThe backup of {made} is restored: every count is the same.", markup=False)
+    _warn(report.warnings)
+
+
+def _warn(warnings: Sequence[str]) -> None:
+    for warning in warnings:
+        err.print(Text(visible(warning), style="yellow"), soft_wrap=True)

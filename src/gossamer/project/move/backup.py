@@ -10,7 +10,7 @@ every other command. How it recovers: the same command again.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
-from contextlib import AsyncExitStack, closing
+from contextlib import AsyncExitStack, closing, suppress
 from pathlib import Path
 
 import msgspec
@@ -19,11 +19,14 @@ from ... import __version__
 from ...backends.open import old_copy
 from ...clock import Clock, SystemClock
 from ...errors import BadState, Misconfigured
+from ...frontier.state_rows import DumpedJob, DumpedSchedule, StateRow
 from ...model.stream import MoveMark, MoveStatus
 from ...model.url import FINGERPRINT_VERSION
+from ...schedule.sources.kinds import CommandSource, program, source_of
 from ...settings import Settings
 from ...store.contract import WholeArchive
 from ...store.record_rows import RecordRow
+from ...store.spool_files import something_waits
 from .backup_file import FORMAT, BackupHeader, BackupReader, BackupWriter, SegmentFile, new_backup, open_backup
 from .move import MoveReport, Watch, in_time_of, load_all, records_progress, state_progress
 from .proof import differing_counts
@@ -56,6 +59,12 @@ async def backup(
         warnings = [
             text for role in roles if (one := source.stream(role)) for text in await old_copy(settings, role, one)
         ]
+        spool = settings.root / settings.store.spool
+        if something_waits(spool):
+            warnings.append(
+                f"Results that could not be stored wait in {spool}: they are not in this backup, and their pages count "
+                f"as done. Start `gossamer worker` while the record store answers, then back up again."
+            )
         header = BackupHeader(
             format=FORMAT,
             version=__version__,
@@ -108,12 +117,13 @@ async def restore(
         for role in marked:
             mark = MoveMark(status=MoveStatus.RESTORING, place=reader.place, at=clock.now())
             await target.set_mark(role, mark)
-        parts = await _load(reader, target, watch, str(file))
+        programs = _Programs()
+        parts = await _load(reader, target, watch, str(file), programs)
         problems = [text for part in parts for text in differing_counts(part.role, part.here, part.there)]
         if not problems:
             for role in marked:
                 await target.set_mark(role, None)
-        return header, MoveReport(parts=tuple(parts), problems=tuple(problems))
+        return header, MoveReport(parts=tuple(parts), problems=tuple(problems), warnings=programs.warnings())
 
 
 async def _require_empty(target: Stores, role: str) -> None:
@@ -133,12 +143,41 @@ async def _require_empty(target: Stores, role: str) -> None:
         raise occupied(target, role, held)
 
 
-async def _load(reader: BackupReader, target: Stores, watch: Watch, file: str) -> list[Part]:
+class _Programs:
+    """The restored schedules and unfinished jobs whose addresses a program prints: whoever made the file chose it."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, str] = {}
+
+    def offer(self, batch: Sequence[StateRow]) -> None:
+        for row in batch:
+            if isinstance(row, DumpedSchedule):
+                self._look(f"schedule {row.standing.schedule.name}", row.standing.schedule.source)
+            elif isinstance(row, DumpedJob) and row.finished_at is None:
+                self._look(f"job {row.id}", row.terms.source)
+
+    def _look(self, name: str, text: str) -> None:
+        with suppress(msgspec.MsgspecError):  # a source that cannot be decoded is not run either
+            if isinstance(source := source_of(text), CommandSource):
+                self._found[name] = program(source.argv)
+
+    def warnings(self) -> tuple[str, ...]:
+        if not self._found:
+            return ()
+        names = ", ".join(f"{name} ({runs})" for name, runs in list(self._found.items())[:3])
+        more = ", ..." if len(self._found) > 3 else ""
+        return (
+            f"Programs of this backup run on this machine when you start a worker: {names}{more}. If the file is not "
+            f"yours, look at `gossamer schedule list` and `gossamer job list` first.",
+        )
+
+
+async def _load(reader: BackupReader, target: Stores, watch: Watch, file: str, programs: _Programs) -> list[Part]:
     counts = reader.header.counts
     there: dict[str, Counts] = {}
     if target.state is not None:
         rows = in_time_of(target.state, reader.batches("state"), target.settings, 0.0)
-        await load_all(rows, target.state.stream, state_progress(counts["state"], watch))
+        await load_all(rows, target.state.stream, state_progress(counts["state"], watch), programs.offer)
         there["state"] = await target.counts("state")
     if target.records is not None:
         records: AsyncIterator[Sequence[RecordRow]] = reader.batches("records")

@@ -36,11 +36,13 @@ Watch = Callable[[str, int, int], None]
 
 
 class MoveReport(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of a move. `compared` things were read on both sides; `problems` is empty when all is well."""
+    """The result of a move or a restore. `compared` things were read on both sides; `problems` is empty when all is
+    well, and `warnings` are for the user."""
 
     parts: tuple[Part, ...]
     compared: int = 0
     problems: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
 
 
 async def move(
