@@ -72,7 +72,7 @@ SELECT identity, number, coalesce(found, 0) AS found FROM (
 _UNSEEN_BETWEEN = _UNSEEN.format(which="number BETWEEN $5 AND $6")
 _UNSEEN_AMONG = _UNSEEN.format(which="number = ANY ($5::bigint[])")
 
-# As in batch.py: one by one, in the order of the array.
+# As in record_writes.py: one by one, in the order of the array.
 _LOCK = """
 SELECT found.number FROM unnest($1::bytea[]) AS wanted (identity) CROSS JOIN LATERAL (
     SELECT number FROM @records AS records WHERE records.identity = wanted.identity FOR NO KEY UPDATE

@@ -96,7 +96,7 @@ class Preview:
         return winner is not None
 
     async def _is_stale(self, outcome: Outcome) -> bool:
-        """As `verdict.is_stale` says."""
+        """As `record_rules.is_stale` says."""
         facts = outcome.facts
         if not self._may_be_stale or facts is None:
             return False
