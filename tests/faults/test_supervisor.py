@@ -137,6 +137,26 @@ def test_a_signal_drains_all_children(opened, number):
         assert list_cards(project) == []
 
 
+def test_ctrl_c_comes_to_programs_as_sigterm():
+    child = (
+        "import signal, sys\n"
+        "for number in (signal.SIGINT, signal.SIGTERM):\n"
+        "    signal.signal(number, lambda number, _: sys.exit(print(signal.Signals(number).name, flush=True)))\n"
+        "print('ready', flush=True)\n"
+        "signal.pause()\n"
+    )
+    program = (
+        "import sys\n"
+        "from gossamer.process.supervisor import ChildSlot, Supervisor, spawn\n"
+        f"Supervisor([ChildSlot(spawn((sys.executable, '-c', {child!r})))], tell=print).run()\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as supervisor:
+        assert supervisor.stdout is not None
+        assert supervisor.stdout.readline() == "ready\n"
+        supervisor.send_signal(signal.SIGINT)
+        assert supervisor.communicate(timeout=PATIENCE)[0] == "SIGTERM\n"
+
+
 def test_a_second_signal_ends_all_at_once(opened):
     with park(pages=50, latency_ms=500_000) as site:
         project = opened(site.seeds(), '[politeness]\nrobots = false\n[crawl]\ndrain = "1h"\n')

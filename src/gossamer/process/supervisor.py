@@ -162,6 +162,8 @@ class Supervisor:
     cannot be started raises OSError. A child that ends with 0 is not followed when `until_idle`: it has nothing to do.
     """
 
+    _hands_on_sigint = False  # as SIGTERM: a program that is still starting ends without a word
+
     def __init__(
         self,
         slots: Sequence[ChildSlot],
@@ -330,11 +332,13 @@ class Supervisor:
             self.code = 128 + number
             for slot in self._slots:
                 slot.kill_at = min(slot.kill_at, now + LAST_WORD.total_seconds())
-        self.stop(number)
+        self.stop(number if self._hands_on_sigint else signal.SIGTERM)
 
 
 class _LoneSupervisor(Supervisor):
     """Of one child, which stands for this process. It is followed only when it died at work, and not on purpose."""
+
+    _hands_on_sigint = True
 
     def _follows(self, slot: ChildSlot, death: Death) -> bool:
         if death.in_order or not death.began or (death.code < 0 and -death.code in ON_PURPOSE):
