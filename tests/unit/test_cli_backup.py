@@ -15,11 +15,12 @@ import zstandard
 
 from gossamer.backends.sqlite.record_stream import SqliteRecordStream
 from gossamer.backends.worker_names import worker_name
-from gossamer.errors import Misconfigured
+from gossamer.errors import BackendUnavailable, Misconfigured
 from gossamer.frontier.contract import DeadFilter, JobTerms
 from gossamer.frontier.state_rows import DumpedPurse
 from gossamer.model.page import Headers, Snapshot
 from gossamer.model.schedule import Schedule
+from gossamer.model.stream import MoveMark
 from gossamer.model.task import UrlState
 from gossamer.project.move import backup_file
 from gossamer.project.move.backup_file import MAGIC, BackupHeader, BackupWriter, new_backup
@@ -313,6 +314,29 @@ def test_a_restore_that_broke_off_leaves_stores_that_refuse_and_can_be_run_again
     monkeypatch.undo()
     monkeypatch.chdir(project.folder)
     again = project.run("restore", "books.backup")
+    assert again.code == 0, again.err
+    assert look(project) == before
+
+
+def test_a_restore_that_broke_off_between_two_marks_can_be_run_again(
+    project: ProjectFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backed_up(project)
+    before = look(project)
+    project.write("gossamer.toml", ELSEWHERE + TOML)
+    set_mark = SqliteRecordStream.set_mark
+
+    async def lost(self: SqliteRecordStream, mark: MoveMark | None) -> None:
+        if mark is None:
+            raise BackendUnavailable("The record store is away.")
+        await set_mark(self, mark)
+
+    monkeypatch.setattr(SqliteRecordStream, "set_mark", lost)
+    assert project.run("restore", "books.backup").code == 1
+    monkeypatch.setattr(SqliteRecordStream, "set_mark", set_mark)
+
+    again = project.run("restore", "books.backup")
+
     assert again.code == 0, again.err
     assert look(project) == before
 

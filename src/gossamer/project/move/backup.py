@@ -111,9 +111,10 @@ async def restore(
         reader = stack.enter_context(closing(await open_backup(file)))
         header = reader.header
         target = await open_stores(stack, settings, clock, header.counts)
-        for role in header.counts:
-            await _require_empty(target, role)
         marked = [role for role in header.counts if role != "archive"]
+        begun = await _began(target, marked, reader.place)
+        for role in marked:
+            await _require_empty(target, role, header.counts[role] if begun else {})
         for role in marked:
             mark = MoveMark(status=MoveStatus.RESTORING, place=reader.place, at=clock.now())
             await target.set_mark(role, mark)
@@ -126,9 +127,16 @@ async def restore(
         return header, MoveReport(parts=tuple(parts), problems=tuple(problems), warnings=programs.warnings())
 
 
-async def _require_empty(target: Stores, role: str) -> None:
-    """Refuse a store that holds something, unless it is a restore that broke off. Raises Misconfigured, BadState."""
-    stream = target.stream(role) if role != "archive" else None  # files of other names do no harm
+async def _began(target: Stores, roles: Sequence[str], place: str) -> bool:
+    """Has a restore of this very file broken off here?"""
+    marks = [await stream.mark() for role in roles if (stream := target.stream(role)) is not None]
+    return any(one is not None and one.status is MoveStatus.RESTORING and one.place == place for one in marks)
+
+
+async def _require_empty(target: Stores, role: str, loaded: Counts) -> None:
+    """Refuse a store that holds something, unless it is a restore that broke off, maybe after the store had been loaded
+    and its mark removed: then it holds what is `loaded`. Raises Misconfigured, BadState."""
+    stream = target.stream(role)
     if stream is None:
         return
     mark = await stream.mark()
@@ -139,7 +147,8 @@ async def _require_empty(target: Stores, role: str) -> None:
             f"What is at {target.place(role)} ({role}) is a move that has not come to its end, from {mark.place}. Run "
             f"that one again, or name another address or project."
         )
-    if held := await stream.counts():
+    held = await stream.counts()
+    if held and held != loaded:
         raise occupied(target, role, held)
 
 
