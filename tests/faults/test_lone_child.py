@@ -13,7 +13,7 @@ from tests.patience import PATIENCE
 
 WATCHED = """
 import ctypes, datetime, os, signal, sys, time
-from gossamer.process.supervisor import run_watched
+from gossamer.process.lone_child import run_watched
 from gossamer.process.black_box import MARGIN, PARENT
 def command():
     box = PARENT.box
@@ -82,16 +82,16 @@ def test_a_child_dies_with_its_supervisor_and_gets_its_signals():
 def test_a_child_that_was_forked_just_after_a_signal_still_heeds_the_next():
     program = """
 import signal, sys
-from gossamer.process import supervisor
-fork = supervisor.fork
+from gossamer.process import lone_child
+fork = lone_child.fork
 def fork_late(box, pipe):
     signal.raise_signal(signal.SIGTERM)
     pid, poll = fork(box, pipe)
     if pid == 0:
         signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])  # it would end the child before it can look
     return pid, poll
-supervisor.fork = fork_late
-supervisor.run_watched(lambda: sys.exit(5 if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL else 6))
+lone_child.fork = fork_late
+lone_child.run_watched(lambda: sys.exit(5 if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL else 6))
 """
     ended = run(program)
     assert ended.returncode == 5, ended.stderr

@@ -7,7 +7,7 @@ def main() -> None:
     """Entry point of the `gossamer` command. Commands that work through pages run in a child that is watched."""
     import sys
 
-    from ..process.supervisor import is_watched, run_watched
+    from ..process.lone_child import is_watched, run_watched
 
     try:
         if is_watched(sys.argv[1:]):

@@ -3,12 +3,10 @@
 What it does: starts the children, hands on the signals it gets, and starts another child when one dies. Every child
 writes a byte to a pipe of its own each second, from its event loop (pulse.py); one that is silent for too long hangs
 and is killed. Shared memory (black_box.py) names the page whose code killed a child.
-`gossamer worker --processes 4` and `gossamer up` have several children, each a program of its own. `gossamer crawl` and
-`gossamer worker` have one (`run_watched`): they fork before anything heavy is loaded, and end as the child ends, with
-the same exit code or signal.
+`gossamer worker --processes 4` and `gossamer up` have several children, each a program of its own; `gossamer crawl` and
+`gossamer worker` have one (lone_child.py).
 How it fails: a child that says that the project is misconfigured ends them all; one that cannot even be started is
-tried again, like one that died, and the others go on. An only child that dies before it begins to work, or SPURIOUS
-times in a row with no page's code running, is not replaced.
+tried again, like one that died, and the others go on.
 How it recovers: a child that was killed loses nothing, because its leases come back; the page that killed it gets one
 delivery closer to the dead letters each time. No child outlives the supervisor: Linux signals it at once, the pipe says
 the same within a second, and a child that hangs by then ends itself.
@@ -17,20 +15,17 @@ This module imports next to nothing, so that the fork is cheap and the process t
 
 from __future__ import annotations
 
-import ctypes
 import os
 import select
 import signal
-import sys
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, NamedTuple
 
-from .black_box import BOX_VARIABLE, MARGIN, PARENT, PULSE_VARIABLE, BlackBox
+from .black_box import BOX_VARIABLE, MARGIN, PULSE_VARIABLE, BlackBox
 
 if TYPE_CHECKING:
     from ..clock import Backoff  # a value of the callers: clock imports asyncio
@@ -41,13 +36,9 @@ LAST_WORD = timedelta(seconds=2)  # that a child has to end after a second signa
 SILENCE = timedelta(seconds=30)  # a child that is silent for so long hangs
 GRACE = timedelta(seconds=20)  # for closing the stores, after the time that pages in hand have
 HEALTHY = timedelta(seconds=60)  # a child that lived so long did not die of how it starts
-SPURIOUS = 3  # deaths of an only child in a row that no page explains
 
 MISCONFIGURED = 2  # exit code of a child that would fail in the same way again
-WATCHED = ("crawl", "worker")  # commands that work through pages
 HEEDED = (signal.SIGINT, signal.SIGTERM)
-ON_PURPOSE = frozenset((signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGPIPE))
-SHOWN_AGAIN = b"\r\x1b[2K\x1b[?25h"  # clears a progress line that nobody continues, and shows the cursor
 PR_SET_PDEATHSIG = 1
 
 # Starts a process that inherits the box and the pipe: its pid (0 in a forked child), and its exit code once it has one.
@@ -335,86 +326,6 @@ class Supervisor:
         self.stop(number if self._hands_on_sigint else signal.SIGTERM)
 
 
-class _LoneSupervisor(Supervisor):
-    """Of one child, which stands for this process. It is followed only when it died at work, and not on purpose."""
-
-    _hands_on_sigint = True
-
-    def _follows(self, slot: ChildSlot, death: Death) -> bool:
-        if death.in_order or not death.began or (death.code < 0 and -death.code in ON_PURPOSE):
-            return False
-        if os.isatty(2):
-            os.write(2, SHOWN_AGAIN)
-        slot.unexplained = 0 if death.page else slot.unexplained + 1
-        fate = f"{death.words} in the code for {death.page}" if death.page else death.words
-        if slot.unexplained > SPURIOUS:
-            self._tell(f"The process {fate}, {slot.unexplained} times in a row. That is no page's doing.")
-            return False
-        slot.fate = f"The process {fate}. Another one goes on; the pages in hand are tried apart from the others."
-        return True
-
-    def _close(self, slot: ChildSlot, death: Death) -> None:
-        super()._close(slot, death)
-        self.code = death.code
-
-
-def is_watched(arguments: list[str]) -> bool:
-    """Whether the command works through pages in this process. Children of a supervisor have theirs."""
-    verb = next((word for word in arguments if not word.startswith("-")), "")
-    supervises = any(word.startswith("--processes") for word in arguments)
-    return (
-        sys.platform == "linux"
-        and verb in WATCHED
-        and not supervises
-        and "--help" not in arguments
-        and PULSE_VARIABLE not in os.environ
-        and threading.active_count() == 1  # a fork has but one
-    )
-
-
-def run_watched(command: Callable[[], None]) -> None:
-    """Run `command` in a child, again if need be. Returns in the child alone; this process ends as the last one did."""
-    supervisor = _LoneSupervisor([ChildSlot(fork, silence=None, drain_within=None)], tell=_say)
-    with suppress(OSError):  # no room for another process, or for its black box: then this one does the work
-        code = supervisor.run()
-        if code is not None:
-            end_like(code)
-    try:
-        command()
-    finally:
-        if PARENT.box is not None:
-            PARENT.box.end()
-
-
-def fork(box: BlackBox, pipe: int) -> tuple[int, Callable[[], int | None]]:
-    """Start a copy of this process; it dies with this one. The signals of HEEDED stay blocked here, not in the copy."""
-    parent = os.getpid()
-    sys.stdout.flush()
-    sys.stderr.flush()
-    # Between the fork and the moment at which both know what to do, signals wait.
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, HEEDED)
-    try:
-        pid = os.fork()
-    except OSError:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-        raise
-    if pid:
-
-        def poll() -> int | None:
-            ended, status = os.waitpid(pid, os.WNOHANG)
-            return os.waitstatus_to_exitcode(status) if ended else None
-
-        return pid, poll
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:
-        os._exit(1)
-    PARENT.box, PARENT.pulse = box, pipe
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    signal.pthread_sigmask(signal.SIG_SETMASK, before)
-    return 0, lambda: None
-
-
 def spawn(command: Sequence[str], *, folder: Path | None = None, environ: Mapping[str, str] | None = None) -> Start:
     """Start a program. It finds what it inherits by `PARENT` and `Pulse.inherited`."""
 
@@ -435,19 +346,3 @@ def spawn(command: Sequence[str], *, folder: Path | None = None, environ: Mappin
         return process.pid, process.poll
 
     return start
-
-
-def _say(words: str) -> None:
-    os.write(2, f"gossamer: {words}\n".encode())
-
-
-def end_like(code: int) -> NoReturn:
-    """End this process with that exit code, or by that signal when it is negative. Ctrl-C always ends it with 130.
-
-    At once: there is nothing to tidy up here, and a further signal must not change what is said.
-    """
-    if code < 0 and -code != signal.SIGINT:
-        with suppress(OSError, ValueError):  # SIGKILL needs no handler
-            signal.signal(-code, signal.SIG_DFL)
-        os.kill(os.getpid(), -code)
-    os._exit(code if code >= 0 else 128 - code)

@@ -1,0 +1,121 @@
+"""One child under a supervisor: `gossamer crawl` and `gossamer worker` run in a fork of their own process.
+
+What it does: forks before anything heavy is loaded, watches the child, and ends as the child ends, with the same exit
+code or signal. How it fails: a child that dies before it begins to work, or SPURIOUS times in a row with no page's code
+running, is not replaced. How it recovers: as every supervisor (supervisor.py).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from typing import NoReturn
+
+from .black_box import PARENT, PULSE_VARIABLE, BlackBox
+from .supervisor import HEEDED, PR_SET_PDEATHSIG, ChildSlot, Death, Supervisor
+
+ON_PURPOSE = frozenset((signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGPIPE))
+WATCHED = ("crawl", "worker")  # commands that work through pages
+SHOWN_AGAIN = b"\r\x1b[2K\x1b[?25h"  # clears a progress line that nobody continues, and shows the cursor
+SPURIOUS = 3  # deaths of an only child in a row that no page explains
+
+
+class _LoneSupervisor(Supervisor):
+    """Of one child, which stands for this process. It is followed only when it died at work, and not on purpose."""
+
+    _hands_on_sigint = True
+
+    def _follows(self, slot: ChildSlot, death: Death) -> bool:
+        if death.in_order or not death.began or (death.code < 0 and -death.code in ON_PURPOSE):
+            return False
+        if os.isatty(2):
+            os.write(2, SHOWN_AGAIN)
+        slot.unexplained = 0 if death.page else slot.unexplained + 1
+        fate = f"{death.words} in the code for {death.page}" if death.page else death.words
+        if slot.unexplained > SPURIOUS:
+            self._tell(f"The process {fate}, {slot.unexplained} times in a row. That is no page's doing.")
+            return False
+        slot.fate = f"The process {fate}. Another one goes on; the pages in hand are tried apart from the others."
+        return True
+
+    def _close(self, slot: ChildSlot, death: Death) -> None:
+        super()._close(slot, death)
+        self.code = death.code
+
+
+def is_watched(arguments: list[str]) -> bool:
+    """Whether the command works through pages in this process. Children of a supervisor have theirs."""
+    verb = next((word for word in arguments if not word.startswith("-")), "")
+    supervises = any(word.startswith("--processes") for word in arguments)
+    return (
+        sys.platform == "linux"
+        and verb in WATCHED
+        and not supervises
+        and "--help" not in arguments
+        and PULSE_VARIABLE not in os.environ
+        and threading.active_count() == 1  # a fork has but one
+    )
+
+
+def run_watched(command: Callable[[], None]) -> None:
+    """Run `command` in a child, again if need be. Returns in the child alone; this process ends as the last one did."""
+    supervisor = _LoneSupervisor([ChildSlot(fork, silence=None, drain_within=None)], tell=_say)
+    with suppress(OSError):  # no room for another process, or for its black box: then this one does the work
+        code = supervisor.run()
+        if code is not None:
+            end_like(code)
+    try:
+        command()
+    finally:
+        if PARENT.box is not None:
+            PARENT.box.end()
+
+
+def fork(box: BlackBox, pipe: int) -> tuple[int, Callable[[], int | None]]:
+    """Start a copy of this process; it dies with this one. The signals of HEEDED stay blocked here, not in the copy."""
+    parent = os.getpid()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # Between the fork and the moment at which both know what to do, signals wait.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, HEEDED)
+    try:
+        pid = os.fork()
+    except OSError:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        raise
+    if pid:
+
+        def poll() -> int | None:
+            ended, status = os.waitpid(pid, os.WNOHANG)
+            return os.waitstatus_to_exitcode(status) if ended else None
+
+        return pid, poll
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
+    PARENT.box, PARENT.pulse = box, pipe
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    return 0, lambda: None
+
+
+def _say(words: str) -> None:
+    os.write(2, f"gossamer: {words}\n".encode())
+
+
+def end_like(code: int) -> NoReturn:
+    """End this process with that exit code, or by that signal when it is negative. Ctrl-C always ends it with 130.
+
+    At once: there is nothing to tidy up here, and a further signal must not change what is said.
+    """
+    if code < 0 and -code != signal.SIGINT:
+        with suppress(OSError, ValueError):  # SIGKILL needs no handler
+            signal.signal(-code, signal.SIG_DFL)
+        os.kill(os.getpid(), -code)
+    os._exit(code if code >= 0 else 128 - code)
