@@ -86,10 +86,8 @@ from gossamer.process import lone_child
 fork = lone_child.fork
 def fork_late(box, pipe):
     signal.raise_signal(signal.SIGTERM)
-    pid, poll = fork(box, pipe)
-    if pid == 0:
-        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])  # it would end the child before it can look
-    return pid, poll
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])  # the child is to look before the signal ends it
+    return fork(box, pipe)
 lone_child.fork = fork_late
 lone_child.run_watched(lambda: sys.exit(5 if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL else 6))
 """
