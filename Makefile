@@ -43,7 +43,7 @@ else
 	@$(PYTEST) $(ARGS)
 endif
 
-test-long: $(STAMP) ## run the tests that crawl or storm for minutes
+test-long: $(STAMP) ## run the tests of whole crawls, kills and browsers that take their time
 	@$(PYTEST) $(SPREAD) -m long
 
 test-all: test test-long ## run all tests

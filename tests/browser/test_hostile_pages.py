@@ -20,7 +20,7 @@ from tests.sites.hostile import Call, whole
 
 from .showing import LIMITS, Show, a_show, born_at, family, renderers, still_alive, until
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.long]
 HASTY = Limits(total=timedelta(seconds=2))
 
 

@@ -25,7 +25,7 @@ from tests.sites.rendered import dress
 
 from .showing import GUARD, HOST, Show, a_show, driver_and_browser, family, marked, renderers, still_alive, until
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.usefixtures("chromium")]
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.usefixtures("chromium"), pytest.mark.long]
 ROOT = Path(__file__).resolve().parents[2]
 
 

@@ -27,6 +27,8 @@ from tests.patience import PATIENCE
 from tests.sites.poison import SPIDER, long_text, nested
 from tests.sites.running import Park, park
 
+pytestmark = pytest.mark.long
+
 UNLIMITED = '[politeness]\nrate = "unlimited"\nconcurrency = 16\n'
 PAGE = "http://a.example/1"
 

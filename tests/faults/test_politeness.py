@@ -11,10 +11,14 @@ import signal
 from collections import Counter
 from itertools import pairwise
 
+import pytest
+
 from tests.faults.commands import CommandProject, until
 from tests.faults.crawlers import Project, kill, wait_for
 from tests.faults.test_killed_crawlers import poll_until
 from tests.sites.running import park
+
+pytestmark = pytest.mark.long
 
 INTERVAL = 0.5  # seconds between two requests to a site: a rate of 2/s
 LATE = 0.3  # seconds that a worker may wait for a core

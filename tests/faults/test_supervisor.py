@@ -22,6 +22,8 @@ from tests.patience import PATIENCE
 from tests.services.valkey import ValkeyServer
 from tests.sites.running import park
 
+pytestmark = pytest.mark.long
+
 SETTINGS = '[politeness]\nrate = "unlimited"\nconcurrency = 16\n[lease]\nmax_deliveries = 20\n'
 WORKER = (sys.executable, "-P", "-m", "gossamer", "worker", "--quiet")
 

@@ -15,6 +15,8 @@ from tests.faults.commands import CommandProject, until
 from tests.services.valkey import running_valkey
 from tests.sites.running import park
 
+pytestmark = pytest.mark.long
+
 UNLIMITED = '[politeness]\nrate = "unlimited"\nconcurrency = 8\n'
 
 SPIDER = """

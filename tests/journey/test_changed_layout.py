@@ -7,8 +7,12 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.journey.commands import QUICK, Said, gossamer
 from tests.sites.moving import MovingShop, moving_shop
+
+pytestmark = pytest.mark.long
 
 SPIDER = """
 from gossamer import Item, Money, Page, Spider

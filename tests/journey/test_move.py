@@ -25,6 +25,8 @@ from tests.services.seaweed import Seaweed
 from tests.services.valkey import ValkeyServer, running_valkey
 from tests.sites.running import Park, park
 
+pytestmark = pytest.mark.long
+
 SETTINGS = 'project = "park"\n[politeness]\nrate = "unlimited"\nconcurrency = 8'
 LAPTOP = ("sqlite:///gossamer-data/state.db", "sqlite:///gossamer-data/records.db", "folder:///gossamer-data/archive")
 

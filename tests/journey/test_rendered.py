@@ -20,7 +20,7 @@ from tests.sites.blocking import blocking_world
 from .crawling import crawled, look, settings_for
 from .routing import Offer, Offers, roads
 
-pytestmark = [pytest.mark.usefixtures("chromium")]
+pytestmark = [pytest.mark.usefixtures("chromium"), pytest.mark.long]
 
 
 class Rendering(Offers):
