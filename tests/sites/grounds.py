@@ -36,6 +36,11 @@ class Grounds(msgspec.Struct, frozen=True, kw_only=True):
     missing: int = 0  # links that give 404
     rate_limited: int = 0  # linked pages that give 429 the first time
     retry_after: str = "1"  # what their Retry-After header says
+    tls: bool = False  # https, with a certificate that `Park.certificate` vouches for
+    handshake_ms: tuple[int, int] = (0, 0)  # how long a TLS handshake takes, at random between the two
+    http2: bool = False  # HTTP/2 in place of HTTP/1.1, over TLS only; every path gives the same page without links
+    drop_every: int | None = None  # of the requests on connections that served before, each so-and-so-many-th is read,
+    # logged with status 0, and its connection closed without an answer
 
     def host_names(self) -> list[str]:
         return [f"site{n}.localhost" for n in range(self.hosts)]

@@ -18,10 +18,10 @@ from pathlib import Path
 
 from .hostile_server import PAGE
 
-_PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
-_DATA, _HEADERS, _RESET, _SETTINGS, _PING, _GOAWAY, _CONTINUATION = 0, 1, 3, 4, 6, 7, 9
-_END_STREAM, _ACK, _END_HEADERS = 1, 1, 4
-_OK = b"\x88"  # ":status: 200" of the static table
+PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+DATA, HEADERS, RESET, SETTINGS, PING, GOAWAY, CONTINUATION = 0, 1, 3, 4, 6, 7, 9
+END_STREAM, ACK, END_HEADERS = 1, 1, 4
+OK = b"\x88"  # ":status: 200" of the static table
 
 
 @dataclass
@@ -72,18 +72,18 @@ async def http2_site(certificate: Path, key: Path) -> AsyncIterator[Http2Site]:
 
 
 async def _converse(site: Http2Site, number: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    if await reader.readexactly(len(_PREFACE)) != _PREFACE:
+    if await reader.readexactly(len(PREFACE)) != PREFACE:
         return
-    writer.write(_frame(_SETTINGS))
+    writer.write(frame(SETTINGS))
     while True:
         head = await reader.readexactly(9)
         size, kind, flags, stream = int.from_bytes(head[:3], "big"), head[3], head[4], int.from_bytes(head[5:], "big")
         payload = await reader.readexactly(size)
-        if kind == _SETTINGS and not flags & _ACK:
-            writer.write(_frame(_SETTINGS, _ACK))
-        elif kind == _PING and not flags & _ACK:
-            writer.write(_frame(_PING, _ACK, payload=payload))
-        elif kind == _HEADERS:
+        if kind == SETTINGS and not flags & ACK:
+            writer.write(frame(SETTINGS, ACK))
+        elif kind == PING and not flags & ACK:
+            writer.write(frame(PING, ACK, payload=payload))
+        elif kind == HEADERS:
             site.streams.append((number, stream))
             await _answer(site, stream, writer)
 
@@ -91,38 +91,38 @@ async def _converse(site: Http2Site, number: int, reader: asyncio.StreamReader, 
 async def _answer(site: Http2Site, stream: int, writer: asyncio.StreamWriter) -> None:
     match site.conduct:
         case "reset":
-            writer.write(_frame(_RESET, stream=stream, payload=(2).to_bytes(4, "big")))
+            writer.write(frame(RESET, stream=stream, payload=(2).to_bytes(4, "big")))
         case "goaway":
-            writer.write(_frame(_GOAWAY, payload=(0).to_bytes(4, "big") + (2).to_bytes(4, "big")))
+            writer.write(frame(GOAWAY, payload=(0).to_bytes(4, "big") + (2).to_bytes(4, "big")))
         case "nonsense":
-            writer.write(_frame(_DATA, payload=b"data on no stream"))
+            writer.write(frame(DATA, payload=b"data on no stream"))
         case "many-headers":
-            block = _OK + b"".join(_header(b"x-n%d" % n, b"value") for n in range(500))
-            writer.write(_frame(_HEADERS, _END_HEADERS | _END_STREAM, stream, block))
+            block = OK + b"".join(header(b"x-n%d" % n, b"value") for n in range(500))
+            writer.write(frame(HEADERS, END_HEADERS | END_STREAM, stream, block))
         case "wide-header":
-            block = _OK + b"".join(_header(b"x-w%d" % n, b"w" * 100) for n in range(100))
-            writer.write(_frame(_HEADERS, _END_HEADERS | _END_STREAM, stream, block))
+            block = OK + b"".join(header(b"x-w%d" % n, b"w" * 100) for n in range(100))
+            writer.write(frame(HEADERS, END_HEADERS | END_STREAM, stream, block))
         case "endless-headers":
-            writer.write(_frame(_HEADERS, _END_STREAM, stream, _OK))
+            writer.write(frame(HEADERS, END_STREAM, stream, OK))
             for _ in range(500):  # 5 MB
-                writer.write(_frame(_CONTINUATION, 0, stream, _header(b"x-more", b"w" * 100) * 100))
+                writer.write(frame(CONTINUATION, 0, stream, header(b"x-more", b"w" * 100) * 100))
                 await writer.drain()
                 await asyncio.sleep(0)  # or we would not hear that the client is gone
         case "half":
-            writer.write(_frame(_HEADERS, _END_HEADERS, stream, _OK))
-            writer.write(_frame(_DATA, 0, stream, PAGE[:20]))
+            writer.write(frame(HEADERS, END_HEADERS, stream, OK))
+            writer.write(frame(DATA, 0, stream, PAGE[:20]))
             await writer.drain()
             writer.close()
         case _:
-            writer.write(_frame(_HEADERS, _END_HEADERS, stream, _OK + _header(b"x-own", b"two")))
-            writer.write(_frame(_DATA, _END_STREAM, stream, PAGE))
+            writer.write(frame(HEADERS, END_HEADERS, stream, OK + header(b"x-own", b"two")))
+            writer.write(frame(DATA, END_STREAM, stream, PAGE))
     await writer.drain()
 
 
-def _frame(kind: int, flags: int = 0, stream: int = 0, payload: bytes = b"") -> bytes:
+def frame(kind: int, flags: int = 0, stream: int = 0, payload: bytes = b"") -> bytes:
     return len(payload).to_bytes(3, "big") + bytes([kind, flags]) + stream.to_bytes(4, "big") + payload
 
 
-def _header(name: bytes, value: bytes) -> bytes:
+def header(name: bytes, value: bytes) -> bytes:
     """A literal that is not to be remembered, unpacked."""
     return b"\x00" + bytes([len(name)]) + name + bytes([len(value)]) + value

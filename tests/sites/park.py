@@ -16,7 +16,6 @@ import json
 import os
 import signal
 import socket
-import struct
 import sys
 import time
 from collections import Counter
@@ -26,11 +25,12 @@ from email.utils import formatdate
 import msgspec
 import uvloop
 
+from . import http2
 from .grounds import Grounds, html_of
+from .lines import SO_TIMESTAMPNS, Line, TlsLine, handshake_delay, server_context
 
 REASONS = {200: "OK", 304: "Not Modified", 404: "Not Found", 405: "Method Not Allowed", 429: "Too Many Requests"}
 MAX_HEAD = 64 * 1024
-SO_TIMESTAMPNS = 35  # Linux; the module `socket` has no name for it
 LOGGED = ("user-agent", "if-none-match", "x-forwarded-for", "via", "cookie", "accept-encoding")
 
 
@@ -42,58 +42,10 @@ class Ledger:
         self.times: Counter[tuple[str, str]] = Counter()  # (host, odd path) -> requests so far
         self.in_hand: Counter[str] = Counter()  # host -> requests that wait for their answer
         self.connections = 0
+        self.on_standing = 0  # requests on connections that had served before
 
     def write(self, **entry: object) -> None:
         os.write(self._fd, msgspec.json.encode(entry) + b"\n")
-
-
-class Line:
-    """One connection: reads with the kernel's time of arrival, writes without blocking."""
-
-    def __init__(self, sock: socket.socket) -> None:
-        self._sock = sock
-        self._unsent = b""
-        self._loop = asyncio.get_running_loop()
-        self.is_open = True
-
-    def read(self) -> tuple[bytes, float]:
-        """What has come, and when (wall clock); nothing when the other side has hung up."""
-        try:
-            data, notes, _, _ = self._sock.recvmsg(MAX_HEAD, 64)
-        except OSError:
-            return b"", 0.0
-        for level, kind, value in notes:
-            if (level, kind) == (socket.SOL_SOCKET, SO_TIMESTAMPNS):
-                seconds, nanoseconds = struct.unpack("qq", value)
-                return data, seconds + nanoseconds / 1e9
-        return data, time.time()
-
-    def write(self, data: bytes) -> None:
-        if self._unsent:
-            self._unsent += data
-            return
-        self._unsent = data
-        self._flush()
-        if self._unsent and self.is_open:
-            self._loop.add_writer(self._sock, self._flush)
-
-    def _flush(self) -> None:
-        try:
-            self._unsent = self._unsent[self._sock.send(self._unsent) :]
-        except BlockingIOError:
-            return
-        except OSError:
-            self.close()
-            return
-        if not self._unsent:
-            self._loop.remove_writer(self._sock)
-
-    def close(self) -> None:
-        if self.is_open:
-            self.is_open = False
-            self._loop.remove_reader(self._sock)
-            self._loop.remove_writer(self._sock)
-            self._sock.close()
 
 
 class Visit:
@@ -109,17 +61,39 @@ class Visit:
         self._answering: str | None = None  # the host whose answer is on its way
         ledger.connections += 1
         self._number = ledger.connections
+        self._served = 0
 
     def readable(self) -> None:
-        data, wall = self._line.read()
-        if not data:
+        came = self._line.read()
+        if came is None:
             self._let_go()
             self._line.close()
             return
+        data, wall = came
+        if not data:
+            return  # of TLS alone
         self._buffer += data
         self._wall = wall
         if self._answering is None:
             self._next_request()
+
+    def _is_dropped(self) -> bool:
+        """Is this request one of those that get no answer? Those on a new connection are not: the client would know
+        that nobody dropped an idle one."""
+        self._served += 1
+        if self._grounds.drop_every is None or self._served == 1:
+            return False
+        self._ledger.on_standing += 1
+        return self._ledger.on_standing % self._grounds.drop_every == 0
+
+    def _note(self, host: str, path: str, status: int, method: str, headers: dict[str, str]) -> None:
+        self._ledger.in_hand[host] += 1
+        self._ledger.write(
+            at=self._wall + time.monotonic() - time.time(), wall=self._wall,
+            host=host, path=path, status=status, method=method,
+            connection=self._number, in_hand=self._ledger.in_hand[host],
+            headers={name: headers[name] for name in LOGGED if name in headers},
+        )  # fmt: skip
 
     def _next_request(self) -> None:
         head, mark, rest = self._buffer.partition(b"\r\n\r\n")
@@ -133,15 +107,14 @@ class Visit:
         path = target.partition(" ")[0]
         headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
         host = headers.get("host", "").partition(":")[0].lower()
-        status, extra, body = self._answer(method, host, path, headers)
-        self._ledger.in_hand[host] += 1
-        self._ledger.write(
-            at=self._wall + time.monotonic() - time.time(), wall=self._wall,
-            host=host, path=path, status=status, method=method,
-            connection=self._number, in_hand=self._ledger.in_hand[host],
-            headers={name: headers[name] for name in LOGGED if name in headers},
-        )  # fmt: skip
+        dropped = self._is_dropped()
+        status, extra, body = (0, [], b"") if dropped else self._answer(method, host, path, headers)
+        self._note(host, path, status, method, headers)
         self._answering = host
+        if dropped:
+            self._let_go()
+            self._line.close()
+            return
         head_only = method == "HEAD" or status == 304
         lines = [
             f"HTTP/1.1 {status} {REASONS.get(status, 'Internal Server Error')}",
@@ -210,7 +183,54 @@ class Visit:
         return None, 0
 
 
-async def serve(grounds: Grounds, log: str, port: int, stop_with_stdin: bool) -> None:
+class Http2Visit(Visit):
+    """One visitor who speaks HTTP/2. Header blocks stay packed: the handshake told the host, the path is not known."""
+
+    _greeted = False
+
+    def _next_request(self) -> None:
+        if not self._greeted:
+            if len(self._buffer) < len(http2.PREFACE):
+                return
+            self._greeted = True
+            self._buffer = self._buffer.removeprefix(http2.PREFACE)
+            self._line.write(http2.frame(http2.SETTINGS))
+        while self._line.is_open and len(self._buffer) >= 9:
+            size, kind, flags = int.from_bytes(self._buffer[:3], "big"), self._buffer[3], self._buffer[4]
+            if len(self._buffer) < 9 + size:
+                return
+            stream, payload = int.from_bytes(self._buffer[5:9], "big"), self._buffer[9 : 9 + size]
+            self._buffer = self._buffer[9 + size :]
+            if kind == http2.SETTINGS and not flags & http2.ACK:
+                self._line.write(http2.frame(http2.SETTINGS, http2.ACK))
+            elif kind == http2.PING and not flags & http2.ACK:
+                self._line.write(http2.frame(http2.PING, http2.ACK, payload=payload))
+            elif kind == http2.HEADERS:
+                self._take(stream)
+
+    def _take(self, stream: int) -> None:
+        host = self._line.server_name
+        dropped = self._is_dropped()
+        self._note(host, "", 0 if dropped else 200, "GET", {})
+        if dropped:
+            self._ledger.in_hand[host] -= 1
+            self._line.close()
+            return
+        asyncio.get_running_loop().call_later(self._grounds.latency(host), self._show, host, stream)
+
+    def _show(self, host: str, stream: int) -> None:
+        self._ledger.in_hand[host] -= 1
+        if self._line.is_open:
+            head = http2.OK + http2.header(b"content-type", b"text/html")
+            self._line.write(
+                http2.frame(http2.HEADERS, http2.END_HEADERS, stream, head)
+                + http2.frame(http2.DATA, http2.END_STREAM, stream, http2.PAGE)
+            )
+
+
+async def serve(
+    grounds: Grounds, log: str, port: int, stop_with_stdin: bool, certificate: str = "", key: str = ""
+) -> None:
     loop = asyncio.get_running_loop()
     ledger = Ledger(log)
     stop = asyncio.Event()
@@ -220,6 +240,8 @@ async def serve(grounds: Grounds, log: str, port: int, stop_with_stdin: bool) ->
         # The starter holds the other end: when it dies, however it dies, the park closes.
         loop.add_reader(sys.stdin.fileno(), stop.set)
     hosts = frozenset(grounds.host_names())
+    tls = server_context(certificate, key, http2=grounds.http2) if grounds.tls else None
+    visit = Http2Visit if grounds.http2 else Visit
     with socket.create_server(("127.0.0.1", port), backlog=4096) as server:
         server.setblocking(False)
         server.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)  # for its connections too, from their first byte on
@@ -230,7 +252,8 @@ async def serve(grounds: Grounds, log: str, port: int, stop_with_stdin: bool) ->
                     sock, _ = server.accept()
                     sock.setblocking(False)
                     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                    loop.add_reader(sock, Visit(grounds, hosts, ledger, Line(sock)).readable)
+                    line = Line(sock) if tls is None else TlsLine(sock, tls, handshake_delay(grounds.handshake_ms))
+                    loop.add_reader(sock, visit(grounds, hosts, ledger, line).readable)
 
         loop.add_reader(server, accept)
         print(json.dumps({"port": server.getsockname()[1], "pid": os.getpid()}), flush=True)
@@ -248,6 +271,8 @@ def main() -> None:
     parser.add_argument("--body-bytes", type=int, help="size of a page, about")
     parser.add_argument("--latency-ms", type=int, help="time to answer")
     parser.add_argument("--plan", default="{}", help="any field of tests.sites.grounds.Grounds, as a JSON object")
+    parser.add_argument("--certificate", default="", help="PEM file, for a plan with tls")
+    parser.add_argument("--key", default="", help="its key, PEM")
     parser.add_argument("--stop-with-stdin", action="store_true", help="end when standard input is closed")
     flags = parser.parse_args()
     plan = json.loads(flags.plan)
@@ -255,7 +280,7 @@ def main() -> None:
         if getattr(flags, name) is not None:
             plan[name] = getattr(flags, name)
     grounds = msgspec.convert(plan, Grounds)
-    uvloop.run(serve(grounds, flags.log, flags.port, flags.stop_with_stdin))
+    uvloop.run(serve(grounds, flags.log, flags.port, flags.stop_with_stdin, flags.certificate, flags.key))
 
 
 if __name__ == "__main__":

@@ -13,6 +13,8 @@ from typing import Any
 
 import msgspec
 
+from tests.services.proxies import vouched_for
+
 from .grounds import Grounds, record_of
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -21,7 +23,7 @@ ROOT = Path(__file__).resolve().parents[2]
 class Hit(msgspec.Struct, frozen=True, kw_only=True):
     """One request as the server saw it. `at` is when it reached this machine's kernel, which is when it was sent:
     monotonic and comparable with other processes of this machine. `in_hand` is how many requests of that host waited
-    for an answer then, this one included."""
+    for an answer then, this one included. Status 0: the connection was closed without an answer."""
 
     at: float
     wall: float
@@ -41,8 +43,9 @@ class Hit(msgspec.Struct, frozen=True, kw_only=True):
 class Park:
     """A running park. What it knows does not depend on any crawler."""
 
-    def __init__(self, grounds: Grounds, port: int, pid: int, log: Path) -> None:
+    def __init__(self, grounds: Grounds, port: int, pid: int, log: Path, certificate: Path | None = None) -> None:
         self.grounds = grounds
+        self.certificate = certificate  # with tls: for SSL_CERT_FILE of the crawlers
         self.port = port
         self.pid = pid
         self.log = log
@@ -53,7 +56,7 @@ class Park:
 
     def url(self, host: int | str = 0, path: str = "/") -> str:
         name = host if isinstance(host, str) else self.hosts[host]
-        return f"http://{name}:{self.port}{path}"
+        return f"{'https' if self.grounds.tls else 'http'}://{name}:{self.port}{path}"
 
     def seeds(self) -> list[str]:
         """The front gate of every host."""
@@ -87,10 +90,12 @@ def park(*, log: Path | None = None, port: int = 0, **plan: Any) -> Iterator[Par
     grounds = Grounds(**plan)
     with tempfile.TemporaryDirectory(prefix="park-") as folder:
         file = log or Path(folder) / "hits.jsonl"
+        vouched = vouched_for(Path(folder), *grounds.host_names()) if grounds.tls else None
+        papers = ["--certificate", str(vouched.file), "--key", str(vouched.key)] if vouched else []
         process = subprocess.Popen(
             [
                 sys.executable, "-m", "tests.sites.park", "--stop-with-stdin",
-                "--log", str(file), "--port", str(port), "--plan", json.dumps(plan),
+                "--log", str(file), "--port", str(port), "--plan", json.dumps(plan), *papers,
             ],
             cwd=ROOT,
             stdin=subprocess.PIPE,
@@ -103,7 +108,7 @@ def park(*, log: Path | None = None, port: int = 0, **plan: Any) -> Iterator[Par
             if not line:
                 raise RuntimeError(f"The park did not start (exit code {process.wait()}); see the messages above.")
             opened = json.loads(line)
-            yield Park(grounds, opened["port"], opened["pid"], file)
+            yield Park(grounds, opened["port"], opened["pid"], file, vouched.file if vouched else None)
         finally:
             _stop(process)
 

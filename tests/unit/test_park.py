@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import select
+import ssl
 import subprocess
 import sys
+import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
 import aiohttp
 import pytest
+import wreq
 
+from tests.patience import PATIENCE
 from tests.sites import Park, park
 from tests.sites.running import ROOT
 
@@ -126,6 +131,67 @@ async def test_validators_turn_a_second_visit_into_304() -> None:
             again = await visitor.get("/page/1", etag=headers["ETag"])
             other = await visitor.get("/page/2", etag=headers["ETag"])
         assert (again[0], again[1], other[0]) == (304, "", 200)
+
+
+async def test_over_tls_the_handshake_takes_its_time_and_the_request_is_stamped_when_it_is_sent() -> None:
+    with park(pages=3, tls=True, handshake_ms=[400, 450]) as ground:
+        assert ground.certificate is not None
+        trust = ssl.create_default_context(cafile=ground.certificate)
+        began = time.monotonic()
+        reader, writer = await asyncio.open_connection(
+            "127.0.0.1", ground.port, ssl=trust, server_hostname=ground.hosts[0]
+        )
+        connected = time.monotonic()
+        sent = []
+        for path in ("/", "/page/1"):
+            writer.write(f"GET {path} HTTP/1.1\r\nHost: {ground.hosts[0]}:{ground.port}\r\n\r\n".encode())
+            sent.append(time.monotonic())
+            head = await reader.readuntil(b"\r\n\r\n")
+            await reader.readexactly(int(re.findall(rb"Content-Length: (\d+)", head)[0]))
+        writer.close()
+
+        assert connected - began >= 0.4
+        first, second = ground.hits()
+        assert (first.path, second.path, first.connection) == ("/", "/page/1", second.connection)
+        assert connected <= first.at <= sent[0] + PATIENCE
+        assert sent[0] < second.at
+
+
+async def test_http2_is_logged_by_host_and_without_paths() -> None:
+    with park(hosts=2, tls=True, http2=True) as ground:
+        assert ground.certificate is not None
+        store = wreq.CertStore.from_der_certs(
+            ssl.create_default_context(cafile=ground.certificate).get_ca_certs(binary_form=True)
+        )
+        client = wreq.Client(tls_verify=store, no_proxy=True)
+        for host in (0, 1, 1):
+            answer = await client.get(ground.url(host, "/page/7"))
+            assert "Hello" in await answer.text()
+        assert [(hit.host, hit.status) for hit in ground.hits()] == [
+            ("site0.localhost", 200), ("site1.localhost", 200), ("site1.localhost", 200),
+        ]  # fmt: skip
+
+
+async def test_requests_on_standing_connections_are_dropped_after_they_were_logged() -> None:
+    with park(pages=9, drop_every=2) as ground:
+        answered = 0
+        for _ in range(2):
+            reader, writer = await asyncio.open_connection("127.0.0.1", ground.port)
+            while not reader.at_eof():
+                writer.write(f"GET / HTTP/1.1\r\nHost: {ground.hosts[0]}\r\n\r\n".encode())
+                head = await reader.readline()
+                answered += bool(head)
+                while len(head) > 2:
+                    head = await reader.readline()
+                    if head.startswith(b"Content-Length"):
+                        size = int(head.split()[1])
+                if not reader.at_eof():
+                    await reader.readexactly(size)
+            writer.close()
+
+        # of those on a connection that had served before every other one
+        assert [hit.status for hit in ground.hits()] == [200, 200, 0, 200, 200, 0]
+        assert answered == 4
 
 
 def test_the_park_is_gone_after_the_block_even_when_the_test_failed() -> None:
