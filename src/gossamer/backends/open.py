@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 from ..clock import Clock, ServerClock
@@ -16,6 +17,7 @@ from ..frontier.politeness import TermsFor
 from ..model.page import Snapshot
 from ..model.stream import MoveStatus, RowStream
 from ..settings import Settings
+from ..settings.trust import demand_trust
 from ..store.contract import Archive, Records, RecordStore, WholeArchive
 from .addresses import MONGO, local_path, place_of, postgres_schema, scheme_of
 from .state import State
@@ -51,7 +53,7 @@ def _state_backend(
             raise Misconfigured(
                 "crawl.dedup = 'bloom' is for a state on Redis. SQLite keeps every URL on disk: set it to 'exact'."
             )
-        path = local_path(settings, "state")
+        path = _own_file(settings, "state")
         return open_sqlite_state(path, clock, lease_duration=settings.lease.duration, terms_for=terms_for)
     from .redis.state import open_redis_state
 
@@ -64,6 +66,14 @@ def _state_backend(
         terms_for=terms_for,
         records=records,
     )
+
+
+def _own_file(settings: Settings, role: str) -> Path:
+    """Where the database is. Raises Misconfigured when somebody else could have put it there: jobs and schedules name
+    programs."""
+    path = local_path(settings, role)
+    demand_trust(path, path.parent)
+    return path
 
 
 @asynccontextmanager
@@ -80,7 +90,7 @@ def _records_backend(settings: Settings, clock: Clock) -> AbstractAsyncContextMa
     if scheme_of(settings, "records") == "sqlite":
         from .sqlite.records import open_sqlite_records
 
-        return open_sqlite_records(local_path(settings, "records"), clock, min_rewrite_age=age)
+        return open_sqlite_records(_own_file(settings, "records"), clock, min_rewrite_age=age)
     if scheme_of(settings, "records") in MONGO:
         from .mongo.records import open_mongo_records
 
@@ -96,6 +106,7 @@ def open_archive(settings: Settings, writer: str) -> AbstractAsyncContextManager
     if scheme_of(settings, "archive") == "folder":
         from .folder.archive import FolderArchive
 
+        demand_trust(local_path(settings, "archive"))
         return FolderArchive(local_path(settings, "archive"), level=level, writer=writer)
     from .object.archive import open_object_archive
 

@@ -17,6 +17,7 @@ from types import CodeType, ModuleType
 import msgspec
 
 from ..errors import MissingExtra, SpiderNotFound
+from ..settings.trust import distrust
 from .spider import Spider, composed
 
 RECIPE_ENDINGS = (".toml", ".yaml", ".yml")
@@ -172,6 +173,8 @@ def _from_recipe(path: Path, shown: str) -> type[Spider]:
 
     if not path.is_file():
         raise _no_file(path, [file.name for file in path.parent.glob("*.*") if is_recipe_name(file.name)])
+    if fault := distrust(path) or distrust(path.parent):
+        raise SpiderNotFound(fault)
     return load_recipe(path, shown)
 
 
@@ -196,6 +199,8 @@ def _recipes_in(path: Path, root: Path) -> list[SpiderSpec]:
 
 
 def _spiders_in(path: Path, root: Path) -> list[SpiderSpec]:
+    if fault := distrust(path) or distrust(path.parent):
+        raise _DoesNotLoad(BrokenFile(path, None, fault.removesuffix(".")))
     if is_recipe_name(path.name):
         return _recipes_in(path, root)
     module = _load(path, root)
@@ -236,7 +241,7 @@ def _load(path: Path, root: Path) -> ModuleType:
         return sys.modules[name]
     # Files of a project may import each other. At the end of the path they can shadow nothing.
     for folder in (str(path.parent), str(root.resolve())):
-        if folder not in sys.path:
+        if folder not in sys.path and not distrust(Path(folder)):
             sys.path.append(folder)
     spec = spec_from_file_location(name, path, loader=_FromSource(name, str(path)))
     if spec is None or spec.loader is None or path.suffix != ".py":

@@ -19,6 +19,7 @@ from ..parse.spider import Spider
 from ..process.black_box import PARENT, BlackBox
 from ..settings import Settings
 from ..settings.effective import site_terms, url_rules
+from ..settings.trust import demand_trust
 from ..store.contract import Archive, Records
 
 
@@ -49,6 +50,7 @@ async def open_project(
     """
     shared = ServerClock(clock or SystemClock())
     worker = worker_name()
+    demand_trust(settings.root / settings.store.spool)
     async with AsyncExitStack() as stack:
         records = await stack.enter_async_context(open_records(settings, shared))
         state = await stack.enter_async_context(

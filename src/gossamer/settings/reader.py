@@ -19,6 +19,7 @@ from ..errors import Misconfigured, UnknownSetting
 from ..schedule.windows import parse_windows
 from ..units import Rate, Secret, Size, parse_duration, parse_rate, parse_size
 from .tables import Domain, Managed, ProxyPool, RouteTable, ScheduleTable, Settings
+from .trust import TRUST, demand_trust
 
 FILE_NAME = "gossamer.toml"
 ENV_PREFIX = "GOSSAMER_"
@@ -64,13 +65,15 @@ def load(
     environ: Mapping[str, str] | None = None,
     flags: Mapping[str, Any] | None = None,
 ) -> Settings:
-    """Read the settings as seen from the folder `start`. `flags` are dotted keys. Raises Misconfigured."""
+    """Read the settings as seen from the folder `start`. `flags` are dotted keys. Raises Misconfigured, also for a file
+    that somebody else could have written."""
     here = (start or Path.cwd()).resolve()
     environ = os.environ if environ is None else environ
     file = find_file(here)
     values: dict[str, Any] = {}
     origins: dict[str, str] = {}
     if file is not None:
+        demand_trust(file, file.parent)
         try:
             table = tomllib.loads(file.read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
@@ -78,7 +81,7 @@ def load(
         for key, value in _flatten(table):
             _put(values, key, value, origins, str(file))
     for name, text in environ.items():
-        if name.startswith(ENV_PREFIX):
+        if name.startswith(ENV_PREFIX) and name != TRUST:
             key = name.removeprefix(ENV_PREFIX).lower().replace("__", ".")
             _put(values, key, _from_text(key, text), origins, name)
     for key, value in (flags or {}).items():
