@@ -47,6 +47,7 @@ from .fetch_page import FetchResult, PageFetch, failure_of_block
 from .held_lease import HeldLease
 from .pacer import TooEarly
 from .page_facts import content_of, observed
+from .site_notes import SiteNotes
 from .windows import WINDOW
 
 SHORT_REST = timedelta(seconds=2)  # of a site, which a journey waits out in its slot
@@ -64,6 +65,7 @@ class Journey:
         self._lease = held.lease
         self._task = held.lease.task
         self._known = known
+        self._site = SiteNotes(context, held)
         self._began = context.clock.monotonic()
         self._log = AttemptLog(
             self._task,
@@ -89,7 +91,7 @@ class Journey:
         if closed:
             # The whole site: its other pages need not come here to learn it. Not for long: windows may be changed.
             pause = min(closed, LOOK_AGAIN)
-            await self._let_rest(pause)
+            await self._site.let_rest(pause)
             await self._release(pause, WINDOW)
             return
         try:
@@ -107,8 +109,6 @@ class Journey:
 
     async def _settle(self, result: FetchResult) -> None:
         outcome = result.outcome
-        if outcome.crawl_delay is not None and outcome.crawl_delay.total_seconds() > (self._pace_interval() or 0.0):
-            await self._slow_down(outcome.crawl_delay, timedelta(0))
         match outcome:
             case Disallowed():
                 await self._drop_for_robots(outcome)
@@ -153,12 +153,10 @@ class Journey:
         )
 
     async def _before_send(self, asked: timedelta | None = None) -> Callable[[], None] | None:
+        await self._site.keep_crawl_delay(asked)
         on_sent = await self._context.pacer.start(self._task.site, asked)
         self._held.check()  # last of all: the process may have been stopped for minutes meanwhile
         return on_sent
-
-    def _pace_interval(self) -> float | None:
-        return self._lease.pace.interval if self._lease.pace is not None else None
 
     # -- 2. judge ------------------------------------------------------------------------------------------
 
@@ -217,6 +215,7 @@ class Journey:
         self._ended("redirected", added)
 
     async def _drop_for_robots(self, outcome: Disallowed) -> None:
+        await self._site.note_crawl_delay(outcome.crawl_delay)
         await self._log.keep(
             outcome="dropped", reason="robots", error=outcome.rule, page=self._facts_of_failure("robots")
         )
@@ -254,7 +253,8 @@ class Journey:
             await self._give_up(decision.reason, message, detail)
             return
         if decision.rest:
-            await self._let_rest(decision.rest)  # before the task is settled, so that no other page slips in between
+            # Before the task is settled, so that no other page slips in between.
+            await self._site.let_rest(decision.rest)
         await self._log.keep(outcome="retry", reason=failure.reason, error=message)
         await self._held.settle(
             lambda: context.frontier.retry(
@@ -271,15 +271,7 @@ class Journey:
 
     async def _rest_shortly(self) -> None:
         """The site asked for fewer requests, and this page goes on by another route: not before a short rest."""
-        await self._let_rest(min(self._context.retry_terms_for(self._task.site).base, SHORT_REST))
-
-    async def _let_rest(self, rest: timedelta) -> None:
-        self._context.pacer.rest(self._task.site, rest)
-        await self._slow_down(None, rest)
-
-    async def _slow_down(self, interval: timedelta | None, rest: timedelta) -> None:
-        frontier, site = self._context.frontier, self._task.site
-        await self._held.settle(lambda: frontier.slow_down(site, interval=interval, rest=rest))
+        await self._site.let_rest(min(self._context.retry_terms_for(self._task.site).base, SHORT_REST))
 
     async def _give_up(self, reason: str, message: str, detail: str = "") -> None:
         """To the dead letters, with the raw page if there is one."""

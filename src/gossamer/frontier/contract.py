@@ -126,11 +126,14 @@ class Frontier(Protocol):
         """
         ...
 
-    async def slow_down(self, site: str, *, interval: timedelta | None, rest: timedelta) -> None:
+    async def slow_down(self, site: str, *, interval: timedelta | None, rest: timedelta, worker: str = "") -> bool:
         """The site asked for fewer requests: none for `rest`, then at least `interval` (a crawl-delay) between two.
 
         None keeps the known interval. This holds for all workers. A later call may raise the interval, or lower it to
         the one in the settings, never below.
+        With an interval the site is leased to one worker at a time from now on. Workers that took their leases before
+        may all have some: the first `worker` with a lease that names itself here holds the site. False for the others:
+        they give their leases back without a request.
         """
         ...
 

@@ -161,10 +161,11 @@ class RedisFrontier:
         )
         await self._settle(await self.job(lease.task.job), lease, text)
 
-    async def slow_down(self, site: str, *, interval: timedelta | None, rest: timedelta) -> None:
+    async def slow_down(self, site: str, *, interval: timedelta | None, rest: timedelta, worker: str = "") -> bool:
         asked = "" if interval is None else interval.total_seconds()
         keys = self._keys.of_job(self._keys.shard_of(site), 0)
-        await self._server.run("slow_down", keys, self._server.now(), site, rest.total_seconds(), asked)
+        held = await self._server.run("slow_down", keys, self._server.now(), site, rest.total_seconds(), asked, worker)
+        return bool(held)
 
     # -- shared steps ----------------------------------------------------------------------------------------
 

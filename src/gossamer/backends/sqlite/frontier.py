@@ -17,6 +17,9 @@ from .leasing import TaskDispatcher
 from .queue_rows import CountChanges, QueueRows
 
 MESSAGE_LENGTH = 4000  # characters of an error that are kept
+_HOLD = """
+UPDATE sites SET holder = CASE WHEN in_flight > 0 THEN coalesce(holder, ?) ELSE holder END WHERE number = ?
+RETURNING holder"""
 
 
 class SqliteFrontier:
@@ -171,8 +174,8 @@ class SqliteFrontier:
 
         await self._database.write(write)
 
-    async def slow_down(self, site: str, *, interval: timedelta | None, rest: timedelta) -> None:
-        def write(connection: sqlite3.Connection) -> None:
+    async def slow_down(self, site: str, *, interval: timedelta | None, rest: timedelta, worker: str = "") -> bool:
+        def write(connection: sqlite3.Connection) -> bool:
             now = self._clock.now()
             number = self._rows.site(connection, site)
             connection.execute(
@@ -184,8 +187,12 @@ class SqliteFrontier:
                     number,
                 ),
             )
+            if interval is None or not worker:
+                return True
+            (holder,) = connection.execute(_HOLD, (worker, number)).fetchone()
+            return holder in (worker, None)
 
-        await self._database.write(write)
+        return await self._database.write(write)
 
     def _settle(
         self,

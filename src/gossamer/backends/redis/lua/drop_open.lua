@@ -16,9 +16,7 @@ local function drop(fingerprint)
     if row.state == IN_HAND then
         queue.leased = queue.leased - 1
         hold(row.worker, -1)
-        -- Its request may be on the way at this very moment: the next one keeps its distance.
-        local pace = site_of(row.site).pace
-        free_slot(row.site, pace >= 0 and now + pace or 0)
+        free_slot(row.site, after_a_loss(site_of(row.site)))
     elseif row.state == WAITS then
         queue.waiting = queue.waiting - 1
     else

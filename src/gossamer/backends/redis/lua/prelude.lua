@@ -197,6 +197,12 @@ local function number_of(name)
     return number
 end
 
+-- When the next request may leave, after a worker was lost that may have sent one up to this very moment.
+local function after_a_loss(site)
+    local interval = math.max(site.pace, site.asked)
+    return interval >= 0 and now + interval or 0
+end
+
 -- A lease of the site has ended: free its slot, and wake the queues of all jobs that wait for one.
 local function free_slot(number, next_at)
     local site = site_of(number)

@@ -29,8 +29,7 @@ local function take_back(fingerprint, fate)
     row.worker, row.at, row.changed = '', 0, now
     move(IN_HAND, row.state)
     write_row(row)
-    -- The lost worker may have sent its request up to this very moment: the next one keeps its distance.
-    free_slot(row.site, site.pace >= 0 and now + site.pace or 0)
+    free_slot(row.site, after_a_loss(site))
 end
 
 for _, fingerprint in ipairs(call('ZRANGEBYSCORE', LEASED, '-inf', now, 'LIMIT', 0, AT_ONCE)) do

@@ -1,0 +1,70 @@
+"""What every frontier promises about a site whose pace becomes known, or longer, while workers have leases of it."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from gossamer.frontier.politeness import HEAD_START, SiteTerms
+from gossamer.model.task import UrlState
+from tests.conformance.frontiers import Backends, candidate
+
+NOW = timedelta(0)
+DELAY = timedelta(seconds=4)
+
+
+@pytest.fixture(params=Backends.NAMES)
+async def lab(request, tmp_path, backends):
+    async with backends.open(request.param, tmp_path) as lab:
+        yield lab
+
+
+async def with_pages(lab, count=9):
+    job = (await lab.job()).id
+    await lab.frontier.add(job, [candidate(f"https://a.test/{n}") for n in range(count)])
+    return job
+
+
+async def test_the_first_worker_that_tells_of_a_crawl_delay_holds_the_site(lab):
+    # given two workers with leases of a site that had no pace
+    job = await with_pages(lab)
+    (mine,) = (await lab.frontier.lease(job, "w1", 1)).leases
+    (other,) = (await lab.frontier.lease(job, "w2", 1)).leases
+    assert mine.pace is None
+
+    # when both find out about its crawl-delay
+    assert await lab.frontier.slow_down("a.test", interval=DELAY, rest=NOW, worker="w1")
+    assert not await lab.frontier.slow_down("a.test", interval=DELAY, rest=NOW, worker="w2")
+
+    # then the first may send, and the other gets nothing more as long as the first has a lease
+    assert await lab.frontier.slow_down("a.test", interval=DELAY, rest=NOW, worker="w1")
+    await lab.frontier.release(other, NOW, "pace")
+    assert (await lab.frontier.lease(job, "w2", 1)).leases == ()
+    await lab.frontier.complete(mine, UrlState.DONE, paced_ahead=DELAY)
+    batch = await lab.frontier.lease(job, "w2", 1)
+    assert (batch.leases, batch.wait) == ((), DELAY - HEAD_START)
+
+
+async def test_a_crawl_delay_of_a_site_without_leases_has_no_holder(lab):
+    job = await with_pages(lab)
+
+    assert await lab.frontier.slow_down("a.test", interval=DELAY, rest=NOW, worker="w1")
+
+    assert len((await lab.frontier.lease(job, "w2", 1)).leases) == 1
+
+
+async def test_after_a_dead_worker_the_next_request_keeps_the_crawl_delay_that_it_told(lab):
+    # given a worker that was granted a page under a short interval, learned of a longer one, and died
+    lab.terms["a.test"] = SiteTerms(interval=timedelta(seconds=0.5), concurrency=4)
+    job = await with_pages(lab)
+    assert len((await lab.frontier.lease(job, "w1", 1)).leases) == 1
+    assert await lab.frontier.slow_down("a.test", interval=DELAY, rest=NOW, worker="w1")
+    lab.gone.add("w1")
+    lab.clock.advance(10)
+
+    # when its page is taken back
+    batch = await lab.frontier.lease(job, "w2", 1)
+
+    # then the next request waits for the longer one
+    assert (batch.leases, batch.wait) == ((), DELAY - HEAD_START)
