@@ -10,12 +10,14 @@ import pytest
 from gossamer.clock import VirtualClock
 from gossamer.errors import AddressRefused, BadResponse, RedirectLoop, RobotsUnreachable
 from gossamer.fetch.addresses import AddressGuard
+from gossamer.fetch.contract import Response, TransportRequest
 from gossamer.fetch.cookies import CookieJar
 from gossamer.fetch.fetcher import Disallowed, Fetched, Fetcher, NotModified, Outcome, PageRequest, Redirected
 from gossamer.fetch.http import AiohttpTransport
 from gossamer.fetch.open_route import OpenRoute
 from gossamer.fetch.retry_after import LONGEST, parse_retry_after
 from gossamer.fetch.robots import MemoryShelf, Robots
+from gossamer.model.page import Headers
 from tests.patience import LIMITS
 from tests.sites.hostile import PAGE, HostileSite, hostile_site
 
@@ -288,3 +290,37 @@ async def test_the_wish_to_wait_can_be_read_from_the_answer(wish: str, waits: ti
         outcome = await scene.go(f"/retry-after?wish={wish}")
     assert isinstance(outcome, Fetched)
     assert parse_retry_after(outcome.response.headers.get("retry-after"), outcome.fetched_at) == waits
+
+
+class Mover:
+    """A transport that ends elsewhere: a browser whose page moved on, or a vendor that says so."""
+
+    def __init__(self, there: str) -> None:
+        self.there = there
+
+    async def fetch(self, request: TransportRequest) -> Response:
+        return Response(url=self.there, status=200, headers=Headers(), body=b"<p>from there</p>")
+
+
+@pytest.mark.parametrize(
+    ("there", "kind"),
+    [
+        ("https://shop.example/p/1", Redirected),
+        ("https://shop.example/p/1#top", Redirected),
+        ("https://www.club.example/p/1", Fetched),  # the same site
+        ("https://club.example/other", Fetched),
+    ],
+)
+async def test_an_answer_of_another_site_is_a_redirect_there(there: str, kind: type) -> None:
+    clock = VirtualClock()
+    fetcher = Fetcher(None, lambda site: True, user_agent=UA, limits=LIMITS, max_redirects=5, clock=clock)
+    mover = Mover(there)
+    route = OpenRoute(transport=mover, robots_transport=mover, jar=CookieJar(clock))
+
+    async def at_once(asked: object = None) -> None: ...
+
+    asked = PageRequest(url="https://club.example/p/1")
+    outcome = await fetcher.fetch(asked, at_once, route)
+    assert type(outcome) is kind
+    if isinstance(outcome, Redirected):
+        assert (outcome.to, outcome.redirects) == ("https://shop.example/p/1", (asked.url,))

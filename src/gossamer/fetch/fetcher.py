@@ -8,6 +8,9 @@ Redirects go back to the frontier, so that scope, deduplication, robots.txt and 
 them as to any URL. One kind is followed here: a site that sets a cookie and sends us on (or back) within itself
 wants the cookie now, and to the frontier the target would often be the URL it has just handed out. The same holds
 for a page that is sent back to where it came from, when another page got the cookie meanwhile.
+
+An answer from another site than the one that was asked (a page that a script moved on, a vendor's word for where it
+ended) counts as a redirect there: no site speaks for another one.
 """
 
 from __future__ import annotations
@@ -129,9 +132,10 @@ class Fetcher:
             status = response.status
             if status == 304 and url == request.url and (request.etag or request.last_modified):
                 return NotModified(response=response, fetched_at=now, crawl_delay=delay, redirects=trail)
-            if status not in _MOVED or "location" not in response.headers:
+            moved = status in _MOVED and "location" in response.headers
+            if not moved and (response.url == url or site_of(response.url) == site_of(url)):
                 return Fetched(response=response, fetched_at=now, crawl_delay=delay, redirects=trail)
-            target = _target(response)
+            target = _target(response) if moved else response.url.partition("#")[0]
             trail = (*trail, url)
             same_site = site_of(target) == site_of(url)
             sent_back = same_site and target in trail and target not in asked

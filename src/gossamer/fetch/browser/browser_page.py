@@ -23,7 +23,7 @@ from ..contract import Response, TransportRequest
 from ..cookies import CookieJar
 from .guard import GuardProxy, Pass
 from .main_frame import KINDS, FrameAnswer, MainFrame, Pairs, with_port
-from .page_actions import MAX_REQUESTS, SCREEN, Traffic, make_ready, read_text, stop_page, take_picture, translated
+from .page_actions import MAX_REQUESTS, SCREEN, Traffic, make_ready, read_page, stop_page, take_picture, translated
 
 if TYPE_CHECKING:
     from playwright.async_api import Browser, BrowserContext, CDPSession, Page, Request
@@ -220,23 +220,22 @@ class BrowserPage:
         await page.goto(self._request.url, wait_until="commit", timeout=0)
         await self._ready(page)
         limit = self._request.limits.max_body
-        text = await read_text(session, limit)
+        url, text = await read_page(session, limit)
+        shown = self._documents.shown(url)
         picture = await take_picture(page) if self._render.screenshot else b""
         if len(picture) > limit:
             self._notes.append(f"the picture has {len(picture)} bytes, more than {limit}, and is left out")
             picture = b""
         body = text.encode("utf-8", "replace")
-        latest = self._documents.latest
-        url = page.url
-        if url.startswith("chrome-error:") or latest is None:
+        if url.startswith("chrome-error:") or shown is None:
             raise self._pass.trouble(with_port(self._request.url)) or ConnectionDropped(
                 f"{self._request.url[:200]}: the page moved on to an address that could not be opened."
             )
-        headers = await self._headers_of(latest)
+        headers = await self._headers_of(shown)
         kept = tuple(pair for pair in headers if pair[0].lower() not in _NO_LONGER_TRUE)
         answer = msgspec.structs.replace(
-            latest,
-            url=url if url.startswith(("http:", "https:")) else latest.url,
+            shown,
+            url=url if url.startswith(("http:", "https:")) else shown.url,
             headers=(("Content-Type", "text/html; charset=utf-8"), *kept),
             body=body[:limit],
             cut=len(body) > limit or self._broken.is_set(),

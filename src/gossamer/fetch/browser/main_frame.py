@@ -4,6 +4,9 @@ What it does: gives the guard proxy its password, adds headers to the first requ
 catches answers that are no pages: a redirect is not followed, a file is read up to its limit, a download is refused.
 How it fails: `caught` holds the answer or the error that ends the visit; the browser only hears "aborted".
 
+An answer counts as the page's own when the browser has committed its document, not when it arrived: a page may begin
+to load a document of another site, stop it, and show what it likes.
+
 Redirects of later documents (a form that an action sent, a script that moved on) are followed, as the page meant.
 """
 
@@ -17,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ...errors import BadResponse, ConnectFailed, FetchRefused
-from ...model.url import authority_of
+from ...model.url import authority_of, origin_of
 from .guard import MARK, Pass
 
 if TYPE_CHECKING:
@@ -39,7 +42,7 @@ _NO_BODY = frozenset({204, 205, 304})
 _MOVED = frozenset({301, 302, 303, 307, 308})
 _MAX_HEADERS = 128
 _MAX_QUESTIONS = 2000  # for a password
-_MAX_DOCUMENTS = 32  # of the main frame, whose raw headers are waited for
+_MAX_DOCUMENTS = 32  # of the main frame that are remembered, and whose raw headers are waited for
 _STREAM_PIECE = 256 * 1024
 _COOKIE_PATIENCE = 1.0  # seconds; raw headers come by another way, and may be late
 
@@ -81,8 +84,10 @@ class MainFrame:
         self._asked_for_password: set[str] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._raw: dict[str, asyncio.Future[Pairs]] = {}
+        self._arriving: dict[str, FrameAnswer] = {}  # pages that the server has sent, by request
+        self._committed: list[FrameAnswer] = []  # pages that were shown, the present one last
         self.caught: asyncio.Future[FrameAnswer] = asyncio.get_running_loop().create_future()
-        self.latest: FrameAnswer | None = None
+        self.latest: FrameAnswer | None = None  # that has arrived; whether it is shown is another question
 
     async def open(self) -> None:
         send = self._session.send
@@ -90,6 +95,8 @@ class MainFrame:
         self._session.on("Fetch.requestPaused", lambda event: self.begin(self._paused(event)))
         self._session.on("Fetch.authRequired", lambda event: self.begin(self._asked(event)))
         self._session.on("Network.responseReceivedExtraInfo", self._raw_headers)
+        self._session.on("Page.frameNavigated", self._navigated)
+        await send("Page.enable")
         await send("Network.enable")
         patterns: list[dict[str, str]] = [
             {"resourceType": "Document", "requestStage": "Request"},
@@ -129,6 +136,27 @@ class MainFrame:
         if len(headers) > _MAX_HEADERS:
             raise BadResponse(f"The response has more than {_MAX_HEADERS} headers.")
         return headers
+
+    def shown(self, url: str) -> FrameAnswer | None:
+        """The answer that gave the document which the browser shows at `url`; None when none did.
+
+        What a page made itself (`blob:`, `about:blank`) belongs to the document that made it.
+        """
+        maker = url.removeprefix("blob:")
+        if not maker.startswith(("http:", "https:")):
+            return self._committed[-1] if self._committed else None
+        origin = origin_of(maker)
+        return next((one for one in reversed(self._committed) if origin_of(one.url) == origin), None)
+
+    def _navigated(self, event: Event) -> None:
+        frame = event["frame"]
+        url = frame["url"]
+        if frame["id"] != self._main or not url.startswith(("http:", "https:")):
+            return
+        # Out of the browser's own memory (history) a document comes without an answer.
+        unseen = FrameAnswer(url=url, status=200, headers=())
+        self._committed.append(self._arriving.get(frame["loaderId"], unseen))
+        del self._committed[:-_MAX_DOCUMENTS]
 
     async def idle(self) -> None:
         """Wait until every event that has come is dealt with."""
@@ -248,7 +276,9 @@ class MainFrame:
                 await self._catch(request, msgspec.structs.replace(answer, cut=cut), body)
                 return
             self._arrived = True
-            self.latest = answer
+            self.latest = self._arriving[answer.request] = answer
+            if len(self._arriving) > _MAX_DOCUMENTS:
+                del self._arriving[next(iter(self._arriving))]
         await self._session.send("Fetch.continueRequest", {"requestId": request})
 
     async def _catch(self, request: str, answer: FrameAnswer, body: bytes) -> None:

@@ -38,11 +38,12 @@ _LOOK = 0.05
 SCREEN: ViewportSize = {"width": 1280, "height": 900}
 _TALLEST = 10_000  # pixels of a screenshot
 _READ_TRIES = 5
-# In a world of its own, where the page's scripts have changed nothing.
-_TEXT_OF_PAGE = """(limit => {
+# In a world of its own, where the page's scripts have changed nothing. Address and text in one go: the page could move
+# on between two questions.
+_READ_PAGE = """(limit => {
   let text = document.doctype ? new XMLSerializer().serializeToString(document.doctype) : "";
   if (document.documentElement) text += document.documentElement.outerHTML;
-  return text.length > limit ? text.slice(0, limit + 1) : text;
+  return [document.URL, text.length > limit ? text.slice(0, limit + 1) : text];
 })"""
 
 
@@ -177,8 +178,9 @@ def _css(selector: str) -> str:
     return f"css={selector}"
 
 
-async def read_text(session: CDPSession, limit: int) -> str:
-    """The page as it is now, as HTML, at most one character longer than `limit`. Raises Playwright's Error."""
+async def read_page(session: CDPSession, limit: int) -> tuple[str, str]:
+    """The address of the page as it is now, and its HTML, at most one character longer than `limit`. Raises
+    Playwright's Error."""
     from playwright.async_api import Error
 
     for tries_left in reversed(range(_READ_TRIES)):
@@ -188,12 +190,13 @@ async def read_text(session: CDPSession, limit: int) -> str:
             found: dict[str, Any] = await session.send(
                 "Runtime.evaluate",
                 {
-                    "expression": f"{_TEXT_OF_PAGE}({limit})",
+                    "expression": f"{_READ_PAGE}({limit})",
                     "contextId": world["executionContextId"],
                     "returnByValue": True,
                 },
             )
-            return str(found["result"].get("value", ""))
+            url, text = found["result"].get("value") or ("", "")
+            return str(url), str(text)
         except Error:
             if not tries_left:
                 raise
