@@ -29,6 +29,7 @@ from ..model.job import Job
 from ..model.task import DEFAULT_KIND, Candidate, Request
 from ..model.url import UrlRules, site_of
 from ..parse.spider import Spider, listed_seeds, seeds
+from ..schedule.authority import demand_own_job
 from ..schedule.recrawl import PageChoice, RecrawlBounds
 from ..schedule.sources import FeedSource, Listing, SitemapSource, StartSource, entries, only_changed, source_of
 from ..settings import Settings
@@ -93,6 +94,7 @@ async def work_off(
     jobs = context.state.jobs
     sealed = await jobs.is_sealed(job.id)
     terms = await jobs.terms(job.id)
+    demand_own_job(context.settings, job.name, terms)
     if terms.schedule:
         seeder = Seeder(context, spider, job.id, terms, scope, sites, events)
         await seeder.learn_sites()  # the worker that read before may have died: what it found is in the queue

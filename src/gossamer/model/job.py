@@ -88,6 +88,7 @@ class JobTerms(msgspec.Struct, frozen=True, kw_only=True):
     budget: int | None = None  # fetches of this run, spent where pages change most
     min_interval: timedelta | None = None
     max_interval: timedelta | None = None
+    seal: str = ""  # of the project's key, over what a worker would run (schedule/authority.py)
 
     def resumed(self, begun: JobTerms) -> JobTerms:
         """These terms for an unfinished job that was begun under others and is resumed.
@@ -103,7 +104,7 @@ _OF_TERMS = tuple(field for field in Job.__struct_fields__ if field in JobTerms.
 DEDUP = ("dedup", "dedup_window", "dedup_expected", "dedup_error")
 SCHEDULED = (
     "schedule", "due", "spider", "source", "kind", "priority", "min_age", "windows", "budget", "min_interval",
-    "max_interval",
+    "max_interval", "seal",
 )  # fmt: skip
 
 

@@ -39,6 +39,7 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True):
     budget: int | None = None  # fetches a day, spent where pages change most
     min_interval: timedelta | None = None  # of re-crawling one page, with a budget
     max_interval: timedelta | None = None
+    seal: str = ""  # of the project's key, where one is set and it was added at run time
 
 
 class ScheduleProgress(msgspec.Struct, frozen=True, kw_only=True):

@@ -108,14 +108,19 @@ def is_file_ref(ref: str) -> bool:
     return ref.endswith(".py") or ".py:" in ref or is_recipe_name(ref)
 
 
+def file_of(ref: str) -> str:
+    """The file of a `ref` that names one: without the class."""
+    file, colon, _ = ref.partition(".py:")
+    return f"{file}.py" if colon else ref
+
+
 def load_spider(ref: str, root: Path, folder: str) -> type[Spider]:
     """The spider that `ref` names: `books`, `path/file.py`, `path/file.py:Books` or `path/recipe.toml`. Raises
     SpiderNotFound, BadRecipe."""
     if is_recipe_name(ref):
         return _from_recipe(root / ref, ref)
-    file, colon, class_name = ref.partition(".py:")
-    if colon or ref.endswith(".py"):
-        return _from_file(root / (f"{file}.py" if colon else ref), class_name, root)
+    if is_file_ref(ref):
+        return _from_file(root / file_of(ref), ref.partition(".py:")[2], root)
     return spider_named(ref, list_spiders(root, folder), root / folder)
 
 

@@ -17,6 +17,7 @@ from ..model.job import Job, JobCounts
 from ..parse.spider import Spider
 from ..process.black_box import PARENT
 from ..process.signals import stopping
+from ..schedule.authority import sealed_terms
 from ..settings import Settings
 from ..settings.effective import job_terms, scope_of
 from ..store.contract import RecordQuery
@@ -71,7 +72,9 @@ async def crawl(
         clock = project.clock
         began = clock.monotonic()
         await _leave_schedules_alone(project, name or spider.name)
-        job, resumed = await project.state.jobs.open_job(name or spider.name, job_terms(settings, spider), fresh=fresh)
+        title = name or spider.name
+        terms = sealed_terms(settings, title, job_terms(settings, spider))
+        job, resumed = await project.state.jobs.open_job(title, terms, fresh=fresh)
         sites: set[str] = set()
         scope = scope_of(settings, job, spider, sites)
         heartbeat = Heartbeat(

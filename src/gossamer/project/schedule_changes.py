@@ -16,6 +16,7 @@ import msgspec
 from ..errors import GossamerError, Misconfigured, SpiderNotFound, Transient
 from ..model.job import JobTerms
 from ..model.schedule import Schedule, ScheduleProgress
+from ..schedule.authority import sealed_schedule
 from ..schedule.bad_schedule import BadSchedule as BadSchedule  # the doors tell it in their own notation
 from ..schedule.bad_schedule import Key as Key
 from ..schedule.decisions import run_now
@@ -80,7 +81,7 @@ def new_schedule(settings: Settings, name: str, table: ScheduleTable, *, force: 
 
     Raises BadSchedule for a definition that cannot be, SpiderNotFound, Misconfigured.
     """
-    schedule = schedule_of(name, table)
+    schedule = sealed_schedule(settings, schedule_of(name, table))
     if name in settings.schedules:
         raise Misconfigured(_in_file(settings, name, "change it"))
     return NewSchedule(schedule, _starts(settings, schedule, force=force))

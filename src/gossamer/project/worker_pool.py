@@ -24,10 +24,10 @@ from ..crawl.worker import Worker
 from ..errors import BackendUnavailable, GossamerError, Misconfigured, Transient
 from ..model.events import EventHub, EventSink, JobBegun, JobLeft, JobPaused, Trouble
 from ..model.job import Job
-from ..parse.discovery import load_spider
 from ..parse.site import SiteSpider
 from ..parse.spider import Spider
 from ..process import limits as openfiles
+from ..schedule.spider_loader import Spiders
 from ..settings import Settings
 from ..settings.effective import local_hosts, scope_of
 from . import job_slots
@@ -249,7 +249,7 @@ class WorkerPool:
                     f"{foreign[0]} is a private address. If workers may visit it, add it to fetch.allow_hosts."
                 )
             return SiteSpider([job.spider_name]), settings
-        spider = load_spider(job.spider_name, settings.root, settings.spiders)()
+        spider = Spiders(settings).find(job.spider_name)
         hosts = _new_hosts(settings, list(spider.start_urls))
         fetch = msgspec.structs.replace(settings.fetch, allow_hosts=(*settings.fetch.allow_hosts, *hosts))
         return spider, msgspec.structs.replace(settings, fetch=fetch)

@@ -47,6 +47,7 @@ def schedule_of(name: str, table: ScheduleTable) -> Schedule:
     """The schedule that a table describes. Raises Misconfigured."""
     where = f"Schedule {name!r}"
     _check_name(name)
+    shortest, longest = _intervals(table, where)
     return Schedule(
         name=name,
         spider=_spider(table.spider, where),
@@ -60,7 +61,8 @@ def schedule_of(name: str, table: ScheduleTable) -> Schedule:
         overlap=_overlap(table.overlap, where),
         limit=_one_or_more("limit", table.limit, where),
         budget=_one_or_more("budget", table.budget, where),
-        **_intervals(table, where),
+        min_interval=shortest,
+        max_interval=longest,
     )
 
 
@@ -194,7 +196,7 @@ def _priority(value: int, where: str) -> int:
     return value
 
 
-def _intervals(table: ScheduleTable, where: str) -> dict[str, timedelta | None]:
+def _intervals(table: ScheduleTable, where: str) -> tuple[timedelta | None, timedelta | None]:
     found = {key: _more_than_nothing(key, getattr(table, key), where) for key in ("min_interval", "max_interval")}
     shortest, longest = found.values()
     for key, value in found.items():
@@ -203,7 +205,7 @@ def _intervals(table: ScheduleTable, where: str) -> dict[str, timedelta | None]:
             raise _bad(where, key, "goes with a budget only. Add ", example, " (fetches a day), or leave it out.")
     if shortest is not None and longest is not None and shortest > longest:
         raise _bad(where, "min_interval", "is longer than ", Key("max_interval"), "; exchange them.")
-    return found
+    return shortest, longest
 
 
 def _one_or_more(key: str, value: int | None, where: str) -> int | None:

@@ -17,6 +17,7 @@ from ..model.schedule import Schedule, ScheduleProgress
 from ..parse.spider import Spider, callback_names
 from ..settings import Settings
 from ..settings.effective import job_terms
+from .authority import demand_own_schedule, sealed_terms
 from .decisions import budget_of
 from .spider_loader import Spiders
 from .triggers import next_due, parse_trigger
@@ -36,13 +37,15 @@ def opening_of(
 def opening_with(
     spider: Spider, settings: Settings, schedule: Schedule, due: float, *, budget: int | None = None
 ) -> tuple[str, JobTerms]:
-    """As `opening_of`, with the spider at hand. Raises Misconfigured when it has no such callback."""
+    """As `opening_of`, with the spider at hand. Raises Misconfigured when it has no such callback, and when
+    nobody vouches for the schedule."""
+    demand_own_schedule(settings, schedule)
     _check_kind(spider, schedule.kind)
     usual = job_terms(settings, spider)
     # A budget is a limit as well: what pages link to counts, and so does what is chosen again after a crash.
     own = usual.limit if schedule.limit is None else schedule.limit
     limits = [limit for limit in (own, budget) if limit is not None]
-    return schedule.name, msgspec.structs.replace(
+    terms = msgspec.structs.replace(
         usual,
         limit=min(limits) if limits else None,
         schedule=schedule.name,
@@ -57,6 +60,7 @@ def opening_with(
         min_interval=schedule.min_interval,
         max_interval=schedule.max_interval,
     )
+    return schedule.name, sealed_terms(settings, schedule.name, terms)
 
 
 async def share_of(

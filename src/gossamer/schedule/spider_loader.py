@@ -23,10 +23,11 @@ from datetime import timedelta
 from pathlib import Path
 
 from ..errors import Misconfigured
-from ..parse.discovery import SpiderCatalogue, is_file_ref, list_spiders, load_spider, spider_named
+from ..parse.discovery import SpiderCatalogue, file_of, is_file_ref, list_spiders, load_spider, spider_named
 from ..parse.site import SiteSpider
 from ..parse.spider import Spider
 from ..settings import Settings
+from .authority import demand_own_spider
 
 PATIENCE = timedelta(milliseconds=500)
 DEADLINE = timedelta(seconds=30)
@@ -55,8 +56,9 @@ class Spiders:
         return spider()
 
     def _from_file(self, ref: str) -> type[Spider]:
-        file, colon, _ = ref.partition(".py:")
-        self._demand(self._settings.root / (f"{file}.py" if colon else ref))
+        file = file_of(ref)
+        demand_own_spider(self._settings, file, ref)
+        self._demand(self._settings.root / file)
         return load_spider(ref, self._settings.root, self._settings.spiders)
 
     def _from_folder(self, name: str) -> type[Spider]:

@@ -141,6 +141,8 @@ def _check(settings: Settings) -> None:
     demand(0 < settings.crawl.dedup_error < 0.5, "crawl.dedup_error", "must be between 0 and 0.5.")
     demand(settings.crawl.dedup_expected >= 1, "crawl.dedup_expected", "must be 1 or more.")
     demand(settings.fleet.shards is None or 1 <= settings.fleet.shards <= 1024, "fleet.shards", "must be 1 to 1024.")
+    key = settings.fleet.key.reveal()
+    demand(not key or len(key) >= 16, "fleet.key", "must be 16 characters or more; `openssl rand -hex 32` makes one.")
     demand(
         re.fullmatch(r"[A-Za-z0-9_.-]{0,40}", settings.project) is not None,
         "project",

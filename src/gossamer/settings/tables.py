@@ -280,6 +280,8 @@ class Quality(msgspec.Struct, frozen=True, kw_only=True):
 
 class Fleet(msgspec.Struct, frozen=True, kw_only=True):
     shards: int | None = None
+    key: Secret = Secret("")  # jobs and schedules must bear its seal
+    allow_commands: bool = False  # may the state alone name commands that workers run?
 
 
 class Domain(msgspec.Struct, frozen=True, kw_only=True):
@@ -326,6 +328,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     schedules: dict[str, ScheduleTable] = {}
     root: Path = Path()
     origins: dict[str, str] = {}  # dotted key -> where its value came from
+
+    @property
+    def shares_state(self) -> bool:
+        """Is the state on a server, where others may write it, too? A file is our own: trust.py sees to that."""
+        return not self.state.startswith("sqlite:")
 
     def domain(self, site: str) -> Domain:
         """The overrides for a site: the exact name, else the longest glob that matches, else none."""

@@ -1,0 +1,100 @@
+"""What the state may make this machine run. On a server, many can write it; their word must not start programs here.
+
+What it does: a command, or a file outside of the project's folder, is used for a job only when one of these vouches
+for it: our own settings, which have the same schedule or spider; the project's key (`fleet.key`), with which the job
+was sealed; a state in a file, which nobody else can write (settings/trust.py); or `fleet.allow_commands`.
+With a key, every job must bear its seal: it binds the job's name to its spider, its source and its other terms of the
+schedule. A schedule that `gossamer schedule add` entered bears one as well; those of gossamer.toml need none.
+How it fails: Misconfigured, before anything is run. How it recovers: the job waits for a worker that may run it.
+"""
+
+from __future__ import annotations
+
+import hmac
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from ..errors import Misconfigured
+from ..model.job import SCHEDULED, JobTerms
+from ..model.schedule import Schedule
+from ..settings import FILE_NAME, Settings
+from .definition import schedules_of
+from .sources import CommandSource, FileSource, source_of
+from .sources.kinds import program
+
+_SEALED = tuple(name for name in SCHEDULED if name != "seal")
+_REMEDY = (
+    f"Write the schedule into the {FILE_NAME} of the worker, or set fleet.key on all machines; where everybody who can "
+    "write to the state is trusted, fleet.allow_commands = true does as well."
+)
+
+
+def sealed_terms(settings: Settings, job: str, terms: JobTerms) -> JobTerms:
+    """The terms of a job of that name, with the seal of the project's key if it has one."""
+    return msgspec.structs.replace(terms, seal=_seal(settings, "job", _of_job(job, terms)))
+
+
+def sealed_schedule(settings: Settings, schedule: Schedule) -> Schedule:
+    return msgspec.structs.replace(schedule, seal=_seal(settings, "schedule", _of_schedule(schedule)))
+
+
+def demand_own_job(settings: Settings, job: str, terms: JobTerms) -> None:
+    """Raises Misconfigured unless somebody vouches for all that a job of that name would run here."""
+    if settings.fleet.key:
+        _demand_seal(f"Job {job}", terms.seal, _seal(settings, "job", _of_job(job, terms)))
+        return
+    if not settings.shares_state or settings.fleet.allow_commands:
+        return
+    source = source_of(terms.source)
+    if terms.source in {one.source for one in schedules_of(settings.schedules).values()}:
+        return
+    if isinstance(source, CommandSource):
+        raise Misconfigured(f"Its source is a command ({program(source.argv)}) that only the state names. {_REMEDY}")
+    if isinstance(source, FileSource) and not _is_inside(settings, source.path):
+        raise Misconfigured(f"Its source is a file outside of {settings.root} that only the state names. {_REMEDY}")
+
+
+def demand_own_schedule(settings: Settings, schedule: Schedule) -> None:
+    """Raises Misconfigured when the project has a key, and the schedule is neither in its file nor sealed with it."""
+    if settings.fleet.key and schedule != schedules_of(settings.schedules).get(schedule.name):
+        expected = _seal(settings, "schedule", _of_schedule(schedule))
+        _demand_seal(f"Schedule {schedule.name}", schedule.seal, expected)
+
+
+def demand_own_spider(settings: Settings, file: str, ref: str) -> None:
+    """Raises Misconfigured for the file of a spider that a shared state names, when it is not in the project's folder
+    and our own settings do not name it."""
+    named = {table.spider for table in settings.schedules.values()}
+    if settings.shares_state and not _is_inside(settings, file) and ref not in named:
+        raise Misconfigured(
+            f"The spider {ref} is a file outside of {settings.root}. A state on a server may name files inside of it "
+            f"only: move it there, or write the schedule into {FILE_NAME}."
+        )
+
+
+def _is_inside(settings: Settings, path: str | Path) -> bool:
+    return (settings.root / path).resolve().is_relative_to(settings.root.resolve())
+
+
+def _of_job(name: str, terms: JobTerms) -> list[Any]:
+    return [name, *(getattr(terms, field) for field in _SEALED)]
+
+
+def _of_schedule(schedule: Schedule) -> list[Any]:
+    return list(msgspec.structs.astuple(msgspec.structs.replace(schedule, seal="")))
+
+
+def _seal(settings: Settings, kind: str, content: list[Any]) -> str:
+    key = settings.fleet.key.reveal()
+    message = msgspec.json.encode([kind, settings.project, *content])
+    return hmac.digest(key.encode(), message, "sha256").hex() if key else ""
+
+
+def _demand_seal(what: str, seal: str, expected: str) -> None:
+    if not hmac.compare_digest(seal.encode(), expected.encode()):
+        raise Misconfigured(
+            f"{what} does not bear the seal of the project's key (fleet.key): it is older than the key, or somebody "
+            "without it has changed it. Remove it, and begin or add it again."
+        )
