@@ -177,3 +177,20 @@ async def test_a_slow_name_server_is_no_failure_of_the_proxy(monkeypatch: pytest
             assert isinstance(holder.trouble("slow.example:80"), TimedOut)
             assert proxy.connections == 0
             over.set()
+
+
+@pytest.mark.parametrize("start", [http_proxy, socks_proxy])
+async def test_a_proxy_of_our_own_is_given_the_address_that_was_checked(
+    start: type[ProxyServer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If it got the name, it would look it up again, and a name server may have another answer by then."""
+    public = "93.184.215.14"
+    monkeypatch.setattr(addresses, "_look_up", lambda name: ("2606:2800:21f:cb07::1", public))
+    async with hostile_site() as site, GuardProxy(AddressGuard()) as gate:
+        with start(users=USERS, leads_to=site.port) as proxy:
+            holder = gate.admit(proxy.exit())
+            assert (await say(gate, plain("http://shop.example/plain", token(holder)))).endswith(PAGE)
+            inside = "GET /plain HTTP/1.1\r\nHost: shop.example\r\n\r\n"
+            assert (await tunnel(gate, holder, "shop.example:443", inside)).endswith(PAGE)
+            assert [one.target for one in proxy.passages] == [f"{public}:80", f"{public}:443"]
+            assert [seen.headers["host"] for seen in site.log] == ["shop.example", "shop.example"]

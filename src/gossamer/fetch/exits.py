@@ -47,18 +47,21 @@ def is_literal(host: str) -> bool:
 
 async def check_target(
     exit: Exit, host: str, guard: AddressGuard, resolver: GuardedResolver, within: timedelta
-) -> None:
-    """Raises AddressRefused for a private address, and for a name that has one among its addresses: the proxy looks
-    the name up again and takes whichever it likes. A name that is unknown here is left to a proxy out in the world;
+) -> str:
+    """What the proxy is to be asked for: `host`, or the address of it that was judged.
+
+    A proxy in our own network is given the address: if it looked the name up again, the answer might be another one by
+    then, and lead to a neighbour. Raises AddressRefused for a private address, and for a name that has one among its
+    addresses: a proxy out in the world takes whichever it likes. A name that is unknown here is left to such a proxy;
     one in our own network might know it as a neighbour, so there it must be allowed by name. TimedOut when the
     look-up takes too long; FetchRefused for a name that cannot be put into words of SOCKS5."""
     if exit.scheme == "socks5":
         check_socks_name(host)
     if is_literal(host):
         guard.check(host, host)
-        return
+        return host
     if guard.permits(host, _NOWHERE):
-        return  # wherever it leads
+        return host  # wherever it leads
     try:
         async with asyncio.timeout(within.total_seconds()):
             found = await resolver.resolve(host, guard=ANY_ADDRESS)
@@ -66,7 +69,7 @@ async def check_target(
         raise TimedOut(f"{host}: no address within {within.total_seconds():g} s.") from None
     except DnsFailed as error:
         if not exit.allow_private:
-            return
+            return host
         advice = (
             f"The proxy {exit.address} stands in our own network and may know {host} as a neighbour. "
             f"If that is meant, add {host!r} to fetch.allow_hosts, or set fetch.allow_private = true."
@@ -74,8 +77,12 @@ async def check_target(
         if error.__cause__ is not None:  # the name server is in trouble, which may pass
             raise DnsFailed(f"{error} {advice}") from error.__cause__
         raise AddressRefused(f"{host} does not resolve here, so where it leads cannot be checked. {advice}") from None
-    for one in found:
-        guard.check(host, one["host"])
+    addresses = [one["host"] for one in found]
+    for address in addresses:
+        guard.check(host, address)
+    if not exit.allow_private:
+        return host
+    return next((address for address in addresses if ":" not in address), addresses[0])  # every proxy has IPv4
 
 
 def check_socks_name(host: str) -> None:

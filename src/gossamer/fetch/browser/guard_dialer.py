@@ -45,18 +45,20 @@ class Dialer:
         self._tls = tls
 
     async def dial(self, host: str, port: int, exit: Exit | None, *, tunnel: bool, within: timedelta) -> Line:
-        """A line to `host`. Through an HTTP exit that is a tunnel, or for plain requests the proxy itself."""
+        """A line to `host`. Through an HTTP exit that is a tunnel, or for plain requests the proxy itself, unless the
+        proxy is to be given an address: a plain request names its host, so it goes through a tunnel too."""
         seconds = within.total_seconds()
+        target = host
         if exit is not None:
             # With time of its own: a slow name server is no failure of the proxy.
-            await check_target(exit, host, self._guard, self._resolver, within)
+            target = await check_target(exit, host, self._guard, self._resolver, within)
         try:
             async with asyncio.timeout(seconds):
                 if exit is None:
                     found = await self._resolver.resolve(host, port)
                     addresses = [str(one["host"]) for one in found]
                     return await self._open(self._guard, host, addresses, port)
-                return await self._through(exit, host, port, tunnel)
+                return await self._through(exit, target, port, tunnel or target != host)
         except TimeoutError as error:
             if exit is not None:
                 raise ProxyFailed(f"Proxy {exit.address}: no way to {host} within {seconds:g} s.") from error
