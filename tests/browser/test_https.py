@@ -9,6 +9,7 @@ import pytest_asyncio
 
 from gossamer.clock import SystemClock
 from gossamer.errors import AddressRefused, ProxyFailed, TlsFailed
+from gossamer.fetch.browser.page_actions import MAX_REQUESTS
 from gossamer.fetch.cookies import CookieJar
 from tests.services.proxies import ProxyServer, Vouched, http_proxy, socks_proxy, vouched_for
 from tests.sites.hostile import hostile_site
@@ -95,3 +96,18 @@ async def test_the_canary_is_not_reached_over_https(show: Show) -> None:
     with pytest.raises(AddressRefused, match=CANARY):
         await show.get(show.url("/move/location"), wait=0.5)
     assert show.canary.connections == 0
+
+
+FLOOD = "for (let i = 0; i < 2000; i++) fetch('{there}/x?' + i, {{mode: 'no-cors'}}).catch(() => 0)"
+BLOB = "URL.createObjectURL(new Blob([`{code}`], {{type: 'text/javascript'}}))"
+
+
+@pytest.mark.parametrize("worker", ["Worker", "SharedWorker"])
+async def test_no_worker_of_a_page_floods_another_site(show: Show, worker: str) -> None:
+    """In a tunnel nobody counts requests but the browser, and of shared workers it tells nobody."""
+    show.site.show("/x", "x", kind="text/plain")
+    flood = BLOB.format(code=FLOOD.format(there=show.url("", OTHER)))
+    url = show.page(f"<p id=here></p><script>new {worker}({flood})</script>", path=f"/flood/{worker}")
+    response = await show.get(url, wait=5.0)
+    assert b"here" in response.body
+    assert len(show.site.seen("/x")) <= MAX_REQUESTS

@@ -70,6 +70,8 @@ def flags(*, heap_megabytes: int) -> list[str]:
         "--disable-quic",
         "--force-webrtc-ip-handling-policy=disable_non_proxied_udp",
         "--webrtc-ip-handling-policy=disable_non_proxied_udp",
+        # No session sees what they ask for, so nothing could count it.
+        "--disable-blink-features=SharedWorker",
         "--disable-background-networking",
         "--disable-component-update",
         "--disable-domain-reliability",
