@@ -45,9 +45,7 @@ def is_literal(host: str) -> bool:
     return True
 
 
-async def check_target(
-    exit: Exit, host: str, guard: AddressGuard, resolver: GuardedResolver, within: timedelta
-) -> str:
+async def check_target(exit: Exit, host: str, guard: AddressGuard, resolver: GuardedResolver, within: timedelta) -> str:
     """What the proxy is to be asked for: `host`, or the address of it that was judged.
 
     A proxy in our own network is given the address: if it looked the name up again, the answer might be another one by
