@@ -80,14 +80,6 @@ async def test_a_worker_that_comes_after_the_seeds_follows_the_same_links(tmp_pa
         assert pages(shop) == {f"/p/{n}": 1 for n in (1, 2, 3)}
 
 
-async def test_a_sitemap_may_list_pages_elsewhere_and_does_not_say_where_links_may_lead(tmp_path: Path) -> None:
-    with moving_shop(3) as elsewhere, moving_shop(0) as shop:
-        settings = linked(tmp_path, shop, **{"fetch.allow_hosts": ["127.0.0.1", "localhost"]})
-        shop.listed = [elsewhere.url.replace("127.0.0.1", "localhost")]
-        await ran(settings, "listed", spider="follows", source=source(sitemap=f"{shop.url}sitemap.xml"))
-        assert [path for path in elsewhere.hits if path != "/robots.txt"] == ["/"]
-
-
 async def test_a_budget_holds_when_the_source_is_read_again(tmp_path: Path) -> None:
     with moving_shop(20) as shop:
         settings = settings_in(tmp_path)

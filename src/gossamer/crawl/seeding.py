@@ -137,9 +137,7 @@ async def _enter_start(
     context: SeedContext, spider: Spider, job: str, scope: Scope, sites: set[str], *, known: bool
 ) -> None:
     """Offer the spider's own seeds. Those of a job in which all are `known` only widen the scope."""
-    admission = Admission(
-        scope, context.rules, remember_known=False, fetcher=spider.fetcher, proxy_pool=spider.proxy_pool
-    )
+    admission = _admission(context, spider, scope)
     max_queued = context.settings.crawl.max_queued
     chunk: list[Request] = []
     count = 0
@@ -157,6 +155,17 @@ async def _enter_start(
         await offer(context, job, admission.judge(chunk), max_queued)
     if not known:
         await context.state.jobs.seal_seeds(job)
+
+
+def _admission(context: SeedContext, spider: Spider, scope: Scope) -> Admission:
+    return Admission(
+        scope,
+        context.rules,
+        remember_known=False,
+        fetcher=spider.fetcher,
+        proxy_pool=spider.proxy_pool,
+        keep_user=True,
+    )
 
 
 async def offer(context: SeedContext, job: str, judged: Judged, max_queued: int | None) -> None:
@@ -198,15 +207,15 @@ class Seeder:
         self._asked = 0  # requests for files of the source so far
         self._fault, self._faults = "", 0  # of this reading of the source: the first one, and how many
         self._listed_some = False  # it gave an address
-        # A list may name any site. Where links may lead is another matter: see `_widen`.
-        seeds_scope = scope if spider.allowed_domains is not None else msgspec.structs.replace(scope, sites=None)
-        self._admission = Admission(
-            seeds_scope, context.rules, remember_known=False, fetcher=spider.fetcher, proxy_pool=spider.proxy_pool
-        )
         self._freshness = freshness_of(terms, context.records, context.clock)
         sites.update(site_of(url) for url in listed_seeds(spider))
         if isinstance(self._source, SitemapSource | FeedSource):
             sites.add(site_of(self._source.url))
+        # A list may name any site, and so may a feed. Where links may lead is another matter: see `_widen`.
+        if spider.allowed_domains is None:
+            own = frozenset(sites) if isinstance(self._source, SitemapSource) else None
+            scope = msgspec.structs.replace(scope, sites=own)
+        self._admission = _admission(context, spider, scope)
 
     @property
     def reads(self) -> bool:

@@ -22,7 +22,7 @@ import msgspec
 
 from ..clock import Clock
 from ..errors import BadResponse, InvalidUrl, RedirectLoop
-from ..model.url import origin_of, parse_url, site_of
+from ..model.url import origin_of, parse_url, site_of, without_user
 from .body import ACCEPT_ENCODING
 from .contract import Limits, Response
 from .cookies import CookieJar
@@ -177,7 +177,7 @@ class Fetcher:
 def _target(response: Response) -> str:
     location = response.headers.get("location")
     try:
-        return parse_url(location, response.url).partition("#")[0]
+        return without_user(parse_url(location, response.url).partition("#")[0])
     except InvalidUrl as error:
         raise BadResponse(
             f"{response.url} redirects to {location[:200]!a}, which is no address that can be crawled.",

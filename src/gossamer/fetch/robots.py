@@ -30,7 +30,7 @@ from ..errors import (
     RouteFailed,
     TlsFailed,
 )
-from ..model.url import origin_of, parse_url
+from ..model.url import origin_of, parse_url, without_user
 from .body import ACCEPT_ENCODING
 from .contract import Limits, Response
 from .open_route import OpenRoute
@@ -194,7 +194,7 @@ class Robots:
             if response.status not in _MOVED:
                 break
             try:
-                url = parse_url(response.headers.get("location"), url)
+                url = without_user(parse_url(response.headers.get("location"), url))
             except InvalidUrl:
                 break  # it leads nowhere: as good as not there
         assert response is not None

@@ -14,7 +14,16 @@ import msgspec
 from ..errors import InvalidUrl
 from ..model.item import safe_text
 from ..model.task import Candidate, DropReason, Request
-from ..model.url import UrlRules, authority_of, fingerprint, looks_endless, parse_url, shape_of, site_of_authority
+from ..model.url import (
+    UrlRules,
+    authority_of,
+    fingerprint,
+    looks_endless,
+    parse_url,
+    shape_of,
+    site_of_authority,
+    without_user,
+)
 from .contract import Added
 
 MEMORY = 50_000  # addresses remembered per process; the oldest are forgotten and judged again
@@ -62,8 +71,10 @@ class Admission:
         remember_known: bool = True,
         fetcher: str | None = None,
         proxy_pool: str | None = None,
+        keep_user: bool = False,
     ) -> None:
         self._scope = scope
+        self._keep_user = keep_user  # of addresses that the owner of the crawl wrote; sites send us with no login
         self._fetcher, self._proxy_pool = fetcher, proxy_pool  # for requests that name none
         self._rules = rules
         self._remember_known = remember_known  # off with a dedup window: what is known today may enter tomorrow
@@ -105,6 +116,7 @@ class Admission:
 
     def _candidate(self, request: Request, depth: int, priority: int, encode: Callable[[object], bytes]) -> Candidate:
         href = parse_url(request.url).partition("#")[0]
+        href = href if self._keep_user else without_user(href)
         authority = authority_of(href)
         site = site_of_authority(authority)
         if len(site) > MAX_HOST:

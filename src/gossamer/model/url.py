@@ -156,6 +156,14 @@ def authority_of(href: str) -> str:
     return authority.rpartition("@")[2]
 
 
+_USER = re.compile(r"(?<=://)[^/?#]*@")
+
+
+def without_user(href: str) -> str:
+    """An absolute address without the user name and the password in it."""
+    return _USER.sub("", href, count=1) if "@" in href else href
+
+
 def origin_of(href: str) -> str:
     """Scheme, host and port: what robots.txt and connections belong to."""
     return f"{href.partition('://')[0]}://{authority_of(href)}"

@@ -16,10 +16,9 @@ import msgspec
 
 from ...errors import ApiFailed, BadResponse, FetchFailed, InvalidUrl
 from ...model.page import Headers
-from ...model.url import origin_of, parse_url
+from ...model.url import origin_of, parse_url, without_user
 from ..contract import Response, TransportRequest
 from ..retry_after import parse_retry_after
-from .secret_filter import without_user
 from .vendor import BODY, HEADER, HEADERS, JSON, STATUS, Vendor, Where
 
 Tree = Any  # what JSON can hold

@@ -27,12 +27,6 @@ _END = re.compile(
     r"(?:%[0-9a-f]{0,3}|\\{1,8}(?:u[0-9a-f]{0,3}|x[0-9a-f]?)?|&#?x?[0-9a-f]{0,6})?(?P<rest>[\s.,\u2026)\]}'\">]{0,6})\Z",
     re.IGNORECASE,
 )
-_USER = re.compile(r"(?<=://)[^/?#]*@")
-
-
-def without_user(href: str) -> str:
-    """An absolute address without the user name and the password in it."""
-    return _USER.sub("", href, count=1)
 
 
 class Hiding:

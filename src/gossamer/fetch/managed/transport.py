@@ -24,14 +24,13 @@ import msgspec
 
 from ...clock import Clock
 from ...errors import AddressRefused, ApiFailed, DnsFailed, FetchRefused, InvalidUrl, Misconfigured
-from ...model.url import host_of, parse_url
+from ...model.url import host_of, parse_url, without_user
 from ..addresses import AddressGuard, GuardedResolver
 from ..contract import Response, TransportRequest
 from .answers import Tree, VendorAnswer, job_failed, page_of, part_at, state_of, text_at, tree_of
 from .api import Api, answer_limit, item_of, job_id_of, look_at, never_finished, patience, question
 from .batch import BatchDesk
 from .callback import CallbackReceiver
-from .secret_filter import without_user
 from .vendor import ASYNC, BATCH, BODY, Vendor
 
 

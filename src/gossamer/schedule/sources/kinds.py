@@ -12,6 +12,7 @@ from datetime import timedelta
 
 import msgspec
 
+from ...model.url import origin_of, without_user
 from .url_patterns import parse_pattern
 
 MOST_URLS = 10_000_000  # of one source, unless it says otherwise
@@ -145,6 +146,22 @@ def describe(source: UrlSource) -> str:
 def discreet(text: str) -> str:
     """The text with `user:***@` for the login of every address in it. A name alone is hidden too: it may be a key."""
     return _LOGIN.sub(_hidden, text)
+
+
+class LoginOf:
+    """The user name and password that the owner of a source wrote into its address. They go to that origin alone; those
+    that a site writes into the addresses that it lists go nowhere."""
+
+    def __init__(self, url: str) -> None:
+        self._origin = origin_of(url)
+        self._login = url.partition("://")[2][: len(url) - len(without_user(url))]
+
+    def on(self, url: str) -> str:
+        """The listed address with the login of its source, if it is of the same origin; else with none."""
+        plain = without_user(url)
+        if self._login and origin_of(plain) == self._origin:
+            return plain.replace("://", f"://{self._login}", 1)
+        return plain
 
 
 def program(argv: tuple[str, ...]) -> str:

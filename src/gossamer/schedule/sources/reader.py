@@ -13,11 +13,13 @@ from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing
 from typing import BinaryIO
 
+import msgspec
+
 from ...errors import FetchFailed, FetchRefused, InvalidUrl, ParseFailed, SourceFailed
 from ...model.url import parse_url
 from .command import run_command
 from .contract import SourceBatch, SourceBounds, SourceContext, SourceEntry
-from .kinds import CommandSource, FeedSource, FileSource, Listing, SitemapSource, UrlsSource, discreet, program
+from .kinds import CommandSource, FeedSource, FileSource, Listing, LoginOf, SitemapSource, UrlsSource, discreet, program
 from .sitemap_walk import SitemapWalk
 from .url_lists import AT_ONCE, MOST_TOLD, open_list, read_list
 from .url_patterns import parse_pattern
@@ -147,8 +149,9 @@ async def _of_feed(
         _tell(context, words)
     if batch.skipped:
         _tell(context, f"{source.url}: {batch.skipped:,} entries without an address were left out.")
+    login = LoginOf(source.url)
     for entry in _pages(batch):
-        yield entry
+        yield msgspec.structs.replace(entry, url=login.on(entry.url))
     if not troubles and download.validators.usable:
         context.remember(source.url, download.validators)
 

@@ -20,10 +20,12 @@ from hashlib import blake2b
 from typing import BinaryIO
 from urllib.parse import urlsplit
 
+import msgspec
+
 from ...errors import FetchFailed, FetchRefused, InvalidUrl, ParseFailed, SourceFailed
-from ...model.url import parse_url
+from ...model.url import parse_url, site_of
 from .contract import ListedSitemap, SourceBatch, SourceBounds, SourceContext, SourceDownload, SourceEntry, Validators
-from .kinds import discreet
+from .kinds import LoginOf, discreet
 
 LONGEST_URL = 8_192  # characters
 MOST_REPORTS = 20  # sitemaps that were left out and are told of one by one
@@ -34,9 +36,10 @@ class _OpenFile:
     """A sitemap that is being read. `depth` is the number of steps that led to it."""
 
     def __init__(
-        self, url: str, depth: int, file: BinaryIO, batches: Iterator[SourceBatch], validators: Validators
+        self, url: str, site: str, depth: int, file: BinaryIO, batches: Iterator[SourceBatch], validators: Validators
     ) -> None:
         self.url = url
+        self.site = site  # that served it
         self.depth = depth
         self.file = file
         self.batches = batches
@@ -50,6 +53,7 @@ class SitemapWalk:
 
     def __init__(self, url: str, context: SourceContext, bounds: SourceBounds) -> None:
         self._root = url
+        self._login = LoginOf(url)
         self._context = context
         self._bounds = bounds
         self._open: list[_OpenFile] = []  # the innermost last
@@ -71,10 +75,10 @@ class SitemapWalk:
                     top = self._open[-1]
                     for one in top.listed:
                         if isinstance(one, ListedSitemap):
-                            await self._enter(one.url, top.depth + 1)
+                            await self._enter(self._login.on(one.url), top.depth + 1, listed_by=top)
                             break  # the sitemap first, then on in the index
                         self._given += 1
-                        yield one
+                        yield msgspec.structs.replace(one, url=self._login.on(one.url))
                     else:
                         await self._next_batch(top)
         finally:
@@ -90,15 +94,22 @@ class SitemapWalk:
             with tempfile.TemporaryFile() as file:
                 download = await self._context.fetch(self._root, file, max_bytes=self._bounds.robots)
                 file.seek(0)
-                found = sitemaps_in(file.read().decode("utf-8", "replace"), download.url)
+                named = sitemaps_in(file.read().decode("utf-8", "replace"), download.url)
+                found = list(dict.fromkeys(self._login.on(url) for url in named))
         except (FetchFailed, FetchRefused) as error:
             raise SourceFailed(f"{self._root} cannot be had, and so no sitemap is known: {error}") from error
         if not found:
             raise SourceFailed(f"{self._root} names no sitemap. Give the address of the sitemap itself.")
         return found
 
-    async def _enter(self, url: str, depth: int) -> None:
+    async def _enter(self, url: str, depth: int, listed_by: _OpenFile | None = None) -> None:
         """Fetch a sitemap and put it on top of the open ones, unless it is to be left out."""
+        if listed_by is not None and site_of(url) not in (site_of(self._root), listed_by.site):
+            self._failed(
+                f"{url} is of another site than {listed_by.url}, which lists it. Make it a source of its own if it is "
+                "wanted."
+            )
+            return
         if depth > self._bounds.depth:
             self._leave_out(
                 f"{url} is {depth} steps away from {self._root}, and {self._bounds.depth} are allowed. "
@@ -144,7 +155,7 @@ class SitemapWalk:
             self._tell(f"{url} did not come whole: {download.trouble}. What came is read.")
         file.seek(0)
         batches = context.read_sitemap(file, download.url, max_bytes=self._bounds.unpacked)
-        self._open.append(_OpenFile(url, depth, file, batches, _trusted(download)))
+        self._open.append(_OpenFile(url, site_of(download.url), depth, file, batches, _trusted(download)))
         return True
 
     async def _next_batch(self, top: _OpenFile) -> None:
