@@ -22,7 +22,7 @@ import msgspec
 
 from ..clock import Backoff, Clock
 from ..errors import GossamerError, LeaseLost, Misconfigured, Transient
-from ..frontier.contract import Frontier, LeaseBatch
+from ..frontier.contract import RENEWAL, Frontier, LeaseBatch
 from ..model import events
 from ..model.record import PageFacts
 from ..model.task import Lease
@@ -35,7 +35,7 @@ from .slots import Slot, Slots
 
 POLL = timedelta(milliseconds=250)  # how long an idle worker trusts that other workers added nothing
 LOOK = timedelta(seconds=1)  # between two looks at a job whose window is closed
-RENEWALS = 3  # per lease duration
+RENEWALS = 3  # per lease duration, at least
 SUSPECT = "was in the hands of a worker that died, and waits to be tried apart from others"
 OURS = (Transient, Misconfigured)  # failures of a backend, or of our access to it; never the page's
 
@@ -144,6 +144,7 @@ class Worker:
         self._is_over = is_over
         self._look = look
         self._looked_at = -math.inf  # when it was asked last whether the job is over
+        self._epoch = ""  # of the state, see LeaseBatch
         self._careful = False  # suspects were met: only a few tasks are asked for the next time
         self._in_hand: set[HeldLease] = set()
         self._journeys: set[asyncio.Task[None]] = set()
@@ -242,7 +243,11 @@ class Worker:
 
     async def _lease(self) -> LeaseBatch:
         context, wanted = self._context, min(FEW, self._slots.free) if self._careful else self._slots.free
-        return await self._frontier.lease(context.job, context.worker, wanted, self._lanes)
+        batch = await self._frontier.lease(context.job, context.worker, wanted, self._lanes)
+        if batch.epoch != self._epoch:
+            self._epoch = batch.epoch
+            context.admission.forget()
+        return batch
 
     async def _start(self, leases: tuple[Lease, ...], asked_at: float) -> list[HeldLease]:
         """Begin the journeys. Return the suspects that are to be tried now, apart from all others."""
@@ -403,7 +408,7 @@ class Worker:
         """Renew the leases in hand, and learn which of them were lost."""
         context = self._context
         while True:
-            await context.clock.sleep(self._lease_duration.total_seconds() / RENEWALS)
+            await context.clock.sleep(min(self._lease_duration / RENEWALS, RENEWAL).total_seconds())
             in_hand = list(self._in_hand)
             if not in_hand:
                 continue

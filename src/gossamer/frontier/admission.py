@@ -150,6 +150,10 @@ class Admission:
         while len(known) > MEMORY:
             del known[next(iter(known))]
 
+    def forget(self) -> None:
+        """The frontier may not have the candidates any more that it has confirmed."""
+        self._known.clear()
+
 
 def _invalid(request: Request, site: str, depth: int) -> Candidate:
     """The candidate for a link that no request can be made of, so that it is counted and shown."""

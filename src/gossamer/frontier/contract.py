@@ -19,6 +19,7 @@ from ..model.job import JobTerms as JobTerms  # a part of this contract
 from ..model.task import Candidate, Lease, UrlState
 from .politeness import TermsFor
 
+RENEWAL = timedelta(seconds=4)  # workers renew their leases at least this often, and so learn which of them are lost
 _REDIRECTED = "redirected to "  # stored in the reason of a task: older states have it too
 
 
@@ -35,12 +36,14 @@ def is_redirect(reason: str) -> bool:
 class LeaseBatch(msgspec.Struct, frozen=True, kw_only=True):
     """`leases` may be empty: then no task is available before `wait` has passed (None: until one is settled or added).
 
-    `drained` is True when the job has no open task any more, neither queued nor leased.
+    `drained` is True when the job has no open task any more, neither queued nor leased. When `epoch` differs from that
+    of the batch before, the state may have lost its last writes: what a worker remembers of it is not certain.
     """
 
     leases: tuple[Lease, ...] = ()
     wait: timedelta | None = None
     drained: bool = False
+    epoch: str = ""
 
 
 class Added(msgspec.Struct, frozen=True, kw_only=True):

@@ -77,6 +77,7 @@ class RedisFrontier:
             # A row that cannot be buried now comes back when its lease ends; the good leases must not be lost with it.
             with suppress(BackendUnavailable, LeaseLost):
                 await self.bury(lease, "unreadable", "What stood in the queue here is not a task of ours.")
+        batch = msgspec.structs.replace(batch, epoch=self.dispatcher.epoch)
         return batch if lanes is None else await self._in_their_lanes(batch, lanes)
 
     async def renew(self, leases: Sequence[Lease]) -> list[Lease]:

@@ -27,7 +27,8 @@ keys of one shard lie on one node, so that a script may touch them together; sha
     gossamer:{P}:used:F         zset    exits that page F has tried in vain, by the time they are forgotten; expires
     gossamer:{P}:lock:J         string  held for moments, when a page limit must hold across shards
 
-    gossamer:{P.S}:shard        hash    counters: sites (last number given), freed (last sequence)
+    gossamer:{P.S}:shard        hash    counters: sites (last number given), freed (last sequence); the run of the
+                                        server that wrote last, and when tasks may be handed out after its restart
     gossamer:{P.S}:sites        hash    site number -> packed: bucket, rest, crawl-delay, slots in use, holder, name,
                                         and how jobs take turns there
     gossamer:{P.S}:numbers      hash    site name -> site number

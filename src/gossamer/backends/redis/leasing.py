@@ -19,13 +19,13 @@ from time import monotonic
 import msgspec
 
 from ...errors import BackendUnavailable
-from ...frontier.contract import LeaseBatch
+from ...frontier.contract import RENEWAL, LeaseBatch
 from ...frontier.politeness import SiteTerms, TermsFor
 from ...model.job import JobState
 from ...model.task import Lease
 from . import rows
 from .admission import KnownJob
-from .connection import Server
+from .connection import ANSWER_SECONDS, Server
 from .jobs import JobRow, RedisJobs
 from .keys import Keyspace
 
@@ -35,6 +35,9 @@ NOT_READY = timedelta(milliseconds=50)  # to wait until all shards know a job th
 PAUSED = timedelta(seconds=1)  # how often a worker checks whether a paused job was resumed
 LOCK_SECONDS = 5
 SITES_AT_ONCE = 100
+# After a restart of the server nothing is handed out for so many seconds, or for as long as a lease lasts: by then
+# every worker has renewed its leases, even if its last call to the server that died had to time out first.
+AFTER_RESTART = ANSWER_SECONDS + RENEWAL.total_seconds() + 1
 TOO_FAR = 3600.0  # seconds; times further ahead than this were written while the clock was ahead
 
 
@@ -107,11 +110,18 @@ class TaskDispatcher:
         self._jobs = jobs
         self._lease_seconds = lease_seconds
         self._longest = max(2 * lease_seconds, TOO_FAR)  # other workers may have longer leases in their settings
+        self._calm = min(lease_seconds, AFTER_RESTART)
         self._terms_for = terms_for
         self._is_gone = is_gone
         self._orphans_checked = -math.inf
         self._rounds = rounds
         self.sites_at_once = SITES_AT_ONCE
+        self._restarts = [b""] * keys.shards  # the last one that each shard told of
+
+    @property
+    def epoch(self) -> str:
+        """Changes with every restart of a server."""
+        return b" ".join(self._restarts).decode()
 
     async def lease(self, job: KnownJob, request: LeaseRequest, n: int) -> tuple[LeaseBatch, list[Lease]]:
         """The batch, and leases on rows that turned out not to be tasks of ours."""
@@ -201,7 +211,7 @@ class TaskDispatcher:
         return list(await asyncio.gather(*(self._look_at(job, request, n, gone, shard) for shard in shards)))
 
     async def _look_at(self, job: KnownJob, request: LeaseRequest, n: int, gone: list[str], shard: int) -> ShardReport:
-        state, sealed, paused, counters, wait, beyond, *sites = await self._server.run(
+        state, sealed, paused, counters, wait, beyond, calm, *sites = await self._server.run(
             "prepare",
             self._keys.of_job(shard, job.number),
             self._server.now(),
@@ -210,9 +220,11 @@ class TaskDispatcher:
             job.terms.max_deliveries,
             request.lanes,
             self._longest,
+            self._calm,
             *gone,
         )
         queued, waiting, leased, done, unchanged, dead, redirected, discovered = counters
+        self._restarts[shard] = calm
         return ShardReport(
             shard=shard,
             state=state.decode(),
@@ -311,7 +323,7 @@ class TaskDispatcher:
                     # That job may have no worker any more, but the slots that it holds are shared by all jobs.
                     keys, deliveries = self._keys.of_job(shard, row.number), row.admission().max_deliveries
                     await self._server.run(
-                        "prepare", keys, self._server.now(), "", 0, deliveries, b"", self._longest, *dead
+                        "prepare", keys, self._server.now(), "", 0, deliveries, b"", self._longest, self._calm, *dead
                     )
         return gone
 

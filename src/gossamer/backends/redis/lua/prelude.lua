@@ -21,6 +21,22 @@ local function insist()
     call('HDEL', SHARD, '')
 end
 
+-- restarts ------------------------------------------------------------------------------------------------------
+-- A server that comes back may have lost its last writes: leases that workers go by, and when requests left. So nothing is
+-- handed out until every worker has renewed its leases, and has heard which of them are lost; see leasing.py.
+
+-- When tasks may be handed out again, 0 if the server has run all the time. nil: it has come back, and no worker has
+-- brought a `rest` in seconds yet, which is noted here with the run that it belongs to.
+local function calm_at(rest)
+    local run = string.match(call('INFO', 'server'), 'run_id:(%w+)')
+    local known = call('HMGET', SHARD, 'run', 'calm')
+    if known[1] == run then return tonumber(known[2]) end
+    if not rest then return nil end
+    local calm = known[1] and now + rest or 0
+    call('HSET', SHARD, 'run', run, 'calm', string.format('%.17g', calm))
+    return calm
+end
+
 -- counters ----------------------------------------------------------------------------------------------------
 
 local counted = {}

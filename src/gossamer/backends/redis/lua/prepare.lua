@@ -1,10 +1,11 @@
 -- Bring the shard up to date and report which tasks could be handed out. ARGV: time, worker, n, max_deliveries, lanes (see
--- lanes_named), the longest time in seconds that a lease may last, gone workers...
+-- lanes_named), the longest time in seconds that a lease may last, how long nothing is handed out after a restart of the
+-- server, gone workers...
 --
 -- Leases that ended and leases of workers that are gone come back; tasks that are due join their queues; sites whose
 -- bucket filled up, whose slots were freed or which this worker holds itself become ready.
--- Returns {state, sealed, paused, counters, wait, beyond, queue number, site name, priority, turn, ...}: the best ready
--- queues of these lanes.
+-- Returns {state, sealed, paused, counters, wait, beyond, when the last restart is over, queue number, site name, priority,
+-- turn, ...}: the best ready queues of these lanes.
 
 insist()
 local AT_ONCE = 500
@@ -39,9 +40,9 @@ end
 for _, fingerprint in ipairs(call('ZRANGEBYSCORE', LEASED, now + longest, '+inf', 'LIMIT', 0, AT_ONCE)) do
     take_back(fingerprint, 'stopped renewing its lease')
 end
-if #ARGV > 6 then
+if #ARGV > 7 then
     local gone = {}
-    for i = 7, #ARGV do gone[ARGV[i]] = true end
+    for i = 8, #ARGV do gone[ARGV[i]] = true end
     for _, fingerprint in ipairs(call('ZRANGE', LEASED, 0, -1)) do
         local row = read_row(fingerprint)
         if row and gone[row.worker] then take_back(fingerprint, 'died') end
@@ -84,7 +85,7 @@ for i = 1, #freed, 2 do
 end
 if #freed > 0 then call('HSET', META, 'freed', freed[#freed]) end
 flush()
-for i = 7, #ARGV do call('HDEL', HOLDERS, ARGV[i]) end
+for i = 8, #ARGV do call('HDEL', HOLDERS, ARGV[i]) end
 
 local function first_of(key)
     local found = call('ZRANGE', key, 0, 0, 'WITHSCORES')
@@ -92,7 +93,8 @@ local function first_of(key)
 end
 
 local state = call('HMGET', META, 'state', 'sealed', 'paused')
-local chance = math.min(first_of(SLEEPING), first_of(WAITING), first_of(LEASED))
+local chance, calm = math.min(first_of(SLEEPING), first_of(WAITING), first_of(LEASED)), calm_at(tonumber(ARGV[7]))
+if calm > now then chance, wanted = math.min(chance, calm), 0 end
 local names = {'queued', 'waiting', 'leased', 'done', 'unchanged', 'dead', 'redirected', 'discovered'}
 local counters = call('HMGET', COUNTS, unpack(names))
 for i = 1, #names do counters[i] = tonumber(counters[i] or 0) end
@@ -100,6 +102,7 @@ for i = 1, #names do counters[i] = tonumber(counters[i] or 0) end
 local answer = {
     state[1] or '', state[2] or '', state[3] or '', counters,
     chance == math.huge and '' or string.format('%.6f', math.max(0, chance - now)), '',
+    string.format('%.6f', calm),
 }
 
 -- The ready queues of each lane, best first, as far as they could be named; `place` is that of the next one.
@@ -111,7 +114,7 @@ local function step(list)
     list.place = member and list.lane > 0 and string.sub(member, 9) or member
 end
 
-for _, lane in ipairs(lanes_named(ARGV[5])) do
+for _, lane in ipairs(wanted > 0 and lanes_named(ARGV[5]) or {}) do
     local from, till = range_of_lane(lane)
     local list = {lane = lane, at = 0, members = call('ZRANGEBYLEX', READY, from, till, 'LIMIT', 0, wanted + 1)}
     ready[#ready + 1] = list

@@ -9,8 +9,8 @@
 insist()
 local worker, wanted, duration = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
 local limit, beyond = tonumber(ARGV[5]), tonumber(ARGV[7])
-local job = call('HMGET', META, 'state', 'paused')
-if job[1] ~= 'running' or job[2] == '1' then return {0} end
+local job, calm = call('HMGET', META, 'state', 'paused'), calm_at()
+if job[1] ~= 'running' or job[2] == '1' or not calm or calm > now then return {0} end
 if limit >= 0 then
     local used = counter('done') + counter('unchanged') + counter('dead') + counter('leased') - counter('redirected')
     wanted = math.min(wanted, limit - used - tonumber(ARGV[6]))
@@ -209,6 +209,8 @@ local function serve(terms, n, floor)
         end
         -- No request was so far ahead: the server's clock was.
         if site.next_at > now + interval * burst + TOO_FAR then site.next_at = now end
+        -- The last request before a restart may be forgotten.
+        site.next_at = math.max(site.next_at, calm + interval * burst)
         local turn = site.next_at - (burst - 1) * interval - HEAD_START
         if turn > now then return put_to_sleep(ready, turn, true) end
         n = math.min(n, burst)
