@@ -22,6 +22,7 @@ from ..model.url import FINGERPRINT_VERSION
 from ..routing.contract import BudgetBook, RouteBook
 from ..routing.proxies.contract import ExitBook
 from ..schedule.contract import ScheduleBook, TickBook
+from ..store.contract import SpoolBook
 
 
 class State(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,6 +39,7 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     ticks: TickBook
     robots: RobotsShelf
     workers: WorkerBook
+    spools: SpoolBook
     routes: RouteBook
     budgets: BudgetBook
     exits: ExitBook

@@ -1,4 +1,5 @@
-"""Contracts of storage: `Records` (records and their history, the log of pages, quality) and `Archive` (raw pages).
+"""Contracts of storage: `Records` (records and their history, the log of pages, quality), `Archive` (raw pages) and
+`SpoolBook` (which results wait on the disks of workers).
 
 A record store fulfils all of `Records`; those who use it ask for the part they need.
 
@@ -219,3 +220,40 @@ class ArchiveSegments(Protocol):
 
 class WholeArchive(Archive, ArchiveSegments, Protocol):
     """All that an archive does."""
+
+
+class SpoolNote(msgspec.Struct, frozen=True, kw_only=True):
+    """Results that wait on one disk, as every machine can read: how many of which job, in which folder of which host.
+
+    `name` is the folder of one process below the spool. `given_up`: somebody said that these results are lost.
+    """
+
+    name: str
+    host: str
+    folder: str
+    worker: str  # the process that keeps them
+    results: dict[str, int]  # by job
+    bytes: int
+    noted_at: float
+    given_up: bool = False
+
+
+class SpoolBook(Protocol):
+    """Notes of results that wait, in the shared state. A note outlives its process: only that who stored the results,
+    or a person who gives them up, takes it away."""
+
+    async def note(self, note: SpoolNote) -> None:
+        """Enter a note, or replace the one of that name."""
+        ...
+
+    async def give_up(self, name: str) -> SpoolNote | None:
+        """Mark a note as given up; return it as it is now, or None when there is none of that name."""
+        ...
+
+    async def take_away(self, names: Sequence[str]) -> None:
+        """Remove these notes. Names that are unknown are ignored."""
+        ...
+
+    async def notes(self) -> list[SpoolNote]:
+        """Every note, by name."""
+        ...

@@ -17,6 +17,7 @@ keys of one shard lie on one node, so that a script may touch them together; sha
     gossamer:{P}:sown:I         set     sites that were found in the source of the job with the id I
     gossamer:{P}:troubles       hash    id of a job -> what was wrong with its source
     gossamer:{P}:workers        hash    worker -> JSON: its last heartbeat
+    gossamer:{P}:spools         hash    folder of a process -> JSON: the results that wait there
     gossamer:{P}:standings      hash    site that blocks -> JSON: the route its pages begin with, and why
     gossamer:{P}:purses         hash    budget -> tokens that were spent, in billionths, as decimal digits
     gossamer:{P}:pools          set     names of proxy pools whose exits were used

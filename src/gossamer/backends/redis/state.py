@@ -25,10 +25,11 @@ from .queue_view import RedisQueueView
 from .robots import RedisRobotsShelf
 from .routes import RedisBudgetBook, RedisRouteBook
 from .schedules import RedisSchedules
+from .spools import RedisSpools
 from .state_stream import RedisStateStream
 from .workers import RedisWorkers
 
-VERSION = 4  # 1 had no lanes, 2 no paused jobs, 3 no order of jobs by name; their rows are still read
+VERSION = 5  # 1 had no lanes, 2 no paused jobs, 3 no order of jobs by name, 4 no notes of waiting results
 SHARDS_ALONE, SHARDS_IN_CLUSTER = 1, 8
 
 
@@ -100,6 +101,7 @@ async def open_redis_state(
                 ticks=schedules,
                 robots=robots,
                 workers=RedisWorkers(server, keys),
+                spools=RedisSpools(server, keys),
                 routes=routes,
                 budgets=budgets,
                 exits=RedisExitBook(server, keys),

@@ -45,7 +45,8 @@ from .schedules import RedisSchedules, schedule_text
 BATCH = 500  # rows in memory
 MARK = "mark"  # a field of the book
 BOOK_KEYS = (
-    "jobs", "running", "dropping", "named", "workers", "standings", "purses", "schedules", "leader", *SEED_KEYS,
+    "jobs", "running", "dropping", "named", "workers", "spools", "standings", "purses", "schedules", "leader",
+    *SEED_KEYS,
 )  # fmt: skip
 WALKS = 5  # HSCAN may return an entry twice; then the hash is walked again
 

@@ -21,6 +21,7 @@ from .queue_view import SqliteQueueView
 from .robots import SqliteRobotsShelf
 from .routes import SqliteBudgetBook, SqliteRouteBook
 from .schedules import SqliteSchedules
+from .spools import SqliteSpools
 from .state_stream import SqliteStateStream
 from .workers import SqliteWorkers
 
@@ -76,6 +77,7 @@ async def open_sqlite_state(
                 ticks=schedules,
                 robots=SqliteRobotsShelf(database),
                 workers=SqliteWorkers(database),
+                spools=SqliteSpools(database),
                 routes=SqliteRouteBook(database),
                 budgets=SqliteBudgetBook(database),
                 exits=SqliteExitBook(database, clock),
