@@ -98,8 +98,13 @@ class VirtualClock:
         if seconds <= 0:
             return
         waiter = asyncio.get_running_loop().create_future()
-        self._sleepers.append((self._now + seconds, waiter))
-        await waiter
+        sleeper = (self._now + seconds, waiter)
+        self._sleepers.append(sleeper)
+        try:
+            await waiter
+        finally:
+            if sleeper in self._sleepers:  # it was cancelled
+                self._sleepers.remove(sleeper)
 
     @property
     def sleepers(self) -> int:

@@ -1,11 +1,17 @@
-"""What the tests of the spool share: results to spool, and a disk that ends."""
+"""What the tests of the spool share: results to spool, stores that can be away, and a disk that ends."""
 
 from __future__ import annotations
 
+import asyncio
 import resource
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from datetime import timedelta
 
+from gossamer.backends.folder.archive import FolderArchive
+from gossamer.backends.sqlite.records import SqliteRecords
+from gossamer.errors import BackendUnavailable, Misconfigured
+from gossamer.model.events import Event, Spooled
 from gossamer.model.page import Headers, Snapshot
 from gossamer.model.record import PageResult
 from gossamer.store.spool_files import Waiting
@@ -43,3 +49,71 @@ def disk_ends_after(size: int) -> Iterator[None]:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+class Fickle:
+    """A real store that can be away, with a note of everything it was asked to save and did save."""
+
+    def __init__(self, store: SqliteRecords) -> None:
+        self._store = store
+        self.down = False
+        self.refusal = ""
+        self.asked = 0
+        self.saved: list[str] = []
+        self.asked_again = asyncio.Event()
+
+    async def save(self, results: Sequence[PageResult]) -> list[int]:
+        self.asked += 1
+        self.asked_again.set()
+        if self.down:
+            raise BackendUnavailable("The store is away.")
+        if self.refusal:
+            raise Misconfigured(self.refusal)
+        counts = await self._store.save(results)
+        self.saved += [one.attempt.url.rpartition("/")[2] for one in results]
+        return counts
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._store, name)
+
+
+class FickleArchive:
+    """A real archive that can be away, with a note of how many pages it was given."""
+
+    def __init__(self, archive: FolderArchive) -> None:
+        self._archive = archive
+        self.down = False
+        self.pages = 0
+
+    async def put(self, snapshots: Sequence[Snapshot]) -> list[str]:
+        if self.down:
+            raise BackendUnavailable("The archive is away.")
+        self.pages += len(snapshots)
+        return await self._archive.put(snapshots)
+
+    async def get(self, ref: str) -> Snapshot:
+        return await self._archive.get(ref)
+
+    async def prune(self, older_than: timedelta) -> int:
+        return await self._archive.prune(older_than)
+
+
+class Ears:
+    """Hears events, and lets a test wait for one."""
+
+    def __init__(self) -> None:
+        self.heard: list[Event] = []
+        self._news = asyncio.Event()
+
+    def emit(self, event: Event) -> None:
+        self.heard.append(event)
+        self._news.set()
+
+    async def hear(self, wanted: Callable[[Event], bool]) -> None:
+        while not any(wanted(event) for event in self.heard):
+            self._news.clear()
+            await self._news.wait()
+
+
+def all_stored(event: Event) -> bool:
+    return isinstance(event, Spooled) and event.bytes == 0

@@ -14,9 +14,10 @@ import pytest
 from gossamer import Spider
 from gossamer.backends.sqlite.records import open_sqlite_records
 from gossamer.crawl.context import JobContext
+from gossamer.crawl.outages import LONGEST_OUTAGE
 from gossamer.crawl.pacer import Pacer
 from gossamer.crawl.windows import JobWindows
-from gossamer.crawl.worker import LONGEST_OUTAGE, Worker
+from gossamer.crawl.worker import Worker
 from gossamer.errors import BackendUnavailable, GossamerError, Misconfigured
 from gossamer.fetch.contract import Response
 from gossamer.fetch.fetcher import Disallowed, Outcome, PageRequest, Redirected

@@ -71,6 +71,11 @@ def crawl_verb(
     )
     if report.failure:
         fail(f"Not one page could be had. {report.failure}")
+    if report.storing is not None:
+        fail(
+            f"{many(report.storing.results, 'result')} are not stored yet. {report.storing.in_words(report.job.id)}",
+            130,
+        )
     if not report.ended or report.job.ending in (REPLACED, CANCELLED):
         raise typer.Exit(130)
 
@@ -111,7 +116,8 @@ def run_crawl(
         )
         if await lacks_scheduler(running.project):
             err.print("[dim]Schedules run with `gossamer up`.[/]")
-        await ProgressLine(running.project.state.jobs, clock, err, job=running.job.id, limit=running.job.limit).show()
+        state, job = running.project.state, running.job
+        await ProgressLine(state.jobs, state.spools, clock, err, job=job.id, limit=job.limit).show()
 
     report = run_async(
         service.run_crawl(
@@ -171,6 +177,9 @@ def summarise(report: CrawlReport, tally: EventCounts, settings: Settings, outpu
 
 
 def _headline(report: CrawlReport) -> str:
+    if report.storing is not None:
+        waiting = many(report.storing.results, "result")
+        return f"[yellow]Not stored yet.[/] All pages are done, and {waiting} wait on disk: gossamer spool."
     if not report.ended:
         return "[yellow]Stopped.[/] Nothing is lost: the same command goes on from here."
     if report.job.ending == REPLACED:

@@ -101,6 +101,10 @@ def _print_status(settings: Settings, status: ProjectStatus, now: float) -> None
         ),
         [_status_row(job, now) for job in status.jobs],
     )  # fmt: skip
+    for job in status.jobs:
+        if job.storing:
+            _warn(f"{many(job.storing, 'result')} of {job.id} wait on the disks of workers: gossamer spool")
+    _warn(status.trouble)
     _print_older(status.total - len(status.jobs))
 
 
@@ -111,7 +115,7 @@ def _status_row(job: JobStatus, now: float) -> list[str]:
     if counts.open and out.is_terminal:
         queue = f"{counts.queued:,} / {counts.waiting:,} / {counts.leased:,}"
     started = distance(job.started, now) if out.is_terminal else job.started
-    tail = (number(counts.retries), number(job.records))
+    tail = (number(counts.retries), number(job.records) if job.records is not None else "?")
     return [job.id, job.name, job.standing, started, *(number(figure) for figure in figures), queue, *tail]
 
 
@@ -137,7 +141,8 @@ def _print_detail(job: JobDetail, now: float) -> None:
             ("pages", Text.assemble(f"{counts.done:,} done, {counts.unchanged:,} unchanged, ", dead, limit)),
             ("queue", f"{counts.queued:,} queued, {counts.waiting:,} waiting, {counts.leased:,} in hand"),
             ("retries", f"{counts.retries:,}"),
-            ("records", f"{job.records:,}"),
+            ("records", f"{job.records:,}" if job.records is not None else "not known"),
+            ("waiting", f"{many(job.storing, 'result')} on the disks of workers" if job.storing else ""),
             ("links", _sum(job)),
         ]
     )
@@ -149,7 +154,13 @@ def _print_detail(job: JobDetail, now: float) -> None:
     out.print()
     heading("Data")
     print_facts(list(job.data.items()))
+    _warn(job.trouble)
     _advise_detail(job)
+
+
+def _warn(words: str | None) -> None:
+    if words:
+        err.print(Text(visible(words), style="yellow"), soft_wrap=True)
 
 
 def _windows(job: JobView | JobStatus, now: float) -> str:
@@ -193,6 +204,8 @@ def _advise_detail(job: JobDetail) -> None:
         tips.append((command, "go on, or help along from a second terminal"))
     if job.counts.dead:
         tips.append((f"gossamer dead list --job {job.id}", f"the {many(job.counts.dead, 'dead letter')}, and why"))
+    if job.storing:
+        tips.append(("gossamer spool", "where its results wait"))
     if job.records:
         tips.append((f"gossamer export --job {job.id} -o items.csv", "the records as a table"))
     if tips:
@@ -298,6 +311,7 @@ def _print_job(job: JobView, now: float) -> None:
                 "retries",
                 many(job.retries, "failed try was repeated", "failed tries were repeated") if job.retries else "",
             ),
+            ("waiting", f"{many(job.storing, 'result')} on the disks of workers" if job.storing else ""),
             ("limit", f"{many(job.limit, 'page')}; redirects do not count" if job.limit is not None else ""),
             ("rate", f"{rate_words(job.pages_per_second)}, on average since it began"),
             ("time to go", _time_to_go(job)),

@@ -15,6 +15,7 @@ from ..clock import Clock
 from ..model import events
 from ..model.job import JobCounts
 from ..monitor.progress import JobProgress, Speedometer, describe
+from ..store.contract import SpoolNote
 from ..units import span
 
 REFRESH = timedelta(milliseconds=250)
@@ -30,11 +31,18 @@ class CountedJobs(Protocol):
     async def counts(self, job: str) -> JobCounts: ...
 
 
+class NotedSpools(Protocol):
+    async def notes(self) -> list[SpoolNote]: ...
+
+
 class ProgressLine:
     """Shows the progress of a job until the task is cancelled."""
 
-    def __init__(self, jobs: CountedJobs, clock: Clock, console: Console, *, job: str, limit: int | None) -> None:
+    def __init__(
+        self, jobs: CountedJobs, spools: NotedSpools, clock: Clock, console: Console, *, job: str, limit: int | None
+    ) -> None:
         self._jobs = jobs
+        self._spools = spools
         self._clock = clock
         self._console = console
         self._job = job
@@ -64,7 +72,10 @@ class ProgressLine:
             stream.flush()
 
     async def _progress(self) -> JobProgress:
-        return self._speed.progress(await self._jobs.counts(self._job), self._clock.monotonic(), self._limit)
+        counts = await self._jobs.counts(self._job)
+        # What waits on disks is of interest when the pages are done.
+        storing = 0 if counts.open else sum(note.results.get(self._job, 0) for note in await self._spools.notes())
+        return self._speed.progress(counts, self._clock.monotonic(), self._limit, storing=storing)
 
     def _picture(self, progress: JobProgress) -> Table:
         share = (progress.done + progress.dead) / progress.total if progress.total else 0.0

@@ -10,6 +10,7 @@ HOMES = {
     "worker": "worker",
     "workers": "worker",
     "up": "worker",
+    "spool": "spool",
     "scheduler": "worker",
     "schedule": "schedule",
     "job": "jobs",

@@ -41,6 +41,8 @@ def why_verb(
         print_json(story)
     elif story.known:
         _print_story(story, now)
+    if story.trouble and not as_json:
+        err.print(Text(f"Attempts and records are left out. {visible(story.trouble)}", style="yellow"), soft_wrap=True)
     if not story.known:
         compared = f" (compared as {visible(story.canonical)})" if story.canonical != url else ""
         err.print(

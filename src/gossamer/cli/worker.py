@@ -18,6 +18,7 @@ from ..model import events
 from ..model.events import EventHub
 from ..monitor.logs import JsonLog
 from ..project.open import Project, is_crawled
+from ..project.spools import SpoolView, list_spools
 from ..project.status import place_of
 from ..project.timetable import SKIPPED
 from ..project.workers import MISSING_SECONDS, SchedulerView, WorkerView, leading_scheduler, list_workers
@@ -249,13 +250,14 @@ def workers_verb(as_json: Annotated[bool, typer.Option("--json", help="For progr
     """List the processes that work on the project, on all machines, and when they gave their last sign of life."""
     settings = settings_with()
 
-    async def find() -> tuple[list[WorkerView], SchedulerView | None, float]:
+    async def find() -> tuple[list[WorkerView], list[SpoolView], SchedulerView | None, float]:
         if not is_crawled(settings):
-            return [], None, 0.0
+            return [], [], None, 0.0
         async with open_crawled(settings) as project:
-            return await list_workers(project), await leading_scheduler(project), project.clock.now()
+            workers, spools = await list_workers(project), await list_spools(project)
+            return workers, spools, await leading_scheduler(project), project.clock.now()
 
-    workers, scheduler, now = run_async(find())
+    workers, spools, scheduler, now = run_async(find())
     if as_json:
         print_json(workers)
         return
@@ -263,6 +265,9 @@ def workers_verb(as_json: Annotated[bool, typer.Option("--json", help="For progr
         _print_workers(workers, now)
     else:
         out.print("No workers. `gossamer worker` starts one; a `gossamer crawl` counts as one, too.")
+    for left in (one for one in spools if not one.in_hand and not one.given_up):
+        words = f"{many(left.results, 'result')} wait on {left.host}, and no worker is at work there: gossamer spool"
+        err.print(Text(visible(words), style="yellow"), soft_wrap=True)
     if scheduler is not None and (words := _scheduler_words(scheduler)):
         err.print(Text(visible(words), style="dim"), soft_wrap=True)
 
@@ -277,15 +282,17 @@ def _print_workers(workers: list[WorkerView], now: float) -> None:
     print_table(
         (Column("HOST"), Column("PID", right=True), Column("STATE"), Column("JOB", fold=True),
          Column("IN FLIGHT", right=True), Column("DONE", right=True), Column("CPU", right=True),
-         Column("MEMORY", right=True), Column("STARTED", spare=True), Column("LAST SEEN"),
-         Column("VERSION", spare=True)),
+         Column("MEMORY", right=True), Column("WAITING", right=True, spare=True), Column("STARTED", spare=True),
+         Column("LAST SEEN"), Column("VERSION", spare=True)),
         [
             (worker.host, worker.pid, "missing" if worker.missing else worker.state, worker.job,
              number(worker.in_flight), number(worker.done), f"{worker.cpu:.0%}", size(worker.memory),
-             distance(worker.started_at, now), distance(worker.seen_at, now), worker.version)
+             number(worker.waiting), distance(worker.started_at, now), distance(worker.seen_at, now), worker.version)
             for worker in workers
         ],
     )  # fmt: skip
     missing = sum(worker.missing for worker in workers)
     if missing:
         err.print(f"[yellow]{many(missing, 'worker')} gave no sign of life for {MISSING_SECONDS:.0f} s.[/]")
+    if any(worker.state == "spool full" and not worker.missing for worker in workers):
+        err.print("[yellow]A spool is full: that worker fetches nothing before its results can be stored.[/]")

@@ -5,7 +5,8 @@ How it fails: a backend that fails for a minute without one good answer ends it 
 How it recovers: what it had in hand is given back when it can say so, and comes back by itself when it cannot.
 A lease that was lost meanwhile ends its journey before the next request: another worker has the page.
 A page that a worker had in hand when it died is a suspect, and is tried apart from others (quarantine.py).
-While the window of its job is closed it takes nothing, and looks every second whether the job is over.
+While the window of its job is closed it takes nothing, and looks every second whether the job is over; so it does
+while there is no room for results, neither in the store nor on disk.
 """
 
 from __future__ import annotations
@@ -16,11 +17,7 @@ import traceback
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from functools import partial
-from typing import TypeVar
 
-import msgspec
-
-from ..clock import Backoff, Clock
 from ..errors import GossamerError, LeaseLost, Misconfigured, Transient
 from ..frontier.contract import RENEWAL, Frontier, LeaseBatch
 from ..model import events
@@ -30,6 +27,7 @@ from ..store.contract import RecordStore
 from .context import JobContext
 from .held_lease import HeldLease
 from .journey import Journey
+from .outages import Outages
 from .quarantine import FEW, Quarantine, chosen
 from .slots import Slot, Slots
 
@@ -38,76 +36,6 @@ LOOK = timedelta(seconds=1)  # between two looks at a job whose window is closed
 RENEWALS = 3  # per lease duration, at least
 SUSPECT = "was in the hands of a worker that died, and waits to be tried apart from others"
 OURS = (Transient, Misconfigured)  # failures of a backend, or of our access to it; never the page's
-
-LONGEST_OUTAGE = timedelta(seconds=60)  # how long a backend may fail without one good answer
-BACKOFF = Backoff(first=timedelta(milliseconds=250), longest=timedelta(seconds=10))
-
-T = TypeVar("T")
-
-
-class FailingStage(msgspec.Struct, frozen=True):
-    """Calls of one stage that failed, with no good one since the first (`since`) of them."""
-
-    since: float
-    last: float
-    error: GossamerError
-
-
-class Outages:
-    """What a worker does while a backend is in trouble: it goes on slowly, and gives up after a minute.
-
-    Stages are counted apart: a queue that answers does not make up for a record store that does not. `tell` hears of
-    every failure: the stage, and words.
-    """
-
-    def __init__(self, clock: Clock, tell: Callable[[str, str], None]) -> None:
-        self._clock = clock
-        self._tell = tell
-        self._failing: dict[str, FailingStage] = {}  # by stage
-        self._pauses = 0  # made since something began to fail
-
-    @property
-    def pause(self) -> timedelta:
-        """Before the next try."""
-        return BACKOFF.pause(self._pauses + 1)
-
-    async def call(
-        self,
-        stage: str,
-        verb: Callable[[], Awaitable[T]],
-        tolerated: type[GossamerError] | tuple[type[GossamerError], ...],
-    ) -> T | None:
-        """Call a verb of a backend; None when it fails in a way that may pass."""
-        try:
-            answer = await verb()
-        except tolerated as error:
-            self.failed(stage, error)
-            return None
-        self.over(stage)
-        return answer
-
-    def failed(self, stage: str, error: GossamerError) -> None:
-        self._tell(stage, str(error))
-        now = self._clock.monotonic()
-        if not self._failing:
-            self._pauses = 0
-        before = self._failing.get(stage)
-        self._failing[stage] = FailingStage(since=now if before is None else before.since, last=now, error=error)
-
-    def over(self, stage: str) -> None:
-        self._failing.pop(stage, None)
-
-    async def wait(self) -> None:
-        """While a stage fails, wait a little. Raises its error when it has failed for LONGEST_OUTAGE."""
-        if not self._failing:
-            return
-        for stage in self._failing.values():
-            # Up to the last failure, not up to now: a stage that was not tried since may be well again.
-            if stage.last - stage.since > LONGEST_OUTAGE.total_seconds():
-                raise stage.error
-        pause = self.pause
-        self._pauses += 1
-        await self._clock.sleep(pause.total_seconds())
 
 
 class Worker:
@@ -217,6 +145,11 @@ class Worker:
             if slots.free == 0:
                 await slots.changed.wait()
                 continue
+            if self._context.sink.full:
+                if await self._found_over():
+                    return True
+                await self._wait_for_change(None, self._look)
+                continue
             await self._outages.wait()
             closed = self._context.windows.job.wait() if self._context.windows is not None else None
             if closed:
@@ -316,14 +249,18 @@ class Worker:
                 one.cancel()
 
     async def _known(self, leases: tuple[Lease, ...]) -> dict[bytes, PageFacts]:
-        """What is remembered of the pages. Nothing while the store is away: asking it would hold up every lease."""
-        if not leases:
-            return {}
-        if self._context.sink.away:
+        """What is remembered of the pages. Nothing while the record store is away: asking it would hold up every lease.
+        Nothing of a page either whose newest result waits on disk: what the store remembers is older."""
+        sink = self._context.sink
+        asked = [lease.task.fingerprint for lease in leases if not sink.holds(lease.task.fingerprint)]
+        if asked and sink.records_away:
             self._outages.over("records")  # a store that is not asked does not fail
+        if not asked or sink.records_away:
             return {}
-        fingerprints = [lease.task.fingerprint for lease in leases]
-        return await self._outages.call("records", lambda: self._records.facts(fingerprints), OURS) or {}
+        known = await self._outages.call("records", lambda: self._records.facts(asked), OURS)
+        if known is None:
+            sink.records_failed()
+        return known or {}
 
     async def _run_journey(self, journey: Journey, held: HeldLease) -> None:
         """Run a journey; give its task back when it could not be finished through no fault of the page."""

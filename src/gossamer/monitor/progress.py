@@ -26,6 +26,7 @@ class JobProgress(msgspec.Struct, frozen=True, kw_only=True):
     in_flight: int
     rate: float  # pages per second
     eta: timedelta | None
+    storing: int = 0  # results that wait on the disks of workers
 
 
 class Speedometer:
@@ -34,7 +35,7 @@ class Speedometer:
     def __init__(self) -> None:
         self._seen: deque[tuple[float, int]] = deque()
 
-    def progress(self, counts: JobCounts, now: float, limit: int | None = None) -> JobProgress:
+    def progress(self, counts: JobCounts, now: float, limit: int | None = None, *, storing: int = 0) -> JobProgress:
         """The progress at `now` (seconds of a monotonic clock). A job with a limit has no more to do than that."""
         settled = counts.settled
         self._seen.append((now, settled))
@@ -54,6 +55,7 @@ class Speedometer:
             in_flight=counts.leased,
             rate=rate,
             eta=timedelta(seconds=still_open / rate) if rate > 0 else None,
+            storing=storing,
         )
 
 
@@ -64,6 +66,8 @@ def describe(progress: JobProgress) -> str:
     parts.append(f"queue {progress.queued:,}")
     if progress.waiting:
         parts.append(f"waiting {progress.waiting:,}")
+    if progress.storing:
+        parts.append(f"storing {progress.storing:,}")
     parts.append(f"eta {short_duration(progress.eta)}")
     return "  ".join(parts)
 

@@ -21,15 +21,18 @@ from ..schedule.authority import sealed_terms
 from ..settings import Settings
 from ..settings.effective import job_terms, scope_of
 from ..store.contract import RecordQuery
-from .job_end import close_drained, why_nothing_came
+from ..store.sink import Sink
+from .job_end import close_when_stored, why_nothing_came
 from .open import Project, open_project
-from .wiring import open_worker, seed_context
+from .spools import Storing
+from .wiring import open_worker, seed_context, sink_of
 
 
 class CrawlReport(msgspec.Struct, frozen=True, kw_only=True):
     """What became of a crawl. `ended` is False when it was stopped before its time and will go on later.
 
-    `failure` says why, when it ended and not one page of it could be had; else it is empty.
+    `failure` says why, when it ended and not one page of it could be had; else it is empty. `storing` says for which
+    results it waits, when all its pages are done and it cannot end yet.
     """
 
     job: Job
@@ -39,6 +42,7 @@ class CrawlReport(msgspec.Struct, frozen=True, kw_only=True):
     records: int
     seconds: float
     failure: str = ""
+    storing: Storing | None = None
 
 
 Attend = Callable[["Running"], Coroutine[Any, Any, None]]
@@ -78,18 +82,27 @@ async def crawl(
         sites: set[str] = set()
         scope = scope_of(settings, job, spider, sites)
         heartbeat = Heartbeat(
-            project.state.workers, clock, name=project.worker, vitals=lambda: vitals_of(job, worker), troubles=events
+            project.state.workers,
+            clock,
+            name=project.worker,
+            vitals=lambda: vitals_of(job, worker, sink),
+            troubles=events,
         )
         listeners = EventHub(heartbeat) if events is None else EventHub(heartbeat, events)
         terms = await project.state.jobs.terms(job.id)
-        async with open_worker(project, spider, job.id, scope, listeners, terms=terms) as worker, heartbeat:
+        storing: Storing | None = None
+        async with (
+            sink_of(project, listeners) as sink,
+            open_worker(project, spider, job.id, scope, sink, listeners, terms=terms) as worker,
+            heartbeat,
+        ):
             with stopping(worker.drain), PARENT.at_work(settings.crawl.parse_timeout):
                 running = Running(project=project, job=job, resumed=resumed, worker=worker)
                 watching = asyncio.create_task(attend(running), name="attend") if attend else None
                 try:
                     drained = await work_off(seed_context(project), spider, job, worker, scope, sites, listeners)
                     if drained:
-                        await close_drained(project, spider, job, listeners)
+                        storing = await close_when_stored(project, spider, job, listeners, sink, worker.draining)
                 finally:
                     if watching is not None:
                         watching.cancel()
@@ -99,11 +112,12 @@ async def crawl(
         return CrawlReport(
             job=await project.state.jobs.job(job.id) or job,
             resumed=resumed,
-            ended=drained,
+            ended=drained and storing is None,
             counts=await project.state.jobs.counts(job.id),
             records=await project.records.count(RecordQuery(job=job.id)),
             seconds=clock.monotonic() - began,
             failure=await why_nothing_came(project, job.id) if drained else "",
+            storing=storing,
         )
 
 
@@ -118,6 +132,6 @@ async def _leave_schedules_alone(project: Project, name: str) -> None:
             )
 
 
-def vitals_of(job: Job, worker: Worker) -> Vitals:
-    state = "draining" if worker.draining.is_set() else "working"
+def vitals_of(job: Job, worker: Worker, sink: Sink) -> Vitals:
+    state = "draining" if worker.draining.is_set() else "spool full" if sink.full else "working"
     return Vitals(job=job.id, state=state, in_flight=worker.in_flight)

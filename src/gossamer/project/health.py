@@ -45,6 +45,7 @@ from ..units import many, moment, size
 from .open import is_crawled, open_project
 from .schedule_changes import opening_for, schedule_warnings
 from .schedules import Book, book_of_file, read_book
+from .spools import SpoolView, list_spools, spool_files
 from .timetable import is_missed
 from .wiring import check_installed, transports_of
 
@@ -113,7 +114,7 @@ async def examine(folder: Path, *, offline: bool = False) -> AsyncIterator[Findi
         for role in ROLES:
             if role not in places and (fault := await _unreachable(settings, role)):
                 yield Finding(Level.FAIL, role, fault)
-    for finding in (*_routes(settings), *_spiders(settings)):
+    for finding in (*await _waiting_results(settings), *_routes(settings), *_spiders(settings)):
         yield finding
     async for finding in _schedules(settings):
         yield finding
@@ -291,6 +292,34 @@ async def _opens(settings: Settings) -> AsyncIterator[Finding]:
         )
     else:
         yield _ok("project", f"opens, {many(len(jobs), 'job')}")
+
+
+async def _waiting_results(settings: Settings) -> list[Finding]:
+    """Do results wait on the disks of workers, here or elsewhere? What is wrong with the backends is told elsewhere."""
+    findings, noted = [], list[SpoolView]()
+    if is_crawled(settings):
+        with suppress(GossamerError):
+            async with open_project(settings, to_look=True) as project:
+                noted = await list_spools(project)
+    for view in noted:
+        if view.given_up:
+            continue
+        detail = f"{many(view.results, 'result')} of {', '.join(view.jobs)} wait on {view.host} in {view.folder}"
+        advice = "They are stored when the record store and the archive answer."
+        if not view.in_hand:
+            advice = (
+                f"No worker is at work there: start one on {view.host}, or run `gossamer spool drain` there. If that "
+                f"machine is lost: gossamer spool forget {view.name}"
+            )
+        findings.append(Finding(Level.WARN, "spool", detail, advice))
+    for files in spool_files(settings, (view.name for view in noted)):
+        if not files.name:
+            detail = f"{many(files.files, 'file')} with results that could not be stored, {size(files.bytes)}"
+            findings.append(Finding(Level.WARN, "spool", detail, "Look at the files that end in .bad."))
+        elif not files.noted:
+            detail = f"results wait in {files.name}, {size(files.bytes)}, and the state does not know of them"
+            findings.append(Finding(Level.WARN, "spool", detail, "gossamer spool drain stores them."))
+    return findings or [_ok("spool", "no results wait")]
 
 
 async def _unreachable(settings: Settings, role: str) -> str:

@@ -1,12 +1,16 @@
 """How a job ends: which of its records are gone, that its end is reported once, and why one found nothing.
 
-What it does: every worker that finds nothing left of a job calls `close_drained`; however many do, one ends it.
+What it does: every worker that finds nothing left of a job calls `close_drained`; however many do, one ends it. While
+results of it wait on any machine's disk, nobody does: the job is `storing`.
 How it fails: Transient, and the job runs on. How it recovers: the next worker that finds nothing left does it again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Coroutine, Sequence
+from datetime import timedelta
+from typing import Any
 
 from ..errors import Transient
 from ..frontier.contract import DeadFilter, is_redirect
@@ -15,27 +19,59 @@ from ..model.job import Job, JobCounts
 from ..model.task import DropReason, UrlState
 from ..parse.spider import Spider
 from ..store.contract import RecordQuery
-from ..store.spool_files import something_waits
+from ..store.sink import Sink
+from ..units import many
 from .open import Project
 from .retention import forget_old_runs
+from .spools import Storing, forget_lost, storing_of
 
 NOT_FOUND = {"http-404", "http-410"}
 LEFT_OUT = {  # pages that another crawl may have visited
     DropReason.TRAP, DropReason.FULL, DropReason.FRESH, DropReason.UNMODIFIED,
 }  # fmt: skip
+LOOK = timedelta(seconds=1)  # between two looks whether the results that a job waits for are stored
 MANY_RECORDS = 20
 BELIEVED = 0.5  # a crawl that sees less than this part of what the one before saw is not believed
 EARLIER_JOBS = 100  # of the same name, the newest first, whose records a crawl speaks for
 FEW = 50  # pages; more than these are not all redirects, and the list of a big job is long
 
 
-async def close_drained(project: Project, spider: Spider, job: Job, events: EventSink) -> None:
-    """End a job of which nothing is left; the one worker that ended it reports it."""
+async def close_when_stored(
+    project: Project, spider: Spider, job: Job, events: EventSink, sink: Sink, stopped: asyncio.Event
+) -> Storing | None:
+    """End a job of which nothing is left as soon as its results are stored: here, and by others that are at work.
+
+    Returns what is not stored yet, when `stopped` is set before or nobody is at work on it.
+    """
+    await first_of(sink.emptied(), stopped.wait())
+    told = False
+    while (storing := await close_drained(project, spider, job, events)) is not None:
+        if stopped.is_set() or not storing.in_hand:
+            break
+        if not told:
+            told = True
+            words = storing.in_words(job.id)
+            events.emit(Trouble(at=project.clock.now(), job=job.id, stage="storing", message=words))
+        await first_of(project.clock.sleep(LOOK.total_seconds()), stopped.wait())
+    return storing
+
+
+async def close_drained(project: Project, spider: Spider, job: Job, events: EventSink) -> Storing | None:
+    """End a job of which nothing is left; the one worker that ended it reports it. While results of it wait, return
+    which, and do nothing."""
     counts = await project.state.jobs.counts(job.id)
+    # After the counts: a result that waits is noted before its task is settled.
+    notes = await project.state.spools.notes()
+    if (storing := await storing_of(project, notes, job.id)) is not None:
+        return storing
     job = await project.state.jobs.job(job.id) or job  # its limit may be another one by now
     full = job.limit is not None and counts.settled >= job.limit
     ending = "limit" if full and (counts.queued or counts.waiting) else "done"
-    if ending == "done" and project.settings.store.mark_gone:
+    lost = sum(note.results.get(job.id, 0) for note in notes if note.given_up)
+    if lost:
+        words = f"{many(lost, 'result')} of {job.id} were given up (`gossamer spool forget`). None is marked as gone."
+        events.emit(Trouble(at=project.clock.now(), job=job.id, stage="gone", message=words))
+    elif ending == "done" and project.settings.store.mark_gone:
         # Before the job is closed: a crash in between repeats it.
         try:
             gone = await mark_gone(project, spider, job, counts, events)
@@ -45,6 +81,9 @@ async def close_drained(project: Project, spider: Spider, job: Job, events: Even
             if gone:
                 events.emit(Gone(at=project.clock.now(), job=job.id, records=gone))
     await end_job(project, job, ending, events)
+    if lost:
+        await forget_lost(project)
+    return None
 
 
 async def end_job(project: Project, job: Job, ending: str, events: EventSink) -> None:
@@ -65,11 +104,9 @@ async def mark_gone(project: Project, spider: Spider, job: Job, counts: JobCount
 
     A crawl that got everywhere speaks for all that earlier crawls of its name had seen. One that left pages out speaks
     only for the pages that it visited itself. One that found less than half of what the crawl before had seen says
-    nothing: more likely something is wrong with it than with half of the site. While results wait in the spool, what
-    was seen is not known.
+    nothing: more likely something is wrong with it than with half of the site. All its results must be stored.
     """
-    settings = project.settings
-    if not counts.done + counts.unchanged or something_waits(settings.root / settings.store.spool):
+    if not counts.done + counts.unchanged:
         return 0
     newest = await project.state.history.newest_jobs(job.name, EARLIER_JOBS + 1)
     earlier = [one for one in newest if one.created_at < job.created_at]
@@ -131,3 +168,15 @@ async def why_nothing_came(project: Project, job: str) -> str:
     for letter in await project.state.queue.dead(DeadFilter(job=job), limit=1):
         return letter.message.partition("\n")[0] or f"{letter.url}: {letter.reason}"
     return refused or elsewhere or "Every address was left out by the rules of the crawl."
+
+
+async def first_of(*waits: Coroutine[Any, Any, object]) -> None:
+    """Return when one of these is over; the others are cancelled."""
+    tasks = [asyncio.ensure_future(wait) for wait in waits]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for one in done:
+            one.result()
+    finally:
+        for task in tasks:
+            task.cancel()

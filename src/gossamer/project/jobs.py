@@ -22,10 +22,12 @@ from ..model.url import site_of
 from ..schedule.sources import FeedSource, SitemapSource, source_of
 from ..schedule.windows import is_open, opens_at, parse_windows
 from ..settings import Settings
-from ..units import moment
+from ..units import many, moment
 from .open import Project
+from .spools import waiting_by_job
 
 RUNNING, READING, WAITING, UNSERVED, PAUSED = "running", "reading", "waiting", "unserved", "paused"
+STORING = "storing"  # its pages are done, and results of them wait on the disks of workers
 SITES_LOOKED_AT = 1000  # of one job; a job with more sites is never said to wait for all of them
 TAKEN_UP_WITHIN = timedelta(seconds=10)  # workers look for jobs every second, and say every five which they work on
 
@@ -43,7 +45,7 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     due: str | None  # the tick that it is for
     state: JobState
     paused: bool
-    standing: str  # running, reading, waiting, unserved or paused; else the first word of `ending`
+    standing: str  # running, reading, waiting, unserved, storing or paused; else the first word of `ending`
     in_words: str  # as `standing`, with what a reader would ask next
     ending: str | None  # done, limit, cancelled, replaced, or "source failed: " and why
     trouble: str | None  # with a source of which a part could be read
@@ -60,6 +62,7 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     dead: int
     open: int
     retries: int
+    storing: int  # results that wait on the disks of workers, and are not in the record store yet
     pages_per_second: float  # settled pages, on average over `seconds`
     eta_seconds: float | None  # if the rest goes as fast and no more links are found; None: not known
 
@@ -143,6 +146,7 @@ async def counted_views(project: Project, jobs: Iterable[Job]) -> list[tuple[Job
     found = list(jobs)
     views: list[tuple[JobView, JobCounts]] = []
     cards = await project.state.workers.workers() if any(job.state is JobState.RUNNING for job in found) else []
+    storing = waiting_by_job(await project.state.spools.notes())
     for job in found:
         is_running = job.state is JobState.RUNNING
         counts = await project.state.jobs.counts(job.id)
@@ -150,7 +154,8 @@ async def counted_views(project: Project, jobs: Iterable[Job]) -> list[tuple[Job
         now = project.clock.now()
         served = is_served(job, cards, now) if is_running else True
         closed = await _closed_sites(project, job, sealed, now) if is_running and not counts.leased else None
-        views.append((job_view(job, counts, now, sealed=sealed, served=served, closed=closed), counts))
+        view = job_view(job, counts, now, sealed=sealed, served=served, closed=closed, storing=storing[job.id])
+        views.append((view, counts))
     return views
 
 
@@ -162,10 +167,13 @@ def job_view(
     sealed: bool = True,
     served: bool = True,
     closed: ClosedSites | None = None,
+    storing: int = 0,
 ) -> JobView:
     """A job in view of its counts at `now`. `sealed`: all its seeds are in. `served`: a worker says that it works on
-    it, or may be about to."""
+    it, or may be about to. `storing` results wait on the disks of workers."""
     standing = _standing(job, counts, now, sealed, served, closed)
+    if storing and sealed and job.state is JobState.RUNNING and not counts.open:
+        standing = STORING
     opens: float | None = None
     if standing == WAITING:
         its_own = not _may_fetch(job, now)
@@ -181,7 +189,7 @@ def job_view(
         state=job.state,
         paused=job.paused,
         standing=standing,
-        in_words=_in_words(standing, job, now, opens, closed),
+        in_words=_in_words(standing, job, now, opens, closed, storing),
         ending=job.ending or None,
         trouble=None,
         started=iso_time(job.created_at),
@@ -197,6 +205,7 @@ def job_view(
         dead=counts.dead,
         open=counts.open,
         retries=counts.retries,
+        storing=storing,
         pages_per_second=round(rate, 4),
         eta_seconds=None,
     )
@@ -224,9 +233,13 @@ def _may_fetch(job: Job, now: float) -> bool:
     return not job.windows or is_open(parse_windows(job.windows), now)
 
 
-def _in_words(standing: str, job: Job, now: float, opens: float | None, closed: ClosedSites | None) -> str:
+def _in_words(
+    standing: str, job: Job, now: float, opens: float | None, closed: ClosedSites | None, storing: int = 0
+) -> str:
     if standing == READING:
         return "reading its source"
+    if standing == STORING:
+        return f"storing: its pages are done, and {many(storing, 'result')} wait on disk (gossamer spool)"
     if standing == UNSERVED:
         return "unserved: no worker works on it just now; start one (gossamer up), or see what they say"
     if standing != WAITING:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from typing import NoReturn, cast
 
 import msgspec
 
@@ -13,7 +14,7 @@ from ..backends.state import State
 from ..backends.worker_names import worker_name
 from ..clock import Clock, ServerClock, SystemClock
 from ..crawl.quarantine import Quarantine
-from ..errors import Misconfigured
+from ..errors import BackendUnavailable, Misconfigured
 from ..model.url import UrlRules
 from ..parse.spider import Spider
 from ..process.black_box import PARENT, BlackBox
@@ -35,8 +36,19 @@ class Project(msgspec.Struct, frozen=True, kw_only=True):
     worker: str
     quarantine: Quarantine  # of the whole process
     box: BlackBox | None = None
+    absent: str = ""  # why the record store cannot be asked, in a project that was opened to look at it
     warnings: tuple[str, ...] = ()  # what the user should know about the backends
     old_copies: tuple[str, ...] = ()  # those of them that say that the project was moved away
+
+
+class AbsentRecords:
+    """Stands in for a record store that does not answer: whatever is asked of it raises why."""
+
+    def __init__(self, error: BackendUnavailable) -> None:
+        self._error = error
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise self._error
 
 
 @asynccontextmanager
@@ -46,19 +58,26 @@ async def open_project(
     """Open state, records and archive. Raises Misconfigured, BadState or BackendUnavailable.
 
     A spider's own wishes (rate, concurrency) hold for the sites it visits. `to_look` opens the archive only when a
-    page is asked for.
+    page is asked for, and goes without a record store that does not answer: `absent` says why, and whatever is asked of
+    it raises that. Most of what people look at needs the state alone.
     """
     shared = ServerClock(clock or SystemClock())
     worker = worker_name()
     demand_trust(settings.root / settings.store.spool)
     async with AsyncExitStack() as stack:
-        records = await stack.enter_async_context(open_records(settings, shared))
+        absent = ""
+        try:
+            records = await stack.enter_async_context(open_records(settings, shared))
+        except BackendUnavailable as error:
+            if not to_look:
+                raise
+            absent, records = str(error), cast("Records", AbsentRecords(error))
         state = await stack.enter_async_context(
             open_state(settings, shared, terms_for=site_terms(settings, spider), records=records)
         )
         old_copies = (
             *await old_copy(settings, "state", state.stream),
-            *await old_copy(settings, "records", records.stream),
+            *(() if absent else await old_copy(settings, "records", records.stream)),
         )
         writer = worker.replace("/", "-")
         archive: Archive = (
@@ -76,6 +95,7 @@ async def open_project(
             worker=worker,
             quarantine=Quarantine(),
             box=PARENT.box,
+            absent=absent,
             warnings=(*state.warnings, *old_copies),
             old_copies=old_copies,
         )

@@ -41,10 +41,11 @@ def pipeline_of(
 
 
 def latest_of(records: Records, sink: Sink) -> Latest:
-    """What records looked like before. Empty while the store is away: results go to the spool without a comparison."""
+    """What records looked like before. Empty while the record store is away: results go to the spool without a
+    comparison."""
 
     async def latest(identities: Sequence[RecordIdentity]) -> dict[RecordIdentity, str]:
-        if sink.away:
+        if sink.records_away:
             return {}
         try:
             return await records.latest(identities)

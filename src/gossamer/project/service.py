@@ -9,9 +9,12 @@ none outlives its supervisor (process/supervisor.py).
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from contextlib import AsyncExitStack, nullcontext
 from datetime import timedelta
+
+import msgspec
 
 from ..clock import Backoff, SystemClock
 from ..errors import BackendUnavailable
@@ -31,9 +34,11 @@ from ..store.contract import RecordQuery
 from ..store.export import export
 from .crawl import Attend, CrawlReport, crawl
 from .export import destination_of
-from .job_end import why_nothing_came
+from .job_end import first_of, why_nothing_came
 from .open import Project, open_project
 from .retention import forget_old_runs
+from .spools import waiting_by_job
+from .wiring import is_over, sink_of
 from .worker_pool import WorkerPool
 
 AWAY = Backoff(first=timedelta(milliseconds=500), longest=timedelta(seconds=15))  # while a backend does not answer
@@ -127,6 +132,31 @@ async def run_worker(
         welcome(project)
         with stopping(pool.drain), PARENT.at_work(settings.crawl.parse_timeout):
             await pool.run()
+
+
+class Drained(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of the spool of this machine. `jobs` are those that waited for nothing else."""
+
+    stored: int
+    left: int
+    jobs: tuple[str, ...]
+
+
+async def drain_spool(settings: Settings, events: EventSink) -> Drained:
+    """Store what waits in the spool of this machine and no living process keeps, until a signal. Raises Misconfigured
+    and Transient."""
+    async with open_project(settings) as project:
+        stopped = asyncio.Event()
+        before = waiting_by_job(await project.state.spools.notes())
+        async with sink_of(project, events) as sink:
+            found = sink.results
+            with stopping(stopped.set):
+                await first_of(sink.emptied(), stopped.wait())
+            left = sink.results.total()
+        after = waiting_by_job(await project.state.spools.notes())
+        running = {job.id for job in await project.state.jobs.running_jobs()}
+        free = [job for job in before if not after[job] and job in running and await is_over(project.state.jobs, job)]
+        return Drained(stored=found.total() - left, left=left, jobs=tuple(sorted(free)))
 
 
 async def run_scheduler(

@@ -42,7 +42,8 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
     windows: str | None
     counts: JobCounts
     adds_up: bool  # is every link that was found in one of the counts?
-    records: int  # that the job saw
+    storing: int  # results that wait on the disks of workers
+    records: int | None  # that the job saw; None: the record store does not answer
 
     @property
     def fault(self) -> str:
@@ -75,6 +76,7 @@ class JobDetail(JobStatus, frozen=True, kw_only=True):
     sites: list[SiteStatus]  # the first with open work
     dead_reasons: dict[str, int]
     data: dict[str, str]
+    trouble: str | None = None  # with the record store
 
 
 class ProjectStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,7 +84,8 @@ class ProjectStatus(msgspec.Struct, frozen=True, kw_only=True):
 
     jobs: list[JobStatus]
     total: int  # jobs in all
-    records: int = 0
+    records: int | None = 0
+    trouble: str | None = None  # with the record store
 
 
 async def project_status(project: Project, *, limit: int | None = None) -> ProjectStatus:
@@ -94,7 +97,8 @@ async def project_status(project: Project, *, limit: int | None = None) -> Proje
             for view, counts in await counted_views(project, jobs[:limit])
         ],
         total=len(jobs),
-        records=0 if jobs else await project.records.count(RecordQuery()),
+        records=0 if jobs else await _counted(project, RecordQuery()),
+        trouble=project.absent or None,
     )
 
 
@@ -110,6 +114,7 @@ async def job_status(project: Project, wanted: str) -> JobDetail:
         sites=[_site_status(project.settings, job, load, now) for load in loads],
         dead_reasons=await project.state.queue.dead_reasons(DeadFilter(job=job.id)) if counts.dead else {},
         data={role: place_of(project.settings, role) for role in ROLES},
+        trouble=project.absent or None,
     )
 
 
@@ -119,8 +124,13 @@ async def _fields(project: Project, view: JobView, counts: JobCounts) -> dict[st
         **{name: getattr(view, name) for name in JobStatus.__struct_fields__ if name in JobView.__struct_fields__},
         "counts": counts,
         "adds_up": counts.discovered == somewhere,
-        "records": await project.records.count(RecordQuery(job=view.id)),
+        "records": await _counted(project, RecordQuery(job=view.id)),
     }
+
+
+async def _counted(project: Project, query: RecordQuery) -> int | None:
+    """How many records there are; None where the record store does not answer."""
+    return None if project.absent else await project.records.count(query)
 
 
 def _site_status(settings: Settings, job: Job, load: SiteLoad, now: float) -> SiteStatus:

@@ -2,7 +2,8 @@
 
 What it does: `story_of` asks the queue, the log of attempts, the archive's index and the record store, and puts the
 answers into one value, which has the shape of `gossamer why --json`. Nothing is written.
-How it fails: InvalidUrl for an address that cannot be read, BackendUnavailable.
+How it fails: InvalidUrl for an address that cannot be read, BackendUnavailable. While the record store does not answer,
+the story is what the queue knows.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from ..crawl.windows import WINDOW
 from ..errors import FetchFailed, RouteFailed
 from ..frontier.contract import UrlStory
 from ..model.job import Job, JobState
-from ..model.record import Attempt
+from ..model.record import Attempt, PageFacts
 from ..model.task import LANE_ONLY, DropReason, UrlState
 from ..model.url import site_of, typed_url
 from ..schedule.change_rate import Rhythm, prior_of, rate, sums_of
@@ -142,6 +143,7 @@ class Story(msgspec.Struct, frozen=True, kw_only=True):
     visits: list[Visit]
     records: list[StoryRecord]
     more_records: bool  # there are more than these
+    trouble: str | None = None  # why the record store could not be asked: attempts, visits and records are left out
 
 
 async def story_of(project: Project, url: str) -> Story:
@@ -149,10 +151,14 @@ async def story_of(project: Project, url: str) -> Story:
     href = typed_url(url)
     canonical, fingerprint = project.rules.canonical(href), project.rules.fingerprint(href)
     stories = await project.state.queue.story(site_of(canonical), fingerprint)
-    attempts = await project.records.attempts(fingerprint)
-    visits = await project.records.visits(fingerprint)
-    facts = (await project.records.facts([fingerprint])).get(fingerprint)
-    records, more = await _records(project, [href.partition("#")[0], canonical, *(story.url for story in stories)])
+    attempts: list[Attempt] = []
+    visits: list[PageFacts] = []
+    facts, records, more = None, list[StoryRecord](), False
+    if not project.absent:
+        attempts = await project.records.attempts(fingerprint)
+        visits = await project.records.visits(fingerprint)
+        facts = (await project.records.facts([fingerprint])).get(fingerprint)
+        records, more = await _records(project, [href.partition("#")[0], canonical, *(story.url for story in stories)])
     jobs = {job.id: job for job in await project.state.jobs.jobs()}
     windows, now = project.settings.domain(site_of(canonical)).windows or "", project.clock.now()
     rhythm = rhythm_of(facts)
@@ -172,6 +178,7 @@ async def story_of(project: Project, url: str) -> Story:
         ],
         records=records,
         more_records=more,
+        trouble=project.absent or None,
     )
 
 

@@ -46,6 +46,7 @@ from ..settings import Settings
 from ..settings.effective import Routing, limits_of, minimum_quality, retry_terms, robots_rule, routing_of
 from ..store.sink import Sink
 from ..store.spool import Spool
+from ..store.spool_notes import SpoolNotes
 from .job_end import end_job
 from .open import Project
 from .pipelines import HABITS_OF, latest_of, pipeline_of
@@ -113,20 +114,35 @@ def robots_of(settings: Settings, shelf: RobotsShelf, clock: Clock) -> Robots:
     )
 
 
+def sink_of(project: Project, events: EventSink | None = None) -> Sink:
+    """The sink of this process, whatever the number of its jobs. Entered, it drains this machine's spool."""
+    settings, clock = project.settings, project.clock
+    spool = Spool(settings.root / settings.store.spool, max_bytes=settings.store.spool_limit.bytes, noted=True)
+    return Sink(
+        project.records,
+        project.archive if settings.store.keep_pages else None,
+        spool=spool,
+        notes=SpoolNotes(project.state.spools, spool, clock, worker=project.worker),
+        events=events,
+        clock=clock,
+    )
+
+
 @asynccontextmanager
 async def open_worker(
     project: Project,
     spider: Spider,
     job: str,
     scope: Scope,
+    sink: Sink,
     events: EventSink | None = None,
     *,
     terms: JobTerms | None = None,
     serves: frozenset[str] | None = None,
     look: timedelta = LOOK,
 ) -> AsyncIterator[Worker]:
-    """A worker of this process for one job, ready to run. `terms` are the job's; `serves` are the routes it works on;
-    None: all. `look` lies between two looks at a job whose window is closed."""
+    """A worker of this process for one job, ready to run. `sink` is that of the process. `terms` are the job's;
+    `serves` are the routes it works on; None: all. `look` lies between two looks at a job whose window is closed."""
     settings, clock = project.settings, project.clock
     listener = events or Silence()
     routing = routing_of(settings)
@@ -141,13 +157,6 @@ async def open_worker(
             project=settings.project,
             troubles=listener,
         ) as pools,
-        Sink(
-            project.records,
-            project.archive if settings.store.keep_pages else None,
-            spool=Spool(settings.root / settings.store.spool, max_bytes=settings.store.spool_limit.bytes),
-            events=events,
-            clock=clock,
-        ) as sink,
     ):
         named = {route.pool for route in routing.routes.values() if route.pool is not None}
         await pools.prepare(named | ({spider.proxy_pool} if spider.proxy_pool is not None else set()))

@@ -2,7 +2,8 @@
 
 What it does: looks every second which jobs run, and opens a worker for each one whose spider is found here; a job that
 is named by a URL is crawled as a site. The workers run side by side, share the process's connections, and share its
-concurrency evenly. When there are more jobs than slots, they take turns (job_slots.py).
+concurrency evenly. When there are more jobs than slots, they take turns (job_slots.py). With or without jobs, it stores
+what waits in the spool of this machine. A job whose results wait, here or elsewhere, ends when they are stored.
 How it fails: a job that it cannot serve is left to others, and reported once. A state that does not answer is waited
 for. How it recovers: what it could not serve it tries again later; a job whose worker failed is begun again.
 """
@@ -10,19 +11,18 @@ for. How it recovers: what it could not serve it tries again later; a job whose 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from datetime import timedelta
 
 import msgspec
 
 from ..backends.worker_names import numbered_name
-from ..clock import Clock
 from ..crawl.heartbeat import Heartbeat, Vitals
 from ..crawl.seeding import work_off
 from ..crawl.worker import Worker
 from ..errors import BackendUnavailable, GossamerError, Misconfigured, Transient
-from ..model.events import EventHub, EventSink, JobBegun, JobLeft, JobPaused, Trouble
+from ..frontier.admission import Scope
+from ..model.events import EventHub, EventSink
 from ..model.job import Job
 from ..parse.site import SiteSpider
 from ..parse.spider import Spider
@@ -32,12 +32,11 @@ from ..settings import Settings
 from ..settings.effective import local_hosts, scope_of
 from . import job_slots
 from .job_end import close_drained
+from .job_reports import JobReports
 from .job_slots import USUAL_TERMS, Obstacles, PoolTerms, SlotHolder, WaitingJob, moment
 from .open import Project, open_beside
-from .wiring import is_over, open_worker, seed_context
-
-GIVEN_UP = ("cancelled", "replaced")  # endings that are somebody's doing
-MOST_REPORTS = 20  # different ones about one job that are remembered
+from .spools import Storing
+from .wiring import is_over, open_worker, seed_context, sink_of
 
 
 class Respite(msgspec.Struct, frozen=True):
@@ -48,7 +47,8 @@ class Respite(msgspec.Struct, frozen=True):
 
 
 class WorkerPool:
-    """Serves jobs until it is drained; with `until_idle`, until no running job is left that it can serve now.
+    """Serves jobs until it is drained; with `until_idle`, until no running job is left that it can serve now, and
+    nothing waits in its spool.
 
     `serves` are the routes that it works on, by name or kind; None means all.
     """
@@ -71,6 +71,7 @@ class WorkerPool:
         )
         self._events = EventHub(self._heartbeat, events)
         self._reports = JobReports(self._events, project.clock)
+        self._sink = sink_of(project, self._events)
         self._tasks: dict[str, asyncio.Task[None]] = {}  # by job
         self._slots: dict[str, JobSlot] = {}  # of the same jobs
         self._running: dict[str, Job] = {}  # at the last look
@@ -93,7 +94,7 @@ class WorkerPool:
 
     async def run(self) -> None:
         """Serve. A state that does not answer is waited for; what is wrong with a job is reported, not raised."""
-        async with self._heartbeat:
+        async with self._heartbeat, self._sink:
             try:
                 while not self._draining and not await self._look():
                     await self._rest()
@@ -126,7 +127,7 @@ class WorkerPool:
         self._share_out()
         now = self._project.clock.monotonic()
         hopeful = any(respite.hopeful and now < respite.until for respite in self._respites.values())
-        return self._until_idle and not self._tasks and not self._waiting and not hopeful
+        return self._until_idle and not (self._tasks or self._waiting or hopeful or self._sink.away)
 
     def _queue_up(self) -> None:
         """Jobs that are not served and not left alone wait. With `until_idle`, those that cannot work now do not."""
@@ -264,29 +265,45 @@ class WorkerPool:
         scope = scope_of(settings, job, spider, sites)
         try:
             with open_beside(self._project, spider, settings=settings, worker=name) as project:
-                terms = await project.state.jobs.terms(job.id)
-                async with open_worker(
-                    project,
-                    spider,
-                    job.id,
-                    scope,
-                    self._events,
-                    terms=terms,
-                    serves=self._serves,
-                    look=self._terms.look,
-                ) as worker:
-                    self._enlist(slot, worker)
-                    idling = asyncio.create_task(self._leave_when_idle(job, worker), name=f"idle {job.id}")
-                    try:
-                        seeding = seed_context(project, source_pauses=self._terms.source_pauses)
-                        over = await work_off(seeding, spider, job, worker, scope, sites, self._events)
-                    finally:
-                        idling.cancel()
+                over = await is_over(project.state.jobs, job.id)  # so is a job whose results wait to be stored
+                if not over:
+                    over = await self._work_off(slot, project, spider, scope, sites)
                 if over or (self._draining and await is_over(project.state.jobs, job.id)):  # drained when all was done
-                    await close_drained(project, spider, job, self._events)
+                    storing = await close_drained(project, spider, job, self._events)
+                    if storing is not None:
+                        self._wait_for_results(job, storing)
                     self._reports.ended(await project.state.jobs.job(job.id))
         except Exception as error:  # of a backend, of the spider's start, a defect of ours: other jobs go on
             self._leave_alone(job, error)
+
+    async def _work_off(self, slot: JobSlot, project: Project, spider: Spider, scope: Scope, sites: set[str]) -> bool:
+        """Work on a job until nothing is left of it, or until its worker is drained: False."""
+        job = slot.job
+        terms = await project.state.jobs.terms(job.id)
+        async with open_worker(
+            project,
+            spider,
+            job.id,
+            scope,
+            self._sink,
+            self._events,
+            terms=terms,
+            serves=self._serves,
+            look=self._terms.look,
+        ) as worker:
+            self._enlist(slot, worker)
+            idling = asyncio.create_task(self._leave_when_idle(job, worker), name=f"idle {job.id}")
+            try:
+                seeding = seed_context(project, source_pauses=self._terms.source_pauses)
+                return await work_off(seeding, spider, job, worker, scope, sites, self._events)
+            finally:
+                idling.cancel()
+
+    def _wait_for_results(self, job: Job, storing: Storing) -> None:
+        """Look at the job again soon. Where nobody is left who stores its results, it does not keep us from ending."""
+        until = self._project.clock.monotonic() + self._terms.idle.total_seconds()
+        self._respites[job.id] = Respite(until, hopeful=storing.in_hand)
+        self._reports.trouble(job.id, "storing", storing.in_words(job.id))
 
     async def _leave_when_idle(self, job: Job, worker: Worker) -> None:
         """A worker that serves some routes only, and is to end when it is idle, does not wait for the other routes."""
@@ -358,6 +375,8 @@ class WorkerPool:
 
     def _vitals(self) -> Vitals:
         state = "draining" if self._draining else "working" if self._tasks else "idle"
+        if self._sink.away and state != "draining":
+            state = "spool full" if self._sink.full else "storing" if state == "idle" else state
         in_flight = sum(slot.in_flight for slot in self._slots.values())
         return Vitals(job=", ".join(self._tasks), state=state, in_flight=in_flight)
 
@@ -402,48 +421,3 @@ class JobSlot(msgspec.Struct, kw_only=True):
             opening=worker.began_at - self.taken_at,
             priority=self.job.priority,
         )
-
-
-class JobReports:
-    """What a worker pool says about its jobs: that it works on one, why it leaves one alone, what somebody did to one.
-
-    Each report is made once, however often a job is tried: it is remembered for as long as the job runs.
-    """
-
-    def __init__(self, events: EventSink, clock: Clock) -> None:
-        self._events = events
-        self._clock = clock
-        self._begun: set[str] = set()
-        self._told: dict[str, dict[str, bool]] = {}  # words about a job; True: the trouble may pass
-
-    def begun(self, job: Job) -> None:
-        """The job is open: a trouble that has passed is news when it comes again."""
-        self._told[job.id] = {words: passes for words, passes in self._told.get(job.id, {}).items() if not passes}
-        if job.id not in self._begun:
-            self._begun.add(job.id)
-            self._events.emit(JobBegun(at=self._clock.now(), job=job.id, name=job.name))
-
-    def trouble(self, job: str, stage: str, words: str, *, passes: bool = False) -> None:
-        told = self._told.setdefault(job, {})
-        if words not in told:
-            told[words] = passes
-            if len(told) > MOST_REPORTS:
-                del told[next(iter(told))]
-            self._events.emit(Trouble(at=self._clock.now(), job=job, stage=stage, message=words))
-
-    def pauses(self, before: Mapping[str, Job], now: Iterable[Job], served: Collection[str]) -> None:
-        """Report the served jobs that somebody has paused or resumed."""
-        for job in now:
-            known = before.get(job.id)
-            if job.id in served and known is not None and known.paused != job.paused:
-                self._events.emit(JobPaused(at=self._clock.now(), job=job.id, paused=job.paused))
-
-    def ended(self, job: Job | None) -> None:
-        """Report a job that was served here when somebody else has ended it."""
-        if job is not None and job.ending in GIVEN_UP:
-            self._events.emit(JobLeft(at=self._clock.now(), job=job.id, ending=job.ending))
-
-    def forget_all_but(self, running: Collection[str]) -> None:
-        for job in [job for job in self._told if job not in running]:
-            del self._told[job]
-        self._begun.intersection_update(running)

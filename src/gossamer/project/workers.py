@@ -24,11 +24,12 @@ class WorkerView(msgspec.Struct, frozen=True, kw_only=True):
     started_at: str
     seen_at: str
     job: str  # what it works on; several are separated by commas
-    state: str  # working, idle or draining
+    state: str  # working, idle, draining, storing (no job, and results wait), or spool full (nothing is fetched)
     in_flight: int  # pages
     done: int  # pages
     cpu: float  # share of one core since the heartbeat before
     memory: int  # bytes
+    waiting: int  # results on its disk that are not stored yet
     missing: bool  # no heartbeat came for MISSING_SECONDS
 
 
@@ -43,8 +44,13 @@ class SchedulerView(msgspec.Struct, frozen=True, kw_only=True):
 async def list_workers(project: Project) -> list[WorkerView]:
     """Every worker that has not signed off, also those that are missing."""
     now = project.clock.now()
+    waiting = {note.worker: sum(note.results.values()) for note in await project.state.spools.notes()}
     return [
-        WorkerView(**view_fields(card, "started_at", "seen_at"), missing=now - card.seen_at > MISSING_SECONDS)
+        WorkerView(
+            **view_fields(card, "started_at", "seen_at"),
+            waiting=waiting.get(card.name, 0),
+            missing=now - card.seen_at > MISSING_SECONDS,
+        )
         for card in await project.state.workers.workers()
     ]
 

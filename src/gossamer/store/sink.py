@@ -6,7 +6,8 @@ the references: a crash between the two leaves an unused copy, never a reference
 
 With a spool, "stored" includes "on this machine's disk, durably, to be stored later" (spool.py, spool_drain.py):
 journeys go on while the archive or the store is away. What is spooled is not yet among the facts that the store gives
-about a page; a visit in the meantime asks for the page in full instead of asking whether it changed, which is harmless.
+about a page; `holds` says so, and a visit in the meantime asks for the page in full, which is harmless.
+There is one sink for each process, whatever the number of its jobs.
 
 How it fails: when the archive or the store does not answer and there is no spool, or no room in it, every caller of
 the batch gets that error, and nothing of it counts as kept. A store that refuses us (another password, a missing
@@ -17,7 +18,7 @@ How it recovers: callers call `keep` again.
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Sequence
 from contextlib import AsyncExitStack, suppress
 from datetime import timedelta
@@ -32,6 +33,7 @@ from .contract import Archive, RecordStore
 from .spool import Spool
 from .spool_drain import AWAY, Drain, archive_pages, as_unavailable
 from .spool_files import Waiting
+from .spool_notes import SpoolNotes
 
 MAX_BATCH = 64  # results per batch; later ones wait for the next
 MAX_WAITING = 256  # results handed in and not yet stored; when full, `keep` waits, and with it the journey that called
@@ -60,6 +62,7 @@ class Sink:
         archive: Archive | None,
         *,
         spool: Spool | None = None,
+        notes: SpoolNotes | None = None,
         events: EventSink | None = None,
         clock: Clock | None = None,
         max_batch: int = MAX_BATCH,
@@ -69,7 +72,9 @@ class Sink:
         self._records = records
         self._archive = archive
         self._spool = spool
-        self._drain = Drain(spool, records, archive, clock or SystemClock(), events or Silence()) if spool else None
+        self._drain: Drain | None = None
+        if spool is not None:
+            self._drain = Drain(spool, records, archive, clock or SystemClock(), events or Silence(), notes=notes)
         self._max_batch = max_batch
         self._drain_within = drain_within
         self._room = asyncio.Semaphore(max_waiting)
@@ -91,6 +96,8 @@ class Sink:
     async def __aexit__(self, *exc: object) -> None:
         self._open = False
         self._arrived.set()
+        if self._drain is not None:
+            self._drain.hurry()
         try:
             if self._task is not None:
                 await self._task
@@ -102,6 +109,35 @@ class Sink:
     def away(self) -> bool:
         """True while results wait on disk: the store is away, or has just come back."""
         return self._drain is not None and self._drain.waiting
+
+    @property
+    def results(self) -> Counter[str]:
+        """How many results wait on disk, by job."""
+        return self._spool.results if self._spool is not None else Counter()
+
+    @property
+    def full(self) -> bool:
+        """True while a result would find no room on disk, should the store be away: nothing should be fetched."""
+        return self._spool is not None and self._spool.full
+
+    @property
+    def records_away(self) -> bool:
+        """Does the record store itself not answer? The archive may be what results wait for."""
+        return self._drain is not None and self._drain.records_away
+
+    def records_failed(self) -> None:
+        """Somebody else has asked the record store in vain."""
+        if self._drain is not None:
+            self._drain.records_failed()
+
+    def holds(self, fingerprint: bytes) -> bool:
+        """May a result of this page wait on disk, so that the facts in the record store are old?"""
+        return self._spool is not None and self._spool.holds(fingerprint)
+
+    async def emptied(self) -> None:
+        """Return when nothing waits on disk, and the shared state says so."""
+        while self._drain is not None and (self.away or not self._drain.emptied.is_set()):
+            await self._drain.emptied.wait()
 
     async def keep(self, result: PageResult, snapshot: Snapshot | None = None) -> int:
         """Store a result and its raw page; return how many of its records were new or changed.
@@ -152,7 +188,10 @@ class Sink:
             return
         try:
             results = await archive_pages(self._archive, results)
-            counts = await self._records.save([one.result for one in results])
+            if self._drain is not None:
+                counts = await self._drain.store(results)
+            else:
+                counts = await self._records.save([one.result for one in results])
         except AWAY as error:
             await self._set_down(batch, results, error)
         except Exception as error:
@@ -187,7 +226,7 @@ class Sink:
         with suppress(*AWAY, TimeoutError):  # what stays is told below
             async with asyncio.timeout(self._drain_within.total_seconds()):
                 await self._drain.finish()
-        self._drain.leave()
+        self._drain.tell_left()
 
 
 def _answer(batch: Sequence[_Parcel], counts: Sequence[int]) -> None:

@@ -6,7 +6,8 @@
 
 Each process writes into a folder of its own, made with the first result that has to wait. A process that starts
 adopts the folders of those that died: their lock is free. Nothing notes how far a segment was emptied; after a crash
-it is read again from its start, which is harmless because saving the same result twice is saving it once.
+it is read again from its start, which is harmless because saving the same result twice is saving it once. What waits
+is counted by job, for the notes in the shared state (spool_notes.py).
 
 How it fails: `BackendUnavailable` when it is full or its disk is; then nothing of the batch is in it. How it recovers:
 what was half written is cut off, and after a crash it is a torn tail that is passed over. Damage in the middle is set
@@ -17,12 +18,12 @@ from __future__ import annotations
 
 import asyncio
 import os
-import re
 import secrets
+import shutil
 import threading
 import time
-from collections import deque
-from collections.abc import Iterator, Sequence
+from collections import Counter, deque
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Self
@@ -31,45 +32,34 @@ import zstandard
 
 from ..errors import BackendUnavailable, Misconfigured
 from ..process import limits as openfiles
-from .spool_files import (
-    ENTRY_BYTES,
-    HEAD_BYTES,
-    Damage,
-    Entry,
-    Home,
-    Reader,
-    Segment,
-    Waiting,
-    frame,
-    head,
-    other_version,
-    pack,
-    sync_folder,
-    unpack,
-    write_all,
-)
+from .spool_files import ENTRY_BYTES, HEAD_BYTES, Damage, Entry, Waiting, frame, head, pack, parts_of, unpack
+from .spool_homes import Home, Reader, Segment, segments_in, sync_folder, write_all
 
 SEGMENT_BYTES = 4 * 1024 * 1024  # a longer segment is followed by the next; it is the most that is read at once
+MOST_PAGES = 100_000  # that are known to have a result here; beyond that, every page may have one
 BATCH_RESULTS = 64  # handed out at once ...
 BATCH_BYTES = 8 * 1024 * 1024  # ... or fewer, when their pages are large
-
-_SEGMENT = re.compile(r"[0-9]{20}-([0-9a-f]{16})\.spool")
 
 
 class Spool:
     """Bounded, durable, first in first out. Alive between `async with` and its end, which leaves the rest on disk.
 
     `max_bytes` holds for this process, adopted folders included; None is unlimited. One task appends, one empties.
+    `noted`: the shared state has notes of the folders, and each stays until `unnoted` is called for it.
     """
 
-    def __init__(self, folder: Path, *, max_bytes: int | None) -> None:
+    def __init__(self, folder: Path, *, max_bytes: int | None, noted: bool = False) -> None:
         self._folder = folder
         self._max_bytes = max_bytes
+        self._keeps_noted = noted
         # Two locks, the first one taken first: a call that was cancelled goes on in its thread, beside the next one.
         self._reading = threading.Lock()  # guards the reader and its batch
         self._lock = threading.Lock()  # guards the rest
         self._closed = True
         self._own: Home | None = None
+        self._homes: set[Home] = set()  # in our hands, `_own` included
+        self._pages: set[bytes] | None = set()  # of which results may wait; None: too many to be remembered
+        self._refused: int | None = None  # bytes of the last batch for which there was no room
         self._segments: deque[Segment] = deque()  # oldest first; the last one may still be written to
         self._writing: int | None = None  # descriptor of the last segment, while it may grow
         self._size = 0
@@ -87,6 +77,50 @@ class Spool:
         """How many bytes wait, on disk."""
         return self._size
 
+    @property
+    def folder(self) -> Path:
+        return self._folder
+
+    @property
+    def results(self) -> Counter[str]:
+        """How many results wait, by job."""
+        total: Counter[str] = Counter()
+        for segment in list(self._segments):
+            total.update(segment.results.copy())
+        return +total
+
+    @property
+    def full(self) -> bool:
+        """True after a batch was refused for want of room, until there is room for it."""
+        if self._refused is None:
+            return False
+        within = self._max_bytes is None or self._size + self._refused <= self._max_bytes
+        if self.empty or (within and self._disk_has_room(self._refused)):
+            self._refused = None
+        return self._refused is not None
+
+    def holds(self, fingerprint: bytes) -> bool:
+        """May a result of this page wait here? Sometimes True for a page whose results were stored since."""
+        return not self.empty and (self._pages is None or fingerprint in self._pages)
+
+    @property
+    def adopted(self) -> list[str]:
+        """Names of folders of dead processes that are in our hands, and that the shared state may have notes of."""
+        return [home.path.name for home in list(self._homes) if home.noted and home is not self._own]
+
+    @property
+    def own(self) -> str:
+        """The name of our own folder, if the shared state may have a note of it; else ""."""
+        return self._own.path.name if self._own is not None and self._own.noted else ""
+
+    async def claim(self) -> str:
+        """The name under which this spool can be noted: a folder that stays until `unnoted`."""
+        return await asyncio.to_thread(self._claim)
+
+    async def unnoted(self, names: Sequence[str]) -> None:
+        """The shared state has no notes of these folders any more."""
+        await asyncio.to_thread(self._unnote, frozenset(names))
+
     def take_notes(self) -> list[str]:
         """What a person should know: damage that was found since the last call."""
         notes, self._notes = self._notes, []
@@ -95,7 +129,7 @@ class Spool:
     async def __aenter__(self) -> Self:
         """Open, and adopt what dead processes left. Raises Misconfigured."""
         try:
-            await asyncio.to_thread(self._adopt)
+            await asyncio.to_thread(self._open)
         except OSError as error:
             if openfiles.were_used_up(error):
                 raise BackendUnavailable(openfiles.remedy()) from error
@@ -115,11 +149,18 @@ class Spool:
             self._seal()
             self._reader = None
             self._batch = []
-            homes = {segment.home for segment in self._segments} | ({self._own} if self._own is not None else set())
-            for home in homes:
+            for home in self._homes:
                 home.let_go()
+            self._homes.clear()
             self._segments.clear()
             self._own = None
+
+    async def adopt(self) -> None:
+        """Take over what processes left that died since. Only while nothing waits here; a folder that cannot be looked
+        at is left for the next time."""
+        if self.empty:
+            with suppress(OSError):
+                await asyncio.to_thread(self._adopt)
 
     async def append(self, waiting: Sequence[Waiting]) -> None:
         """Add results at the end, durably. Raises BackendUnavailable when the spool or its disk is full.
@@ -146,32 +187,37 @@ class Spool:
     # -- writing -------------------------------------------------------------------------------------------
 
     def _append(self, waiting: Sequence[Waiting]) -> None:
-        parts = list(_parts([pack(one) for one in waiting]))
-        size = sum(HEAD_BYTES + sum(map(len, part)) + ENTRY_BYTES * len(part) for part in parts)
+        parts = list(parts_of([(one.result.attempt.job, pack(one)) for one in waiting], SEGMENT_BYTES))
+        size = sum(HEAD_BYTES + sum(ENTRY_BYTES + len(payload) for _, payload in part) for part in parts)
         with self._lock:
             if self._closed:
                 raise BackendUnavailable(f"The spool {self._folder} is closed.")
             if self._max_bytes is not None and self._size + size > self._max_bytes:
+                self._refused = size
                 raise BackendUnavailable(
-                    f"The spool {self._folder} is full ({self._size} of {self._max_bytes} bytes): work pauses until "
-                    f"the store is back and takes what waits. store.spool_limit in gossamer.toml gives it more room."
+                    f"The spool {self._folder} is full ({self._size} of {self._max_bytes} bytes): nothing is fetched "
+                    f"until the store is back and takes what waits. store.spool_limit in gossamer.toml gives it more "
+                    f"room."
                 )
             try:
                 for part in parts:
                     self._append_part(part)
+                self._remember(one.result.attempt.fingerprint for one in waiting)
             except OSError as error:
+                self._refused = size
                 self._cut_back()
                 raise BackendUnavailable(
                     f"The spool {self._folder} cannot be written ({error.strerror or error}). Free some space on its "
                     f"disk, or set store.spool in gossamer.toml to another."
                 ) from error
 
-    def _append_part(self, payloads: Sequence[bytes]) -> None:
+    def _append_part(self, part: Sequence[tuple[str, bytes]]) -> None:
         segment, descriptor = self._last_segment()
-        content = b"".join(frame(segment.mark, payload) for payload in payloads)
+        content = b"".join(frame(segment.mark, payload) for _, payload in part)
         write_all(descriptor, content)
         os.fsync(descriptor)
         segment.size += len(content)
+        segment.results.update(job for job, _ in part)
         self._size += len(content)
 
     def _last_segment(self) -> tuple[Segment, int]:
@@ -179,8 +225,7 @@ class Spool:
         if self._writing is not None and self._segments[-1].size >= SEGMENT_BYTES:
             self._seal()
         if self._writing is None:
-            if self._own is None:
-                self._own = Home.make(self._folder)
+            self._own = self._own or self._make_home()
             self._last_name = max(self._last_name + 1, time.time_ns())
             mark = secrets.token_bytes(8)
             path = self._own.path / f"{self._last_name:020d}-{mark.hex()}.spool"
@@ -213,6 +258,22 @@ class Spool:
                 os.close(self._writing)
             self._writing = None
 
+    def _make_home(self) -> Home:
+        home = Home.make(self._folder)
+        self._homes.add(home)
+        return home
+
+    def _remember(self, fingerprints: Iterable[bytes]) -> None:
+        if self._pages is not None:
+            self._pages.update(fingerprints)
+            if len(self._pages) > MOST_PAGES:
+                self._pages = None
+
+    def _disk_has_room(self, size: int) -> bool:
+        with suppress(OSError):
+            return shutil.disk_usage(self._folder).free > size + SEGMENT_BYTES
+        return True
+
     # -- reading -------------------------------------------------------------------------------------------
 
     def _fill(self) -> None:
@@ -228,6 +289,8 @@ class Spool:
 
     def _done(self) -> None:
         with self._reading:
+            if self._reader is not None:
+                self._reader.segment.results.subtract(waiting.result.attempt.job for waiting, _ in self._batch)
             self._batch = []
             if self._reader is not None and self._reader.exhausted:
                 self._finish_segment()
@@ -307,61 +370,69 @@ class Spool:
                 ) from error
             self._segments.popleft()
             self._size -= segment.size
-            home = segment.home
-            if home is not self._own and not any(one.home is home for one in self._segments):
-                home.let_go()
+            if not self._segments:
+                self._pages = set()
+            self._leave_empty_homes()
 
-    # -- adopting ------------------------------------------------------------------------------------------
+    def _leave_empty_homes(self) -> None:
+        """Let folders of dead processes go that hold nothing, unless the shared state may have notes of them."""
+        used = {segment.home for segment in self._segments}
+        for home in [home for home in self._homes - used if home is not self._own and not home.noted]:
+            self._homes.discard(home)
+            home.let_go()
 
-    def _adopt(self) -> None:
+    # -- notes and adoption --------------------------------------------------------------------------------
+
+    def _claim(self) -> str:
+        with self._lock:
+            self._own = self._own or self._make_home()
+            self._own.noted = True
+            return self._own.path.name
+
+    def _unnote(self, names: frozenset[str]) -> None:
+        with self._lock:
+            for home in self._homes:
+                home.noted = home.noted and home.path.name not in names
+            self._leave_empty_homes()
+
+    def _open(self) -> None:
         self._folder.mkdir(parents=True, exist_ok=True)
         sync_folder(self._folder.parent)
-        found: list[Segment] = []
-        for entry in os.scandir(self._folder):
-            if not entry.is_dir(follow_symlinks=False):
-                continue
-            try:
-                home = Home.adopt(Path(entry.path))
-            except PermissionError:
-                self._notes.append(f"{entry.path} was left alone: it belongs to another user.")
-                continue
-            if home is None:
-                continue
-            segments = self._segments_in(home)
-            if not segments:
-                home.let_go()
-            found += segments
-        # Names begin with the time: what waits longest goes first, whichever process left it.
-        found.sort(key=lambda segment: segment.path.name)
-        self._segments.extend(found)
-        self._size = sum(segment.size for segment in found)
+        self._adopt()
         self._closed = False
 
-    def _segments_in(self, home: Home) -> list[Segment]:
-        segments = []
-        for path in home.path.iterdir():
-            name = _SEGMENT.fullmatch(path.name)
-            if name is None:
-                continue
-            with path.open("rb") as file:
-                version = other_version(file.read(HEAD_BYTES))
-                size = os.fstat(file.fileno()).st_size
-            if version is not None:
-                self._notes.append(f"{path} was left alone: it is of version {version}, which another Gossamer wrote.")
-                continue
-            segments.append(Segment(path, bytes.fromhex(name[1]), size, home))
-        return segments
+    def _adopt(self) -> None:
+        adopted: dict[Home, list[Segment]] = {}
+        try:
+            for entry in os.scandir(self._folder):
+                if entry.is_dir(follow_symlinks=False):
+                    self._adopt_home(Path(entry.path), adopted)
+            # Names begin with the time: what waits longest goes first, whichever process left it.
+            found = sorted((one for some in adopted.values() for one in some), key=lambda segment: segment.path.name)
+            for segment in found:
+                for job, fingerprint in segment.pages():
+                    segment.results[job] += 1
+                    self._remember((fingerprint,))
+        except BaseException:
+            for home in adopted:
+                home.let_go()
+            raise
+        with self._lock:  # before what is written meanwhile
+            self._homes.update(adopted)
+            self._segments.extendleft(reversed(found))
+            self._size += sum(segment.size for segment in found)
 
-
-def _parts(payloads: Sequence[bytes]) -> Iterator[list[bytes]]:
-    """The same payloads, in parts that do not make a segment much longer than it should be."""
-    part: list[bytes] = []
-    size = 0
-    for payload in payloads:
-        part.append(payload)
-        size += len(payload)
-        if size >= SEGMENT_BYTES:
-            yield part
-            part, size = [], 0
-    if part:
-        yield part
+    def _adopt_home(self, path: Path, adopted: dict[Home, list[Segment]]) -> None:
+        try:
+            home = Home.adopt(path)
+        except PermissionError:
+            self._notes.append(f"{path} was left alone: it belongs to another user.")
+            return
+        if home is None:
+            return
+        home.noted = self._keeps_noted
+        segments = segments_in(home, self._notes)
+        if segments is None or not (segments or home.noted):
+            home.let_go()
+        else:
+            adopted[home] = segments

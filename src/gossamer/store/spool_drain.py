@@ -1,7 +1,8 @@
 """From the spool into the store: the task that empties it, oldest first, as soon as the store is back.
 
-While the store is away it is tried with growing pauses, by the oldest batch itself; nothing else asks it. What comes
-in meanwhile goes behind, into the spool, so that results are stored in the order in which they came.
+One for each process, whether it works on jobs or not. While the store is away it is tried with growing pauses, by the
+oldest batch itself; nothing else asks it. What comes in meanwhile goes behind, into the spool, so that results are
+stored in the order in which they came. While nothing waits, it looks for the spools of processes that have died.
 
 How it fails: a batch with something in it that cannot be stored is tried one by one; who is to blame is set aside in a
 file and told by an event. A store that refuses us as a whole is away like one that does not answer, until somebody has
@@ -19,27 +20,49 @@ import msgspec
 from ..clock import Backoff, Clock
 from ..errors import BackendUnavailable, GossamerError, Misconfigured, Transient
 from ..model.events import EventSink, Spooled, Trouble
+from ..units import many
 from .contract import Archive, RecordStore
 from .spool import Spool
 from .spool_files import Waiting
+from .spool_notes import SpoolNotes
 
 BACKOFF = Backoff(first=timedelta(milliseconds=250), longest=timedelta(seconds=5))
 AWAY = (Transient, Misconfigured)  # the store does not answer, or refuses us; no single result is to blame
+LOOK = timedelta(seconds=10)  # while nothing waits, between two looks for spools of the dead
+RENEW = timedelta(seconds=5)  # between two writes of a note: a state that lost its last second gets it back
+INSIST = timedelta(seconds=60)  # how long a state that does not answer is asked to take a note
+AWAY_FOR = timedelta(seconds=10)  # after a failure, how long a record store counts as away that nobody has tried since
 
 
 class Drain:
-    """Takes in what cannot be stored now, and stores it later. Needs somebody who runs `run` as a task."""
+    """Takes in what cannot be stored now, and stores it later. Needs somebody who runs `run` as a task.
+
+    Without `notes`, other processes do not learn what waits.
+    """
 
     def __init__(
-        self, spool: Spool, records: RecordStore, archive: Archive | None, clock: Clock, events: EventSink
+        self,
+        spool: Spool,
+        records: RecordStore,
+        archive: Archive | None,
+        clock: Clock,
+        events: EventSink,
+        *,
+        notes: SpoolNotes | None = None,
     ) -> None:
         self._spool = spool
         self._records = records
         self._archive = archive
         self._clock = clock
         self._events = events
+        self._notes = notes
+        self._renewed_at = float("-inf")
+        self._leaving = False
+        self._records_failed_at = float("-inf")
         self._arrived = asyncio.Event()
+        self.emptied = asyncio.Event()  # nothing waits, and the shared state says so
         self._told = False  # that results wait
+        self._told_full = False
         self._refusal = ""  # what a store that refuses us said last: it is told once
         # The oldest batch after its pages were archived: a store that stays away does not make them be archived twice.
         self._archived: list[Waiting] | None = None
@@ -49,19 +72,33 @@ class Drain:
         """True while anything is in the spool: then new results go behind it."""
         return not self._spool.empty
 
+    @property
+    def records_away(self) -> bool:
+        """Did the record store itself fail when it was last tried, not long ago?"""
+        return self._clock.monotonic() - self._records_failed_at < AWAY_FOR.total_seconds()
+
+    def records_failed(self, failed: bool = True) -> None:
+        self._records_failed_at = self._clock.monotonic() if failed else float("-inf")
+
     async def take(self, results: Sequence[Waiting], because: GossamerError | None) -> None:
-        """Spool results durably. Raises BackendUnavailable when there is no room."""
+        """Spool results durably, and have that noted. Raises BackendUnavailable when there is no room, and Transient
+        when the state does not take the note: then the results may be in the spool, and their tasks are not settled."""
+        self.emptied.clear()
         try:
             await self._spool.append(results)
         except Transient as full:
+            self._arrived.set()
+            self._tell_full(full)
             if because is None:
                 raise
             # Both are wrong, and the store is what to look at first.
             raise BackendUnavailable(f"{because} {full}") from because
+        self.emptied.clear()
         self._arrived.set()
         if because is not None:
             self._tell_away(because)
         self._tell_waiting("Results wait on disk until the store is back.")
+        await self._note(frozenset(one.result.attempt.job for one in results))
 
     async def run(self) -> None:
         """Empty the spool whenever there is something in it. Ends by cancellation only."""
@@ -69,6 +106,7 @@ class Drain:
         pauses = BACKOFF.pauses()
         while True:
             try:
+                await self._renew(self._spool.adopted)
                 stored = await self._store_oldest()
                 pauses = BACKOFF.pauses()
             except Exception as error:
@@ -88,20 +126,88 @@ class Drain:
                 pass
         finally:
             self._tell_notes()
+            await self._renew(True)
         self._tell_stored()
 
-    def leave(self) -> None:
+    def hurry(self) -> None:
+        """The process is to end: a state that does not answer is not waited for any more."""
+        self._leaving = True
+
+    def tell_left(self) -> None:
         """Say what stays behind, if anything does."""
         if self.waiting:
-            message = "Results stay on disk, because the store is away. The next start stores them."
+            message = (
+                f"{many(self._spool.results.total(), 'result')} of {', '.join(sorted(self._spool.results))} stay in "
+                f"{self._spool.folder}, because they could not be stored yet. The next worker that starts on this "
+                f"machine stores them, and so does `gossamer spool drain`."
+            )
             self._events.emit(Spooled(at=self._clock.now(), bytes=self._spool.size, message=message))
 
+    async def store(self, batch: Sequence[Waiting]) -> list[int]:
+        """Store results whose pages are archived. Raises what the record store raises."""
+        try:
+            counts = await self._records.save([one.result for one in batch])
+        except AWAY:
+            self.records_failed()
+            raise
+        self.records_failed(False)
+        return counts
+
+    # -- notes in the shared state ---------------------------------------------------------------------------
+
+    async def _note(self, jobs: frozenset[str]) -> None:
+        """See that other machines know that results of these jobs wait. Insists for a while. Raises Transient."""
+        if self._notes is None:
+            return
+        deadline, pauses, told = self._clock.monotonic() + INSIST.total_seconds(), BACKOFF.pauses(), False
+        while True:
+            try:
+                await self._notes.ensure(jobs)
+                return
+            except Transient as error:
+                if not told:
+                    told = True
+                    self._trouble("spool", f"{error} Results are on disk; their pages are done when that is noted.")
+                pause = next(pauses).total_seconds()
+                if self._leaving or self._clock.monotonic() + pause > deadline:
+                    raise
+            await self._clock.sleep(pause)
+
+    async def _renew(self, now: object) -> bool:
+        """Bring the note up to date: `now`, or when it is old. False when the state does not answer."""
+        late = self._clock.monotonic() - self._renewed_at >= RENEW.total_seconds()
+        if self._notes is None or not (now or (late and self.waiting)):
+            return True
+        try:
+            await self._notes.renew()
+        except Transient:  # whoever needs the state tells it; the next turn tries again
+            return False
+        self._renewed_at = self._clock.monotonic()
+        return True
+
     async def _rest(self) -> None:
-        """Until something is spooled."""
-        self._tell_stored()
+        """Until something is spooled, or it is time to look for spools of the dead."""
         self._arrived.clear()
-        if self._spool.empty:
-            await self._arrived.wait()
+        if not self._spool.empty:
+            return
+        known = await self._renew(True)
+        if known and self._spool.empty:
+            self._tell_stored()
+            self.emptied.set()
+        pause = LOOK if known else BACKOFF.longest
+        due = asyncio.ensure_future(self._clock.sleep(pause.total_seconds()))
+        arrived = asyncio.ensure_future(self._arrived.wait())
+        try:
+            await asyncio.wait((due, arrived), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            due.cancel()
+            arrived.cancel()
+        if known and self._spool.empty:
+            await self._spool.adopt()
+            if self.waiting:
+                self.emptied.clear()
+
+    # -- storing ---------------------------------------------------------------------------------------------
 
     async def _store_oldest(self) -> bool:
         """Store the oldest batch; False when there is none. Raises one of AWAY, and then it is still there."""
@@ -111,7 +217,7 @@ class Drain:
         try:
             if self._archived is None:
                 self._archived = await archive_pages(self._archive, batch)
-            await self._records.save([one.result for one in self._archived])
+            await self.store(self._archived)
         except AWAY:
             raise
         except Exception:
@@ -126,7 +232,7 @@ class Drain:
         for position, one in enumerate(batch):
             try:
                 [archived] = await archive_pages(self._archive, [one])
-                await self._records.save([archived.result])
+                await self.store([archived])
             except AWAY:
                 raise
             except Exception as error:
@@ -139,8 +245,13 @@ class Drain:
 
     def _tell_stored(self) -> None:
         if self._told and not self.waiting:
-            self._told = False
+            self._told = self._told_full = False
             self._events.emit(Spooled(at=self._clock.now(), bytes=0, message="All results that waited are stored."))
+
+    def _tell_full(self, full: Transient) -> None:
+        if self._spool.full and not self._told_full:
+            self._told_full = True
+            self._trouble("spool", str(full))
 
     def _tell_notes(self) -> None:
         for note in self._spool.take_notes():

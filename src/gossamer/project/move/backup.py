@@ -26,7 +26,7 @@ from ...schedule.sources.kinds import CommandSource, program, source_of
 from ...settings import Settings
 from ...store.contract import WholeArchive
 from ...store.record_rows import RecordRow
-from ...store.spool_files import something_waits
+from ...store.spool_homes import something_waits
 from .backup_file import FORMAT, BackupHeader, BackupReader, BackupWriter, SegmentFile, new_backup, open_backup
 from .move import MoveReport, Watch, in_time_of, load_all, records_progress, state_progress
 from .proof import differing_counts

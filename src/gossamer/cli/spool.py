@@ -1,0 +1,138 @@
+"""Results that wait on the disks of workers: `gossamer spool` lists them, stores those of this machine, or gives up
+those of a lost one."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+from ..project.open import is_crawled
+from ..project.spools import SpoolFiles, SpoolView, forget_spools, list_spools, spool_files
+from ..units import distance, many, size, visible
+from .app import app, err, fail, open_crawled, out, run_async, settings_with
+from .layout import Column, heading, number, print_json, print_table
+from .progress import Warnings
+
+spool_app = typer.Typer(help="Results that wait on the disks of workers: list, store or give up.")
+app.add_typer(spool_app, name="spool")
+
+JsonOption = Annotated[bool, typer.Option("--json", help="For programs.")]
+
+
+@spool_app.callback(invoke_without_command=True)
+def spool_verb(context: typer.Context) -> None:
+    """Results that wait on the disks of workers: list, store or give up."""
+    if context.invoked_subcommand is None:
+        list_verb()
+
+
+@spool_app.command("list")
+def list_verb(as_json: JsonOption = False) -> None:
+    """List the results that wait: where, how many, of which jobs. Also the files of this machine."""
+    settings = settings_with()
+
+    async def find() -> tuple[list[SpoolView], float]:
+        if not is_crawled(settings):
+            return [], 0.0
+        async with open_crawled(settings) as project:
+            return await list_spools(project), project.clock.now()
+
+    spools, now = run_async(find())
+    files = spool_files(settings, (one.name for one in spools))
+    if as_json:
+        print_json({"waiting": spools, "files": files})
+        return
+    if spools:
+        _print_spools(spools, now)
+    else:
+        out.print("No results wait.")
+    _print_files(files, visible(str(settings.root / settings.store.spool)))
+
+
+def _print_spools(spools: list[SpoolView], now: float) -> None:
+    print_table(
+        (Column("HOST", "bold"), Column("RESULTS", right=True), Column("SIZE", right=True), Column("STATE"),
+         Column("JOBS", fold=True), Column("SEEN"), Column("FOLDER", fold=True, spare=2), Column("NAME", spare=1)),
+        [
+            (one.host, number(one.results), size(one.bytes), _state(one), ", ".join(one.jobs),
+             distance(one.noted_at, now) if out.is_terminal else one.noted_at, one.folder, one.name)
+            for one in spools
+        ],
+    )  # fmt: skip
+
+
+def _state(one: SpoolView) -> str:
+    return "given up" if one.given_up else "in hand" if one.in_hand else "left"
+
+
+def _print_files(files: list[SpoolFiles], folder: str) -> None:
+    if not files:
+        return
+    out.print()
+    heading(f"Files in {folder}")
+    print_table(
+        (Column("NAME"), Column("FILES", right=True), Column("SIZE", right=True), Column("STATE")),
+        [
+            (one.name or "*.bad", number(one.files), size(one.bytes),
+             "set aside: cannot be stored" if not one.name else "known" if one.noted else "not known to the state")
+            for one in files
+        ],
+        indent=2,
+    )  # fmt: skip
+
+
+@spool_app.command("drain")
+def drain_verb() -> None:
+    """Store what waits in the spool of this machine. Workers do so by themselves. Ctrl-C leaves the rest for later."""
+    from ..project import service  # loads what fetches
+
+    settings = settings_with()
+    if not is_crawled(settings):
+        out.print("No results wait.")
+        return
+    drained = run_async(service.drain_spool(settings, Warnings(err)))
+    if drained.left:
+        fail(f"{many(drained.stored, 'result')} stored, {many(drained.left, 'result')} left.", 130)
+    out.print(f"{many(drained.stored, 'result')} stored. Nothing waits on this machine.")
+    if drained.jobs:
+        names = ", ".join(drained.jobs)
+        err.print(
+            Text(f"A worker ends {visible(names)} now: gossamer worker --until-idle", style="dim"), soft_wrap=True
+        )
+
+
+@spool_app.command("forget")
+def forget_verb(
+    lost: Annotated[str, typer.Argument(help="A host, a worker, or a name from `gossamer spool`.")],
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+) -> None:
+    """Give up the results of a machine that will not come back. Their jobs can end then, and mark nothing as gone."""
+    settings = settings_with()
+
+    async def find() -> list[SpoolView]:
+        async with open_crawled(settings) as project:
+            return await list_spools(project)
+
+    wanted = [one for one in run_async(find()) if lost in (one.name, one.host, one.worker) and not one.given_up]
+    results = sum(one.results for one in wanted)
+    question = (
+        f"Give up {many(results, 'result')} on {visible(lost)}? Their pages count as done, and are not fetched again."
+    )
+    if wanted and not yes and sys.stdin.isatty() and not typer.confirm(question, err=True):
+        err.print("Nothing was changed.")
+        raise typer.Exit(1)
+
+    async def forget() -> list[SpoolView]:
+        async with open_crawled(settings) as project:
+            return await forget_spools(project, lost)
+
+    given_up = run_async(forget())
+    jobs = ", ".join(sorted({job for one in given_up for job in one.jobs}))
+    count = many(sum(one.results for one in given_up), "result")
+    out.print(
+        visible(f"{count} of {jobs} given up. If that machine comes back, its worker stores them after all."),
+        markup=False,
+    )

@@ -1,0 +1,63 @@
+"""The note in the shared state that says which results wait in the spool of this process.
+
+What it does: a result is spooled, then noted, then its task is settled. So no task is settled whose result waits
+unknown to other machines: a job is not ended, and no record is marked as gone, while a note names it.
+How it fails: Transient, when the state does not answer; then the task must not be settled. How it recovers: the note is
+written anew as a whole, so that a repeated or a late write does no harm. When the process dies, its note stays, and so
+does its folder; the process that adopts the folder writes a note of its own and takes that one away.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Collection
+
+from ..clock import Clock
+from .contract import SpoolBook, SpoolNote
+from .spool import Spool
+
+
+class SpoolNotes:
+    """Keeps the note of one spool. `worker` is the name of this process."""
+
+    def __init__(self, book: SpoolBook, spool: Spool, clock: Clock, *, worker: str) -> None:
+        self._book = book
+        self._spool = spool
+        self._clock = clock
+        self._worker = worker
+        self._named: frozenset[str] = frozenset()  # jobs in the note that stands for certain
+        self._lock = asyncio.Lock()  # what is written last was also read last
+
+    async def ensure(self, jobs: Collection[str]) -> None:
+        """Return when the note names these jobs, of which results wait. Raises Transient."""
+        async with self._lock:
+            if not self._named.issuperset(jobs):
+                await self._write()
+
+    async def renew(self) -> None:
+        """Bring the note up to date; take it away when nothing waits any more. Raises Transient."""
+        async with self._lock:
+            await self._write()
+
+    async def _write(self) -> None:
+        results, done = self._spool.results, self._spool.adopted
+        self._named = frozenset()
+        if results:
+            await self._book.note(
+                SpoolNote(
+                    name=await self._spool.claim(),
+                    host=socket.gethostname(),
+                    folder=str(self._spool.folder.absolute()),
+                    worker=self._worker,
+                    results=dict(results),
+                    bytes=self._spool.size,
+                    noted_at=self._clock.now(),
+                )
+            )
+        elif self._spool.own:
+            done.append(self._spool.own)
+        if done:
+            await self._book.take_away(done)
+            await self._spool.unnoted(done)
+        self._named = frozenset(results)

@@ -1,0 +1,157 @@
+"""A job ends when its results are in the stores, and a record is gone only when nothing waits that may show it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from gossamer import Spider
+from gossamer.errors import Misconfigured
+from gossamer.frontier.contract import JobTerms, WorkerCard
+from gossamer.model.events import Gone, JobEnded, Trouble
+from gossamer.model.job import Job, JobState
+from gossamer.model.task import UrlState
+from gossamer.project.job_end import close_drained, close_when_stored
+from gossamer.project.jobs import show_job
+from gossamer.project.open import Project, open_project
+from gossamer.project.spools import forget_spools, list_spools
+from gossamer.store.contract import RecordQuery, SpoolNote
+from gossamer.store.sink import Sink
+from tests.patience import PATIENCE
+
+from ..conformance.frontiers import candidate
+from ..conformance.stores import book, page_of, result, tried
+from ..journey.crawling import Heard, settings_for
+
+PAGES = [f"https://shop.example/{n}" for n in range(4)]
+
+
+class Books(Spider):
+    name = "books"
+    start_urls = PAGES[:1]
+
+
+@pytest.fixture
+async def project(tmp_path: Path) -> AsyncIterator[Project]:
+    async with open_project(settings_for(tmp_path)) as opened:
+        yield opened
+
+
+async def crawl(project: Project, stored: list[str]) -> Job:
+    """A job that has done every page, and of which the results of these pages are stored."""
+    job, _ = await project.state.jobs.open_job("books", JobTerms(), fresh=False)
+    await project.state.frontier.add(job.id, [candidate(url) for url in PAGES])
+    await project.state.jobs.seal_seeds(job.id)
+    for lease in (await project.state.frontier.lease(job.id, "w", 9)).leases:
+        url = lease.task.url
+        if url in stored:
+            at = project.clock.now()
+            record = book(url[-1], at=at, job=job.id)
+            facts, attempt = page_of(url, at=at, job=job.id), tried(url, at=at, job=job.id)
+            await project.records.save([result(record, page=facts, attempt=attempt)])
+        await project.state.frontier.complete(lease, UrlState.DONE)
+    return job
+
+
+async def note(project: Project, job: Job, results: int, **fields: object) -> SpoolNote:
+    """What a worker on another machine has noted."""
+    usual = {"name": "there-7-x", "host": "there", "folder": "/spool", "worker": "there/7/1", "bytes": 9_000}
+    noted = SpoolNote(results={job.id: results}, noted_at=project.clock.now(), **{**usual, **fields})
+    await project.state.spools.note(noted)
+    return noted
+
+
+async def gone(project: Project) -> int:
+    return await project.records.count(RecordQuery(gone=True))
+
+
+async def test_nothing_is_gone_and_no_job_ends_while_results_wait_on_another_machine(project):
+    # given a crawl that saw everything, and one of which another machine has half of the results on its disk
+    heard = Heard()
+    first = await crawl(project, PAGES)
+    assert await close_drained(project, Books(), first, heard) is None
+    second = await crawl(project, PAGES[:2])
+    noted = await note(project, second, 2)
+
+    # when a worker here finds nothing left of it
+    storing = await close_drained(project, Books(), second, heard)
+
+    # then the job does not end, and no record is gone
+    assert storing is not None
+    assert (storing.results, storing.hosts, storing.in_hand) == (2, ("there",), False)
+    assert (await project.state.jobs.job(second.id)).state is JobState.RUNNING
+    assert await gone(project) == 0
+    view = await show_job(project, second.id)
+    assert (view.standing, view.storing) == ("storing", 2)
+    assert "2 results" in view.in_words
+
+    # when they are stored, it does; what no crawl has seen is gone then
+    await project.state.spools.take_away([noted.name])
+    assert await close_drained(project, Books(), second, heard) is None
+    assert (await project.state.jobs.job(second.id)).ending == "done"
+    assert await gone(project) == 2
+    assert [event.records for event in heard.of(Gone)] == [2]
+
+
+async def test_results_of_other_jobs_do_not_hold_a_job_up(project):
+    job = await crawl(project, PAGES)
+    other, _ = await project.state.jobs.open_job("news", JobTerms(), fresh=False)
+    await note(project, other, 2)
+
+    assert await close_drained(project, Books(), job, Heard()) is None
+    assert (await project.state.jobs.job(job.id)).ending == "done"
+
+
+async def test_results_that_were_given_up_let_the_job_end_with_a_warning_and_nothing_gone(project):
+    # given a job that waits for a machine that will not come back
+    heard = Heard()
+    await close_drained(project, Books(), await crawl(project, PAGES), heard)
+    job = await crawl(project, PAGES[:2])
+    await note(project, job, 2)
+    assert await close_drained(project, Books(), job, heard) is not None
+
+    # when somebody gives its results up
+    [given_up] = await forget_spools(project, "there")
+    assert (given_up.results, given_up.host) == (2, "there")
+    assert await close_drained(project, Books(), job, heard) is None
+
+    # then the job has ended, with a warning; nothing is gone, and the note has served its purpose
+    assert [event.job for event in heard.of(JobEnded)][-1] == job.id
+    assert any("2 results" in event.message and "given up" in event.message for event in heard.of(Trouble))
+    assert await gone(project) == 0
+    assert await list_spools(project) == []
+
+
+async def test_results_of_a_living_worker_are_not_given_up(project):
+    job = await crawl(project, PAGES[:2])
+    noted = await note(project, job, 2)
+    now = project.clock.now()
+    card = WorkerCard(name=noted.worker, host="there", pid=7, version="1", started_at=now, seen_at=now)
+    await project.state.workers.beat(card)
+
+    with pytest.raises(Misconfigured, match="is alive"):
+        await forget_spools(project, "there")
+    with pytest.raises(Misconfigured, match="gossamer spool"):
+        await forget_spools(project, "elsewhere")
+    assert [view.given_up for view in await list_spools(project)] == [False]
+
+
+async def test_a_crawl_waits_for_living_workers_and_not_for_lost_ones(project):
+    job = await crawl(project, PAGES)
+    noted, heard, stopped = await note(project, job, 2), Heard(), asyncio.Event()
+    now = project.clock.now()
+    card = WorkerCard(name=noted.worker, host="there", pid=7, version="1", started_at=now, seen_at=now)
+    await project.state.workers.beat(card)
+    async with Sink(project.records, None) as sink, asyncio.timeout(PATIENCE):
+        closing = asyncio.create_task(close_when_stored(project, Books(), job, heard, sink, stopped))
+        while not heard.of(Trouble):
+            await asyncio.sleep(0.01)
+        assert not closing.done()
+        await project.state.workers.sign_off(noted.worker)
+        storing = await closing
+    assert storing is not None
+    assert storing.results == 2
+    assert not storing.in_hand

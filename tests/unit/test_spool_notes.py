@@ -1,0 +1,213 @@
+"""Results that wait are noted in the shared state before their pages are done, and a note goes when they are stored."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from gossamer.backends.sqlite.records import SqliteRecords, open_sqlite_records
+from gossamer.clock import Clock, SystemClock, VirtualClock
+from gossamer.errors import BackendUnavailable
+from gossamer.model.events import Trouble
+from gossamer.model.record import PageResult
+from gossamer.store.contract import SpoolNote
+from gossamer.store.sink import Sink
+from gossamer.store.spool import Spool
+from gossamer.store.spool_drain import INSIST, LOOK
+from gossamer.store.spool_notes import SpoolNotes
+from tests.patience import PATIENCE
+
+from ..conformance.frontiers import sqlite_lab
+from ..conformance.stores import NOW
+from .spooling import Ears, Fickle, all_stored, visit
+
+
+class Book:
+    """The book of a real state, which can be away."""
+
+    def __init__(self, book: object) -> None:
+        self._book = book
+        self.down = False
+        self.asked = asyncio.Event()
+
+    def __getattr__(self, name: str) -> object:
+        self.asked.set()
+        if self.down:
+            raise BackendUnavailable("The state is away.")
+        return getattr(self._book, name)
+
+    async def waiting(self) -> dict[str, int]:
+        notes: Sequence[SpoolNote] = await self._book.notes()  # type: ignore[attr-defined]
+        return {job: count for note in notes for job, count in note.results.items()}
+
+
+@pytest.fixture
+async def book(tmp_path: Path) -> AsyncIterator[Book]:
+    async with sqlite_lab(tmp_path) as lab:
+        yield Book(lab.spools)
+
+
+@pytest.fixture
+async def sqlite(tmp_path: Path) -> AsyncIterator[SqliteRecords]:
+    async with open_sqlite_records(tmp_path / "records.db", SystemClock()) as opened:
+        yield opened
+
+
+@pytest.fixture
+def store(sqlite: SqliteRecords) -> Fickle:
+    return Fickle(sqlite)
+
+
+@pytest.fixture
+def ears() -> Ears:
+    return Ears()
+
+
+def sink_in(folder: Path, store: Fickle, book: Book, ears: Ears, clock: Clock | None = None) -> Sink:
+    clock = clock or SystemClock()
+    spool = Spool(folder / "spool", max_bytes=None, noted=True)
+    notes = SpoolNotes(book, spool, clock, worker="here/7/1")  # type: ignore[arg-type]  # doubles
+    return Sink(store, None, spool=spool, notes=notes, events=ears, clock=clock)  # type: ignore[arg-type]  # doubles
+
+
+def of_job(job: str, n: int) -> PageResult:
+    result = visit(n)
+    return msgspec.structs.replace(result, attempt=msgspec.structs.replace(result.attempt, job=job))
+
+
+async def test_a_result_is_noted_when_its_page_may_be_done_and_the_note_goes_when_it_is_stored(
+    tmp_path, store, book, ears
+):
+    clock = VirtualClock()
+    async with sink_in(tmp_path, store, book, ears, clock) as sink:
+        store.down = True
+        await sink.keep(of_job("books-1", 0))
+        assert await book.waiting() == {"books-1": 1}
+        await sink.keep(of_job("news-1", 1))
+        assert (await book.waiting()).keys() == {"books-1", "news-1"}  # at once: a job that was not named yet
+
+        store.down = False
+        async with asyncio.timeout(PATIENCE):
+            clock.advance(60)
+            await sink.emptied()
+        assert await book.waiting() == {}
+    assert store.saved == ["0", "1"]
+    assert list((tmp_path / "spool").iterdir()) == []
+
+
+async def test_the_note_stays_with_what_a_process_leaves_and_its_heir_takes_both(tmp_path, store, book, ears):
+    store.down = True
+    async with sink_in(tmp_path, store, book, ears) as sink:
+        await asyncio.gather(*(sink.keep(of_job("books-1", n)) for n in range(40)))
+    assert await book.waiting() == {"books-1": 40}
+
+    async with sink_in(tmp_path, store, book, ears) as heir:
+        async with asyncio.timeout(PATIENCE):
+            await ears.hear(lambda event: isinstance(event, Trouble))  # it has tried
+            while len(notes := await book._book.notes()) != 1:  # under its own name
+                await asyncio.sleep(0)
+            assert notes[0].results == {"books-1": 40}
+            store.down = False
+            await heir.emptied()
+    assert await book.waiting() == {}
+    assert len(set(store.saved)) == 40
+    assert list((tmp_path / "spool").iterdir()) == []
+
+
+async def test_while_the_state_is_away_no_page_is_done_whose_result_waits(tmp_path, store, book, ears):
+    clock = VirtualClock()
+    async with sink_in(tmp_path, store, book, ears, clock) as sink:
+        store.down = book.down = True
+        keeping = asyncio.create_task(sink.keep(of_job("books-1", 0)))
+        async with asyncio.timeout(PATIENCE):
+            await ears.hear(lambda event: isinstance(event, Trouble) and "The state is away" in event.message)
+            assert not keeping.done()
+            book.down = False
+            while not keeping.done():
+                clock.advance(1)
+                await asyncio.sleep(0.001)
+        assert await keeping == 0
+        assert await book.waiting() == {"books-1": 1}
+
+
+async def test_a_state_that_stays_away_fails_the_page_and_not_for_ever(tmp_path, store, book, ears):
+    clock = VirtualClock()
+    async with sink_in(tmp_path, store, book, ears, clock) as sink:
+        store.down = book.down = True
+        keeping = asyncio.create_task(sink.keep(of_job("books-1", 0)))
+        async with asyncio.timeout(PATIENCE):
+            while not keeping.done() and clock.now() < NOW + 10 * INSIST.total_seconds():
+                clock.advance(1)
+                await asyncio.sleep(0.001)
+        with pytest.raises(BackendUnavailable, match="The state is away"):
+            await keeping
+
+
+async def test_a_note_that_could_not_be_taken_away_goes_with_the_next_start(tmp_path, store, book, ears):
+    # given results that are stored while the state is away
+    clock = VirtualClock()
+    async with sink_in(tmp_path, store, book, ears, clock) as sink:
+        store.down = True
+        await sink.keep(of_job("books-1", 0))
+        store.down, book.down = False, True
+        async with asyncio.timeout(PATIENCE):
+            while not store.saved:
+                clock.advance(60)
+                await asyncio.sleep(0.001)
+    assert await book.waiting() == {"books-1": 1}
+
+    # when a process starts there later, then nothing says any more that something waits
+    book.down = False
+    async with sink_in(tmp_path, store, book, ears) as sink, asyncio.timeout(PATIENCE):
+        await sink.emptied()
+        assert await book.waiting() == {}
+    assert list((tmp_path / "spool").iterdir()) == []
+
+
+async def test_a_process_without_work_stores_what_another_one_left_that_died(tmp_path, store, book, ears):
+    clock = VirtualClock()
+    async with sink_in(tmp_path, store, book, ears, clock) as idle:
+        async with asyncio.timeout(PATIENCE):
+            await idle.emptied()
+        store.down = True
+        async with sink_in(tmp_path, store, book, Ears(), VirtualClock()) as dying:
+            await dying.keep(of_job("books-1", 7))
+        store.down = False
+        assert await book.waiting() == {"books-1": 1}
+        async with asyncio.timeout(PATIENCE):
+            while not store.saved or await book.waiting():
+                clock.advance(LOOK.total_seconds())
+                await asyncio.sleep(0.001)
+    assert store.saved == ["7"]
+
+
+async def test_a_state_that_lost_the_note_gets_it_again(tmp_path, store, book, ears):
+    clock = VirtualClock()
+    async with sink_in(tmp_path, store, book, ears, clock) as sink:
+        store.down = True
+        await sink.keep(of_job("books-1", 0))
+        await book._book.take_away([note.name for note in await book._book.notes()])
+        async with asyncio.timeout(PATIENCE):
+            while not await book.waiting():
+                clock.advance(1)
+                await asyncio.sleep(0.001)
+        assert await book.waiting() == {"books-1": 1}
+        store.down = False
+
+
+async def test_results_are_counted_by_job_and_pages_are_known_to_wait(tmp_path, store, book, ears):
+    async with sink_in(tmp_path, store, book, ears, VirtualClock()) as sink:
+        store.down = True
+        await asyncio.gather(*(sink.keep(of_job("books-1", n)) for n in range(5)))
+        await asyncio.gather(*(sink.keep(of_job("news-1", n)) for n in range(5, 7)))
+        assert sink.results == {"books-1": 5, "news-1": 2}
+        assert sink.holds(visit(3).attempt.fingerprint)
+        assert not sink.holds(visit(9).attempt.fingerprint)
+        store.down = False
+    assert all_stored(ears.heard[-1])
+    assert sink.results == {}
+    assert not sink.holds(visit(3).attempt.fingerprint)
