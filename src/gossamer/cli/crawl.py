@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import sys
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,6 +20,7 @@ from ..monitor.counts import EventCounts
 from ..monitor.logs import JsonLog
 from ..monitor.progress import short_duration
 from ..project.spiders import crawl_target
+from ..project.spools import results_waiting
 from ..project.status import place_near
 from ..project.workers import lacks_scheduler
 from ..settings import Settings
@@ -116,8 +118,9 @@ def run_crawl(
         )
         if await lacks_scheduler(running.project):
             err.print("[dim]Schedules run with `gossamer up`.[/]")
-        state, job = running.project.state, running.job
-        await ProgressLine(state.jobs, state.spools, clock, err, job=job.id, limit=job.limit).show()
+        jobs, job = running.project.state.jobs, running.job
+        storing = partial(results_waiting, running.project, job.id)
+        await ProgressLine(jobs, storing, clock, err, job=job.id, limit=job.limit).show()
 
     report = run_async(
         service.run_crawl(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import IO, Protocol
 
@@ -15,7 +16,6 @@ from ..clock import Clock
 from ..model import events
 from ..model.job import JobCounts
 from ..monitor.progress import JobProgress, Speedometer, describe
-from ..store.contract import SpoolNote
 from ..units import span
 
 REFRESH = timedelta(milliseconds=250)
@@ -31,18 +31,21 @@ class CountedJobs(Protocol):
     async def counts(self, job: str) -> JobCounts: ...
 
 
-class NotedSpools(Protocol):
-    async def notes(self) -> list[SpoolNote]: ...
-
-
 class ProgressLine:
-    """Shows the progress of a job until the task is cancelled."""
+    """Shows the progress of a job until the task is cancelled. `storing` tells how many of its results wait."""
 
     def __init__(
-        self, jobs: CountedJobs, spools: NotedSpools, clock: Clock, console: Console, *, job: str, limit: int | None
+        self,
+        jobs: CountedJobs,
+        storing: Callable[[], Awaitable[int]],
+        clock: Clock,
+        console: Console,
+        *,
+        job: str,
+        limit: int | None,
     ) -> None:
         self._jobs = jobs
-        self._spools = spools
+        self._storing = storing
         self._clock = clock
         self._console = console
         self._job = job
@@ -74,7 +77,7 @@ class ProgressLine:
     async def _progress(self) -> JobProgress:
         counts = await self._jobs.counts(self._job)
         # What waits on disks is of interest when the pages are done.
-        storing = 0 if counts.open else sum(note.results.get(self._job, 0) for note in await self._spools.notes())
+        storing = 0 if counts.open else await self._storing()
         return self._speed.progress(counts, self._clock.monotonic(), self._limit, storing=storing)
 
     def _picture(self, progress: JobProgress) -> Table:

@@ -69,6 +69,11 @@ def waiting_by_job(notes: Iterable[SpoolNote]) -> Counter[str]:
     return total
 
 
+async def results_waiting(project: Project, job: str) -> int:
+    """How many results of the job wait."""
+    return waiting_by_job(await project.state.spools.notes())[job]
+
+
 async def storing_of(project: Project, notes: Iterable[SpoolNote], job: str) -> Storing | None:
     """Which results of the job wait; None when there are none."""
     waiting = [note for note in notes if note.results.get(job) and not note.given_up]
