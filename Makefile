@@ -1,7 +1,7 @@
 # Gossamer's outer door. `make` alone prints this list; everything lives in .venv, nothing is installed elsewhere.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-long test-all lint docs bench quality soak clean
+.PHONY: help setup run test test-long test-all lint docs bench quality soak storm clean
 MAKEFLAGS += --no-print-directory
 
 PYTHON := .venv/bin/python
@@ -65,6 +65,11 @@ quality: $(STAMP) ## how well products, articles and prices are read, beside pub
 
 soak: $(STAMP) ## a 15-minute crawl on the fleet's backends: is memory flat?
 	@$(PYTHON) -m bench.soak $(ARGS)
+
+# `make storm ROUNDS=3 PAGES=600`
+STORM := $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(PAGES),--pages $(PAGES))
+storm: $(STAMP) ## a fleet, and all that can die under it: is anything lost, doubled or asked for too soon?
+	@$(PYTHON) -m bench.storm $(STORM) $(ARGS)
 
 clean: ## remove .venv, caches and builds; crawled data stays
 	@rm -rf .venv .venv-bench build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -18,6 +18,7 @@ ALL = (
     ("bench.reparse",),
     ("bench.recrawl",),
     ("bench.schedulers",),
+    ("bench.pace",),
 )
 
 

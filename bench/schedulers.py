@@ -4,7 +4,7 @@ Seven schedules (intervals of seconds, a cron, a single moment; all policies and
 second or so one of the seven processes is killed and replaced, the leader oftener than chance; now and then a leader
 is stopped for longer than its term, so that a stale one wakes up. After two minutes the schedules are paused, all jobs
 end, and four witnesses are compared: the book of schedules and jobs, the log of attempts, what the processes logged,
-and what the site saw. storm.py has the processes, witnesses.py what they leave behind; here is the judgement.
+and what the site saw. scheduler_storm.py has the processes, witnesses.py what they leave behind; here is the judgement.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import Any
 
 from gossamer.model.job import Job, JobState
 
-from .storm import CONCURRENCY, PER_SITE, Life, Plan, Storm, storm, ticks_of
+from .scheduler_storm import CONCURRENCY, PER_SITE, Life, Plan, Storm, storm, ticks_of
 from .table import table
 from .witnesses import TOLD, Span, Witnesses, gather, moment, reigns
 

@@ -1,325 +1,194 @@
-"""What bench.schedulers runs: a site, schedules of every kind, three schedulers and four workers, and somebody who
-kills them at random. What comes of it is judged in schedulers.py.
+"""`make storm` (`python -m bench.storm`): a fleet of four workers, and all that can die under it, round by round.
 
-How it ends: `Storm.blow` when the time is over, `Storm.rest` when every job has ended. Leaving `storm` kills whatever
-is left of the processes, also after an error or Ctrl-C.
+Valkey, PostgreSQL and S3, a site of 25 hosts; each round is a job on a new edition of the site while workers,
+supervisors, schedulers, services, disks, clocks and hosts fail (storm_rounds.py). The witnesses are the site's log with
+the kernel's times, the records with their versions, the spools on disk. A fetch of a page that was fetched before needs
+a fault that explains it: one that was going on, or began soon after, when the page was fetched the first time.
 """
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import random
-import signal
-import tempfile
-import threading
+import sys
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from pathlib import Path
-from uuid import uuid4
+from itertools import pairwise
 
-from tests.faults.commands import Command, CommandProject, until
-from tests.services.valkey import running_valkey
-from tests.sites.hostile_server import Call, HostileSite, Reply, hostile_site, whole
-from tests.sites.sitemaps import urlset
+from tests.sites.running import Hit, Park
 
-from gossamer.model.schedule import ScheduleProgress
+from gossamer.frontier.contract import DeadFilter
+from gossamer.model.job import JobState
+from gossamer.model.record import StoredRecord
 from gossamer.project.open import Project, open_project
-from gossamer.schedule.leadership import TERM
-from gossamer.schedule.triggers import next_due, parse_trigger
-from gossamer.settings import Settings, load
+from gossamer.settings import load
+from gossamer.store.contract import RecordQuery
 
-SCHEDULERS, WORKERS = 3, 4
-CONCURRENCY = 8  # pages at once in each worker
-PER_SITE = 4  # pages at once of each schedule, since each has a host of its own
-PAUSES = (0.5, 2.0)  # seconds between two blows
-LEADER_SHARE = 0.15  # of the blows are meant for the leader; chance adds some more
-FREEZE_EVERY = 20.0  # seconds; then a leader is stopped for longer than its term instead of killed
-PATIENCE = 180.0  # seconds until every job has ended after the last blow
+from .storm_rounds import DELAYED, INTERVAL, PER_SITE, ROUNDS, UNLIMITED, Fault, Fleet, Round, Skipped, due_soon, fleet
+from .table import table
 
-SPIDERS = """
-from gossamer import Page, Spider
-
-class Look(Spider):
-    def parse(self, page: Page):
-        return None
-
-class Shelf(Spider):
-    start_urls = {start}
-
-    def parse(self, page: Page):
-        yield from page.follow_all("a")
-"""
-SETTINGS = """
-[politeness]
-rate = "unlimited"
-concurrency = {per_site}
-[store]
-keep_pages = false
-"""
-
-
-@dataclass(frozen=True)
-class Plan:
-    """One schedule: when, with which policy, and how many pages its source lists. Each has a host of its own."""
-
-    name: str
-    trigger: str  # as a line of gossamer.toml
-    overlap: str
-    source: str  # list, range, start, sitemap, file or command
-    pages: int
-    latency: float = 0.05  # seconds
-
-    def urls(self, site: HostileSite) -> list[str]:
-        return [self.url(site, number) for number in range(1, self.pages + 1)]
-
-    def url(self, site: HostileSite, number: int | str) -> str:
-        return site.url(f"/{self.name}/{number}", f"{self.name}.localhost")
-
-
-def plans(now: float) -> tuple[Plan, ...]:
-    soon = datetime.fromtimestamp(now + 30, UTC).isoformat(timespec="seconds")
-    return (
-        Plan("skipping", 'every = "1s"', "skip", "list", 5),
-        Plan("queueing", 'every = "2s"', "queue", "range", 24, 0.1),
-        Plan("replacing", 'every = "3s"', "replace", "range", 40, 0.2),
-        Plan("shelves", 'every = "4s"', "skip", "start", 12),
-        Plan("mapped", 'every = "5s"', "queue", "sitemap", 16),
-        Plan("minutely", 'cron = "* * * * *"', "replace", "file", 8),
-        Plan("once", f'at = "{soon}"', "skip", "command", 6),
-    )
+TOLERANCE = 0.005  # seconds
+IN_HAND = 5.0  # seconds for which a page may have been fetched and not yet settled
+SPOOLED = 64  # bytes: a segment of a spool with nothing in it is shorter
+SHOWN = 5  # details of each kind
 
 
 @dataclass
-class Life:
-    """A process from its start to its end, by the wall clock. `frozen` are the times in which it was stopped."""
+class Verdict:
+    """One line of the table. Every count must be zero."""
 
-    verb: str
-    command: Command
-    began: float
-    ended: float | None = None
-    killed: bool = False
-    frozen: list[tuple[float, float]] = field(default_factory=list)
-    thaws_at: float | None = None  # while it is frozen
+    name: str
+    pages: int = 0
+    seconds: float = 0.0
+    recovery: float = 0.0  # from the end of a fault to the next request, at worst
+    counts: dict[str, int] = field(default_factory=dict)
+    details: list[str] = field(default_factory=list)
+    skipped: str = ""
 
-    def leads(self) -> bool:
-        """As far as it has said. One that is frozen, or was and has not said more, does not count."""
-        said = self.command.logged("Leading") if self.ended is None and self.thaws_at is None else []
-        return bool(said) and bool(said[-1]["leads"])
-
-
-class Storm(CommandProject):
-    """The project, and the processes that work on it. `lives` are all that ever were."""
-
-    def __init__(self, folder: Path, state: str, site: HostileSite, chance: random.Random) -> None:
-        self.site, self.plans, self.chance = site, plans(time.time()), chance
-        tables = "".join(self._table(folder, plan) for plan in self.plans)
-        super().__init__(folder, [], f"{state}{tables}{SETTINGS.format(per_site=PER_SITE)}")
-        (shelf,) = (plan for plan in self.plans if plan.source == "start")
-        start = [shelf.url(site, number) for number in (1, 2, 3)]
-        (folder / "spiders" / "look.py").write_text(SPIDERS.format(start=start), encoding="utf-8")
-        self.lives: list[Life] = []
-        self.calmed_at = 0.0  # when the last blow was over and the schedules were paused
-
-    def _table(self, folder: Path, plan: Plan) -> str:
-        urls = plan.urls(self.site)
-        show(self.site, plan)
-        match plan.source:
-            case "list":
-                source = f"urls = {urls}\n"
-            case "range":
-                source = f'urls = ["{plan.url(self.site, f"{{1..{plan.pages}}}")}"]\n'
-            case "sitemap":
-                self.site.show(f"/{plan.name}/sitemap.xml", urlset(urls), kind="text/xml")
-                source = f'sitemap = "{plan.url(self.site, "sitemap.xml")}"\n'
-            case "file" | "command":
-                (folder / f"{plan.name}.txt").write_text("\n".join(urls), encoding="utf-8")
-                source = (
-                    f'file = "{plan.name}.txt"\n'
-                    if plan.source == "file"
-                    else f'command = ["cat", "{folder / plan.name}.txt"]\n'
-                )
-            case _:
-                source = ""
-        spider = "shelf" if plan.source == "start" else "look"
-        head = f'[schedules.{plan.name}]\nspider = "{spider}"\n{plan.trigger}\noverlap = "{plan.overlap}"\n'
-        return head + source
-
-    # -- living and dying --------------------------------------------------------------------------------------
-
-    def start_all(self) -> None:
-        """Start the seven, and wait for the first leader: it brings the schedules into the book."""
-        for verb in ("scheduler",) * SCHEDULERS + ("worker",) * WORKERS:
-            self.begin(verb)
-        until(lambda: any(life.leads() for life in self.lives), *(life.command for life in self.lives))
-
-    def begin(self, verb: str) -> None:
-        flags = ("--concurrency", str(CONCURRENCY)) if verb == "worker" else ()
-        began = time.time()
-        self.lives.append(Life(verb, self.run(verb, "--json-logs", *flags), began))
-
-    def living(self) -> list[Life]:
-        return [life for life in self.lives if life.ended is None]
-
-    def kill(self, life: Life) -> None:
-        """kill -9, and another one takes its place."""
-        life.ended, life.killed = time.time(), True
-        life.command.process.kill()
-        life.command.process.wait()
-        self.begin(life.verb)
-
-    def freeze(self, leader: Life, seconds: float) -> None:
-        now = time.time()
-        leader.frozen.append((now, now + seconds))
-        leader.thaws_at = now + seconds
-        leader.command.signal(signal.SIGSTOP)
-
-    def thaw(self, life: Life) -> None:
-        life.frozen[-1] = (life.frozen[-1][0], time.time())
-        life.thaws_at = None
-        life.command.signal(signal.SIGCONT)
-
-    def blow(self, seconds: float) -> None:
-        """Kill, and now and then freeze, for so long. Fails when a process ends by itself."""
-        end, freeze_at = time.time() + seconds, time.time() + FREEZE_EVERY / 2
-        while time.time() < end:
-            time.sleep(self.chance.uniform(*PAUSES))
-            self._look_after()
-            awake = [life for life in self.living() if life.thaws_at is None]
-            leader = next((life for life in awake if life.leads()), None)
-            sleep = TERM.total_seconds() + self.chance.uniform(1, 5)
-            if leader is not None and freeze_at <= time.time() < end - sleep and len(awake) == len(self.living()):
-                self.freeze(leader, sleep)
-                freeze_at = time.time() + FREEZE_EVERY
-            elif leader is not None and self.chance.random() < LEADER_SHARE:
-                self.kill(leader)
-            else:
-                self.kill(self.chance.choice(awake))
-        for life in self.living():
-            if life.thaws_at is not None:
-                self.thaw(life)
-
-    def _look_after(self) -> None:
-        for life in self.living():
-            if life.command.process.poll() is not None:
-                raise SystemExit(f"A {life.verb} ended by itself. It said: {life.command.said()[-2000:]}")
-            if life.thaws_at is not None and time.time() >= life.thaws_at:
-                self.thaw(life)
-
-    def rest(self) -> None:
-        """No more runs; wait until every job has ended and every tick so far is decided, then stop all."""
-        asyncio.run(self._come_to_rest())
-        for life in self.living():
-            life.command.signal(signal.SIGTERM)
-        for life in self.living():
-            code = life.command.ended()
-            life.ended = time.time()
-            if code not in (0, -signal.SIGTERM):  # one that had not begun yet dies of it
-                raise SystemExit(f"A {life.verb} ended with {code}. It said: {life.command.said()[-2000:]}")
-
-    async def _come_to_rest(self) -> None:
-        async with open_project(self.settings(), to_look=True) as system:
-            for plan in self.plans:
-                await system.state.schedules.pause(plan.name, True)
-            self.calmed_at = time.time()
-            while await self._is_busy(system):
-                if time.time() > self.calmed_at + PATIENCE:
-                    going = [job.id for job in await system.state.jobs.running_jobs()]
-                    raise SystemExit(f"After {PATIENCE:.0f} s these jobs have not ended: {', '.join(going)}")
-                await asyncio.sleep(0.2)
-
-    async def _is_busy(self, system: Project) -> bool:
-        if await system.state.jobs.running_jobs():
-            return True
-        return any(
-            one.waiting_due is not None or is_due(one, self.calmed_at)
-            for one in await system.state.schedules.schedules()
-        )
-
-    def settings(self) -> Settings:
-        return load(start=self.folder, environ={})
+    @property
+    def is_good(self) -> bool:
+        return not any(self.counts.values()) and not self.details
 
 
-def is_due(standing: ScheduleProgress, now: float) -> bool:
-    """Is there a tick up to `now` that nobody has decided about?"""
-    coming = ticks_of(standing)[1]
-    return coming is not None and coming <= now
+COUNTED = ("lost", "doubled", "gone", "unexplained", "short gaps", "too many", "in spools", "dead", "other")
 
 
-def ticks_of(standing: ScheduleProgress) -> tuple[list[float], float | None]:
-    """Every moment at which it was due, up to the last that was decided; and the one after that."""
-    trigger = parse_trigger(standing.schedule.trigger, standing.schedule.zone)
-    ticks: list[float] = []
-    coming = next_due(trigger, standing.created_at - 1, first=standing.created_at)
-    while coming is not None and standing.last_due is not None and coming <= standing.last_due:
-        ticks.append(coming)
-        coming = next_due(trigger, coming, first=standing.created_at)
-    return ticks, coming
+def play(name: str, on: Fleet, chance: random.Random) -> Verdict:
+    """Play one round, and judge it."""
+    with on.site() as site:
+        run = Round(on, site, chance, due_soon() if name == "schedulers killed" else "")
+        try:
+            ROUNDS[name](run)
+            run.finish()
+        except Skipped as reason:
+            return Verdict(name, skipped=str(reason))
+        finally:
+            run.close()
+            spooled = sum(file.stat().st_size > SPOOLED for folder in run.spools for file in folder.rglob("*.spool"))
+        return asyncio.run(judge(name, run, spooled))
 
 
-def show(site: HostileSite, plan: Plan) -> None:
-    """Let the site have the pages of a plan. Every other one has an ETag, and says when it is the same as before."""
-
-    def page(number: int) -> bytes:
-        links = range(3 * number + 1, 3 * number + 4) if plan.source == "start" and number <= 3 else ()
-        anchors = "".join(f'<a href="{link}">{link}</a>' for link in links)
-        head = f"<!doctype html><html><head><title>{number}</title></head>"
-        return f"{head}<body>{anchors}<p>Page</p></body></html>".encode()
-
-    def answering(number: int) -> Reply:
-        tag, body = f'"{plan.name}-{number}"', page(number)
-
-        async def reply(call: Call) -> None:
-            await asyncio.sleep(plan.latency)
-            if number % 2:
-                await whole(call, body)
-            elif call.seen.headers.get("if-none-match") == tag:
-                await call.send(f"HTTP/1.1 304 Not Modified\r\nETag: {tag}\r\n\r\n".encode())
-            else:
-                await whole(call, body, f"ETag: {tag}")
-
-        return reply
-
-    for number in range(1, plan.pages + 1):
-        site.shown[f"/{plan.name}/{number}"] = answering(number)
+async def judge(name: str, run: Round, spooled: int) -> Verdict:
+    site = run.site
+    verdict = Verdict(name, pages=run.pages, seconds=time.monotonic() - run.began)
+    hits = sorted(site.hits(robots=True), key=lambda hit: hit.at)
+    async with open_project(load(start=run.fleet.folder, environ={}), to_look=True) as project:
+        counts = await compare_records(project, site, verdict)
+        job = max(await project.state.jobs.jobs(), key=lambda job: job.created_at)
+        if job.state is not JobState.FINISHED or job.ending != "done":
+            run.complaints.append(f"{job.id} is {job.state.value} {job.ending}".strip())
+        letters = [letter async for letter in project.state.queue.letters(DeadFilter(job=job.id))]
+    verdict.details += [f"dead letter: {letter.url} {letter.reason}" for letter in letters[:SHOWN]]
+    unexplained = repeats_without_reason(hits, run.faults)
+    short = short_gaps(hits)
+    crowded = [hit for hit in hits if hit.in_hand > PER_SITE]
+    verdict.details += unexplained[:SHOWN] + short[:SHOWN] + run.complaints
+    verdict.details += [f"{hit.host}{hit.path}: {hit.in_hand} requests under way" for hit in crowded[:SHOWN]]
+    verdict.counts = {
+        **counts, "unexplained": len(unexplained), "short gaps": len(short), "too many": len(crowded),
+        "in spools": spooled, "dead": len(letters), "other": len(run.complaints),
+    }  # fmt: skip
+    verdict.recovery = recovery(hits, run.faults)
+    return verdict
 
 
-@contextmanager
-def site_in_thread() -> Iterator[HostileSite]:
-    """A site with an event loop of its own, for as long as the block."""
-    loop = asyncio.new_event_loop()
-    opened: list[HostileSite] = []
-    ready, stop = threading.Event(), asyncio.Event()
-
-    async def serve() -> None:
-        async with hostile_site() as site:
-            opened.append(site)
-            ready.set()
-            await stop.wait()
-
-    thread = threading.Thread(target=lambda: loop.run_until_complete(serve()), name="site", daemon=True)
-    thread.start()
-    if not ready.wait(10):
-        raise SystemExit("The site did not start.")
-    try:
-        yield opened[0]
-    finally:
-        loop.call_soon_threadsafe(stop.set)
-        thread.join(10)
+async def compare_records(project: Project, site: Park, verdict: Verdict) -> dict[str, int]:
+    """Every record of this edition is there, once, with one version for each edition so far."""
+    truth, edition = site.truth(), site.grounds.edition
+    stored: dict[str, list[StoredRecord]] = defaultdict(list)
+    async for record in project.records.records(RecordQuery()):
+        stored[record.key].append(record)
+    lost = [key for key, true in truth.items() if all(one.data["title"] != true["title"] for one in stored[key])]
+    doubled = [key for key, records in stored.items() if len(records) > 1]
+    gone = [key for key, records in stored.items() if any(one.gone_since is not None for one in records)]
+    for key, (record, *_) in ((key, records) for key, records in stored.items() if records):
+        if record.version == edition + 1:
+            continue
+        versions = await project.records.history(record.type, record.site, record.key)
+        if any(version.gone for version in versions if version.job == record.job) and key not in gone:
+            gone.append(key)
+        titles = Counter((version.data, version.gone) for version in versions)
+        doubled += [key] * sum(times - 1 for (_, was_gone), times in titles.items() if not was_gone)
+    for what, keys in (("lost", lost), ("doubled", doubled), ("gone", gone)):
+        verdict.details += [f"{what}: {key}" for key in keys[:SHOWN]]
+    return {"lost": len(lost), "doubled": len(doubled), "gone": len(gone)}
 
 
-@contextmanager
-def storm(on: str, chance: random.Random) -> Iterator[Storm]:
-    """The project with its servers. Nothing of it outlives the block."""
-    with ExitStack() as stack:
-        site = stack.enter_context(site_in_thread())
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-schedulers-")))
-        state = ""
-        if on == "valkey":
-            server = stack.enter_context(running_valkey("--appendonly", "yes", "--appendfsync", "everysec"))
-            state = f'state = "{server.address()}"\nproject = "storm-{uuid4().hex[:8]}"\n'
-        blowing = Storm(folder, state, site, chance)
-        stack.callback(blowing.close)
-        yield blowing
+def repeats_without_reason(hits: list[Hit], faults: list[Fault]) -> list[str]:
+    """Fetches of a page that had been fetched, though no fault fell into the time in which that was settled."""
+    last: dict[tuple[str, str], Hit] = {}
+    strange = []
+    for hit in hits:
+        if hit.path == "/robots.txt":
+            continue
+        before = last.get((hit.host, hit.path))
+        if before is not None and not any(
+            fault.began - IN_HAND <= before.at <= fault.ended + IN_HAND for fault in faults
+        ):
+            strange.append(f"{hit.host}{hit.path} was fetched again after {hit.at - before.at:.1f} s")
+        last[hit.host, hit.path] = hit
+    return strange
+
+
+def interval_of(host: str) -> float | None:
+    delay = DELAYED.get(host)
+    return delay if delay is not None else None if host in UNLIMITED else INTERVAL
+
+
+def short_gaps(hits: list[Hit]) -> list[str]:
+    by_host: dict[str, list[Hit]] = defaultdict(list)
+    for hit in hits:
+        by_host[hit.host].append(hit)
+    short = []
+    for host, seen in by_host.items():
+        interval = interval_of(host)
+        for before, after in pairwise(seen):
+            gap = after.at - before.at
+            if interval is not None and gap < interval - TOLERANCE:
+                short.append(f"{host} {gap * 1000:.1f} of {interval * 1000:.0f} ms: {before.path}, then {after.path}")
+    return short
+
+
+def recovery(hits: list[Hit], faults: list[Fault]) -> float:
+    waits = []
+    for fault in faults:
+        after = next((hit.at for hit in hits if hit.at >= fault.ended), None)
+        if after is not None:
+            waits.append(after - fault.ended)
+    return max(waits, default=0.0)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench.storm", description=__doc__)
+    parser.add_argument("--pages", type=int, default=4000, help="of the site (default %(default)s)")
+    parser.add_argument("--rounds", type=int, default=len(ROUNDS), help="only the first so many (default: all)")
+    parser.add_argument("--only", nargs="*", default=[], help="rounds whose name has one of these words in it")
+    parser.add_argument("--seed", type=int, default=1, help="of what happens by chance (default %(default)s)")
+    chosen = parser.parse_args()
+    names = [name for name in ROUNDS if not chosen.only or any(word in name for word in chosen.only)][: chosen.rounds]
+    chance = random.Random(chosen.seed)
+    verdicts: list[Verdict] = []
+    with fleet(chosen.pages) as on:
+        for name in names if "calm" in names else ["calm", *names]:
+            verdict = play(name, on, chance)
+            verdicts.append(verdict)
+            said = verdict.skipped or ("good" if verdict.is_good else "NOT GOOD")
+            print(f"{name}: {said} ({verdict.seconds:.0f} s)", flush=True)
+            for detail in verdict.details:
+                print(f"    {detail}", flush=True)
+    head = ("round", "pages", *COUNTED, "recovery s", "took s")
+    rows = [
+        (one.name, f"{one.pages:,}", *(str(one.counts.get(what, "-")) for what in COUNTED), f"{one.recovery:.1f}",
+         f"{one.seconds:.0f}")
+        for one in verdicts
+    ]  # fmt: skip
+    print(table(head, rows))
+    broken = [one.name for one in verdicts if not one.is_good]
+    print(f"NOT KEPT: {', '.join(broken)}." if broken else "Kept: nothing but zeros.")
+    return 1 if broken else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -13,7 +13,7 @@ from gossamer.model.job import Job, JobCounts
 from gossamer.model.schedule import ScheduleProgress
 from gossamer.project.open import open_project
 
-from .storm import Life, Storm
+from .scheduler_storm import Life, Storm
 
 TOLD = ("ScheduleFired", "ScheduleSkipped", "ScheduleQueued")  # what is told of a tick
 

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -50,6 +50,10 @@ class WorkerProcess:
         self._log = log
 
     @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
     def code(self) -> int | None:
         """Its exit code; None while it lives."""
         return self._process.poll()
@@ -85,14 +89,17 @@ class FleetProject:
         concurrency: int = 8,
         settings: str = "",
         politeness: str = 'rate = "unlimited"\nconcurrency = 4',
+        spider: str = SPIDER,
+        environment: Mapping[str, str] | None = None,
+        name: str | None = None,
     ) -> None:
         self.folder = folder
         self.site = site
-        self.project = f"park-{uuid4().hex[:12]}"
+        self.project = name or f"park-{uuid4().hex[:12]}"
         self._concurrency = concurrency
         self._started = 0
         (folder / "spiders").mkdir(parents=True, exist_ok=True)
-        (folder / "spiders" / "park.py").write_text(SPIDER)
+        (folder / "spiders" / "park.py").write_text(spider)
         (folder / "gossamer.toml").write_text(
             f'project = "{self.project}"\nstate = "{state}"\nrecords = "{records}"\narchive = "{archive}"\n'
             f"[politeness]\n{politeness}\n[fetch]\nallow_private = true\n{PATIENT}{settings}\n"
@@ -103,7 +110,18 @@ class FleetProject:
             "AWS_ACCESS_KEY_ID": ACCESS_KEY,
             "AWS_SECRET_ACCESS_KEY": SECRET_KEY,
             "PYTHONPATH": str(ROOT),
+            **(environment or {}),
         }
+        if site.certificate is not None:
+            self._environment["SSL_CERT_FILE"] = str(site.certificate)
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """Of every process that is started from now on."""
+        return self._environment
+
+    def set(self, **environment: str) -> None:
+        self._environment.update(environment)
 
     def crew(self, size: int, *faults: str) -> list[WorkerProcess]:
         """The crawl that begins the job, and workers that join it; each with a fault of its own as far as they go."""

@@ -74,6 +74,14 @@ class ValkeyServer:
     def kill(self) -> None:
         self._end(signal.SIGKILL)
 
+    def lose_power(self, seconds: float) -> None:
+        """End it as a power cut would: what its append-only file got in the last `seconds` is gone."""
+        sizes = {file: file.stat().st_size for file in self._folder.glob("appendonlydir/*.incr.aof")}
+        time.sleep(seconds)
+        self.kill()
+        for file, size in sizes.items():
+            os.truncate(file, size)  # it was not rewritten meanwhile: that begins at 64 MB
+
     def say(self, *words: str) -> str:
         """Send one command; the raw answer."""
         with socket.create_connection(("127.0.0.1", self.port), timeout=PATIENCE) as line:

@@ -30,6 +30,9 @@ class Grounds(msgspec.Struct, frozen=True, kw_only=True):
     latency_ms_of: dict[str, int] = {}  # host -> its own latency
     robots: str | None = None  # None: robots.txt gives 404
     crawl_delay: float | None = None  # seconds; adds such a line to robots.txt
+    crawl_delay_of: dict[str, float] = {}  # host -> its own crawl-delay
+    edition: int = 0  # another one has other titles, on all pages
+    apart: tuple[str, ...] = ()  # hosts with a port of their own, which can go away: `Park.go_away`
     validators: bool = False  # ETag on pages, 304 for If-None-Match
     flaky: int = 0  # linked pages that fail at first
     flaky_times: int = 1
@@ -38,7 +41,8 @@ class Grounds(msgspec.Struct, frozen=True, kw_only=True):
     retry_after: str = "1"  # what their Retry-After header says
     tls: bool = False  # https, with a certificate that `Park.certificate` vouches for
     handshake_ms: tuple[int, int] = (0, 0)  # how long a TLS handshake takes, at random between the two
-    http2: bool = False  # HTTP/2 in place of HTTP/1.1, over TLS only; every path gives the same page without links
+    http2: bool = False  # HTTP/2 for clients that speak it, over TLS; then every path gives the same page without links
+    close_every: int | None = None  # after so many answers on one connection it is closed, as announced; HTTP/1.1 only
     drop_every: int | None = None  # of the requests on connections that served before, each so-and-so-many-th is read,
     # logged with status 0, and its connection closed without an answer
 
@@ -52,10 +56,11 @@ class Grounds(msgspec.Struct, frozen=True, kw_only=True):
         """Seconds between a request and its answer."""
         return self.latency_ms_of.get(host, self.latency_ms) / 1000
 
-    def robots_txt(self) -> str | None:
-        if self.crawl_delay is None:
+    def robots_txt(self, host: str) -> str | None:
+        delay = self.crawl_delay_of.get(host, self.crawl_delay)
+        if delay is None:
             return self.robots
-        return f"{self.robots or 'User-agent: *'}\nCrawl-delay: {self.crawl_delay:g}\n"
+        return f"{self.robots or 'User-agent: *'}\nCrawl-delay: {delay:g}\n"
 
     def paths(self, host: str) -> Iterator[str]:
         """Every path that gives a page sooner or later and is reachable from `/`."""
@@ -85,21 +90,21 @@ def page_path(number: int) -> str:
     return f"/page/{number}" if number else "/"
 
 
-def record_of(host: str, path: str) -> dict[str, Any]:
+def record_of(host: str, path: str, edition: int = 0) -> dict[str, Any]:
     """The one record that a page holds: sku, title, price, path."""
     label = host.partition(".")[0]
     _, kind, number = ("/page/0" if path == "/" else path).split("/")
     n = int(number)
     return {
         "sku": f"{label}-{kind}-{n:07}",
-        "title": f"{kind.title()} {n} of {label}",
+        "title": f"{kind.title()} {n} of {label}{f', edition {edition}' if edition else ''}",
         "price": f"{(n * 37 + len(label) * 11) % 9_900 + 100}.{(n * 7) % 100:02}",
         "path": path,
     }
 
 
 def html_of(grounds: Grounds, host: str, path: str) -> bytes:
-    record = record_of(host, path)
+    record = record_of(host, path, grounds.edition)
     parts = path.split("/")
     paths = grounds.links_of(host, int(parts[2]) if path != "/" else 0) if parts[1] in ("", "page") else ["/"]
     links = "".join(f'<li><a href="{target}">{target}</a></li>' for target in paths)

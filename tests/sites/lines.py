@@ -23,6 +23,7 @@ class Line:
     """One connection: reads with the kernel's time of arrival, writes without blocking."""
 
     server_name = ""  # that the client asked for in its TLS handshake
+    is_http2 = False  # by the TLS handshake
 
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
@@ -114,6 +115,7 @@ class TlsLine(Line):
             return None
         self._is_safe = True
         self.server_name = getattr(self._tls, "asked_for", None) or ""
+        self.is_http2 = self._tls.selected_alpn_protocol() == "h2"
         super().write(self._outgoing.read())
         return self._plain(at)
 
@@ -136,7 +138,7 @@ class TlsLine(Line):
 def server_context(certificate: str, key: str, *, http2: bool) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate, key)
-    context.set_alpn_protocols(["h2"] if http2 else ["http/1.1"])
+    context.set_alpn_protocols(["h2", "http/1.1"] if http2 else ["http/1.1"])
     context.sni_callback = lambda tls, name, _: setattr(tls, "asked_for", name)
     return context
 

@@ -19,6 +19,7 @@ import socket
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable
 from contextlib import suppress
 from email.utils import formatdate
 
@@ -121,6 +122,8 @@ class Visit:
             "Content-Type: text/plain; charset=utf-8" if path == "/robots.txt" else "Content-Type: text/html",
             *extra,
         ]
+        if self._is_last():
+            lines.append("Connection: close")
         if status != 304:
             lines.append(f"Content-Length: {len(body)}")
         response = "\r\n".join((*lines, "", "")).encode() + (b"" if head_only else body)
@@ -135,8 +138,13 @@ class Visit:
             return
         self._line.write(response)
         self._let_go()
-        if self._buffer:
+        if self._is_last():
+            self._line.close()
+        elif self._buffer:
             self._next_request()
+
+    def _is_last(self) -> bool:
+        return self._grounds.close_every is not None and self._served >= self._grounds.close_every
 
     def _let_go(self) -> None:
         if self._answering is not None:
@@ -149,7 +157,7 @@ class Visit:
         if method not in ("GET", "HEAD"):
             return 405, [], b"only GET"
         if path == "/robots.txt":
-            text = grounds.robots_txt()
+            text = grounds.robots_txt(host)
             return (404, [], b"no robots.txt") if text is None else (200, [], text.encode())
         kind, number = self._corner(path)
         if host not in self._hosts or kind is None:
@@ -184,11 +192,14 @@ class Visit:
 
 
 class Http2Visit(Visit):
-    """One visitor who speaks HTTP/2. Header blocks stay packed: the handshake told the host, the path is not known."""
+    """A visitor who may speak HTTP/2. Header blocks stay packed: the handshake told the host, the path is not known."""
 
     _greeted = False
 
     def _next_request(self) -> None:
+        if not self._line.is_http2:
+            super()._next_request()
+            return
         if not self._greeted:
             if len(self._buffer) < len(http2.PREFACE):
                 return
@@ -228,8 +239,47 @@ class Http2Visit(Visit):
             )
 
 
+class Gate:
+    """A port of the park. While it is shut nobody listens there."""
+
+    def __init__(self, port: int, enter: Callable[[socket.socket], Line]) -> None:
+        self._enter = enter
+        self._server: socket.socket | None = None
+        self._lines: set[Line] = set()
+        self.port = port
+        self.open()
+
+    def open(self) -> None:
+        if self._server is not None:
+            return
+        self._server = socket.create_server(("127.0.0.1", self.port), backlog=4096)
+        self.port = self._server.getsockname()[1]
+        self._server.setblocking(False)
+        # for its connections too, from their first byte on
+        self._server.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
+        asyncio.get_running_loop().add_reader(self._server, self._accept, self._server)
+
+    def shut(self) -> None:
+        if self._server is not None:
+            asyncio.get_running_loop().remove_reader(self._server)
+            self._server.close()
+            self._server = None
+        for line in self._lines:
+            line.close()
+        self._lines.clear()
+
+    def _accept(self, server: socket.socket) -> None:
+        with suppress(BlockingIOError):
+            while True:
+                sock, _ = server.accept()
+                sock.setblocking(False)
+                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                self._lines = {line for line in self._lines if line.is_open} if len(self._lines) > 1000 else self._lines
+                self._lines.add(self._enter(sock))
+
+
 async def serve(
-    grounds: Grounds, log: str, port: int, stop_with_stdin: bool, certificate: str = "", key: str = ""
+    grounds: Grounds, log: str, ports: tuple[int, int], stop_with_stdin: bool, certificate: str = "", key: str = ""
 ) -> None:
     loop = asyncio.get_running_loop()
     ledger = Ledger(log)
@@ -242,29 +292,26 @@ async def serve(
     hosts = frozenset(grounds.host_names())
     tls = server_context(certificate, key, http2=grounds.http2) if grounds.tls else None
     visit = Http2Visit if grounds.http2 else Visit
-    with socket.create_server(("127.0.0.1", port), backlog=4096) as server:
-        server.setblocking(False)
-        server.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)  # for its connections too, from their first byte on
 
-        def accept() -> None:
-            with suppress(BlockingIOError):
-                while True:
-                    sock, _ = server.accept()
-                    sock.setblocking(False)
-                    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                    line = Line(sock) if tls is None else TlsLine(sock, tls, handshake_delay(grounds.handshake_ms))
-                    loop.add_reader(sock, visit(grounds, hosts, ledger, line).readable)
+    def enter(sock: socket.socket) -> Line:
+        line = Line(sock) if tls is None else TlsLine(sock, tls, handshake_delay(grounds.handshake_ms))
+        loop.add_reader(sock, visit(grounds, hosts, ledger, line).readable)
+        return line
 
-        loop.add_reader(server, accept)
-        print(json.dumps({"port": server.getsockname()[1], "pid": os.getpid()}), flush=True)
-        await stop.wait()
-        loop.remove_reader(server)
+    gate, apart = (Gate(port, enter) for port in ports)
+    loop.add_signal_handler(signal.SIGUSR1, apart.shut)
+    loop.add_signal_handler(signal.SIGUSR2, apart.open)
+    print(json.dumps({"port": gate.port, "apart": apart.port, "pid": os.getpid()}), flush=True)
+    await stop.wait()
+    gate.shut()
+    apart.shut()
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.sites.park", description=__doc__)
     parser.add_argument("--log", required=True, help="file to which each request is appended as a JSON line")
     parser.add_argument("--port", type=int, default=0, help="0 takes any free one")
+    parser.add_argument("--port-apart", type=int, default=0, help="of the hosts that can go away; 0 takes any free one")
     parser.add_argument("--pages", type=int, help="pages per host")
     parser.add_argument("--hosts", type=int, help="site0.localhost, site1.localhost ...")
     parser.add_argument("--links", type=int, help="links per page")
@@ -280,7 +327,9 @@ def main() -> None:
         if getattr(flags, name) is not None:
             plan[name] = getattr(flags, name)
     grounds = msgspec.convert(plan, Grounds)
-    uvloop.run(serve(grounds, flags.log, flags.port, flags.stop_with_stdin, flags.certificate, flags.key))
+    uvloop.run(
+        serve(grounds, flags.log, (flags.port, flags.port_apart), flags.stop_with_stdin, flags.certificate, flags.key)
+    )
 
 
 if __name__ == "__main__":

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -43,8 +45,11 @@ class Hit(msgspec.Struct, frozen=True, kw_only=True):
 class Park:
     """A running park. What it knows does not depend on any crawler."""
 
-    def __init__(self, grounds: Grounds, port: int, pid: int, log: Path, certificate: Path | None = None) -> None:
+    def __init__(
+        self, grounds: Grounds, port: int, pid: int, log: Path, certificate: Path | None = None, port_apart: int = 0
+    ) -> None:
         self.grounds = grounds
+        self.port_apart = port_apart  # of the hosts that can go away
         self.certificate = certificate  # with tls: for SSL_CERT_FILE of the crawlers
         self.port = port
         self.pid = pid
@@ -56,7 +61,15 @@ class Park:
 
     def url(self, host: int | str = 0, path: str = "/") -> str:
         name = host if isinstance(host, str) else self.hosts[host]
-        return f"{'https' if self.grounds.tls else 'http'}://{name}:{self.port}{path}"
+        port = self.port_apart if name in self.grounds.apart else self.port
+        return f"{'https' if self.grounds.tls else 'http'}://{name}:{port}{path}"
+
+    def go_away(self) -> None:
+        """Nobody listens at the port of the hosts that are apart, and their connections end."""
+        os.kill(self.pid, signal.SIGUSR1)
+
+    def come_back(self) -> None:
+        os.kill(self.pid, signal.SIGUSR2)
 
     def seeds(self) -> list[str]:
         """The front gate of every host."""
@@ -74,18 +87,22 @@ class Park:
             and (robots or path == "/robots.txt" or hit.path != "/robots.txt")
         ]
 
+    def count(self) -> int:
+        """How many requests are in the log, those for robots.txt too. Quicker than to read them."""
+        return self.log.read_bytes().count(b"\n")
+
     def truth(self) -> dict[str, dict[str, Any]]:
         """Every record that a complete crawl from the seeds finds, by sku, with its `url`."""
         records = {}
         for host in self.hosts:
             for path in self.grounds.paths(host):
-                record = record_of(host, path)
+                record = record_of(host, path, self.grounds.edition)
                 records[record["sku"]] = {**record, "url": self.url(host, path)}
         return records
 
 
 @contextmanager
-def park(*, log: Path | None = None, port: int = 0, **plan: Any) -> Iterator[Park]:
+def park(*, log: Path | None = None, port: int = 0, port_apart: int = 0, **plan: Any) -> Iterator[Park]:
     """Run a park for the time of the block. `plan` are the fields of Grounds: pages=2000, hosts=3 ..."""
     grounds = Grounds(**plan)
     with tempfile.TemporaryDirectory(prefix="park-") as folder:
@@ -95,7 +112,8 @@ def park(*, log: Path | None = None, port: int = 0, **plan: Any) -> Iterator[Par
         process = subprocess.Popen(
             [
                 sys.executable, "-m", "tests.sites.park", "--stop-with-stdin",
-                "--log", str(file), "--port", str(port), "--plan", json.dumps(plan), *papers,
+                "--log", str(file), "--port", str(port), "--port-apart", str(port_apart),
+                "--plan", json.dumps(plan), *papers,
             ],
             cwd=ROOT,
             stdin=subprocess.PIPE,
@@ -108,7 +126,7 @@ def park(*, log: Path | None = None, port: int = 0, **plan: Any) -> Iterator[Par
             if not line:
                 raise RuntimeError(f"The park did not start (exit code {process.wait()}); see the messages above.")
             opened = json.loads(line)
-            yield Park(grounds, opened["port"], opened["pid"], file, vouched.file if vouched else None)
+            yield Park(grounds, opened["port"], opened["pid"], file, vouched.file if vouched else None, opened["apart"])
         finally:
             _stop(process)
 
