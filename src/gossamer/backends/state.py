@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from ..access.contract import AnswerBook, AuditLog, KeyBook
 from ..clock import Clock
 from ..errors import BadState
 from ..fetch.robots import RobotsShelf
@@ -43,6 +44,9 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     routes: RouteBook
     budgets: BudgetBook
     exits: ExitBook
+    keys: KeyBook
+    answers: AnswerBook
+    audit: AuditLog
     stream: StateStream
     clock: Clock
     warnings: tuple[str, ...] = ()

@@ -18,6 +18,12 @@ keys of one shard lie on one node, so that a script may touch them together; sha
     gossamer:{P}:troubles       hash    id of a job -> what was wrong with its source
     gossamer:{P}:workers        hash    worker -> JSON: its last heartbeat
     gossamer:{P}:spools         hash    folder of a process -> JSON: the results that wait there
+    gossamer:{P}:keys           hash    id of a key of the HTTP door -> JSON, with the SHA-256 of its secret
+    gossamer:{P}:keys-used      hash    id of such a key -> when it was used last
+    gossamer:{P}:keys-revoked   hash    id of such a key -> when it was revoked
+    gossamer:{P}:answer:N       hash    answer to the request named N, or the claim on it: until, digest, status, body;
+                                        expires
+    gossamer:{P}:audit          list    JSON: writes over HTTP, the newest first; bounded
     gossamer:{P}:standings      hash    site that blocks -> JSON: the route its pages begin with, and why
     gossamer:{P}:purses         hash    budget -> tokens that were spent, in billionths, as decimal digits
     gossamer:{P}:pools          set     names of proxy pools whose exits were used

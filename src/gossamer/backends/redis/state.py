@@ -14,6 +14,7 @@ from ...model.url import FINGERPRINT_VERSION
 from ...store.contract import RecordStore
 from ..state import State, check_fingerprints
 from ..worker_names import is_gone as process_is_gone
+from .access import RedisAnswers, RedisAudit, RedisKeys
 from .admission import ShardAdmission
 from .connection import Server, open_server
 from .exits import RedisExitBook
@@ -105,6 +106,9 @@ async def open_redis_state(
                 routes=routes,
                 budgets=budgets,
                 exits=RedisExitBook(server, keys),
+                keys=RedisKeys(server, keys),
+                answers=RedisAnswers(server, keys),
+                audit=RedisAudit(server, keys),
                 stream=stream,
                 clock=clock,
                 warnings=warnings,

@@ -13,6 +13,7 @@ from ...frontier.politeness import TermsFor
 from ...model.url import FINGERPRINT_VERSION
 from ..state import State, check_fingerprints
 from ..worker_names import is_gone as process_is_gone
+from .access import SqliteAnswers, SqliteAudit, SqliteKeys
 from .connection import Database
 from .exits import SqliteExitBook
 from .frontier import SqliteFrontier
@@ -81,6 +82,9 @@ async def open_sqlite_state(
                 routes=SqliteRouteBook(database),
                 budgets=SqliteBudgetBook(database),
                 exits=SqliteExitBook(database, clock),
+                keys=SqliteKeys(database),
+                answers=SqliteAnswers(database, clock),
+                audit=SqliteAudit(database),
                 stream=SqliteStateStream(database, clock),
                 clock=clock,
             )

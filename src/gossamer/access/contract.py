@@ -1,0 +1,99 @@
+"""The part of the state that the HTTP door needs: `KeyBook`, `AnswerBook` and `AuditLog`.
+
+How it fails: `BackendUnavailable` (nothing happened). How it recovers: every verb is atomic, so the caller repeats it;
+an answer that was claimed by a server that died is free again after its time.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import msgspec
+
+LINES_KEPT = 100_000  # of the audit log; older ones are deleted when a line is added
+
+
+class ApiKey(msgspec.Struct, frozen=True, kw_only=True):
+    """A key as it is stored: the SHA-256 of its secret, never the secret."""
+
+    id: str
+    name: str
+    digest: str  # in hex
+    scopes: tuple[str, ...]
+    created_at: float
+    expires_at: float | None = None
+    revoked_at: float | None = None
+    used_at: float | None = None
+    rate: float | None = None  # requests per second; None: as the settings say
+    open_jobs: int | None = None  # jobs of this key that may run at once; None: as the settings say
+
+
+class KeyBook(Protocol):
+    """The keys of a project."""
+
+    async def add(self, key: ApiKey) -> bool:
+        """Enter a new key. False, and nothing changes, when its id is taken."""
+        ...
+
+    async def key(self, id: str) -> ApiKey | None: ...
+
+    async def keys(self) -> list[ApiKey]:
+        """Every key, also revoked and expired ones, the oldest first."""
+        ...
+
+    async def revoke(self, id: str, at: float) -> bool:
+        """From now on the key opens nothing. False when it is unknown, or was revoked before."""
+        ...
+
+    async def note_use(self, id: str, at: float) -> None:
+        """Remember when the key was used last. Never brings a revoked key back."""
+        ...
+
+
+class StoredAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer to a request that may be repeated. `status` 0: it is not complete yet.
+
+    `digest` tells requests of the same name apart.
+    """
+
+    digest: str
+    status: int = 0
+    body: bytes = b""
+
+
+class AnswerBook(Protocol):
+    """Answers by the name that a client gave to its request. Times are those of the backend's clock."""
+
+    async def claim(self, name: str, digest: str, seconds: float) -> StoredAnswer | None:
+        """None: the caller has the name for `seconds` and works out the answer. Else what is known under the name."""
+        ...
+
+    async def keep(self, name: str, answer: StoredAnswer, seconds: float) -> None:
+        """Store the answer for `seconds`, in place of the claim."""
+        ...
+
+    async def release(self, name: str) -> None:
+        """There will be no answer: the next request of that name begins anew."""
+        ...
+
+
+class AuditLine(msgspec.Struct, frozen=True, kw_only=True):
+    """One write: who, what, when, from where, and the status of the answer."""
+
+    at: float
+    key: str  # the id of the key
+    name: str  # of the key
+    action: str  # POST /api/v1/batch
+    target: str = ""  # the job, key or schedule that was made or changed
+    status: int = 0
+    address: str = ""
+
+
+class AuditLog(Protocol):
+    """The newest LINES_KEPT writes."""
+
+    async def note(self, line: AuditLine) -> None: ...
+
+    async def lines(self, limit: int, *, key: str | None = None) -> list[AuditLine]:
+        """Up to `limit` lines, the newest first; with a `key`, those of that key alone."""
+        ...
