@@ -31,7 +31,16 @@ from ..model.url import UrlRules, site_of
 from ..parse.spider import Spider, listed_seeds, seeds
 from ..schedule.authority import demand_own_job
 from ..schedule.recrawl import PageChoice, RecrawlBounds
-from ..schedule.sources import FeedSource, Listing, SitemapSource, StartSource, entries, only_changed, source_of
+from ..schedule.sources import (
+    FeedSource,
+    Listing,
+    PagesSource,
+    SitemapSource,
+    StartSource,
+    entries,
+    only_changed,
+    source_of,
+)
 from ..settings import Settings
 from ..store.contract import RecordStore
 from .freshness import freshness_of
@@ -95,7 +104,7 @@ async def work_off(
     sealed = await jobs.is_sealed(job.id)
     terms = await jobs.terms(job.id)
     demand_own_job(context.settings, job.name, terms)
-    if terms.schedule:
+    if terms.schedule or terms.source:
         seeder = Seeder(context, spider, job.id, terms, scope, sites, events)
         await seeder.learn_sites()  # the worker that read before may have died: what it found is in the queue
         if await jobs.is_sealed(job.id):
@@ -342,6 +351,10 @@ class Seeder:
 
     async def _requests(self) -> AsyncGenerator[Request, None]:
         """One at a time. Raises Misconfigured, SourceFailed."""
+        if isinstance(self._source, PagesSource):
+            for page in self._source.pages:
+                yield page.request
+            return
         if not isinstance(self._source, StartSource):
             async with aclosing(self._listed(self._source)) as listed:
                 async for request in listed:

@@ -33,7 +33,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     due: float | None = None
     spider: str = ""  # where it is not the name
     windows: str = ""  # when its pages may be fetched; "": always
-    priority: int = 0  # of the schedule that began it: where jobs stand in line, more goes first
+    priority: int = 0  # where jobs stand in line, more goes first
+    owner: str = ""  # the key that began it over HTTP
 
     @classmethod
     def under(
@@ -76,7 +77,8 @@ class JobTerms(msgspec.Struct, frozen=True, kw_only=True):
     dedup_check: bool = False  # ask the record store before believing the filter
     limit: int | None = None
     depth: int | None = None  # links are followed this many steps from the seeds
-    # Of a job that a schedule began:
+    owner: str = ""  # the key that began the job over HTTP
+    # Of a job that a schedule or a key began:
     schedule: str = ""
     due: float | None = None  # the tick that it is for
     spider: str = ""  # where it is not the job's name
@@ -93,10 +95,10 @@ class JobTerms(msgspec.Struct, frozen=True, kw_only=True):
     def resumed(self, begun: JobTerms) -> JobTerms:
         """These terms for an unfinished job that was begun under others and is resumed.
 
-        The command that runs now decides how far to go. Deduplication, and what a schedule asked for, stay as the job
-        began.
+        The command that runs now decides how far to go. Deduplication, the owner, and what a schedule or a key asked
+        for, stay as the job began.
         """
-        kept = (*DEDUP, *(SCHEDULED if begun.schedule else ()))
+        kept = (*DEDUP, "owner", *(SCHEDULED if begun.schedule or begun.source else ()))
         return msgspec.structs.replace(self, **{name: getattr(begun, name) for name in kept})
 
 
@@ -104,7 +106,7 @@ _OF_TERMS = tuple(field for field in Job.__struct_fields__ if field in JobTerms.
 DEDUP = ("dedup", "dedup_window", "dedup_expected", "dedup_error")
 SCHEDULED = (
     "schedule", "due", "spider", "source", "kind", "priority", "min_age", "windows", "budget", "min_interval",
-    "max_interval", "seal",
+    "max_interval", "owner", "seal",
 )  # fmt: skip
 
 

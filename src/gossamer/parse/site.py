@@ -1,4 +1,5 @@
-"""`SiteSpider` crawls a whole site without a line of code: title, text and metadata of every page."""
+"""`SiteSpider` crawls a whole site without a line of code: title, text and metadata of every page. `PageSpider` takes
+the pages that it is given, and follows no link."""
 
 from __future__ import annotations
 
@@ -13,6 +14,8 @@ from ..model.url import origin_of, site_of
 from .media import Media
 from .page import Page
 from .spider import Spider
+
+PAGES = "gossamer:pages"  # the spider of jobs that `PageSpider` works on; no spider or recipe can have this name
 
 
 class WebPage(Item, key="url"):
@@ -64,3 +67,16 @@ class SiteSpider(Spider):
         for link in links:
             if link.startswith(here) or site_of(link) in self._sites:
                 yield Request(url=link, kind=page.kind)
+
+
+class PageSpider(SiteSpider):
+    """Takes single pages, wherever their redirects lead. Follows no link."""
+
+    name = "page"
+    allowed_domains = "*"
+
+    def __init__(self) -> None:
+        self.start_urls = ()
+
+    def parse(self, page: Page) -> Iterator[Item | Request]:
+        yield next(super().parse(page))

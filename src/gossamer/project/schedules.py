@@ -17,7 +17,7 @@ from ..errors import Misconfigured
 from ..model.job import JobState
 from ..model.schedule import Overlap, Schedule, ScheduleProgress, UnreadableSchedule
 from ..schedule.definition import FROM_FILE, schedules_of
-from ..schedule.sources import StartSource, discreet, source_of, without_secrets
+from ..schedule.sources import PagesSource, StartSource, discreet, source_of, without_secrets
 from ..schedule.sources import describe as describe_source
 from ..schedule.sources.kinds import MOST_URLS
 from ..schedule.triggers import describe
@@ -319,7 +319,8 @@ def _fields(progress: ScheduleProgress, book: Book, run: JobView | None) -> dict
 
 def _max_urls(schedule: Schedule) -> int | None:
     source = source_of(schedule.source)
-    return None if isinstance(source, StartSource) or source.max_urls == MOST_URLS else source.max_urls
+    own = None if isinstance(source, StartSource | PagesSource) else source.max_urls
+    return None if own == MOST_URLS else own
 
 
 def _notes(progress: ScheduleProgress, book: Book, run: JobView | None) -> list[ScheduleNote]:

@@ -7,11 +7,14 @@ from pathlib import Path
 import msgspec
 
 from ..errors import InvalidUrl, Misconfigured
+from ..model.job import Job
 from ..model.url import parse_url
 from ..parse.discovery import is_file_ref, list_spiders, load_spider
-from ..parse.site import SiteSpider
+from ..parse.site import PAGES, PageSpider, SiteSpider
 from ..parse.spider import Spider
+from ..schedule.spider_loader import Spiders
 from ..settings import Settings
+from ..settings.effective import local_hosts
 
 _NOT_CRAWLED = ("javascript", "data", "mailto", "file")  # schemes that are meant as URLs, and refused as such
 
@@ -78,3 +81,33 @@ def crawl_target(settings: Settings, target: str, folder: Path) -> CrawlTarget:
     if "@" in url.partition("://")[2].partition("/")[0]:
         raise Misconfigured("The address holds a user name or password, and would be shown and stored. Leave it out.")
     return CrawlTarget(SiteSpider([url]), url, [url])
+
+
+def spider_of_job(settings: Settings, job: Job) -> tuple[Spider, Settings]:
+    """The job's spider for a worker, and settings under which its hosts may be visited. Raises Misconfigured.
+
+    What comes over HTTP reaches no private address, but for those that fetch.allow_hosts names.
+    """
+    if job.owner:
+        settings = _with_fetch(settings, allow_private=False)
+    if job.spider_name == PAGES:
+        return PageSpider(), settings
+    if "://" in job.spider_name:
+        foreign = [] if settings.fetch.allow_private else _new_hosts(settings, [job.spider_name])
+        if foreign:
+            # `gossamer crawl` may visit a private address because its user typed it; nobody typed it here.
+            raise Misconfigured(
+                f"{foreign[0]} is a private address. If workers may visit it, add it to fetch.allow_hosts."
+            )
+        return SiteSpider([job.spider_name]), settings
+    spider = Spiders(settings).find(job.spider_name)
+    hosts = _new_hosts(settings, list(spider.start_urls))
+    return spider, _with_fetch(settings, allow_hosts=(*settings.fetch.allow_hosts, *hosts))
+
+
+def _new_hosts(settings: Settings, urls: list[str]) -> list[str]:
+    return [host for host in local_hosts(urls) if host not in settings.fetch.allow_hosts]
+
+
+def _with_fetch(settings: Settings, **changes: object) -> Settings:
+    return msgspec.structs.replace(settings, fetch=msgspec.structs.replace(settings.fetch, **changes))

@@ -20,21 +20,20 @@ from ..backends.worker_names import numbered_name
 from ..crawl.heartbeat import Heartbeat, Vitals
 from ..crawl.seeding import work_off
 from ..crawl.worker import Worker
-from ..errors import BackendUnavailable, GossamerError, Misconfigured, Transient
+from ..errors import BackendUnavailable, GossamerError, Transient
 from ..frontier.admission import Scope
 from ..model.events import EventHub, EventSink
 from ..model.job import Job
-from ..parse.site import SiteSpider
 from ..parse.spider import Spider
 from ..process import limits as openfiles
-from ..schedule.spider_loader import Spiders
 from ..settings import Settings
-from ..settings.effective import local_hosts, scope_of
+from ..settings.effective import scope_of
 from . import job_slots
 from .job_end import close_drained
 from .job_reports import JobReports
 from .job_slots import USUAL_TERMS, Obstacles, PoolTerms, SlotHolder, WaitingJob, moment
 from .open import Project, open_beside
+from .spiders import spider_of_job
 from .spools import Storing
 from .wiring import is_over, open_worker, seed_context, sink_of
 
@@ -225,7 +224,7 @@ class WorkerPool:
         self._respites.pop(job.id, None)
         self._since.pop(job.id, None)
         try:
-            spider, settings = self._prepare(job)
+            spider, settings = spider_of_job(self._project.settings, job)
         except Exception as error:  # a spider's constructor may raise anything
             self._leave_alone(job, error)
             return
@@ -238,22 +237,6 @@ class WorkerPool:
         del self._tasks[job.id], self._slots[job.id]
         self._share_out()
         self._changed.set()
-
-    def _prepare(self, job: Job) -> tuple[Spider, Settings]:
-        """The job's spider, and settings under which its hosts may be visited. Raises Misconfigured."""
-        settings = self._project.settings
-        if "://" in job.spider_name:
-            foreign = [] if settings.fetch.allow_private else _new_hosts(settings, [job.spider_name])
-            if foreign:
-                # `gossamer crawl` may visit a private address because its user typed it; nobody typed it here.
-                raise Misconfigured(
-                    f"{foreign[0]} is a private address. If workers may visit it, add it to fetch.allow_hosts."
-                )
-            return SiteSpider([job.spider_name]), settings
-        spider = Spiders(settings).find(job.spider_name)
-        hosts = _new_hosts(settings, list(spider.start_urls))
-        fetch = msgspec.structs.replace(settings.fetch, allow_hosts=(*settings.fetch.allow_hosts, *hosts))
-        return spider, msgspec.structs.replace(settings, fetch=fetch)
 
     # -- one job -----------------------------------------------------------------------------------------------
 
@@ -379,10 +362,6 @@ class WorkerPool:
             state = "spool full" if self._sink.full else "storing" if state == "idle" else state
         in_flight = sum(slot.in_flight for slot in self._slots.values())
         return Vitals(job=", ".join(self._tasks), state=state, in_flight=in_flight)
-
-
-def _new_hosts(settings: Settings, urls: list[str]) -> list[str]:
-    return [host for host in local_hosts(urls) if host not in settings.fetch.allow_hosts]
 
 
 class JobSlot(msgspec.Struct, kw_only=True):

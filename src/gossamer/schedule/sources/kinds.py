@@ -12,6 +12,7 @@ from datetime import timedelta
 
 import msgspec
 
+from ...model.task import Request
 from ...model.url import origin_of, without_user
 from .url_patterns import parse_pattern
 
@@ -85,8 +86,22 @@ class StartSource(msgspec.Struct, frozen=True, kw_only=True, tag="start"):
     """The spider's own start_urls or start(). Whoever runs the spider reads them; nothing does here."""
 
 
+class WantedPage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A page that somebody asked for over HTTP, and what is wanted of it. `id` is the client's own name for it."""
+
+    request: Request
+    id: str = ""
+    formats: tuple[str, ...] = ()
+
+
+class PagesSource(msgspec.Struct, frozen=True, kw_only=True, tag="pages"):
+    """Pages that were asked for one by one. Nothing is read for them."""
+
+    pages: tuple[WantedPage, ...]
+
+
 Listing = UrlsSource | FileSource | CommandSource | SitemapSource | FeedSource  # what `entries` can read
-UrlSource = Listing | StartSource
+UrlSource = Listing | StartSource | PagesSource
 
 
 def source_of(text: str) -> UrlSource:
@@ -139,6 +154,8 @@ def describe(source: UrlSource) -> str:
             return f"sitemap {url}"
         case FeedSource(url=url):
             return f"feed {url}"
+        case PagesSource(pages=pages):
+            return f"{len(pages):,} {'page' if len(pages) == 1 else 'pages'} asked for over HTTP"
         case _:
             return "the spider's own start"
 
