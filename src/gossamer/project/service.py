@@ -22,8 +22,8 @@ from ..model.events import EventSink, Trouble
 from ..model.job import Job
 from ..parse.spider import Spider
 from ..process.black_box import PARENT
-from ..process.pulse import Pulse
-from ..process.signals import stopping
+from ..process.pulse import Pulse as Pulse  # for the processes that are run elsewhere
+from ..process.signals import stopping as stopping
 from ..process.supervisor import MISCONFIGURED, ChildSlot, Supervisor, silence_under, spawn
 from ..schedule.definition import schedules_of
 from ..schedule.leader import Scheduler
@@ -212,10 +212,11 @@ async def supervised_all(
     worker: list[str],
     workers: int,
     *,
+    server: list[str] | None = None,
     welcome: Callable[[Project, bool], None],
     tell: Tell,
 ) -> Supervisor:
-    """The supervisor of one scheduler and `workers` workers; all end when one of them cannot go on.
+    """The supervisor of one scheduler, `workers` workers and perhaps a server; all end when one of them cannot go on.
 
     `welcome` is also given whether the project has schedules. Raises Misconfigured before anything is started.
     """
@@ -224,7 +225,10 @@ async def supervised_all(
         project = await open_patiently(stack, settings, tell, to_look=True)
         welcome(project, bool(settings.schedules or await project.state.schedules.schedules()))
     slots = [_worker_slot(worker, settings) for _ in range(workers)]
-    return Supervisor([ChildSlot(spawn(scheduler), name="scheduler"), *slots], tell=tell, backoff=RESTARTS)
+    others = [ChildSlot(spawn(scheduler), name="scheduler")]
+    if server is not None:
+        others.append(ChildSlot(spawn(server), name="server"))
+    return Supervisor([*others, *slots], tell=tell, backoff=RESTARTS)
 
 
 def _worker_slot(command: list[str], settings: Settings) -> ChildSlot:

@@ -284,6 +284,18 @@ class Fleet(msgspec.Struct, frozen=True, kw_only=True):
     allow_commands: bool = False  # may the state alone name commands that workers run?
 
 
+class Server(msgspec.Struct, frozen=True, kw_only=True):
+    """What holds for the HTTP door. Limits are those of each key; a key may have its own `rate` and `open_jobs`."""
+
+    host: str = "127.0.0.1"
+    port: int = 8420
+    hosts: tuple[str, ...] = ()  # names under which clients may ask for it, beside those of this machine
+    rate: Rate = Rate(timedelta(milliseconds=50))
+    open_jobs: int = 100
+    max_body: Size = Size(1024 * 1024)
+    max_wait: timedelta = timedelta(seconds=120)  # that a request may wait for its page
+
+
 class Domain(msgspec.Struct, frozen=True, kw_only=True):
     """Overrides for one site: the key is a registrable domain or a glob such as `*.example`. None inherits."""
 
@@ -319,6 +331,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     store: Store = Store()
     quality: Quality = Quality()
     fleet: Fleet = Fleet()
+    server: Server = Server()
     router: RouterTable = RouterTable()
     browser: Browser = Browser()
     routes: dict[str, RouteTable] = {}

@@ -1,0 +1,69 @@
+"""Requests that may be repeated: the same name and the same content get the same answer for a day.
+
+What it does: of several requests of one name one is worked on; its answer is stored, compressed, and given again.
+How it fails: `RepeatedDifferently`, `StillWorking`, BackendUnavailable. How it recovers: a claim whose server died is
+free again after CLAIMED; then the request is worked on anew.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from hashlib import sha256
+
+import msgspec
+import zstandard
+
+from ..access.contract import StoredAnswer
+from .keys import Caller
+from .open import Project
+
+KEPT = timedelta(hours=24)
+CLAIMED = timedelta(minutes=5)  # longer than a request may wait for its page
+MOST_STORED = 1024 * 1024  # bytes of a compressed answer
+
+
+class RepeatedDifferently(Exception):
+    """The name was used for another request."""
+
+
+class StillWorking(Exception):
+    """The first request of that name is not answered yet."""
+
+
+class RepeatableAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """An answer that was given before. `body` is None when it was too large to be stored."""
+
+    status: int
+    body: bytes | None
+
+
+def _name(caller: Caller, name: str) -> str:
+    return f"{caller.id}:{sha256(name.encode()).hexdigest()}"
+
+
+async def begin(project: Project, caller: Caller, name: str, content: bytes) -> RepeatableAnswer | None:
+    """None: work out the answer, then `finish` or `forget`. Raises RepeatedDifferently and StillWorking."""
+    digest = sha256(content).hexdigest()
+    known = await project.state.answers.claim(_name(caller, name), digest, CLAIMED.total_seconds())
+    if known is None:
+        return None
+    if known.digest != digest:
+        raise RepeatedDifferently
+    if not known.status:
+        raise StillWorking
+    body = zstandard.ZstdDecompressor().decompress(known.body) if known.body else None
+    return RepeatableAnswer(status=known.status, body=body)
+
+
+async def finish(project: Project, caller: Caller, name: str, content: bytes, status: int, body: bytes) -> None:
+    """Store the answer; of one that is too large, only that it was given."""
+    packed = zstandard.ZstdCompressor().compress(body)
+    answer = StoredAnswer(
+        digest=sha256(content).hexdigest(), status=status, body=packed if len(packed) <= MOST_STORED else b""
+    )
+    await project.state.answers.keep(_name(caller, name), answer, KEPT.total_seconds())
+
+
+async def forget(project: Project, caller: Caller, name: str) -> None:
+    """There was no answer worth keeping."""
+    await project.state.answers.release(_name(caller, name))

@@ -1,0 +1,240 @@
+"""What came of pages that were asked for over HTTP: read back from the queue, the log of attempts and the archive.
+
+What it does: follows redirects inside the job to the page that answered, and makes of it the formats that were asked
+for. Pages are parsed in threads of its own, because a hostile page may take long; the loop goes on.
+How it fails: a page that could not be had is a result with `error`; BackendUnavailable is raised.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from base64 import b64encode
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Self
+
+import msgspec
+
+from ..clock import iso_time
+from ..errors import GossamerError, Permanent
+from ..frontier.contract import DeadFilter, is_redirect
+from ..model.job import Job, JobState
+from ..model.page import Snapshot
+from ..model.record import Attempt, PageFacts
+from ..model.task import UrlState
+from ..parse.media import Media
+from ..parse.page import Page
+from ..schedule.sources import WantedPage
+from ..store.contract import RecordQuery
+from .open import Project
+from .story import DROPPED
+from .wire_jobs import PageWish, is_ended
+
+THREADS = 4
+MOST_REDIRECTS = 50
+MOST_RECORDS = 1000  # of one page
+MOST_LETTERS = 1000
+
+
+class PageMeta(msgspec.Struct, frozen=True, kw_only=True):
+    """How a page was had. `latency` is that of the last request, in seconds."""
+
+    job_id: str | None
+    route: str | None
+    latency: float | None
+    attempts: int
+    from_cache: bool
+    fetched_at: str | None
+
+
+class PageError(msgspec.Struct, frozen=True, kw_only=True):
+    """Why a page could not be had. `code` is the reason under which `why` and the dead letters have it."""
+
+    code: str
+    message: str
+
+
+class PageOutcome(msgspec.Struct, frozen=True, kw_only=True):
+    """A page that was asked for. `url` is where it was in the end; `data` has a field for each format."""
+
+    success: bool
+    id: str
+    url: str
+    status_code: int | None
+    data: dict[str, Any] | None  # whatever the formats hold
+    meta: PageMeta
+    tokens_used: float
+    error: PageError | None
+
+
+class PageReader:
+    """Reads results. Open inside `async with`: it has threads."""
+
+    def __init__(self, project: Project) -> None:
+        self._project = project
+        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="page-results")
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    async def cached(self, wish: PageWish, href: str, max_age: float) -> PageOutcome | None:
+        """The newest good copy in the archive, if it is not older than `max_age` seconds and has what is wanted."""
+        project = self._project
+        visits = await project.records.visits(project.rules.fingerprint(href))
+        oldest = project.clock.now() - max_age
+        good = [one for one in visits if one.archive_ref and not one.failure and one.fetched_at >= oldest]
+        if not good or "records" in wish.formats:
+            return None
+        try:
+            snapshot = await project.archive.get(good[-1].archive_ref)
+        except Permanent:
+            return None  # it was pruned
+        if "screenshot" in wish.formats and not snapshot.screenshot:
+            return None
+        return PageOutcome(
+            success=True,
+            id=wish.id,
+            url=snapshot.url,
+            status_code=snapshot.status,
+            data=await self._data(snapshot, wish.formats, None),
+            meta=PageMeta(
+                job_id=None,
+                route=None,
+                latency=None,
+                attempts=0,
+                from_cache=True,
+                fetched_at=iso_time(snapshot.fetched_at),
+            ),
+            tokens_used=0.0,
+            error=None,
+        )
+
+    async def outcomes(self, job: Job, pages: tuple[WantedPage, ...]) -> list[PageOutcome]:
+        """What came of these pages of the job, in their order."""
+        project = self._project
+        rows: dict[bytes, tuple[str, UrlState, str]] = {}
+        async for url, state, reason in project.state.queue.urls(job.id):
+            rows.setdefault(project.rules.fingerprint(url), (url, state, reason))
+        letters = await project.state.queue.dead(DeadFilter(job=job.id), MOST_LETTERS)
+        messages = {project.rules.fingerprint(letter.url): letter.message for letter in letters}
+        return [await self._outcome(job, page, rows, messages) for page in pages]
+
+    async def _outcome(
+        self,
+        job: Job,
+        page: WantedPage,
+        rows: dict[bytes, tuple[str, UrlState, str]],
+        messages: dict[bytes, str],
+    ) -> PageOutcome:
+        project, url = self._project, page.request.url
+        fingerprint = project.rules.fingerprint(url)
+        cost, state, reason = 0.0, None, ""
+        attempts: list[Attempt] = []
+        for _ in range(MOST_REDIRECTS):
+            if fingerprint not in rows:
+                break
+            url, state, reason = rows[fingerprint]
+            attempts += [one for one in await project.records.attempts(fingerprint) if one.job == job.id]
+            if not is_redirect(reason):
+                break
+            fingerprint = project.rules.fingerprint(reason.rpartition(" ")[2])
+        cost = sum(one.cost for one in attempts)
+        last = attempts[-1] if attempts else None
+        meta = PageMeta(
+            job_id=job.id,
+            route=last.route if last is not None else None,
+            latency=round(last.latency, 4) if last is not None else None,
+            attempts=len(attempts),
+            from_cache=False,
+            fetched_at=iso_time(last.at) if last is not None else None,
+        )
+        data, error = None, _error_of(state, reason, messages.get(fingerprint, ""), job)
+        status = last.status if last is not None else None
+        if error is None:
+            try:
+                snapshot = await self._snapshot(job, fingerprint)
+                status = snapshot.status  # not 304, where the copy from before is still good
+                data = await self._data(snapshot, page.formats, job)
+            except GossamerError as failure:
+                error = PageError(code=failure.reason, message=str(failure))
+        return PageOutcome(
+            success=error is None,
+            id=page.id,
+            url=url,
+            status_code=status,
+            data=data,
+            meta=meta,
+            tokens_used=round(cost, 9),
+            error=error,
+        )
+
+    async def _snapshot(self, job: Job, fingerprint: bytes) -> Snapshot:
+        """The raw page that the job fetched; the copy from before, where the server said that it is still good."""
+        visits = [one for one in await self._project.records.visits(fingerprint) if one.archive_ref]
+        own: list[PageFacts] = [one for one in visits if one.job == job.id]
+        if not visits:
+            raise Permanent("The raw page is not stored yet, or was pruned. Ask for the job again, or for the page.")
+        return await self._project.archive.get((own or visits)[-1].archive_ref)
+
+    async def _data(self, snapshot: Snapshot, formats: tuple[str, ...], job: Job | None) -> dict[str, Any]:
+        loop, limit = asyncio.get_running_loop(), self._project.settings.crawl.parse_timeout
+        reading = loop.run_in_executor(self._threads, formatted, snapshot, formats)
+        try:
+            async with asyncio.timeout(limit.total_seconds()):
+                data = await reading
+        except TimeoutError:
+            raise Permanent(f"{snapshot.url} takes longer to read than {limit.total_seconds():g} s.") from None
+        if "records" in formats and job is not None:
+            data["records"] = [
+                record.data async for record in self._project.records.records(RecordQuery(job=job.id, url=snapshot.url))
+            ][:MOST_RECORDS]
+        return data
+
+
+def _error_of(state: UrlState | None, reason: str, message: str, job: Job) -> PageError | None:
+    """None for a page that was had."""
+    match state:
+        case UrlState.DONE | UrlState.UNCHANGED if not is_redirect(reason):
+            return None
+        case UrlState.DEAD:
+            return PageError(code=reason, message=message.partition("\n")[0] or reason)
+        case UrlState.DROPPED:
+            return PageError(code=reason, message=f"The page was left out: {DROPPED.get(reason, reason)}.")
+        case None if is_ended(job) and job.state is not JobState.CANCELLED:
+            return PageError(code="not-queued", message="The page never entered the queue of its job.")
+        case None if is_ended(job):
+            return PageError(code="cancelled", message="The job was cancelled before the page was fetched.")
+        case _:
+            return PageError(code="pending", message="The page is not fetched yet. Ask for the job again.")
+
+
+def formatted(snapshot: Snapshot, formats: tuple[str, ...]) -> dict[str, Any]:
+    """The page in each of the formats, as JSON values; None where the page has nothing of the kind."""
+    page = Page(snapshot)
+    is_html = page.media is Media.HTML and page.tree is not None
+    data: dict[str, Any] = {}
+    for name in formats:
+        match name:
+            case "html":
+                data[name] = None if b"\0" in page.body[:1024] else page.text
+            case "text":
+                data[name] = (page.main_text() or page.selector.text) if is_html else None
+            case "markdown":
+                data[name] = page.markdown() if is_html else None
+            case "links":
+                data[name] = page.links() if is_html else []
+            case "metadata":
+                data[name] = _plain(page.metadata()) if is_html else None
+            case "product":
+                data[name] = _plain(page.product()) if is_html else None
+            case "article":
+                data[name] = _plain(page.article()) if is_html else None
+            case "screenshot":
+                data[name] = b64encode(snapshot.screenshot).decode() if snapshot.screenshot else None
+    return data
+
+
+def _plain(value: object) -> Any:
+    return msgspec.to_builtins(value, enc_hook=str)

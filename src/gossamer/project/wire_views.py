@@ -1,0 +1,201 @@
+"""What the holder of a key sees of a project: jobs, stories, records and dead letters, less those of other keys.
+
+Every value has the shape of `--json`, or is one of those with a few words more. Jobs that no key has made (of
+schedules, of the command line) are seen by all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from tempfile import SpooledTemporaryFile
+from typing import Any, cast
+
+import msgspec
+
+from ..model.job import Job, JobState
+from ..model.record import StoredRecord
+from ..store.contract import RecordQuery as RecordQuery  # a part of what is said here
+from ..store.export.text_formats import TableWriter, meta_of
+from .dead_letters import DeadLetterDetail, show_letters
+from .jobs import JobView, view_of, views_of
+from .keys import Caller
+from .open import Project
+from .records import RecordFilter, RecordVersions, history, query_of
+from .story import Story, story_of
+
+PIECE = 256 * 1024  # bytes that are sent at once
+
+
+class JobReport(JobView, frozen=True, kw_only=True):
+    """A job, with one word for its status: queued, running, paused, completed, failed or cancelled."""
+
+    job_id: str
+    status: str
+    failed: int  # as `dead`
+    error: str | None  # why it failed
+
+
+class JobReports(msgspec.Struct, frozen=True, kw_only=True):
+    """The newest jobs that the caller may see. `next` is given back as `after` for the next page."""
+
+    jobs: list[JobReport]
+    next: str | None
+
+
+class RecordPage(msgspec.Struct, frozen=True, kw_only=True):
+    """Records as lines of `gossamer export`. `next` is given back as `after` for the next page."""
+
+    records: list[dict[str, Any]]  # the fields of items
+    next: str | None
+
+
+class Sight:
+    """Which jobs the caller sees; each is looked up once."""
+
+    def __init__(self, project: Project, caller: Caller) -> None:
+        self._project = project
+        self._caller = caller
+        self._known: dict[str, bool] = {}
+
+    async def of(self, job: str) -> bool:
+        """A job that the queue has forgotten, or never knew (a reparse), is seen by the admin alone."""
+        if self._caller.is_admin:
+            return True
+        if job not in self._known:
+            found = await self._project.state.jobs.job(job)
+            self._known[job] = found is not None and self._caller.sees(found)
+        return self._known[job]
+
+
+async def job_report(project: Project, job: Job) -> JobReport:
+    return _report(await view_of(project, job))
+
+
+def _report(view: JobView) -> JobReport:
+    status, error = _status(view), None
+    if status == "failed":
+        error = view.fault or "Not one of its pages could be had. See the errors of its results, or its dead letters."
+    return JobReport(**msgspec.structs.asdict(view), job_id=view.id, status=status, failed=view.dead, error=error)
+
+
+def _status(view: JobView) -> str:
+    had = view.done + view.unchanged
+    if view.state is JobState.RUNNING:
+        return "paused" if view.paused else "running" if had or view.dead or view.standing == "running" else "queued"
+    if view.state is JobState.CANCELLED or view.ending == "replaced":
+        return "cancelled"
+    return "completed" if had or (not view.dead and not view.dropped and not view.fault) else "failed"
+
+
+async def job_reports(
+    project: Project, caller: Caller, *, limit: int, after: str | None = None, status: str | None = None
+) -> JobReports:
+    """The jobs of the caller's sight, the newest first, that come after the job `after` in this list."""
+    jobs = [job for job in await project.state.jobs.jobs() if caller.sees(job)]
+    ids = [job.id for job in jobs]
+    begin = ids.index(after) + 1 if after in ids else len(ids) if after is not None else 0
+    found: list[JobReport] = []
+    for start in range(begin, len(jobs), limit):
+        for view in await views_of(project, jobs[start : start + limit]):
+            report = _report(view)
+            if status in (None, report.status):
+                found.append(report)
+            if len(found) == limit:
+                return JobReports(jobs=found, next=report.id if report.id != ids[-1] else None)
+    return JobReports(jobs=found, next=None)
+
+
+# -- records -------------------------------------------------------------------------------------------------------
+
+
+async def _seen(project: Project, caller: Caller, query: RecordQuery) -> AsyncIterator[StoredRecord]:
+    sight = Sight(project, caller)
+    async for record in project.records.records(query):
+        if await sight.of(record.job):
+            yield record
+
+
+async def record_lines(project: Project, caller: Caller, query: RecordQuery) -> AsyncIterator[dict[str, Any]]:
+    """The records of a query whose job the caller sees, as lines of `gossamer export`."""
+    async for record in _seen(project, caller, query):
+        yield {**record.data, "_meta": record.data.get("_meta", meta_of(record))}
+
+
+async def record_page(project: Project, caller: Caller, query: RecordQuery, *, limit: int, skip: int) -> RecordPage:
+    """Up to `limit` records after the first `skip`. Those are read again: for many records, a stream is cheaper."""
+    found: list[dict[str, Any]] = []
+    passed = 0
+    async for line in record_lines(project, caller, query):
+        if passed >= skip + limit:
+            return RecordPage(records=found, next=str(passed))
+        if passed >= skip:
+            found.append(line)
+        passed += 1
+    return RecordPage(records=found, next=None)
+
+
+async def record_table(project: Project, caller: Caller, query: RecordQuery) -> AsyncIterator[bytes]:
+    """The records as CSV. All are read before the first byte, because the columns are those of all of them; beyond a
+    few megabytes they wait on disk."""
+    with SpooledTemporaryFile(max_size=PIECE) as file:
+        writer = TableWriter(cast("Any", file))  # Any: a file that is bytes, whatever it is made of
+        try:
+            async for record in _seen(project, caller, query):
+                writer.take(record)
+            writer.finish()
+        finally:
+            writer.close()
+        file.seek(0)
+        while piece := file.read(PIECE):
+            yield piece
+
+
+async def changes_query(project: Project, wanted: RecordFilter, after: str | None) -> tuple[RecordQuery, str]:
+    """What was stored after the cursor `after`, up to now, and the cursor of now. Raises Misconfigured."""
+    cursor = await project.records.cursor()
+    query = await query_of(project, wanted)
+    return msgspec.structs.replace(query, gone=None, after=after, upto=cursor), cursor
+
+
+async def ask_stores(project: Project) -> None:
+    """See that state and records answer. Raises BackendUnavailable."""
+    await project.state.jobs.running_jobs()
+    await project.records.cursor()
+
+
+async def seen_history(
+    project: Project, caller: Caller, key: str, *, type: str | None, site: str | None, limit: int
+) -> list[RecordVersions]:
+    """Records with that key, or of the page at that address, each with the versions that the caller may see."""
+    sight = Sight(project, caller)
+    found: list[RecordVersions] = []
+    for one in await history(project, key, type=type, site=site, limit=limit):
+        versions = [version for version in one.versions if await sight.of(version.job)]
+        if versions:
+            found.append(msgspec.structs.replace(one, versions=versions))
+    return found
+
+
+# -- stories and dead letters --------------------------------------------------------------------------------------
+
+
+async def seen_story(project: Project, caller: Caller, url: str) -> Story:
+    """`gossamer why`, without what other keys did. Raises InvalidUrl."""
+    story, sight = await story_of(project, url), Sight(project, caller)
+    jobs = [one for one in story.jobs if await sight.of(one.job)]
+    attempts = [one for one in story.attempts if await sight.of(one.job)]
+    return msgspec.structs.replace(
+        story,
+        known=bool(jobs or attempts),
+        jobs=jobs,
+        attempts=attempts,
+        visits=[one for one in story.visits if await sight.of(one.job)],
+        records=[one for one in story.records if await sight.of(one.job)],
+        changes=story.changes if jobs or attempts else None,
+    )
+
+
+async def seen_letters(project: Project, caller: Caller, target: str) -> list[DeadLetterDetail]:
+    """The letters that an id or a URL names and whose jobs the caller sees. Raises Misconfigured."""
+    sight = Sight(project, caller)
+    return [letter for letter in await show_letters(project, target) if await sight.of(letter.job)]
