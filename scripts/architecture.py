@@ -22,11 +22,12 @@ PICTURE = ROOT / "docs" / "images" / "architecture.svg"
 PACKAGE = ROOT / "src" / "gossamer"
 
 BANDS = """\
-the door: cli (verbs, flags, what is printed)
+the doors: cli (verbs, flags, what is printed) | server (the HTTP API)
 what one can do with a project: project (crawl, jobs, why, records ...)
 the journey of one URL, walked by crawl: schedule (what, when) > frontier< (queue, leases) > routing (which way) > \
     fetch (request, response) > @parse (items, links) > pipeline (checks) > store (records, archive)
-around it: monitor (counts, progress, logs) | process (watched children) | demo (the built-in shop)
+around it: monitor (counts, progress, logs) | access (keys, audit log) | process (watched children) | \
+    demo (the built-in shop)
 backends, chosen by three addresses: sqlite (state, records) | redis (state) | postgres (records) | mongo (records) | \
     folder (archive) | object (archive)
 underneath: model (values) | settings (gossamer.toml) | errors (one tree) | clock (time) | units (5/s, 10MB)

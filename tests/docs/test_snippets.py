@@ -12,8 +12,9 @@ A page is followed from top to bottom in an empty folder, as a reader would:
     sql records, sql state      must find something in that file
     text, or none               not run
 
-`<!-- not run: why -->` before a block leaves it out. The usual port becomes the one where the test's shop is open,
-and rates are lifted where they would only cost time.
+`<!-- not run: why -->` before a block leaves it out. The usual ports become those of the test: where its shop is open,
+and a free one for the HTTP server. Rates are lifted where they would only cost time. What a page starts in the
+background, and writes down in `up.pid`, is ended with the page.
 """
 
 from __future__ import annotations
@@ -22,11 +23,13 @@ import csv
 import doctest
 import os
 import re
+import signal
 import socket
 import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
 
@@ -41,6 +44,7 @@ from gossamer.parse.page import Page
 from gossamer.parse.recipe.reader import read_recipe
 from gossamer.project.fetch import fetch_one
 from gossamer.settings import load
+from gossamer.settings.tables import Server
 from tests.patience import PATIENCE
 
 from .manual import PAGES, ROOT, Block, blocks_of
@@ -59,21 +63,23 @@ WITH_CODE = [page for page in PAGES if any(block.run and block.language != "text
 class Shop(msgspec.Struct, frozen=True):
     port: int
     spare_port: int  # for `gossamer demo`, which opens a shop of its own
+    server_port: int  # for `gossamer up` and `gossamer serve`
 
     def adapt(self, text: str) -> str:
         """The text of a block for the ports of this test, and without waiting for a pace."""
         text = re.sub(r"\bgossamer demo\b", f"gossamer demo --port {self.spare_port} --rate unlimited", text)
         text = re.sub(r"--rate \d+/s", "--rate unlimited", text)
         text = re.sub(r'\brate="\d+/s"', 'rate="unlimited"', text)
+        text = text.replace(f":{Server().port}", f":{self.server_port}")
         return text.replace(f":{USUAL_PORT}", f":{self.port}")
 
 
 @pytest.fixture(scope="module")
 def shop() -> Iterator[Shop]:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        spare = taken.getsockname()[1]
+    with socket.create_server(("127.0.0.1", 0)) as taken, socket.create_server(("127.0.0.1", 0)) as another:
+        spare, free = taken.getsockname()[1], another.getsockname()[1]
     with shop_in_background(0, 1) as urls:
-        yield Shop(int(urls[0].rstrip("/").rpartition(":")[2]), spare)
+        yield Shop(int(urls[0].rstrip("/").rpartition(":")[2]), spare, free)
 
 
 @pytest.fixture(scope="module")
@@ -128,6 +134,10 @@ class Reader:
 
     def __exit__(self, *exc: object) -> None:
         del sys.modules[self._module.__name__]
+        started = self.folder / "up.pid"
+        if started.exists():
+            with suppress(ProcessLookupError):
+                os.kill(int(started.read_text()), signal.SIGTERM)
 
     def _converse(self, code: str, line: int) -> None:
         test = doctest.DocTestParser().get_doctest(code, self._module.__dict__, "the page", None, line)
@@ -141,7 +151,7 @@ class Reader:
     def _type(self, code: str) -> None:
         environ = {name: value for name, value in os.environ.items() if not name.startswith("GOSSAMER_")}
         environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{environ['PATH']}"
-        environ.update(IMPATIENCE)
+        environ.update(IMPATIENCE, GOSSAMER_SERVER__PORT=str(self._shop.server_port))
         done = subprocess.run(
             ["bash", "-euo", "pipefail", "-c", f"{code}\npwd > '{self._end}'"],
             cwd=self.folder,

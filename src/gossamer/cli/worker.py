@@ -1,5 +1,5 @@
 """Processes that go on until a signal: `gossamer worker` (serves all jobs), `gossamer scheduler` (begins the runs of
-schedules), `gossamer up` (both, watched). `gossamer workers` lists them."""
+schedules), `gossamer up` (both and the HTTP server, watched). `gossamer workers` lists them."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import os
 import sys
 from datetime import timedelta
 from functools import partial
+from importlib.util import find_spec
 from typing import Annotated
 
 import typer
@@ -219,16 +220,21 @@ def scheduler_verb(quiet: QuietOption = False, json_logs: JsonLogsOption = False
 def up_verb(
     workers: Annotated[int, typer.Option(min=1, help="How many worker processes.")] = 1,
     concurrency: Annotated[int | None, typer.Option(min=1, help="Pages in flight at once in each worker.")] = None,
+    no_server: Annotated[bool, typer.Option("--no-server", help="Leave the HTTP server out.")] = False,
     quiet: QuietOption = False,
     json_logs: JsonLogsOption = False,
 ) -> None:
-    """Run a scheduler and workers on this machine, until Ctrl-C. All are watched, and replaced when they die."""
+    """Run a scheduler, workers and a server here, until Ctrl-C. All are watched, and replaced when they die."""
     from ..project import service
 
     settings = settings_with(**{"crawl.concurrency": concurrency})
     voice = Voice(quiet=quiet, json_logs=json_logs)
     scheduler = [*COMMAND, "scheduler", *_flags(quiet=quiet, json_logs=json_logs)]
     worker = [*COMMAND, "worker", *_flags(concurrency=concurrency, quiet=quiet, json_logs=json_logs)]
+    door = [*COMMAND, "serve", *_flags(quiet=quiet, json_logs=json_logs)] if not no_server else None
+    if door is not None and find_spec("uvicorn") is None:
+        door = None
+        voice.tell("The HTTP server is left out: pip install 'gossamer[server]' brings it.")
 
     def welcome(project: Project, has_schedules: bool) -> None:
         voice.welcome(f"A scheduler and {many(workers, 'worker')} for", FINISHES, project)
@@ -236,7 +242,7 @@ def up_verb(
             err.print("There is no schedule yet. `gossamer schedule add` makes one, also while this runs.")
 
     supervisor = run_async(
-        service.supervised_all(settings, scheduler, worker, workers, welcome=welcome, tell=voice.tell)
+        service.supervised_all(settings, scheduler, worker, workers, server=door, welcome=welcome, tell=voice.tell)
     )
     if code := supervisor.run():
         raise typer.Exit(code)

@@ -1,0 +1,189 @@
+"""The HTTP door from the command line: `gossamer serve` opens it, `gossamer keys` says who may use it,
+`gossamer audit` who did."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.text import Text
+
+from ..errors import Misconfigured
+from ..project.keys import AuditView, KeyView, NewKey, add_key, audit_lines, list_keys, revoke_key
+from ..project.open import is_crawled, open_project
+from ..units import many, parse_duration, visible
+from .app import app, err, fail, open_crawled, out, run_async, settings_with
+from .layout import Column, print_json, print_table
+from .worker import JsonLogsOption, QuietOption, Voice
+
+if TYPE_CHECKING:
+    from ..server.run import Listening
+
+keys_app = typer.Typer(help="The keys of the HTTP door: make, list, revoke them.", no_args_is_help=True)
+app.add_typer(keys_app, name="keys")
+
+JsonOption = Annotated[bool, typer.Option("--json", help="For programs.")]
+
+
+class ServerVoice(Voice):
+    role = "server"
+
+
+@app.command("serve")
+def serve_verb(
+    host: Annotated[
+        str | None, typer.Option(help="The address to listen on; another than 127.0.0.1 needs a key.")
+    ] = None,
+    port: Annotated[int | None, typer.Option(min=0, max=65535, help="The port; 0 takes a free one.")] = None,
+    quiet: QuietOption = False,
+    json_logs: JsonLogsOption = False,
+) -> None:
+    """Open the project to programs over HTTP, until Ctrl-C. Workers do the fetching: see `gossamer up`."""
+    from ..project import service
+    from ..server.run import serve
+
+    pulse = service.inherited_pulse()
+    supervised = pulse is not None
+    settings = settings_with(**{"server.host": host, "server.port": port})
+    voice = ServerVoice(quiet=quiet, json_logs=json_logs, supervised=supervised)
+
+    def welcome(at: Listening) -> None:
+        voice.welcome(f"Listening on {at.address} for", "Ctrl-C ends it", at.project)
+        if supervised and not quiet:
+            err.print(Text(f"The server listens on {at.address}"), soft_wrap=True)
+        if at.token is not None and not json_logs:
+            err.print(
+                Text.assemble("There is no key yet. Until this server ends, use: ", (at.token, "bold")), soft_wrap=True
+            )
+
+    try:
+        run_async(serve(settings, welcome=welcome, tell=voice.tell, pulse=pulse))
+    except Misconfigured as error:
+        if not supervised:
+            raise
+        fail(str(error), service.EXIT_MISCONFIGURED)
+    finally:
+        voice.close()
+
+
+# -- keys ----------------------------------------------------------------------------------------------------------
+
+
+@keys_app.command("add")
+def add_verb(
+    name: Annotated[str, typer.Argument(help="Who or what will use it.")],
+    scopes: Annotated[str, typer.Option(help="What it may do: scrape, jobs, records, metrics, admin.")] = (
+        "scrape,jobs,records"
+    ),
+    expires: Annotated[str | None, typer.Option(metavar="TIME", help="How long it holds: 90d, 12h.")] = None,
+    rate: Annotated[float | None, typer.Option(help="Requests per second; else as server.rate says.")] = None,
+    open_jobs: Annotated[int | None, typer.Option(min=1, help="Jobs at once; else as server.open_jobs says.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Make a key. It is shown once, and kept nowhere."""
+    settings = settings_with()
+    wanted = [scope.strip() for scope in scopes.split(",") if scope.strip()]
+
+    async def make() -> NewKey:
+        async with open_project(settings, to_look=True) as project:
+            return await add_key(project, name, wanted, expires=_span(expires), rate=rate, open_jobs=open_jobs)
+
+    key = run_async(make())
+    if as_json:
+        print_json(key)
+        return
+    out.print(key.key, markup=False)
+    err.print(
+        Text(f"Key {key.id} for {visible(key.name)}: {', '.join(key.scopes)}. It is not shown again.", style="dim")
+    )
+
+
+def _span(text: str | None) -> timedelta | None:
+    if text is None:
+        return None
+    try:
+        return parse_duration(text)
+    except ValueError as error:
+        raise Misconfigured(f"--expires: {error}.") from error
+
+
+@keys_app.command("list")
+def list_verb(as_json: JsonOption = False) -> None:
+    """List the keys, without their secrets."""
+    settings = settings_with()
+
+    async def find() -> list[KeyView]:
+        if not is_crawled(settings):
+            return []
+        async with open_crawled(settings) as project:
+            return await list_keys(project)
+
+    found = run_async(find())
+    if as_json:
+        print_json(found)
+        return
+    if not found:
+        out.print("No keys. `gossamer keys add NAME` makes one.")
+        return
+    print_table(
+        (Column("ID", "bold"), Column("NAME"), Column("SCOPES"), Column("STATE"), Column("CREATED", spare=True),
+         Column("EXPIRES"), Column("LAST USED")),
+        [
+            (key.id, key.name, ", ".join(key.scopes), key.state, key.created_at, key.expires_at, key.used_at)
+            for key in found
+        ],
+    )  # fmt: skip
+
+
+@keys_app.command("revoke")
+def revoke_verb(
+    key: Annotated[str, typer.Argument(help="Its id, or its name.")],
+    as_json: JsonOption = False,
+) -> None:
+    """Make a key open nothing any more, from now on."""
+    settings = settings_with()
+
+    async def revoke() -> KeyView:
+        async with open_crawled(settings) as project:
+            return await revoke_key(project, key)
+
+    done = run_async(revoke())
+    if as_json:
+        print_json(done)
+        return
+    out.print(f"Key {done.id} ({visible(done.name)}) is revoked.", markup=False)
+
+
+# -- audit ---------------------------------------------------------------------------------------------------------
+
+
+@app.command("audit")
+def audit_verb(
+    key: Annotated[str | None, typer.Option(help="Only what this key did: its id.")] = None,
+    limit: Annotated[int, typer.Option(min=1, help="At most this many lines, the newest first.")] = 50,
+    as_json: JsonOption = False,
+) -> None:
+    """Who changed what over HTTP, the newest first."""
+    settings = settings_with()
+
+    async def find() -> list[AuditView]:
+        if not is_crawled(settings):
+            return []
+        async with open_crawled(settings) as project:
+            return await audit_lines(project, key=key, limit=limit)
+
+    found = run_async(find())
+    if as_json:
+        print_json(found)
+        return
+    if not found:
+        out.print("Nothing was changed over HTTP.")
+        return
+    print_table(
+        (Column("AT"), Column("KEY"), Column("NAME"), Column("ACTION", fold=True), Column("TARGET", fold=True),
+         Column("STATUS", right=True), Column("FROM", spare=True)),
+        [(line.at, line.key, line.name, line.action, line.target, line.status, line.address) for line in found],
+    )  # fmt: skip
+    if len(found) == limit:
+        err.print(Text(f"The newest {many(limit, 'line')}; --limit shows more.", style="dim"))

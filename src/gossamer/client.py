@@ -1,0 +1,337 @@
+"""A client for the HTTP door of a project, for programs on other machines: `Client`, and `AsyncClient` for asyncio.
+
+    from gossamer.client import Client
+
+    with Client("http://127.0.0.1:8420", key) as gossamer:
+        page = gossamer.scrape("https://shop.example/p/1", formats=["markdown"])
+
+How it fails: `ServerError` with the status, the code and the message of the server; `ConnectionError` when there is
+none to talk to. How it recovers: 429 and 503 are tried again after the time that the server asks for, a few times.
+Writes carry an Idempotency-Key, so that a try whose answer was lost does nothing twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Iterator
+from typing import Any, Generic, Self, TypeVar
+from uuid import uuid4
+
+import msgspec
+
+from .errors import MissingExtra
+from .project.jobs import JobChange
+from .project.page_results import PageOutcome
+from .project.story import Story
+from .project.wire_views import JobReport, JobReports, RecordPage
+
+try:
+    import httpx
+except ImportError as error:
+    raise MissingExtra("The client is not installed: pip install 'gossamer[client]'") from error
+
+T = TypeVar("T")
+TRIES = 4
+LONGEST_PAUSE = 30.0  # seconds, whatever the server asks for
+ENDED = ("completed", "failed", "cancelled")
+RETRIED = (429, 503)
+PATIENCE = 650.0  # seconds for an answer; a scrape may take ten minutes
+
+
+class Begun(msgspec.Struct, frozen=True, kw_only=True):
+    """A job that was begun. `note` says what stands in its way, if anything does."""
+
+    job_id: str
+    status: str
+    note: str | None = None
+
+
+class JobResult(JobReport, frozen=True, kw_only=True):
+    """A job, and what came of its pages."""
+
+    result: PageOutcome | None = None
+    results: list[PageOutcome] | None = None
+    next: int | None = None
+
+
+class ResultPage(msgspec.Struct, frozen=True, kw_only=True):
+    results: list[PageOutcome]
+    next: int | None = None
+
+
+class ServerError(Exception):
+    """The server refused. `details` depend on the code."""
+
+    def __init__(self, status: int, code: str, message: str, details: dict[str, Any]) -> None:
+        super().__init__(message)
+        self.status = status
+        self.code = code
+        self.details = details
+
+
+class StillRunning(Exception):
+    """A scrape took longer than its timeout. The job goes on."""
+
+    def __init__(self, job_id: str) -> None:
+        super().__init__(f"The page did not come in time. Its job goes on: {job_id}")
+        self.job_id = job_id
+
+
+class Ask(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
+    """One request, and the type of its answer."""
+
+    method: str
+    path: str
+    gives: type[T]
+    body: dict[str, Any] | None = None  # JSON
+    params: dict[str, Any] = {}  # of the address
+
+
+# -- what can be asked ---------------------------------------------------------------------------------------------
+
+
+def _given(values: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _scrape(url: str, wishes: dict[str, Any]) -> Ask[PageOutcome]:
+    return Ask(method="POST", path="/scrape", gives=PageOutcome, body={"url": url, **_given(wishes)})
+
+
+def _begin(path: str, **wishes: Any) -> Ask[Begun]:
+    return Ask(method="POST", path=path, gives=Begun, body=_given(wishes))
+
+
+def _job(id: str) -> Ask[JobResult]:
+    return Ask(method="GET", path=f"/jobs/{_part(id)}", gives=JobResult)
+
+
+def _results(id: str, after: int) -> Ask[ResultPage]:
+    return Ask(method="GET", path=f"/jobs/{_part(id)}/results", gives=ResultPage, params={"after": after, "limit": 50})
+
+
+def _jobs(limit: int, after: str | None, status: str | None) -> Ask[JobReports]:
+    return Ask(
+        method="GET", path="/jobs", gives=JobReports, params=_given({"limit": limit, "after": after, "status": status})
+    )
+
+
+def _change(method: str, id: str, verb: str = "") -> Ask[JobChange]:
+    return Ask(method=method, path=f"/jobs/{_part(id)}{verb}", gives=JobChange)
+
+
+def _records(after: str | None, filters: dict[str, Any]) -> Ask[RecordPage]:
+    return Ask(
+        method="GET", path="/records", gives=RecordPage, params=_given({"after": after, "limit": 1000, **filters})
+    )
+
+
+def _why(url: str) -> Ask[Story]:
+    return Ask(method="GET", path="/why", gives=Story, params={"url": url})
+
+
+def _part(text: str) -> str:
+    """One part of a path, whatever is in it."""
+    return str(httpx.URL("http://x/").copy_with(path=f"/{text}").raw_path[1:], "ascii").replace("/", "%2F")
+
+
+# -- sending -------------------------------------------------------------------------------------------------------
+
+
+def _headers(ask: Ask[Any]) -> dict[str, str]:
+    return {"idempotency-key": str(uuid4())} if ask.method == "POST" else {}
+
+
+def _read(ask: Ask[T], answer: httpx.Response) -> T:
+    """Raises ServerError and StillRunning."""
+    if answer.status_code == 202 and ask.gives is PageOutcome:
+        raise StillRunning(msgspec.json.decode(answer.content, type=Begun).job_id)
+    if answer.is_success:
+        return msgspec.json.decode(answer.content, type=ask.gives)
+    try:
+        error = msgspec.json.decode(answer.content)["error"]
+        code, message, details = error["code"], error["message"], error["details"]
+    except (msgspec.DecodeError, KeyError, TypeError):
+        code, message, details = "unknown", f"The server answered {answer.status_code}, and not in its own way.", {}
+    raise ServerError(answer.status_code, code, message, details)
+
+
+def _pause(answer: httpx.Response, tries: int) -> float | None:
+    """Seconds until the next try; None when there is none."""
+    if answer.status_code not in RETRIED or tries >= TRIES:
+        return None
+    asked = answer.headers.get("retry-after", "")
+    return min(float(asked) if asked.isdecimal() else 1.0, LONGEST_PAUSE)
+
+
+class AsyncClient:
+    """A client for asyncio. Open inside `async with`. `transport` is one of httpx; tests give theirs."""
+
+    def __init__(self, address: str, key: str, *, transport: httpx.AsyncBaseTransport | None = None) -> None:
+        self._http = httpx.AsyncClient(
+            base_url=f"{address.rstrip('/')}/api/v1", headers={"x-api-key": key}, timeout=PATIENCE, transport=transport
+        )
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self._http.aclose()
+
+    async def send(self, ask: Ask[T]) -> T:
+        """Send any request. Raises ServerError, ConnectionError."""
+        headers, tries = _headers(ask), 0
+        while True:
+            tries += 1
+            try:
+                answer = await self._http.request(
+                    ask.method, ask.path, json=ask.body, params=ask.params, headers=headers
+                )
+            except httpx.TransportError as error:
+                raise ConnectionError(f"{self._http.base_url.host} does not answer ({error}).") from error
+            pause = _pause(answer, tries)
+            if pause is None:
+                return _read(ask, answer)
+            await asyncio.sleep(pause)
+
+    async def scrape(self, url: str, **wishes: Any) -> PageOutcome:
+        """Fetch a page and wait for it. Raises StillRunning, ServerError."""
+        return await self.send(_scrape(url, wishes))
+
+    async def scrape_async(self, url: str, **wishes: Any) -> Begun:
+        return await self.send(_begin("/scrape/async", url=url, **wishes))
+
+    async def batch(self, urls: list[str] | None = None, **wishes: Any) -> Begun:
+        return await self.send(_begin("/batch", urls=urls, **wishes))
+
+    async def crawl(self, **wishes: Any) -> Begun:
+        """Begin a crawl: spider, recipe or url; limit, depth."""
+        return await self.send(_begin("/crawls", **wishes))
+
+    async def job(self, id: str) -> JobResult:
+        return await self.send(_job(id))
+
+    async def wait(self, id: str, *, every: float = 1.0) -> JobResult:
+        """Ask for the job until it has ended."""
+        while True:
+            job = await self.job(id)
+            if job.status in ENDED:
+                return job
+            await asyncio.sleep(every)
+
+    async def results(self, id: str) -> AsyncIterator[PageOutcome]:
+        """Every page of a scrape or a batch."""
+        after: int | None = 0
+        while after is not None:
+            page = await self.send(_results(id, after))
+            for one in page.results:
+                yield one
+            after = page.next
+
+    async def jobs(self, *, limit: int = 20, after: str | None = None, status: str | None = None) -> JobReports:
+        return await self.send(_jobs(limit, after, status))
+
+    async def pause(self, id: str) -> JobChange:
+        return await self.send(_change("POST", id, "/pause"))
+
+    async def resume(self, id: str) -> JobChange:
+        return await self.send(_change("POST", id, "/resume"))
+
+    async def cancel(self, id: str) -> JobChange:
+        return await self.send(_change("DELETE", id))
+
+    async def records(self, **filters: Any) -> AsyncIterator[dict[str, Any]]:
+        """Records by job, spider, type, site, since, until, gone."""
+        after: str | None = "0"
+        while after is not None:
+            page = await self.send(_records(after, filters))
+            for record in page.records:
+                yield record
+            after = page.next
+
+    async def why(self, url: str) -> Story:
+        return await self.send(_why(url))
+
+
+class Client:
+    """The same, without asyncio. Open inside `with`."""
+
+    def __init__(self, address: str, key: str, *, transport: httpx.BaseTransport | None = None) -> None:
+        self._http = httpx.Client(
+            base_url=f"{address.rstrip('/')}/api/v1", headers={"x-api-key": key}, timeout=PATIENCE, transport=transport
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._http.close()
+
+    def send(self, ask: Ask[T]) -> T:
+        """Send any request. Raises ServerError, ConnectionError."""
+        headers, tries = _headers(ask), 0
+        while True:
+            tries += 1
+            try:
+                answer = self._http.request(ask.method, ask.path, json=ask.body, params=ask.params, headers=headers)
+            except httpx.TransportError as error:
+                raise ConnectionError(f"{self._http.base_url.host} does not answer ({error}).") from error
+            pause = _pause(answer, tries)
+            if pause is None:
+                return _read(ask, answer)
+            time.sleep(pause)
+
+    def scrape(self, url: str, **wishes: Any) -> PageOutcome:
+        """Fetch a page and wait for it. Raises StillRunning, ServerError."""
+        return self.send(_scrape(url, wishes))
+
+    def scrape_async(self, url: str, **wishes: Any) -> Begun:
+        return self.send(_begin("/scrape/async", url=url, **wishes))
+
+    def batch(self, urls: list[str] | None = None, **wishes: Any) -> Begun:
+        return self.send(_begin("/batch", urls=urls, **wishes))
+
+    def crawl(self, **wishes: Any) -> Begun:
+        """Begin a crawl: spider, recipe or url; limit, depth."""
+        return self.send(_begin("/crawls", **wishes))
+
+    def job(self, id: str) -> JobResult:
+        return self.send(_job(id))
+
+    def wait(self, id: str, *, every: float = 1.0) -> JobResult:
+        """Ask for the job until it has ended."""
+        while (job := self.job(id)).status not in ENDED:
+            time.sleep(every)
+        return job
+
+    def results(self, id: str) -> Iterator[PageOutcome]:
+        """Every page of a scrape or a batch."""
+        after: int | None = 0
+        while after is not None:
+            page = self.send(_results(id, after))
+            yield from page.results
+            after = page.next
+
+    def jobs(self, *, limit: int = 20, after: str | None = None, status: str | None = None) -> JobReports:
+        return self.send(_jobs(limit, after, status))
+
+    def pause(self, id: str) -> JobChange:
+        return self.send(_change("POST", id, "/pause"))
+
+    def resume(self, id: str) -> JobChange:
+        return self.send(_change("POST", id, "/resume"))
+
+    def cancel(self, id: str) -> JobChange:
+        return self.send(_change("DELETE", id))
+
+    def records(self, **filters: Any) -> Iterator[dict[str, Any]]:
+        """Records by job, spider, type, site, since, until, gone."""
+        after: str | None = "0"
+        while after is not None:
+            page = self.send(_records(after, filters))
+            yield from page.records
+            after = page.next
+
+    def why(self, url: str) -> Story:
+        return self.send(_why(url))

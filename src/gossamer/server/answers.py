@@ -1,0 +1,89 @@
+"""What leaves the door: values as JSON, errors in one shape, and which status an error of ours has."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+from starlette.responses import Response
+
+from ..errors import BackendUnavailable, GossamerError, InvalidUrl, Misconfigured, Permanent, Transient
+from ..project.wire_jobs import BadWish, TooMuchAtOnce
+
+JSON = "application/json"
+
+
+class ErrorBody(msgspec.Struct, frozen=True, kw_only=True):
+    """`message` says the next step; `details` depend on the code."""
+
+    code: str
+    message: str
+    details: dict[str, Any] = {}  # what the code needs
+
+
+class ErrorAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """What every error looks like."""
+
+    success: bool = False
+    error: ErrorBody
+
+
+class ApiError(Exception):
+    """Ends a request with a status and one message for people."""
+
+    def __init__(
+        self,
+        status: int,
+        code: str,
+        message: str,
+        *,
+        headers: dict[str, str] | None = None,
+        details: dict[str, Any] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.code = code
+        self.headers = headers or {}
+        self.details = details or {}
+
+    def answer(self) -> Response:
+        body = ErrorAnswer(error=ErrorBody(code=self.code, message=str(self), details=self.details))
+        return Response(encode(body), self.status, self.headers, JSON)
+
+
+def not_found(what: str) -> ApiError:
+    """For what is not there, and for what belongs to another key."""
+    return ApiError(404, "not_found", f"There is no {what} here. See the list, or ask with the key that made it.")
+
+
+def encode(value: Any) -> bytes:  # Any: whatever can be JSON
+    """JSON in UTF-8. Items may hold numbers that are longer than msgspec takes."""
+    try:
+        return msgspec.json.encode(value, enc_hook=str)
+    except (OverflowError, ValueError):
+        text = json.dumps(msgspec.to_builtins(value, enc_hook=str), ensure_ascii=False)
+        return text.encode("utf-8", "backslashreplace")
+
+
+def answer_of(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    return Response(encode(value), status, headers, JSON)
+
+
+def error_of(error: GossamerError) -> ApiError:
+    """The status of an error of ours. What is wrong on our side says no more than the client needs."""
+    match error:
+        case TooMuchAtOnce():
+            return ApiError(429, "too_many_jobs", str(error), headers={"retry-after": "5"})
+        case BadWish() | InvalidUrl():
+            return ApiError(422, "invalid", str(error))
+        case BackendUnavailable():
+            return ApiError(
+                503, "unavailable", "A store of the project does not answer. Try again.", headers={"retry-after": "5"}
+            )
+        case Transient():
+            return ApiError(503, error.reason.replace("-", "_"), str(error), headers={"retry-after": "5"})
+        case Misconfigured() | Permanent():
+            return ApiError(422, error.reason.replace("-", "_"), str(error))
+        case _:
+            return ApiError(500, "error", "The server could not do this. Its log says why.")

@@ -1,0 +1,79 @@
+"""The ASGI application: which endpoint answers which address."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from ..project.open import Project
+from ..project.page_results import PageReader
+from . import health_routes, job_routes, key_routes, record_routes, scrape_routes
+from .answers import ApiError
+from .door import Door, Token
+from .endpoint import PUBLIC, Call, Endpoint, Reply
+from .openapi import document
+
+ENDPOINTS: tuple[Endpoint, ...] = (
+    *health_routes.ENDPOINTS,
+    *scrape_routes.ENDPOINTS,
+    *job_routes.ENDPOINTS,
+    *record_routes.ENDPOINTS,
+    *key_routes.ENDPOINTS,
+)
+LOOPBACK = frozenset(("127.0.0.1", "localhost", "::1"))
+
+
+async def openapi(call: Call) -> Reply:
+    return Reply(value=document(ENDPOINTS))
+
+
+OPENAPI = Endpoint(
+    method="GET", path="/openapi.json", scope=PUBLIC, summary="This document", handler=openapi, gives=dict[str, object]
+)
+
+
+def make_app(
+    project: Project, pages: PageReader, *, hosts: Iterable[str] = (), token: Token | None = None
+) -> Starlette:
+    """The application for an open project. `hosts` are names of this server beside those of the machine itself."""
+    names = LOOPBACK | {host.lower() for host in hosts}
+    door = Door(project, pages, hosts=names, token=token)
+    routes = [
+        Route(path, partial(_serve, door, endpoint), methods=[endpoint.method])
+        for endpoint in (*ENDPOINTS, OPENAPI)
+        for path in (endpoint.path, *endpoint.aliases)
+    ]
+    return Starlette(routes=routes, exception_handlers={404: _missing(door), 405: _wrong_method(door)})
+
+
+async def _serve(door: Door, endpoint: Endpoint, request: Request) -> Response:
+    return await door.serve(endpoint, request)
+
+
+Handler = Callable[[Request, Exception], Awaitable[Response]]
+
+
+def _missing(door: Door) -> Handler:
+    async def answer(request: Request, error: Exception) -> Response:
+        try:
+            door.check_host(request)
+        except ApiError as refusal:
+            return refusal.answer()
+        return ApiError(
+            404, "not_found", "There is nothing at this address. /openapi.json lists what there is."
+        ).answer()
+
+    return answer
+
+
+def _wrong_method(door: Door) -> Handler:
+    async def answer(request: Request, error: Exception) -> Response:
+        headers = dict(getattr(error, "headers", None) or {})
+        return ApiError(405, "method", "This address takes another method: see allow.", headers=headers).answer()
+
+    return answer

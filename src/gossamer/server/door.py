@@ -1,0 +1,231 @@
+"""The door: every request passes here, in this order.
+
+    1. host       the name in the Host header must be one of ours: no page in a browser reaches us by rebinding DNS
+    2. key        who asks, and whether the scope suffices; `x-api-key` or `Authorization: Bearer`
+    3. rate       of that key, in this process
+    4. parsing    parameters and body, bounded and strict
+    5. repeat     a request with an Idempotency-Key that was answered gets the same answer
+    6. handler    calls project
+    7. audit      every write is noted
+
+How it fails: every error is one JSON object with a code and a message; a defect of ours is a bare 500, and its
+traceback goes to the log. How it recovers: nothing is kept here but the buckets of rates, which fill again.
+"""
+
+from __future__ import annotations
+
+import logging
+from hmac import compare_digest
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from ..errors import GossamerError
+from ..project import idempotency, keys
+from ..project.keys import Caller
+from ..project.open import Project
+from ..project.page_results import PageReader
+from .answers import JSON, ApiError, answer_of, error_of
+from .endpoint import PUBLIC, Call, Endpoint, Reply
+from .request_body import parse_body, parse_query, read_body
+
+log = logging.getLogger("gossamer.server")
+NOBODY = Caller(id="", name="", scopes=frozenset())
+MOST_BUCKETS = 10_000  # keys whose rate is remembered; the oldest are forgotten
+BURST_SECONDS = 2.0  # of its rate a key may use at once after a rest
+LONGEST_KEY = 255  # characters of an Idempotency-Key
+NOT_KEPT = (401, 403, 409, 429)  # statuses that another try may not have
+
+
+class Token(msgspec.Struct, frozen=True, kw_only=True):
+    """The one-time token of a server on this machine, for as long as the project has no keys."""
+
+    caller: Caller
+    digest: str
+
+
+class Door:
+    """Lets requests in. `hosts` are the names under which clients may ask; `token` opens where there is no key."""
+
+    def __init__(self, project: Project, pages: PageReader, *, hosts: frozenset[str], token: Token | None) -> None:
+        self._project = project
+        self._pages = pages
+        self._hosts = hosts
+        self._token = token
+        self._buckets: dict[str, tuple[float, float]] = {}  # by key: requests left, and when that was
+
+    async def serve(self, endpoint: Endpoint, request: Request) -> Response:
+        """Answer a request. Raises nothing: what goes wrong is the answer."""
+        try:
+            return await self._serve(endpoint, request)
+        except ApiError as error:
+            return error.answer()
+        except GossamerError as error:
+            failure = error_of(error)
+            if failure.status >= 500:
+                log.warning("%s %s: %s", request.method, request.url.path, error)
+            return failure.answer()
+        except Exception:
+            log.exception("%s %s", request.method, request.url.path)
+            return ApiError(500, "error", "The server failed over this request. Its log says why.").answer()
+
+    async def _serve(self, endpoint: Endpoint, request: Request) -> Response:
+        self.check_host(request)
+        caller = NOBODY if endpoint.scope == PUBLIC else await self._caller(request)
+        if not endpoint.is_open_to(caller):
+            raise ApiError(403, "scope", f"Your key lacks the scope {endpoint.scope!r}. Ask for a key that has it.")
+        if caller is not NOBODY:
+            self._take_token(caller)
+        query = parse_query(request, endpoint.query)
+        if not endpoint.writes:
+            return self._response(await endpoint.handler(self._call(request, caller, query, None)))
+        content = await read_body(request, self._project.settings.server.max_body.bytes)
+        body = None
+        if endpoint.body is not None and (content or not endpoint.body_optional):
+            body = parse_body(content, endpoint.body, request.headers.get("content-type", ""))
+        call = self._call(request, caller, query, body)
+        name = self._repeat_name(request)
+        if name is None:
+            return await self._write(endpoint, call)
+        return await self._write_once(endpoint, call, name, content)
+
+    # -- who, and how often ------------------------------------------------------------------------------------
+
+    def check_host(self, request: Request) -> None:
+        """Raises ApiError for a Host header that names somebody else."""
+        host = request.headers.get("host", "")
+        name = host.rpartition("]")[0].strip("[") if host.startswith("[") else host.partition(":")[0]
+        if name.lower().rstrip(".") not in self._hosts:
+            raise ApiError(421, "host", "This server does not answer to that name. Its owner can add it: server.hosts.")
+
+    async def _caller(self, request: Request) -> Caller:
+        text = request.headers.get("x-api-key", "")
+        scheme, _, bearer = request.headers.get("authorization", "").partition(" ")
+        if not text and scheme.lower() == "bearer":
+            text = bearer.strip()
+        if not text:
+            raise _unknown("Send your key as x-api-key, or as Authorization: Bearer.")
+        if self._token is not None:
+            digest = keys.secret_digest(text)
+            if digest is not None and compare_digest(digest, self._token.digest):
+                return self._token.caller
+        caller = await keys.caller_of(self._project, text)
+        if caller is None:
+            raise _unknown("This key opens nothing: it is wrong, expired or revoked. `gossamer keys add` makes one.")
+        return caller
+
+    def _take_token(self, caller: Caller) -> None:
+        """Raises ApiError when the key asks more often than it may."""
+        interval = self._project.settings.server.rate.interval
+        rate = caller.rate or (1 / interval.total_seconds() if interval is not None else None)
+        if rate is None:
+            return
+        now, most = self._project.clock.monotonic(), max(1.0, rate * BURST_SECONDS)
+        left, at = self._buckets.pop(caller.id, (most, now))
+        left = min(most, left + (now - at) * rate)
+        self._buckets[caller.id] = (max(left - 1, 0.0) if left >= 1 else left, now)
+        if len(self._buckets) > MOST_BUCKETS:
+            del self._buckets[next(iter(self._buckets))]
+        if left < 1:
+            wait = max(1, round((1 - left) / rate))
+            raise ApiError(
+                429,
+                "rate",
+                f"Your key may ask {rate:g} times a second. Wait {wait} s.",
+                headers={"retry-after": str(wait)},
+            )
+
+    # -- handling ----------------------------------------------------------------------------------------------
+
+    def _call(self, request: Request, caller: Caller, query: object, body: object) -> Call:
+        return Call(
+            project=self._project,
+            pages=self._pages,
+            caller=caller,
+            path=dict(request.path_params),
+            query=query,
+            body=body,
+            request=request,
+        )
+
+    async def _write(self, endpoint: Endpoint, call: Call) -> Response:
+        """Handle a write and note it, also one that was refused."""
+        reply: Reply | Response
+        try:
+            reply = await endpoint.handler(call)
+        except ApiError as error:
+            await self._note(call, "", error.status)
+            raise
+        except GossamerError as error:
+            await self._note(call, "", error_of(error).status)
+            raise
+        response = self._response(reply)
+        await self._note(call, reply.target if isinstance(reply, Reply) else "", response.status_code)
+        return response
+
+    async def _note(self, call: Call, target: str, status: int) -> None:
+        if call.caller is NOBODY:
+            return
+        request = call.request
+        await keys.note_write(
+            self._project,
+            call.caller,
+            f"{request.method} {request.url.path}"[:500],
+            target=target,
+            status=status,
+            address=request.client.host if request.client is not None else "",
+        )
+
+    def _repeat_name(self, request: Request) -> str | None:
+        name = request.headers.get("idempotency-key")
+        if name is None or request.method != "POST":
+            return None
+        if not 1 <= len(name) <= LONGEST_KEY or not name.isascii() or not name.isprintable():
+            raise ApiError(422, "invalid", f"An Idempotency-Key has 1 to {LONGEST_KEY} printable ASCII characters.")
+        return name
+
+    async def _write_once(self, endpoint: Endpoint, call: Call, name: str, content: bytes) -> Response:
+        """Handle a write, or give the answer again that it had. Raises ApiError."""
+        request, project, caller = call.request, self._project, call.caller
+        signed = b"\0".join((request.url.path.encode(), request.url.query.encode(), content))
+        try:
+            known = await idempotency.begin(project, caller, name, signed)
+        except idempotency.RepeatedDifferently:
+            raise ApiError(
+                409, "key_reused", "This Idempotency-Key was used for another request. Take a new one."
+            ) from None
+        except idempotency.StillWorking:
+            raise ApiError(
+                409,
+                "in_progress",
+                "The first request with this Idempotency-Key is not answered yet.",
+                headers={"retry-after": "1"},
+            ) from None
+        if known is not None:
+            if known.body is None:
+                raise ApiError(409, "answer_too_large", "This was answered, and the answer was too large to be kept.")
+            return Response(known.body, known.status, {"idempotent-replayed": "true"}, JSON)
+        kept = False
+        try:
+            try:
+                response = await self._write(endpoint, call)
+            except ApiError as error:
+                response = error.answer()
+            except GossamerError as error:
+                response = error_of(error).answer()
+            if response.status_code < 500 and response.status_code not in NOT_KEPT:
+                await idempotency.finish(project, caller, name, signed, response.status_code, bytes(response.body))
+                kept = True
+            return response
+        finally:
+            if not kept:
+                await idempotency.forget(project, caller, name)
+
+    @staticmethod
+    def _response(reply: Reply | Response) -> Response:
+        return answer_of(reply.value, reply.status, reply.headers) if isinstance(reply, Reply) else reply
+
+
+def _unknown(message: str) -> ApiError:
+    return ApiError(401, "key", message, headers={"www-authenticate": 'Bearer realm="gossamer"'})

@@ -1,0 +1,81 @@
+"""One endpoint: its address, who may use it, what it takes and gives. The door (door.py) and the OpenAPI document
+(openapi.py) both read this."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from ..project.keys import Caller
+from ..project.open import Project
+from ..project.page_results import PageReader
+
+PUBLIC = "public"  # in place of a scope: no key is needed
+ANY = "any"  # any key that holds
+
+T = TypeVar("T")
+
+
+class NoQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Of an endpoint that takes no parameters."""
+
+
+class Call(msgspec.Struct, frozen=True, kw_only=True):
+    """A request that passed the door: parsed and allowed."""
+
+    project: Project
+    pages: PageReader
+    caller: Caller
+    path: dict[str, str]
+    query: Any  # a struct of the endpoint's `query`; handlers ask for it with `Call.of`
+    body: Any  # a struct of the endpoint's `body`, or None
+    request: Request
+
+    def of(self, kind: type[T]) -> T:
+        """The query or the body, whichever is of that kind."""
+        found: Any = self.body if isinstance(self.body, kind) else self.query
+        assert isinstance(found, kind)
+        return found
+
+
+class Reply(msgspec.Struct, frozen=True, kw_only=True):
+    """A value to be sent as JSON. `target` names what was made or changed, for the audit log."""
+
+    value: Any  # a struct, or a list of them
+    status: int = 200
+    headers: dict[str, str] = {}
+    target: str = ""
+
+
+Handler = Callable[[Call], Awaitable[Reply | Response]]
+
+
+class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
+    """`scope` is PUBLIC, ANY or a scope of keys; with a second one in `or_scope`, either suffices. `gives` is the type
+    of the answer; None is no JSON."""
+
+    method: str
+    path: str
+    scope: str
+    or_scope: str = ""
+    summary: str
+    handler: Handler
+    gives: Any = None  # a type
+    query: type[msgspec.Struct] = NoQuery
+    body: type[msgspec.Struct] | None = None
+    body_optional: bool = False
+    example: dict[str, Any] | None = None  # of the body
+    aliases: tuple[str, ...] = ()
+    media: str = "application/json"
+    other_statuses: dict[int, str] = {}
+
+    def is_open_to(self, caller: Caller) -> bool:
+        return self.scope in (PUBLIC, ANY) or caller.may(self.scope) or caller.may(self.or_scope)
+
+    @property
+    def writes(self) -> bool:
+        return self.method not in ("GET", "HEAD")

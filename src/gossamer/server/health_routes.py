@@ -1,0 +1,42 @@
+"""Is the server there, can it work, and which one is it."""
+
+from __future__ import annotations
+
+import msgspec
+
+from .. import __version__
+from ..errors import GossamerError
+from ..project.wire_views import ask_stores
+from .answers import ApiError
+from .endpoint import ANY, PUBLIC, Call, Endpoint, Reply
+
+
+class Health(msgspec.Struct, frozen=True):
+    status: str
+
+
+class Version(msgspec.Struct, frozen=True):
+    version: str
+
+
+async def healthz(call: Call) -> Reply:
+    return Reply(value=Health("ok"))
+
+
+async def readyz(call: Call) -> Reply:
+    try:
+        await ask_stores(call.project)
+    except GossamerError as error:
+        raise ApiError(503, "not_ready", "A store of the project does not answer.") from error
+    return Reply(value=Health("ready"))
+
+
+async def version(call: Call) -> Reply:
+    return Reply(value=Version(__version__))
+
+
+ENDPOINTS = (
+    Endpoint(method="GET", path="/healthz", scope=PUBLIC, summary="The server is there", handler=healthz, gives=Health),
+    Endpoint(method="GET", path="/readyz", scope=PUBLIC, summary="The stores answer", handler=readyz, gives=Health),
+    Endpoint(method="GET", path="/api/v1/version", scope=ANY, summary="Its version", handler=version, gives=Version),
+)

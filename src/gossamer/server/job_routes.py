@@ -1,0 +1,240 @@
+"""Jobs: listed, followed, paused, resumed, cancelled; their pages and records; their progress as events."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+from starlette.responses import Response, StreamingResponse
+
+from ..model.job import Job
+from ..project.jobs import JobChange, cancel_job, pause_job, resume_job
+from ..project.keys import JOBS, RECORDS, SCRAPE
+from ..project.page_results import PageOutcome
+from ..project.records import RecordFilter, query_of
+from ..project.wire_jobs import is_ended, job_for, wanted_pages
+from ..project.wire_views import JobReport, JobReports, RecordPage, job_report, job_reports
+from .answers import ApiError, encode, not_found
+from .endpoint import Call, Endpoint, Reply
+from .record_routes import RecordsForm, records_in_form
+
+RESULTS_AT_ONCE = 10
+LOOK = 1.0  # seconds between two events
+SILENCE = 15.0  # seconds without a change after which a sign of life is sent
+LONGEST_STREAM = 3600.0  # seconds; then the client connects again
+
+Status = Annotated[str, Meta(pattern="^(queued|running|paused|completed|failed|cancelled)$")]
+
+
+class JobsQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    limit: Annotated[int, Meta(ge=1, le=100)] = 20
+    after: str | None = None  # `next` of the page before
+    status: Status | None = None
+
+
+class ResultsQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    limit: Annotated[int, Meta(ge=1, le=100)] = RESULTS_AT_ONCE
+    after: Annotated[int, Meta(ge=0, le=1_000_000)] = 0  # `next` of the page before
+
+
+class JobAnswer(JobReport, frozen=True, kw_only=True):
+    """A job. `result` is the page of a scrape, `results` are the first pages of a batch, once they are had."""
+
+    success: bool
+    result: PageOutcome | None
+    results: list[PageOutcome] | None
+    next: int | None  # `after` for more results, at /results
+
+
+class ResultPage(msgspec.Struct, frozen=True, kw_only=True):
+    """Pages of a batch, in the order in which they were asked for."""
+
+    results: list[PageOutcome]
+    next: int | None
+
+
+async def listed(call: Call) -> Reply:
+    query = call.of(JobsQuery)
+    found = await job_reports(call.project, call.caller, limit=query.limit, after=query.after, status=query.status)
+    return Reply(value=found)
+
+
+async def show(call: Call) -> Reply:
+    job = await _job(call)
+    report = await job_report(call.project, job)
+    result, results, following = None, None, None
+    pages = await wanted_pages(call.project, job)
+    if pages and is_ended(job):
+        results = await call.pages.outcomes(job, pages[:RESULTS_AT_ONCE])
+        following = RESULTS_AT_ONCE if len(pages) > RESULTS_AT_ONCE else None
+        if job.name.startswith("scrape-"):
+            result, results = results[0], None
+    answer = JobAnswer(
+        **msgspec.structs.asdict(report),
+        success=report.status != "failed",
+        result=result,
+        results=results,
+        next=following,
+    )
+    return Reply(value=answer)
+
+
+async def results(call: Call) -> Reply:
+    job, query = await _job(call), call.of(ResultsQuery)
+    pages = await wanted_pages(call.project, job)
+    if not pages:
+        raise ApiError(409, "no_pages", "This job is a crawl: ask for its records instead.")
+    end = query.after + query.limit
+    found = await call.pages.outcomes(job, pages[query.after : end])
+    return Reply(value=ResultPage(results=found, next=end if end < len(pages) else None))
+
+
+async def records(call: Call) -> Reply | Response:
+    job = await _job(call)
+    query = await query_of(call.project, RecordFilter(job=job.id))
+    return await records_in_form(call, query, call.of(RecordsForm))
+
+
+async def pause(call: Call) -> Reply:
+    return await _change(call, "pause")
+
+
+async def resume(call: Call) -> Reply:
+    return await _change(call, "resume")
+
+
+async def cancel(call: Call) -> Reply:
+    return await _change(call, "cancel")
+
+
+async def _change(call: Call, verb: str) -> Reply:
+    job = await _job(call, to_change=True)
+    if is_ended(job):
+        raise ApiError(
+            409, "ended", f"The job has ended ({job.ending or job.state.value}): there is nothing to {verb}."
+        )
+    done = await {"pause": pause_job, "resume": resume_job, "cancel": cancel_job}[verb](call.project, job.id)
+    return Reply(value=done, target=job.id)
+
+
+async def events(call: Call) -> Response:
+    """Server-sent events: one whenever the job has moved, and a last one when it ends."""
+    job = await _job(call)
+    headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
+    return StreamingResponse(_progress(call, job), media_type="text/event-stream", headers=headers)
+
+
+async def _progress(call: Call, job: Job) -> AsyncIterator[bytes]:
+    clock, told, told_at = call.project.clock, b"", 0.0
+    began = clock.monotonic()
+    number = 0
+    while clock.monotonic() - began < LONGEST_STREAM:
+        found = await job_for(call.project, call.caller, job.id)
+        if found is None:
+            return
+        report = await job_report(call.project, found)
+        state = encode(_moving(report))
+        if state != told:
+            number += 1
+            kind = "end" if is_ended(found) else "progress"
+            told, told_at = state, clock.monotonic()
+            yield b"id: %d\nevent: %b\ndata: %b\n\n" % (number, kind.encode(), encode(report))
+        elif clock.monotonic() - told_at >= SILENCE:
+            told_at = clock.monotonic()
+            yield b": still there\n\n"
+        if is_ended(found):
+            return
+        await clock.sleep(LOOK)
+
+
+def _moving(report: JobReport) -> JobReport:
+    """Without what changes by itself as time goes by."""
+    return msgspec.structs.replace(report, seconds=0.0, pages_per_second=0.0, eta_seconds=None)
+
+
+async def _job(call: Call, *, to_change: bool = False) -> Job:
+    found = await job_for(call.project, call.caller, call.path["job"], to_change=to_change)
+    if found is None:
+        raise not_found("job of that id")
+    return found
+
+
+ENDPOINTS = (
+    Endpoint(
+        method="GET",
+        path="/api/v1/jobs",
+        scope=JOBS,
+        or_scope=SCRAPE,
+        summary="List jobs, the newest first",
+        handler=listed,
+        query=JobsQuery,
+        gives=JobReports,
+    ),
+    Endpoint(
+        method="GET",
+        path="/api/v1/jobs/{job}",
+        scope=JOBS,
+        or_scope=SCRAPE,
+        summary="Where a job stands, and what came of its pages",
+        handler=show,
+        gives=JobAnswer,
+        aliases=("/api/v1/async/jobs/{job}",),
+    ),
+    Endpoint(
+        method="GET",
+        path="/api/v1/jobs/{job}/results",
+        scope=JOBS,
+        or_scope=SCRAPE,
+        summary="The pages of a scrape or a batch",
+        handler=results,
+        query=ResultsQuery,
+        gives=ResultPage,
+    ),
+    Endpoint(
+        method="GET",
+        path="/api/v1/jobs/{job}/records",
+        scope=RECORDS,
+        or_scope=JOBS,
+        summary="The records that a job saw: a page of them, or all as JSON Lines or CSV",
+        handler=records,
+        query=RecordsForm,
+        gives=RecordPage,
+    ),
+    Endpoint(
+        method="GET",
+        path="/api/v1/jobs/{job}/events",
+        scope=JOBS,
+        or_scope=SCRAPE,
+        summary="The progress of a job, as server-sent events",
+        handler=events,
+        media="text/event-stream",
+    ),
+    Endpoint(
+        method="POST",
+        path="/api/v1/jobs/{job}/pause",
+        scope=JOBS,
+        summary="Hand out no more of its pages",
+        handler=pause,
+        gives=JobChange,
+    ),
+    Endpoint(
+        method="POST",
+        path="/api/v1/jobs/{job}/resume",
+        scope=JOBS,
+        summary="Let a paused job go on",
+        handler=resume,
+        gives=JobChange,
+    ),
+    Endpoint(
+        method="DELETE",
+        path="/api/v1/jobs/{job}",
+        scope=JOBS,
+        or_scope=SCRAPE,
+        summary="Cancel a job; what it has stored stays",
+        handler=cancel,
+        gives=JobChange,
+        aliases=("/api/v1/async/jobs/{job}",),
+    ),
+)

@@ -1,0 +1,90 @@
+"""Keys and the audit log. For admins."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from ..project.keys import ADMIN, AuditView, KeyView, NewKey, add_key, audit_lines, list_keys, revoke_key
+from .answers import not_found
+from .endpoint import Call, Endpoint, Reply
+
+
+class KeyWish(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A key to be made."""
+
+    name: Annotated[str, Meta(min_length=1, max_length=100)]
+    scopes: list[str]
+    expires_in: Annotated[float, Meta(gt=0, le=100 * 366 * 86400)] | None = None  # seconds
+    rate: Annotated[float, Meta(gt=0, le=10_000)] | None = None  # requests per second
+    open_jobs: Annotated[int, Meta(ge=1, le=1_000_000)] | None = None
+
+
+class AuditQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    key: str | None = None  # its id
+    limit: Annotated[int, Meta(ge=1, le=1000)] = 100
+
+
+async def add(call: Call) -> Reply:
+    wish = call.of(KeyWish)
+    expires = None if wish.expires_in is None else timedelta(seconds=wish.expires_in)
+    key = await add_key(call.project, wish.name, wish.scopes, expires=expires, rate=wish.rate, open_jobs=wish.open_jobs)
+    return Reply(value=key, status=201, target=key.id)
+
+
+async def listed(call: Call) -> Reply:
+    return Reply(value=await list_keys(call.project))
+
+
+async def revoke(call: Call) -> Reply:
+    id = call.path["key"]
+    if not any(key.id == id for key in await list_keys(call.project)):
+        raise not_found("key of that id")
+    return Reply(value=await revoke_key(call.project, id), target=id)
+
+
+async def audit(call: Call) -> Reply:
+    query = call.of(AuditQuery)
+    return Reply(value=await audit_lines(call.project, key=query.key, limit=query.limit))
+
+
+ENDPOINTS = (
+    Endpoint(
+        method="POST",
+        path="/api/v1/keys",
+        scope=ADMIN,
+        summary="Make a key; its text is shown this once",
+        handler=add,
+        body=KeyWish,
+        gives=NewKey,
+        example={"name": "laptop", "scopes": ["scrape", "jobs", "records"]},
+    ),
+    Endpoint(
+        method="GET",
+        path="/api/v1/keys",
+        scope=ADMIN,
+        summary="List the keys, without their secrets",
+        handler=listed,
+        gives=list[KeyView],
+    ),
+    Endpoint(
+        method="DELETE",
+        path="/api/v1/keys/{key}",
+        scope=ADMIN,
+        summary="Revoke a key",
+        handler=revoke,
+        gives=KeyView,
+    ),
+    Endpoint(
+        method="GET",
+        path="/api/v1/audit",
+        scope=ADMIN,
+        summary="Who wrote what, the newest first",
+        handler=audit,
+        query=AuditQuery,
+        gives=list[AuditView],
+    ),
+)

@@ -1,0 +1,225 @@
+"""Records, their versions and differences; and the story of a URL."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+from starlette.responses import Response, StreamingResponse
+
+from ..errors import Misconfigured
+from ..project.keys import JOBS, RECORDS
+from ..project.records import RecordDifference, RecordFilter, RecordVersions, differences, query_of
+from ..project.story import Story
+from ..project.wire_jobs import job_for
+from ..project.wire_views import (
+    PIECE,
+    RecordPage,
+    RecordQuery,
+    changes_query,
+    record_lines,
+    record_page,
+    record_table,
+    seen_history,
+    seen_story,
+)
+from .answers import encode, not_found
+from .endpoint import Call, Endpoint, Reply
+
+CURSOR = "x-gossamer-cursor"
+LINES = "application/x-ndjson"
+MOST_DIFFERENCES = 10_000
+
+Limit = Annotated[int, Meta(ge=1, le=1000)]
+
+
+class RecordsForm(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A page of records as JSON, or all of them as a stream."""
+
+    format: Literal["json", "jsonl", "csv"] = "json"
+    limit: Limit = 100
+    after: Annotated[int, Meta(ge=0)] = 0  # `next` of the page before
+
+
+class RecordsQuery(RecordsForm, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which records. `since` and `until` are seconds since the epoch, of the last change."""
+
+    job: str | None = None
+    spider: str | None = None
+    type: str | None = None
+    site: str | None = None
+    since: float | None = None
+    until: float | None = None
+    gone: bool = False  # also those that are gone
+
+
+class ChangesQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`after` is the cursor of the answer before; without it all records come."""
+
+    after: str | None = None
+    spider: str | None = None
+    type: str | None = None
+    site: str | None = None
+
+
+class HistoryQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    key: str  # of the record, or the address of its page
+    type: str | None = None
+    site: str | None = None
+    limit: Annotated[int, Meta(ge=1, le=100)] = 10
+
+
+class DiffQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Two jobs, by their ids."""
+
+    before: str
+    after: str
+
+
+class WhyQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    url: Annotated[str, Meta(min_length=1, max_length=2083)]
+
+
+async def records_in_form(call: Call, query: RecordQuery, form: RecordsForm) -> Reply | Response:
+    """The records of a query, in the form that was asked for."""
+    if form.format == "csv":
+        return await _stream(record_table(call.project, call.caller, query), "text/csv")
+    if form.format == "jsonl":
+        return await _stream(_lines(record_lines(call.project, call.caller, query)), LINES)
+    return Reply(value=await record_page(call.project, call.caller, query, limit=form.limit, skip=form.after))
+
+
+async def records(call: Call) -> Reply | Response:
+    wanted = call.of(RecordsQuery)
+    if wanted.job is not None:
+        await _seen_job(call, wanted.job)
+    chosen = RecordFilter(
+        job=wanted.job,
+        spider=wanted.spider,
+        type=wanted.type,
+        site=wanted.site,
+        since=wanted.since,
+        until=wanted.until,
+        gone=wanted.gone,
+    )
+    try:
+        query = await query_of(call.project, chosen)
+    except Misconfigured as error:
+        raise not_found("job of that id") from error
+    return await records_in_form(call, query, wanted)
+
+
+async def changes(call: Call) -> Response:
+    """JSON Lines of what was stored since the cursor. The next cursor is in a header."""
+    wanted = call.of(ChangesQuery)
+    chosen = RecordFilter(spider=wanted.spider, type=wanted.type, site=wanted.site)
+    query, cursor = await changes_query(call.project, chosen, wanted.after)
+    return await _stream(_lines(record_lines(call.project, call.caller, query)), LINES, {CURSOR: cursor})
+
+
+async def history(call: Call) -> Reply:
+    wanted = call.of(HistoryQuery)
+    found = await seen_history(
+        call.project, call.caller, wanted.key, type=wanted.type, site=wanted.site, limit=wanted.limit
+    )
+    if not found:
+        raise not_found("record with that key, or of that address,")
+    return Reply(value=found)
+
+
+async def diff(call: Call) -> Reply:
+    wanted = call.of(DiffQuery)
+    for job in (wanted.before, wanted.after):
+        await _seen_job(call, job)
+    found: list[RecordDifference] = []
+    async for difference in differences(call.project, wanted.before, wanted.after):
+        found.append(difference)
+        if len(found) == MOST_DIFFERENCES:
+            break
+    return Reply(value=found)
+
+
+async def why(call: Call) -> Reply:
+    return Reply(value=await seen_story(call.project, call.caller, call.of(WhyQuery).url))
+
+
+async def _seen_job(call: Call, id: str) -> None:
+    """Records may also be of a job that the queue has forgotten: the admin may ask for these."""
+    if not call.caller.is_admin and await job_for(call.project, call.caller, id) is None:
+        raise not_found("job of that id")
+
+
+async def _stream(pieces: AsyncIterator[bytes], media: str, headers: dict[str, str] | None = None) -> Response:
+    """The first piece is awaited before the answer begins: what is wrong with the question still has a status then."""
+    first = await anext(pieces, b"")
+
+    async def all_pieces() -> AsyncIterator[bytes]:
+        yield first
+        async for piece in pieces:
+            yield piece
+
+    return StreamingResponse(all_pieces(), media_type=media, headers=headers)
+
+
+async def _lines(found: AsyncIterator[object]) -> AsyncIterator[bytes]:
+    held: list[bytes] = []
+    size = 0
+    async for one in found:
+        held += (encode(one), b"\n")
+        size += len(held[-2])
+        if size >= PIECE:
+            yield b"".join(held)
+            held, size = [], 0
+    yield b"".join(held)
+
+
+ENDPOINTS = (
+    Endpoint(
+        method="GET",
+        path="/api/v1/records",
+        scope=RECORDS,
+        summary="Records by job, spider, type, site and time: a page of them, or all as JSON Lines or CSV",
+        handler=records,
+        query=RecordsQuery,
+        gives=RecordPage,
+    ),
+    Endpoint(
+        method="GET",
+        path="/api/v1/records/changes",
+        scope=RECORDS,
+        summary=f"What was stored since a cursor, as JSON Lines; the next cursor is the header {CURSOR}",
+        handler=changes,
+        query=ChangesQuery,
+        media=LINES,
+    ),
+    Endpoint(
+        method="GET",
+        path="/api/v1/records/history",
+        scope=RECORDS,
+        summary="All versions of a record",
+        handler=history,
+        query=HistoryQuery,
+        gives=list[RecordVersions],
+    ),
+    Endpoint(
+        method="GET",
+        path="/api/v1/records/diff",
+        scope=RECORDS,
+        summary=f"What one job saw differently from another; the first {MOST_DIFFERENCES:,} differences",
+        handler=diff,
+        query=DiffQuery,
+        gives=list[RecordDifference],
+    ),
+    Endpoint(
+        method="GET",
+        path="/api/v1/why",
+        scope=RECORDS,
+        or_scope=JOBS,
+        summary="The story of a URL: who found it, what was tried, what became of it",
+        handler=why,
+        query=WhyQuery,
+        gives=Story,
+    ),
+)

@@ -1,0 +1,143 @@
+"""`gossamer serve`: the application behind uvicorn, until a signal.
+
+How it fails: Misconfigured for an address that needs a key and has none, or that cannot be listened on. How it
+recovers: a server that is started before its stores waits for them; a supervisor starts one that died again, and
+nothing is lost, because nothing is kept in it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import AsyncExitStack, contextmanager
+from ipaddress import ip_address
+
+import msgspec
+
+from ..errors import Misconfigured, MissingExtra
+from ..project import service
+from ..project.keys import has_keys, one_time_token
+from ..project.open import Project
+from ..project.page_results import PageReader
+from ..settings import Settings
+
+try:
+    import uvicorn
+
+    from .app import make_app
+    from .door import Token
+except ImportError as error:
+    raise MissingExtra("The HTTP server is not installed: pip install 'gossamer[server]'") from error
+
+BACKLOG = 1024
+TAKEN_SECONDS = 2.0  # between two tries to listen on a port that is taken
+GRACE_SECONDS = 5  # for requests under way when the server is stopped
+KEEP_ALIVE_SECONDS = 30
+MOST_CONNECTIONS = 2000  # beyond these clients get a 503
+
+
+class Listening(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the server listens. `token` is the one-time token, where the project has no keys."""
+
+    project: Project
+    address: str
+    token: str | None
+
+
+def is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket that listens. Raises Misconfigured."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=BACKLOG)
+    except OSError as error:
+        why = "something else listens there" if error.errno == errno.EADDRINUSE else error.strerror or str(error)
+        raise Misconfigured(
+            f"The server cannot listen on {host}:{port} ({why}). Choose another port: --port, or server.port."
+        ) from error
+
+
+async def serve(
+    settings: Settings, *, welcome: Callable[[Listening], None], tell: service.Tell, pulse: service.Pulse | None = None
+) -> None:
+    """Answer requests until a signal. Raises Misconfigured."""
+    host, port = settings.server.host, settings.server.port
+    async with AsyncExitStack() as stack:
+        server: list[Server] = []  # empty until the stores are open
+        if pulse is not None:
+            await stack.enter_async_context(pulse.beating(lambda: _stop(server)))
+        with await _listen(host, port, tell) if pulse is not None else listen(host, port) as listener:
+            project = await service.open_patiently(stack, settings, tell, to_look=True)
+            token, text = await _token(project, host)
+            pages = await stack.enter_async_context(PageReader(project))
+            app = make_app(project, pages, hosts=(host, *settings.server.hosts), token=token)
+            server.append(Server(_config(app)))
+            place = listener.getsockname()
+            shown = f"[{place[0]}]" if ":" in place[0] else place[0]
+            welcome(Listening(project=project, address=f"http://{shown}:{place[1]}", token=text))
+            with service.stopping(lambda: _stop(server)):
+                await server[0].serve(sockets=[listener])
+
+
+async def _listen(host: str, port: int, tell: service.Tell) -> socket.socket:
+    """As `listen`, and wait for a port that is taken: what runs beside this server goes on meanwhile."""
+    told = False
+    while True:
+        try:
+            return listen(host, port)
+        except Misconfigured as error:
+            if not isinstance(error.__cause__, OSError) or error.__cause__.errno != errno.EADDRINUSE:
+                raise
+            if not told:
+                told = True
+                tell(f"{error} Waiting for it.")
+        await asyncio.sleep(TAKEN_SECONDS)
+
+
+class Server(uvicorn.Server):
+    """Signals are heeded as in every other process of a project."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+def _stop(server: list[Server]) -> None:
+    for one in server:
+        one.should_exit = True
+
+
+def _config(app: object) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,  # type: ignore[arg-type]
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        lifespan="off",
+        limit_concurrency=MOST_CONNECTIONS,
+        timeout_keep_alive=KEEP_ALIVE_SECONDS,
+        timeout_graceful_shutdown=GRACE_SECONDS,
+        h11_max_incomplete_event_size=64 * 1024,
+    )
+
+
+async def _token(project: Project, host: str) -> tuple[Token | None, str | None]:
+    """The one-time token of a project without keys. Raises Misconfigured where it would be too little."""
+    if await has_keys(project):
+        return None, None
+    if not is_loopback(host):
+        raise Misconfigured(
+            f"{host} can be reached from elsewhere, and this project has no key. Make one first: "
+            "gossamer keys add NAME --scopes scrape,jobs,records"
+        )
+    text, caller, digest = one_time_token()
+    return Token(caller=caller, digest=digest), text

@@ -1,0 +1,142 @@
+"""Pages on request: one that the client waits for, one that it asks for again, a batch; and crawls."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from ..model.job import Job
+from ..project.keys import JOBS, SCRAPE
+from ..project.page_results import PageOutcome
+from ..project.wire_jobs import (
+    BatchWish,
+    CrawlWish,
+    ScrapeWish,
+    begin_batch,
+    begin_crawl,
+    begin_scrape,
+    is_served,
+    job_for,
+    public_url,
+    wait_for_pages,
+    wanted_pages,
+)
+from .answers import ApiError
+from .endpoint import Call, Endpoint, Reply
+
+NO_WORKER = "No worker is running: start one with `gossamer up`, or `gossamer worker`."
+
+
+class JobBegun(msgspec.Struct, frozen=True, kw_only=True):
+    """A job was begun, or was running already. Ask for it at `url`."""
+
+    success: bool = True
+    job_id: str
+    status: str = "queued"
+    url: str
+    note: str | None = None  # what stands in the way, if anything does
+
+
+class BatchBegun(JobBegun, frozen=True, kw_only=True):
+    """A batch is a job: both ids are the same."""
+
+    batch_id: str
+    total: int
+
+
+async def scrape(call: Call) -> Reply:
+    """Wait for a page, as long as the client does and server.max_wait allows."""
+    wish, project = call.of(ScrapeWish), call.project
+    href = public_url(project.settings, wish.url)
+    if wish.max_age and wish.spider is None and wish.recipe is None:
+        cached = await call.pages.cached(wish, href, wish.max_age)
+        if cached is not None:
+            return Reply(value=cached)
+    if not await is_served(project):
+        raise ApiError(503, "no_worker", NO_WORKER, headers={"retry-after": "5"})
+    job = await begin_scrape(project, call.caller, wish, waits=True)
+    wait = min(wish.timeout, project.settings.server.max_wait.total_seconds())
+    if not await wait_for_pages(project, job, wait):
+        return _begun(job, 202, f"The page did not come within {wait:g} s. It is still being worked on.")
+    job = await job_for(project, call.caller, job.id) or job
+    (outcome,) = await call.pages.outcomes(job, await wanted_pages(project, job))
+    return Reply(value=outcome, target=job.id)
+
+
+async def scrape_async(call: Call) -> Reply:
+    job = await begin_scrape(call.project, call.caller, call.of(ScrapeWish), waits=False)
+    return _begun(job, 202, await _note(call))
+
+
+async def batch(call: Call) -> Reply:
+    job = await begin_batch(call.project, call.caller, call.of(BatchWish))
+    total = len(await wanted_pages(call.project, job))
+    value = BatchBegun(job_id=job.id, batch_id=job.id, url=_address(job), total=total, note=await _note(call))
+    return Reply(value=value, status=202, target=job.id)
+
+
+async def crawl(call: Call) -> Reply:
+    return _begun(await begin_crawl(call.project, call.caller, call.of(CrawlWish)), 202, await _note(call))
+
+
+async def _note(call: Call) -> str | None:
+    return None if await is_served(call.project) else NO_WORKER
+
+
+def _begun(job: Job, status: int, note: str | None) -> Reply:
+    value = JobBegun(job_id=job.id, url=_address(job), note=note)
+    return Reply(value=value, status=status, target=job.id)
+
+
+def _address(job: Job) -> str:
+    return f"/api/v1/jobs/{job.id}"
+
+
+_PAGE: dict[str, Any] = {"url": "https://shop.example/p/1", "formats": ["markdown", "links"]}
+
+ENDPOINTS = (
+    Endpoint(
+        method="POST",
+        path="/api/v1/scrape",
+        scope=SCRAPE,
+        summary="Fetch one page and wait for it",
+        handler=scrape,
+        body=ScrapeWish,
+        gives=PageOutcome,
+        example={**_PAGE, "timeout": 30},
+        other_statuses={202: "The time passed first: the job goes on", 503: "No worker is running"},
+    ),
+    Endpoint(
+        method="POST",
+        path="/api/v1/scrape/async",
+        scope=SCRAPE,
+        summary="Fetch one page; ask for the job later",
+        handler=scrape_async,
+        body=ScrapeWish,
+        gives=JobBegun,
+        example=_PAGE,
+        aliases=("/api/v1/async/scrape",),
+    ),
+    Endpoint(
+        method="POST",
+        path="/api/v1/batch",
+        scope=SCRAPE,
+        summary="Fetch 1 to 100 pages",
+        handler=batch,
+        body=BatchWish,
+        gives=BatchBegun,
+        example={"urls": ["https://shop.example/p/1", "https://shop.example/p/2"], "formats": ["markdown"]},
+        aliases=("/api/v1/async/batch",),
+    ),
+    Endpoint(
+        method="POST",
+        path="/api/v1/crawls",
+        scope=JOBS,
+        summary="Crawl with a spider, with a recipe, or a whole site",
+        handler=crawl,
+        body=CrawlWish,
+        gives=JobBegun,
+        example={"spider": "books", "limit": 1000},
+    ),
+)

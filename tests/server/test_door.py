@@ -1,0 +1,303 @@
+"""Who may do what over HTTP: keys, scopes, limits, hosts, repeated requests, the audit log."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from pathlib import Path
+
+import httpx
+import pytest
+
+from gossamer.project.keys import LOCAL, audit_lines, list_keys, one_time_token, revoke_key
+from gossamer.server.app import ENDPOINTS
+from gossamer.server.door import Token
+from gossamer.server.endpoint import PUBLIC
+from gossamer.server.openapi import document
+from tests.docs.manual import ROOT
+
+from .serving import ADDRESS, Served, serving, settings_of
+
+PAGE = "https://shop.example/p/1"
+
+
+@pytest.fixture
+async def door(tmp_path: Path) -> AsyncIterator[Served]:
+    async with serving(settings_of(tmp_path), worker=False) as opened:
+        yield opened
+
+
+# -- keys ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("endpoint", [one for one in ENDPOINTS if one.scope != PUBLIC], ids=lambda one: one.summary)
+async def test_no_endpoint_answers_without_a_key(door: Served, endpoint) -> None:
+    path = endpoint.path.replace("{job}", "a-1").replace("{key}", "a").replace("{id}", "1").replace("{name}", "a")
+    for headers in ({}, {"x-api-key": "gos_abc_" + "x" * 40}, {"authorization": "Bearer nonsense"}):
+        answer = await door.http.request(endpoint.method, path, headers=headers)
+        assert answer.status_code == 401
+        assert answer.json()["error"]["code"] == "key"
+    assert (await door.http.request(endpoint.method, path, params={"key": door.key})).status_code == 401
+
+
+async def test_a_key_opens_as_header_and_as_bearer(door: Served) -> None:
+    for headers in ({"x-api-key": door.key}, {"authorization": f"Bearer {door.key}"}):
+        assert (await door.http.get("/api/v1/version", headers=headers)).status_code == 200
+
+
+async def test_a_key_is_made_shown_once_and_revoked(door: Served) -> None:
+    made = await door.post("/api/v1/keys", {"name": "robot", "scopes": ["jobs"]})
+    key = made.json()
+    assert made.status_code == 201
+    assert (await door.get("/api/v1/jobs", key["key"])).status_code == 200
+
+    listed = await door.get("/api/v1/keys")
+    assert key["key"].rpartition("_")[2] not in listed.text
+    assert {one["name"]: one["state"] for one in listed.json()} == {"all": "active", "robot": "active"}
+
+    assert (await door.call("DELETE", f"/api/v1/keys/{key['id']}")).json()["state"] == "revoked"
+    assert (await door.get("/api/v1/jobs", key["key"])).status_code == 401
+    assert (await door.call("DELETE", "/api/v1/keys/nobody")).status_code == 404
+
+
+async def test_a_key_expires(tmp_path: Path) -> None:
+    async with serving(settings_of(tmp_path), worker=False) as door:
+        gone = await door.new_key("short", "jobs", expires=timedelta(microseconds=1))
+        assert (await door.get("/api/v1/jobs", gone)).status_code == 401
+        [_, short] = await list_keys(door.project)
+        assert short.state == "expired"
+
+
+async def test_when_a_key_was_used_is_remembered(door: Served) -> None:
+    key = await door.new_key("robot", "jobs")
+    assert (await list_keys(door.project))[1].used_at is None
+    await door.get("/api/v1/jobs", key)
+    assert (await list_keys(door.project))[1].used_at is not None
+
+
+async def test_the_one_time_token_opens_a_door_without_keys(tmp_path: Path) -> None:
+    text, caller, digest = one_time_token()
+    async with serving(settings_of(tmp_path), worker=False, token=Token(caller=caller, digest=digest)) as door:
+        assert (await door.get("/api/v1/keys", text)).status_code == 200
+        assert (await door.get("/api/v1/keys", f"gos_{LOCAL}_{'x' * 43}")).status_code == 401
+
+
+# -- scopes and owners ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("endpoint", [one for one in ENDPOINTS if one.scope != PUBLIC], ids=lambda one: one.summary)
+async def test_a_key_without_the_scope_is_refused(door: Served, endpoint) -> None:
+    others = [
+        scope for scope in ("scrape", "jobs", "records", "metrics") if scope not in (endpoint.scope, endpoint.or_scope)
+    ]
+    if endpoint.scope == "any":
+        return
+    key = await door.new_key("narrow", *others)
+    path = endpoint.path.replace("{job}", "a-1").replace("{key}", "a").replace("{id}", "1").replace("{name}", "a")
+    answer = await door.http.request(endpoint.method, path, headers={"x-api-key": key})
+    assert answer.status_code == 403
+    assert answer.json()["error"]["code"] == "scope"
+
+
+async def test_what_one_key_made_another_does_not_see(door: Served) -> None:
+    mine, other = (
+        await door.new_key("mine", "scrape", "jobs", "records"),
+        await door.new_key("other", "scrape", "jobs", "records"),
+    )
+    job = (await door.post("/api/v1/scrape/async", {"url": PAGE}, mine)).json()["job_id"]
+
+    for method, path in (
+        ("GET", f"/api/v1/jobs/{job}"),
+        ("GET", f"/api/v1/jobs/{job}/results"),
+        ("GET", f"/api/v1/jobs/{job}/records"),
+        ("GET", f"/api/v1/jobs/{job}/events"),
+        ("GET", f"/api/v1/records?job={job}"),
+        ("POST", f"/api/v1/jobs/{job}/pause"),
+        ("POST", f"/api/v1/jobs/{job}/resume"),
+        ("DELETE", f"/api/v1/jobs/{job}"),
+    ):
+        assert (await door.call(method, path, other)).status_code == 404, (method, path)
+    assert (await door.get("/api/v1/jobs", other)).json()["jobs"] == []
+    assert [one["id"] for one in (await door.get("/api/v1/jobs", mine)).json()["jobs"]] == [job]
+    assert [one["id"] for one in (await door.get("/api/v1/jobs")).json()["jobs"]] == [job]
+    assert (await door.call("DELETE", f"/api/v1/jobs/{job}", mine)).status_code == 200
+
+
+async def test_jobs_of_the_project_are_seen_by_all_and_changed_by_the_admin(door: Served) -> None:
+    from gossamer.model.job import JobTerms
+
+    job, _ = await door.project.state.jobs.open_job("books", JobTerms(), fresh=False)
+    key = await door.new_key("reader", "jobs")
+    assert (await door.get(f"/api/v1/jobs/{job.id}", key)).json()["name"] == "books"
+    assert (await door.call("DELETE", f"/api/v1/jobs/{job.id}", key)).status_code == 404
+    assert (await door.call("POST", f"/api/v1/jobs/{job.id}/pause")).json()["changed"]
+    assert (await door.get(f"/api/v1/jobs/{job.id}", key)).json()["status"] == "paused"
+    assert (await door.call("DELETE", f"/api/v1/jobs/{job.id}")).status_code == 200
+    assert (await door.call("DELETE", f"/api/v1/jobs/{job.id}")).status_code == 409
+
+
+# -- limits --------------------------------------------------------------------------------------------------------
+
+
+async def test_a_key_that_asks_too_often_is_told_when_to_come_again(tmp_path: Path) -> None:
+    async with serving(settings_of(tmp_path), worker=False) as door:
+        slow = await door.new_key("slow", "jobs", rate=0.01)
+        answers = [await door.get("/api/v1/jobs", slow) for _ in range(3)]
+        others = await door.get("/api/v1/jobs")
+
+    assert [one.status_code for one in answers] == [200, 429, 429]
+    assert int(answers[1].headers["retry-after"]) > 50
+    assert others.status_code == 200
+
+
+async def test_a_key_has_so_many_jobs_open_and_no_more(door: Served) -> None:
+    key = await door.new_key("few", "scrape", "jobs", open_jobs=2)
+    answers = [await door.post("/api/v1/scrape/async", {"url": f"{PAGE}{n}"}, key) for n in (1, 2, 3, 1)]
+
+    assert [one.status_code for one in answers] == [202, 202, 429, 202]
+    assert answers[3].json()["job_id"] == answers[0].json()["job_id"]
+    assert "retry-after" in answers[2].headers
+    assert (await door.post("/api/v1/scrape/async", {"url": f"{PAGE}3"})).status_code == 202
+
+
+# -- hosts ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "host", ["evil.example", "127.0.0.1.evil.example", "", "localhost.evil", "[::2]:80", "127.0.0.2"]
+)
+async def test_another_host_is_not_answered(door: Served, host: str) -> None:
+    for path in ("/healthz", "/api/v1/version", "/nothing"):
+        answer = await door.http.get(path, headers={"host": host, "x-api-key": door.key})
+        assert answer.status_code == 421
+
+
+async def test_hosts_of_the_settings_are_answered(tmp_path: Path) -> None:
+    async with serving(settings_of(tmp_path), worker=False, hosts=["Scraper.example"]) as door:
+        for host in ("scraper.example:8420", "localhost", "[::1]:8420", "127.0.0.1:8420"):
+            assert (await door.http.get("/healthz", headers={"host": host})).status_code == 200
+
+
+# -- repeated requests ---------------------------------------------------------------------------------------------
+
+
+async def test_a_repeated_request_gets_the_same_answer_and_does_nothing_twice(door: Served) -> None:
+    first = await door.post("/api/v1/keys", {"name": "once", "scopes": ["jobs"]}, headers={"idempotency-key": "k1"})
+    again = await door.post("/api/v1/keys", {"name": "once", "scopes": ["jobs"]}, headers={"idempotency-key": "k1"})
+    other = await door.post("/api/v1/keys", {"name": "twice", "scopes": ["jobs"]}, headers={"idempotency-key": "k1"})
+
+    assert (first.status_code, again.status_code, other.status_code) == (201, 201, 409)
+    assert first.json() == again.json()
+    assert again.headers["idempotent-replayed"] == "true"
+    assert other.json()["error"]["code"] == "key_reused"
+    assert [key.name for key in await list_keys(door.project)] == ["all", "once"]
+
+
+async def test_the_names_of_requests_belong_to_their_key(door: Served) -> None:
+    keys = [await door.new_key(name, "scrape") for name in ("a", "b")]
+    jobs = [
+        (await door.post("/api/v1/scrape/async", {"url": PAGE}, key, headers={"idempotency-key": "same"})).json()
+        for key in keys
+    ]
+    assert jobs[0]["job_id"] != jobs[1]["job_id"]
+
+
+async def test_of_two_at_once_one_is_worked_on(door: Served) -> None:
+    answers = await asyncio.gather(
+        *(door.post("/api/v1/batch", {"urls": [PAGE]}, headers={"idempotency-key": "at-once"}) for _ in range(8))
+    )
+    assert {one.status_code for one in answers} <= {202, 409}
+    assert len({one.json()["job_id"] for one in answers if one.status_code == 202}) == 1
+    assert len(await door.project.state.jobs.jobs()) == 1
+
+
+@pytest.mark.parametrize("name", ["", "x" * 256, "ümlaut"])
+async def test_a_name_that_cannot_be_one_is_refused(door: Served, name: str) -> None:
+    answer = await door.post("/api/v1/batch", {"urls": [PAGE]}, headers={"idempotency-key": name.encode()})
+    assert answer.status_code == 422
+    assert await door.project.state.jobs.jobs() == []
+
+
+# -- audit ---------------------------------------------------------------------------------------------------------
+
+
+async def test_every_write_is_in_the_audit_log_and_no_secret(door: Served) -> None:
+    job = (await door.post("/api/v1/scrape/async", {"url": PAGE})).json()["job_id"]
+    await door.call("DELETE", f"/api/v1/jobs/{job}")
+    await door.post("/api/v1/batch", {"urls": []})
+    made = (await door.post("/api/v1/keys", {"name": "robot", "scopes": ["jobs"]})).json()
+    await door.get("/api/v1/jobs")
+
+    lines = await audit_lines(door.project)
+    assert [(line.action, line.target, line.status, line.name) for line in lines] == [
+        ("POST /api/v1/keys", made["id"], 201, "all"),
+        ("POST /api/v1/batch", "", 422, "all"),
+        (f"DELETE /api/v1/jobs/{job}", job, 200, "all"),
+        ("POST /api/v1/scrape/async", job, 202, "all"),
+    ]
+    shown = await door.get("/api/v1/audit", limit=2)
+    assert [line["status"] for line in shown.json()] == [201, 422]
+    assert made["key"].rpartition("_")[2] not in shown.text
+
+
+async def test_a_revoked_key_stays_in_the_audit_log(door: Served) -> None:
+    key = await door.new_key("gone", "scrape")
+    await door.post("/api/v1/scrape/async", {"url": PAGE}, key)
+    revoked = await revoke_key(door.project, "gone")
+
+    assert [line.name for line in await audit_lines(door.project, key=revoked.id)] == ["gone"]
+
+
+# -- health and the document ---------------------------------------------------------------------------------------
+
+
+async def test_health_needs_no_key(door: Served) -> None:
+    assert (await door.http.get("/healthz")).json() == {"status": "ok"}
+    assert (await door.http.get("/readyz")).json() == {"status": "ready"}
+
+
+async def test_the_document_names_every_endpoint_and_needs_nothing_from_outside(door: Served) -> None:
+    found = (await door.http.get("/openapi.json")).json()
+    for endpoint in ENDPOINTS:
+        for path in (endpoint.path, *endpoint.aliases):
+            operation = found["paths"][path][endpoint.method.lower()]
+            assert operation["summary"]
+            if endpoint.body is not None:
+                assert operation["requestBody"]["content"]["application/json"]["example"], path
+    ids = [one["operationId"] for path in found["paths"].values() for one in path.values()]
+    assert len(set(ids)) == len(ids)
+    names = set(found["components"]["schemas"])
+    assert set(_refs(found)) <= {f"#/components/schemas/{name}" for name in names}
+    assert document(ENDPOINTS)["openapi"] == "3.1.0"
+
+
+async def test_the_manual_names_every_endpoint() -> None:
+    manual = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
+    told = set(re.findall(r"`(GET|POST|DELETE) (/[^`]*)`", manual))
+    usual = {(one.method, path) for one in ENDPOINTS for path in (one.path, *one.aliases)}
+    aliases = {(one.method, path) for one in ENDPOINTS for path in one.aliases}
+    assert usual - told - aliases == set()
+    assert told - usual == {("GET", "/openapi.json")}
+
+
+def _refs(value: object):
+    if isinstance(value, dict):
+        for name, held in value.items():
+            if name == "$ref":
+                yield held
+            else:
+                yield from _refs(held)
+    elif isinstance(value, list):
+        for held in value:
+            yield from _refs(held)
+
+
+async def test_the_examples_of_the_document_are_taken_by_the_server(door: Served) -> None:
+    (door.project.settings.root / "spiders").mkdir(exist_ok=True)
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(door.app), base_url=ADDRESS):
+        for endpoint in ENDPOINTS:
+            if endpoint.example is not None and "{" not in endpoint.path and "spider" not in endpoint.example:
+                answer = await door.call(endpoint.method, endpoint.path, json=endpoint.example)
+                assert answer.status_code in (200, 201, 202, 503), (endpoint.path, answer.text)

@@ -1,0 +1,175 @@
+"""Pages over HTTP: waited for, had later, in batches, in crawls. The park's log says what was fetched."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from gossamer.client import StillRunning
+from gossamer.project.wire_jobs import MOST_PAGES
+from tests.sites.running import Park, park
+
+from .serving import serving, settings_of
+
+
+@pytest.fixture(scope="module")
+def site() -> Iterator[Park]:
+    with park(pages=300) as opened:
+        yield opened
+
+
+HERE = {"fetch__allow_hosts": ["site0.localhost"]}
+
+
+async def test_a_page_is_fetched_once_and_comes_in_the_formats_asked_for(tmp_path: Path, site: Park) -> None:
+    async with serving(settings_of(tmp_path, **HERE)) as door, door.client() as client:
+        page = await client.scrape(
+            site.url(path="/page/7"), formats=["html", "text", "markdown", "links", "metadata", "product", "records"]
+        )
+
+    assert (page.success, page.status_code, page.url, page.error) == (True, 200, site.url(path="/page/7"), None)
+    assert page.data is not None
+    assert "<title>Page 7 of site0</title>" in page.data["html"]
+    assert "Page 7 of site0" in page.data["markdown"]
+    assert site.url(path="/page/15") in page.data["links"]
+    assert page.data["metadata"]["title"] == "Page 7 of site0"
+    assert [record["title"] for record in page.data["records"]] == ["Page 7 of site0"]
+    assert (page.meta.attempts, page.meta.from_cache, page.meta.route) == (1, False, "direct")
+    assert [hit.path for hit in site.hits(path="/page/7")] == ["/page/7"]
+
+
+async def test_the_same_page_asked_for_twice_at_once_is_fetched_once(tmp_path: Path, site: Park) -> None:
+    async with serving(settings_of(tmp_path, **HERE)) as door, door.client() as client:
+        pages = await asyncio.gather(*(client.scrape(site.url(path="/page/8")) for _ in range(5)))
+
+    assert {page.meta.job_id for page in pages} == {pages[0].meta.job_id}
+    assert all(page.success for page in pages)
+    assert len(site.hits(path="/page/8")) == 1
+
+
+async def test_a_page_that_is_not_there_is_told_with_its_status(tmp_path: Path, site: Park) -> None:
+    async with serving(settings_of(tmp_path, **HERE)) as door, door.client() as client:
+        page = await client.scrape(site.url(path="/nothing"))
+
+    assert (page.success, page.status_code, page.data) == (False, 404, None)
+    assert page.error is not None
+    assert page.error.code == "http-404"
+
+
+async def test_a_page_that_has_not_changed_comes_from_the_copy_before(tmp_path: Path) -> None:
+    with park(pages=3, validators=True) as careful:
+        async with serving(settings_of(tmp_path, **HERE)) as door, door.client() as client:
+            first, second = [await client.scrape(careful.url(path="/page/1")) for _ in range(2)]
+
+        assert [hit.status for hit in careful.hits(path="/page/1")] == [200, 304]
+    assert (second.success, second.status_code, second.data) == (True, 200, first.data)
+
+
+async def test_max_age_answers_from_the_archive(tmp_path: Path, site: Park) -> None:
+    async with serving(settings_of(tmp_path, **HERE)) as door, door.client() as client:
+        await client.scrape(site.url(path="/page/9"))
+        again = await client.scrape(site.url(path="/page/9"), max_age=3600)
+        anew = await client.scrape(site.url(path="/page/9"))
+
+    assert (again.meta.from_cache, anew.meta.from_cache) == (True, False)
+    assert again.data == anew.data
+    assert len(site.hits(path="/page/9")) == 2
+
+
+async def test_without_a_worker_a_scrape_is_refused_and_leaves_no_job(tmp_path: Path) -> None:
+    async with serving(settings_of(tmp_path), worker=False) as door:
+        answer = await door.post("/api/v1/scrape", {"url": "https://shop.example/"})
+        jobs = await door.project.state.jobs.jobs()
+
+    assert answer.status_code == 503
+    assert answer.json()["error"]["code"] == "no_worker"
+    assert "gossamer up" in answer.json()["error"]["message"]
+    assert jobs == []
+
+
+async def test_when_the_time_passes_first_the_job_goes_on(tmp_path: Path) -> None:
+    with park(pages=3, latency_ms=1500) as slow:
+        async with serving(settings_of(tmp_path, **HERE)) as door, door.client() as client:
+            with pytest.raises(StillRunning) as late:
+                await client.scrape(slow.url(path="/page/1"), timeout=0)
+            job = await client.wait(late.value.job_id, every=0.05)
+
+    assert job.status == "completed"
+    assert job.result is not None
+    assert job.result.success
+
+
+async def test_a_page_is_asked_for_and_had_later_under_both_addresses(tmp_path: Path, site: Park) -> None:
+    async with serving(settings_of(tmp_path, **HERE)) as door, door.client() as client:
+        begun = await door.post("/api/v1/async/scrape", {"url": site.url(path="/page/11"), "formats": ["text"]})
+        assert begun.status_code == 202
+        await client.wait(begun.json()["job_id"], every=0.05)
+        answer = (await door.get(f"/api/v1/async/jobs/{begun.json()['job_id']}")).json()
+
+    assert (answer["status"], answer["total"], answer["done"], answer["failed"]) == ("completed", 1, 1, 0)
+    assert answer["result"]["data"]["text"].startswith("The path turns by the water")
+
+
+async def test_a_batch_gives_its_pages_in_order_with_the_names_of_the_client(tmp_path: Path, site: Park) -> None:
+    wanted = [{"url": site.url(path=f"/page/{n}"), "id": f"mine-{n}", "formats": ["metadata"]} for n in range(20, 45)]
+    wanted.append({"url": site.url(path="/nothing/here"), "id": "gone"})
+    async with serving(settings_of(tmp_path, **HERE)) as door, door.client() as client:
+        begun = await client.batch(requests=wanted)
+        job = await client.wait(begun.job_id, every=0.05)
+        pages = [page async for page in client.results(begun.job_id)]
+
+    assert (job.status, job.total, job.done, job.dead) == ("completed", 26, 25, 1)
+    assert [page.id for page in pages] == [page["id"] for page in wanted]
+    assert [page.success for page in pages] == [True] * 25 + [False]
+    assert job.results == pages[:10]
+    assert {hit.path for hit in site.hits()} >= {f"/page/{n}" for n in range(20, 45)}
+
+
+@pytest.mark.parametrize("count", [0, MOST_PAGES + 1])
+async def test_a_batch_has_one_to_a_hundred_pages(tmp_path: Path, count: int) -> None:
+    async with serving(settings_of(tmp_path), worker=False) as door:
+        urls = [f"https://shop.example/{n}" for n in range(count)]
+        answer = await door.post("/api/v1/batch", {"urls": urls})
+        jobs = await door.project.state.jobs.jobs()
+
+    assert answer.status_code == 422
+    assert "1 to 100" in answer.json()["error"]["message"]
+    assert jobs == []
+
+
+async def test_a_spider_of_the_catalogue_parses_the_page_and_no_link_is_followed(tmp_path: Path, site: Park) -> None:
+    settings = settings_of(tmp_path, start=site.url(), **HERE)
+    before = len(site.hits())
+    async with serving(settings) as door, door.client() as client:
+        page = await client.scrape(site.url(path="/page/50"), spider="things", formats=["records"])
+
+    assert page.data is not None
+    assert [record["sku"] for record in page.data["records"]] == ["site0-page-0000050"]
+    assert [hit.path for hit in site.hits()[before:]] == ["/page/50"]
+
+
+async def test_a_crawl_gives_records_in_every_form(tmp_path: Path, site: Park) -> None:
+    settings = settings_of(tmp_path, start=site.url(), **HERE)
+    async with serving(settings) as door, door.client() as client:
+        begun = await client.crawl(spider="things", limit=30)
+        job = await client.wait(begun.job_id, every=0.05)
+        records = [record async for record in client.records(job=begun.job_id)]
+        page = (await door.get(f"/api/v1/jobs/{begun.job_id}/records", limit=7)).json()
+        rest = (await door.get(f"/api/v1/jobs/{begun.job_id}/records", limit=100, after=page["next"])).json()
+        lines = await door.get(f"/api/v1/jobs/{begun.job_id}/records", format="jsonl")
+        table = await door.get(f"/api/v1/jobs/{begun.job_id}/records", format="csv")
+        changed = await door.get("/api/v1/records/changes")
+        nothing = await door.get("/api/v1/records/changes", after=changed.headers["x-gossamer-cursor"])
+        story = await client.why(site.url())
+
+    assert (job.status, job.ending, job.done) == ("completed", "limit", 30)
+    assert len(records) == 30
+    assert page["records"] + rest["records"] == records
+    assert rest["next"] is None
+    assert len(lines.text.splitlines()) == len(changed.text.splitlines()) == 30
+    assert len(table.text.splitlines()) == 31
+    assert nothing.text == ""
+    assert [one.job for one in story.jobs] == [begun.job_id]
