@@ -11,7 +11,7 @@
     │   ├── FrontierFull       the queue has reached its bound; slow down
     │   ├── SourceFailed       the URLs of a schedule could not be had: no such file, a sitemap that is away
     │   └── FetchFailed        the network or the server failed; may be tried again
-    │       ├── ConnectFailed, ConnectionDropped, DnsFailed, TimedOut
+    │       ├── ConnectFailed, ConnectionDropped, DnsFailed, TimedOut (ConnectTimedOut)
     │       ├── ServerFailed   5xx
     │       ├── RateLimited    429 (or 503 with Retry-After)
     │       ├── PageCrashed    the page ate its memory, or killed the process that showed it
@@ -89,6 +89,7 @@ class FetchFailed(Transient):
     """A try that failed for a reason that may pass. `retry_after` is the server's own wish, unclamped."""
 
     reason = "network"
+    first_contact = False  # nothing was ever heard of the host
 
     def __init__(self, message: str, *, status: int | None = None, retry_after: timedelta | None = None) -> None:
         super().__init__(message)
@@ -110,6 +111,10 @@ class DnsFailed(FetchFailed):
 
 class TimedOut(FetchFailed):
     reason = "timeout"
+
+
+class ConnectTimedOut(TimedOut):
+    """Nothing was sent: no connection could be made in time."""
 
 
 class ServerFailed(FetchFailed):

@@ -21,6 +21,7 @@ from gossamer.errors import (
     BadResponse,
     ConnectFailed,
     ConnectionDropped,
+    ConnectTimedOut,
     DnsFailed,
     FetchFailed,
     FetchRefused,
@@ -388,7 +389,7 @@ def test_the_walk_over_the_errors_of_aiohttp_finds_them() -> None:
 @pytest.mark.parametrize(
     ("error", "ours"),
     [
-        (aiohttp.ConnectionTimeoutError(), TimedOut),
+        (aiohttp.ConnectionTimeoutError(), ConnectTimedOut),
         (aiohttp.SocketTimeoutError(), TimedOut),
         (aiohttp.ServerDisconnectedError(), ConnectionDropped),
         (_made(aiohttp.ClientConnectorDNSError), DnsFailed),

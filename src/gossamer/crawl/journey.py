@@ -23,12 +23,13 @@ from typing import Any
 
 import msgspec
 
+from ..clock import iso_time
 from ..errors import BudgetSpent, FetchFailed, FetchRefused, GossamerError, LeaseLost, ParseFailed, RouteFailed
 from ..fetch.fetcher import Disallowed, Fetched, NotModified, PageRequest, Redirected
 from ..fetch.retry_after import parse_retry_after
 from ..frontier.admission import Judged
 from ..frontier.contract import Added, redirect_reason
-from ..frontier.retry import GiveUp, decide, failure_of
+from ..frontier.retry import GiveUp, decide, failure_of, reason_of
 from ..model import events
 from ..model.item import safe_text
 from ..model.page import Snapshot
@@ -50,7 +51,7 @@ from .page_facts import content_of, observed
 from .site_notes import SiteNotes
 from .windows import WINDOW
 
-SHORT_REST = timedelta(seconds=2)  # of a site, which a journey waits out in its slot
+SITE_AWAY = "site away"  # the reason of a task that waits until its site can be reached
 LOOK_AGAIN = timedelta(minutes=1)  # at a window that is closed
 MOST_FAULTS = 50  # that are listed of a page that is held back
 LONGEST_TRACEBACK = 20_000
@@ -93,6 +94,10 @@ class Journey:
             pause = min(closed, LOOK_AGAIN)
             await self._site.let_rest(pause)
             await self._release(pause, WINDOW)
+            return
+        if (away := self._site.given_up()) is not None:
+            words = f"{away.host} is away since {iso_time(away.since)}; this page was not tried."
+            await self._give_up(away.reason, words)
             return
         try:
             result = await self._page_fetch().run(self._request())
@@ -147,7 +152,7 @@ class Journey:
             before_send=self._before_send,
             held=self._held,
             emit=self._emit,
-            ease=self._rest_shortly,
+            ease=self._site.rest_shortly,
             wanted_statuses=frozenset(context.spider.handle_statuses),
             detects_blocks=context.detects_blocks(self._task.site),
         )
@@ -238,6 +243,16 @@ class Journey:
     async def _fail(self, failure: GossamerError, detail: str = "") -> None:
         """The attempt failed: the page is tried again later, or goes to the dead letters."""
         context, task = self._context, self._task
+        message = str(failure)
+        self._log.status = self._log.status or getattr(failure, "status", None)
+        away = await self._site.failed(failure)
+        if away is not None and away.over:
+            await self._give_up(reason_of(failure), f"{message} The site is away since {iso_time(away.since)}.", detail)
+            return
+        if away is not None and not away.counts:
+            await self._log.keep(outcome="released", reason=failure.reason, error=message)
+            await self._release(away.pause, SITE_AWAY)
+            return
         attempt = task.attempt + 1
         terms = context.retry_terms_for(task.site)
         decision = decide(
@@ -247,8 +262,6 @@ class Journey:
             terms=terms,
             jitter=random.random(),
         )
-        self._log.status = self._log.status or getattr(failure, "status", None)
-        message = str(failure)
         if isinstance(decision, GiveUp):
             await self._give_up(decision.reason, message, detail)
             return
@@ -268,10 +281,6 @@ class Journey:
             delay=decision.delay.total_seconds(),
             message=message,
         )
-
-    async def _rest_shortly(self) -> None:
-        """The site asked for fewer requests, and this page goes on by another route: not before a short rest."""
-        await self._site.let_rest(min(self._context.retry_terms_for(self._task.site).base, SHORT_REST))
 
     async def _give_up(self, reason: str, message: str, detail: str = "") -> None:
         """To the dead letters, with the raw page if there is one."""
@@ -371,6 +380,7 @@ class Journey:
     async def _hold_back(self, piped: Piped) -> None:
         """Too many items were faulty of late: the records are not stored, and the raw page waits until the spider is
         mended."""
+        await self._site.answered()
         detail = "\n".join(fault.message for fault in piped.inspection.faults[:MOST_FAULTS])
         await self._give_up("quality", self._context.guard.refusal(self._task.url), self._with_version(detail))
 

@@ -1,4 +1,4 @@
-"""What a journey tells all workers about its site: a crawl-delay, a wish for rest.
+"""What a journey tells all workers about its site: a crawl-delay, a wish for rest, that it cannot be reached.
 
 A crawl-delay is told before the first page is asked for: when this process dies right after, the next one keeps it.
 How it fails: TooEarly when another worker holds the site; BackendUnavailable when the state stays away for as long as
@@ -9,9 +9,16 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+from ..errors import FetchFailed, GossamerError
+from ..frontier.away import SiteFailure, Verdict
+from ..frontier.retry import is_unreachable, reason_of
+from ..model.task import Away
+from ..model.url import authority_of
 from .context import JobContext
 from .held_lease import HeldLease
 from .pacer import TooEarly
+
+SHORT_REST = timedelta(seconds=2)  # of a site, which a journey waits out in its slot
 
 
 class SiteNotes:
@@ -42,6 +49,36 @@ class SiteNotes:
         """The site asked to be left alone for that time."""
         self._context.pacer.rest(self._site, rest)
         await self._tell(None, rest)
+
+    async def rest_shortly(self) -> None:
+        """The site asked for fewer requests, and the page goes on by another route: not before a short rest."""
+        await self.let_rest(min(self._context.retry_terms_for(self._site).base, SHORT_REST))
+
+    async def failed(self, failure: GossamerError) -> Verdict | None:
+        """What becomes of the page if the site could not be reached; None when it is there."""
+        lease, context = self._held.lease, self._context
+        terms = context.retry_terms_for(self._site)
+        if not isinstance(failure, FetchFailed) or not is_unreachable(failure, was_away=lease.away is not None):
+            await self.answered()
+            return None
+        found = SiteFailure(host=authority_of(lease.task.url), reason=reason_of(failure), never=failure.first_contact)
+        away = terms.away(terms.max_attempts or lease.task.max_attempts)
+        verdict = await self._held.settle(lambda: context.frontier.site_away(self._site, found, away))
+        if verdict.pause:
+            context.pacer.rest(self._site, verdict.pause)
+        return verdict
+
+    async def answered(self) -> None:
+        """A response came, whatever it said."""
+        if self._held.lease.away is not None:
+            await self._held.settle(lambda: self._context.frontier.site_back(self._site))
+
+    def given_up(self) -> Away | None:
+        """The host of the page could not be reached for so long that its pages are not tried any more."""
+        away = self._held.lease.away
+        if away is None or not away.given_up or away.host != authority_of(self._held.lease.task.url):
+            return None
+        return away
 
     def _is_new(self, asked: timedelta | None) -> bool:
         """Was the lease granted under a shorter interval?"""

@@ -16,6 +16,7 @@ from ..errors import (
     BadResponse,
     ConnectFailed,
     ConnectionDropped,
+    ConnectTimedOut,
     DnsFailed,
     FetchFailed,
     FetchRefused,
@@ -33,7 +34,7 @@ def translated(error: Exception, href: str, limits: Limits) -> FetchFailed | Fet
     said = " ".join(without_login(f"{type(error).__name__}: {error}").split())[:300]
     match error:
         case TimeoutError() if isinstance(error, aiohttp.ConnectionTimeoutError):
-            return TimedOut(f"{where}: no connection within {limits.connect.total_seconds():g} s.")
+            return ConnectTimedOut(f"{where}: no connection within {limits.connect.total_seconds():g} s.")
         case TimeoutError() if isinstance(error, aiohttp.SocketTimeoutError):
             return TimedOut(f"{where}: silence for {limits.read.total_seconds():g} s (fetch.read_timeout).")
         case TimeoutError():

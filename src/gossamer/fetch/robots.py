@@ -154,6 +154,7 @@ class Robots:
         if held.failure is not None:
             again = type(held.failure)(str(held.failure), status=held.failure.status)
             if isinstance(again, FetchFailed):
+                again.first_contact = True
                 again.retry_after = timedelta(seconds=held.until - self._clock.now())
             raise again from held.failure
         return held.rules
@@ -171,6 +172,8 @@ class Robots:
             soon = self._clock.now() + pause.total_seconds()
             if entry is not None:
                 return self._hold(origin, entry, soon)
+            if isinstance(failure, FetchFailed):
+                failure.first_contact = True
             self._remember(f"{origin} {route.route.name}", _Held(soon, None, failure))
             raise
         await self._shelf.put(fresh)

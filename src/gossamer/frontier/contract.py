@@ -17,6 +17,7 @@ import msgspec
 from ..model.job import Job, JobCounts
 from ..model.job import JobTerms as JobTerms  # a part of this contract
 from ..model.task import Candidate, Lease, UrlState
+from .away import AwayTerms, SiteFailure, Verdict
 from .politeness import TermsFor
 
 RENEWAL = timedelta(seconds=4)  # workers renew their leases at least this often, and so learn which of them are lost
@@ -54,7 +55,34 @@ class Added(msgspec.Struct, frozen=True, kw_only=True):
     dropped: int = 0
 
 
-class Frontier(Protocol):
+class SiteBook(Protocol):
+    """What workers tell each other about a site."""
+
+    async def slow_down(self, site: str, *, interval: timedelta | None, rest: timedelta, worker: str = "") -> bool:
+        """The site asked for fewer requests: none for `rest`, then at least `interval` (a crawl-delay) between two.
+
+        None keeps the known interval. This holds for all workers. A later call may raise the interval, or lower it to
+        the one in the settings, never below.
+        With an interval the site is leased to one worker at a time from now on. Workers that took their leases before
+        may all have some: the first `worker` with a lease that names itself here holds the site. False for the others:
+        they give their leases back without a request.
+        """
+        ...
+
+    async def site_away(self, site: str, failure: SiteFailure, terms: AwayTerms) -> Verdict:
+        """The site could not be reached: it rests. Returns what becomes of the page that failed (away.py).
+
+        Until a task of the site is done, or `site_back` is called, one task at a time is leased, with `Lease.away`.
+        Where the site is given up, tasks are leased without waiting for its pace, so that they can be buried.
+        """
+        ...
+
+    async def site_back(self, site: str) -> None:
+        """The site answered, whatever it said."""
+        ...
+
+
+class Frontier(SiteBook, Protocol):
     """The worker's side. A `worker` is a name unique per process: `host/pid/start`."""
 
     async def add(self, job: str, candidates: Sequence[Candidate]) -> Added:
@@ -126,17 +154,6 @@ class Frontier(Protocol):
         """Give the task back without counting an attempt or a delivery. Raises LeaseLost.
 
         With a `lane` it moves there: its `fetcher` becomes that lane, or None for the lane "".
-        """
-        ...
-
-    async def slow_down(self, site: str, *, interval: timedelta | None, rest: timedelta, worker: str = "") -> bool:
-        """The site asked for fewer requests: none for `rest`, then at least `interval` (a crawl-delay) between two.
-
-        None keeps the known interval. This holds for all workers. A later call may raise the interval, or lower it to
-        the one in the settings, never below.
-        With an interval the site is leased to one worker at a time from now on. Workers that took their leases before
-        may all have some: the first `worker` with a lease that names itself here holds the site. False for the others:
-        they give their leases back without a request.
         """
         ...
 
@@ -309,6 +326,7 @@ class UrlStory(msgspec.Struct, frozen=True, kw_only=True):
     worker: str | None = None
     lease_until: float | None = None
     site_next_at: float | None = None  # when the site's rate allows the next request
+    site_away_since: float | None = None  # when it could not be reached, and was not since
     site_taken_by: str | None = None  # the job that had the site when a worker last asked for this queue in vain
     lane: str = ""  # workers that serve this lane may lease it
     ahead_of_it: int | None = None  # queued tasks of the same site and lane that are handed out first
@@ -351,6 +369,7 @@ class SiteLoad(msgspec.Struct, frozen=True, kw_only=True):
     waiting: int
     leased: int
     next_at: float | None
+    away_since: float | None = None  # when the site could not be reached, and was not since
 
 
 class DeadLetters(Protocol):

@@ -7,10 +7,26 @@ from datetime import timedelta
 import msgspec
 
 from ..clock import Backoff
-from ..errors import ClientError, FetchFailed, GossamerError, RateLimited, ServerFailed, Transient
+from ..errors import (
+    ClientError,
+    ConnectFailed,
+    ConnectionDropped,
+    ConnectTimedOut,
+    DnsFailed,
+    FetchFailed,
+    GossamerError,
+    RateLimited,
+    RobotsUnreachable,
+    ServerFailed,
+    TimedOut,
+    Transient,
+)
 from ..model.task import RETRY_STATUSES
+from .away import AwayTerms
 
 MINUTE = timedelta(minutes=1)
+PROBES = 2  # of a host that never answered, besides the tries of a page
+GATEWAY = frozenset({502, 503, 504, 521, 522, 523})  # what stands before a server says when it does not reach it
 
 
 class RetryTerms(msgspec.Struct, frozen=True, kw_only=True):
@@ -21,6 +37,11 @@ class RetryTerms(msgspec.Struct, frozen=True, kw_only=True):
     rate_limited_cap: timedelta = 5 * MINUTE
     statuses: frozenset[int] = frozenset(RETRY_STATUSES)
     max_attempts: int | None = None  # None: as many as the task says
+    site_away: timedelta = 10 * MINUTE  # how long a site that answered before is waited for when it cannot be reached
+
+    def away(self, max_attempts: int) -> AwayTerms:
+        """How long pages with so many tries wait for a site."""
+        return AwayTerms(base=self.base, cap=self.cap, patience=self.site_away, probes=max_attempts + PROBES)
 
 
 class TryAgain(msgspec.Struct, frozen=True):
@@ -58,9 +79,9 @@ def decide(
 ) -> TryAgain | GiveUp:
     """`attempt` counts this try (the first is 1); `jitter` is a random number in [0, 1)."""
     if not isinstance(failure, Transient):
-        return GiveUp(_reason(failure))
+        return GiveUp(reason_of(failure))
     if attempt >= max_attempts:
-        return GiveUp(_reason(failure))
+        return GiveUp(reason_of(failure))
     cap = terms.rate_limited_cap if isinstance(failure, RateLimited) else terms.cap
     delay = Backoff(terms.base, cap).pause(attempt, jitter=jitter)
     wish = failure.retry_after if isinstance(failure, FetchFailed) else None
@@ -71,7 +92,19 @@ def decide(
     return TryAgain(delay, delay if asks_for_less else timedelta(0))
 
 
-def _reason(failure: GossamerError) -> str:
+def is_unreachable(failure: GossamerError, *, was_away: bool) -> bool:
+    """Does the failure say that the site is away? One that `was_away` has to do better than an error of a gateway, a
+    connection that breaks or silence to be back."""
+    if isinstance(failure, ConnectFailed | DnsFailed | ConnectTimedOut):
+        return True
+    if not was_away:
+        return False
+    kept_away = isinstance(failure, ConnectionDropped | TimedOut | RobotsUnreachable)
+    return kept_away or (isinstance(failure, ServerFailed) and failure.status in GATEWAY)
+
+
+def reason_of(failure: GossamerError) -> str:
+    """The reason under which a page is given up for this failure."""
     status = getattr(failure, "status", None)
     if isinstance(failure, ClientError | ServerFailed | RateLimited) and status is not None:
         return f"http-{status}"

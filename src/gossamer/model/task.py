@@ -180,6 +180,17 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     delivery: int
     expires_at: float
     pace: Pace | None = None
+    away: Away | None = None
+
+
+class Away(msgspec.Struct, frozen=True, gc=False):
+    """The site could not be reached since then, for that reason: the task finds out whether it can now. If it is
+    `given_up`, tasks of `host` ("": of none) are not tried any more."""
+
+    host: str
+    reason: str
+    since: float
+    given_up: bool
 
 
 class Pace(msgspec.Struct, frozen=True, gc=False):

@@ -19,7 +19,7 @@ from ..model.job import Job, JobCounts, JobState
 from ..schedule.windows import is_open, opens_at, parse_windows
 from ..settings import Settings
 from ..store.contract import RecordQuery
-from ..units import distance
+from ..units import distance, moment
 from .jobs import JobView, counted_views, find_job
 from .open import Project
 
@@ -66,6 +66,7 @@ class SiteStatus(msgspec.Struct, frozen=True, kw_only=True):
     waiting: int
     leased: int
     next_at: str | None
+    away_since: str | None  # when the site could not be reached, and was not since
     next_request: str  # in words: by its rate, its windows and those of the job
 
 
@@ -140,6 +141,7 @@ def _site_status(settings: Settings, job: Job, load: SiteLoad, now: float) -> Si
         waiting=load.waiting,
         leased=load.leased,
         next_at=iso_time(load.next_at) if load.next_at is not None else None,
+        away_since=iso_time(load.away_since) if load.away_since is not None else None,
         next_request=_next_request(settings, job, load, now),
     )
 
@@ -155,7 +157,8 @@ def _next_request(settings: Settings, job: Job, load: SiteLoad, now: float) -> s
         if windows and not is_open(windows, now):
             opening = opens_at(windows, now)
             return f"{distance(opening, now)}, when the {whose} window opens" if opening is not None else "never"
-    return distance(load.next_at, now) if load.next_at is not None and load.next_at > now else "any time"
+    soon = distance(load.next_at, now) if load.next_at is not None and load.next_at > now else "any time"
+    return soon if load.away_since is None else f"{soon}: away since {moment(load.away_since, now)}"
 
 
 def place_near(settings: Settings, role: str, folder: Path) -> str:

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from ..clock import iso_time
+from ..crawl.journey import SITE_AWAY
 from ..crawl.page_facts import rhythm_of
 from ..crawl.windows import WINDOW
 from ..errors import FetchFailed, RouteFailed
@@ -74,6 +75,7 @@ class JobStory(msgspec.Struct, frozen=True, kw_only=True):
     worker: str | None
     lease_until: str | None
     site_next_at: str | None  # when the site's rate allows the next request
+    site_away_since: str | None  # when the site could not be reached, and was not since
     site_taken_by: str | None  # the job that had the site when this URL was asked for last
     lane: str  # which workers may have it: those that serve this lane
     ahead_of_it: int | None  # queued tasks of the same site and lane that go first
@@ -210,7 +212,7 @@ def attempt_view(attempt: Attempt) -> AttemptView:
 
 def job_story(story: UrlStory, job: Job | None, now: float, windows: str = "") -> JobStory:
     """A URL in one job, as the queue tells it, for a reader. `windows` are those of the URL's site."""
-    times = ("created_at", "changed_at", "ready_at", "lease_until", "site_next_at")
+    times = ("created_at", "changed_at", "ready_at", "lease_until", "site_next_at", "site_away_since")
     fields = view_fields(story, *times)
     fields["incidents"] = [Incident(iso_time(at), what) for at, what in story.incidents]
     return JobStory(**fields, in_words=in_words(story, job, now, windows), next_step=_next_step(story, job))
@@ -266,6 +268,8 @@ def _queued(story: UrlStory, job: Job | None, now: float, windows: str) -> str:
     order = f"it is the next of {story.site}"
     if ahead:
         order = f"{many(ahead, 'task')} of {story.site} {'goes' if ahead == 1 else 'go'} first"
+    if story.site_away_since is not None:
+        return f"{order}; {_away(story, now)}"
     if story.site_next_at is not None and story.site_next_at > now:
         return f"{order}; the site's rate allows the next request {distance(story.site_next_at, now)}"
     if story.site_taken_by is not None:
@@ -280,6 +284,8 @@ def _waiting(story: UrlStory, now: float, windows: str) -> str:
             again = f" at {moment(story.ready_at, now)}" if story.ready_at is not None else ""
             return f"waits for its window, which is open by the settings here: it is looked at again{again}"
         return f"waits for its window, {opening(windows, now)}"
+    if story.reason == SITE_AWAY and story.site_away_since is not None:
+        return f"given back without using up a try: {_away(story, now)}"
     if story.reason in _fetch_reasons() or story.reason.startswith("blocked-"):
         cause = f"try {story.attempts} of {story.max_attempts} failed with {story.reason}"
         goal = "next try"
@@ -290,6 +296,13 @@ def _waiting(story: UrlStory, now: float, windows: str) -> str:
         return cause
     when = moment(story.ready_at, now) if story.ready_at > now else "now, as soon as a worker is free"
     return f"{cause}, {goal} {'at ' if story.ready_at > now else ''}{when}"
+
+
+def _away(story: UrlStory, now: float) -> str:
+    """That the site cannot be reached, and when it is tried again."""
+    since, next_at = moment(story.site_away_since or now, now), story.site_next_at or 0.0
+    again = f"at {moment(next_at, now)}" if next_at > now else "now"
+    return f"{story.site} cannot be reached since {since}; one page tries it again {again}"
 
 
 def _leased(story: UrlStory, now: float) -> str:

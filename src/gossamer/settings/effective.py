@@ -134,6 +134,7 @@ def retry_terms(settings: Settings) -> Callable[[str], RetryTerms]:
             base=domain.retry_base or retry.base,
             cap=domain.retry_cap or retry.cap,
             rate_limited_cap=retry.rate_limited_cap,
+            site_away=retry.site_away,
             statuses=frozenset(domain.retry_statuses if domain.retry_statuses is not None else retry.statuses),
             max_attempts=domain.max_attempts,
         )

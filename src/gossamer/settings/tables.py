@@ -243,6 +243,7 @@ class Retry(msgspec.Struct, frozen=True, kw_only=True):
     base: timedelta = timedelta(seconds=1)
     cap: timedelta = timedelta(seconds=60)
     rate_limited_cap: timedelta = timedelta(seconds=300)
+    site_away: timedelta = timedelta(minutes=10)
     statuses: tuple[int, ...] = RETRY_STATUSES
 
 

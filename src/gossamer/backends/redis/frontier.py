@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 
 from ...errors import BackendUnavailable, LeaseLost, Misconfigured
+from ...frontier.away import AwayTerms, SiteFailure, Verdict
 from ...frontier.contract import Added, LeaseBatch, redirect_reason
 from ...frontier.politeness import TermsFor
 from ...model.task import Candidate, Lease, UrlState
@@ -50,6 +51,7 @@ class RedisFrontier:
         self._server = server
         self._keys = keys
         self._lease_seconds = lease_duration.total_seconds()
+        self._terms_for = terms_for
         self._admission = admission
         self.job, self.packed = admission.job, admission.packed
         self._batchers: dict[tuple[str, int], CallBatcher] = {}
@@ -167,6 +169,28 @@ class RedisFrontier:
         keys = self._keys.of_job(self._keys.shard_of(site), 0)
         held = await self._server.run("slow_down", keys, self._server.now(), site, rest.total_seconds(), asked, worker)
         return bool(held)
+
+    async def site_away(self, site: str, failure: SiteFailure, terms: AwayTerms) -> Verdict:
+        counts, pause, over, since = await self._site_away(
+            site,
+            failure.host,
+            failure.reason,
+            int(failure.never),
+            *(length.total_seconds() for length in (terms.base, terms.cap, terms.patience)),
+            terms.probes,
+        )
+        return Verdict(counts=bool(counts), pause=timedelta(seconds=float(pause)), over=bool(over), since=float(since))
+
+    async def site_back(self, site: str) -> None:
+        await self._site_away(site)
+
+    async def _site_away(self, site: str, *what: str | float) -> list[Any]:  # Any: numbers and texts
+        interval = self._terms_for(site).spacing(None)
+        keys = self._keys.of_job(self._keys.shard_of(site), 0)
+        answer: list[Any] = await self._server.run(
+            "site_away", keys, self._server.now(), site, -1 if interval is None else interval, *what
+        )
+        return answer
 
     # -- shared steps ----------------------------------------------------------------------------------------
 

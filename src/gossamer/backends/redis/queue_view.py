@@ -44,7 +44,10 @@ class RedisQueueView(RedisDeadLetters):
         for (shard, place), (queued, waiting, leased) in most:
             site, name = rows.read_site(await self._server.call("HGET", self._keys.in_shard(shard, "sites"), place))
             next_at = max(site.next_at, site.rest_until)
-            answer.append(SiteLoad(site=name, queued=queued, waiting=waiting, leased=leased, next_at=next_at))
+            load = SiteLoad(
+                site=name, queued=queued, waiting=waiting, leased=leased, next_at=next_at, away_since=site.away_since
+            )
+            answer.append(load)
         return answer
 
     async def urls(self, job: str, state: UrlState | None = None) -> AsyncIterator[tuple[str, UrlState, str]]:
@@ -90,6 +93,7 @@ class RedisQueueView(RedisDeadLetters):
             worker=row.worker or None,
             lease_until=row.at if row.state is UrlState.LEASED else None,
             site_next_at=max(politeness.next_at, politeness.rest_until),
+            site_away_since=politeness.away_since,
             site_taken_by=other.id if other not in (None, job) and await self._refused(shard, job, row, lane) else None,
             lane=row.tail.fetcher or "" if row.tail else "",
             ahead_of_it=await self._ahead(shard, job, row, lane) if row.state is UrlState.QUEUED else None,

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from ...frontier.contract import DeadLetter
-from ...model.task import Candidate, DropReason, Lease, Pace, Task, UrlState
+from ...model.task import Away, Candidate, DropReason, Lease, Pace, Task, UrlState
 
 STATES = (
     UrlState.QUEUED, UrlState.WAITING, UrlState.LEASED, UrlState.DONE, UrlState.UNCHANGED, UrlState.DROPPED,
@@ -25,7 +25,9 @@ _CANDIDATE = struct.Struct(">16sBiIIB")
 _ROW = struct.Struct(">BIiddIIIIIddd")
 _LEASE = struct.Struct(">16sdiIIIIIdddId")
 _SITE = struct.Struct(">dddId")
-_JOB = struct.Struct(">I")
+_TURNS = struct.Struct(">IIddd")
+_AWAY = struct.Struct(">dddI")
+_AWAY_OF_LEASE = struct.Struct(">dB")
 _SLOTLESS = (4, 5)  # Q_FULL and Q_HELD of prelude.lua
 _QUEUE = struct.Struct(">BiddIIII")
 _LEAST, _MOST = -(2**31), 2**31 - 1
@@ -85,6 +87,7 @@ class SiteRow(msgspec.Struct, frozen=True, kw_only=True):
     in_flight: int
     pace: float
     latest: int = 0  # number of the job that was served last; 0: none
+    away_since: float | None = None
 
 
 _NUMBERS = (
@@ -199,7 +202,10 @@ def read_lease(packed: bytes, job: str, to_id: Any) -> tuple[Lease, bool]:  # An
     place = _LEASE.size
     length = int.from_bytes(packed[place : place + 2], "big")
     site = packed[place + 2 : place + 2 + length].decode("utf-8", "surrogatepass")
-    tail = _read_tail(packed[place + 2 + length :])
+    since, given_up = _AWAY_OF_LEASE.unpack_from(packed, place + 2 + length)
+    why, place = _string(packed, place + 2 + length + _AWAY_OF_LEASE.size, 2)
+    host, place = _string(packed, place, 2)
+    tail = _read_tail(packed[place:])
     readable = tail if tail is not None else Tail("", "")
     task = Task(
         id=to_id(int(number)),
@@ -221,7 +227,9 @@ def read_lease(packed: bytes, job: str, to_id: Any) -> tuple[Lease, bool]:  # An
         how=readable.how,
     )
     pace = Pace(interval, burst, ahead) if interval >= 0 else None
-    return Lease(task=task, token=token, delivery=deliveries, expires_at=expires_at, pace=pace), tail is not None
+    away = Away(host, why, since, bool(given_up)) if since else None
+    lease = Lease(task=task, token=token, delivery=deliveries, expires_at=expires_at, pace=pace, away=away)
+    return lease, tail is not None
 
 
 def read_row(fingerprint: bytes, packed: bytes) -> Row | None:
@@ -244,9 +252,18 @@ def read_site(packed: bytes) -> tuple[SiteRow, str]:
     next_at, rest_until, asked, in_flight, pace = _SITE.unpack_from(packed)
     _, place = _string(packed, _SITE.size, 1)
     name, place = _string(packed, place, 2)
-    (latest,) = _JOB.unpack_from(packed, place) if place < len(packed) else (0,)
-    site = SiteRow(next_at=next_at, rest_until=rest_until, asked=asked, in_flight=in_flight, pace=pace, latest=latest)
-    return site, name
+    latest = _TURNS.unpack_from(packed, place)[0] if place < len(packed) else 0
+    place += _TURNS.size
+    _, away_since, _, strikes = _AWAY.unpack_from(packed, place) if place < len(packed) else (0.0, 0.0, 0.0, 0)
+    return SiteRow(
+        next_at=next_at,
+        rest_until=rest_until,
+        asked=asked,
+        in_flight=in_flight,
+        pace=pace,
+        latest=latest,
+        away_since=away_since if strikes else None,
+    ), name
 
 
 def waits_for_slot(packed: bytes) -> bool:

@@ -6,8 +6,11 @@ import sqlite3
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 
+import msgspec
+
 from ...clock import Clock
 from ...errors import FrontierFull, LeaseLost
+from ...frontier.away import AwayNote, AwayTerms, SiteFailure, Verdict, after_failure
 from ...frontier.contract import Added, LeaseBatch, redirect_reason
 from ...frontier.politeness import TermsFor
 from ...model.task import Candidate, Lease, UrlState
@@ -20,6 +23,13 @@ MESSAGE_LENGTH = 4000  # characters of an error that are kept
 _HOLD = """
 UPDATE sites SET holder = CASE WHEN in_flight > 0 THEN coalesce(holder, ?) ELSE holder END WHERE number = ?
 RETURNING holder"""
+_AWAY = """
+SELECT away_host, away_reason, away_since, strikes, given_up_until, answered_at, rest_until, asked_interval
+FROM sites WHERE number = ?"""
+_GONE = """
+UPDATE sites SET away_host = ?, away_reason = ?, away_since = ?, strikes = ?, given_up_until = ?, answered_at = ?,
+    rest_until = max(rest_until, ?) WHERE number = ?"""
+_ANSWERED = "UPDATE sites SET answered_at = ?, strikes = 0, given_up_until = 0 WHERE number = ?"
 
 
 class SqliteFrontier:
@@ -41,6 +51,7 @@ class SqliteFrontier:
         self._rows = QueueRows()
         self._dispatcher = TaskDispatcher(self._rows, duration=lease_duration, terms_for=terms_for, is_gone=is_gone)
         self._lease_seconds = lease_duration.total_seconds()
+        self._terms_for = terms_for
         database.on_rollback.append(self._rows.forget)
 
     def let_go(self) -> None:
@@ -108,7 +119,7 @@ class SqliteFrontier:
         def write(connection: sqlite3.Connection) -> Added:
             now = self._clock.now()
             job = self._settle(
-                connection, lease, now, paced_ahead,
+                connection, lease, now, paced_ahead, answered=state is not UrlState.DROPPED,
                 state=state.value, reason=stored_reason, message="", attempts=lease.task.attempt + 1, deliveries=0,
             )  # fmt: skip
             counts = CountChanges(
@@ -194,12 +205,37 @@ class SqliteFrontier:
 
         return await self._database.write(write)
 
+    async def site_away(self, site: str, failure: SiteFailure, terms: AwayTerms) -> Verdict:
+        def write(connection: sqlite3.Connection) -> Verdict:
+            now, number = self._clock.now(), self._rows.site(connection, site)
+            *known, rest_until, asked = connection.execute(_AWAY, (number,)).fetchone()
+            note, verdict = after_failure(
+                AwayNote(**dict(zip(AwayNote.__struct_fields__, known, strict=True))),
+                failure,
+                terms,
+                now=now,
+                rest_until=rest_until,
+                interval=self._terms_for(site).spacing(asked) or 0.0,
+            )
+            rest = now + verdict.pause.total_seconds() if verdict.pause else 0.0
+            connection.execute(_GONE, (*msgspec.structs.astuple(note), rest, number))
+            return verdict
+
+        return await self._database.write(write)
+
+    async def site_back(self, site: str) -> None:
+        def write(connection: sqlite3.Connection) -> None:
+            connection.execute(_ANSWERED, (self._clock.now(), self._rows.site(connection, site)))
+
+        await self._database.write(write)
+
     def _settle(
         self,
         connection: sqlite3.Connection,
         lease: Lease,
         now: float,
         paced_ahead: timedelta,
+        answered: bool = False,
         **columns: str | float | None,
     ) -> int:
         """Write what became of a leased URL and free its slot. Returns the number of the job. Raises LeaseLost before
@@ -215,5 +251,6 @@ class SqliteFrontier:
         changed = {**columns, "worker": None, "lease_until": None, "changed_at": now}
         names = ", ".join(f"{name} = ?" for name in changed)
         connection.execute(f"UPDATE urls SET {names} WHERE number = ?", (*changed.values(), lease.task.id))  # noqa: S608
-        self._rows.free_slot(connection, row[1], next_at=now + paced_ahead.total_seconds())
+        next_at, answered_at = now + paced_ahead.total_seconds(), now if answered else None
+        self._rows.free_slot(connection, row[1], next_at=next_at, answered_at=answered_at)
         return int(row[0])

@@ -16,7 +16,7 @@ import msgspec
 from ...frontier.contract import LeaseBatch
 from ...frontier.politeness import GIVE_WAY, HEAD_START, TURN, TermsFor, after_start, earliest_start
 from ...frontier.turns import Want, after_refusal, makes_way
-from ...model.task import Lease, Pace, Task
+from ...model.task import Away, Lease, Pace, Task
 from .lease_recovery import TOO_FAR, LeaseRecovery
 from .queue_rows import MICROSECONDS, CountChanges, JobRow, QueueRows
 
@@ -37,7 +37,7 @@ UPDATE urls SET state = 'leased', token = ?, deliveries = deliveries + 1, worker
 WHERE number = ?"""
 _SITE = """
 SELECT name, next_at, rest_until, asked_interval, in_flight, holder, latest, wanted,
-    wanted_turn, wanted_since, offered_at
+    wanted_turn, wanted_since, offered_at, away_host, away_reason, away_since, strikes, given_up_until
 FROM sites WHERE number = ?"""
 _VISIT = """
 UPDATE sites SET in_flight = in_flight + ?1, next_at = ?2, holder = ?3, latest = ?4, wanted = nullif(wanted, ?4)
@@ -201,16 +201,21 @@ class TaskDispatcher:
         grants: Grants,
     ) -> None:
         """Take up to `n` tasks of one site, if the site allows; else park its queues until they can be served."""
-        name, next_at, rest_until, asked, in_flight, holder, latest, *want = connection.execute(
+        name, next_at, rest_until, asked, in_flight, holder, latest, *row = connection.execute(
             _SITE, (site,)
         ).fetchone()
+        want, (away_host, away_reason, away_since, strikes, given_up_until) = row[:4], row[4:]
+        given_up = given_up_until > now
+        away = Away(away_host, away_reason, away_since, given_up) if strikes or given_up else None
+        buries = given_up and bool(away_host)  # no request is expected: pages of other hosts have the pacer
         noted = Want(*want) if want[0] is not None else None
         terms = self._terms_for(name)
         if rest_until > now:
             self._park(connection, job, site, lanes, "sleeping", wake_at=rest_until)
             return
-        if terms.concurrency is not None:
-            n = min(n, terms.concurrency - in_flight)
+        most = 1 if strikes else terms.concurrency  # one task at a time finds out whether the site is back
+        if most is not None:
+            n = min(n, most - in_flight)
             if n <= 0:
                 self._refuse(connection, job, site, noted, latest, now)
                 self._park(connection, job, site, lanes, "full")
@@ -224,12 +229,13 @@ class TaskDispatcher:
             if next_at > now + interval * burst + TOO_FAR.total_seconds():
                 next_at = now  # no pacer is so far ahead: the clock was
             turn = earliest_start(next_at, interval=interval, burst=burst) - HEAD_START.total_seconds()
-            if turn > now:
+            if turn > now and not buries:
                 self._park(connection, job, site, lanes, "sleeping", wake_at=turn)
                 return
-            n = min(n, burst)
-            if interval > 0:
-                n = min(n, int((now - turn) / interval) + 1)
+            if not buries:
+                n = min(n, burst)
+                if interval > 0:
+                    n = min(n, int((now - turn) / interval) + 1)
         others_first, want_now = makes_way(noted, job=job.number, is_free=interval is None or not in_flight, now=now)
         self._want(connection, site, noted, want_now)
         if others_first:
@@ -240,9 +246,10 @@ class TaskDispatcher:
         for row in taken:
             pace = None
             if interval is not None:
-                next_at = after_start(next_at, start=now, interval=interval)
-                pace = Pace(interval, burst, next_at - now)
-            grants.leases.append(self._lease_of(job, name, row, now, pace))
+                after = after_start(next_at, start=now, interval=interval)
+                pace = Pace(interval, burst, after - now)
+                next_at = next_at if buries else after
+            grants.leases.append(self._lease_of(job, name, row, now, pace, away))
         paced_by, latest = worker if interval is not None else None, job.number if taken else latest
         grants.sites.append((len(taken), next_at, paced_by, latest, site))
         rest = rows[len(taken) :]
@@ -260,7 +267,9 @@ class TaskDispatcher:
         found = [connection.execute(_TASKS, (job.number, site, lane or None, n)).fetchall() for lane in lanes]
         return sorted((row for rows in found for row in rows), key=lambda row: (-row[4], row[-1], row[0]))
 
-    def _lease_of(self, job: JobRow, site: str, row: tuple[Any, ...], now: float, pace: Pace | None) -> Lease:
+    def _lease_of(
+        self, job: JobRow, site: str, row: tuple[Any, ...], now: float, pace: Pace | None, away: Away | None
+    ) -> Lease:
         # Any: the types of a row are those of the schema, which is STRICT.
         (number, url, fingerprint, kind, priority, depth, attempts, max_attempts, created_at, data, redirects,
          fetcher, proxy_pool, country, how, token, deliveries, _) = row  # fmt: skip
@@ -289,6 +298,7 @@ class TaskDispatcher:
             delivery=deliveries + 1,
             expires_at=now + self._duration,
             pace=pace,
+            away=away,
         )
 
     def _park(

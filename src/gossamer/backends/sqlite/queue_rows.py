@@ -242,12 +242,17 @@ class QueueRows:
             shapes[which] = of_shape + 1
         return False
 
-    def free_slot(self, connection: sqlite3.Connection, site: int, *, next_at: float, rest_until: float = 0.0) -> None:
-        """Free the slot of a lease that has ended, and wake the queues that wait for one."""
+    def free_slot(
+        self, connection: sqlite3.Connection, site: int, *, next_at: float, answered_at: float | None = None
+    ) -> None:
+        """Free the slot of a lease that has ended, and wake the queues that wait for one. `answered_at`: the site is
+        there."""
         connection.execute(
-            "UPDATE sites SET in_flight = in_flight - 1, next_at = max(next_at, ?), rest_until = max(rest_until, ?), "
-            "holder = CASE WHEN in_flight <= 1 THEN NULL ELSE holder END WHERE number = ?",
-            (next_at, rest_until, site),
+            "UPDATE sites SET in_flight = in_flight - 1, next_at = max(next_at, ?1), "
+            "holder = CASE WHEN in_flight <= 1 THEN NULL ELSE holder END, answered_at = coalesce(?2, answered_at), "
+            "strikes = iif(?2 IS NULL, strikes, 0), given_up_until = iif(?2 IS NULL, given_up_until, 0) "
+            "WHERE number = ?3",
+            (next_at, answered_at, site),
         )
         connection.execute(
             "UPDATE queues SET state = 'ready', held_for = NULL WHERE site = ? AND state IN ('full', 'held')", (site,)

@@ -25,6 +25,7 @@ _STORY = """
 SELECT urls.number, jobs.id, urls.url, urls.state, urls.reason, urls.message, sites.name, urls.kind, urls.depth,
     urls.priority, urls.attempts, urls.max_attempts, urls.deliveries, urls.created_at, urls.changed_at, parent.url,
     urls.due_at, urls.worker, urls.lease_until, max(sites.next_at, sites.rest_until),
+    CASE WHEN sites.strikes > 0 THEN sites.away_since END,
     (SELECT other.id FROM jobs AS other JOIN queues ON queues.job = urls.job AND queues.site = urls.site
         AND queues.lane = coalesce(urls.fetcher, '') WHERE other.number = sites.latest AND sites.latest <> urls.job
         AND sites.in_flight > 0 AND queues.state IN ('full', 'held')),
@@ -128,6 +129,7 @@ class SqliteQueueView:
                     (int(now * 1_000_000), now, number),
                 )
                 queue_rows.requeue(connection, job, site, lane, priority, now)
+                connection.execute("UPDATE sites SET given_up_until = 0 WHERE number = ?", (site,))
                 queue_rows.note(connection, number, now, "replayed from the dead letters")
                 changes.setdefault(job, CountChanges()).move("dead", "queued")
             for job, counts in changes.items():
@@ -190,7 +192,8 @@ class SqliteQueueView:
         rows = await self._database.read(
             lambda c: c.execute(
                 "SELECT sites.name, sum(urls.state = 'queued'), sum(urls.state = 'waiting'), "
-                "sum(urls.state = 'leased'), max(sites.next_at, sites.rest_until) FROM urls "
+                "sum(urls.state = 'leased'), max(sites.next_at, sites.rest_until), "
+                "CASE WHEN sites.strikes > 0 THEN sites.away_since END FROM urls "
                 "JOIN jobs ON jobs.number = urls.job JOIN sites ON sites.number = urls.site "
                 "WHERE jobs.id = ? AND urls.state IN ('queued', 'waiting', 'leased') "
                 "GROUP BY sites.number ORDER BY count(*) DESC LIMIT ?",
@@ -198,8 +201,8 @@ class SqliteQueueView:
             ).fetchall()
         )
         return [
-            SiteLoad(site=name, queued=queued, waiting=waiting, leased=leased, next_at=next_at)
-            for name, queued, waiting, leased, next_at in rows
+            SiteLoad(site=name, queued=queued, waiting=waiting, leased=leased, next_at=next_at, away_since=away_since)
+            for name, queued, waiting, leased, next_at, away_since in rows
         ]
 
     async def urls(self, job: str, state: UrlState | None = None) -> AsyncIterator[tuple[str, UrlState, str]]:

@@ -180,9 +180,10 @@ end
 
 -- sites -------------------------------------------------------------------------------------------------------
 -- `pace` is the interval of the last grant, for the case that its worker is lost. -1 stands for none.
+-- `answered`, `away_since`, `given_up_until`, `strikes`, `away_reason`, `away_host`: see frontier/away.py.
 -- `latest`, `wanted`, `wanted_turn`, `since`, `offered`: how jobs take turns, see frontier/turns.py. 0 stands for none.
 
-local SITE, TURNS = '>dddI4d', '>I4I4ddd'
+local SITE, TURNS, AWAY = '>dddI4d', '>I4I4ddd', '>dddI4Hc0Hc0'
 local sites = {}
 
 local function site_of(number)
@@ -195,7 +196,12 @@ local function site_of(number)
     site.holder, site.name, place = unpack_from('>Bc0Hc0', text, place)
     site.latest, site.wanted, site.wanted_turn, site.since, site.offered = 0, 0, 0, 0, 0
     if place <= #text then
-        site.latest, site.wanted, site.wanted_turn, site.since, site.offered = unpack_from(TURNS, text, place)
+        site.latest, site.wanted, site.wanted_turn, site.since, site.offered, place = unpack_from(TURNS, text, place)
+    end
+    site.answered, site.away_since, site.given_up_until, site.strikes, site.away_reason, site.away_host = 0, 0, 0, 0, '', ''
+    if place <= #text then
+        site.answered, site.away_since, site.given_up_until, site.strikes, site.away_reason, site.away_host =
+            unpack_from(AWAY, text, place)
     end
     sites[number] = site
     return site
@@ -208,7 +214,8 @@ local function number_of(name)
     call('HSET', NUMBERS, name, number)
     sites[number] = {
         next_at = 0, rest_until = 0, asked = -1, in_flight = 0, pace = -1, holder = '', name = name, latest = 0,
-        wanted = 0, wanted_turn = 0, since = 0, offered = 0, changed = true,
+        wanted = 0, wanted_turn = 0, since = 0, offered = 0, answered = 0, away_since = 0, given_up_until = 0, strikes = 0,
+        away_reason = '', away_host = '', changed = true,
     }
     return number
 end
@@ -217,6 +224,10 @@ end
 local function after_a_loss(site)
     local interval = math.max(site.pace, site.asked)
     return interval >= 0 and now + interval or 0
+end
+
+local function is_back(site)
+    site.answered, site.strikes, site.given_up_until, site.changed = now, 0, 0, true
 end
 
 -- A lease of the site has ended: free its slot, and wake the queues of all jobs that wait for one.
@@ -328,7 +339,9 @@ local function flush()
             call('HSET', SITES, number,
                 pack(SITE, site.next_at, site.rest_until, site.asked, site.in_flight, site.pace)
                 .. pack('>Bc0Hc0', #site.holder, site.holder, #site.name, site.name)
-                .. pack(TURNS, site.latest, site.wanted, site.wanted_turn, site.since, site.offered))
+                .. pack(TURNS, site.latest, site.wanted, site.wanted_turn, site.since, site.offered)
+                .. pack(AWAY, site.answered, site.away_since, site.given_up_until, site.strikes, #site.away_reason,
+                    site.away_reason, #site.away_host, site.away_host))
         end
     end
     for name, change in pairs(counted) do

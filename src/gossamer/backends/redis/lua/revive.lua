@@ -11,6 +11,8 @@ for i = 3, #ARGV do
         if ARGV[2] == 'replay' then
             row.state, row.reason, row.message, row.attempts, row.deliveries = QUEUED, '', '', 0, 0
             enqueue(row)
+            local site = site_of(row.site)
+            site.given_up_until, site.changed = 0, true
             note(row.fingerprint, 'replayed from the dead letters')
         else
             row.state, row.reason = DROPPED, 'purged: ' .. row.reason

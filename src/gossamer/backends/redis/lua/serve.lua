@@ -137,7 +137,8 @@ local HEAD_START = 0.02  -- seconds, as in frontier/politeness.py
 local TOO_FAR = 3600  -- seconds, as in leasing.py
 local answer = {0}
 
-local function give(row, site, interval, burst)
+-- The task of a site that is given up takes no place in its bucket: no request is expected of it.
+local function give(row, site, interval, burst, buries)
     row.state, row.token, row.deliveries = IN_HAND, row.token + 1, row.deliveries + 1
     row.worker, row.at, row.changed = worker, now + duration, now
     write_row(row)
@@ -145,12 +146,17 @@ local function give(row, site, interval, burst)
     hold(worker, 1)
     local ahead = 0
     if interval >= 0 then
-        site.next_at = math.max(site.next_at, now) + interval
-        ahead = site.next_at - now
+        ahead = math.max(site.next_at, now) + interval - now
+        if not buries then site.next_at = now + ahead end
     end
+    local given_up = site.given_up_until > now
+    local away = (site.strikes > 0 or given_up) and site or {away_since = 0, away_reason = '', away_host = ''}
     answer[#answer + 1] = pack('>c16di4I4I4I4I4I4dddI4d', row.fingerprint, row.id, row.priority, row.depth,
         row.attempts, row.max_attempts, row.token, row.deliveries, row.created, row.at, interval, burst, ahead)
-        .. pack('>Hc0', #site.name, site.name) .. row.tail
+        .. pack('>Hc0', #site.name, site.name)
+        .. pack('>dBHc0Hc0', away.away_since, given_up and 1 or 0, #away.away_reason, away.away_reason, #away.away_host,
+            away.away_host)
+        .. row.tail
 end
 
 -- An entry of the queue without a row of ours behind it was not written by us: it is never handed out.
@@ -193,8 +199,10 @@ local function serve(terms, n, floor)
     local number, ready = terms.number, terms.ready
     local site = site_of(number)
     if site.rest_until > now then return put_to_sleep(ready, site.rest_until, true) end
-    if terms.concurrency > 0 then
-        n = math.min(n, terms.concurrency - site.in_flight)
+    local buries = site.given_up_until > now and site.away_host ~= ''
+    local most = site.strikes > 0 and 1 or terms.concurrency  -- one task at a time finds out whether the site is back
+    if most > 0 then
+        n = math.min(n, most - site.in_flight)
         if n <= 0 then
             note_refusal(site, number)
             return park(ready, number, Q_FULL, '')
@@ -212,9 +220,11 @@ local function serve(terms, n, floor)
         -- The last request before a restart may be forgotten.
         site.next_at = math.max(site.next_at, calm + interval * burst)
         local turn = site.next_at - (burst - 1) * interval - HEAD_START
-        if turn > now then return put_to_sleep(ready, turn, true) end
-        n = math.min(n, burst)
-        if interval > 0 then n = math.min(n, math.floor((now - turn) / interval) + 1) end
+        if not buries then
+            if turn > now then return put_to_sleep(ready, turn, true) end
+            n = math.min(n, burst)
+            if interval > 0 then n = math.min(n, math.floor((now - turn) / interval) + 1) end
+        end
     end
     if makes_way(site, interval < 0 or site.in_flight == 0) then
         return put_to_sleep(ready, now + GIVE_WAY, false)
@@ -232,7 +242,7 @@ local function serve(terms, n, floor)
         local fingerprint = string.sub(place, 15)
         local row = read_row(fingerprint)
         if row and row.state == QUEUED then
-            give(row, site, interval, burst)
+            give(row, site, interval, burst, buries)
             given, entry.given = given + 1, entry.given + 1
         else
             bury_stranger(fingerprint, number, priority_at(place))

@@ -35,6 +35,7 @@ local function settle(text)
     row.worker, row.changed, row.reason, row.message, row.at = '', now, reason, message, 0
 
     if verb == COMPLETE then
+        if state ~= DROPPED then is_back(site_of(row.site)) end
         row.state, row.attempts, row.deliveries = state, row.attempts + 1, 0
         count('redirected', redirected)
         count('discovered', duplicates + lost)
