@@ -116,7 +116,7 @@ class _Without:
 async def test_pages_that_never_answer_do_not_take_the_budget_for_ever(tmp_path: Path) -> None:
     with moving_shop(2) as shop:
         settings = settings_in(tmp_path, **{"retry.max_attempts": 1})
-        listed = source(urls=["http://127.0.0.1:1/a", "http://127.0.0.1:1/b", f"{shop.url}p/{{1..2}}"])
+        listed = source(urls=["http://127.0.0.1:8/a", "http://127.0.0.1:8/b", f"{shop.url}p/{{1..2}}"])
         for _ in range(2):
             await ran(settings, "adaptive", source=listed, budget=2, limit=2)
         assert pages(shop) == {"/p/1": 1, "/p/2": 1}

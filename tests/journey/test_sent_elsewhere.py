@@ -3,7 +3,9 @@ server is the witness."""
 
 from __future__ import annotations
 
+import asyncio
 import base64
+from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -120,3 +122,29 @@ async def test_a_list_of_the_owner_may_have_logins(tmp_path: Path) -> None:
         site.show("/page", "<h1>x</h1>")
         await crawled(tmp_path, urls=[with_login(site.url("/page"), "me:mine")])
         assert asked(site) == [("127.0.0.1/page", "me:mine")]
+
+
+@pytest.mark.parametrize("way", ["link", "redirect"])
+async def test_a_page_sends_us_to_no_port_that_browsers_refuse(tmp_path: Path, way: str) -> None:
+    knocks = 0
+
+    async def knocked(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal knocks
+        knocks += 1
+        writer.close()
+
+    async with AsyncExitStack() as stack:
+        for port in (10080, 6697, 6679, 6669, 6668, 6667, 6666, 6665):
+            with suppress(OSError):  # somebody else has it
+                await stack.enter_async_context(await asyncio.start_server(knocked, "127.0.0.1", port))
+                break
+        else:
+            pytest.fail("All these ports are taken.")
+        site = await stack.enter_async_context(hostile_site())
+        target = f"http://127.0.0.1:{port}/MAIL FROM"
+        if way == "link":
+            site.show("/first", f'<a href="{target}">x</a>')
+        else:
+            site.show("/first", "", f"Location: {target}", status=302)
+        counts = await crawled(tmp_path, urls=[site.url("/first")])
+        assert (counts.dead, knocks) == (1, 0)

@@ -27,7 +27,7 @@ ANSWERS: dict[str, tuple[int, dict[str, str], bytes]] = {
     "/old": (301, {"Location": "/older"}, b""),
     "/older": (302, {"Location": "/"}, b""),
     "/loop": (302, {"Location": "/loop"}, b""),
-    "/inward": (302, {"Location": "http://127.0.0.2:9/"}, b""),
+    "/inward": (302, {"Location": "http://127.0.0.2:8/"}, b""),
     "/to-file": (302, {"Location": "file:///etc/passwd"}, b""),
     "/binary": (200, {"Content-Type": "image/png"}, bytes(range(256))),
     "/packed": (200, {"Content-Type": "text/plain", "Content-Encoding": "gzip"}, gzip.compress(b"unpacked")),

@@ -2,17 +2,21 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import subprocess
+import sys
 
 import pytest
 
 from gossamer.errors import AddressRefused, DnsFailed
-from gossamer.fetch.addresses import AddressGuard, GuardedResolver, is_public
+from gossamer.fetch.addresses import AddressGuard, GuardedResolver, is_own, is_public
+from tests.patience import PATIENCE
 
 
 @pytest.mark.parametrize(
     "address",
     [
         "127.0.0.1", "127.255.255.254", "0.0.0.0", "0.1.2.3", "10.0.0.1", "172.16.5.4", "192.168.1.1",
+        "168.63.129.16", "100.100.100.200",
         "169.254.169.254", "100.64.0.1", "192.0.0.8", "192.88.99.1", "198.18.0.1", "203.0.113.9", "224.0.0.1",
         "240.0.0.1", "255.255.255.255", "::", "::1", "::127.0.0.1", "::ffff:127.0.0.1", "::ffff:8.8.8.8",
         "64:ff9b::7f00:1", "64:ff9b::808:808", "64:ff9b:1::1", "100::1", "2001::1", "2001:db8::1", "2002:7f00:1::",
@@ -132,3 +136,80 @@ async def test_a_caller_that_gives_up_does_not_spoil_the_look_up(monkeypatch: py
     assert [answer["host"] for answer in await patient] == ["93.184.216.34"]
     assert names.asked == ["a.example"]
     await resolver.close()
+
+
+# -- this machine, networks of the owner's choice, ports ---------------------------------------------------------
+
+IN_A_NETWORK_OF_ITS_OWN = """
+import asyncio, ctypes, fcntl, socket, struct, sys
+from datetime import timedelta
+if ctypes.CDLL(None).unshare(0x10000000 | 0x40000000):  # users and network
+    sys.exit(77)
+with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
+    address = struct.pack("16sHH4s8x", b"lo:1", socket.AF_INET, 0, socket.inet_aton("93.184.216.34"))
+    fcntl.ioctl(control, 0x8914, struct.pack("16sh14x", b"lo", 0x41))  # up
+    fcntl.ioctl(control, 0x8916, address)
+from gossamer.errors import AddressRefused
+from gossamer.fetch.addresses import AddressGuard
+from gossamer.fetch.contract import Limits, TransportRequest
+from gossamer.fetch.http import AiohttpTransport
+
+async def main():
+    reached = 0
+    async def answer(reader, writer):
+        nonlocal reached
+        reached += 1
+        writer.write(b"HTTP/1.1 200 OK\\r\\nContent-Length: 2\\r\\n\\r\\nhi")
+        writer.close()
+    server = await asyncio.start_server(answer, "0.0.0.0", 0)
+    url = f"http://93.184.216.34:{server.sockets[0].getsockname()[1]}/"
+    for guard in (AddressGuard(), AddressGuard(allow_hosts=frozenset({"93.184.216.34"}))):
+        async with AiohttpTransport(guard) as transport:
+            try:
+                print((await transport.fetch(TransportRequest(url=url, headers=(), limits=Limits()))).status, reached)
+            except AddressRefused as error:
+                print(reached, error)
+asyncio.run(main())
+"""
+
+
+def test_a_public_address_of_this_machine_is_refused() -> None:
+    """In a network of its own, where this machine has an address that is public elsewhere."""
+    done = subprocess.run(
+        [sys.executable, "-c", IN_A_NETWORK_OF_ITS_OWN], capture_output=True, text=True, timeout=PATIENCE, check=False
+    )
+    if done.returncode == 77:
+        pytest.skip("this machine lets nobody make a network")
+    assert done.stdout.splitlines() == [
+        "0 93.184.216.34 is an address of this machine. If that is meant, add '93.184.216.34' to fetch.allow_hosts, or "
+        "set fetch.allow_private = true.",
+        "200 1",
+    ], done.stderr
+
+
+def test_addresses_of_this_machine_are_known() -> None:
+    assert [is_own(address) for address in ("127.0.0.1", "93.184.216.34")] == [True, False]
+
+
+def test_the_owner_may_deny_networks_whatever_else_is_allowed() -> None:
+    guard = AddressGuard(allow_private=True, allow_hosts=frozenset({"a.example"}), deny=("203.0.113.0/24", "fd00::/8"))
+    assert guard.permits("a.example", "10.0.0.1")
+    assert not guard.permits_all("a.example")
+    for address in ("203.0.113.7", "::ffff:203.0.113.7", "fd00::1", "nonsense"):
+        assert not guard.permits("a.example", address), address
+    with pytest.raises(AddressRefused, match=r"leads to 203\.0\.113\.7, an address that fetch\.deny forbids"):
+        guard.check("a.example", "203.0.113.7")
+
+
+@pytest.mark.parametrize("url", ["http://a.example:25/", "https://a.example:6667/x", "http://[2606:2800::1]:22/"])
+def test_ports_that_browsers_refuse_are_refused(url: str) -> None:
+    with pytest.raises(AddressRefused, match=r"Port \d+ is not for web pages"):
+        AddressGuard(allow_private=True).check_port(url)
+    AddressGuard(allow_hosts=frozenset({url.split("/")[2]})).check_port(url)
+
+
+@pytest.mark.parametrize(
+    "url", ["http://a.example/", "https://a.example:8443/", "http://[::25]/", "http://[::1]:8025/"]
+)
+def test_other_ports_are_not(url: str) -> None:
+    AddressGuard().check_port(url)

@@ -11,6 +11,7 @@ import asyncio
 import socket
 import time
 from collections import OrderedDict
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from ipaddress import IPv4Address, ip_address, ip_network
@@ -18,13 +19,15 @@ from ipaddress import IPv4Address, ip_address, ip_network
 from aiohttp.abc import AbstractResolver, ResolveResult
 
 from ..errors import AddressRefused, DnsFailed
+from ..model.url import authority_of, bad_port_of
 
 # What `is_global` lets through, or judges differently from one Python to the next.
 _CLOSED = tuple(
     ip_network(block)
     for block in (
         "0.0.0.0/8",  # this host
-        "100.64.0.0/10",  # behind a provider's NAT
+        "100.64.0.0/10",  # behind a provider's NAT; 100.100.100.200 hands out cloud credentials
+        "168.63.129.16/32",  # Azure's host, which is a public address everywhere else
         "169.254.0.0/16",  # link-local; 169.254.169.254 hands out cloud credentials
         "192.0.0.0/24",
         "192.88.99.0/24",  # 6to4 relays
@@ -64,16 +67,71 @@ def is_public(address: str) -> bool:
     return not any(ip in block for block in _CLOSED if block.version == 6)
 
 
-class AddressGuard:
-    """Decides which addresses may be dialled. `allow_hosts` are names for which any address is fine."""
+def is_own(address: str) -> bool:
+    """Is it an address of this machine? What listens there may trust whoever is on the machine. Interfaces come and go,
+    so an answer holds for a minute."""
+    return _is_own(address, int(time.monotonic() // 60))
 
-    def __init__(self, allow_private: bool = False, allow_hosts: frozenset[str] = frozenset()) -> None:
+
+@lru_cache(maxsize=16_384)
+def _is_own(address: str, minute: int) -> bool:
+    """The kernel knows: to an address of its own it would send from that very address. Nothing is sent."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    try:
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.connect((address, 9))
+            return ip_address(probe.getsockname()[0]) == ip_address(address)
+    except OSError:
+        return False  # no way leads there
+
+
+class AddressGuard:
+    """Decides which addresses may be dialled. `allow_hosts` are names for which any address is fine, save those in the
+    networks `deny`; an entry `host:port` lets that port be used although browsers refuse it."""
+
+    def __init__(
+        self,
+        allow_private: bool = False,
+        allow_hosts: frozenset[str] = frozenset(),
+        deny: Iterable[str] = (),
+        *,
+        allow_own: bool = False,
+    ) -> None:
         self._allow_private = allow_private
         self._allow_hosts = frozenset(_plain(host) for host in allow_hosts)
+        self._deny = tuple(ip_network(block) for block in deny)
+        self._allow_own = allow_own  # the public addresses of this machine
 
     def permits(self, host: str, address: str) -> bool:
         """May `address` be dialled on the way to `host`?"""
-        return is_public(address) or self._allow_private or _plain(host) in self._allow_hosts
+        if self._denies(address):
+            return False
+        if self._allow_private or _plain(host) in self._allow_hosts:
+            return True
+        return is_public(address) and (self._allow_own or not is_own(address))
+
+    def permits_all(self, host: str) -> bool:
+        """May `host` lead to any address whatever?"""
+        return not self._deny and (self._allow_private or _plain(host) in self._allow_hosts)
+
+    def check_port(self, url: str) -> None:
+        """Raises AddressRefused for a port at which no web server is: a mail server may take a request for orders."""
+        port = bad_port_of(url)
+        if port is not None and _plain(authority_of(url)) not in self._allow_hosts:
+            raise AddressRefused(
+                f"Port {port} is not for web pages, and browsers refuse it. If that is meant, add "
+                f"{authority_of(url)!r} to fetch.allow_hosts."
+            )
+
+    def _denies(self, address: str) -> bool:
+        if not self._deny:
+            return False
+        try:
+            ip = ip_address(address.partition("%")[0])
+        except ValueError:
+            return True
+        mapped = getattr(ip, "ipv4_mapped", None) or ip
+        return any(one in block for block in self._deny for one in (ip, mapped))
 
     def check(self, host: str, address: str) -> None:
         """Raises AddressRefused unless `permits`."""
@@ -83,9 +141,12 @@ class AddressGuard:
     def refusal(self, host: str, address: str) -> AddressRefused:
         name = _plain(host)
         what = f"{address} is" if name in ("", address) else f"{name} leads to {address},"
+        if self._denies(address):
+            return AddressRefused(f"{what} an address that fetch.deny forbids.")
+        kind = "an address of this machine" if is_public(address) else "a private or reserved address"
         return AddressRefused(
-            f"{what} a private or reserved address. If that is meant, add {name or address!r} to "
-            "fetch.allow_hosts, or set fetch.allow_private = true."
+            f"{what} {kind}. If that is meant, add {name or address!r} to fetch.allow_hosts, or set "
+            "fetch.allow_private = true."
         )
 
 

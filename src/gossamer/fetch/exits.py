@@ -21,7 +21,6 @@ from ..model.route import Exit
 from .addresses import AddressGuard, GuardedResolver
 
 ANY_ADDRESS = AddressGuard(allow_private=True)
-_NOWHERE = "0.0.0.0"  # noqa: S104  # never public: only a name that may lead anywhere is permitted to lead there
 LONGEST_SOCKS_NAME = 255  # bytes: SOCKS5 counts them in one
 _LOGIN = re.compile(r"(//)[^/?#\s]*@")
 
@@ -58,7 +57,7 @@ async def check_target(exit: Exit, host: str, guard: AddressGuard, resolver: Gua
     if is_literal(host):
         guard.check(host, host)
         return host
-    if guard.permits(host, _NOWHERE):
+    if guard.permits_all(host):
         return host  # wherever it leads
     try:
         async with asyncio.timeout(within.total_seconds()):

@@ -23,11 +23,13 @@ Opening = Callable[[], AbstractAsyncContextManager[Transport]]
 class Transports:
     """`openings` are by kind of transport, and `managed/NAME` for each vendor. Alive while entered.
 
-    Opening one that is not installed raises MissingExtra, whenever it is asked for.
+    Opening one that is not installed raises MissingExtra, whenever it is asked for. `check_url` is asked before each
+    request, and raises FetchRefused for an address that may not be asked for.
     """
 
-    def __init__(self, openings: Mapping[str, Opening]) -> None:
+    def __init__(self, openings: Mapping[str, Opening], check_url: Callable[[str], None] = lambda url: None) -> None:
         self._openings = openings
+        self._check_url = check_url
         self._open: dict[str, Transport] = {}
         self._stack = AsyncExitStack()
         self._turn = asyncio.Lock()
@@ -56,8 +58,21 @@ class Transports:
         async with self._turn:
             found = self._open.get(key)
             if found is None:
-                found = self._open[key] = await self._stack.enter_async_context(self._openings[key]())
+                opened = await self._stack.enter_async_context(self._openings[key]())
+                found = self._open[key] = _Checked(opened, self._check_url)
         return found
+
+
+class _Checked:
+    """Fulfils `Transport`."""
+
+    def __init__(self, transport: Transport, check_url: Callable[[str], None]) -> None:
+        self._transport = transport
+        self._check_url = check_url
+
+    async def fetch(self, request: TransportRequest) -> Response:
+        self._check_url(request.url)
+        return await self._transport.fetch(request)
 
 
 def _key(route: Route) -> str:

@@ -65,7 +65,8 @@ def check_installed(settings: Settings, routing: Routing, serves: frozenset[str]
 
 
 def guard_of(settings: Settings) -> AddressGuard:
-    return AddressGuard(settings.fetch.allow_private, frozenset(settings.fetch.allow_hosts))
+    fetch = settings.fetch
+    return AddressGuard(fetch.allow_private, frozenset(fetch.allow_hosts), fetch.deny)
 
 
 def transports_of(settings: Settings, clock: Clock) -> Transports:
@@ -80,7 +81,7 @@ def transports_of(settings: Settings, clock: Clock) -> Transports:
     for name, table in settings.managed.items():
         vendor = describe(name, table, root=settings.root)
         openings[f"{MANAGED}/{name}"] = partial(ManagedTransport, vendor, guard_of(settings), clock)
-    return Transports(openings)
+    return Transports(openings, guard_of(settings).check_port)
 
 
 def _open_profile(settings: Settings) -> AbstractAsyncContextManager[Transport]:

@@ -17,7 +17,7 @@ from ..frontier.politeness import SiteTerms
 from ..frontier.retry import RetryTerms
 from ..model.job import Job
 from ..model.route import TRANSPORTS, Route
-from ..model.url import UrlRules, host_of
+from ..model.url import UrlRules, authority_of, bad_port_of, host_of
 from ..parse.spider import Spider
 from ..routing.budget import Budgets
 from ..routing.ladder import RouteTerms, chosen_by_hand, ladder_of, routes_of
@@ -238,7 +238,8 @@ def minimum_quality(settings: Settings, spider: Spider) -> float | None:
 
 
 def local_hosts(urls: Sequence[str]) -> list[str]:
-    """Hosts among `urls` that are this machine or a private network by name: naming one is allowing it."""
+    """Hosts among `urls` that are this machine or a private network by name: naming one is allowing it. And `host:port`
+    for a port that browsers refuse."""
     from ipaddress import ip_address
 
     found: list[str] = []
@@ -248,6 +249,6 @@ def local_hosts(urls: Sequence[str]) -> list[str]:
             private = not ip_address(host).is_global
         except ValueError:
             private = host == "localhost" or host.endswith(".localhost")
-        if private and host not in found:
-            found.append(host)
-    return found
+        found += [host] if private else []
+        found += [authority_of(url)] if bad_port_of(url) is not None else []
+    return list(dict.fromkeys(found))

@@ -9,6 +9,7 @@ import tomllib
 from collections.abc import Mapping
 from datetime import date
 from functools import cache
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Any, get_type_hints
 from urllib.parse import unquote
@@ -127,6 +128,11 @@ def _check(settings: Settings) -> None:
     for name in ("browsers", "contexts", "recycle_pages"):
         demand(getattr(settings.browser, name) >= 1, f"browser.{name}", "must be 1 or more.")
     demand(settings.fetch.max_body.bytes >= 1, "fetch.max_body", "must be 1 byte or more.")
+    for block in settings.fetch.deny:
+        try:
+            ip_network(block)
+        except ValueError as error:
+            demand(False, "fetch.deny", f"{error}. Write networks: 203.0.113.0/24.")
     keep = settings.store.keep_runs
     demand(keep is None or keep >= 1, "store.keep_runs", "must be 1 or more; none keeps all of them.")
     demand(1 <= settings.store.compression <= 19, "store.compression", "must be between 1 and 19.")

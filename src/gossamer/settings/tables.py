@@ -234,6 +234,7 @@ class Fetch(msgspec.Struct, frozen=True, kw_only=True):
     max_redirects: int = 10
     allow_private: bool = False
     allow_hosts: tuple[str, ...] = ()
+    deny: tuple[str, ...] = ()  # networks
     conditional: bool = True
     detect_blocks: bool = True
 

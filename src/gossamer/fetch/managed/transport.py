@@ -96,7 +96,7 @@ class ManagedTransport:
         vendor = self._vendor
         if vendor.table.allow_private:
             return
-        resolver = GuardedResolver(AddressGuard(), threads=1)
+        resolver = GuardedResolver(AddressGuard(allow_own=True), threads=1)
         try:
             await resolver.resolve(host_of(parse_url(vendor.table.callback_url)))
         except AddressRefused as error:
