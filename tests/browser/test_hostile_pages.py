@@ -11,8 +11,8 @@ import pytest
 
 from gossamer.errors import BadResponse, PageCrashed, TimedOut
 from gossamer.fetch.browser import page_actions
-from gossamer.fetch.browser import pool as pool_module
 from gossamer.fetch.browser.page_actions import MAX_REQUESTS
+from gossamer.fetch.browser.pool import Watch
 from gossamer.fetch.contract import Limits
 from gossamer.units import Size
 from tests.patience import PATIENCE
@@ -53,9 +53,9 @@ async def test_the_process_of_an_endless_script_is_ended(show: Show) -> None:
 
 
 @pytest.mark.usefixtures("chromium")
-async def test_pages_that_eat_memory_crash_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pool_module, "_LOOK_EVERY", 0.2)
+async def test_pages_that_eat_memory_crash_alone() -> None:
     async with a_show(page_memory=Size(200 << 20)) as show:
+        show.transport.pool.watch = Watch(every=0.2)
         over = asyncio.Event()
 
         async def answer_then(call: Call) -> None:
@@ -77,12 +77,10 @@ async def test_pages_that_eat_memory_crash_alone(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.usefixtures("chromium")
-async def test_a_browser_that_eats_memory_is_ended_and_so_is_the_page_that_did_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_a_browser_that_eats_memory_is_ended_and_so_is_the_page_that_did_it() -> None:
     """What a page keeps in the browser's own process belongs to no page that could be ended alone."""
-    monkeypatch.setattr(pool_module, "_LOOK_EVERY", 0.1)
     async with a_show(recycle_memory=Size(400 << 20)) as show:
+        show.transport.pool.watch = Watch(every=0.1)
         blob = "new Blob([new Uint8Array(1e7).fill(i)])"
         eat = f"for (let i = 0; i < 150; i++) {{ k.push({blob}); await new Promise(done => setTimeout(done, 20)) }}"
         url = show.page(f"<script>const k = []; (async () => {{ {eat} }})()</script>")

@@ -14,8 +14,7 @@ from pathlib import Path
 import pytest
 
 from gossamer.errors import BrowserFailed, Misconfigured
-from gossamer.fetch.browser import pool as pool_module
-from gossamer.fetch.browser.pool import BrowserProcess
+from gossamer.fetch.browser.pool import BrowserProcess, Watch
 from gossamer.fetch.browser.transport import BrowserTransport
 from gossamer.process.signals import send
 from gossamer.settings.tables import Browser
@@ -160,17 +159,14 @@ async def test_a_page_that_loses_two_browsers_has_used_up_no_try(show: Show) -> 
     assert (await show.get(show.url("/rendered"))).status == 200
 
 
-async def test_a_browser_that_hangs_is_killed_and_replaced(show: Show, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_browser_that_hangs_is_killed_and_replaced(show: Show) -> None:
     page = asyncio.create_task(show.get(ready_the_second_time(show), wait_for="#ready"))
     await until(lambda: len(show.site.seen("/twice")) == 1, "the page is in hand")
     (first,) = show.transport.pool.processes
     known = family(first.watchdog)
-    with monkeypatch.context() as hasty:
-        hasty.setattr(pool_module, "_LOOK_EVERY", 0.2)
-        hasty.setattr(pool_module, "_ASK_EVERY", 1)
-        hasty.setattr(pool_module, "_ANSWER_PATIENCE", 0.5)
-        os.kill(driver_and_browser(first.watchdog)[1], signal.SIGSTOP)
-        await until(first.gone.is_set, "it is given up")
+    first.watch = Watch(every=0.2, asks=1, patience=0.5)
+    os.kill(driver_and_browser(first.watchdog)[1], signal.SIGSTOP)
+    await until(first.gone.is_set, "it is given up")
     assert "did not answer for 0.5 s" in first.why_gone
     assert b'id="ready"' in (await page).body
     await until(lambda: not still_alive(known), "nothing is left of the first browser")
@@ -191,9 +187,9 @@ async def test_a_worn_browser_is_replaced_and_its_pages_are_not_cut_off() -> Non
     assert len(show.site.seen("/late")) == 1
 
 
-async def test_a_browser_that_holds_too_much_memory_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pool_module, "_LOOK_EVERY", 0.1)
+async def test_a_browser_that_holds_too_much_memory_is_replaced() -> None:
     async with a_show(recycle_memory=Size(1 << 20)) as show:
+        show.transport.pool.watch = Watch(every=0.1)
         page = asyncio.create_task(show.get(show.url("/rendered")))
         await until(lambda: bool(show.site.seen("/rendered")), "the page is in hand")
         (first,) = show.transport.pool.processes

@@ -210,11 +210,8 @@ async def test_a_long_job_takes_turns_with_a_short_one(
 
 
 async def test_a_job_that_ends_while_slots_are_taken_back_stops_nothing(tmp_path: Path, site: Site) -> None:
-    async with shift(
-        tmp_path,
-        terms=msgspec.structs.replace(QUICK, jobs_for_a_page=1, turn=HOUR),
-        **{"crawl.concurrency": 2, "retry.base": "60s"},
-    ) as crew:
+    terms = msgspec.structs.replace(QUICK, jobs_for_a_page=1, turn=HOUR)
+    async with shift(tmp_path, terms=terms, **{"crawl.concurrency": 2, "retry.base": "60s"}) as crew:
         # given two jobs that would make way, and both have to; while the pool asks about one, the other is cancelled
         idle = [await crew.job(f"http://127.0.0.1:{port}/") for port in (8, 10)]
 
@@ -234,7 +231,7 @@ async def test_a_job_that_ends_while_slots_are_taken_back_stops_nothing(tmp_path
 
         jobs, asked = crew.system.state.jobs, Jobs()
         state = msgspec.structs.replace(crew.system.state, jobs=asked)
-        crew.pool = WorkerPool(msgspec.structs.replace(crew.system, state=state), crew.ears, terms=crew.pool._terms)
+        crew.pool = WorkerPool(msgspec.structs.replace(crew.system, state=state), crew.ears, terms=terms)
         async with crew.on():
             await crew.until(lambda: len(crew.ears.jobs(JobBegun)) == 2)
             asked.armed = True

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
+from typing import Any
 
 import aiohttp
 import pytest
 
-from gossamer.fetch.managed import answers, callback
+from gossamer.fetch.managed import answers
 from gossamer.fetch.managed.answers import read, read_in_parts
 from gossamer.fetch.managed.callback import CallbackReceiver
 from tests.patience import PATIENCE
@@ -21,7 +22,7 @@ Stream = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 @asynccontextmanager
-async def listening(port: int) -> AsyncIterator[list[bytes]]:
+async def listening(port: int, **limits: Any) -> AsyncIterator[list[bytes]]:
     """A receiver that takes whatever is sent to /batch.secret."""
     taken: list[bytes] = []
 
@@ -34,7 +35,7 @@ async def listening(port: int) -> AsyncIterator[list[bytes]]:
         'preset = "finedata"\nurl = "https://api.example.com"\nkey = "abcdefgh"\nallow_private = true\n'
         + with_callbacks(port)
     )
-    async with CallbackReceiver(vendor, receive):
+    async with CallbackReceiver(vendor, receive, **limits):
         yield taken
 
 
@@ -65,10 +66,19 @@ async def post(port: int, path: str, body: bytes = b"{}") -> int:
         return answer.status
 
 
-async def test_more_connections_than_the_limit_are_closed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(callback, "CONNECTIONS", 3)
+async def until_posted(port: int) -> None:
+    """Post until the receiver takes it."""
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            with suppress(aiohttp.ClientError):
+                if await post(port, "/hook/batch.secret") == 200:
+                    return
+            await asyncio.sleep(0.01)
+
+
+async def test_more_connections_than_the_limit_are_closed_at_once() -> None:
     port = free_port()
-    async with listening(port) as taken:
+    async with listening(port, connections=3) as taken:
         async with connections(port, 8) as streams:
             reads = [asyncio.create_task(ended(stream)) for stream in streams]
             await until(lambda: sum(task.done() for task in reads) >= 5)
@@ -78,44 +88,35 @@ async def test_more_connections_than_the_limit_are_closed_at_once(monkeypatch: p
             await asyncio.gather(*reads, return_exceptions=True)
 
         # Those who leave make room.
-        async def fits() -> bool:
-            try:
-                return await post(port, "/hook/batch.secret") == 200
-            except aiohttp.ClientError:
-                return False
-
-        async with asyncio.timeout(PATIENCE):
-            while not await fits():
-                await asyncio.sleep(0.01)
+        await until_posted(port)
     assert taken == [b"{}"]
 
 
 @pytest.mark.parametrize("begin", [b"", b"POST /hook/batch.secret HTTP/1.1\r\nHost: a\r\nX-A: "])
-async def test_a_head_that_does_not_come_is_not_waited_for(monkeypatch: pytest.MonkeyPatch, begin: bytes) -> None:
-    monkeypatch.setattr(callback, "HEAD_WITHIN", timedelta(milliseconds=100))
+async def test_a_head_that_does_not_come_is_not_waited_for(begin: bytes) -> None:
     port = free_port()
-    async with listening(port) as taken, connections(port, 1) as (stream,):
+    soon = timedelta(milliseconds=500)
+    async with listening(port, head_within=soon) as taken, connections(port, 1) as (stream,):
         stream[1].write(begin)
         assert await ended(stream) == b""
-        monkeypatch.setattr(callback, "HEAD_WITHIN", timedelta(seconds=PATIENCE))
-        assert await post(port, "/hook/batch.secret") == 200
+        await until_posted(port)
     assert taken == [b"{}"]
 
 
-async def test_a_body_that_does_not_come_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(callback, "BODY_WITHIN", timedelta(milliseconds=100))
+async def test_a_body_that_does_not_come_is_not_waited_for() -> None:
     port = free_port()
-    async with listening(port) as taken, connections(port, 1) as (stream,):
+    soon = timedelta(milliseconds=100)
+    async with listening(port, body_within=soon) as taken, connections(port, 1) as (stream,):
         stream[1].write(b"POST /hook/batch.secret HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\n123")
         async with asyncio.timeout(PATIENCE):
             assert (await stream[0].readline()).split()[1] == b"408"
     assert taken == []
 
 
-async def test_a_slow_body_has_longer_than_the_head(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(callback, "HEAD_WITHIN", timedelta(seconds=2))
+async def test_a_slow_body_has_longer_than_the_head() -> None:
     port = free_port()
-    async with listening(port) as taken, connections(port, 2) as (idle, slow):
+    soon = timedelta(seconds=2)
+    async with listening(port, head_within=soon) as taken, connections(port, 2) as (idle, slow):
         slow[1].write(b"POST /hook/batch.secret HTTP/1.1\r\nHost: a\r\nContent-Length: 6\r\n\r\n123")
         await ended(idle)  # by then the time for a head is over
         slow[1].write(b"456")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 import subprocess
 import sys
@@ -17,6 +18,7 @@ import zstandard
 
 from gossamer.backends.object import archive as object_archive
 from gossamer.backends.object.archive import ObjectArchive, open_object_archive
+from gossamer.backends.object.bucket import connect, parse_address
 from gossamer.backends.sqlite.records import open_sqlite_records
 from gossamer.clock import SystemClock, VirtualClock
 from gossamer.errors import BackendUnavailable, GossamerError, Misconfigured, Permanent
@@ -43,18 +45,19 @@ async def opened(
         yield archive
 
 
-async def objects_of(archive: ObjectArchive) -> dict[str, bytes]:
+async def objects_at(address: str) -> dict[str, bytes]:
+    bucket = connect(parse_address(address, os.environ))
     found = {}
-    async for chunk in archive._store.list():
+    async for chunk in bucket.list():
         for one in chunk:
-            found[one["path"]] = bytes(await (await archive._store.get_async(one["path"])).bytes_async())
+            found[one["path"]] = bytes(await (await bucket.get_async(one["path"])).bytes_async())
     return found
 
 
 async def test_a_batch_is_one_object_that_zstd_can_read(address: str) -> None:
     async with opened(address) as archive:
         refs = await archive.put([snap(1), snap(2)])
-        [(key, content)] = (await objects_of(archive)).items()
+        [(key, content)] = (await objects_at(address)).items()
         assert re.fullmatch(r"2027-01-15/host-42-1-[0-9a-f]{16}-1\.zst", key)
         assert [ref.partition("#")[0] for ref in refs] == [key, key]
         lines = zstandard.ZstdDecompressor().stream_reader(content, read_across_frames=True).read().splitlines()
@@ -66,7 +69,7 @@ async def test_a_large_batch_is_spread_over_objects(address: str, monkeypatch: p
     async with opened(address) as archive:
         refs = await archive.put([snap(n) for n in range(10)])
         assert [await archive.get(ref) for ref in refs] == [snap(n) for n in range(10)]
-        assert 1 < len(await objects_of(archive)) <= 5
+        assert 1 < len(await objects_at(address)) <= 5
 
 
 @pytest.mark.parametrize("writer", ["", "../../x", "a" * 500, "hôst/é", "x\x00y"])
@@ -91,12 +94,13 @@ async def test_damage_is_named_as_such(address: str) -> None:
 async def test_pruning_leaves_what_is_not_ours(address: str) -> None:
     clock = VirtualClock(NOW)
     async with opened(address, clock=clock) as archive:
+        bucket = connect(parse_address(address, os.environ))
         for key in ("notes.txt", "2020-01-01/photo.jpg", "2020-99-99/w-1.zst", "deep/2020-01-01/w-1.zst"):
-            await archive._store.put_async(key, b"mine")
-        await archive._store.put_async("2020-01-01/w-1.zst", b"12345")
+            await bucket.put_async(key, b"mine")
+        await bucket.put_async("2020-01-01/w-1.zst", b"12345")
         await archive.put([snap(1)])
         assert await archive.prune(timedelta(days=30)) == 5
-        left = sorted(key for key in await objects_of(archive) if "host" not in key)
+        left = sorted(key for key in await objects_at(address) if "host" not in key)
         assert left == ["2020-01-01/photo.jpg", "2020-99-99/w-1.zst", "deep/2020-01-01/w-1.zst", "notes.txt"]
 
 

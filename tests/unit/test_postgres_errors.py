@@ -15,6 +15,7 @@ import asyncpg
 import pytest
 
 from gossamer.backends.postgres.address import read_address
+from gossamer.backends.postgres.connection import PostgresDatabase, open_database
 from gossamer.backends.postgres.errors import translate
 from gossamer.backends.postgres.records import PostgresRecords, open_postgres_records
 from gossamer.clock import VirtualClock
@@ -36,9 +37,14 @@ def schema(tmp_path: Path) -> str:
 
 
 @pytest.fixture
-async def store(postgres: PostgresServer, schema: str) -> AsyncIterator[PostgresRecords]:
-    async with open_postgres_records(postgres.address(), CLOCK, schema=schema) as opened:
+async def database(postgres: PostgresServer, schema: str) -> AsyncIterator[PostgresDatabase]:
+    async with open_database(postgres.address(), schema=schema) as opened:
         yield opened
+
+
+@pytest.fixture
+def store(database: PostgresDatabase) -> PostgresRecords:
+    return PostgresRecords(database, CLOCK)
 
 
 async def refusal(address: str, schema: str = "gossamer", *, within: timedelta = AT_LAST) -> GossamerError:
@@ -208,13 +214,14 @@ async def test_a_server_that_turns_read_only_is_waited_for(
         f"GRANT ALL ON ALL TABLES IN SCHEMA {schema} TO {user}",
         f"GRANT ALL ON ALL SEQUENCES IN SCHEMA {schema} TO {user}",
     )  # fmt: skip
-    async with open_postgres_records(postgres.address(user=user), CLOCK, schema=schema) as worker:
+    async with open_database(postgres.address(user=user), schema=schema) as database:
+        worker = PostgresRecords(database, CLOCK)
         postgres.sql(f"ALTER ROLE {user} SET default_transaction_read_only = on")
-        await worker._database._pool.expire_connections()
+        await database.pool.expire_connections()
         with pytest.raises(BackendUnavailable, match="has become read-only"):
             await worker.save(batch())
         postgres.sql(f"ALTER ROLE {user} RESET default_transaction_read_only")
-        await worker._database._pool.expire_connections()
+        await database.pool.expire_connections()
         assert await worker.save(batch()) == [1] * 20
 
 
@@ -261,12 +268,12 @@ async def test_a_caller_who_gives_up_leaves_nothing_behind(
 
 
 async def test_a_deadlock_with_a_stranger_is_repeated_inside(
-    postgres: PostgresServer, schema: str, store: PostgresRecords
+    postgres: PostgresServer, schema: str, database: PostgresDatabase, store: PostgresRecords
 ) -> None:
     """We hold the pages and want a record; the stranger holds the record and wants a page. One of us must yield."""
     await store.save(batch(1))
     met: list[BaseException | None] = []
-    async with store._database._pool.acquire() as connection:
+    async with database.pool.acquire() as connection:
         connection.add_query_logger(lambda query: met.append(query.exception))
     stranger = await asyncpg.connect(postgres.address())
     await stranger.execute("SET deadlock_timeout = '1min'")  # so that it is ours that is broken
@@ -284,7 +291,7 @@ async def test_a_deadlock_with_a_stranger_is_repeated_inside(
 
 @pytest.mark.parametrize(("table", "order"), [("pages", "fingerprint"), ("records", "identity")])
 async def test_two_saves_of_the_same_rows_never_deadlock(
-    postgres: PostgresServer, schema: str, store: PostgresRecords, table: str, order: str
+    postgres: PostgresServer, schema: str, database: PostgresDatabase, store: PostgresRecords, table: str, order: str
 ) -> None:
     """A stranger holds the middle row, so that both saves stand half-way with locks in hand; then they may go on."""
     await store.save(batch(40))
@@ -301,9 +308,10 @@ async def test_two_saves_of_the_same_rows_never_deadlock(
             ]
         return results[:: 1 - 2 * turn]
 
-    async with open_postgres_records(postgres.address(), CLOCK, schema=schema) as other:
-        for one in (store, other):
-            async with one._database._pool.acquire() as connection:
+    async with open_database(postgres.address(), schema=schema) as others:
+        other = PostgresRecords(others, CLOCK)
+        for one in (database, others):
+            async with one.pool.acquire() as connection:
                 connection.add_query_logger(lambda query: met.append(query.exception))
         async with stranger.transaction():
             await stranger.execute(f"SELECT FROM {schema}.{table} ORDER BY {order} OFFSET 20 LIMIT 1 FOR UPDATE")
@@ -472,7 +480,7 @@ def test_a_transaction_that_the_server_ended_because_we_hung_can_be_made_again()
 
 async def test_a_worker_that_hangs_in_a_transaction_is_ended_by_the_server(postgres: PostgresServer) -> None:
     async with (
-        open_postgres_records(postgres.address(), CLOCK, schema="gossamer_hang") as store,
-        store._database._pool.acquire() as connection,
+        open_database(postgres.address(), schema="gossamer_hang") as database,
+        database.pool.acquire() as connection,
     ):
         assert await connection.fetchval("SHOW idle_in_transaction_session_timeout") == "5s"

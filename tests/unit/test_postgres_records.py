@@ -11,10 +11,10 @@ import asyncpg
 import msgspec
 import pytest
 
-from gossamer.backends.postgres.connection import PLAN_FOR_LOOKUPS, Session, qualified
+from gossamer.backends.postgres.connection import PLAN_FOR_LOOKUPS, PostgresDatabase, Session, open_database, qualified
 from gossamer.backends.postgres.record_queries import selection
 from gossamer.backends.postgres.record_writes import save_results
-from gossamer.backends.postgres.records import PostgresRecords, open_postgres_records
+from gossamer.backends.postgres.records import PostgresRecords
 from gossamer.backends.postgres.stored_text import queryable, read, stored
 from gossamer.clock import VirtualClock
 from gossamer.errors import Misconfigured, Permanent
@@ -33,9 +33,14 @@ def schema(tmp_path: Path) -> str:
 
 
 @pytest.fixture
-async def store(postgres: PostgresServer, schema: str):
-    async with open_postgres_records(postgres.address(), CLOCK, schema=schema) as opened:
+async def database(postgres: PostgresServer, schema: str):
+    async with open_database(postgres.address(), schema=schema) as opened:
         yield opened
+
+
+@pytest.fixture
+def store(database: PostgresDatabase) -> PostgresRecords:
+    return PostgresRecords(database, CLOCK)
 
 
 @pytest.fixture
@@ -206,7 +211,9 @@ async def test_a_record_that_is_being_seen_is_not_retired(store: PostgresRecords
     assert [record.key async for record in store.records(RecordQuery(gone=True))] == ["b"]
 
 
-async def test_the_same_few_statements_store_a_small_and_a_large_batch(store: PostgresRecords, tables) -> None:
+async def test_the_same_few_statements_store_a_small_and_a_large_batch(
+    database: PostgresDatabase, store: PostgresRecords, tables
+) -> None:
     def batch(count: int, at: float):
         return [
             result(book(f"{n}", v=at, at=at), page=page_of(f"https://shop.example/{n}", at=at, archive_ref="r"))
@@ -214,8 +221,7 @@ async def test_the_same_few_statements_store_a_small_and_a_large_batch(store: Po
         ]
 
     asked: list[str] = []
-    pool = store._database._pool
-    async with pool.acquire() as connection:
+    async with database.pool.acquire() as connection:
         connection.add_query_logger(lambda record: asked.append(record.query))
     counts = []
     # The driver asks for types when it meets them first: the first two saves are not counted.

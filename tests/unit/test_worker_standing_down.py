@@ -6,9 +6,6 @@ import asyncio
 from datetime import timedelta
 from functools import partial
 
-import pytest
-
-from gossamer.crawl import worker as workers
 from gossamer.crawl.windows import JobWindows
 from gossamer.errors import BackendUnavailable
 from gossamer.project.wiring import is_over
@@ -25,20 +22,17 @@ def closed(bench: Bench) -> JobWindows:
     return JobWindows(NIGHT, lambda site: (), bench.lab.clock)
 
 
-async def test_a_job_that_is_cancelled_while_its_window_is_closed_is_let_go(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(workers, "LOOK", timedelta(milliseconds=20))
+async def test_a_job_that_is_cancelled_while_its_window_is_closed_is_let_go(bench: Bench) -> None:
     # given a worker that waits for the window, and not even the end of the seeds is known
     await bench.lab.frontier.add(bench.job, [candidate(PAGE)])
     worker = bench.worker(Road(), windows=closed(bench), is_over=partial(is_over, bench.lab.jobs, bench.job))
     running = asyncio.create_task(worker.run())
-    await bench.until(lambda: worker.idle > timedelta(0), step=0.01)
+    await bench.until(lambda: worker.idle > timedelta(0), step=0.1)
     assert not running.done()
     # when somebody ends the job
     assert await bench.lab.control.cancel_job(bench.job)
     # then the worker is through with it, and has asked for no page
-    await bench.until(running.done, step=0.01)
+    await bench.until(running.done, step=0.1)
     assert running.result() is True
     assert bench.line.asked == []
 
@@ -50,10 +44,7 @@ async def test_a_job_with_nothing_left_does_not_wait_for_its_window(bench: Bench
         assert await worker.run() is True
 
 
-async def test_a_state_that_is_away_while_the_window_is_closed_is_waited_for(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(workers, "LOOK", timedelta(milliseconds=20))
+async def test_a_state_that_is_away_while_the_window_is_closed_is_waited_for(bench: Bench) -> None:
     answers: list[bool | Exception] = [BackendUnavailable("The queue is away."), False, True]
 
     async def look() -> bool:
@@ -63,7 +54,7 @@ async def test_a_state_that_is_away_while_the_window_is_closed_is_waited_for(
         return answer
 
     running = asyncio.create_task(bench.worker(Road(), windows=closed(bench), is_over=look).run())
-    await bench.until(running.done, step=0.05)
+    await bench.until(running.done, step=0.1)
     assert running.result() is True
     assert answers == []
 

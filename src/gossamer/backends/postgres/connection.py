@@ -71,13 +71,13 @@ class PostgresDatabase:
     """A database with a schema of ours. Made by `open_database`, which also closes it."""
 
     def __init__(self, pool: Any, address: Address) -> None:
-        self._pool = pool
+        self.pool = pool
         self.address = address
 
     async def rows(self, sql: str, *values: Any) -> list[Row]:
         """Read in one statement. Raises BackendUnavailable and what else translates."""
         try:
-            found: list[Row] = await self._pool.fetch(qualified(sql, self.address.schema), *values)
+            found: list[Row] = await self.pool.fetch(qualified(sql, self.address.schema), *values)
         except DRIVER_ERRORS as error:
             raise translate(error, self.address.place) from error
         return found
@@ -87,7 +87,7 @@ class PostgresDatabase:
         collision: BaseException | None = None
         for _ in range(MAX_TRIES):
             try:
-                async with self._pool.acquire() as connection, connection.transaction(isolation="read_committed"):
+                async with self.pool.acquire() as connection, connection.transaction(isolation="read_committed"):
                     await connection.execute(PLAN_FOR_LOOKUPS)
                     return await work(Session(connection, self.address.schema))
             except (*COLLISIONS, Collision) as error:

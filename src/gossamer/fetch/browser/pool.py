@@ -22,7 +22,7 @@ from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 from ...errors import BrowserFailed, GossamerError, Misconfigured
 from ...settings.tables import Browser as BrowserSettings
@@ -34,9 +34,6 @@ if TYPE_CHECKING:
 _START_PATIENCE = 60.0  # seconds; machines that have much to do are slow
 _STOP_PATIENCE = 5.0
 _KILL_PATIENCE = 10.0
-_LOOK_EVERY = 1.0
-_ASK_EVERY = 5  # looks
-_ANSWER_PATIENCE = 15.0
 _LEAST_BOUND = 512 * 1024 * 1024  # bytes; no browser can be asked to do with less
 _NO_NEW_START = timedelta(seconds=10)  # after a start that failed
 # The driver's program is named in a variable of the process, which starts of two browsers must not share.
@@ -44,12 +41,24 @@ _variable = threading.Lock()
 _DRIVER_VARIABLE = "PLAYWRIGHT_NODEJS_PATH"
 
 
+class Watch(NamedTuple):
+    """How closely a browser is watched. Seconds."""
+
+    every: float = 1.0  # between two looks at its memory
+    asks: int = 5  # looks, between two questions whether it is there
+    patience: float = 15.0  # for the answer
+
+
+USUAL = Watch()
+
+
 class BrowserProcess:
     """Use `BrowserProcess.start`; then `close`, or `kill` for one that hangs. Either leaves no process behind."""
 
-    def __init__(self, settings: BrowserSettings, flags: tuple[str, ...] = ()) -> None:
+    def __init__(self, settings: BrowserSettings, flags: tuple[str, ...] = (), watch: Watch = USUAL) -> None:
         self._settings = settings
         self._flags = flags
+        self.watch = watch
         self._playwright: Playwright | None = None
         self._browser: Browser | None = None
         self._session: CDPSession | None = None
@@ -81,9 +90,11 @@ class BrowserProcess:
         return max(self._settings.recycle_memory.bytes * 3 // 2, _LEAST_BOUND)
 
     @classmethod
-    async def start(cls, settings: BrowserSettings, proxy: str, flags: tuple[str, ...] = ()) -> BrowserProcess:
+    async def start(
+        cls, settings: BrowserSettings, proxy: str, flags: tuple[str, ...] = (), watch: Watch = USUAL
+    ) -> BrowserProcess:
         """A browser whose every word goes to `proxy`. Raises BrowserFailed, Misconfigured."""
-        process = cls(settings, flags)
+        process = cls(settings, flags, watch)
         try:
             async with asyncio.timeout(_START_PATIENCE):
                 await process._start(proxy)
@@ -167,7 +178,7 @@ class BrowserProcess:
         """Memory once a second; whether the browser answers, now and then."""
         looks = 0
         while not self.gone.is_set():
-            await asyncio.sleep(_LOOK_EVERY)
+            await asyncio.sleep(self.watch.every)
             looks += 1
             family = await asyncio.to_thread(chromium.family_of, self.watchdog)
             self._family = family or self._family
@@ -183,13 +194,13 @@ class BrowserProcess:
                 self._went(f"its processes held {self.memory >> 20} MB")
                 chromium.kill(self._family)  # at once: what goes on eating takes the machine with it
                 return
-            if looks % _ASK_EVERY == 0 and not await self._answers():
-                self._went(f"the browser did not answer for {_ANSWER_PATIENCE:g} s")
+            if looks % self.watch.asks == 0 and not await self._answers():
+                self._went(f"the browser did not answer for {self.watch.patience:g} s")
 
     async def _answers(self) -> bool:
         assert self._session is not None
         try:
-            async with asyncio.timeout(_ANSWER_PATIENCE):
+            async with asyncio.timeout(self.watch.patience):
                 await self._session.send("Browser.getVersion")
         except TimeoutError:
             return False
@@ -268,12 +279,13 @@ _SEAT_PATIENCE = 300.0  # seconds
 
 
 class BrowserPool:
-    """Alive while entered. Bounded: pages that find no seat wait for one."""
+    """Alive while entered. Bounded: pages that find no seat wait for one. `watch` is for browsers that start later."""
 
     def __init__(self, settings: BrowserSettings, proxy: str, flags: tuple[str, ...] = ()) -> None:
         self._settings = settings
         self._proxy = proxy
         self._flags = flags
+        self.watch = USUAL
         self._browsers: list[BrowserProcess] = []
         self._starting = 0
         self._changed = asyncio.Condition()
@@ -324,7 +336,7 @@ class BrowserPool:
                 self._starting += 1
             started: BrowserProcess | None = None
             try:
-                started = await BrowserProcess.start(self._settings, self._proxy, self._flags)
+                started = await BrowserProcess.start(self._settings, self._proxy, self._flags, self.watch)
             finally:
                 self._starting -= 1
                 if started is not None:

@@ -4,8 +4,8 @@ It takes a POST to `.../NAME.SECRET`, where both were made for one batch and tol
 body on. Everything else is turned away: no such batch 404 (before a byte of the body is read), another verb 405, too
 long 413, too slow 408, no sense 400. Nothing that was sent is echoed, and no address is logged.
 
-The port may be open to the world, so nobody can fill it: there are at most CONNECTIONS, more are closed at once. Each
-carries one request, whose head must be there within HEAD_WITHIN and its body within BODY_WITHIN.
+The port may be open to the world, so nobody can fill it: there are at most so many connections, more are closed at
+once. Each carries one request, whose head and body must be there within a time of their own.
 """
 
 from __future__ import annotations
@@ -32,11 +32,22 @@ Receive = Callable[[str, str, bytes | None], Awaitable[bool]]
 class CallbackReceiver:
     """Listens while entered with `async with`. Raises OSError when the port is taken."""
 
-    def __init__(self, vendor: Vendor, receive: Receive) -> None:
+    def __init__(
+        self,
+        vendor: Vendor,
+        receive: Receive,
+        *,
+        connections: int = CONNECTIONS,
+        head_within: timedelta = HEAD_WITHIN,
+        body_within: timedelta = BODY_WITHIN,
+    ) -> None:
         if vendor.listen is None:
             raise ValueError("the vendor has no callback_listen")
         self._listen = vendor.listen
         self._receive = receive
+        self._connections = connections
+        self._head_within = head_within.total_seconds()
+        self._body_within = body_within.total_seconds()
         self._heads: dict[asyncio.BaseProtocol, asyncio.TimerHandle] = {}  # connections without a request so far
         self._arriving = 0  # connections that the server is not told of yet
         self._listener: asyncio.Server | None = None
@@ -66,7 +77,7 @@ class CallbackReceiver:
     def _meet(self) -> asyncio.BaseProtocol:
         """Who answers on a new connection."""
         server = self._runner.server
-        if server is None or len(server.connections) + self._arriving >= CONNECTIONS:
+        if server is None or len(server.connections) + self._arriving >= self._connections:
             return _TurnedAway()
         connection = server()
         loop = asyncio.get_running_loop()
@@ -81,7 +92,7 @@ class CallbackReceiver:
         # asyncio makes the connection known in a later turn, right after this.
         self._arriving += 1
         loop.call_soon(arrived)
-        self._heads[connection] = loop.call_later(HEAD_WITHIN.total_seconds(), give_up)
+        self._heads[connection] = loop.call_later(self._head_within, give_up)
         return connection
 
     @web.middleware
@@ -102,7 +113,7 @@ class CallbackReceiver:
         if not await self._receive(name, secret, None):
             return _answer(404)
         try:
-            async with asyncio.timeout(BODY_WITHIN.total_seconds()):
+            async with asyncio.timeout(self._body_within):
                 body = await request.read()
         except web.HTTPRequestEntityTooLarge:
             return _answer(413)
