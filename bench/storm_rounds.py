@@ -128,6 +128,7 @@ class Round:
         self.complaints: list[str] = []
         self.spools = [fleet.folder / "gossamer-data" / "spool"]
         self.began = time.monotonic()
+        self._finished = False
 
     # -- the job ---------------------------------------------------------------------------------------------------
 
@@ -152,7 +153,10 @@ class Round:
             time.sleep(0.05)
 
     def finish(self) -> None:
-        """Wait until every worker has ended well."""
+        """Wait until every worker has ended well. Done once: a round may have to wait before it mends something."""
+        if self._finished:
+            return
+        self._finished = True
         deadline = time.monotonic() + LIMIT
         for worker in self.crew:
             code = worker.wait(deadline - time.monotonic())
@@ -311,7 +315,9 @@ def disk_full(run: Round) -> None:
     """The disk of all spools has 200 KB, and the records cannot be stored."""
     place = run.fleet.folder / "small-disk"
     place.mkdir(exist_ok=True)
-    made = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=200k", "tmpfs", str(place)], capture_output=True)
+    made = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=200k,mode=0700", "tmpfs", str(place)], capture_output=True
+    )
     if made.returncode:
         raise Skipped("only root can make a small disk")
     run.spools.append(place)
