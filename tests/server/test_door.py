@@ -8,7 +8,6 @@ from collections.abc import AsyncIterator
 from datetime import timedelta
 from pathlib import Path
 
-import httpx
 import pytest
 
 from gossamer.project.keys import LOCAL, audit_lines, list_keys, one_time_token, revoke_key
@@ -18,7 +17,7 @@ from gossamer.server.endpoint import PUBLIC
 from gossamer.server.openapi import document
 from tests.docs.manual import ROOT
 
-from .serving import ADDRESS, Served, serving, settings_of
+from .serving import Served, serving, settings_of
 
 PAGE = "https://shop.example/p/1"
 
@@ -295,9 +294,16 @@ def _refs(value: object):
 
 
 async def test_the_examples_of_the_document_are_taken_by_the_server(door: Served) -> None:
-    (door.project.settings.root / "spiders").mkdir(exist_ok=True)
-    async with httpx.AsyncClient(transport=httpx.ASGITransport(door.app), base_url=ADDRESS):
-        for endpoint in ENDPOINTS:
-            if endpoint.example is not None and "{" not in endpoint.path and "spider" not in endpoint.example:
-                answer = await door.call(endpoint.method, endpoint.path, json=endpoint.example)
-                assert answer.status_code in (200, 201, 202, 503), (endpoint.path, answer.text)
+    taken = 0
+    for endpoint in ENDPOINTS:
+        example = endpoint.example
+        if (
+            example is not None
+            and "{" not in endpoint.path
+            and example.get("spider") != "books"
+            and "job" not in example
+        ):
+            answer = await door.call(endpoint.method, endpoint.path, json=example)
+            assert answer.status_code in (200, 201, 202, 503), (endpoint.path, answer.text)
+            taken += 1
+    assert taken >= 5

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
+from aiohttp import web
 
 from gossamer.client import StillRunning
 from gossamer.project.wire_jobs import MOST_PAGES
@@ -126,6 +127,44 @@ async def test_a_batch_gives_its_pages_in_order_with_the_names_of_the_client(tmp
     assert [page.success for page in pages] == [True] * 25 + [False]
     assert job.results == pages[:10]
     assert {hit.path for hit in site.hits()} >= {f"/page/{n}" for n in range(20, 45)}
+
+
+@pytest.fixture
+async def turncoat() -> AsyncIterator[tuple[str, list[str]]]:
+    """A site that sends its visitors to a private address, and what was asked for there."""
+    asked: list[str] = []
+
+    async def answer(request: web.Request) -> web.Response:
+        asked.append(f"{request.host.partition(':')[0]}{request.path}")
+        if request.path != "/away":
+            return web.Response(text="secret", status=200 if request.path == "/secret" else 404)
+        raise web.HTTPFound(f"http://127.0.0.1:{request.url.port}/secret")
+
+    app = web.Application()
+    app.router.add_get("/{path:.*}", answer)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    yield f"http://site0.localhost:{runner.addresses[0][1]}/away", asked
+    await runner.cleanup()
+
+
+async def test_no_redirect_leads_to_a_private_address_even_where_the_command_line_may_go(
+    tmp_path: Path, turncoat: tuple[str, list[str]]
+) -> None:
+    # given a project whose own crawls may visit private addresses
+    url, asked = turncoat
+    async with serving(settings_of(tmp_path, fetch__allow_private=True, **HERE)) as door, door.client() as client:
+        page = await client.scrape(url)
+        crawl = await client.wait((await client.crawl(url=url, limit=3)).job_id, every=0.05)
+
+    assert not page.success
+    assert crawl.status in ("completed", "failed")
+    assert page.error is not None
+    assert page.error.code == "private-address"
+    assert [path for path in asked if path.startswith("127.0.0.1")] == []
+    assert "site0.localhost/away" in asked
 
 
 @pytest.mark.parametrize("count", [0, MOST_PAGES + 1])

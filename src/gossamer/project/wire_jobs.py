@@ -200,15 +200,20 @@ def _one_of(spider: str | None, recipe: str | None) -> str | None:
 
 
 async def _spider_named(settings: Settings, name: str) -> Spider:
-    """A spider or recipe by its name in the catalogue; a path is none. Its file is read in a thread."""
-    if is_file_ref(name) or any(sign in name for sign in "/\\:"):
-        raise BadWish(f"{name!r} is no name. Spiders and recipes are named as `gossamer spiders` lists them.")
+    """A spider or recipe by its name in the catalogue. Its file is read in a thread."""
+    check_catalogue_name(name)
     try:
         return await asyncio.to_thread(Spiders(settings).find, name)
     except GossamerError as error:
         raise BadWish(f"There is no spider or recipe {name!r} that loads. {error}") from error
     except Exception as error:  # a spider's own code may raise anything
         raise BadWish(f"The spider {name!r} does not load.") from error
+
+
+def check_catalogue_name(name: str) -> None:
+    """Raises BadWish for a path, or any other text that is no name."""
+    if is_file_ref(name) or any(sign in name for sign in "/\\:"):
+        raise BadWish(f"{name!r} is no name. Spiders and recipes are named as `gossamer spiders` lists them.")
 
 
 def public_url(settings: Settings, url: str) -> str:

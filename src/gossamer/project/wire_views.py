@@ -6,6 +6,7 @@ schedules, of the command line) are seen by all.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from tempfile import SpooledTemporaryFile
 from typing import Any, cast
@@ -21,6 +22,7 @@ from .jobs import JobView, view_of, views_of
 from .keys import Caller
 from .open import Project
 from .records import RecordFilter, RecordVersions, history, query_of
+from .spiders import spiders_of
 from .story import Story, story_of
 
 PIECE = 256 * 1024  # bytes that are sent at once
@@ -155,6 +157,19 @@ async def changes_query(project: Project, wanted: RecordFilter, after: str | Non
     cursor = await project.records.cursor()
     query = await query_of(project, wanted)
     return msgspec.structs.replace(query, gone=None, after=after, upto=cursor), cursor
+
+
+class CatalogueEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """A spider or a recipe."""
+
+    name: str
+    summary: str
+
+
+async def catalogue(project: Project) -> list[CatalogueEntry]:
+    """The spiders and recipes that load here. Their files are read in a thread."""
+    found = await asyncio.to_thread(spiders_of, project.settings)
+    return [CatalogueEntry(name=one.name, summary=one.summary) for one in found.spiders]
 
 
 async def ask_stores(project: Project) -> None:

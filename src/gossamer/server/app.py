@@ -12,7 +12,16 @@ from starlette.routing import Route
 
 from ..project.open import Project
 from ..project.page_results import PageReader
-from . import health_routes, job_routes, key_routes, record_routes, scrape_routes
+from . import (
+    dead_letter_routes,
+    health_routes,
+    job_routes,
+    key_routes,
+    project_routes,
+    record_routes,
+    schedule_routes,
+    scrape_routes,
+)
 from .answers import ApiError
 from .door import Door, Token
 from .endpoint import PUBLIC, Call, Endpoint, Reply
@@ -23,6 +32,9 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     *scrape_routes.ENDPOINTS,
     *job_routes.ENDPOINTS,
     *record_routes.ENDPOINTS,
+    *dead_letter_routes.ENDPOINTS,
+    *schedule_routes.ENDPOINTS,
+    *project_routes.ENDPOINTS,
     *key_routes.ENDPOINTS,
 )
 LOOPBACK = frozenset(("127.0.0.1", "localhost", "::1"))

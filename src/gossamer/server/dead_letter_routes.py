@@ -1,0 +1,187 @@
+"""Dead letters: listed, shown with their attempts, their raw pages; replayed and purged, with a dry run that counts."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+from starlette.responses import Response
+
+from ..errors import Misconfigured
+from ..project.dead_letters import (
+    DeadLetterChoice,
+    DeadLetterDetail,
+    DeadLetterPage,
+    Replayed,
+    count_letters,
+    list_letters,
+    purge_letters,
+    raw_page,
+    replay_letters,
+)
+from ..project.keys import JOBS
+from ..project.wire_jobs import job_for
+from ..project.wire_views import seen_letters
+from .answers import ApiError, not_found
+from .endpoint import Call, Endpoint, Reply
+
+Target = Annotated[str, Meta(min_length=1, max_length=2083)]
+
+
+class LettersQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """None does not restrict. Without `admin` a job must be named."""
+
+    job: str | None = None
+    reason: str | None = None
+    domain: str | None = None
+    limit: Annotated[int, Meta(ge=1, le=1000)] = 100
+
+
+class LetterQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The id of a letter, or a URL. With a job, the letter of that job."""
+
+    target: Target
+    job: str | None = None
+
+
+class LettersWish(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which letters; `all` where nothing else says so. `dry_run` counts them and does nothing."""
+
+    target: Target | None = None
+    job: str | None = None
+    reason: str | None = None
+    domain: str | None = None
+    all: bool = False
+    dry_run: bool = False
+
+
+class ReplayWish(LettersWish, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`fetch`: also fetch those anew whose raw pages only have to be parsed again."""
+
+    fetch: bool = False
+
+
+class LettersDone(msgspec.Struct, frozen=True, kw_only=True):
+    """How many letters were meant, and, unless it was a dry run, what became of them."""
+
+    letters: int
+    dry_run: bool
+    replayed: Replayed | None = None
+
+
+async def listed(call: Call) -> Reply:
+    query = call.of(LettersQuery)
+    await _check_job(call, query.job, to_change=False)
+    choice = DeadLetterChoice(job=query.job, reason=query.reason, domain=query.domain)
+    return Reply(value=await list_letters(call.project, choice, limit=query.limit))
+
+
+async def show(call: Call) -> Reply:
+    return Reply(value=await _letters(call))
+
+
+async def raw(call: Call) -> Response:
+    """The page as it was received, as a file: never shown as a page of this server."""
+    letter = (await _letters(call))[0]
+    headers = {
+        "content-disposition": f'attachment; filename="dead-letter-{letter.id}"',
+        "x-content-type-options": "nosniff",
+    }
+    return Response(await raw_page(call.project, letter), media_type="application/octet-stream", headers=headers)
+
+
+async def _letters(call: Call) -> list[DeadLetterDetail]:
+    query = call.of(LetterQuery)
+    try:
+        found = await seen_letters(call.project, call.caller, query.target)
+    except Misconfigured as error:
+        raise not_found("dead letter of that id or URL") from error
+    found = [letter for letter in found if query.job in (None, letter.job)]
+    if not found:
+        raise not_found("dead letter of that id or URL")
+    return found
+
+
+async def replay(call: Call) -> Reply:
+    wish = call.of(ReplayWish)
+    choice, count = await _chosen(call, wish)
+    done = None if wish.dry_run else await replay_letters(call.project, choice, fetch=wish.fetch)
+    value = LettersDone(letters=count, dry_run=wish.dry_run, replayed=done)
+    return Reply(value=value, target=wish.job or wish.target or "")
+
+
+async def purge(call: Call) -> Reply:
+    wish = call.of(LettersWish)
+    choice, count = await _chosen(call, wish)
+    if not wish.dry_run:
+        count = await purge_letters(call.project, choice)
+    return Reply(value=LettersDone(letters=count, dry_run=wish.dry_run), target=wish.job or wish.target or "")
+
+
+async def _chosen(call: Call, wish: LettersWish) -> tuple[DeadLetterChoice, int]:
+    """The choice, and how many letters it means. Raises ApiError."""
+    await _check_job(call, wish.job, to_change=True)
+    choice = DeadLetterChoice(target=wish.target, job=wish.job, reason=wish.reason, domain=wish.domain)
+    if choice == DeadLetterChoice() and not wish.all:
+        raise ApiError(422, "invalid", "Say which letters: target, job, reason, domain, or all.")
+    return choice, await count_letters(call.project, choice)
+
+
+async def _check_job(call: Call, job: str | None, *, to_change: bool) -> None:
+    if job is not None:
+        if await job_for(call.project, call.caller, job, to_change=to_change) is None:
+            raise not_found("job of that id")
+    elif not call.caller.is_admin:
+        raise ApiError(403, "scope", "Name one of your jobs: the letters of all jobs need the scope admin.")
+
+
+ENDPOINTS = (
+    Endpoint(
+        method="GET",
+        path="/api/v1/dead-letters",
+        scope=JOBS,
+        summary="Pages that were given up, the latest first",
+        handler=listed,
+        query=LettersQuery,
+        gives=DeadLetterPage,
+    ),
+    Endpoint(
+        method="GET",
+        path="/api/v1/dead-letters/show",
+        scope=JOBS,
+        summary="A letter with every attempt",
+        handler=show,
+        query=LetterQuery,
+        gives=list[DeadLetterDetail],
+    ),
+    Endpoint(
+        method="GET",
+        path="/api/v1/dead-letters/raw",
+        scope=JOBS,
+        summary="The raw page of a letter, as a file",
+        handler=raw,
+        query=LetterQuery,
+        media="application/octet-stream",
+    ),
+    Endpoint(
+        method="POST",
+        path="/api/v1/dead-letters/replay",
+        scope=JOBS,
+        summary="Try letters again",
+        handler=replay,
+        body=ReplayWish,
+        gives=LettersDone,
+        example={"job": "books-3", "reason": "timeout", "dry_run": True},
+    ),
+    Endpoint(
+        method="POST",
+        path="/api/v1/dead-letters/purge",
+        scope=JOBS,
+        summary="Forget letters for good",
+        handler=purge,
+        body=LettersWish,
+        gives=LettersDone,
+        example={"job": "books-3", "reason": "http-404", "dry_run": True},
+    ),
+)

@@ -1,0 +1,132 @@
+"""The project as a whole: its workers, spiders, learned routes, proxies, quality and settings. And its metrics."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+from starlette.responses import Response
+
+from ..project.keys import ADMIN, JOBS, METRICS, RECORDS
+from ..project.metrics import CONTENT_TYPE, exposition
+from ..project.proxies import PoolView, proxy_pools
+from ..project.records import QualityScore, quality
+from ..project.routes import RouteReport, route_report
+from ..project.settings_view import SettingView, setting_lines, settings_view
+from ..project.wire_views import CatalogueEntry, catalogue
+from ..project.workers import WorkerView, list_workers
+from .endpoint import Call, Endpoint, Reply
+
+
+class RoutesQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    site: Annotated[str, Meta(max_length=253)] | None = None
+    limit: Annotated[int, Meta(ge=1, le=1000)] = 100
+
+
+class ProxiesQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    pool: str | None = None
+
+
+class QualityQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    spider: str | None = None
+    days: Annotated[int, Meta(ge=1, le=366)] = 7
+
+
+class SettingsQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    key: str | None = None  # a setting, or a group of them
+
+
+async def workers(call: Call) -> Reply:
+    return Reply(value=await list_workers(call.project))
+
+
+async def spiders(call: Call) -> Reply:
+    return Reply(value=await catalogue(call.project))
+
+
+async def routes(call: Call) -> Reply:
+    query = call.of(RoutesQuery)
+    return Reply(value=await route_report(call.project, query.site, limit=query.limit))
+
+
+async def proxies(call: Call) -> Reply:
+    return Reply(value=await proxy_pools(call.project, call.of(ProxiesQuery).pool))
+
+
+async def scores(call: Call) -> Reply:
+    query = call.of(QualityQuery)
+    return Reply(value=await quality(call.project, query.spider, days=query.days))
+
+
+async def settings(call: Call) -> Reply:
+    return Reply(value=settings_view(setting_lines(call.project.settings, call.of(SettingsQuery).key)))
+
+
+async def metrics(call: Call) -> Response:
+    return Response(await exposition(call.project), headers={"content-type": CONTENT_TYPE})
+
+
+ENDPOINTS = (
+    Endpoint(
+        method="GET",
+        path="/api/v1/workers",
+        scope=JOBS,
+        summary="The processes that work on the project, on all machines",
+        handler=workers,
+        gives=list[WorkerView],
+    ),
+    Endpoint(
+        method="GET",
+        path="/api/v1/spiders",
+        scope=JOBS,
+        or_scope=RECORDS,
+        summary="The catalogue: spiders and recipes by name",
+        handler=spiders,
+        gives=list[CatalogueEntry],
+    ),
+    Endpoint(
+        method="GET",
+        path="/api/v1/routes",
+        scope=ADMIN,
+        summary="What was learned about the ways to each site, and what the budgets have left",
+        handler=routes,
+        query=RoutesQuery,
+        gives=RouteReport,
+    ),
+    Endpoint(
+        method="GET",
+        path="/api/v1/proxies",
+        scope=ADMIN,
+        summary="The proxy pools and the health of their exits",
+        handler=proxies,
+        query=ProxiesQuery,
+        gives=list[PoolView],
+    ),
+    Endpoint(
+        method="GET",
+        path="/api/v1/quality",
+        scope=RECORDS,
+        summary="How good the items were, by day, spider, type and field",
+        handler=scores,
+        query=QualityQuery,
+        gives=list[QualityScore],
+    ),
+    Endpoint(
+        method="GET",
+        path="/api/v1/settings",
+        scope=ADMIN,
+        summary="The settings and where each came from; secrets are masked",
+        handler=settings,
+        query=SettingsQuery,
+        gives=dict[str, SettingView],
+    ),
+    Endpoint(
+        method="GET",
+        path="/metrics",
+        scope=METRICS,
+        summary="Figures for Prometheus, from the shared state",
+        handler=metrics,
+        media="text/plain",
+    ),
+)
