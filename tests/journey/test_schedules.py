@@ -90,7 +90,7 @@ def test_every_tick_fetches_every_page_once_until_the_schedule_rests_and_nothing
     (scheduler,) = {int(pid) for pid in re.findall(r"scheduler (\d+): this scheduler leads", said)}
     everybody = pids_of(up)
     assert scheduler in everybody
-    assert len(everybody) == 3
+    assert len(everybody) == 4  # `up`, the scheduler, a worker, the HTTP server
     os.kill(scheduler, signal.SIGKILL)
     until(lambda: f"Scheduler {scheduler} was ended by SIGKILL. Another one starts in 1 s." in up.said(), up)
 

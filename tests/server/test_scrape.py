@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -212,3 +213,17 @@ async def test_a_crawl_gives_records_in_every_form(tmp_path: Path, site: Park) -
     assert len(table.text.splitlines()) == 31
     assert nothing.text == ""
     assert [one.job for one in story.jobs] == [begun.job_id]
+
+
+async def test_the_progress_of_a_job_comes_as_events_until_it_ends(tmp_path: Path, site: Park) -> None:
+    async with serving(settings_of(tmp_path, start=site.url(), **HERE)) as door, door.client() as client:
+        job = (await client.crawl(spider="things", limit=40)).job_id
+        answer = await door.get(f"/api/v1/jobs/{job}/events")
+
+    assert answer.headers["content-type"].startswith("text/event-stream")
+    blocks = [block for block in answer.text.split("\n\n") if block.startswith("id:")]
+    told = [dict(line.split(": ", 1) for line in block.splitlines()) for block in blocks]
+    assert [int(one["id"]) for one in told] == list(range(1, len(told) + 1))
+    assert [one["event"] for one in told[:-1]] == ["progress"] * (len(told) - 1)
+    last = json.loads(told[-1]["data"])
+    assert (told[-1]["event"], last["status"], last["done"], last["open"] >= 0) == ("end", "completed", 40, True)
