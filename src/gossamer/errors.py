@@ -11,7 +11,9 @@
     │   ├── FrontierFull       the queue has reached its bound; slow down
     │   ├── SourceFailed       the URLs of a schedule could not be had: no such file, a sitemap that is away
     │   └── FetchFailed        the network or the server failed; may be tried again
-    │       ├── ConnectFailed, ConnectionDropped, DnsFailed, TimedOut (ConnectTimedOut)
+    │       ├── ConnectFailed, DnsFailed, TimedOut (ConnectTimedOut)
+    │       ├── ConnectionDropped
+    │       │   └── StaleConnection    one that had served before; the request may be repeated once
     │       ├── ServerFailed   5xx
     │       ├── RateLimited    429 (or 503 with Retry-After)
     │       ├── PageCrashed    the page ate its memory, or killed the process that showed it
@@ -103,6 +105,11 @@ class ConnectFailed(FetchFailed):
 
 class ConnectionDropped(FetchFailed):
     reason = "dropped-connection"
+
+
+class StaleConnection(ConnectionDropped):
+    """A connection that had served before was closed without an answer. Most often it had been idle for too long;
+    whether the server read the request nobody knows. So it is raised only for requests that are safe to repeat."""
 
 
 class DnsFailed(FetchFailed):

@@ -13,6 +13,7 @@ import pytest
 from gossamer.errors import AddressRefused, BadResponse, ConnectFailed, ConnectionDropped, DnsFailed
 from gossamer.fetch.addresses import AddressGuard
 from gossamer.fetch.browser.guard import MARK
+from tests.gates import HeldGate
 from tests.sites.hostile import PAGE
 
 from .knocking import a_gate, plain, say, token, tunnel
@@ -47,8 +48,8 @@ async def test_a_wrong_word_or_a_pass_of_yesterday_is_not_let_through() -> None:
 async def test_a_plain_request_is_handed_on_without_what_is_ours() -> None:
     async with a_gate() as (gate, site):
         pieces: list[int] = []
-        sent: list[int] = []
-        holder = gate.admit(on_bytes=pieces.append, on_sent=lambda: sent.append(len(site.log)))
+        turn = HeldGate()
+        holder = gate.admit(on_bytes=pieces.append, gate=turn)
         url = site.url("/plain?a=b", HOST)
         answer = await say(gate, plain(url, token(holder), "Proxy-Connection: keep-alive\r\n", "X-Own: 1\r\n"))
         await say(gate, plain(url, token(holder)))
@@ -57,7 +58,7 @@ async def test_a_plain_request_is_handed_on_without_what_is_ours() -> None:
         assert b"Connection: close" in answer
         assert (first.path, first.headers["x-own"]) == ("/plain?a=b", "1")
         assert not [name for name in first.headers if name.startswith("proxy-")]
-        assert sent == [0]  # once, and before the site saw anything
+        assert turn.steps == ["entered", "left"]  # the second request had no gate
         assert (holder.received, holder.address) == (sum(pieces), "127.0.0.1")
         assert holder.received > 2 * len(PAGE)
 

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
 
 from gossamer.clock import SystemClock
-from gossamer.errors import AddressRefused, ProxyFailed, TlsFailed
+from gossamer.errors import AddressRefused, LeaseLost, ProxyFailed, TlsFailed
 from gossamer.fetch.browser.page_actions import MAX_REQUESTS
 from gossamer.fetch.cookies import CookieJar
+from tests.gates import HeldGate
+from tests.patience import PATIENCE
 from tests.services.proxies import ProxyServer, Vouched, http_proxy, socks_proxy, vouched_for
 from tests.sites.hostile import hostile_site
 from tests.sites.http2 import http2_site
 
-from .showing import CANARY, HOST, OTHER, Show, a_show
+from .showing import CANARY, HOST, OTHER, Show, a_show, until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 USERS = {"ann": "pa55-w0rd"}
@@ -47,6 +50,34 @@ async def test_a_page_over_http_2_is_shown(show: Show, vouched: Vouched) -> None
         response = await show.get(f"https://{HOST}:{site.port}/")
         assert (response.status, b"<p>Hello</p>" in response.body) == (200, True)
         assert site.streams
+
+
+@pytest.mark.parametrize("http2", [False, True])
+async def test_the_document_waits_for_its_gate_when_the_handshake_is_over(
+    show: Show, vouched: Vouched, http2: bool
+) -> None:
+    async with http2_site(vouched.file, vouched.key) as site:
+        gate, page = HeldGate(is_open=False), show.page("<p>Hello</p>")
+        url = f"https://{HOST}:{site.port}/" if http2 else page
+        showing = asyncio.ensure_future(show.get(url, gate=gate))
+        async with asyncio.timeout(PATIENCE):
+            await gate.reached.wait()
+        # the server has heard the end of the handshake, and no request
+        await until(lambda: bool(site.connections) or not http2, "the connection")
+        assert (site.streams, show.site.log) == ([], [])
+        gate.opened.set()
+        assert b"<p>Hello</p>" in (await showing).body
+        assert len(site.streams) + len(show.site.log) == 1
+        assert gate.steps == ["entered", "left"]
+
+
+async def test_a_document_that_may_not_leave_is_not_asked_for(show: Show) -> None:
+    gate = HeldGate()
+    gate.refusal = LeaseLost("another worker has it")
+    with pytest.raises(LeaseLost, match="another worker has it"):
+        await show.get(show.page("<p>Hello</p>"), gate=gate)
+    assert show.site.log == []
+    assert (await show.get(show.page("<p>Hello</p>"), gate=HeldGate())).status == 200
 
 
 @pytest.mark.parametrize("start", [http_proxy, socks_proxy])

@@ -22,6 +22,8 @@ from gossamer.fetch.browser import page_actions
 from gossamer.fetch.contract import Limits
 from gossamer.fetch.cookies import CookieJar
 from gossamer.model.route import Action
+from tests.gates import HeldGate
+from tests.patience import PATIENCE
 from tests.sites.certificates import self_signed
 from tests.sites.hostile import Call, HostileSite, hostile_site, whole
 
@@ -256,10 +258,17 @@ async def test_every_status_is_a_response(show: Show) -> None:
     assert (await show.get(show.url("/nothing-there"))).status == 404
 
 
-async def test_the_moment_of_sending_is_told_once(show: Show) -> None:
-    told: list[int] = []
-    await show.get(show.url("/heavy"), on_sent=lambda: told.append(len(show.site.log)))
-    assert told == [0]  # before the site saw anything
+async def test_the_document_waits_for_its_gate_and_what_it_loads_does_not(show: Show) -> None:
+    gate, before = HeldGate(is_open=False), show.site.connections
+    showing = asyncio.ensure_future(show.get(show.url("/heavy"), gate=gate))
+    async with asyncio.timeout(PATIENCE):
+        await gate.reached.wait()
+    await until(lambda: show.site.connections > before, "the connection")
+    assert show.site.log == []
+    gate.opened.set()
+    await showing
+    assert len(show.site.log) > 1
+    assert gate.steps == ["entered", "left"]
 
 
 async def test_a_site_that_asks_for_a_password_gets_none(show: Show) -> None:

@@ -104,14 +104,6 @@ async def test_a_user_name_in_the_address_is_sent_as_authorization(opened: Opene
     assert site.log[0].headers["host"] == f"127.0.0.1:{site.port}"
 
 
-async def test_it_is_told_once_when_the_request_has_left(opened: Opener, site: HostileSite) -> None:
-    told: list[int] = []
-    async with opened() as transport:
-        for _ in range(3):
-            await get(transport, site.url("/plain"), on_sent=lambda: told.append(1))
-    assert len(told) == 3
-
-
 # --- bodies -----------------------------------------------------------------------------------------------------
 
 

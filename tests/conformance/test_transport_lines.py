@@ -145,30 +145,9 @@ async def test_a_connection_that_the_server_ended_is_replaced(opened: Opener, si
     assert len(site.log) == 3
 
 
-async def test_a_request_on_a_connection_that_just_ended_is_made_again(opened: Opener) -> None:
-    asked: list[int] = []  # the number of the connection that each request came over
-    connections = 0
-
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        nonlocal connections
-        connections += 1
-        number = connections
-        while b"\r\n\r\n" in await reader.read(65536):
-            asked.append(number)
-            if asked.count(number) == 2 and number == 1:
-                break
-            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
-        writer.close()
-
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
-    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
-    async with server, opened() as transport:
-        bodies = [(await get(transport, url)).body for _ in range(3)]
-    assert bodies == [b"ok"] * 3
-    assert asked == [1, 1, 2, 2]
-
-
-async def test_a_request_that_is_cut_off_on_a_fresh_connection_is_not(opened: Opener, site: HostileSite) -> None:
+async def test_a_request_that_is_cut_off_on_a_fresh_connection_is_not_made_again(
+    opened: Opener, site: HostileSite
+) -> None:
     async with opened() as transport:
         with pytest.raises(ConnectionDropped):
             await get(transport, site.url("/close-before-headers"))

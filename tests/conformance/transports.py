@@ -15,7 +15,7 @@ import msgspec
 import pytest
 
 from gossamer.fetch.addresses import AddressGuard
-from gossamer.fetch.contract import Limits, Response, Transport, TransportRequest
+from gossamer.fetch.contract import Gate, Limits, Response, Transport, TransportRequest
 from gossamer.fetch.http import AiohttpTransport
 from gossamer.fetch.impersonate import WreqTransport
 from gossamer.model.route import Exit
@@ -117,9 +117,9 @@ async def get(
     exit: Exit | None = None,
     limits: Limits = LIMITS,
     headers: tuple[tuple[str, str], ...] = (),
-    on_sent: Callable[[], None] | None = None,
+    gate: Gate | None = None,
 ) -> Response:
-    return await transport.fetch(TransportRequest(url=url, exit=exit, limits=limits, headers=headers, on_sent=on_sent))
+    return await transport.fetch(TransportRequest(url=url, exit=exit, limits=limits, headers=headers, gate=gate))
 
 
 @dataclass

@@ -18,6 +18,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
+
 from gossamer.backends.redis.frontier import RedisFrontier
 from gossamer.cli.app import run
 from gossamer.crawl import journey
@@ -39,21 +41,22 @@ def die() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+class DeadlyGate:
+    """The gate of a request that is the last thing its process does."""
+
+    def __init__(self, gate: Any) -> None:
+        self.enter, self.withdraw, self.close = gate.enter, gate.withdraw, gate.close
+
+    def left(self, *, at_once: bool = False) -> None:
+        die()
+
+
 def mid_fetch(due: Callable[[], bool]) -> None:
     fetch = AiohttpTransport.fetch
 
     async def faulty(self: Any, exchange: Any) -> Any:
         if not exchange.url.endswith("/robots.txt") and due():
-            told = exchange.on_sent
-
-            def sent() -> None:
-                if told is not None:
-                    told()
-                die()
-
-            exchange = type(exchange)(
-                **{name: getattr(exchange, name) for name in exchange.__struct_fields__} | {"on_sent": sent}
-            )
+            exchange = msgspec.structs.replace(exchange, gate=DeadlyGate(exchange.gate))
         return await fetch(self, exchange)
 
     AiohttpTransport.fetch = faulty  # type: ignore[method-assign]

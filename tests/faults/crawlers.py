@@ -43,12 +43,14 @@ PATIENT = 'read_timeout = "10m"\ntotal_timeout = "10m"\nconnect_timeout = "1m"\n
 class Project:
     """A folder with gossamer.toml and the park's spider."""
 
-    def __init__(self, folder: Path, seeds: list[str], settings: str = "") -> None:
+    def __init__(self, folder: Path, seeds: list[str], settings: str = "", *, authority: Path | None = None) -> None:
         self.folder = folder
         (folder / "spiders").mkdir(parents=True, exist_ok=True)
         (folder / "spiders" / "park.py").write_text(SPIDER)
         (folder / "gossamer.toml").write_text(f"{settings}\n[fetch]\nallow_private = true\n{PATIENT}")
         self._environment = {**os.environ, "PARK_SEEDS": json.dumps(seeds)}
+        if authority is not None:
+            self._environment["SSL_CERT_FILE"] = str(authority)
 
     def start(self, *flags: str) -> subprocess.Popen[bytes]:
         return subprocess.Popen(

@@ -29,9 +29,11 @@ from gossamer.errors import (
     TlsFailed,
 )
 from gossamer.fetch.addresses import AddressGuard
-from gossamer.fetch.contract import Limits, Response, TransportRequest
+from gossamer.fetch.contract import Gate, Limits, Response, TransportRequest
 from gossamer.fetch.http import AiohttpTransport, translated
 from tests import patience
+from tests.gates import HeldGate
+from tests.patience import PATIENCE
 from tests.sites.hostile import PAGE, HostileSite, hostile_site
 
 LOOPBACK = AddressGuard(allow_hosts=frozenset({"127.0.0.1"}))
@@ -46,9 +48,11 @@ class Bench:
         self.site = site
         self.transport = transport
 
-    async def get(self, path: str, limits: Limits = LIMITS, **headers: str) -> Response:
+    async def get(self, path: str, limits: Limits = LIMITS, gate: Gate | None = None, **headers: str) -> Response:
         pairs = tuple((name.replace("_", "-"), value) for name, value in headers.items())
-        return await self.transport.fetch(TransportRequest(url=self.site.url(path), headers=pairs, limits=limits))
+        return await self.transport.fetch(
+            TransportRequest(url=self.site.url(path), headers=pairs, limits=limits, gate=gate)
+        )
 
 
 @asynccontextmanager
@@ -73,6 +77,51 @@ async def test_connections_are_used_again() -> None:
         for _ in range(5):
             await bench.get("/plain")
     assert bench.site.connections == 1
+
+
+async def test_the_connection_stands_when_the_request_comes_to_its_gate() -> None:
+    async with a_bench() as bench:
+        gate = HeldGate(is_open=False)
+        asked = asyncio.ensure_future(bench.get("/plain", gate=gate))
+        await asyncio.wait_for(gate.reached.wait(), PATIENCE)
+        async with asyncio.timeout(PATIENCE):
+            while not bench.site.connections:
+                await asyncio.sleep(0.001)
+        assert bench.site.log == []
+        gate.opened.set()
+        await asked
+    assert bench.site.connections == 1
+
+
+async def test_a_connection_that_ends_while_the_request_waits_is_replaced_before_its_turn_is_spent() -> None:
+    lines: list[asyncio.StreamWriter] = []
+    asked = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        lines.append(writer)
+        number = len(lines)
+        while await reader.read(65536):
+            asked.append(number)
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
+    async with server, AiohttpTransport(LOOPBACK) as transport:
+        for gate in (HeldGate(is_open=False), HeldGate(is_open=False)):  # on a new connection, and on a kept one
+            fetch = asyncio.ensure_future(transport.fetch(TransportRequest(url=url, limits=LIMITS, gate=gate)))
+            await asyncio.wait_for(gate.reached.wait(), PATIENCE)
+            standing = len(lines)
+            lines[-1].close()
+            await lines[-1].wait_closed()
+            # the news of it reaches us before we hear that the gate is open
+            async with asyncio.timeout(PATIENCE):
+                while any(one.is_connected() for one in transport._session.connector._acquired):  # type: ignore[union-attr]
+                    await asyncio.sleep(0.001)
+            gate.opened.set()
+            assert (await fetch).body == b"ok"
+            assert gate.steps == ["entered", "withdrew", "entered", "left"]
+            assert len(lines) == standing + 1
+    assert asked == [2, 3]  # each request came once, over a connection that stood
 
 
 @pytest.mark.parametrize(

@@ -22,11 +22,12 @@ from gossamer.errors import (
 )
 from gossamer.fetch.addresses import AddressGuard
 from gossamer.fetch.body import ACCEPT_ENCODING
-from gossamer.fetch.contract import Limits, Response, TransportRequest
+from gossamer.fetch.contract import Limits, TransportRequest
 from gossamer.fetch.impersonate import WreqTransport
 from gossamer.fetch.profiles import PROFILES, profile_named
 from tests.conformance.transports import LIMITS, LOOPBACK, listener
 from tests.conformance.transports import vouched as vouched
+from tests.gates import HeldGate
 from tests.services.proxies import Vouched, http_proxy
 from tests.sites.hostile import PAGE, hostile_site
 from tests.sites.http2 import http2_site
@@ -279,39 +280,30 @@ def _closed_port() -> int:
         return port
 
 
-async def test_on_a_fresh_connection_the_request_counts_as_sent_when_the_answer_comes() -> None:
-    told: list[str] = []
-    says = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
-    async with listener() as silent, listener(says) as server, WreqTransport(LOOPBACK) as transport:
+async def test_a_request_counts_as_sent_when_it_entered_only_where_its_connection_stood() -> None:
+    anywhere = AddressGuard(allow_private=True)
+    async with hostile_site() as site, WreqTransport(anywhere) as transport:
 
-        async def fetch(url: str) -> Response:
-            return await transport.fetch(TransportRequest(url=url, limits=LIMITS, on_sent=lambda: told.append(url)))
+        async def steps(host: str) -> list[str]:
+            gate = HeldGate()
+            await transport.fetch(TransportRequest(url=site.url("/plain", host), limits=LIMITS, gate=gate))
+            return gate.steps
 
-        waiting = asyncio.ensure_future(fetch(silent.url()))
+        assert await steps("h1.localhost") == ["entered", "left"]
+        assert await steps("h1.localhost") == ["entered", "left at once"]
+        assert await steps("h2.localhost") == ["entered", "left"]
+        assert await steps("h1.localhost") == ["entered", "left at once"]
+
+
+async def test_a_request_whose_answer_does_not_come_keeps_its_turn() -> None:
+    gate = HeldGate()
+    async with listener() as silent, WreqTransport(LOOPBACK) as transport:
+        waiting = asyncio.ensure_future(transport.fetch(TransportRequest(url=silent.url(), limits=LIMITS, gate=gate)))
         await silent.line()
-        assert told == []
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):
             await waiting
-        assert told == [silent.url()]  # it may have left: better late than not at all
-        await fetch(server.url())
-        assert told == [silent.url(), server.url()]
-
-
-async def test_on_a_connection_that_stands_the_request_counts_as_sent_at_once() -> None:
-    told: list[int] = []
-    async with hostile_site() as site, WreqTransport(LOOPBACK) as transport:
-        await transport.fetch(TransportRequest(url=site.url("/plain"), limits=LIMITS))
-        waiting = asyncio.ensure_future(
-            transport.fetch(TransportRequest(url=site.url("/silence"), limits=LIMITS, on_sent=lambda: told.append(1)))
-        )
-        while not site.seen("/silence"):
-            await asyncio.sleep(0)
-        assert told == [1]
-        waiting.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await waiting
-        assert told == [1]
+    assert gate.steps == ["entered"]  # who made the gate closes it
 
 
 async def test_without_wreq_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,7 @@ from gossamer.clock import SystemClock, VirtualClock
 from gossamer.errors import ApiFailed, FetchFailed, Misconfigured, RouteFailed
 from gossamer.fetch.contract import Response
 from gossamer.fetch.managed import ManagedTransport
+from tests.gates import HeldGate
 from tests.services.vendors import KEY, job_vendor
 from tests.unit.managed import (
     BATCH,
@@ -78,14 +79,14 @@ async def test_each_page_of_a_batch_ends_by_itself() -> None:
     assert "the site hung up" in str(second)
 
 
-async def test_every_request_of_a_batch_is_told_when_it_leaves() -> None:
-    sent: list[str] = []
+async def test_a_request_gives_its_turn_away_before_the_batch_leaves() -> None:
+    gates = [HeldGate() for _ in range(3)]
     async with job_vendor() as server, transport_to(server, BATCH) as transport:
         urls = pages(server, 3)
         await asyncio.gather(
-            *(transport.fetch(exchange(url, on_sent=lambda url=url: sent.append(url))) for url in urls)
+            *(transport.fetch(exchange(url, gate=gate)) for url, gate in zip(urls, gates, strict=True))
         )
-    assert sent == urls
+    assert [gate.steps for gate in gates] == [["entered", "left"]] * 3
 
 
 async def test_a_batch_is_refused_because_of_one_page_and_the_others_come() -> None:

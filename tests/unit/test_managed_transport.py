@@ -18,6 +18,7 @@ from gossamer.fetch.contract import Limits
 from gossamer.fetch.managed import ManagedTransport
 from gossamer.fetch.managed.api import patience
 from gossamer.model.route import Exit, Render
+from tests.gates import HeldGate
 from tests.patience import PATIENCE
 from tests.services.vendors import KEY, GetVendor, get_vendor, in_a_thread, job_vendor, status, text
 from tests.sites.hostile import PAGE, hostile_site
@@ -86,16 +87,14 @@ async def test_a_packed_answer_is_unpacked_and_a_long_one_is_cut() -> None:
 
 
 async def test_the_request_is_told_when_it_leaves() -> None:
-    sent: list[int] = []
+    gate = HeldGate()
     async with get_vendor() as server, transport_to(server) as transport:
         server.hold = asyncio.Event()
-        task = asyncio.create_task(
-            transport.fetch(exchange(server.show(f"{SITE}/"), on_sent=lambda: sent.append(len(server.log))))
-        )
+        task = asyncio.create_task(transport.fetch(exchange(server.show(f"{SITE}/"), gate=gate)))
         async with asyncio.timeout(PATIENCE):
             while not server.log:
                 await asyncio.sleep(0)
-        assert len(sent) == 1
+        assert gate.steps == ["entered", "left"]
         server.hold.set()
         await task
 

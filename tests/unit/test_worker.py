@@ -96,11 +96,9 @@ class Road:
         self.inside += 1
         try:
             for _ in range(self._requests):
-                await gate(None)
-                self.sent.append(request.url)
+                await self._send(request, gate)
             await self.go.wait()
-            await gate(None)
-            self.sent.append(request.url)
+            await self._send(request, gate)
             if self.fault is not None:
                 raise self.fault
             if request.url in self.moved:
@@ -109,6 +107,16 @@ class Road:
             return Disallowed(url=request.url, rule="Disallow: /")
         finally:
             self.inside -= 1
+
+    async def _send(self, request: PageRequest, before_send: BeforeSend) -> None:
+        gate = await before_send(None)
+        assert gate is not None
+        try:
+            await gate.enter()
+            self.sent.append(request.url)
+            gate.left()
+        finally:
+            gate.close()
 
 
 class Ears:

@@ -2,8 +2,9 @@
 
 What it does: one attempt after the other, each written into the log. Every request asks robots.txt, is paid for, waits
 for the site's pace and leaves through the route's exit. A block climbs to a dearer route at once, a dead proxy is
-replaced by another; neither uses up an attempt of the page. What differs between a leased page, a sitemap and a page
-that a person wants to see is an argument.
+replaced by another, and a request on a connection that had gone stale is made once more, in its turn; none of that uses
+up an attempt of the page. What differs between a leased page, a sitemap and a page that a person wants to see is an
+argument.
 How it fails: FetchFailed or FetchRefused (those of the last attempt), RouteFailed (nothing can leave just now), NoRoute
 (no route fulfils the wish), RouteNotServed, and what `before_send` raises.
 """
@@ -28,6 +29,7 @@ from ..errors import (
     NoRoute,
     ProxyFailed,
     RouteFailed,
+    StaleConnection,
     Walled,
 )
 from ..fetch.contract import Response
@@ -70,9 +72,10 @@ async def _no_rest() -> None:
 class PageFetch:
     """The fetch of one page.
 
-    `before_send` is awaited before every request and keeps the site's pace. `held` is the lease under which the page is
-    fetched: when it is lost, the fetch ends. `emit` tells the monitor; `ease` gives the site a moment's rest, from all
-    workers. Responses are judged for blocks if `detects_blocks`; of statuses in `wanted_statuses` the page is wanted.
+    `before_send` is awaited for the gate of every request, which keeps the site's pace. `held` is the lease under which
+    the page is fetched: when it is lost, the fetch ends. `emit` tells the monitor; `ease` gives the site a moment's
+    rest, from all workers. Responses are judged for blocks if `detects_blocks`; of statuses in `wanted_statuses` the
+    page is wanted.
     """
 
     def __init__(
@@ -99,6 +102,7 @@ class PageFetch:
         self._ease = ease
         self._wanted_statuses = wanted_statuses
         self._detects_blocks = detects_blocks
+        self._repeated = False  # after a stale connection
         self._small: int | None = None  # bytes of a response that seemed to be too small
 
     async def run(self, request: PageRequest) -> FetchResult:
@@ -113,6 +117,13 @@ class PageFetch:
                     outcome = await self._attempt(route, request)
                 except RouteFailed as failure:
                     await self._go_on_after(failure, route)
+                    continue
+                except StaleConnection as failure:
+                    if self._repeated:
+                        raise
+                    self._repeated = True
+                    await self._log.keep(outcome="released", reason=failure.reason, error=str(failure))
+                    self._log.begin_attempt()
                     continue
                 if isinstance(outcome, Disallowed):
                     return FetchResult(outcome=outcome)

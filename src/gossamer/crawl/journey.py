@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import random
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -25,6 +25,7 @@ import msgspec
 
 from ..clock import iso_time
 from ..errors import BudgetSpent, FetchFailed, FetchRefused, GossamerError, LeaseLost, ParseFailed, RouteFailed
+from ..fetch.contract import Gate
 from ..fetch.fetcher import Disallowed, Fetched, NotModified, PageRequest, Redirected
 from ..fetch.retry_after import parse_retry_after
 from ..frontier.admission import Judged
@@ -157,11 +158,10 @@ class Journey:
             detects_blocks=context.detects_blocks(self._task.site),
         )
 
-    async def _before_send(self, asked: timedelta | None = None) -> Callable[[], None] | None:
+    async def _before_send(self, asked: timedelta | None = None) -> Gate:
         await self._site.keep_crawl_delay(asked)
-        on_sent = await self._context.pacer.start(self._task.site, asked)
-        self._held.check()  # last of all: the process may have been stopped for minutes meanwhile
-        return on_sent
+        # The lease is checked last of all: the process may have been stopped for minutes at the gate.
+        return self._context.pacer.gate(self._task.site, asked, self._held.check)
 
     # -- 2. judge ------------------------------------------------------------------------------------------
 

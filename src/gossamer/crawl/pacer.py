@@ -1,18 +1,22 @@
 """Spacing of this process' requests, site by site, at the moment they leave.
 
-A lease reserves a place in the site's bucket; between the grant and the wire a busy loop may lose milliseconds.
-Two requests that were granted one second apart could leave 0.9 s apart. So the worker that holds leases of a site
-counts starts itself, with the same bucket arithmetic, and tells the frontier at settling how far ahead it is. Requests
-that no lease was taken for (robots.txt, a hop after a cookie) are counted here as well.
+A lease reserves a place in the site's bucket; between the grant and the wire lie a busy loop, a name look-up, a
+handshake. So the worker that holds leases of a site counts requests itself, with the same bucket arithmetic, when they
+are written, and tells the frontier at settling how far ahead it is. Requests that no lease was taken for (robots.txt, a
+hop after a cookie, a repeat) are counted here as well.
+
+How it is kept: each request has a gate, which its transport enters when the connection stands. A site with an interval
+lets one request through at a time: the next one gets its turn when the one before has left or failed, and its earliest
+moment is counted from the one at which that really left. After every sleep the clock is looked at again, and the lease
+is checked last: a process that stood still for a while sends nothing that came too late.
+How it fails: TooEarly for a wait that is better spent in the queue; what the check of the lease raises.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from datetime import timedelta
-from functools import partial
-
-import msgspec
 
 from ..clock import Clock
 from ..errors import Transient
@@ -20,8 +24,9 @@ from ..frontier.politeness import after_start, earliest_start
 from ..model.task import Lease
 
 MAX_HOLD = timedelta(seconds=5)  # a longer wait is spent in the queue, not in a worker's slot
-MARGIN = 0.02  # share of an interval that is waited longer: what leaves on time may arrive a little closer
+MARGIN = 0.01  # share of an interval that is waited longer: what leaves on time may arrive a little closer
 MAX_MARGIN = timedelta(milliseconds=5)
+_FEW_SITES = 1000  # so many are kept without a look at which of them could be forgotten
 
 
 def with_margin(interval: float) -> float:
@@ -39,66 +44,164 @@ class TooEarly(Transient):
         self.wait = wait
 
 
-class _SitePace(msgspec.Struct):
-    tat: float
-    interval: float | None
-    burst: int
-    rest_until: float = 0.0
-    last_start: float = float("-inf")
-    leases: int = 0
+class _SitePace:
+    """What is known of one site. `tat` is the bucket (frontier/politeness.py), counted in requests that left."""
+
+    __slots__ = ("burst", "expected", "interval", "last", "leases", "rest_until", "tat", "turn")
+
+    def __init__(self) -> None:
+        self.tat = float("-inf")
+        self.interval: float | None = None
+        self.burst = 1
+        self.rest_until = float("-inf")
+        self.last = float("-inf")  # when a request left
+        self.leases = 0
+        self.expected = 0  # requests that have a gate and are not in the bucket yet
+        self.turn = asyncio.Lock()  # of sites whose requests leave one by one
+
+    def earliest(self) -> float:
+        """When the next request may leave, if none is before it."""
+        if self.interval is None:
+            return self.rest_until
+        return max(self.rest_until, earliest_start(self.tat, interval=self.interval, burst=self.burst))
+
+    def ask_for(self, interval: float, burst: int) -> None:
+        """Keep that distance, unless a longer one is known. The request that left last counts with it, too."""
+        if interval > (self.interval or 0.0):
+            self.interval, self.burst = interval, burst
+            if burst == 1:
+                self.tat = max(self.tat, self.last + interval)
+
+    def is_over(self, now: float) -> bool:
+        """Would a site that was never visited be treated in the same way?"""
+        return not self.leases and not self.expected and max(self.tat, self.rest_until) <= now
+
+
+class SiteGate:
+    """The turn of one request at its site: fulfils `fetch.contract.Gate`. A repeat may enter again."""
+
+    __slots__ = ("_check", "_clock", "_entered_at", "_expected", "_has_turn", "_max_hold", "_site")
+
+    def __init__(
+        self, site: _SitePace, clock: Clock, check: Callable[[], None] | None, max_hold: timedelta | None
+    ) -> None:
+        self._site = site
+        self._clock = clock
+        self._check = check
+        self._max_hold = max_hold.total_seconds() if max_hold is not None else float("inf")
+        self._entered_at: float | None = None
+        self._has_turn = False
+        site.expected += 1
+        self._expected = True
+
+    async def enter(self) -> None:
+        """Return when the request may be written. Raises TooEarly, and what the check of the lease raises."""
+        site, now = self._site, self._clock.monotonic
+        if site.interval is not None and site.burst == 1:
+            await site.turn.acquire()
+            self._has_turn = True
+        try:
+            while (wait := site.earliest() - now()) > 0:
+                if wait > self._max_hold:
+                    raise TooEarly(timedelta(seconds=wait))
+                await self._clock.sleep(wait)
+            if self._check is not None:
+                self._check()
+        except BaseException:
+            self._end_turn()
+            raise
+        self._entered_at = now()
+        if site.interval is not None and not self._has_turn:
+            # A burst leaves together, so it is counted before it has left.
+            site.tat = after_start(site.tat, start=self._entered_at, interval=site.interval)
+            self._count()
+
+    def withdraw(self) -> None:
+        """Nothing was written after all; the request may enter again."""
+        site = self._site
+        if self._entered_at is not None and site.interval is not None and not self._has_turn:
+            site.tat -= site.interval
+        self._entered_at = None
+        self._end_turn()
+
+    def left(self, *, at_once: bool = False) -> None:
+        """The request was written, between entering and now; `at_once`: when it entered."""
+        entered_at, site = self._entered_at, self._site
+        if entered_at is None:
+            return
+        at = entered_at if at_once else self._clock.monotonic()
+        self._entered_at = None
+        site.last = max(site.last, at)
+        if site.interval is not None:
+            site.tat = max(site.tat + (at - entered_at if site.burst > 1 else 0.0), at + site.interval)
+        self._count()
+        self._end_turn()
+
+    def close(self) -> None:
+        """The fetch is over, however it ended. A request that entered may have left."""
+        self.left()
+        self._count()
+        self._end_turn()
+
+    def _count(self) -> None:
+        if self._expected:
+            self._expected = False
+            self._site.expected -= 1
+
+    def _end_turn(self) -> None:
+        if self._has_turn:
+            self._has_turn = False
+            self._site.turn.release()
 
 
 class Pacer:
-    """One per process. Keeps a site only while leases of it are in hand: memory is bounded by concurrency."""
+    """One per process. A site is kept while leases of it are in hand, and after that until its pace lies in the past:
+    the next lease may be on its way, and the frontier does not know yet of the last requests."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, *, max_hold: timedelta | None = MAX_HOLD) -> None:
         self._clock = clock
+        self._max_hold = max_hold
         self._sites: dict[str, _SitePace] = {}
+        self._look_at = _FEW_SITES
 
     def enter(self, lease: Lease) -> None:
         """A lease was granted just now."""
-        pace, site = lease.pace, self._sites.get(lease.task.site)
-        if site is None:
-            site = _SitePace(0.0, None, 1)
-            self._sites[lease.task.site] = site
+        site, pace, now = self._site(lease.task.site), lease.pace, self._clock.monotonic()
+        if site.is_over(now):
+            site = self._sites[lease.task.site] = _SitePace()  # what was learned belongs to an earlier visit
             if pace is not None:
-                # The bucket as it was before this very grant, which is counted when the request leaves.
-                site.tat = self._clock.monotonic() + pace.ahead - pace.interval
+                # The bucket as it was before this very grant, which is counted when the request leaves. Where a request
+                # of ours left less than an interval ago, nobody else's did, and what we know is more exact.
+                site.tat = now + pace.ahead - pace.interval
         if pace is not None:
-            site.interval = max(with_margin(pace.interval), site.interval or 0.0)
-            site.burst = pace.burst
+            site.ask_for(with_margin(pace.interval), pace.burst)
         site.leases += 1
 
-    async def start(self, name: str, asked: timedelta | None = None) -> Callable[[], None]:
-        """Return when a request to the site may be made. `asked` is the site's own crawl-delay. Raises TooEarly.
+    def leave(self, lease: Lease) -> None:
+        """The lease was settled."""
+        site = self._sites.get(lease.task.site)
+        if site is not None:
+            site.leases -= 1
+            if site.is_over(self._clock.monotonic()):
+                del self._sites[lease.task.site]
 
-        What is returned is to be called when the request really leaves: a connection may have to be made first,
-        and the next request, on a connection that stands, would come too close to it.
-        """
-        site = self._sites[name]
-        if asked is not None and with_margin(asked.total_seconds()) > (site.interval or 0.0):
-            # Learned in the middle of things: the request before this one counts with the new distance.
-            site.interval, site.burst = with_margin(asked.total_seconds()), 1
-            site.tat = max(site.tat, site.last_start + site.interval)
-        now = self._clock.monotonic()
-        start = max(now, site.rest_until)
-        if site.interval is not None:
-            start = max(start, earliest_start(site.tat, interval=site.interval, burst=site.burst))
-        wait = start - now
-        if wait > MAX_HOLD.total_seconds():
-            raise TooEarly(timedelta(seconds=wait))
-        if site.interval is not None:
-            site.tat = after_start(site.tat, start=start, interval=site.interval)
-        site.last_start = start
-        if wait > 0:
-            await self._clock.sleep(wait)
-        return partial(self._left, site, start)
+    def gate(self, name: str, asked: timedelta | None = None, check: Callable[[], None] | None = None) -> SiteGate:
+        """The gate of a request to the site. `asked` is the site's own crawl-delay; `check` is called last of all, and
+        raises when the request must not be made any more. Raises TooEarly where that is known already."""
+        site = self._site(name)
+        if asked is not None:
+            site.ask_for(with_margin(asked.total_seconds()), 1)
+        if self._max_hold is not None:
+            wait = self._wait(site)
+            if wait > self._max_hold.total_seconds():
+                raise TooEarly(timedelta(seconds=wait))
+        return SiteGate(site, self._clock, check, self._max_hold)
 
-    def _left(self, site: _SitePace, start: float) -> None:
-        late = self._clock.monotonic() - start
-        if late > 0:
-            site.tat += late
-            site.last_start += late
+    def wait(self, name: str, asked: timedelta) -> float:
+        """Seconds until a request that got its gate now could leave, as far as is known."""
+        site = self._site(name)
+        site.ask_for(with_margin(asked.total_seconds()), 1)
+        return self._wait(site)
 
     def rest(self, name: str, duration: timedelta) -> None:
         """The site wants to be left alone: every journey of this process that holds a lease of it waits too."""
@@ -111,12 +214,26 @@ class Pacer:
         site = self._sites.get(name)
         if site is None or site.interval is None:
             return timedelta(0)
-        return timedelta(seconds=max(0.0, site.tat - self._clock.monotonic()))
+        drawn = max(0.0, site.tat - self._clock.monotonic())
+        return timedelta(seconds=drawn + site.expected * site.interval)
 
-    def leave(self, lease: Lease) -> None:
-        """The lease was settled."""
-        site = self._sites.get(lease.task.site)
-        if site is not None:
-            site.leases -= 1
-            if site.leases <= 0:
-                del self._sites[lease.task.site]
+    def _site(self, name: str) -> _SitePace:
+        site = self._sites.get(name)
+        if site is None:
+            if len(self._sites) >= self._look_at:
+                now = self._clock.monotonic()
+                self._sites = {name: site for name, site in self._sites.items() if not site.is_over(now)}
+                self._look_at = max(_FEW_SITES, 2 * len(self._sites))
+            site = self._sites[name] = _SitePace()
+        return site
+
+    def _wait(self, site: _SitePace) -> float:
+        now = self._clock.monotonic()
+        earliest = max(now, site.earliest())
+        if site.interval is None:
+            return earliest - now
+        # Those before it take their places, as far as there are any beyond the burst.
+        after = earliest_start(
+            max(now, site.tat) + site.expected * site.interval, interval=site.interval, burst=site.burst
+        )
+        return max(earliest, after) - now

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
@@ -26,6 +25,7 @@ from urllib.parse import urlsplit
 
 from ..clock import Clock
 from ..errors import FetchFailed, FetchRefused, NoRoute, ParseFailed, RobotsUnreachable
+from ..fetch.contract import Gate
 from ..fetch.fetcher import Disallowed, Fetched, Fetcher, NotModified, PageRequest
 from ..fetch.retry_after import parse_retry_after
 from ..fetch.robots import BeforeSend, Robots
@@ -51,10 +51,10 @@ from ..schedule.sources.gzip_file import GZIP, Damaged, TooLarge, is_packed, unp
 from ..settings import Settings
 from ..settings.effective import retry_terms, robots_rule, site_terms
 from .fetch_page import fetch_unqueued, fetcher_of
-from .pacer import with_margin
+from .pacer import Pacer, SiteGate, with_margin
 
 LOOK_AGAIN = timedelta(minutes=1)  # at a window that is closed
-MOST_SITES = 10_000  # whose last request is remembered
+NEAR = timedelta(seconds=1)  # a connection is made no sooner than this before its request may leave
 BATCH = 500  # entries
 _PIECE = 32 * 1024
 _LARGEST_FEED = SourceBounds().feed  # unpacked; it is read whole
@@ -93,7 +93,7 @@ class SourceFiles:
         self._site_terms = site_terms(settings, spider)
         self._obeys_robots = robots_rule(settings, spider or Spider())
         self._retry_terms = retry_terms(settings)
-        self._last: OrderedDict[str, float] = OrderedDict()  # site -> when a request left, or will
+        self._pacer = Pacer(clock, max_hold=None)
         self._fetchers: dict[tuple[int, bool], Fetcher] = {}
 
     def context(self, *, report: Report, known: Mapping[str, Validators] | None = None) -> SourceReading:
@@ -181,21 +181,20 @@ class SourceFiles:
         return found
 
     def _before_send(self, site: str) -> BeforeSend:
-        async def keep_pace(asked: timedelta | None = None) -> Callable[[], None]:
+        async def keep_pace(asked: timedelta | None = None) -> Gate:
             await self._wait_for_window(site)
             spacing = self._site_terms(site).spacing(asked.total_seconds() if asked is not None else None) or 0.0
-            now, last = self.clock.monotonic(), self._last.get(site, float("-inf"))
+            if not spacing:
+                return self._pacer.gate(site)
+            # Where others are on the site, too, they have every other turn.
+            own = timedelta(seconds=spacing if self._announce is None else 2 * spacing)
+            while (wait := self._pacer.wait(site, own) - NEAR.total_seconds()) > 0:
+                await self.clock.sleep(wait)
             if self._announce is None:
-                start = max(now, last + with_margin(spacing))
-            else:
-                # Others are on the site, too: not before one turn has passed, and then they have one.
-                await self._announce(site, timedelta(seconds=2 * with_margin(spacing)))
-                now = self.clock.monotonic()
-                start = max(now + with_margin(spacing), last + 2 * with_margin(spacing))
-            self._note(site, start)  # before waiting: a request that comes meanwhile waits for the next turn
-            if start > now:
-                await self.clock.sleep(start - now)
-            return lambda: self._note(site, max(self.clock.monotonic(), self._last.get(site, start)))
+                return self._pacer.gate(site, own)
+            announced = _Announcement(site, with_margin(spacing), self._announce, self.clock)
+            await announced.renew()
+            return _AnnouncedGate(self._pacer.gate(site, own), announced)
 
         return keep_pace
 
@@ -203,11 +202,38 @@ class SourceFiles:
         while self._closed_for is not None and (closed := self._closed_for(site)):
             await self.clock.sleep(min(closed, LOOK_AGAIN).total_seconds())
 
-    def _note(self, site: str, start: float) -> None:
-        self._last[site] = start
-        self._last.move_to_end(site)
-        if len(self._last) > MOST_SITES:
-            self._last.popitem(last=False)
+
+class _Announcement:
+    """Others, who may be on the site, are asked to leave it alone. A turn must pass before the request: somebody may
+    have been there just now. Then there is half a turn to write it in, and a whole one until the others come back."""
+
+    def __init__(self, site: str, spacing: float, announce: Announce, clock: Clock) -> None:
+        self._site = site
+        self._spacing = spacing
+        self._announce = announce
+        self._clock = clock
+        self._until = float("-inf")
+
+    async def renew(self) -> None:
+        """Return when the request may be written, at once where it may be already."""
+        while self._clock.monotonic() > self._until:
+            asked_at = self._clock.monotonic()
+            await self._announce(self._site, timedelta(seconds=2.5 * self._spacing))
+            await self._clock.sleep(self._spacing)
+            self._until = asked_at + 1.5 * self._spacing
+
+
+class _AnnouncedGate:
+    """The gate of a request that was announced; one whose connection took too long is announced again."""
+
+    def __init__(self, gate: SiteGate, announced: _Announcement) -> None:
+        self._gate = gate
+        self._announced = announced
+        self.withdraw, self.left, self.close = gate.withdraw, gate.left, gate.close
+
+    async def enter(self) -> None:
+        await self._gate.enter()
+        await self._announced.renew()
 
 
 class SourceReading:

@@ -6,7 +6,6 @@ A transport makes ONE request: it follows no redirect, reads no robots.txt, keep
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import timedelta
 from typing import Protocol
 
@@ -28,10 +27,31 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     max_header: Bytes = 64 * 1024
 
 
+class Gate(Protocol):
+    """The turn of one request at its site. A transport makes or takes its connection first, then enters, and writes at
+    once. `OpenRoute` closes the gate, so a transport need not tell of a failure."""
+
+    async def enter(self) -> None:
+        """Return when the request may be written. Raises what keeps it from leaving; then nothing may be written."""
+        ...
+
+    def withdraw(self) -> None:
+        """Nothing was written, because the connection is gone; the request will enter again."""
+        ...
+
+    def left(self, *, at_once: bool = False) -> None:
+        """The request was written, at some moment between entering and now; `at_once` says that it was the first."""
+        ...
+
+    def close(self) -> None:
+        """The fetch is over, however it ended; a request that entered may have left."""
+        ...
+
+
 class TransportRequest(msgspec.Struct, frozen=True, kw_only=True):
     """What to send. `headers` already hold the user agent, cookies and validators.
 
-    `on_sent` is called when the request leaves, which may be long after the call: a connection comes first.
+    `gate` keeps the site's pace; None for a request that may leave at any time.
     `exit` is the proxy to leave through; a transport that is given one never leaves any other way. `profile`,
     `render` and `country` are for the transports that know what to do with them.
     """
@@ -40,7 +60,7 @@ class TransportRequest(msgspec.Struct, frozen=True, kw_only=True):
     headers: tuple[tuple[str, str], ...] = ()
     method: str = "GET"
     limits: Limits = Limits()
-    on_sent: Callable[[], None] | None = None
+    gate: Gate | None = None
     exit: Exit | None = None
     profile: str | None = None
     render: Render | None = None

@@ -108,7 +108,7 @@ class Fetcher:
         )
 
     async def fetch(self, request: PageRequest, before_send: BeforeSend, route: OpenRoute) -> Outcome:
-        """Fetch the page, all of it by the same route. `before_send` is awaited before every request, that for
+        """Fetch the page, all of it by the same route. `before_send` is awaited for the gate of every request, that for
         robots.txt included, with the site's crawl-delay if it is known, and may raise.
 
         Raises FetchFailed or FetchRefused; RedirectLoop for a chain that comes back or is too long.
@@ -125,8 +125,8 @@ class Fetcher:
                 if not rules.allowed(url):
                     return Disallowed(url=url, rule=rules.refusal(url), crawl_delay=delay, redirects=trail)
             asked.add(url)
-            on_sent = await before_send(delay)
-            response = await route.fetch_page(url, self._headers(request, url, jar), self._limits, on_sent)
+            gate = await before_send(delay)
+            response = await route.fetch_page(url, self._headers(request, url, jar), self._limits, gate)
             now = self._clock.now()
             cookie_changed = jar.absorb(url, response.headers)
             status = response.status

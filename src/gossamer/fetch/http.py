@@ -4,7 +4,8 @@ What it does: dials checked addresses, keeps connections alive, streams the body
 exit it dials the proxy and nobody else, and keeps the connections of each identity apart.
 How it fails: FetchFailed (try later) or FetchRefused (do not); `translated` is the whole list. On the way through an
 exit, what may have been the proxy is ProxyFailed (`translated_on_exit`).
-How it recovers: a connection that misbehaved is closed and never reused; the next request dials anew.
+How it recovers: a connection that misbehaved is closed and never reused; the next request dials anew. Nothing is sent
+twice: a connection that the server closed while it was idle, or just when it was taken up again, is StaleConnection.
 Not its job: redirects, cookies, robots.txt, and how many connections a site may see - the frontier grants those.
 """
 
@@ -27,7 +28,7 @@ from aiohttp import hdrs
 from aiohttp.http_exceptions import TransferEncodingError
 from yarl import URL
 
-from ..errors import BadResponse, FetchRefused, GossamerError
+from ..errors import BadResponse, FetchFailed, FetchRefused, GossamerError
 from ..model.page import Headers
 from ..model.route import Exit
 from .addresses import AddressGuard, GuardedResolver
@@ -35,7 +36,7 @@ from .body import BodyDecoder, layers_of
 from .contract import Limits, Response, TransportRequest
 from .exits import addresses_of, authorization, check_target, guard_for, shown
 from .http_connector import Connector, Leaving, PeerResponse, Request, SentOnce, leaving
-from .http_errors import translated, translated_on_exit
+from .http_errors import is_stale, stale, translated, translated_on_exit
 from .proxy_check import knock
 
 _MAX_HEADERS = 128
@@ -102,6 +103,7 @@ class AiohttpTransport:
             raise FetchRefused(f"{shown(href)!a} holds characters that no request may carry.")
         started = time.perf_counter()
         answer: aiohttp.ClientResponse | None = None
+        way: Leaving | None = None
         options: dict[str, Any] = {  # of session.request
             "headers": request.headers,
             "allow_redirects": False,
@@ -112,35 +114,36 @@ class AiohttpTransport:
         }
         try:
             url = URL(href, encoded=True)
-            if exit is None:
-                way = Leaving(url.raw_host or "", self._guard, None, request.on_sent)
-            else:
-                way = Leaving(exit.host, guard_for(exit, self._guard), exit, request.on_sent)
-                await self._prepare(exit, url, limits, options)
-            leaving.set(way)
-            try:
+            async with asyncio.timeout(None) as deadline:
+                within = limits.total.total_seconds()
+                if exit is None:
+                    way = Leaving(url.raw_host or "", self._guard, None, request.gate, deadline, within)
+                else:
+                    way = Leaving(exit.host, guard_for(exit, self._guard), exit, request.gate, deadline, within)
+                    await self._prepare(exit, url, limits, options)
+                leaving.set(way)
                 answer = await session.request(request.method, url, middlewares=(SentOnce(),), **options)
-            except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError):
-                # A server may end an idle connection just when it is taken up again. Then, and only then, once more.
-                if way.made_anew:
-                    raise
-                answer = await session.request(request.method, url, middlewares=(SentOnce(),), **options)
-            if answer.status == 407 and exit is not None and "proxy" in options and url.scheme == "http":
-                await self._knock(exit, limits)  # raises, unless the 407 is the site's own
-            pairs = _header_pairs(answer, limits.max_header)
-            if hdrs.TRANSFER_ENCODING in answer.headers and not answer.content.is_eof():
-                with self._told_of_bad_chunks(answer):
+                if answer.status == 407 and exit is not None and "proxy" in options and url.scheme == "http":
+                    await self._knock(exit, limits)  # raises, unless the 407 is the site's own
+                pairs = _header_pairs(answer, limits.max_header)
+                if hdrs.TRANSFER_ENCODING in answer.headers and not answer.content.is_eof():
+                    with self._told_of_bad_chunks(answer):
+                        body, cut, wire, note = await _read(answer, limits.max_body)
+                else:
                     body, cut, wire, note = await _read(answer, limits.max_body)
-            else:
-                body, cut, wire, note = await _read(answer, limits.max_body)
         except BaseException as error:
             if answer is not None:
                 answer.close()
             if isinstance(error, GossamerError) or not isinstance(error, Exception):
                 raise
+            if answer is None and way is not None and not way.made_anew and is_stale(error, request.method):
+                lost: FetchFailed | FetchRefused = stale(href)
+            else:
+                lost = (
+                    translated(error, href, limits) if exit is None else translated_on_exit(error, href, limits, exit)
+                )
             if exit is None:
-                raise translated(error, href, limits) from error
-            lost = translated_on_exit(error, href, limits, exit)
+                raise lost from error
         else:
             return Response(
                 url=href,
@@ -149,7 +152,7 @@ class AiohttpTransport:
                 body=body,
                 cut=cut,
                 wire_bytes=wire,
-                seconds=time.perf_counter() - started,
+                seconds=time.perf_counter() - started - way.waited,
                 address=answer.peer if isinstance(answer, PeerResponse) else "",
                 note=note,
             )
@@ -208,7 +211,7 @@ class AiohttpTransport:
             if len(self._timeouts) >= 256:
                 self._timeouts.clear()
             timeout = aiohttp.ClientTimeout(
-                total=limits.total.total_seconds(),
+                total=None,  # counted by `fetch`, from when the request may be written
                 connect=limits.connect.total_seconds(),
                 sock_read=limits.read.total_seconds(),
             )

@@ -6,6 +6,7 @@ made by the task that asked for it, never handed to a waiting one of another exi
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import socket
 from collections.abc import Callable, Coroutine
@@ -21,24 +22,37 @@ from aiohttp.client_reqrep import ConnectionKey
 from ..errors import BadResponse
 from ..model.route import Exit
 from .addresses import AddressGuard, GuardedResolver
+from .contract import Gate
 from .exits import addresses_of
 from .socks import line_through
 
 
 class Leaving:
-    """How the current task leaves: whom it dials, who judges that address, as whom, and whom to tell when it is out.
+    """How the current task leaves: whom it dials, who judges that address, as whom, through which gate.
 
-    `made_anew` is set when there was no connection to take up again.
+    `deadline` begins when the request may be written, and ends `within` seconds later. `made_anew` is set when there
+    was no connection to take up again; `waited` are the seconds spent at the gate.
     """
 
-    __slots__ = ("exit", "guard", "host", "made_anew", "on_sent")
+    __slots__ = ("deadline", "exit", "gate", "guard", "host", "made_anew", "waited", "within")
 
-    def __init__(self, host: str, guard: AddressGuard, exit: Exit | None, on_sent: Callable[[], None] | None) -> None:
+    def __init__(
+        self,
+        host: str,
+        guard: AddressGuard,
+        exit: Exit | None,
+        gate: Gate | None,
+        deadline: asyncio.Timeout,
+        within: float,
+    ) -> None:
         self.host = host
         self.guard = guard
         self.exit = exit
-        self.on_sent = on_sent
+        self.gate = gate
+        self.deadline = deadline
+        self.within = within
         self.made_anew = False
+        self.waited = 0.0
 
 
 class SentOnce:
@@ -77,9 +91,10 @@ class PeerResponse(aiohttp.ClientResponse):
 
     def start(self, connection: Any) -> Coroutine[Any, Any, aiohttp.ClientResponse]:  # no public class for it
         self.wire = connection.protocol
-        tell = leaving.get().on_sent
-        if tell is not None:
-            tell()
+        gate = leaving.get().gate
+        if gate is not None:
+            # uvloop hands what is written to the kernel when all that is due just now has run.
+            asyncio.get_running_loop().call_soon(gate.left)
         transport = connection.transport
         if transport is not None:
             name = transport.get_extra_info("peername")
@@ -148,6 +163,31 @@ class Connector(aiohttp.TCPConnector):
         way = leaving.get()
         way.guard.check(way.host, str(address[0]))
         return socket.socket(family=family, type=kind, proto=protocol)
+
+    async def connect(
+        self, req: aiohttp.ClientRequest, traces: list[Any], timeout: aiohttp.ClientTimeout
+    ) -> aiohttp.connector.Connection:
+        """A connection that stands, for a request that is written at once: it is through its gate."""
+        way = leaving.get()
+        while True:
+            way.made_anew = False
+            connection = await super().connect(req, traces, timeout)
+            if way.gate is None:
+                break
+            asked_at = self._loop.time()
+            try:
+                await way.gate.enter()
+            except BaseException:
+                connection.release()
+                raise
+            way.waited += self._loop.time() - asked_at
+            protocol = connection.protocol
+            if protocol is not None and protocol.is_connected() and not protocol.should_close:
+                break
+            way.gate.withdraw()  # the server hung up while we waited
+            connection.close()
+        way.deadline.reschedule(self._loop.time() + way.within)
+        return connection
 
     async def _create_connection(
         self, req: aiohttp.ClientRequest, traces: list[Any], timeout: aiohttp.ClientTimeout

@@ -20,12 +20,24 @@ from ..errors import (
     DnsFailed,
     FetchFailed,
     FetchRefused,
+    StaleConnection,
     TimedOut,
     TlsFailed,
 )
 from ..model.route import Exit
 from .contract import Limits
 from .exits import proxy_failed, refused_credentials, shown, without_login
+
+SAFE_METHODS = ("GET", "HEAD", "OPTIONS")  # they change nothing, however often they are sent
+
+
+def is_stale(error: Exception, method: str) -> bool:
+    """On a connection that had served before: was it closed without an answer, and may the request be repeated?"""
+    return method in SAFE_METHODS and isinstance(error, aiohttp.ServerDisconnectedError | aiohttp.ClientOSError)
+
+
+def stale(href: str) -> StaleConnection:
+    return StaleConnection(f"{shown(href)}: the server closed a connection that had served before, without an answer.")
 
 
 def translated(error: Exception, href: str, limits: Limits) -> FetchFailed | FetchRefused:

@@ -4,6 +4,10 @@ What it does: one request with the profile that the request names, or as a plain
 How it fails: as http.py does; impersonate_errors.py has the whole list. MissingExtra where wreq is not installed.
 How it recovers: a connection that misbehaved is closed; a client that could not connect is made anew.
 
+wreq makes the connection and sends the request in one go, and does not tell when. So the request enters its gate first,
+and keeps the turn until the head of the answer is there: where the connection stood before, it left when it entered,
+else at some time until then. On a site with a rate one request waits for the head of the one before.
+
 How addresses are checked stands in impersonate_clients.py. For that wreq and we must agree on what the host of a URL
 is, so addresses in any but the plainest form are refused here.
 """
@@ -35,8 +39,9 @@ from .addresses import AddressGuard
 from .body import BodyDecoder, layers_of
 from .contract import Limits, Response, TransportRequest
 from .exits import is_literal, shown
+from .http_errors import SAFE_METHODS, stale
 from .impersonate_clients import MAX_HEADERS, Client, Clients, library
-from .impersonate_errors import translated, was_hung_up
+from .impersonate_errors import hung_up_on, translated
 from .profiles import OWN_HEADERS, Profile, profile_named
 
 _WIRE_SLACK = 64 * 1024  # as in http.py
@@ -114,12 +119,20 @@ class WreqTransport:
         prepared = _prepared(request, target, profile)
         started = time.perf_counter()
         client = await self._clients.client_for(target.host, profile, exit, request.limits)
+        if request.gate is not None:
+            asked_at = time.perf_counter()
+            await request.gate.enter()
+            started += time.perf_counter() - asked_at
+        standing = client.takes_standing(target.origin)
         try:
-            return await _made(request, target, prepared, client, self._clients, started)
+            return await _made(request, target, prepared, client, self._clients, started, standing)
         except BaseException as error:
             if isinstance(error, GossamerError | asyncio.CancelledError):
                 raise
             lost = translated(error, request.url, request.limits, exit)
+            end = hung_up_on(error)
+            if end is not None and client.met(end, standing) and request.method in SAFE_METHODS:
+                lost = stale(request.url)
             if lost is None:
                 raise
             if isinstance(lost, ConnectFailed | ProxyFailed):
@@ -131,27 +144,28 @@ class WreqTransport:
 
 
 async def _made(
-    request: TransportRequest, target: _Target, prepared: _Prepared, client: Client, clients: Clients, started: float
+    request: TransportRequest,
+    target: _Target,
+    prepared: _Prepared,
+    client: Client,
+    clients: Clients,
+    started: float,
+    standing: bool,
 ) -> Response:
     """Raises what wreq raises, besides our own errors."""
-    limits, exit, tell = request.limits, request.exit, request.on_sent
+    limits, exit = request.limits, request.exit
     loop = asyncio.get_running_loop()
     end = loop.time() + limits.total.total_seconds()
     silence = limits.read.total_seconds()
-    standing = client.takes_standing(target.origin)
-    if standing and tell is not None:
-        tell()
-        tell = None
     patience = silence if standing else limits.connect.total_seconds() + silence
     try:
         async with asyncio.timeout_at(min(end, loop.time() + patience)) as deadline:
-            try:
-                answer = await _asked(client, prepared, target.url, standing)
-            finally:
-                # wreq does not tell when a request leaves. Where a connection had to be made first, this is the
-                # latest that it can have been, and the next request must not follow the real one too closely.
-                if tell is not None:
-                    tell()
+            answer = await client.driver.request(
+                prepared.method, target.url, headers=prepared.headers, orig_headers=prepared.order
+            )
+            was_standing = client.met(str(answer.local_addr or ""), False)
+            if request.gate is not None:
+                request.gate.left(at_once=was_standing)
             status = answer.status.as_int()
             if status == 407 and exit is not None and exit.scheme != "socks5" and target.origin[0] == "http":
                 await clients.knock(exit, limits)  # raises, unless the 407 is the site's own
@@ -201,18 +215,6 @@ async def _made(
         address=str(answer.remote_addr.ip()) if answer.remote_addr is not None else "",
         note=body.note,
     )
-
-
-async def _asked(client: Client, prepared: _Prepared, url: str, standing: bool) -> Any:  # wreq.Response
-    """The head of the answer. A server may end an idle connection just when it is taken up again: then, and only
-    then, the request is made a second time."""
-    options = {"headers": prepared.headers, "orig_headers": prepared.order}
-    try:
-        return await client.driver.request(prepared.method, url, **options)
-    except Exception as error:
-        if not (standing and was_hung_up(error)):
-            raise
-    return await client.driver.request(prepared.method, url, **options)
 
 
 def _too_late(where: str, limits: Limits, at_the_end: bool) -> TimedOut:

@@ -61,6 +61,7 @@ class Client:
         self.addresses = addresses
         self._keep_alive = keep_alive.total_seconds()
         self._idle: dict[_Origin, tuple[int, float]] = {}
+        self._ends: dict[str, float] = {}  # our ends of connections, and when each was used last
 
     def takes_standing(self, origin: _Origin) -> bool:
         """Will the next request take a connection that stands? As far as we know: wreq does not say."""
@@ -70,6 +71,17 @@ class Client:
             return False
         self._idle[origin] = (count - 1, since)
         return True
+
+    def met(self, end: str, unknown: bool) -> bool:
+        """Was the connection with this end of ours used before, and lately? Ends are given out again after a time.
+        `unknown` is returned where there is no end."""
+        if not end:
+            return unknown
+        now, before = time.monotonic(), self._ends.pop(end, float("-inf"))
+        if len(self._ends) >= _MAX_ORIGINS:
+            self._ends.clear()
+        self._ends[end] = now
+        return now - before <= 2 * self._keep_alive
 
     def leaves_standing(self, origin: _Origin) -> None:
         if len(self._idle) >= _MAX_ORIGINS:

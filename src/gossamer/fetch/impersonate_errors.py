@@ -34,6 +34,7 @@ _SOCKS_ON_THE_TARGET = {
     "ConnectionRefused": CONNECTION_REFUSED,
     "TtlExpired": TTL_EXPIRED,
 }
+_OUR_END = re.compile(r"remote_addr: [^ ]+, local_addr: ([^ ,}]+)")
 _PARSE_WORDS = re.compile(r"Parse\((\w{1,40})")
 
 
@@ -60,9 +61,13 @@ def translated(
     return ours
 
 
-def was_hung_up(error: Exception) -> bool:
-    """Did the server end the connection before it said anything?"""
-    return type(error).__name__ == "ConnectionResetError" or "(IncompleteMessage)" in str(error)
+def hung_up_on(error: BaseException) -> str | None:
+    """Our end of the connection that the server ended before it said anything; empty where wreq does not tell."""
+    said = str(error)
+    if type(error).__name__ != "ConnectionResetError" and "(IncompleteMessage)" not in said:
+        return None
+    found = _OUR_END.search(said)
+    return found[1] if found else ""
 
 
 def _is_known(error: BaseException) -> bool:

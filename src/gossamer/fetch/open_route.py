@@ -12,11 +12,10 @@ from typing import Self
 import msgspec
 
 from ..model.route import DIRECT, HTTP, MANAGED, Exit, Render, Route
-from .contract import Limits, Response, Transport, TransportRequest
+from .contract import Gate, Limits, Response, Transport, TransportRequest
 from .cookies import CookieJar
 
 Pairs = tuple[tuple[str, str], ...]
-OnSent = Callable[[], None] | None
 Opening = Callable[[], AbstractAsyncContextManager[Transport]]
 
 
@@ -93,29 +92,33 @@ class OpenRoute(msgspec.Struct, frozen=True, kw_only=True):
     country: str | None = None
     meter: Callable[[int], None] | None = None
 
-    async def fetch_page(self, url: str, headers: Pairs, limits: Limits, on_sent: OnSent) -> Response:
+    async def fetch_page(self, url: str, headers: Pairs, limits: Limits, gate: Gate | None) -> Response:
         """Make one request for a page. Raises what `Transport.fetch` raises."""
         request = TransportRequest(
             url=url,
             headers=headers,
             limits=limits,
-            on_sent=on_sent,
+            gate=gate,
             exit=self.exit,
             profile=self.route.profile,
             render=self.render,
             country=self.country,
         )
-        response = await self.transport.fetch(request)
-        if self.meter is not None:
-            self.meter(response.wire_bytes)
-        return response
+        return await self._fetch(self.transport, request)
 
-    async def fetch_robots(self, url: str, headers: Pairs, limits: Limits, on_sent: OnSent) -> Response:
+    async def fetch_robots(self, url: str, headers: Pairs, limits: Limits, gate: Gate | None) -> Response:
         """Make one request for a robots.txt: neither rendered nor with a profile."""
         request = TransportRequest(
-            url=url, headers=headers, limits=limits, on_sent=on_sent, exit=self.exit, country=self.country
+            url=url, headers=headers, limits=limits, gate=gate, exit=self.exit, country=self.country
         )
-        response = await self.robots_transport.fetch(request)
+        return await self._fetch(self.robots_transport, request)
+
+    async def _fetch(self, transport: Transport, request: TransportRequest) -> Response:
+        try:
+            response = await transport.fetch(request)
+        finally:
+            if request.gate is not None:
+                request.gate.close()
         if self.meter is not None:
             self.meter(response.wire_bytes)
         return response

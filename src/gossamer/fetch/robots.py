@@ -28,18 +28,19 @@ from ..errors import (
     InvalidUrl,
     RobotsUnreachable,
     RouteFailed,
+    StaleConnection,
     TlsFailed,
 )
 from ..model.url import origin_of, parse_url, without_user
 from .body import ACCEPT_ENCODING
-from .contract import Limits, Response
+from .contract import Gate, Limits, Response
 from .open_route import OpenRoute
 from .retry_after import parse_retry_after
 from .robots_rules import MAX_TEXT, RobotsRules, product_token, read_robots
 
-# Awaited before a request leaves, with the crawl-delay of the site where it is known; returns what is to be called
-# when the request has left. May raise.
-BeforeSend = Callable[[timedelta | None], Awaitable[Callable[[], None] | None]]
+# Awaited before each request, with the crawl-delay of the site where it is known; returns the gate of the request. May
+# raise.
+BeforeSend = Callable[[timedelta | None], Awaitable[Gate | None]]
 
 FRESH = timedelta(hours=24)
 UNREACHABLE = timedelta(minutes=2)
@@ -165,7 +166,7 @@ class Robots:
             return self._hold(origin, entry, entry.expires_at)
         try:
             fresh = await self._ask(origin, before_send, route)
-        except RouteFailed:
+        except (RouteFailed, StaleConnection):
             raise  # it says nothing about the site
         except (FetchFailed, FetchRefused) as failure:
             pause = NOT_THERE if isinstance(failure, _NOT_THERE) else UNREACHABLE
@@ -183,10 +184,10 @@ class Robots:
         url = f"{origin}/robots.txt"
         response: Response | None = None
         for _ in range(MAX_HOPS + 1):
-            on_sent = await before_send(None)
+            gate = await before_send(None)
             try:
-                response = await route.fetch_robots(url, self._headers, self._limits, on_sent)
-            except RouteFailed:
+                response = await route.fetch_robots(url, self._headers, self._limits, gate)
+            except (RouteFailed, StaleConnection):
                 raise
             except (AddressRefused, TlsFailed, *_NOT_THERE) as error:
                 if origin_of(url) == origin:

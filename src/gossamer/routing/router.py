@@ -19,7 +19,7 @@ import msgspec
 
 from ..clock import Clock
 from ..errors import BackendUnavailable, NoRoute
-from ..fetch.contract import Response
+from ..fetch.contract import Gate, Response
 from ..fetch.cookies import CookieJar
 from ..fetch.open_route import OpenRoute, Transports
 from ..fetch.robots import BeforeSend
@@ -210,13 +210,13 @@ class PageRoute:
     # -- what it costs ---------------------------------------------------------------------------------------------
 
     def paid(self, before_send: BeforeSend) -> BeforeSend:
-        """What is awaited before every request of the present attempt: the tokens are taken first, then the site's
-        pace is kept."""
+        """What is awaited before every request of the present attempt: the tokens are taken first, then it gets its
+        gate."""
         budget = self._router.budget
         if budget is None:
             return before_send
 
-        async def pay_first(asked: timedelta | None) -> Callable[[], None] | None:
+        async def pay_first(asked: timedelta | None) -> Gate | None:
             self._receipts.append(await budget.pay(self._task.site, self.route))
             self._received.append(0)
             try:

@@ -26,6 +26,7 @@ from urllib.parse import urlsplit
 from ...errors import AddressRefused, GossamerError
 from ...model.route import Exit
 from ..addresses import AddressGuard, GuardedResolver
+from ..contract import Gate
 from .guard_dialer import BUFFER, Dialer, Line, proxy_authorization
 from .guard_traffic import (
     HOP_BY_HOP,
@@ -87,16 +88,17 @@ class GuardProxy:
         exit: Exit | None = None,
         *,
         on_bytes: Callable[[int], None] | None = None,
-        on_sent: Callable[[], None] | None = None,
+        gate: Gate | None = None,
         max_bytes: int | None = None,
         max_requests: int | None = None,
         connect: timedelta = timedelta(seconds=10),
     ) -> Pass:
         """A new pass. All that is sent with it leaves through `exit`, where there is one, and never otherwise.
 
-        `on_bytes` hears of every piece that comes from the net, `on_sent` once of the first that goes out.
+        `on_bytes` hears of every piece that comes from the net. The first request waits for the `gate`, when its
+        connection stands.
         """
-        made = Pass(exit, on_bytes, on_sent, max_bytes, max_requests, connect)
+        made = Pass(exit, on_bytes, gate, max_bytes, max_requests, connect)
         self._passes[made.username] = made
         return made
 
@@ -166,6 +168,8 @@ class GuardProxy:
         assert self._dialer is not None
         try:
             far = await self._dialer.dial(host, port, holder.exit, tunnel=tunnel, within=holder.connect)
+            while not tunnel and not await self._leaves(holder, far):
+                far = await self._dialer.dial(host, port, holder.exit, tunnel=tunnel, within=holder.connect)
         except GossamerError as error:
             holder.note(authority, error)
             status = 403 if isinstance(error, AddressRefused) else 502
@@ -181,6 +185,16 @@ class GuardProxy:
                 await self._plain(holder, authority, method, target, headers, reader, writer, far)
         finally:
             far.writer.close()
+
+    async def _leaves(self, holder: Pass, far: Line) -> bool:
+        """Wait until a plain request may be written to the line; False when the line was closed meanwhile."""
+        left = False
+        try:
+            left = await holder.first_leaves(lambda: not far.reader.at_eof())
+        finally:
+            if not left:
+                far.writer.close()
+        return left
 
     async def _plain(
         self,

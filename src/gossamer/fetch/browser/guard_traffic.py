@@ -14,6 +14,7 @@ from datetime import timedelta
 
 from ...errors import AddressRefused, BadResponse, ConnectionDropped, GossamerError, ProxyFailed
 from ...model.route import Exit
+from ..contract import Gate
 from .guard_dialer import Line, refused_by
 
 _MAX_TROUBLES = 100  # of one pass that are remembered
@@ -26,7 +27,7 @@ class Pass:
         self,
         exit: Exit | None,
         on_bytes: Callable[[int], None] | None,
-        on_sent: Callable[[], None] | None,
+        gate: Gate | None,
         max_bytes: int | None,
         max_requests: int | None,
         connect: timedelta,
@@ -46,7 +47,12 @@ class Pass:
         self.lines: set[asyncio.Task[None]] = set()
         self._troubles: dict[str, GossamerError] = {}
         self._on_bytes = on_bytes
-        self._on_sent = on_sent
+        self._gate = gate
+        self._at_gate = asyncio.Lock()
+        self._at_gate_since: float | None = None
+        self._waited = 0.0
+        # What kept the first request from leaving; nobody else hears of it.
+        self.kept_back: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def trouble(self, authority: str) -> GossamerError | None:
         """What went wrong last on the way to `host:port`."""
@@ -72,10 +78,42 @@ class Pass:
         if self.spent:
             raise SpentError
 
+    @property
+    def waited(self) -> float:
+        """Seconds that the first request has spent at its gate so far."""
+        since = self._at_gate_since
+        return self._waited + (asyncio.get_running_loop().time() - since if since is not None else 0.0)
+
+    async def first_leaves(self, is_good: Callable[[], bool] = lambda: True) -> bool:
+        """Return when a request may be written, which must follow at once. The first of the pass waits for its gate;
+        False when the line was no longer good then, and the request must come again. Raises SpentError."""
+        if self._gate is None:
+            return is_good()
+        loop = asyncio.get_running_loop()
+        async with self._at_gate:
+            gate = self._gate
+            if gate is None:
+                return is_good()
+            began = self._at_gate_since = loop.time()
+            try:
+                await gate.enter()
+            except GossamerError as error:
+                if not self.kept_back.done():
+                    self.kept_back.set_exception(error)
+                    self.kept_back.exception()  # looked at, or asyncio would complain in the log
+                self.cut()
+                raise SpentError from error
+            finally:
+                self._at_gate_since = None
+                self._waited += loop.time() - began
+            if not is_good():
+                gate.withdraw()
+                return False
+            self._gate = None
+            loop.call_soon(gate.left)  # when what is written now is with the kernel
+            return True
+
     def sending(self, size: int) -> None:
-        if self._on_sent is not None:
-            tell, self._on_sent = self._on_sent, None
-            tell()
         self.sent += size
         self._check()
 
@@ -115,6 +153,9 @@ MARK = "X-GuardProxy"  # in answers of our own: a word that only the holder of t
 HOP_BY_HOP = frozenset({"proxy-authorization", "proxy-connection", "connection", "keep-alive", "te", "trailer"})
 _CHUNK = 64 * 1024
 _MAX_HEAD = 64 * 1024
+_APPLICATION_DATA = 23
+_TLS_RECORDS = (20, 21, 22, _APPLICATION_DATA)
+_LONGEST_FINISHED = 69  # bytes: the end of a TLS 1.3 handshake looks like application data, and is shorter than any
 _END_OF_HEAD = re.compile(rb"\r?\n\r?\n")
 
 Pairs = list[tuple[str, str]]
@@ -188,10 +229,56 @@ def _length_of(headers: list[tuple[bytes, bytes]]) -> int | None:
     return int(text) if text.isdigit() else None
 
 
+class FirstRequest:
+    """Finds where the first request begins in what a client says in a tunnel: after the TLS handshake, if it is one."""
+
+    def __init__(self) -> None:
+        self._head = b""  # of a record, as far as it is there
+        self._left = 0  # bytes of the record that are still to come
+        self._finished = False  # the client's last word of the handshake was said
+
+    def begins_at(self, piece: bytes) -> int | None:
+        """The place in the next piece; None when it is not in there."""
+        at = 0
+        while at < len(piece):
+            if self._left:
+                step = min(self._left, len(piece) - at)
+                at, self._left = at + step, self._left - step
+                continue
+            more = piece[at : at + 5 - len(self._head)]
+            self._head, at = self._head + more, at + len(more)
+            if self._head[0] not in _TLS_RECORDS:
+                return 0
+            if len(self._head) < 5:
+                break
+            kind, self._left, self._head = self._head[0], int.from_bytes(self._head[3:5], "big"), b""
+            if kind == _APPLICATION_DATA:
+                if self._finished or self._left > _LONGEST_FINISHED:
+                    return max(0, at - 5)
+                self._finished = True
+        return None
+
+
 async def both_ways(holder: Pass, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, far: Line) -> None:
-    up = asyncio.create_task(_carry(reader, far.writer, holder.sending))
+    up = asyncio.create_task(_carry_up(holder, reader, far.writer))
     down = asyncio.create_task(_carry(far.reader, writer, holder.receiving))
     await first_of(up, down)
+
+
+async def _carry_up(holder: Pass, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """What the browser says. The handshake goes freely; the first request waits for its gate."""
+    first = FirstRequest()
+    while piece := await reader.read(_CHUNK):
+        at = first.begins_at(piece)
+        holder.sending(len(piece))
+        if at is not None:
+            writer.write(piece[:at])
+            await holder.first_leaves()
+            writer.write(piece[at:])
+            break
+        writer.write(piece)
+        await writer.drain()
+    await _carry(reader, writer, holder.sending)
 
 
 async def _carry(

@@ -7,8 +7,8 @@ How it recovers: a page whose browser dies is shown once more in a fresh one; a 
 takes its browser with it, so that no script goes on using the processor. A page that makes its browser hold far too
 much memory loses it, and is not shown again.
 
-Only the main document is paced by the worker. What the page loads besides goes freely, up to MAX_REQUESTS, and the
-kinds in `browser.block` are not loaded at all.
+Only the main document is paced: its request waits in the guard proxy until it may leave, when its connection stands.
+What the page loads besides goes freely, up to MAX_REQUESTS, and the kinds in `browser.block` are not loaded at all.
 """
 
 from __future__ import annotations
@@ -93,11 +93,10 @@ class BrowserTransport:
         if _UNSAFE_URL.search(request.url) or not request.url.startswith(("http://", "https://")):
             raise FetchRefused(f"{request.url[:200]!a} cannot be opened in a browser.")
         pool = self.pool
-        told = _once(request)
         for tries_left in (1, 0):
             async with pool.seat() as process:
                 try:
-                    return await self._visit(process, told)
+                    return await self._visit(process, request)
                 except _BrowserGoneError as error:
                     # Alone in it, the page did that. Twice in such company, it may have, and must not do it for ever.
                     if process.overfull and (process.overfull == 1 or not tries_left):
@@ -119,7 +118,7 @@ class BrowserTransport:
         started = time.perf_counter()
         gate_pass = self._gate.admit(
             request.exit,
-            on_sent=request.on_sent,
+            gate=request.gate,
             max_bytes=limits.max_body * _BYTES_FACTOR,
             max_requests=MAX_REQUESTS,
             connect=limits.connect,
@@ -135,10 +134,17 @@ class BrowserTransport:
         work = asyncio.create_task(page.run())
         gone = asyncio.create_task(process.gone.wait())
         try:
-            await asyncio.wait((work, gone), timeout=patience.total_seconds(), return_when=asyncio.FIRST_COMPLETED)
+            ends_at = started + patience.total_seconds()
+            while (left := ends_at + gate_pass.waited - time.perf_counter()) > 0:
+                ends = (work, gone, gate_pass.kept_back)
+                done, _ = await asyncio.wait(ends, timeout=left, return_when=asyncio.FIRST_COMPLETED)
+                if done:
+                    break
+            if gate_pass.kept_back.done():
+                await gate_pass.kept_back
             if work.done():
                 response = work.result()
-                return msgspec.structs.replace(response, seconds=time.perf_counter() - started)
+                return msgspec.structs.replace(response, seconds=time.perf_counter() - started - gate_pass.waited)
             if gone.done():
                 raise _BrowserGoneError(process.why_gone)
             raise self._too_late(request.url, patience, limits.total)
@@ -186,18 +192,3 @@ def _check(settings: BrowserSettings) -> None:
     unknown = [kind for kind in settings.block if kind not in KINDS]
     if unknown:
         raise Misconfigured(f"Setting browser.block: {unknown[0]!r} is unknown. Use {', '.join(KINDS)}.")
-
-
-def _once(request: TransportRequest) -> TransportRequest:
-    """The second try after a browser's death must not tell a second time that the request has left."""
-    tell = request.on_sent
-    if tell is None:
-        return request
-    told: list[bool] = []
-
-    def first() -> None:
-        if not told:
-            told.append(True)
-            tell()
-
-    return msgspec.structs.replace(request, on_sent=first)

@@ -46,7 +46,7 @@ def question(vendor: Vendor, request: TransportRequest, path: str) -> Call:
         limit=limits.max_body if vendor.body.kind == BODY else answer_limit(limits),
         timeout=min(vendor.table.timeout, limits.total),
         connect=limits.connect,
-        on_sent=request.on_sent,
+        on_sent=request.gate.left if request.gate is not None else None,
     )
 
 

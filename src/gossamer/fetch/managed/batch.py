@@ -216,13 +216,6 @@ class BatchDesk:
         body: dict[str, object] = {table.batch_param: items}
         if self._callback_url:
             body[table.callback_param] = f"{self._callback_url}/{batch.name}.{batch.secret}"
-        sent = [ticket.request.on_sent for ticket in batch.tickets.values()]
-
-        def tell_all() -> None:
-            for told in sent:
-                if told is not None:
-                    told()
-
         return Call(
             method="POST",
             path=table.batch_path,
@@ -230,7 +223,6 @@ class BatchDesk:
             limit=table.max_answer.bytes,
             timeout=table.timeout,
             connect=_limits(batch).connect,
-            on_sent=tell_all,
         )
 
     async def _settled_or_after(self, batch: _Batch, wait: timedelta) -> None:

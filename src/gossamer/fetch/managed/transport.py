@@ -114,8 +114,12 @@ class ManagedTransport:
         if self._resolver is None:
             raise RuntimeError("The transport is not open; use it inside `async with`.")
         request = await self._checked(request, self._resolver)
+        if request.gate is not None:
+            await request.gate.enter()
         began = self._clock.monotonic()
         if self._desk is not None:
+            if request.gate is not None:
+                request.gate.left()  # pages of one site may wait for each other
             response = await self._desk.fetch(request, item_of(self._vendor, request))
         elif self._vendor.table.mode == ASYNC:
             response = await self._by_job(request)

@@ -1,0 +1,33 @@
+"""A gate that a test holds in its hand, in the place of the pacer's."""
+
+from __future__ import annotations
+
+import asyncio
+
+
+class HeldGate:
+    """Opens with `opened`; `refusal` is raised in its place. `steps` is what the transport told: entered, left ..."""
+
+    def __init__(self, *, is_open: bool = True) -> None:
+        self.opened = asyncio.Event()
+        self.reached = asyncio.Event()  # a request waits, or has entered
+        self.refusal: Exception | None = None
+        self.steps: list[str] = []
+        if is_open:
+            self.opened.set()
+
+    async def enter(self) -> None:
+        self.reached.set()
+        await self.opened.wait()
+        if self.refusal is not None:
+            raise self.refusal
+        self.steps.append("entered")
+
+    def withdraw(self) -> None:
+        self.steps.append("withdrew")
+
+    def left(self, *, at_once: bool = False) -> None:
+        self.steps.append("left at once" if at_once else "left")
+
+    def close(self) -> None:
+        self.steps.append("closed")

@@ -1,0 +1,87 @@
+"""Requests leave no closer than a site allows, whatever keeps them up on the way: the site's log is the witness.
+
+Its times are the kernel's, so a machine that is busy makes gaps longer and never shorter.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gossamer import Page, Spider
+from gossamer.model.record import Attempt
+from gossamer.model.url import fingerprint
+from gossamer.project.open import Project
+from tests.faults.crawlers import Project as CrawlerProject
+from tests.sites import Hit, Park, park
+
+from .crawling import Aftermath, crawled, look, settings_for
+
+INTERVAL = 0.2  # seconds: a rate of 5/s
+NEAR_ENOUGH = 0.002
+
+
+class Walker(Spider):
+    def parse(self, page: Page) -> Iterator[Any]:
+        yield from page.follow_all("a")
+
+
+async def walked(ground: Park, folder: Path, **flags: Any) -> Aftermath:
+    spider = type("Walker", (Walker,), {"start_urls": ground.seeds()})
+    options = {
+        "politeness__rate": "5/s", "politeness__burst": 1, "politeness__concurrency": 4, "fetch__allow_private": True
+    }  # fmt: skip
+    return await crawled(spider(), settings_for(folder, **options | flags))
+
+
+def shortest_gap(ground: Park) -> float:
+    return min(later.at - earlier.at for host in ground.hosts for earlier, later in pairwise(by_time(ground, host)))
+
+
+def by_time(ground: Park, host: str) -> list[Hit]:
+    return sorted(ground.hits(host=host, robots=True), key=lambda hit: hit.at)
+
+
+def test_requests_on_new_connections_and_on_kept_ones_keep_their_distance(tmp_path: Path) -> None:
+    # given sites so slow that each needs several connections, and handshakes of any length
+    with park(pages=14, hosts=3, tls=True, handshake_ms=(20, 600), latency_ms=500) as ground:
+        terms = '[politeness]\nrate = "5/s"\nburst = 1\nconcurrency = 4'
+        project = CrawlerProject(tmp_path, ground.seeds(), terms, authority=ground.certificate)
+        project.finish()
+        assert len(project.records()) == 3 * 14
+        assert len({hit.connection for hit in ground.hits()}) > 3
+        assert shortest_gap(ground) >= INTERVAL - NEAR_ENOUGH
+
+
+@pytest.mark.parametrize("route", ["http", "profile"])
+async def test_what_the_server_dropped_is_asked_for_again_in_its_turn_and_stands_in_the_log(
+    tmp_path: Path, route: str
+) -> None:
+    # given a server that reads every third request of a connection that stands and hangs up, and pages with one try
+    with park(pages=12, hosts=2, drop_every=3) as ground:
+        flags: dict[str, Any] = {"politeness__concurrency": 1, "retry__max_attempts": 1}
+        if route == "profile":
+            flags |= {"router__ladder": ["chrome"], "routes__chrome": {"transport": "profile", "profile": "chrome"}}
+        after = await walked(ground, tmp_path, **flags)
+
+        # then every page is there, and what was dropped was asked for once more, as far away as any request
+        assert after.report.counts.done == 2 * 12
+        hits = ground.hits()
+        dropped = [hit for hit in hits if hit.status == 0]
+        assert len(dropped) >= 4
+        assert shortest_gap(ground) >= INTERVAL - NEAR_ENOUGH
+        # and each of them is an attempt
+        urls = [url for url, _, _ in after.fates]
+        attempts = await look(settings_for(tmp_path), lambda project: attempts_of(project, urls))
+        assert Counter(one.url for one in attempts) == Counter(ground.url(hit.host, hit.path) for hit in hits)
+        broken = [(one.url, one.outcome) for one in attempts if one.reason == "dropped-connection"]
+        assert Counter(broken) == Counter((ground.url(hit.host, hit.path), "released") for hit in dropped)
+
+
+async def attempts_of(project: Project, urls: list[str]) -> list[Attempt]:
+    return [one for url in urls for one in await project.records.attempts(fingerprint(url))]
