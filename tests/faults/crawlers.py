@@ -92,6 +92,9 @@ class Project:
         assert dict(zip(names, counted[2:], strict=True)) == {name: states[name] for name in names}
         assert counted[0] == counted[1] + sum(states.values())
         assert self.sql("state.db", "SELECT sum(in_flight) FROM sites") == [(states["leased"],)]
+        # A page that was done twice, because its worker died before it could settle it, says so the second time.
+        first = "SELECT job, url FROM attempts WHERE outcome = 'done' AND reason = '' GROUP BY 1, 2 HAVING count(*) > 1"
+        assert self.sql("records.db", first) == []
 
 
 def wait_for(process: subprocess.Popen[bytes], within: float = PATIENCE) -> None:

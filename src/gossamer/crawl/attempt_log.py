@@ -15,11 +15,13 @@ from ..store.sink import Sink
 from .page_facts import facts_of, facts_of_failure
 
 LONGEST_ERROR = 2000
+REPEAT = "repeat after a lost lease"
 
 
 class AttemptLog:
     """Of one task in one worker's hands. `snapshot` is the raw page, once there is one; `quality` what was counted.
-    Without a `sink` nothing is written."""
+    Without a `sink` nothing is written. `repeat`: the page may have been done before in the same job, by a worker that
+    lost its lease before it could settle it."""
 
     def __init__(
         self,
@@ -30,12 +32,14 @@ class AttemptLog:
         spider: str = "",
         parser_version: str = "",
         sink: Sink | None = None,
+        repeat: bool = False,
     ) -> None:
         self._task = task
         self._spider = spider
         self._worker = worker
         self._parser_version = parser_version
         self._sink = sink
+        self._repeat = repeat
         self._clock = clock
         self.snapshot: Snapshot | None = None
         self.quality: tuple[Tally, ...] = ()
@@ -93,6 +97,8 @@ class AttemptLog:
         """Store what this attempt leaves behind; return how many records were new or changed."""
         if self._sink is None:
             return 0
+        if self._repeat and outcome in ("done", "unchanged"):
+            reason = REPEAT
         task = self._task
         snapshot = self.snapshot if with_raw_page else None
         if snapshot is not None and page is None:

@@ -48,7 +48,7 @@ from .context import JobContext
 from .fetch_page import FetchResult, PageFetch, failure_of_block
 from .held_lease import HeldLease
 from .pacer import TooEarly
-from .page_facts import content_of, observed
+from .page_facts import content_of, observed, was_done
 from .site_notes import SiteNotes
 from .windows import WINDOW
 
@@ -76,6 +76,7 @@ class Journey:
             spider=context.spider.name,
             parser_version=context.parser_version,
             sink=context.sink,
+            repeat=held.lease.delivery > 1 or was_done(self._task, known),
         )
 
     async def run(self) -> None:

@@ -94,3 +94,8 @@ def observed(
     else:  # other code gives other records of the same page: nothing is learned from that
         after = msgspec.structs.replace(before, last=max(before.last, facts.fetched_at))
     return msgspec.structs.replace(facts, content=content, rhythm=msgspec.json.encode(after).decode())
+
+
+def was_done(task: Task, known: PageFacts | None) -> bool:
+    """Was the page done in this job after it was queued? Then the state has forgotten it."""
+    return known is not None and known.job == task.job and known.fetched_at > task.created_at and not known.failure
