@@ -71,3 +71,15 @@ async def test_no_request_may_be_made_after_the_lease_has_run_out() -> None:
     clock.advance(11)
     with pytest.raises(LeaseLost, match="others will fetch it"):
         lease.check()
+
+
+async def test_the_first_failure_of_a_settlement_is_told_at_once() -> None:
+    clock, away, told = VirtualClock(), Away(times=3), []
+    lease = Lease(task=TASK, token=1, delivery=1, expires_at=60.0)
+    one = HeldLease(lease, clock, timedelta(seconds=60), clock.monotonic(), told.append)
+    settling = asyncio.create_task(one.settle(away.settle))
+    await asyncio.sleep(0)
+    assert [str(error) for error in told] == ["The state is away."]
+    assert not settling.done()
+    assert await while_time_passes(clock, settling) == "settled"
+    assert len(told) == 1

@@ -23,15 +23,24 @@ BACKOFF = Backoff(first=timedelta(milliseconds=100), longest=timedelta(seconds=2
 
 
 class HeldLease:
-    """One lease, from its grant to its settlement. `asked_at` is monotonic time."""
+    """One lease, from its grant to its settlement. `asked_at` is monotonic time. `on_failure` hears of the
+    first failure of a settlement at once; it is made again for as long as the lease can be good, perhaps a minute."""
 
-    def __init__(self, lease: Lease, clock: Clock, duration: timedelta, asked_at: float) -> None:
+    def __init__(
+        self,
+        lease: Lease,
+        clock: Clock,
+        duration: timedelta,
+        asked_at: float,
+        on_failure: Callable[[BackendUnavailable], None] | None = None,
+    ) -> None:
         self.lease = lease
         self.lost = False  # the backend said so
         self._clock = clock
         self._duration = duration.total_seconds()
         self._until = asked_at + self._duration
         self._fetch: asyncio.Task[object] | None = None
+        self._on_failure = on_failure
 
     def prolong(self, asked_at: float) -> None:
         """The lease was renewed; that was asked for at `asked_at`."""
@@ -74,8 +83,10 @@ class HeldLease:
         while True:
             try:
                 return await call()
-            except BackendUnavailable:
+            except BackendUnavailable as error:
                 failures += 1
+                if failures == 1 and self._on_failure is not None:
+                    self._on_failure(error)
                 pause = BACKOFF.pause(failures).total_seconds()
                 if self._clock.monotonic() + pause > deadline:
                     raise

@@ -18,7 +18,7 @@ from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from functools import partial
 
-from ..errors import GossamerError, LeaseLost, Misconfigured, Transient
+from ..errors import BackendUnavailable, GossamerError, LeaseLost, Misconfigured, Transient
 from ..frontier.contract import RENEWAL, Frontier, LeaseBatch
 from ..model import events
 from ..model.record import PageFacts
@@ -82,6 +82,7 @@ class Worker:
         self._idle_since: float | None = None  # nothing in hand, and nothing to be had
         self._due_at = 0.0  # when there may be something to do, while it is idle
         self.reads_source: Callable[[], bool] | None = None  # whether the job's source is being read here just now
+        self._unsettled = ""  # what the state said last when it did not take a settlement
         self._outages = Outages(context.clock, self._emit_trouble)
 
     @property
@@ -185,7 +186,10 @@ class Worker:
     async def _start(self, leases: tuple[Lease, ...], asked_at: float) -> list[HeldLease]:
         """Begin the journeys. Return the suspects that are to be tried now, apart from all others."""
         self._idle_since = None
-        held_leases = [HeldLease(lease, self._context.clock, self._lease_duration, asked_at) for lease in leases]
+        held_leases = [
+            HeldLease(lease, self._context.clock, self._lease_duration, asked_at, self._settling_failed)
+            for lease in leases
+        ]
         self._in_hand.update(held_leases)
         suspects = [held for held in held_leases if held.lease.delivery > 1]
         self._careful = bool(suspects)
@@ -268,6 +272,7 @@ class Worker:
         try:
             await journey.run()
             self._outages.over("journey")
+            self._unsettled = ""
         except asyncio.CancelledError:
             await self._give_back(held, timedelta(0), "the worker stopped")
             raise
@@ -304,6 +309,12 @@ class Worker:
         except GossamerError as error:
             # It will come back by itself when the lease expires.
             self._emit_trouble("release", str(error))
+
+    def _settling_failed(self, error: BackendUnavailable) -> None:
+        """Tell at once that the state does not take settlements, not when they are given up; the same words once."""
+        if str(error) != self._unsettled:
+            self._unsettled = str(error)
+            self._emit_trouble("settle", f"{error} Pages that are done are settled when it answers.")
 
     def _paced_ahead(self, held: HeldLease) -> timedelta:
         return self._context.pacer.ahead(held.lease.task.site)

@@ -30,7 +30,7 @@ from ..model.events import EventSink, Silence
 from ..model.page import Snapshot
 from ..model.record import PageResult
 from .contract import Archive, RecordStore
-from .spool import Spool
+from .spool import Spool, SpoolFull
 from .spool_drain import AWAY, Drain, archive_pages, as_unavailable
 from .spool_files import Waiting
 from .spool_notes import SpoolNotes
@@ -212,6 +212,12 @@ class Sink:
             return
         try:
             await self._drain.take(results, because)
+        except SpoolFull as error:
+            if len(batch) == 1:
+                _refuse(batch, error)
+                return
+            for parcel, one in zip(batch, results, strict=True):  # the first of them may find room
+                await self._set_down([parcel], [one], because)
         except Exception as error:
             _refuse(batch, error)
         else:

@@ -41,6 +41,10 @@ BATCH_RESULTS = 64  # handed out at once ...
 BATCH_BYTES = 8 * 1024 * 1024  # ... or fewer, when their pages are large
 
 
+class SpoolFull(BackendUnavailable):
+    """There is no room for a batch, and nothing of it was added. A smaller one may find room."""
+
+
 class Spool:
     """Bounded, durable, first in first out. Alive between `async with` and its end, which leaves the rest on disk.
 
@@ -194,7 +198,7 @@ class Spool:
                 raise BackendUnavailable(f"The spool {self._folder} is closed.")
             if self._max_bytes is not None and self._size + size > self._max_bytes:
                 self._refused = size
-                raise BackendUnavailable(
+                raise SpoolFull(
                     f"The spool {self._folder} is full ({self._size} of {self._max_bytes} bytes): nothing is fetched "
                     f"until the store is back and takes what waits. store.spool_limit in gossamer.toml gives it more "
                     f"room."

@@ -86,13 +86,13 @@ class Drain:
         self.emptied.clear()
         try:
             await self._spool.append(results)
-        except Transient as full:
+        except BackendUnavailable as full:
             self._arrived.set()
             self._tell_full(full)
             if because is None:
                 raise
             # Both are wrong, and the store is what to look at first.
-            raise BackendUnavailable(f"{because} {full}") from because
+            raise type(full)(f"{because} {full}") from because
         self.emptied.clear()
         self._arrived.set()
         if because is not None:
