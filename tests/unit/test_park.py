@@ -194,6 +194,42 @@ async def test_requests_on_standing_connections_are_dropped_after_they_were_logg
         assert answered == 4
 
 
+async def test_hosts_that_are_apart_go_away_alone_and_come_back_where_they_were() -> None:
+    with park(pages=2, hosts=2, apart=["site1.localhost"], edition=3) as ground:
+        assert ground.url(0).rpartition(":")[2] != ground.url(1).rpartition(":")[2]
+
+        async def answers(port: int) -> bool:
+            try:
+                _, writer = await asyncio.open_connection("127.0.0.1", port)
+            except ConnectionRefusedError:
+                return False
+            writer.close()
+            return True
+
+        async def become(reachable: bool) -> None:
+            async with asyncio.timeout(PATIENCE):
+                while await answers(ground.port_apart) != reachable:
+                    await asyncio.sleep(0.01)
+
+        reader, _ = await asyncio.open_connection("127.0.0.1", ground.port_apart)
+        ground.go_away()
+        assert await reader.read() == b""  # who was there is sent away, too
+        await become(reachable=False)
+        assert await answers(ground.port)
+        ground.come_back()
+        await become(reachable=True)
+        assert {record["title"].partition(", ")[2] for record in ground.truth().values()} == {"edition 3"}
+
+
+async def test_a_connection_is_closed_after_as_many_answers_as_announced() -> None:
+    with park(pages=3, close_every=2) as ground:
+        reader, writer = await asyncio.open_connection("127.0.0.1", ground.port)
+        writer.write(f"GET /robots.txt HTTP/1.1\r\nHost: {ground.hosts[0]}\r\n\r\n".encode() * 3)
+        answer = await reader.read()
+        assert answer.count(b"HTTP/1.1 404") == 2
+        assert answer.count(b"Connection: close") == 1
+
+
 def test_the_park_is_gone_after_the_block_even_when_the_test_failed() -> None:
     with pytest.raises(RuntimeError, match="a test failed"), park(pages=1) as ground:
         raise RuntimeError("a test failed")
