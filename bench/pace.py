@@ -33,8 +33,9 @@ def main() -> int:
         with tempfile.TemporaryDirectory(prefix="bench-pace-") as folder:
             paced = measure(row, Path(folder), chosen.gaps, random.Random(chosen.seed))
         results.append(paced)
+        print(f"{row.name}: {len(paced.short)} of {paced.gaps} gaps too short", flush=True)
         for words in paced.short[:SHOWN]:
-            print(f"{row.name}: {words}", flush=True)
+            print(f"    {words}", flush=True)
     cells = [
         (
             paced.row.name, f"{paced.gaps:,}", f"{paced.row.interval * 1000:.0f}", f"{paced.smallest * 1000:.1f}",
