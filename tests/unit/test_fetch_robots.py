@@ -1,10 +1,14 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import tarfile
+import threading
+import tracemalloc
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
+from typing import Any
 
 import msgspec
 import pytest
@@ -19,6 +23,7 @@ from gossamer.fetch.http import AiohttpTransport
 from gossamer.fetch.open_route import OpenRoute
 from gossamer.fetch.robots import FRESH, UNREACHABLE, MemoryShelf, Robots, RobotsEntry
 from gossamer.fetch.robots_rules import (
+    MAX_RULES,
     MAX_STARS,
     MAX_TEXT,
     MAX_WILDCARD_RULES,
@@ -185,7 +190,7 @@ class Stage:
         self.route = OpenRoute(transport=transport, robots_transport=transport, jar=CookieJar(self.clock))
         self.robots = self.fresh_robots()
 
-    def fresh_robots(self, max_origins: int = 2048) -> Robots:
+    def fresh_robots(self, max_origins: int = 2048, max_weight: int = 32 << 20) -> Robots:
         return Robots(
             self.shelf,
             self.clock,
@@ -193,6 +198,7 @@ class Stage:
             limits=LIMITS,
             max_crawl_delay=DELAY,
             max_origins=max_origins,
+            max_weight=max_weight,
         )
 
     async def gate(self, asked: object = None) -> None:
@@ -352,10 +358,67 @@ async def test_500_megabytes_are_read_up_to_the_limit_only() -> None:
     async with a_stage() as stage:
         stage.site.robots = huge_robots
         assert not await stage.allowed("/secret")
-        entry = await stage.shelf.get(stage.site.url(""))
-        assert entry is not None
-        assert len(entry.text) <= MAX_TEXT
+        assert await stage.shelf.get(stage.site.url("")) is None  # a shelf may be a server's memory
         assert stage.site.sent < 20_000_000
+
+
+SUBDOMAINS = [f"s{number}.localhost" for number in range(6)]
+MANY_RULES = "User-agent: *\n" + "".join(f"Disallow:/{number:x}\n" for number in range(40_000))  # 75 KB, packed
+
+
+async def test_robots_txt_of_many_subdomains_take_bounded_memory() -> None:
+    guard = AddressGuard(allow_hosts=frozenset(SUBDOMAINS))
+    async with hostile_site() as site, AiohttpTransport(guard) as transport:
+        stage = Stage(site, transport, MemoryShelf())
+        packed = gzip.compress(MANY_RULES.encode())
+        site.answer_robots(200, packed, "Content-Encoding: gzip")
+        tracemalloc.start()
+        try:
+            for host in SUBDOMAINS:
+                assert not await stage.allowed("/1", host)
+            held, _ = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        assert held < 40_000_000  # 13 MB each without a bound on rules
+
+
+async def test_rules_of_many_origins_weigh_no_more_than_they_may() -> None:
+    async with a_stage() as stage:
+        stage.site.answer_robots(200, MANY_RULES[:60_000])
+        stage.robots = stage.fresh_robots(max_weight=3_000_000)  # those of one origin
+        for host in ("127.0.0.1", "localhost", "localhost", "127.0.0.1"):
+            await stage.rules(host=host)
+            stage.shelf = stage.robots._shelf = MemoryShelf()
+        assert stage.asked == 3
+
+
+async def test_a_long_robots_txt_is_read_beside_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads: list[bool] = []
+
+    def reading(*args: Any) -> RobotsRules:
+        threads.append(threading.current_thread() is threading.main_thread())
+        return read_robots(*args)
+
+    monkeypatch.setattr("gossamer.fetch.robots.read_robots", reading)
+    async with a_stage() as stage:
+        stage.site.answer_robots(200, MANY_RULES[:100_000])
+        await stage.rules()
+        stage.site.answer_robots(200, "User-agent: *\nDisallow: /x\n")
+        await stage.rules(host="localhost")
+    assert threads == [False, True]
+
+
+async def test_a_memory_shelf_is_bounded_by_size() -> None:
+    shelf = MemoryShelf(max_size=250)
+    for name in ("a", "b", "a", "c"):
+        await shelf.put(RobotsEntry(origin=name, status=200, text="x" * 100, fetched_at=0, expires_at=1))
+    assert [await shelf.get(name) is not None for name in "abc"] == [True, False, True]
+
+
+def test_rules_beyond_the_bound_are_left_out() -> None:
+    held = rules("User-agent: *\n" + "".join(f"Disallow: /{number}/\n" for number in range(MAX_RULES + 1)))
+    assert not held.allowed(f"https://a.example/{MAX_RULES - 1}/")
+    assert held.allowed(f"https://a.example/{MAX_RULES}/")
 
 
 @pytest.mark.parametrize("body", ["<html><body>User-agent: *\nDisallow: /", b"\x00\xff\xfe" * 500, b"\xff\xd8\xff\xe0"])

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 import shutil
+import stat
 from pathlib import Path
 
 import pytest
 
+from gossamer.model.page import Headers, Snapshot
+from gossamer.project.open import Project
 from gossamer.settings.trust import distrust
 
 from .commandline import ProjectFolder, project
@@ -15,6 +18,7 @@ from .commandline import ProjectFolder, project
 __all__ = ["project"]
 
 MALLORY = 54_321
+PAGE = "https://shop.example/"
 SPIDER = """
 from pathlib import Path
 Path(__file__).with_name("ran").touch()
@@ -134,3 +138,23 @@ def test_the_code_of_a_spider_imports_nothing_from_a_folder_that_all_may_write(p
     monkeypatch.chdir(shared)
     said = project.run("crawl", str(spider))
     assert "No module named 'left_by_mallory'" in said.err
+
+
+def test_others_cannot_read_what_was_crawled(project: ProjectFolder):
+    async def work(opened: Project) -> None:
+        now = opened.clock.now()
+        headers = Headers([])
+        page = Snapshot(url=PAGE, requested_url=PAGE, status=200, headers=headers, body=b"secret", fetched_at=now)
+        await opened.archive.put([page])
+
+    before = os.umask(0o022)
+    try:
+        project.fill(work)
+    finally:
+        os.umask(before)
+    data = project.folder / "gossamer-data"
+    assert stat.S_IMODE(data.stat().st_mode) == 0o700
+    files = [path for path in data.rglob("*") if path.is_file()]
+    assert {path.name for path in files} >= {"state.db", "records.db"}
+    assert any(path.suffix == ".zst" for path in files)
+    assert {oct(stat.S_IMODE(path.stat().st_mode)) for path in files} == {"0o600"}

@@ -13,6 +13,7 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from datetime import timedelta
+from functools import partial
 from typing import Protocol
 
 import msgspec
@@ -48,6 +49,8 @@ UNREACHABLE = timedelta(minutes=2)
 # ask at the same moment share the answer.
 NOT_THERE = timedelta(milliseconds=500)
 MAX_HOPS = 5
+LONG = 32 * 1024  # characters; reading a longer text takes tens of milliseconds, and so is left to a thread
+LONGEST_SHELVED = 64 * 1024  # characters; a longer text is asked for again by each worker that needs it
 
 _MOVED = frozenset({301, 302, 303, 307, 308})
 _NOT_THERE = (ConnectFailed, DnsFailed)
@@ -76,20 +79,24 @@ class RobotsShelf(Protocol):
 
 
 class MemoryShelf:
-    """A shelf that ends with the process; beyond `max_entries` the oldest answer goes."""
+    """A shelf that ends with the process; beyond `max_entries` or `max_size` (characters in all) the oldest answer
+    goes."""
 
-    def __init__(self, max_entries: int = 10_000) -> None:
+    def __init__(self, max_entries: int = 10_000, max_size: int = 32 * 1024 * 1024) -> None:
         self._max_entries = max_entries
+        self._max_size = max_size
+        self._size = 0
         self._entries: OrderedDict[str, RobotsEntry] = OrderedDict()
 
     async def get(self, origin: str) -> RobotsEntry | None:
         return self._entries.get(origin)
 
     async def put(self, entry: RobotsEntry) -> None:
+        before = self._entries.pop(entry.origin, None)
+        self._size += len(entry.text) - (len(before.text) if before is not None else 0)
         self._entries[entry.origin] = entry
-        self._entries.move_to_end(entry.origin)
-        while len(self._entries) > self._max_entries:
-            self._entries.popitem(last=False)
+        while len(self._entries) > self._max_entries or self._size > self._max_size:
+            self._size -= len(self._entries.popitem(last=False)[1].text)
 
 
 class _Held(msgspec.Struct, frozen=True):
@@ -97,9 +104,14 @@ class _Held(msgspec.Struct, frozen=True):
     rules: RobotsRules | None
     failure: FetchFailed | FetchRefused | None = None
 
+    @property
+    def weight(self) -> int:
+        return self.rules.weight if self.rules is not None else 1_000
+
 
 class Robots:
-    """The rules of every origin, for one user agent. Parsed rules are kept for `max_origins` at most."""
+    """The rules of every origin, for one user agent. Parsed rules are kept for `max_origins` at most, and until they
+    weigh `max_weight` bytes together; then those go that were not needed for longest."""
 
     def __init__(
         self,
@@ -110,6 +122,7 @@ class Robots:
         limits: Limits,
         max_crawl_delay: timedelta,
         max_origins: int = 2048,
+        max_weight: int = 32 * 1024 * 1024,
     ) -> None:
         self._shelf = shelf
         self._clock = clock
@@ -122,6 +135,8 @@ class Robots:
         self._limits = msgspec.structs.replace(limits, max_body=min(limits.max_body, MAX_TEXT))
         self._max_crawl_delay = max_crawl_delay
         self._max_origins = max_origins
+        self._max_weight = max_weight
+        self._weight = 0
         self._held: OrderedDict[str, _Held] = OrderedDict()
         self._turns: dict[str, tuple[asyncio.Lock, list[None]]] = {}
 
@@ -163,7 +178,7 @@ class Robots:
     async def _find_out(self, origin: str, before_send: BeforeSend, route: OpenRoute) -> RobotsRules:
         entry = await self._shelf.get(origin)
         if entry is not None and entry.expires_at > self._clock.now():
-            return self._hold(origin, entry, entry.expires_at)
+            return await self._hold(origin, entry, entry.expires_at)
         try:
             fresh = await self._ask(origin, before_send, route)
         except (RouteFailed, StaleConnection):
@@ -172,13 +187,14 @@ class Robots:
             pause = NOT_THERE if isinstance(failure, _NOT_THERE) else UNREACHABLE
             soon = self._clock.now() + pause.total_seconds()
             if entry is not None:
-                return self._hold(origin, entry, soon)
+                return await self._hold(origin, entry, soon)
             if isinstance(failure, FetchFailed):
                 failure.first_contact = True
             self._remember(f"{origin} {route.route.name}", _Held(soon, None, failure))
             raise
-        await self._shelf.put(fresh)
-        return self._hold(origin, fresh, fresh.expires_at)
+        if len(fresh.text) <= LONGEST_SHELVED:
+            await self._shelf.put(fresh)
+        return await self._hold(origin, fresh, fresh.expires_at)
 
     async def _ask(self, origin: str, before_send: BeforeSend, route: OpenRoute) -> RobotsEntry:
         url = f"{origin}/robots.txt"
@@ -218,16 +234,17 @@ class Robots:
     def _unreachable(self, origin: str, error: GossamerError) -> RobotsUnreachable:
         return RobotsUnreachable(f"{origin}/robots.txt cannot be read, so the site is left alone for now: {error}")
 
-    def _hold(self, origin: str, entry: RobotsEntry, until: float) -> RobotsRules:
-        rules = read_robots(entry.text, self._token, self._max_crawl_delay)
+    async def _hold(self, origin: str, entry: RobotsEntry, until: float) -> RobotsRules:
+        read = partial(read_robots, entry.text, self._token, self._max_crawl_delay)
+        rules = await asyncio.to_thread(read) if len(entry.text) > LONG else read()
         self._remember(origin, _Held(until, rules))
         return rules
 
     def _remember(self, origin: str, held: _Held) -> None:
+        self._weight += held.weight - (before.weight if (before := self._held.pop(origin, None)) is not None else 0)
         self._held[origin] = held
-        self._held.move_to_end(origin)
-        while len(self._held) > self._max_origins:
-            self._held.popitem(last=False)
+        while len(self._held) > self._max_origins or (self._weight > self._max_weight and len(self._held) > 1):
+            self._weight -= self._held.popitem(last=False)[1].weight
 
     @asynccontextmanager
     async def _turn(self, origin: str) -> AsyncIterator[None]:

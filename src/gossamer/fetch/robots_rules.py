@@ -4,6 +4,7 @@ The matching is protego's. What is done before: only the group that concerns us 
 500 KiB can name 15,000 agents over 20,000 rules, and their product would not fit into any memory. Rules with `*`
 cost time for each URL, so `MAX_WILDCARD_RULES` of them count, with `MAX_STARS` each (4,200 real files: at most 575
 and 12). Of a rule with more stars, a Disallow is cut at the last one and so forbids more; an Allow is left out.
+Of a group, `MAX_RULES` count: each takes some 400 bytes of memory, many times its text. `weight` says how many in all.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from datetime import timedelta
 from protego import Protego
 
 MAX_TEXT = 500 * 1024  # bytes; RFC 9309 asks for no more
+MAX_RULES = 10_000
 MAX_WILDCARD_RULES = 2000
 MAX_STARS = 20
 _MAX_LINE = 2500  # longer than any URL that is crawled
@@ -44,13 +46,16 @@ def product_token(user_agent: str) -> str:
 class RobotsRules:
     """What is allowed. Immutable."""
 
-    __slots__ = ("_named", "_patterns", "_robot", "crawl_delay")
+    __slots__ = ("_named", "_patterns", "_robot", "crawl_delay", "weight")
 
     def __init__(self, patterns: tuple[tuple[str, str], ...] = (), crawl_delay: timedelta | None = None) -> None:
         self.crawl_delay = crawl_delay
         self._patterns = patterns
         self._robot = _robot(patterns) if patterns else None
         self._named: list[tuple[str, Protego]] | None = None
+        # Bytes of memory, roughly. Where a refusal names its rule, each rule has a matcher of its own, too.
+        each = 2_000 if len(patterns) <= _EXPLAINED else 500
+        self.weight = 1_000 + sum(each + 3 * len(pattern) for _, pattern in patterns)
 
     def allowed(self, url: str) -> bool:
         return self._robot is None or bool(self._robot.can_fetch(url, "*"))
@@ -124,7 +129,7 @@ class _Group:
 
     def add(self, verb: str, pattern: str) -> None:
         # protego also breaks lines at form feeds and the like; a pattern must stay one line there.
-        if len(pattern.splitlines()) != 1:
+        if len(pattern.splitlines()) != 1 or len(self._patterns) >= MAX_RULES:
             return
         if "*" in pattern:
             pattern = _STARS.sub("*", pattern)

@@ -15,6 +15,7 @@ from ..errors import InvalidUrl
 from ..model.item import safe_text
 from ..model.task import Candidate, DropReason, Request
 from ..model.url import (
+    MAX_HOST,
     UrlRules,
     authority_of,
     fingerprint,
@@ -27,7 +28,6 @@ from ..model.url import (
 from .contract import Added
 
 MEMORY = 50_000  # addresses remembered per process; the oldest are forgotten and judged again
-MAX_HOST = 253  # characters that a name can have in DNS
 
 
 class Scope(msgspec.Struct, frozen=True, kw_only=True):
@@ -145,6 +145,8 @@ class Admission:
             return  # the frontier dropped some itself (budget, full): they may be offered again
         known = self._known
         for url, candidate in zip(judged.offered, judged.candidates, strict=True):
+            if len(url) > self._scope.max_url_length:
+                continue  # a hostile page has links of a megabyte, which are not worth the memory
             if candidate.dropped is not DropReason.DEPTH:  # a shorter path may still be found
                 known[url] = None
         while len(known) > MEMORY:

@@ -21,6 +21,8 @@ from url import URL, URLError
 from ..errors import InvalidUrl
 from ..units import visible
 
+MAX_HOST = 253  # characters that a name can have in DNS; longer ones are not remembered
+
 
 @cache
 def _suffixes() -> publicsuffixlist.PublicSuffixList:
@@ -192,9 +194,13 @@ def host_of(href: str) -> str:
     return authority.partition(":")[0].rstrip(".")
 
 
-@lru_cache(maxsize=65_536)
 def site_of_host(host: str) -> str:
     """The registrable domain (`shop.example.co.uk` gives `example.co.uk`), or the host where there is none."""
+    return _site_of_host(host) if len(host) <= MAX_HOST else _site_of_host.__wrapped__(host)
+
+
+@lru_cache(maxsize=65_536)
+def _site_of_host(host: str) -> str:
     try:
         ip_address(host)
     except ValueError:
@@ -203,9 +209,14 @@ def site_of_host(host: str) -> str:
     return host
 
 
-@lru_cache(maxsize=65_536)
 def site_of_authority(authority: str) -> str:
     """As `site_of_host`, from `host:port`."""
+    kept = len(authority) <= MAX_HOST + 6
+    return _site_of_authority(authority) if kept else _site_of_authority.__wrapped__(authority)
+
+
+@lru_cache(maxsize=65_536)
+def _site_of_authority(authority: str) -> str:
     return site_of_host(host_of(f"http://{authority}/"))
 
 

@@ -17,6 +17,7 @@ from ..model.url import origin_of, parse_url
 _HREFS = XPath("//a/@href | //area/@href")
 _HREFS_TO_FOLLOW = XPath("//a[not(re:test(@rel, '\\bnofollow\\b', 'i'))]/@href | //area/@href")
 _WEB = ("http://", "https://")
+_LONGEST_KEPT = 500  # characters of a link
 
 
 class LinkBase:
@@ -38,7 +39,7 @@ class LinkBase:
         if self._encoding != "UTF-8" and not link.isascii() and "?" in link:
             link = _encode_query(link, self._encoding)
         if link[:1] == "/" and link[1:2] not in ("/", "\\"):
-            return _rooted(self._origin, link)
+            return _from_root(self._origin, link)
         if self._base is not None:
             try:
                 href = str(self._base.join(link))
@@ -62,7 +63,7 @@ class LinkBase:
             for link in links:
                 try:
                     if link[:1] == "/" and link[1:2] not in ("/", "\\"):
-                        joined.append(_rooted(origin, link))
+                        joined.append(_from_root(origin, link))
                     elif link and link[0] != "#":
                         joined.append(str(join(link)))
                 except (URLError, UnicodeError, InvalidUrl):
@@ -81,9 +82,14 @@ class LinkBase:
             return None
 
 
+def _from_root(origin: str, link: str) -> str:
+    """A link that begins with one slash depends on the origin alone, and pages of a site repeat such links. Those that
+    are long are not remembered: a hostile page has some of a megabyte."""
+    return _rooted(origin, link) if len(link) <= _LONGEST_KEPT else parse_url(link, f"{origin}/")
+
+
 @lru_cache(maxsize=16_384)
 def _rooted(origin: str, link: str) -> str:
-    """A link that begins with one slash depends on the origin alone, and pages of a site repeat such links."""
     return parse_url(link, f"{origin}/")
 
 

@@ -400,7 +400,7 @@ class Spool:
             self._leave_empty_homes()
 
     def _open(self) -> None:
-        self._folder.mkdir(parents=True, exist_ok=True)
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         sync_folder(self._folder.parent)
         self._adopt()
         self._closed = False

@@ -37,7 +37,7 @@ class Home:
         host = _UNFIT.sub("-", socket.gethostname())[:60]
         while True:
             path = folder / f"{host}-{os.getpid()}-{secrets.token_hex(4)}"
-            path.mkdir(parents=True)
+            path.mkdir(mode=0o700, parents=True)
             # Somebody who starts now may take the fresh folder for a dead process's; then the next name is tried.
             with suppress(FileNotFoundError):
                 home = cls._locked(path, os.O_CREAT)

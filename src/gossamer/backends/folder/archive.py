@@ -74,7 +74,7 @@ class FolderArchive:
 
     async def __aenter__(self) -> Self:
         try:
-            await asyncio.to_thread(self._root.mkdir, parents=True, exist_ok=True)
+            await asyncio.to_thread(self._root.mkdir, mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
             raise Misconfigured(
                 f"The archive folder {self._root} cannot be made ({error.strerror}). "
@@ -158,12 +158,12 @@ class FolderArchive:
 
     def _begin_segment(self, day: str) -> _Segment:
         folder = self._root / day
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         while True:
             self._count += 1
             name = f"{self._writer}-{self._count}.zst"
             try:
-                descriptor = os.open(folder / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+                descriptor = os.open(folder / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
             except FileExistsError:  # an earlier process of that name; its file may end in a torn page
                 continue
             if self._durable:
@@ -221,10 +221,10 @@ class FolderArchive:
             raise _translate(error, self._root) from error
 
     def _write_segment(self, path: Path, content: bytes) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         draft = path.with_name(f"{path.name}.draft")
         try:
-            with draft.open("wb") as file:
+            with open(draft, "wb", opener=_private) as file:
                 file.write(content)
                 file.flush()
                 os.fsync(file.fileno())
@@ -297,6 +297,11 @@ class _Segment:
     def close(self) -> None:
         with suppress(OSError):  # all that counts was settled before
             os.close(self._descriptor)
+
+
+def _private(path: str, flags: int) -> int:
+    """Opens a file that others cannot read, when it is made."""
+    return os.open(path, flags | os.O_CLOEXEC, 0o600)
 
 
 def _sync_folder(folder: Path) -> None:

@@ -11,6 +11,7 @@ a driver error rolls the whole transaction back and every write of the group get
 from __future__ import annotations
 
 import asyncio
+import os
 import sqlite3
 import threading
 import time
@@ -169,12 +170,14 @@ class Database:
 
     def _open(self) -> tuple[sqlite3.Connection, sqlite3.Connection]:
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
             raise Misconfigured(
                 f"The folder {self.path.parent} cannot be made ({error.strerror}). "
                 f"Set {self._role} = 'sqlite:///...' to a place you may write to."
             ) from error
+        with suppress(OSError):  # it is there already, or SQLite says what is wrong; the files beside it get its mode
+            os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
         try:
             writer = self._connect()
             self._migrate(writer)

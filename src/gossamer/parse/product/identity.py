@@ -164,9 +164,13 @@ def _overlap(words: frozenset[str], own: frozenset[str]) -> float:
     return shared / len(words) if len(words) <= len(own) else 2 * shared / (len(words) + len(own))
 
 
-@lru_cache(maxsize=512)
 def _words(name: str) -> frozenset[str]:
-    return frozenset(_WORD.findall(name[:_LONGEST_NAME].casefold()))
+    return _words_of(name[:_LONGEST_NAME])
+
+
+@lru_cache(maxsize=512)
+def _words_of(name: str) -> frozenset[str]:
+    return frozenset(_WORD.findall(name.casefold()))
 
 
 def _squeezed(text: str) -> str:
