@@ -200,6 +200,25 @@ async def test_what_is_put_off_for_days_by_a_clock_that_is_right_waits_for_days(
 # -- jobs of a name -----------------------------------------------------------------------------------------------
 
 
+async def test_a_job_that_a_key_began_is_forgotten_though_it_is_the_newest_of_its_name(lab):
+    # given jobs of the same kind, one of them begun by a key, and a newer job of another name
+    mine = (await lab.job("mine", owner="key")).id
+    theirs = (await lab.job("theirs")).id
+    for job in (mine, theirs):
+        await lab.jobs.seal_seeds(job)
+    assert await lab.history.forget_jobs([mine, theirs]) == 0  # they run
+    for job in (mine, theirs):
+        assert await lab.jobs.close_job(job, "done")
+    newest = await ended(lab, "newest")
+
+    # when both are to be forgotten, then the one that a key began is
+    assert await lab.history.forget_jobs([mine, theirs]) == 1
+    assert [job.id for job in await lab.jobs.jobs()] == [newest, theirs]
+    # and no number is given twice
+    again = (await lab.job("mine", owner="key")).id
+    assert again not in (mine, theirs, newest)
+
+
 async def test_the_newest_jobs_of_a_name_are_found_without_the_others(lab):
     books = [await ended(lab, "books") for _ in range(3)]
     await ended(lab, "books 2")

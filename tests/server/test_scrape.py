@@ -11,6 +11,7 @@ import pytest
 from aiohttp import web
 
 from gossamer.client import StillRunning
+from gossamer.project.retention import forget_owned_jobs
 from gossamer.project.wire_jobs import MOST_PAGES
 from tests.sites.running import Park, park
 
@@ -227,3 +228,19 @@ async def test_the_progress_of_a_job_comes_as_events_until_it_ends(tmp_path: Pat
     assert [one["event"] for one in told[:-1]] == ["progress"] * (len(told) - 1)
     last = json.loads(told[-1]["data"])
     assert (told[-1]["event"], last["status"], last["done"], last["open"] >= 0) == ("end", "completed", 40, True)
+
+
+async def test_jobs_of_keys_are_forgotten_some_time_after_their_end_and_others_stay(tmp_path: Path, site: Park) -> None:
+    settings = settings_of(tmp_path, **HERE, server__keep_jobs="1ms")
+    async with serving(settings) as door, door.client() as client:
+        page = await client.scrape(site.url(path="/page/60"), formats=["records"])
+        while (await client.job(page.meta.job_id)).status != "completed":
+            await asyncio.sleep(0.02)
+        running = (await client.batch(["https://shop.example/"])).job_id
+        await client.pause(running)
+        assert await forget_owned_jobs(door.project) == 1
+        jobs = [job.id for job in await door.project.state.jobs.jobs()]
+        records = [record async for record in client.records()]
+
+    assert jobs == [running]
+    assert [record["title"] for record in records] == ["Page 60 of site0"]

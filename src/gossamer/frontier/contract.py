@@ -244,7 +244,8 @@ class JobHistory(Protocol):
         """Forget jobs that have ended, with all their pages and dead letters; return how many were forgotten.
 
         They are unknown at once; their pages are deleted in portions, in the background. A job is kept that is running,
-        that was given up and is not cleared yet, or that is the newest of its name. Unknown ids are ignored.
+        that was given up and is not cleared yet, or that is the newest of its name and no key began it. The newest job
+        of all may be kept, too. Unknown ids are ignored.
         """
         ...
 

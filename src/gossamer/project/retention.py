@@ -101,7 +101,7 @@ async def ended_jobs(
     going: list[str] = []
     with_letters = 0
     for job in await book.jobs():
-        is_newest = job.name not in newest
+        is_newest = job.name not in newest and not job.owner  # what a key began nobody begins again by its name
         newest.add(job.name)
         if is_newest or job.id in keep or job.state is JobState.RUNNING or job.finished_at is None:
             continue
@@ -117,6 +117,17 @@ async def ended_jobs(
 
 def _ended_before(job: Job, at: float | None) -> bool:
     return at is not None and job.finished_at is not None and job.finished_at < at
+
+
+async def forget_owned_jobs(project: Project) -> int:
+    """Forget jobs that keys began and that ended longer ago than server.keep_jobs, with their dead letters; return how
+    many. What they have stored stays."""
+    before = project.clock.now() - project.settings.server.keep_jobs.total_seconds()
+    old = [job.id for job in await project.state.jobs.jobs() if job.owner and _ended_before(job, before)]
+    forgotten = 0
+    for start in range(0, len(old), FORGOTTEN_AT_ONCE):
+        forgotten += await project.state.history.forget_jobs(old[start : start + FORGOTTEN_AT_ONCE])
+    return forgotten
 
 
 # -- by number -----------------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import logging
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack, contextmanager
@@ -16,11 +17,12 @@ from ipaddress import ip_address
 
 import msgspec
 
-from ..errors import Misconfigured, MissingExtra
+from ..errors import Misconfigured, MissingExtra, Transient
 from ..project import service
 from ..project.keys import has_keys, one_time_token
 from ..project.open import Project
 from ..project.page_results import PageReader
+from ..project.retention import forget_owned_jobs
 from ..settings import Settings
 
 try:
@@ -31,7 +33,9 @@ try:
 except ImportError as error:
     raise MissingExtra("The HTTP server is not installed: pip install 'gossamer[server]'") from error
 
+log = logging.getLogger("gossamer.server")
 BACKLOG = 1024
+FORGET_SECONDS = 600.0  # between two looks at jobs that are to be forgotten
 TAKEN_SECONDS = 2.0  # between two tries to listen on a port that is taken
 GRACE_SECONDS = 5  # for requests under way when the server is stopped
 KEEP_ALIVE_SECONDS = 30
@@ -84,7 +88,12 @@ async def serve(
             shown = f"[{place[0]}]" if ":" in place[0] else place[0]
             welcome(Listening(project=project, address=f"http://{shown}:{place[1]}", token=text))
             with service.stopping(lambda: _stop(server)):
-                await server[0].serve(sockets=[listener])
+                forgetting = asyncio.create_task(_forget_old_jobs(project), name="forget old jobs")
+                try:
+                    await server[0].serve(sockets=[listener])
+                finally:
+                    forgetting.cancel()
+                    await asyncio.gather(forgetting, return_exceptions=True)
 
 
 async def _listen(host: str, port: int, tell: service.Tell) -> socket.socket:
@@ -100,6 +109,16 @@ async def _listen(host: str, port: int, tell: service.Tell) -> socket.socket:
                 told = True
                 tell(f"{error} Waiting for it.")
         await asyncio.sleep(TAKEN_SECONDS)
+
+
+async def _forget_old_jobs(project: Project) -> None:
+    """Now and then, for as long as the server runs. A store that does not answer is asked again the next time."""
+    while True:
+        try:
+            await forget_owned_jobs(project)
+        except Transient as error:
+            log.warning("Old jobs were not forgotten: %s", error)
+        await asyncio.sleep(FORGET_SECONDS)
 
 
 class Server(uvicorn.Server):

@@ -296,6 +296,7 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
     open_jobs: int = 100
     max_body: Size = Size(1024 * 1024)
     max_wait: timedelta = timedelta(seconds=120)  # that a request may wait for its page
+    keep_jobs: timedelta = timedelta(days=7)  # after their end
 
 
 class Domain(msgspec.Struct, frozen=True, kw_only=True):

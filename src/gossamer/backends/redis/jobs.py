@@ -174,7 +174,9 @@ class RedisJobs:
         forgotten = 0
         for job in jobs:
             row = await self.find_row(job)
-            if row is None or await self._in_hand(row.number) or not await self.change(job, "forget"):
+            if row is None or await self._in_hand(row.number):
+                continue
+            if not await self.change(job, "forget", "owned" if row.admission().owner else ""):
                 continue
             forgotten += 1
             for name in SEED_KEYS:

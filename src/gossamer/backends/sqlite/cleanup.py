@@ -28,12 +28,14 @@ UPDATE urls SET state = 'dropped', reason = ?, due_at = NULL, changed_at = ? WHE
     for state in ("queued", "waiting")
 }
 
-# The newest job of a name is kept: its schedule and the next crawl of that name may ask for it, and its number must not
-# be given again.
+# The newest job of a name is kept, because its schedule and the next crawl of that name may ask for it; nobody asks so
+# for a job that a key began. The newest job of all is kept, because its number must not be given again.
 _FORGET = """
 DELETE FROM jobs WHERE id = ? AND state <> 'running' AND leased = 0
     AND NOT (ending IN ('replaced', 'cancelled') AND queued + waiting > 0)
-    AND number < (SELECT max(number) FROM jobs AS namesakes WHERE namesakes.name = jobs.name)
+    AND number < (SELECT max(number) FROM jobs AS others)
+    AND (number < (SELECT max(number) FROM jobs AS namesakes WHERE namesakes.name = jobs.name)
+        OR coalesce(json_extract(terms, '$.owner'), '') <> '')
 RETURNING number"""
 
 _OF_JOB = "SELECT number FROM urls INDEXED BY urls_identity WHERE job = ? LIMIT ?"

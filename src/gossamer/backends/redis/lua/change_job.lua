@@ -2,7 +2,7 @@
 -- then for 'close' and 'cancel' the ending, for 'cleared' the time at which the job ended whose open URLs are gone.
 -- Returns 1 when something changed; of several callers that close or cancel, exactly one gets 1. A running job can be
 -- paused and resumed at any time. A job can be forgotten once it has ended and is cleared, unless it is the newest of its
--- name.
+-- name; for 'forget' ARGV[4] is 'owned' where that does not matter, because a key began it.
 
 local job, verb = find_job(ARGV[2]), ARGV[3]
 if verb == 'cleared' then
@@ -14,7 +14,7 @@ if not job then return 0 end
 if verb == 'forget' then
     local place = place_by_name(job.name, job.number, job.id)
     local newest = redis.call('ZREVRANGEBYLEX', NAMED, '(' .. job.name .. '\1', '[' .. job.name .. '\0', 'LIMIT', 0, 1)
-    if job.state == 'running' or newest[1] == place then return 0 end
+    if job.state == 'running' or (newest[1] == place and ARGV[4] ~= 'owned') then return 0 end
     if not redis.call('ZSCORE', NAMED, place) then return 0 end -- whether it is the newest cannot be told
     if redis.call('SISMEMBER', DROPPING, job.id) == 1 then return 0 end
     redis.call('SADD', FORGETTING, job.number)
