@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from gossamer.access.contract import ApiKey
 from gossamer.backends.folder.archive import FolderArchive
 from gossamer.backends.object.archive import open_object_archive
 from gossamer.clock import VirtualClock
@@ -45,6 +46,9 @@ async def copy(source: RowStream[Any], target: RowStream[Any]) -> None:
 
 
 # -- state ------------------------------------------------------------------------------------------------------
+
+
+KEY = ApiKey(id="new", name="laptop", digest="ab" * 32, scopes=("scrape", "jobs"), created_at=NOW, rate=2.5)
 
 
 async def lived_in(lab: Lab) -> str:
@@ -94,6 +98,10 @@ async def lived_in(lab: Lab) -> str:
     await frontier.slow_down("slow.example", interval=timedelta(seconds=7), rest=timedelta(seconds=60))
     await frontier.add(job, [candidate(f"{SLOW}/1"), candidate(f"{SLOW}/2")])
     await lab.jobs.seal_seeds(job)
+    await lab.keys.add(KEY)
+    await lab.keys.add(msgspec.structs.replace(KEY, id="old", name="gone"))
+    await lab.keys.note_use("old", NOW + 5)
+    await lab.keys.revoke("old", NOW + 6)
     await lab.robots.put(
         RobotsEntry(origin=SHOP, status=200, text="User-agent: *\nDisallow: /x", fetched_at=NOW, expires_at=NOW + 9_000)
     )
@@ -147,6 +155,8 @@ async def test_every_url_has_the_same_story_on_the_other_side(labs: tuple[Lab, L
     await copy(source.stream, target.stream)
 
     assert await target.stream.counts() == await source.stream.counts()
+    assert await target.keys.keys() == await source.keys.keys()
+    assert [(key.used_at, key.revoked_at) for key in await target.keys.keys()] == [(None, None), (NOW + 5, NOW + 6)]
     for known in await source.jobs.jobs():
         assert await stories(target, known.id) == await stories(source, known.id)
     there = await stories(target, job)

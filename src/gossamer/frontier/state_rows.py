@@ -1,8 +1,9 @@
 """The rows of a state, in a form that no backend owns: what a move copies and a backup file holds (model/stream.py).
 
-Dumped in the order job, schedule, seeds, site, robots, route, purse, budget, shape, URL; queued URLs of a lane come in
-the order in which they would be leased. A leased task is dumped as queued: its worker is gone, or the copy would not
-have begun. The leading scheduler and the health of proxy exits are left out: both are learned again within minutes.
+Dumped in the order job, key, schedule, seeds, site, robots, route, purse, budget, shape, URL. Queued URLs of a lane
+come in the order in which they would be leased. A leased task is dumped as queued: its worker is gone, or the copy
+would not have begun. The leading scheduler and the health of proxy exits are left out: both are learned again within
+minutes. The answers and the audit log of the HTTP door are left out, too.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import Protocol
 
 import msgspec
 
+from ..access.contract import ApiKey
 from ..model.job import JobTerms
 from ..model.schedule import ScheduleProgress
 from ..model.stream import RowStream
@@ -40,6 +42,12 @@ class DumpedJob(msgspec.Struct, frozen=True, kw_only=True):
     redirected: int
     forgotten: dict[str, int] = {}
     paused: bool = False
+
+
+class DumpedKey(msgspec.Struct, frozen=True):
+    """A key of the HTTP door. Its secret is not in the state."""
+
+    key: ApiKey
 
 
 class DumpedSchedule(msgspec.Struct, frozen=True):
@@ -143,6 +151,7 @@ class DumpedUrl(msgspec.Struct, frozen=True, kw_only=True):
 
 StateRow = (
     DumpedJob
+    | DumpedKey
     | DumpedSchedule
     | DumpedSeeds
     | DumpedSite

@@ -18,6 +18,7 @@ from ...frontier.state_rows import (
     STATES,
     DumpedBudget,
     DumpedJob,
+    DumpedKey,
     DumpedPurse,
     DumpedRobots,
     DumpedRoute,
@@ -35,6 +36,7 @@ from ...model.stream import MoveMark
 from ...model.task import UrlState
 from ..schedule_rows import readable
 from . import rows, stream_rows
+from .access import RedisKeys
 from .connection import Server
 from .jobs import JobRow, RedisJobs, RedisSeedBook
 from .keys import JOB_KEYS, SEED_KEYS, SHARD_KEYS, Keyspace
@@ -46,7 +48,7 @@ BATCH = 500  # rows in memory
 MARK = "mark"  # a field of the book
 BOOK_KEYS = (
     "jobs", "running", "dropping", "named", "workers", "spools", "standings", "purses", "schedules", "leader",
-    *SEED_KEYS,
+    *SEED_KEYS, "keys", "keys-used", "keys-revoked", "audit",
 )  # fmt: skip
 WALKS = 5  # HSCAN may return an entry twice; then the hash is walked again
 
@@ -72,6 +74,7 @@ class RedisStateStream:
         self._robots = robots
         self._routes = routes
         self._budgets = budgets
+        self._access = RedisKeys(server, keys)
 
     async def mark(self) -> MoveMark | None:
         text = await self._server.call("HGET", self._keys.book("book"), MARK)
@@ -116,7 +119,12 @@ class RedisStateStream:
                     counts["incidents"] += len(stream_rows.incidents(noted))
         for shard in range(self._keys.shards):
             counts["sites"] += await self._server.call("HLEN", self._keys.in_shard(shard, "numbers"))
-        for name, key in (("learned routes", "standings"), ("purses", "purses"), ("schedules", "schedules")):
+        for name, key in (
+            ("learned routes", "standings"),
+            ("purses", "purses"),
+            ("schedules", "schedules"),
+            ("keys", "keys"),
+        ):
             counts[name] = await self._server.call("HLEN", self._keys.book(key))
         return {name: count for name, count in {"jobs": len(jobs), **counts}.items() if count}
 
@@ -124,6 +132,7 @@ class RedisStateStream:
         await self._jobs.clear_all()
         jobs = sorted(await self._jobs.rows(), key=lambda job: job.number)
         yield [await self._dumped_job(job) for job in jobs]
+        yield [DumpedKey(key) for key in await self._access.keys()]
         yield [DumpedSchedule(readable(one)) for one in await self._schedules.everything()]
         yield [
             DumpedSeeds(job.id, sown) for job in jobs if (sown := await self._seeds.findings(job.id)) != SeedFindings()
@@ -177,6 +186,8 @@ class RedisStateStream:
                     await self._add_job(item)
                 case DumpedSeeds(job_id, sown):
                     await self._seeds.note(job_id, sown.sites, sown.trouble)
+                case DumpedKey(key):
+                    await self._access.add(key)
                 case DumpedSchedule():
                     await self._add_schedule(item.standing)
         now = repr(await self.time())

@@ -12,7 +12,7 @@ from ...clock import Clock
 from .connection import Database
 
 _KEY_FIELDS = ApiKey.__struct_fields__
-_KEYS = f"SELECT {', '.join(_KEY_FIELDS)} FROM api_keys"  # noqa: S608 - our own names
+KEYS = f"SELECT {', '.join(_KEY_FIELDS)} FROM api_keys"  # noqa: S608 - our own names
 _LINE_FIELDS = AuditLine.__struct_fields__
 _LINES = f"SELECT {', '.join(_LINE_FIELDS)} FROM audit"  # noqa: S608
 
@@ -22,17 +22,15 @@ class SqliteKeys:
         self._database = database
 
     async def add(self, key: ApiKey) -> bool:
-        sql = f"INSERT OR IGNORE INTO api_keys ({', '.join(_KEY_FIELDS)}) VALUES ({', '.join('?' * len(_KEY_FIELDS))})"  # noqa: S608
-        values = msgspec.structs.asdict(key) | {"scopes": ",".join(key.scopes)}
-        return bool(await self._database.write(lambda c: c.execute(sql, tuple(values.values())).rowcount))
+        return await self._database.write(lambda connection: add_key(connection, key))
 
     async def key(self, id: str) -> ApiKey | None:
-        row = await self._database.read(lambda c: c.execute(f"{_KEYS} WHERE id = ?", (id,)).fetchone())
-        return _key(row) if row else None
+        row = await self._database.read(lambda c: c.execute(f"{KEYS} WHERE id = ?", (id,)).fetchone())
+        return key_of(row) if row else None
 
     async def keys(self) -> list[ApiKey]:
-        rows = await self._database.read(lambda c: c.execute(f"{_KEYS} ORDER BY created_at, id").fetchall())
-        return [_key(row) for row in rows]
+        rows = await self._database.read(lambda c: c.execute(f"{KEYS} ORDER BY created_at, id").fetchall())
+        return [key_of(row) for row in rows]
 
     async def revoke(self, id: str, at: float) -> bool:
         sql = "UPDATE api_keys SET revoked_at = ? WHERE id = ? AND revoked_at IS NULL"
@@ -43,7 +41,14 @@ class SqliteKeys:
         await self._database.write(lambda c: c.execute(sql, (at, id)).rowcount)
 
 
-def _key(row: tuple[Any, ...]) -> ApiKey:  # Any: the types of a row are those of the schema, which is STRICT
+def add_key(connection: sqlite3.Connection, key: ApiKey) -> bool:
+    """False when the id is taken."""
+    sql = f"INSERT OR IGNORE INTO api_keys ({', '.join(_KEY_FIELDS)}) VALUES ({', '.join('?' * len(_KEY_FIELDS))})"  # noqa: S608
+    values = msgspec.structs.asdict(key) | {"scopes": ",".join(key.scopes)}
+    return bool(connection.execute(sql, tuple(values.values())).rowcount)
+
+
+def key_of(row: tuple[Any, ...]) -> ApiKey:  # Any: the types of a row are those of the schema, which is STRICT
     fields = dict(zip(_KEY_FIELDS, row, strict=True))
     return ApiKey(**{**fields, "scopes": tuple(fields["scopes"].split(","))})
 

@@ -16,6 +16,7 @@ from ...frontier.state_rows import (
     STATES,
     DumpedBudget,
     DumpedJob,
+    DumpedKey,
     DumpedPurse,
     DumpedRobots,
     DumpedRoute,
@@ -30,6 +31,7 @@ from ...frontier.state_rows import (
 from ...model.job import JobTerms
 from ...model.task import UrlState
 from ..schedule_rows import decode_schedule, readable
+from .access import KEYS, add_key, key_of
 from .cleanup import clear_some
 from .connection import Database
 from .queue_rows import MICROSECONDS, CountChanges, QueueRows
@@ -39,12 +41,12 @@ BATCH = 500  # rows in memory
 COUNTED = 10_000  # rows in memory while counting, which needs two columns
 _COUNTED = {
     "sites": "sites", "path shapes": "shapes", "incidents": "incidents", "learned routes": "standings",
-    "purses": "purses", "schedules": "schedules",
+    "purses": "purses", "schedules": "schedules", "keys": "api_keys",
 }  # fmt: skip
 Columns = tuple[Any, ...]  # Any: the types of a row are those of the schema, which is STRICT
 _TABLES = (
     "incidents", "shapes", "queues", "urls", "sites", "robots", "workers", "standings", "purses", "schedules",
-    "sowings", "sown_sites", "forgetting", "jobs",
+    "sowings", "sown_sites", "forgetting", "jobs", "api_keys", "answers", "audit",
 )  # fmt: skip
 
 
@@ -58,6 +60,7 @@ _JOBS = f"SELECT {', '.join((*_JOB_FIELDS, *STATES))} FROM jobs ORDER BY number"
 
 # The queries of small tables, and what becomes of the columns of their rows.
 _SMALL: tuple[tuple[str, Callable[..., StateRow]], ...] = (
+    (f"{KEYS} ORDER BY created_at, id", lambda *columns: DumpedKey(key_of(columns))),
     (
         "SELECT name, standing FROM schedules ORDER BY name",
         lambda name, text: DumpedSchedule(readable(decode_schedule(name, text))),
@@ -242,6 +245,8 @@ class SqliteStateStream(SqliteStream):
                     f"INSERT OR IGNORE INTO jobs ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})",  # noqa: S608
                     tuple(columns.values()),
                 )
+            case DumpedKey(key):
+                add_key(connection, key)
             case DumpedSchedule(standing):
                 connection.execute(
                     "INSERT OR IGNORE INTO schedules (name, version, standing) VALUES (?, ?, ?)",

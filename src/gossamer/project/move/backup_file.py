@@ -33,6 +33,7 @@ from ...errors import BackendUnavailable, Misconfigured
 from ...frontier.state_rows import (
     DumpedBudget,
     DumpedJob,
+    DumpedKey,
     DumpedPurse,
     DumpedRobots,
     DumpedRoute,
@@ -85,8 +86,9 @@ class _Frame(msgspec.Struct, frozen=True, array_like=True):
 
 _ROWS: dict[str, dict[str, type[msgspec.Struct]]] = {
     "state": {
-        "job": DumpedJob, "schedule": DumpedSchedule, "seeds": DumpedSeeds, "site": DumpedSite, "robots": DumpedRobots,
-        "route": DumpedRoute, "purse": DumpedPurse, "budget": DumpedBudget, "shape": DumpedShape, "url": DumpedUrl,
+        "job": DumpedJob, "key": DumpedKey, "schedule": DumpedSchedule, "seeds": DumpedSeeds, "site": DumpedSite,
+        "robots": DumpedRobots, "route": DumpedRoute, "purse": DumpedPurse, "budget": DumpedBudget,
+        "shape": DumpedShape, "url": DumpedUrl,
     },
     "records": {"page": DumpedPage, "record": DumpedRecord, "schema": DumpedSchema, "quality": Tally},
     "archive": {"segment": SegmentFile},
