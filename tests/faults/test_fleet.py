@@ -131,7 +131,7 @@ def test_a_spool_that_is_full_makes_fetching_wait(tmp_path, fleet):
         # Whoever found the spool full gives its page back and fetches it again later.
         extra = len(site.hits()) - PAGES
         assert_whole(project, extra=extra)
-        assert extra < PAGES / 2
+        assert extra <= 2 * 2 * IN_FLIGHT  # those in flight, not one more for each second that the store is away
 
 
 def test_a_worker_cut_off_from_valkey_holds_nothing_up(tmp_path, fleet):

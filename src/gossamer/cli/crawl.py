@@ -152,7 +152,8 @@ def summarise(report: CrawlReport, tally: EventCounts, settings: Settings, outpu
         speed = f"{tally.pages:,} by this command, {speed}"
     spent = f"{report.seconds:.1f} s" if report.seconds < 60 else short_duration(timedelta(seconds=report.seconds))
     table.add_row("pages", f"[bold]{counts.done:,}[/] done{unchanged}  [dim]{spent}, {speed}[/]")
-    table.add_row("records", f"[bold]{report.records:,}[/]  [dim]{tally.changed:,} new or changed[/]")
+    records = f"{report.records:,}" if report.records is not None else "not known"
+    table.add_row("records", f"[bold]{records}[/]  [dim]{tally.changed:,} new or changed[/]")
     if tally.faults:
         table.add_row("quality", f"{many(tally.faults, 'fault')} found  [dim]gossamer quality {report.job.name}[/]")
     if tally.gone:

@@ -11,7 +11,7 @@ import msgspec
 from ..crawl.heartbeat import Heartbeat, Vitals
 from ..crawl.seeding import work_off
 from ..crawl.worker import Worker
-from ..errors import Misconfigured
+from ..errors import Misconfigured, Transient
 from ..model.events import EventHub, EventSink
 from ..model.job import Job, JobCounts
 from ..parse.spider import Spider
@@ -32,14 +32,15 @@ class CrawlReport(msgspec.Struct, frozen=True, kw_only=True):
     """What became of a crawl. `ended` is False when it was stopped before its time and will go on later.
 
     `failure` says why, when it ended and not one page of it could be had; else it is empty. `storing` says for which
-    results it waits, when all its pages are done and it cannot end yet.
+    results it waits, when all its pages are done and it cannot end yet; `records` is None when the record store is what
+    does not answer.
     """
 
     job: Job
     resumed: bool
     ended: bool
     counts: JobCounts
-    records: int
+    records: int | None
     seconds: float
     failure: str = ""
     storing: Storing | None = None
@@ -107,14 +108,20 @@ async def crawl(
                     if watching is not None:
                         watching.cancel()
                         await asyncio.gather(watching, return_exceptions=True)
-        if after is not None:
-            await after(project, job)
+        records: int | None = None
+        try:
+            if after is not None:
+                await after(project, job)
+            records = await project.records.count(RecordQuery(job=job.id))
+        except Transient:
+            if storing is None:
+                raise
         return CrawlReport(
             job=await project.state.jobs.job(job.id) or job,
             resumed=resumed,
             ended=drained and storing is None,
             counts=await project.state.jobs.counts(job.id),
-            records=await project.records.count(RecordQuery(job=job.id)),
+            records=records,
             seconds=clock.monotonic() - began,
             failure=await why_nothing_came(project, job.id) if drained else "",
             storing=storing,

@@ -1,0 +1,163 @@
+"""Results that could not be stored when their pages were done: none is lost, none is taken for gone, and no job ends
+before them. Witnesses: the record store with its history, the queue, and the log of the site."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+
+import msgspec
+import pytest
+
+from gossamer.model.job import Job, JobCounts, JobState
+from gossamer.project.open import open_project
+from gossamer.settings import load
+from gossamer.store.contract import RecordQuery
+from tests.faults.fleet import FleetProject, assert_whole, own_services, poll_until, wait_for_all, workers
+from tests.services.cable import cable_to
+from tests.sites.running import park
+
+pytestmark = pytest.mark.long
+
+IN_FLIGHT = 16  # of one worker at most
+PAGES = 400
+SITE = {"hosts": 4, "pages": PAGES // 4, "latency_ms": 20, "body_bytes": 1500, "links": 5}
+
+
+@pytest.fixture
+def fleet(s3):
+    with own_services(s3) as services:
+        yield services
+
+
+class Books(msgspec.Struct):
+    """What the project's books say. `false_ends` counts records whose history says that they were gone."""
+
+    job: Job
+    counts: JobCounts
+    waiting: int  # results on disks, by the notes in the state
+    records: int = 0
+    gone: int = 0
+    false_ends: int = 0
+
+
+def read(project: FleetProject, *, records: bool = True) -> Books:
+    async def look() -> Books:
+        async with open_project(load(start=project.folder, environ={}), to_look=True) as system:
+            job = (await system.state.jobs.jobs())[0]
+            notes = await system.state.spools.notes()
+            books = Books(
+                job=job,
+                counts=await system.state.jobs.counts(job.id),
+                waiting=sum(note.results.get(job.id, 0) for note in notes),
+            )
+            if not records:
+                return books
+            books.records = await system.records.count(RecordQuery(job=job.id))
+            books.gone = await system.records.count(RecordQuery(gone=True))
+            async for record in system.records.records(RecordQuery()):
+                history = await system.records.history(record.type, record.site, record.key)
+                books.false_ends += any(version.gone for version in history)
+            return books
+
+    return asyncio.run(look())
+
+
+def all_settled(project: FleetProject) -> bool:
+    counts = read(project, records=False).counts
+    return counts.open == 0 and counts.settled >= PAGES
+
+
+def test_a_machine_that_is_cut_off_from_the_record_store_leaves_nothing_gone(tmp_path, fleet):
+    with park(**SITE) as site, cable_to(fleet.postgres.port) as cable:
+        # given a crawl that has seen everything
+        project = fleet.project(tmp_path, site, concurrency=4)
+        with workers(project.start(command=("crawl", "park"))) as crew:
+            wait_for_all(crew)
+        seen = len(site.hits())
+
+        # when one of two machines loses its line to the record store in the middle of the next
+        there = {
+            "GOSSAMER_RECORDS": f"postgresql://postgres@127.0.0.1:{cable.port}/postgres",
+            "GOSSAMER_STORE__SPOOL": str(tmp_path / "there"),
+        }
+        with workers(project.start(command=("crawl", "park"))) as crew:
+            poll_until(lambda: len(site.hits()) > seen, crew)
+            crew.append(project.start(**there))
+            poll_until(lambda: any("park" in line for line in _working(project)), crew)
+            cable.cut()
+            poll_until(lambda: all_settled(project), crew)
+
+            # then the job does not end while results of it wait there, and no record is gone
+            books = read(project)
+            assert books.waiting > 0, "the machine that was cut off had nothing to store"
+            assert books.job.state is JobState.RUNNING
+            assert (books.gone, books.false_ends) == (0, 0)
+
+            # and it ends when the line is back, with every record, and none that ever was gone
+            cable.mend()
+            wait_for_all(crew)
+        books = read(project)
+        assert (books.job.ending, books.waiting) == ("done", 0)
+        assert (books.records, books.gone, books.false_ends) == (PAGES, 0, 0)
+
+
+def _working(project: FleetProject) -> list[str]:
+    """Jobs of the workers that have given a sign of life, when two of them work."""
+
+    async def look() -> list[str]:
+        async with open_project(load(start=project.folder, environ={}), to_look=True) as system:
+            cards = [card for card in await system.state.workers.workers() if card.done >= 5]
+            return [card.job for card in cards] if len(cards) == 2 else []
+
+    return asyncio.run(look())
+
+
+def test_results_that_wait_are_stored_when_the_store_is_back_whatever_runs(tmp_path, fleet):
+    with park(**SITE) as site:
+        # given a job whose pages were done while the record store was away
+        project = fleet.project(tmp_path, site)
+        crawl = project.start(command=("crawl", "park"))
+        poll_until(lambda: bool(site.hits()), [crawl])
+        with workers(crawl, project.start(command=("worker",))) as crew:
+            poll_until(lambda: len(site.hits()) > 100, crew)
+            fleet.postgres.stop()
+            poll_until(lambda: all_settled(project), crew)
+            assert read(project, records=False).waiting > 0
+            crawl.signal(signal.SIGTERM)
+            assert crawl.wait() == 130
+            assert "stay in" in crawl.said() or "not stored yet" in crawl.said(), crawl.said()
+
+            # when it is back, and the worker that is left has no page to fetch
+            fleet.postgres.start()
+            poll_until(lambda: read(project, records=False).job.state is not JobState.RUNNING, crew[1:])
+            crew[1].signal(signal.SIGTERM)
+            wait_for_all(crew[1:])
+
+        # then everything is stored, and the job ended after that
+        assert_whole(project, extra=2 * IN_FLIGHT)
+        assert read(project).waiting == 0
+        assert not list((tmp_path / "gossamer-data" / "spool").rglob("*.spool"))
+
+
+def test_results_of_workers_that_were_killed_are_stored_by_the_next_start(tmp_path, fleet):
+    with park(**SITE) as site:
+        project = fleet.project(tmp_path, site)
+        with workers(*project.crew(2)) as crew:
+            poll_until(lambda: len(site.hits()) > 100, crew)
+            fleet.postgres.kill()
+            poll_until(lambda: all_settled(project), crew)
+            for worker in crew:
+                worker.kill()
+        books = read(project, records=False)
+        assert books.waiting > 0
+        assert books.job.state is JobState.RUNNING
+
+        fleet.postgres.start()
+        with workers(project.start()) as crew:
+            wait_for_all(crew)
+
+        assert_whole(project, extra=2 * IN_FLIGHT)
+        books = read(project)
+        assert (books.job.ending, books.waiting, books.gone) == ("done", 0, 0)
+        assert not list((tmp_path / "gossamer-data" / "spool").iterdir())
