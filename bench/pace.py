@@ -29,9 +29,15 @@ def main() -> int:
     chosen = parser.parse_args()
     rows = [row for row in ROWS if not chosen.only or any(word in row.name for word in chosen.only)]
     results: list[Paced] = []
+    broken: list[str] = []
     for row in rows:
         with tempfile.TemporaryDirectory(prefix="bench-pace-") as folder:
-            paced = measure(row, Path(folder), chosen.gaps, random.Random(chosen.seed))
+            try:
+                paced = measure(row, Path(folder), chosen.gaps, random.Random(chosen.seed))
+            except AssertionError as error:  # the crawl did not end, or ended badly
+                print(error, flush=True)
+                broken.append(row.name)
+                continue
         results.append(paced)
         print(f"{row.name}: {len(paced.short)} of {paced.gaps} gaps too short", flush=True)
         for words in paced.short[:SHOWN]:
@@ -44,7 +50,7 @@ def main() -> int:
         for paced in results
     ]  # fmt: skip
     print(table(("row", "gaps", "interval ms", "smallest ms", "too short", "pages missing", "of the rate"), cells))
-    broken = [paced.row.name for paced in results if not paced.is_kept]
+    broken += [paced.row.name for paced in results if not paced.is_kept]
     slow = [paced.row.name for paced in results if paced.row.is_fast and paced.share < PROMISED_SHARE]
     print(
         f"Promised: no gap below the interval less {TOLERANCE * 1000:.0f} ms. "

@@ -34,6 +34,7 @@ from tests.sites.running import Hit, Park, park
 TOLERANCE = 0.005  # seconds
 SLOW_HANDSHAKE = (50, 1000)  # milliseconds
 LEASE = 3  # seconds, where workers are stopped for longer than that
+PER_BLOW = 20  # requests between two kills or stops
 SPIDER = """
 import os
 from gossamer import Page, Spider
@@ -221,10 +222,13 @@ def _browser(folder: Path, site: Park) -> Path:
 
 
 def _blow(row: Row, project: FleetProject, crew: list[WorkerProcess], pages: int, chance: random.Random) -> None:
-    """Kill and stop workers until four fifths of the pages were asked for; return when all have ended."""
+    """Kill and stop workers until four fifths of the pages were asked for; return when all have ended.
+
+    A blow falls when the site has got PER_BLOW more requests, so that workers come to work between two of them.
+    """
     asleep: dict[int, float] = {}  # place in the crew -> when it may go on
     deadline = time.monotonic() + PATIENCE
-    strike_at = time.monotonic() + 2
+    strike_at = PER_BLOW  # requests
     while any(worker.code is None for worker in crew):
         assert time.monotonic() < deadline, f"{row.name}: waited in vain. {crew[0].said()}"
         time.sleep(0.1)
@@ -232,11 +236,10 @@ def _blow(row: Row, project: FleetProject, crew: list[WorkerProcess], pages: int
             if time.monotonic() >= wakes:
                 crew[place].signal(signal.SIGCONT)
                 del asleep[place]
-        if not (row.kills or row.stops) or time.monotonic() < strike_at:
+        asked = project.site.count()
+        if not (row.kills or row.stops) or not strike_at <= asked <= pages * 0.8:
             continue
-        if len(project.site.hits()) > pages * 0.8:
-            continue
-        strike_at = time.monotonic() + chance.uniform(0.3, 1.0)
+        strike_at = asked + PER_BLOW
         place = chance.choice([n for n in range(len(crew)) if n not in asleep])
         if row.stops and (not row.kills or chance.random() < 0.5):
             if len(asleep) < len(crew) / 2 and crew[place].code is None:

@@ -28,6 +28,7 @@ from gossamer.fetch.profiles import PROFILES, profile_named
 from tests.conformance.transports import LIMITS, LOOPBACK, listener
 from tests.conformance.transports import vouched as vouched
 from tests.gates import HeldGate
+from tests.patience import PATIENCE
 from tests.services.proxies import Vouched, http_proxy
 from tests.sites.hostile import PAGE, hostile_site
 from tests.sites.http2 import http2_site
@@ -238,20 +239,28 @@ async def test_profiles_do_not_share_connections() -> None:
     assert site.connections == 3
 
 
-async def test_many_hosts_do_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gossamer.fetch.impersonate_clients._MAX_CLIENTS", 8)
-    async with hostile_site() as site, WreqTransport(AddressGuard(allow_private=True)) as transport:
-        for number in range(30):
+async def test_many_hosts_do_not_fill_the_memory() -> None:
+    anywhere = AddressGuard(allow_private=True)
+    long = timedelta(seconds=PATIENCE)
+    async with hostile_site() as site, WreqTransport(anywhere, keep_alive=long, max_clients=8) as transport:
+
+        async def connections_after(number: int) -> int:
             url = site.url("/plain", host=f"h{number}.localhost")
             assert (await transport.fetch(TransportRequest(url=url, limits=LIMITS))).body == PAGE
-        assert len(transport._clients._clients) == 8
-    assert site.connections == 30
+            return site.connections
+
+        assert [await connections_after(number) for number in range(30)] == list(range(1, 31))
+        # The last eight are remembered with their connections, those before them are not.
+        assert [await connections_after(number) for number in range(22, 30)] == [30] * 8
+        assert await connections_after(21) == 31
 
 
-async def test_a_client_that_goes_does_not_take_a_page_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gossamer.fetch.impersonate_clients._MAX_CLIENTS", 1)
+async def test_a_client_that_goes_does_not_take_a_page_with_it() -> None:
     anywhere = AddressGuard(allow_private=True)
-    async with hostile_site(drip=timedelta(milliseconds=5)) as site, WreqTransport(anywhere) as transport:
+    async with (
+        hostile_site(drip=timedelta(milliseconds=5)) as site,
+        WreqTransport(anywhere, max_clients=1) as transport,
+    ):
         slow = asyncio.ensure_future(
             transport.fetch(TransportRequest(url=site.url("/drip", host="slow.localhost"), limits=Limits(max_body=50)))
         )
@@ -264,13 +273,13 @@ async def test_a_client_that_goes_does_not_take_a_page_with_it(monkeypatch: pyte
 
 
 async def test_a_client_that_could_not_connect_is_made_anew() -> None:
-    async with hostile_site() as site, WreqTransport(LOOPBACK) as transport:
+    long = timedelta(seconds=PATIENCE)
+    async with hostile_site() as site, WreqTransport(LOOPBACK, keep_alive=long) as transport:
         await transport.fetch(TransportRequest(url=site.url("/plain"), limits=LIMITS))
-        (client,) = transport._clients._clients.values()
         with pytest.raises(ConnectFailed):
             await transport.fetch(TransportRequest(url=f"http://127.0.0.1:{_closed_port()}/", limits=LIMITS))
-        assert client not in transport._clients._clients.values()
         assert (await transport.fetch(TransportRequest(url=site.url("/plain"), limits=LIMITS))).body == PAGE
+    assert site.connections == 2  # the one that stood went with its client
 
 
 def _closed_port() -> int:

@@ -40,7 +40,7 @@ from .body import BodyDecoder, layers_of
 from .contract import Limits, Response, TransportRequest
 from .exits import is_literal, shown
 from .http_errors import SAFE_METHODS, stale
-from .impersonate_clients import MAX_HEADERS, Client, Clients, library
+from .impersonate_clients import MAX_CLIENTS, MAX_HEADERS, Client, Clients, library
 from .impersonate_errors import hung_up_on, translated
 from .profiles import OWN_HEADERS, Profile, profile_named
 
@@ -95,8 +95,9 @@ class WreqTransport:
         *,
         keep_alive: timedelta = timedelta(seconds=10),
         ssl_context: ssl.SSLContext | None = None,
+        max_clients: int = MAX_CLIENTS,
     ) -> None:
-        self._clients = Clients(guard, keep_alive, ssl_context)
+        self._clients = Clients(guard, keep_alive, ssl_context, max_clients)
 
     async def __aenter__(self) -> Self:
         """Raises MissingExtra."""

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     import wreq
 
 MAX_HEADERS = 128
-_MAX_CLIENTS = 256  # beyond that the one that was used least recently goes, with its idle connections
+MAX_CLIENTS = 256  # beyond that the one that was used least recently goes, with its idle connections
 _MAX_ORIGINS = 1024  # of one client; an exit sees many sites
 _LEAST_BUFFER = 8192  # wreq takes no smaller one
 _Key = tuple[str, str, Exit | None, timedelta, int]
@@ -92,8 +92,11 @@ class Client:
 class Clients:
     """Of `ssl_context` only the authorities it trusts are used, and whether it checks at all."""
 
-    def __init__(self, guard: AddressGuard, keep_alive: timedelta, ssl_context: ssl.SSLContext | None) -> None:
+    def __init__(
+        self, guard: AddressGuard, keep_alive: timedelta, ssl_context: ssl.SSLContext | None, most: int = MAX_CLIENTS
+    ) -> None:
         self._guard = guard
+        self._most = most
         self._keep_alive = keep_alive
         self._ssl = ssl_context
         self._resolver: GuardedResolver | None = None
@@ -141,7 +144,7 @@ class Clients:
         if client is None or client.addresses.isdisjoint(addresses):
             driver = self._made(exit.host if exit else host, addresses, profile, exit, limits)
             client = self._clients[key] = Client(driver, key, frozenset(addresses), self._keep_alive)
-            while len(self._clients) > _MAX_CLIENTS:
+            while len(self._clients) > self._most:
                 self._clients.popitem(last=False)  # not closed: somebody may be in the middle of a request
         self._clients.move_to_end(key)
         return client
