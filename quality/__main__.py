@@ -6,7 +6,12 @@ import sys
 import traceback
 from importlib import import_module
 
-SECTIONS = (("product", "Products"), ("article", "Articles"), ("prices", "Prices in texts"))
+SECTIONS = (
+    ("product", "Products"),
+    ("article", "Articles"),
+    ("content", "Main content by type of page"),
+    ("prices", "Prices in texts"),
+)
 
 
 def main(wanted: list[str]) -> int:

@@ -7,20 +7,19 @@ over pages, F1 is made of the two averages.
 
 from __future__ import annotations
 
-import gzip
 import json
 import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
-from pathlib import Path
 from typing import NamedTuple
 
-from gossamer.model.page import Headers, Snapshot
 from gossamer.parse.article import main_text
 from gossamer.parse.page import Page
 
-SET = Path(__file__).resolve().parents[2] / "shared/corpora/article-extraction"
+from .corpora import CORPORA, page_of
+
+SET = CORPORA / "article-extraction"
 PUBLISHED = {"go-trafilatura": 0.960, "readability.js": 0.947, "readability-lxml": 0.922, "all text (bs4)": 0.665}
 _WORD = re.compile(r"\w+")
 _RUN = 4
@@ -69,11 +68,7 @@ def cases(every: int = 1) -> Iterable[Case]:
     """The pages of the set, in the order of their names; `every=3` takes each third of them."""
     truth = json.loads((SET / "ground-truth.json").read_text(encoding="utf-8"))
     for name in sorted(truth)[::every]:
-        url = truth[name]["url"]
-        body = gzip.decompress((SET / "html" / f"{name}.html.gz").read_bytes())
-        headers = Headers([("Content-Type", "text/html")])
-        page = Page(Snapshot(url=url, requested_url=url, status=200, headers=headers, body=body, fetched_at=0.0))
-        yield Case(name, page, truth[name]["articleBody"])
+        yield Case(name, page_of("article-extraction", name, truth[name]["url"]), truth[name]["articleBody"])
 
 
 def measure(found: Iterable[Case], extract: Callable[[Page], str]) -> tuple[Score, float]:

@@ -7,7 +7,6 @@ Prices are compared as numbers. A currency sign counts as right when it can stan
 
 from __future__ import annotations
 
-import gzip
 import json
 import time
 from decimal import Decimal
@@ -17,11 +16,10 @@ from bench.table import table
 
 from gossamer.model.currencies import SHARED
 from gossamer.model.money import currency_code
-from gossamer.model.page import Headers, Snapshot
 from gossamer.parse.page import Page
 from gossamer.parse.product import Product, product_of
 
-from .corpora import CORPORA, absent
+from .corpora import CORPORA, absent, page_of
 
 SET = "product-extraction"
 ATTRIBUTES = ("price", "sku", "availability", "InStock", "OutOfStock", "brand", "currency", "gtin", "mpn")
@@ -54,7 +52,7 @@ class Score(NamedTuple):
 def cases() -> list[Case]:
     """The pages of the set with their true values."""
     truth = json.loads((CORPORA / SET / "ground-truth.json").read_text(encoding="utf-8"))
-    return [Case(_page(name, values["url"]), values) for name, values in sorted(truth.items())]
+    return [Case(page_of(SET, name, values["url"]), values) for name, values in sorted(truth.items())]
 
 
 def scores(products: list[tuple[Product | None, dict[str, Any]]]) -> dict[str, Score]:
@@ -99,12 +97,6 @@ def report() -> list[str]:
         f"{len(known)} pages of {kilobytes:,.0f} KB on average; {len(known) / seconds:,.0f} pages/s,"
         f" {1000 * seconds / len(known):.1f} ms of CPU each, once a page is parsed",
     ]
-
-
-def _page(name: str, url: str) -> Page:
-    body = gzip.decompress((CORPORA / SET / "html" / f"{name}.html.gz").read_bytes())
-    headers = Headers([("content-type", "text/html")])
-    return Page(Snapshot(url=url, requested_url=url, status=200, headers=headers, body=body, fetched_at=0.0))
 
 
 def _told(attribute: str, product: Product | None, truth: dict[str, Any]) -> object:

@@ -170,7 +170,7 @@ def test_entities_in_the_body_of_json_ld_are_undone(body: str) -> None:
 @pytest.mark.parametrize(
     ("body", "content_type"),
     [
-        ("<ul><li><a href=/1>One of the links to elsewhere</a><li><a href=/2>And one of more</a></ul>", "text/html"),
+        ("<nav><a href=/1>One of the links to elsewhere</a> <a href=/2>And one of more</a></nav>", "text/html"),
         ("<p>Not found.</p>", "text/html"),
         ("", "text/html"),
         ('{"a": 1}', "application/json"),

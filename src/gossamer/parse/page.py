@@ -26,6 +26,7 @@ from .xml import parse_xml
 
 if TYPE_CHECKING:
     from . import article, metadata, tables
+    from .article.kind import KindOfPage
     from .feeds import Feed
     from .product import Product
     from .sitemaps import Sitemap
@@ -341,6 +342,12 @@ class Page:
         from . import article
 
         return article.article_of(self)
+
+    def kind_of_page(self) -> KindOfPage:
+        """What the page is for, with a confidence: article, product, listing, collection, forum, documentation, ..."""
+        from . import article
+
+        return article.kind_of_page(self)
 
     def metadata(self) -> metadata.Metadata:
         """What the page says about itself: title, canonical address, language, dates, feeds, other languages."""

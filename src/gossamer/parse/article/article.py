@@ -1,8 +1,9 @@
 """`Article` and `article_of`: the text of a page without its margins, and the facts that the page states about it.
 
-The page is laid out flat (outline.py), the element that holds the text is chosen and everything else in it struck out
-(main_content.py), the rest is written as text and Markdown (render.py). Facts about the article come from the page's
-metadata. The text in JSON-LD is used only where the page shows hardly any, because scripts would make it.
+The page is laid out flat (outline.py) and told by its kind (kind.py). Of an article the element that holds the text is
+chosen and everything else in it struck out (main_content.py); of any other page every paragraph that is likely to be
+content is kept (likelihood.py). The rest is written as text and Markdown (render.py). Facts about the article come from
+the page's metadata. The text in JSON-LD is used only where the page shows hardly any, because scripts would make it.
 
 How it fails: a page without prose has no article; nothing raises. Size and depth of hostile pages are bounded.
 """
@@ -19,15 +20,20 @@ import msgspec
 import turbohtml
 
 from ..metadata import Metadata, metadata_of
+from .kind import KindOfPage, kind_of
+from .likelihood import MOST_LINES, likelihoods, share_kept, strike_unlikely
 from .main_content import choose, folded, strike_extras
 from .outline import Outline, outline_of
 from .render import LONGEST, markdown_of, text_of, whole_markdown
+from .traits import Survey
 
 if TYPE_CHECKING:
     from ..page import Page
 
 _LEAST = 100  # characters of an article; a shorter text is a notice
 _SHORT = 300  # characters of text below which the body in JSON-LD is preferred
+_PERHAPS = 0.2  # confidence that a page is an article, from which on it is read as one if that finds its content
+_MOST = 0.7  # of the very likely content; a page whose one element has less of it is no article
 _MOST_HEADINGS = 20
 _WIDE = r"\u2e80-\ua4cf\uf900-\ufaff"  # Chinese and Japanese: every character counts as a word
 _MARKUP = re.compile(r"</?(?:p|br|div|h\d)\b", re.IGNORECASE)
@@ -100,37 +106,66 @@ def markdown(page: Page) -> str:
     if content is None or len(content.text()) < _LEAST:
         return whole_markdown(tree, page.urljoin(""))
     text = content.markdown(page)
-    return f"# {content.heading}\n\n{text}" if content.heading else text
+    return f"# {content.heading}\n\n{text}" if content.heading and not content.titled else text
 
 
 class _MainContent:
     """The main content of a page: the element `top` without what the outline has struck out; `heading` is the title
-    as the page shows it.
+    as the page shows it, `titled` tells whether it is part of the text.
     """
 
-    def __init__(self, outline: Outline, top: int, heading: str | None) -> None:
+    def __init__(self, outline: Outline, top: int, heading: str | None, titled: bool) -> None:
         self._outline = outline
         self._top = top
         self.heading = heading
+        self.titled = titled
 
     @classmethod
     def in_page(cls, page: Page, facts: Metadata | None = None) -> _MainContent | None:
-        root = page.tree.root if page.tree is not None else None
-        if root is None:
+        survey = survey_of(page)
+        if survey is None:
             return None
-        outline = outline_of(root)
-        top = choose(outline)
-        if top is None:
+        outline, winner, titles = survey.outline, survey.winner, _titles(page, facts)
+        kind = kind_of(page, survey)
+        likely = likelihoods(survey) if len(survey.lines) <= MOST_LINES else None
+        if winner is not None and (likely is None or kind.all.get("article", 0.0) >= _PERHAPS):
+            given = bytes(outline.struck)
+            outline.struck[:] = survey.margins
+            heading = strike_extras(outline, winner, titles)
+            if likely is None or share_kept(survey, likely, winner) >= _MOST:
+                return cls(outline, winner, heading or _heading(outline, titles), False)
+            outline.struck[:] = given
+            for line in survey.lines:
+                line.gone = False
+        if likely is None:
             return None
-        titles = _titles(page, facts)
-        heading = strike_extras(outline, top, titles)
-        return cls(outline, top, heading or _heading(outline, titles))
+        strike_unlikely(survey, likely, kind)
+        return cls(outline, 0, _heading(outline, titles), _shows_title(outline))
 
     def text(self) -> str:
         return text_of(self._outline, self._top)
 
     def markdown(self, page: Page) -> str:
         return markdown_of(self._outline, self._top, page.urljoin(""))
+
+
+def survey_of(page: Page) -> Survey | None:
+    """The page seen as a whole; None for content that is no markup."""
+    root = page.tree.root if page.tree is not None else None
+    if root is None:
+        return None
+    outline = outline_of(root)
+    given = bytes(outline.struck)
+    winner = choose(outline)
+    margins = bytes(outline.struck)
+    outline.struck[:] = given
+    return Survey(outline, winner, margins)
+
+
+def kind_of_page(page: Page) -> KindOfPage:
+    """What the page is for."""
+    survey = survey_of(page)
+    return kind_of(page, survey) if survey is not None else KindOfPage()
 
 
 def _title(facts: Metadata, heading: str | None) -> str | None:
@@ -162,6 +197,11 @@ def _heading(outline: Outline, titles: frozenset[str]) -> str | None:
         if folded(heading) in titles:
             return heading
     return headings[0] if len(headings) == 1 else None
+
+
+def _shows_title(outline: Outline) -> bool:
+    """True when an <h1> is among what is left."""
+    return any(outline.tags[one.block] == "h1" and one.text(outline.struck) for one in outline.paragraphs)
 
 
 def _from_json_ld(body: str) -> tuple[str, str]:

@@ -15,9 +15,20 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from turbohtml import Element
-
-from .outline import BODY, CONTENT, HIDDEN, LABEL, MARGIN, PICTURE, REPLIES, SILENT, Outline, Paragraph
+from .outline import (
+    BODY,
+    CONTENT,
+    HEADINGS,
+    HIDDEN,
+    LABEL,
+    MARGIN,
+    PICTURE,
+    REPLIES,
+    SILENT,
+    Outline,
+    Paragraph,
+    is_hidden,
+)
 
 _AROUND = frozenset(("aside", "fieldset", "footer", "form", "header", "menu", "nav"))
 _WHOLE = frozenset(("article", "body", "html", "main"))
@@ -26,7 +37,6 @@ _VOTES = (1.0, 0.5, 0.25, 0.12)  # for the parent, its parent, and so on
 _SMALL_SHARE = 0.3  # of a page's prose; an element that holds more is no margin, whatever its name
 _ENOUGH = 250.0  # weight that must be left beside comments, else they are the content
 _LEVELS = 3  # parents that are tried for a text that is in parts
-_HEADINGS = frozenset(("h1", "h2", "h3", "h4", "h5", "h6"))
 _CAPTION_LETTERS = 300  # a frame with a picture and more text than this is no picture with a caption
 _FIRM = 80  # letters that make a paragraph surely text
 # How lines begin that lead to another page, in the languages of much news; they count where the line holds a link.
@@ -99,16 +109,7 @@ def _is_margin(outline: Outline, element: int, weight: float, whole: float) -> b
     tag, flags = outline.tags[element], outline.flags[element]
     if tag not in _WHOLE and (tag in _AROUND or (flags & (MARGIN | LABEL | HIDDEN) and not flags & BODY)):
         return weight <= _SMALL_SHARE * whole
-    return _is_hidden(outline.elements[element]) and weight <= 0.5 * whole
-
-
-def _is_hidden(element: Element) -> bool:
-    if not element.attrs:
-        return False
-    if element.attr("hidden") is not None or element.attr("aria-hidden") == "true":
-        return True
-    style = element.attr("style")
-    return style is not None and "display:none" in style[:500].replace(" ", "").lower()
+    return is_hidden(outline.elements[element]) and weight <= 0.5 * whole
 
 
 def _elect(outline: Outline) -> int | None:
@@ -202,12 +203,12 @@ def strike_extras(outline: Outline, top: int, titles: frozenset[str]) -> str | N
         if (
             _leads_away(line, text)
             or (at > first and _shouts(line, text, tag))
-            or (at > last and (not followed if tag in _HEADINGS else _trails(line, text, tag)))
+            or (at > last and (not followed if tag in HEADINGS else _trails(line, text, tag)))
         ):
             gone.append(line)
         else:
             followed = True
-    _strike_lines(outline, top, lines, gone)
+    strike_lines(outline, top, lines, gone)
     return title
 
 
@@ -245,7 +246,7 @@ def _strike_title(outline: Outline, top: int, titles: frozenset[str]) -> str | N
         block = paragraph.block
         if outline.within(block, top) and not outline.struck[block] and block != top:
             tag = outline.tags[block]
-            text = paragraph.text(outline.struck) if tag in _HEADINGS else ""
+            text = paragraph.text(outline.struck) if tag in HEADINGS else ""
             if text and (tag == "h1" or folded(text) in titles):
                 outline.strike(block)
                 return text
@@ -274,7 +275,7 @@ def _trails(line: Paragraph, text: str, tag: str) -> bool:
     return tag != "li" and line.letters < _FIRM and not text.endswith(_ENDS)
 
 
-def _strike_lines(outline: Outline, top: int, lines: list[Paragraph], gone: list[Paragraph]) -> None:
+def strike_lines(outline: Outline, top: int, lines: list[Paragraph], gone: list[Paragraph]) -> None:
     """Strike out paragraphs: the whole element if it holds nothing else, else only the text."""
     out = {id(line) for line in gone}
     kept = bytearray(len(outline.elements))
@@ -287,4 +288,4 @@ def _strike_lines(outline: Outline, top: int, lines: list[Paragraph], gone: list
         if not kept[line.block] and line.block != top:
             outline.strike(line.block)
         else:
-            line.pieces.clear()
+            line.gone = True

@@ -15,6 +15,7 @@ LONGEST_TEXT characters.
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from functools import lru_cache
 
 from turbohtml import Element, Node, Text
@@ -25,9 +26,10 @@ GONE = 1  # struck out of text and Markdown
 SILENT = 2  # struck out of the text; it stays in Markdown, which can show pictures
 UNREAD = frozenset((
     "area", "audio", "button", "canvas", "datalist", "dialog", "embed", "frameset", "head", "iframe", "input",
-    "link", "map", "math", "meta", "meter", "noscript", "object", "option", "progress", "script", "select",
+    "link", "map", "math", "meta", "meter", "object", "option", "progress", "script", "select",
     "source", "style", "svg", "template", "textarea", "title", "track", "video",
 ))  # fmt: skip
+HEADINGS = frozenset(("h1", "h2", "h3", "h4", "h5", "h6"))
 PICTURES = frozenset(("img", "picture", "amp-img", "video", "iframe"))
 _INLINE = frozenset((
     "a", "abbr", "acronym", "amp-img", "b", "bdi", "bdo", "big", "cite", "code", "data", "del", "dfn", "em", "font",
@@ -46,8 +48,9 @@ HIDDEN = 16  # not shown to the reader
 LABEL = 32  # bylines, dates, captions, credits: small print beside a text
 PICTURE = 64  # a frame around a picture
 
-_LONGEST_NAMES = 400  # characters of names that are read; meanings are remembered, so names must not be endless
-_NAME_WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
+_SCRIPTED_SHARE = 0.75  # of the letters of a page; if <noscript> holds more, it holds the content
+LONGEST_NAMES = 400  # characters of names that are read; meanings are remembered, so names must not be endless
+NAME_WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 _SENSES = {
     CONTENT: "article articles blog body content contents entry main page paragraph post story text",
     BODY: "articlebody",
@@ -85,10 +88,11 @@ _PAIRED_SENSES = {
 
 class Paragraph:
     """`pieces` are (element, text) in order; `block` is the element that the paragraph stands in, `linked` counts the
-    letters in links. `exact` marks text in <pre>, in which every space counts.
+    letters in links. `exact` marks text in <pre>, in which every space counts; `gone` marks a paragraph that is struck
+    out though its element is not.
     """
 
-    __slots__ = ("block", "commas", "exact", "letters", "linked", "pieces")
+    __slots__ = ("block", "commas", "exact", "gone", "letters", "linked", "pieces")
 
     def __init__(self, block: int) -> None:
         self.block = block
@@ -96,6 +100,7 @@ class Paragraph:
         self.linked = 0
         self.commas = 0
         self.exact = False
+        self.gone = False
         self.pieces: list[tuple[int, str]] = []
 
     @property
@@ -107,8 +112,10 @@ class Paragraph:
         """How much prose the paragraph is: its letters, far fewer if they are links; nothing for a mere phrase."""
         return self.letters * (1 - self.link_share) ** 2 if self.letters >= 25 else 0.0
 
-    def text(self, struck: bytearray) -> str:
-        """The text without the elements that are struck out. Line breaks stay."""
+    def text(self, struck: bytes | bytearray) -> str:
+        """The text without the elements that are struck out; "" for a paragraph that is gone. Line breaks stay."""
+        if self.gone:
+            return ""
         joined = "".join([piece for element, piece in self.pieces if not struck[element]])
         if self.exact:
             return "\n".join(line.rstrip() for line in joined.split("\n")).strip("\n")
@@ -153,6 +160,27 @@ class Outline:
             weights[parents[element]] += weights[element]
         return weights
 
+    def strike_noscript(self) -> None:
+        """Strike out what is for readers without scripts, unless it is most of the page: then scripts make the rest."""
+        marked, element, inside = [], 0, 0
+        while element < len(self.elements):
+            if self.tags[element] == "noscript":
+                marked.append(element)
+                element = self.ends[element]
+            else:
+                element += 1
+        if not marked:
+            return
+        whole = sum(one.letters for one in self.paragraphs)
+        starts = [*marked, len(self.elements)]
+        for one in self.paragraphs:
+            before = bisect_right(starts, one.block) - 1
+            if before >= 0 and before < len(marked) and self.within(one.block, marked[before]):
+                inside += one.letters
+        if inside < _SCRIPTED_SHARE * whole:
+            for element in marked:
+                self.strike(element)
+
     def strike(self, element: int, mark: int = GONE) -> None:
         """Strike out an element with everything in it."""
         end = self.ends[element]
@@ -163,6 +191,7 @@ def outline_of(root: Element) -> Outline:
     """Walk the tree from `root` down."""
     walk = _TreeWalk()
     walk.visit(root)
+    walk.outline.strike_noscript()
     return walk.outline
 
 
@@ -202,7 +231,7 @@ class _TreeWalk:
         outline, tag = self.outline, element.tag
         if tag in PICTURES and outline.elements:
             self._picture()
-        if tag in UNREAD and outline.elements:
+        if tag in UNREAD and outline.elements and not (tag == "button" and outline.tags[self.at] in HEADINGS):
             return False
         number = len(outline.elements)
         outline.elements.append(element)
@@ -274,11 +303,20 @@ class _TreeWalk:
         paragraph.pieces.append((self.at, text))
 
 
+def is_hidden(element: Element) -> bool:
+    if not element.attrs:
+        return False
+    if element.attr("hidden") is not None or element.attr("aria-hidden") == "true":
+        return True
+    style = element.attr("style")
+    return style is not None and "display:none" in style[:500].replace(" ", "").lower()
+
+
 def _flags_of(element: Element) -> int:
     if not element.attrs:
         return 0
     names = " ".join([value for name in ("class", "id", "role", "itemprop") if (value := element.attr(name))])
-    return _meaning_of(names[:_LONGEST_NAMES]) if names else 0
+    return _meaning_of(names[:LONGEST_NAMES]) if names else 0
 
 
 def _flags_by_name() -> dict[str, int]:
@@ -299,9 +337,9 @@ _FLAGS = _flags_by_name()
 def _meaning_of(names: str) -> int:
     """The flags of the words in `names`, and of the pairs of words that follow each other; 0 for words without a flag.
 
-    `names` must be no longer than _LONGEST_NAMES.
+    `names` must be no longer than LONGEST_NAMES.
     """
-    words = [word.lower() for word in _NAME_WORD.findall(names)]
+    words = [word.lower() for word in NAME_WORD.findall(names)]
     flags, before = 0, ""
     for word in words:
         flags |= _FLAGS.get(word, 0) | _FLAGS.get(f"{before} {word}", 0)

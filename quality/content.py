@@ -1,0 +1,137 @@
+"""How well the main content of any page is found: articles, documentation, forums, lists, shops, services.
+
+The measure is the set's own: words in lower case as multisets; F1 of one page is made of the words that both texts
+have, and the score is the average over pages. Every table has three parts: all pages, those that rules were written
+with, and the third that was kept aside. Other extractors are run where GOSSAMER_QUALITY_PEERS names a Python that
+has them.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import re
+import subprocess
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from bench.table import table
+
+from gossamer.parse.page import Page
+
+from .corpora import CORPORA, absent, kept_aside, page_of
+
+SET = "web-content"
+TYPES = ("article", "documentation", "service", "forum", "listing", "collection", "product")
+PEERS = "GOSSAMER_QUALITY_PEERS"
+_WORD = re.compile(r"\w+")
+
+
+class Case(NamedTuple):
+    """A page, its type and the text of its main content."""
+
+    name: str
+    url: str
+    type: str
+    text: str
+    author: str | None
+    date: str | None
+
+    def page(self) -> Page:
+        return page_of(SET, self.name, self.url)
+
+
+class Result(NamedTuple):
+    """F1 by the name of the page, and the milliseconds of CPU that a page took."""
+
+    f1: dict[str, float]
+    milliseconds: float
+
+
+def cases() -> list[Case]:
+    """The pages of the set, in the order of their names."""
+    with gzip.open(CORPORA / SET / "truth.jsonl.gz", "rt", encoding="utf-8") as lines:
+        truth = [json.loads(line) for line in lines]
+    found = [Case(one["id"], one["url"], one["type"], one["text"], one["author"], one["date"]) for one in truth]
+    return sorted(found)
+
+
+def word_f1(true: str, ours: str) -> float:
+    """The harmonic mean of precision and recall of the words; 1 when both texts are empty."""
+    wanted, found = (Counter(_WORD.findall(text.lower())) for text in (true, ours))
+    if not wanted and not found:
+        return 1.0
+    return 2 * (wanted & found).total() / (wanted.total() + found.total())
+
+
+def measure(known: list[Case], extract: Callable[[Page], str]) -> Result:
+    """Ours: parsing the page is part of the time, as it is for the others."""
+    scores, seconds = {}, 0.0
+    for case in known:
+        page = case.page()
+        began = time.thread_time()
+        text = extract(page)
+        seconds += time.thread_time() - began
+        scores[case.name] = word_f1(case.text, text)
+    return Result(scores, 1000 * seconds / len(known))
+
+
+def mean(result: Result, known: list[Case]) -> float:
+    return sum(result.f1[case.name] for case in known) / len(known) if known else 0.0
+
+
+def report() -> list[str]:
+    """The lines of this section."""
+    missing = absent(SET)
+    if missing:
+        return missing
+    known = cases()
+    results = {"gossamer": measure(known, Page.main_text), **_peers(known)}
+    kinds = {case.name: case.page().kind_of_page().name for case in known}
+    parts = {
+        "all pages": known,
+        "rules written with": [case for case in known if not kept_aside(case.name)],
+        "kept aside": [case for case in known if kept_aside(case.name)],
+    }
+    lines = []
+    for title, part in parts.items():
+        head = [f"{title}: {len(part)}", "all", *TYPES, "ms/page"]
+        rows = []
+        for name, result in results.items():
+            by_type = [mean(result, [case for case in part if case.type == each]) for each in TYPES]
+            figures = [f"{each:.3f}" for each in (mean(result, part), *by_type)]
+            rows.append([name, *figures, f"{result.milliseconds:.1f}"])
+        right = sum(kinds[case.name] == case.type for case in part)
+        lines += [table(head, rows), f"kinds of pages that are told right: {right} of {len(part)}", ""]
+    if len(results) == 1:
+        lines.append(f"No other extractors: {PEERS} names no Python that has trafilatura or readability-lxml.")
+    return lines
+
+
+def _peers(known: list[Case]) -> dict[str, Result]:
+    """What other extractors score; empty where there are none."""
+    python = os.environ.get(PEERS)
+    if not python:
+        return {}
+    script = Path(__file__).with_name("peer_texts.py")
+    done = subprocess.run(
+        [python, str(script), str(CORPORA / SET / "html"), *(case.name for case in known)],
+        capture_output=True, check=True, text=True,
+    )  # fmt: skip
+    texts: dict[str, dict[str, str]] = defaultdict(dict)
+    seconds: Counter[str] = Counter()
+    for line in done.stdout.splitlines():
+        one = json.loads(line)
+        texts[one["peer"]][one["name"]] = one["text"]
+        seconds[one["peer"]] += one["seconds"]
+    true = {case.name: case.text for case in known}
+    return {
+        peer: Result(
+            {name: word_f1(true[name], text) for name, text in found.items()}, 1000 * seconds[peer] / len(known)
+        )
+        for peer, found in texts.items()
+    }

@@ -1,0 +1,191 @@
+"""The main content of pages that are no articles, and what a page is for."""
+
+from __future__ import annotations
+
+import pytest
+from quality.content import SET, Result, cases, mean, measure, word_f1
+from quality.corpora import kept_aside
+from quality.fit import Example, answers_of, learn
+
+from gossamer.model.page import Headers, Snapshot
+from gossamer.parse.article.likelihood import MOST_LINES
+from gossamer.parse.article.outline import MOST_NODES
+from gossamer.parse.page import Page
+from tests.corpora import corpus
+
+MENU = "<nav><ul>" + "".join(f"<li><a href=/{n}>Department {n}</a>" for n in range(12)) + "</ul></nav>"
+FOOTER = (
+    "<footer><a href=/terms>Terms of use</a> <a href=/privacy>Privacy policy</a> © 2026 All rights reserved</footer>"
+)
+POSTS = [
+    "Has anybody tried to run the pump on a timer? Mine stops after an hour, and I cannot find out why it does so.",
+    "Look at the fuse first. In mine the contact was loose, which looked exactly like what you describe there.",
+    "That was it, thank you both. I have soldered the contact, and since then the pump has been running for two days.",
+]
+
+
+def fetched(body: str | bytes, url: str) -> Page:
+    headers = Headers([("Content-Type", "text/html; charset=utf-8" if isinstance(body, str) else "image/png")])
+    data = body.encode() if isinstance(body, str) else body
+    return Page(Snapshot(url=url, requested_url=url, status=200, headers=headers, body=data, fetched_at=0.0))
+
+
+def page_of(body: str, url: str) -> Page:
+    return fetched(f"<html><head><title>A page</title></head><body>{MENU}{body}{FOOTER}</body></html>", url)
+
+
+def json_ld(kind: str) -> str:
+    return f'<script type="application/ld+json">{{"@type": "{kind}"}}</script>'
+
+
+def forum() -> Page:
+    posts = "".join(
+        f'<div class="post"><div class="post-author"><a href=/u/{n}>user{n}</a></div>'
+        f'<div class="post-message"><p>{text}</p></div></div>'
+        for n, text in enumerate(POSTS)
+    )
+    return page_of(
+        f'<main><h1>Pump stops</h1><div class="thread">{posts}</div></main>', "https://x.example/threads/pump.7/"
+    )
+
+
+def test_every_post_of_a_thread_is_content_and_the_menu_is_not() -> None:
+    text = forum().main_text()
+
+    assert all(post in text for post in POSTS)
+    assert "Department" not in text
+    assert "All rights reserved" not in text
+
+
+def test_replies_that_are_called_comments_are_content_where_the_page_is_a_thread() -> None:
+    replies = "".join(f'<div class="comment"><p>{text}</p></div>' for text in POSTS[1:])
+    page = page_of(
+        f"<main><h1>Pump</h1><div class=question><p>{POSTS[0]}</p></div><div class=comments>{replies}</div></main>",
+        "https://x.example/questions/7/pump",
+    )
+
+    assert all(post in page.main_text() for post in POSTS)
+
+
+def test_sections_in_many_containers_are_all_content() -> None:
+    sections = "".join(
+        f"<section class=s{n}><div><h2>Part {n}</h2><p>{text}</p></div></section>" for n, text in enumerate(POSTS)
+    )
+    page = page_of(f"<main><h1>Pump repair</h1>{sections}</main>", "https://x.example/services/pump-repair")
+
+    assert all(post in page.main_text() for post in POSTS)
+
+
+def test_a_page_that_is_made_by_scripts_is_read_from_its_noscript() -> None:
+    posts = "".join(f"<div class=post><p>{text}</p></div>" for text in POSTS)
+    noscript = f"<noscript><div class=topic-body>{posts}</div></noscript>"
+    page = fetched(f"<html><body><div id=app></div>{noscript}</body></html>", "https://forum.example/t/pump/7")
+
+    assert all(post in page.main_text() for post in POSTS)
+    assert POSTS[0] in page.markdown()
+
+
+def test_a_noscript_beside_the_text_is_not_content() -> None:
+    posts = "".join(f"<p>{text}</p>" for text in POSTS)
+    page = page_of(
+        f"<noscript>Please enable JavaScript, then come back.</noscript><article>{posts}</article>",
+        "https://x.example/blog/pumps",
+    )
+
+    assert "JavaScript" not in page.main_text()
+    assert "JavaScript" not in page.markdown()
+
+
+def test_text_and_markdown_have_the_same_paragraphs() -> None:
+    page = forum()
+
+    assert [post for post in POSTS if post in page.markdown()] == POSTS
+    assert "Department" not in page.markdown()
+    assert page.markdown().count("Pump stops") == 1
+
+
+LONG = "".join(f"<p>{text} {text}</p>" for text in POSTS * 4)
+ARTICLE = f"{json_ld('NewsArticle')}<article><h1>Pumps</h1>{LONG}</article>"
+PRODUCT = (
+    f"{json_ld('Product')}{json_ld('Offer')}<main><h1>Pump</h1><p class=price>$49.00</p><button>Add to cart</button>"
+    f"<div class=product-description><p>{POSTS[0]}</p></div></main>"
+)
+CARDS = "".join(
+    f"<div class=product-card><a href=/products/{n}>Pump {n}</a><span class=price>${n}.99</span></div>"
+    for n in range(1, 31)
+)
+COLLECTION = f"<main><h1>Pumps</h1><div class=product-grid>{CARDS}</div></main>"
+
+
+@pytest.mark.parametrize(
+    ("body", "url", "kind"),
+    [
+        (ARTICLE, "https://x.example/news/2026/01/why-pumps-stop-in-winter", "article"),
+        (PRODUCT, "https://x.example/products/pump", "product"),
+        (COLLECTION, "https://x.example/collections/pumps", "collection"),
+    ],
+    ids=["article", "product", "collection"],
+)
+def test_what_a_page_is_for(body: str, url: str, kind: str) -> None:
+    found = page_of(body, url).kind_of_page()
+
+    assert found.name == kind
+    assert 0.4 <= found.confidence <= 1.0
+    assert sum(found.all.values()) == pytest.approx(1.0, abs=0.01)
+
+
+def test_a_thread_is_a_forum_and_nothing_is_nothing() -> None:
+    assert forum().kind_of_page().name == "forum"
+    assert fetched(b"\x89PNG\r\n\x1a\n", "https://x.example/a.png").kind_of_page().confidence == 0.0
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "<div>" * 50_000 + POSTS[0],
+        f"<p>{POSTS[0]}</p>" * (MOST_LINES + 1),
+        "<div class=post>" * 3000 + POSTS[0],
+        "<i></i>" * MOST_NODES,
+    ],
+    ids=["deep", "many", "named", "empty"],
+)
+def test_hostile_pages_are_read_as_far_as_they_go(body: str) -> None:
+    page = page_of(body, "https://x.example/")
+
+    assert page.main_text() in ("", POSTS[0]) or POSTS[0] in page.main_text()
+    assert page.kind_of_page().name
+
+
+# -- how it is measured ------------------------------------------------------------------------------------------------
+
+
+def test_main_content_of_real_pages_is_found() -> None:
+    corpus(SET)
+    known = [case for case in cases() if kept_aside(case.name)][::3]
+
+    result = measure(known, Page.main_text)
+
+    assert len(known) >= 40
+    assert mean(result, known) >= 0.75
+
+
+def test_words_are_compared_as_multisets() -> None:
+    assert word_f1("a b", "B a") == 1.0
+    assert word_f1("", "") == 1.0
+    assert word_f1("a", "") == 0.0
+    assert word_f1("a a", "a") == pytest.approx(2 / 3)
+    assert mean(Result({}, 0.0), []) == 0.0
+
+
+def test_paragraphs_that_stand_in_the_true_text_are_content() -> None:
+    words = [text.lower().split() for text in ("Home", "The pump has stopped again", "Price", "Buy it now or never")]
+
+    assert answers_of("Price\nthe pump has stopped again", words) == [0, 1, 1, 0]
+
+
+def test_weights_are_learned() -> None:
+    examples = [Example([0, 1], 1, 1.0), Example([1], 0, 1.0)] * 50
+
+    ((first, second, bias),) = learn(examples, 2, 1, 20, 0.0)
+
+    assert second + bias < 0 < first + second + bias
