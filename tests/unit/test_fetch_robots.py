@@ -92,6 +92,28 @@ def test_an_own_group_that_forbids_nothing_allows_all() -> None:
     assert allows("User-agent: *\nDisallow: /\n\nUser-agent: gossamer\nDisallow:\n", "/x")
 
 
+@pytest.mark.parametrize("between", ["Crawl-delay: 5", "Noindex: /a", "Request-rate: 1/5", "Clean-param: s /f", "text"])
+def test_a_line_that_the_standard_does_not_know_does_not_end_the_names_of_a_group(between: str) -> None:
+    for first, second in (("gossamer", "other"), ("other", "gossamer")):
+        text = f"User-agent: {first}\n{between}\nUser-agent: {second}\nDisallow: /x\n\nUser-agent: *\nDisallow:\n"
+
+        assert not allows(text, "/x")
+        assert allows(text, "/y")
+
+
+def test_a_rule_ends_the_names_of_a_group() -> None:
+    text = "User-agent: gossamer\nAllow: /\nCrawl-delay: 5\nUser-agent: other\nDisallow: /x\n"
+
+    assert allows(text, "/x")
+
+
+def test_a_delay_belongs_to_those_who_were_named_before_it() -> None:
+    text = "User-agent: other\nCrawl-delay: 7\nUser-agent: gossamer\nDisallow: /x\n"
+
+    assert rules(text).crawl_delay is None
+    assert rules(text, "other").crawl_delay == timedelta(seconds=7)
+
+
 def test_a_sitemap_line_does_not_end_the_names_of_a_group() -> None:
     assert not allows("User-agent: *\nSitemap: https://a.example/s.xml\nUser-agent: x\nDisallow: /p\n", "/p")
 

@@ -113,11 +113,8 @@ def read_robots(text: str, token: str, max_crawl_delay: timedelta) -> RobotsRule
             for group in current:
                 group.add(verb, rule[2].strip())
         elif delay := _DELAY.fullmatch(line):
-            naming = False
             for group in current:
                 group.delay = float(delay[1])
-        elif ":" in line:
-            naming = False
     return (ours if own_group_seen else everybodys).rules(max_crawl_delay)
 
 
