@@ -22,6 +22,7 @@ from .encoding import decode_as, parse_html
 from .links import LinkBase, base_of, hrefs
 from .media import Media, media_of
 from .selectors import Selector, SelectorList, XPathVariable
+from .wide_links import documents, everything
 from .xml import parse_xml
 
 if TYPE_CHECKING:
@@ -196,13 +197,24 @@ class Page:
             self._base = base_of(self.tree, self.url)
         return self._base
 
-    def links(self, *, nofollow: bool = True) -> list[str]:
+    def links(self, *, nofollow: bool = True, wide: bool = False) -> list[str]:
         """The absolute http(s) addresses that <a> and <area> lead to, without fragments, each once, in order.
 
-        `nofollow=False` leaves out links marked rel=nofollow.
+        `nofollow=False` leaves out links marked rel=nofollow. `wide=True` gives every address of the page: redirects,
+        frames, <link>, headers, forms that ask nothing, pictures and other files.
         """
         tree = self.tree
-        return self._links_from.web_links(hrefs(tree, nofollow=nofollow)) if tree is not None else []
+        if tree is None:
+            return []
+        found = everything(tree, self.headers, nofollow=nofollow) if wide else hrefs(tree, nofollow=nofollow)
+        return self._links_from.web_links(found)
+
+    def document_links(self) -> list[str]:
+        """The addresses that a browser or a search engine would go to from here: `links` and redirects, frames, <link>
+        and Link headers to other pages, and forms that ask nothing.
+        """
+        tree = self.tree
+        return self._links_from.web_links(documents(tree, self.headers)) if tree is not None else []
 
     def follow(
         self,

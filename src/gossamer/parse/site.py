@@ -1,5 +1,10 @@
 """`SiteSpider` crawls a whole site without a line of code: title, text and metadata of every page. `PageSpider` takes
 the pages that it is given, and follows no link."""
+"""`SiteSpider` crawls a whole site without a line of code: title, text and metadata of every page.
+
+It follows what a browser or a search engine would: links, redirects by <meta> and header, frames, <link> and Link
+headers to other pages, forms that ask nothing. Pictures, scripts and other files are not pages, and are not followed.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +53,7 @@ class SiteSpider(Spider):
         if page.tree is None or page.media is not Media.HTML:
             yield WebPage(url=page.url, status=page.status, content_type=page.content_type)
             return
-        links = page.links()
+        links = page.document_links()
         article, about = page.article(), page.metadata()
         yield WebPage(
             url=page.url,
