@@ -30,8 +30,8 @@ from .corpora import kept_aside
 _WORD = re.compile(r"\w+")
 _RUN = 3  # words; a paragraph most of whose runs are in the true text is content
 _NEAR = 6  # paragraphs between a few words that are content and a long paragraph that surely is
-_ROUNDS, _KIND_ROUNDS = 12, 60
-_PULL, _KIND_PULL = 2e-6, 3e-3  # towards no weight at all: traits that help little get none
+_ROUNDS, _KIND_ROUNDS = 12, 30
+_PULL, _KIND_PULL = 2e-6, 4e-2  # towards no weight at all: traits that help little get none
 
 
 class Example(NamedTuple):
