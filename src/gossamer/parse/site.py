@@ -1,9 +1,8 @@
 """`SiteSpider` crawls a whole site without a line of code: title, text and metadata of every page. `PageSpider` takes
-the pages that it is given, and follows no link."""
-"""`SiteSpider` crawls a whole site without a line of code: title, text and metadata of every page.
+the pages that it is given, and follows no link.
 
-It follows what a browser or a search engine would: links, redirects by <meta> and header, frames, <link> and Link
-headers to other pages, forms that ask nothing. Pictures, scripts and other files are not pages, and are not followed.
+`SiteSpider` follows what a browser or a search engine would: links, redirects by <meta> and header, frames, <link> and
+Link headers to other pages, forms that ask nothing. Pictures, scripts and other files are not pages.
 """
 
 from __future__ import annotations
