@@ -179,6 +179,28 @@ async def test_a_cancelled_job_drops_what_is_open_and_its_leases_settle_nothing(
     assert len((await lab.frontier.lease(other, "w", 20)).leases) == 6
 
 
+async def test_a_job_with_very_many_pages_is_cancelled_at_once_and_cleared_behind_that(lab, monkeypatch):
+    # given more pages than can be dropped in a moment
+    monkeypatch.setattr("gossamer.backends.cleanup.MOMENT", timedelta(0))
+    job = (await lab.job()).id
+    await lab.frontier.add(job, [candidate(f"https://{n % 7}.test/{n}") for n in range(3_000)])
+    (lease, *_) = (await lab.frontier.lease(job, "w", 5)).leases
+
+    # when the job is cancelled, then that is true before they are dropped: nothing is handed out, nothing enters
+    assert await lab.control.cancel_job(job)
+    assert (await lab.jobs.counts(job)).open > 0
+    assert (await lab.frontier.lease(job, "w", 5)).leases == ()
+    assert (await lab.frontier.add(job, [candidate("https://z.test/")])).dropped == 1
+    with pytest.raises(LeaseLost):
+        await lab.frontier.complete(lease, UrlState.DONE)
+
+    # and in the end nothing is left
+    await lab.history.clear_all()
+    counts = await lab.jobs.counts(job)
+    assert (counts.open, counts.dropped) == (0, 3_001)
+    assert adds_up(counts)
+
+
 async def test_of_many_who_end_a_job_exactly_one_did(lab):
     job = await begun(lab)
     await lab.control.pause_job(job, True)

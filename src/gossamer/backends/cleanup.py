@@ -15,6 +15,7 @@ from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
+MOMENT = timedelta(seconds=1)  # how long somebody who ends a job waits until its pages are dropped
 LOOK = timedelta(seconds=2)  # how often a process looks for the unfinished cleanup of others
 
 
@@ -46,6 +47,15 @@ class BackgroundCleanup:
         self.begin()
         if self._task is not None:
             await asyncio.shield(self._task)  # others may wait for it as well
+
+    async def finish_soon(self) -> None:
+        """Clear away what there is now, and return when it is gone, or after a moment; the rest goes on in the
+        background. Raises BackendUnavailable."""
+        self.begin()
+        if self._task is not None:
+            await asyncio.wait([self._task], timeout=MOMENT.total_seconds())
+            if self._task.done():
+                await self._task
 
     async def resume(self) -> None:
         """Go on with the cleanup of a process that died. Looks for one every LOOK at most."""

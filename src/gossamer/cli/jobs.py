@@ -398,9 +398,10 @@ def cancel_verb(
     async def cancel() -> str:
         async with open_crawled(settings) as project:
             done = await cancel_job(project, view.id)
+        rest = f", {done.counts.open:,} of them by workers beside their work" if done.counts.open else ""
         return (
             f"{done.id} is cancelled: {done.counts.settled:,} of {many(view.total, 'page')} had been settled, "
-            "the others are dropped. What it has stored stays."
+            f"the others are dropped{rest}. What it has stored stays."
         )
 
     out.print(visible(run_async(cancel())), markup=False)

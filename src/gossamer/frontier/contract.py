@@ -265,8 +265,9 @@ class JobControl(Protocol):
         ...
 
     async def cancel_job(self, job: str) -> bool:
-        """End it: state CANCELLED, ending "cancelled". Its open URLs are dropped, and workers that hold leases on them
-        lose these. True for exactly one caller; False when the job is not running, or unknown."""
+        """End it: state CANCELLED, ending "cancelled". No URL of it is handed out any more, and workers that hold
+        leases lose these. Its open URLs are dropped, in the background where there are many (`JobHistory.clear_all`
+        waits for it). True for exactly one caller; False when the job is not running, or unknown."""
         ...
 
 

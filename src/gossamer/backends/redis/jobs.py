@@ -137,7 +137,9 @@ class RedisJobs:
 
     async def cancel_job(self, job: str) -> bool:
         cancelled = await self.change(job, "cancel", CANCELLED)
-        await self.cleanup.finish()
+        if cancelled:
+            await self._job_cleanup.drop(job)  # at once: no shard hands out any more of it
+        await self.cleanup.finish_soon()
         return cancelled
 
     async def reopen(self, job: str) -> None:

@@ -69,7 +69,7 @@ class SqliteJobs:
 
     async def cancel_job(self, job: str) -> bool:
         cancelled = await self.database.write(lambda c: _give_up(c, job, CANCELLED, self._clock.now()))
-        await self.cleanup.finish()
+        await self.cleanup.finish_soon()
         return cancelled
 
     async def job(self, job: str) -> Job | None:
