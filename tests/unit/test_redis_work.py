@@ -310,3 +310,31 @@ def test_the_place_of_an_address_has_no_secrets():
     assert connection.place_of("redis://user:12%2F34@host:7000/0") == "host:7000"
     assert connection.place_of("redis://host") == "host:6379"
     assert connection.place_of("redis+unix:///run/some@where.sock") == "/run/some@where.sock"
+
+
+# -- workers that only look on ---------------------------------------------------------------------------------------
+
+
+async def test_looking_at_many_sites_again_and_again_costs_little(valkey):
+    def sent() -> int:
+        return int(valkey.say("INFO", "stats").partition("total_net_output_bytes:")[2].split()[0])
+
+    async with redis_lab(valkey.address()) as lab:
+        # given a hundred sites with long names, that a worker has looked at once
+        job = await lab.job()
+        sites = [f"a-site-with-a-long-name-{n}.example" for n in range(100)]
+        await lab.frontier.add(job.id, [candidate(f"https://{site}/") for site in sites])
+        known, asking = await lab.frontier.job(job.id), leasing.LeaseRequest("w", b"*")
+        [first] = await lab.frontier.dispatcher.look(known, asking, 100, [])
+        assert {name for _, name, _ in first.ready} == set(sites)
+
+        # when it looks again, then their names are not sent again
+        before, between = sent(), sent()
+        [again] = await lab.frontier.dispatcher.look(known, asking, 100, [])
+        assert sent() - between - (between - before) < 2_500 < sum(map(len, sites))
+        assert again.ready == first.ready
+
+        # and nothing at all when the job is paused
+        await lab.control.pause_job(job.id, True)
+        [paused] = await lab.frontier.dispatcher.look(known, asking, 100, [])
+        assert paused.ready == ()

@@ -35,6 +35,8 @@ NOT_READY = timedelta(milliseconds=50)  # to wait until all shards know a job th
 PAUSED = timedelta(seconds=1)  # how often a worker checks whether a paused job was resumed
 LOCK_SECONDS = 5
 SITES_AT_ONCE = 100
+NAMES_CACHED = 50_000  # of sites, in each shard
+_READY = struct.Struct(">IIi")  # a queue as lua/prepare.lua names it: lane, site, priority
 # After a restart of the server nothing is handed out for so many seconds, or for as long as a lease lasts: by then
 # every worker has renewed its leases, even if its last call to the server that died had to time out first.
 AFTER_RESTART = ANSWER_SECONDS + RENEWAL.total_seconds() + 1
@@ -117,6 +119,7 @@ class TaskDispatcher:
         self._rounds = rounds
         self.sites_at_once = SITES_AT_ONCE
         self._restarts = [b""] * keys.shards  # the last one that each shard told of
+        self._names: list[dict[int, str]] = [{} for _ in range(keys.shards)]
 
     @property
     def epoch(self) -> str:
@@ -211,7 +214,7 @@ class TaskDispatcher:
         return list(await asyncio.gather(*(self._look_at(job, request, n, gone, shard) for shard in shards)))
 
     async def _look_at(self, job: KnownJob, request: LeaseRequest, n: int, gone: list[str], shard: int) -> ShardReport:
-        state, sealed, paused, counters, wait, beyond, calm, *sites = await self._server.run(
+        state, sealed, paused, counters, wait, beyond, calm, turn, queues = await self._server.run(
             "prepare",
             self._keys.of_job(shard, job.number),
             self._server.now(),
@@ -224,7 +227,11 @@ class TaskDispatcher:
             *gone,
         )
         queued, waiting, leased, done, unchanged, dead, redirected, discovered = counters
-        self._restarts[shard] = calm
+        if self._restarts[shard] != calm:
+            self._names[shard].clear()  # numbers that were given to new sites just before may be given again
+            self._restarts[shard] = calm
+        ready = list(_READY.iter_unpack(queues))
+        names = await self._names_of(shard, [site for _, site, _ in ready])
         return ShardReport(
             shard=shard,
             state=state.decode(),
@@ -237,12 +244,21 @@ class TaskDispatcher:
             discovered=discovered,
             wait=float(wait) if wait else None,
             beyond=int(beyond) if beyond else None,
-            ready=tuple(
-                (number, name.decode("utf-8", "surrogatepass"), priority)
-                for number, name, priority in zip(sites[::4], sites[1::4], sites[2::4], strict=True)
-            ),
-            turn=int(sites[3]) if sites else 0,
+            ready=tuple((rows.queue_number(lane, site), names[site], priority) for lane, site, priority in ready),
+            turn=int(turn),
         )
+
+    async def _names_of(self, shard: int, sites: list[int]) -> dict[int, str]:
+        """The names of these sites, by number. A site's number never changes: it is asked for once."""
+        known = self._names[shard]
+        unknown = [site for site in dict.fromkeys(sites) if site not in known]
+        if unknown:
+            if len(known) + len(unknown) > NAMES_CACHED:
+                known.clear()
+                unknown = list(dict.fromkeys(sites))
+            packed = await self._server.call("HMGET", self._keys.in_shard(shard, "sites"), *unknown)
+            known.update((site, rows.read_site(row)[1]) for site, row in zip(unknown, packed, strict=True))
+        return known
 
     async def serve_best(
         self, job: KnownJob, request: LeaseRequest, n: int, reports: list[ShardReport]

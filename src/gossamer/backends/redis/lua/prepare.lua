@@ -4,8 +4,8 @@
 --
 -- Leases that ended and leases of workers that are gone come back; tasks that are due join their queues; sites whose
 -- bucket filled up, whose slots were freed or which this worker holds itself become ready.
--- Returns {state, sealed, paused, counters, wait, beyond, when the last restart is over, queue number, site name, priority,
--- turn, ...}: the best ready queues of these lanes.
+-- Returns {state, sealed, paused, counters, wait, beyond, when the last restart is over, turn of the best queue, queues}.
+-- `queues` are the best ready ones of these lanes, packed: I4 lane, I4 site, i4 priority each. A paused job names none.
 
 insist()
 local AT_ONCE = 500
@@ -95,6 +95,7 @@ end
 local state = call('HMGET', META, 'state', 'sealed', 'paused')
 local chance, calm = math.min(first_of(SLEEPING), first_of(WAITING), first_of(LEASED)), calm_at(tonumber(ARGV[7]))
 if calm > now then chance, wanted = math.min(chance, calm), 0 end
+if state[3] == '1' then wanted = 0 end
 local names = {'queued', 'waiting', 'leased', 'done', 'unchanged', 'dead', 'redirected', 'discovered'}
 local counters = call('HMGET', COUNTS, unpack(names))
 for i = 1, #names do counters[i] = tonumber(counters[i] or 0) end
@@ -102,7 +103,7 @@ for i = 1, #names do counters[i] = tonumber(counters[i] or 0) end
 local answer = {
     state[1] or '', state[2] or '', state[3] or '', counters,
     chance == math.huge and '' or string.format('%.6f', math.max(0, chance - now)), '',
-    string.format('%.6f', calm),
+    string.format('%.6f', calm), '0',
 }
 
 -- The ready queues of each lane, best first, as far as they could be named; `place` is that of the next one.
@@ -131,7 +132,7 @@ local function best_of(lists)
 end
 
 -- As many sites as are wanted, each with all its lanes that are as good; and how good the next site is.
-local named, told, list = 0, {}, best_of(ready)
+local named, told, queues_named, list = 0, {}, {}, best_of(ready)
 while list do
     local inverse, turn, site = unpack_from('>I4I8I4', list.place)
     if not told[site] then
@@ -141,11 +142,10 @@ while list do
         answer[6] = tostring(2147483647 - inverse)
         break
     end
-    answer[#answer + 1] = list.lane * SITES_OF_A_LANE + site
-    answer[#answer + 1] = site_of(site).name
-    answer[#answer + 1] = 2147483647 - inverse
-    answer[#answer + 1] = string.format('%.0f', turn)
+    if #queues_named == 0 then answer[8] = string.format('%.0f', turn) end
+    queues_named[#queues_named + 1] = pack('>I4I4i4', list.lane, site, 2147483647 - inverse)
     step(list)
     if #ready > 1 or not list.place then list = best_of(ready) end
 end
+answer[9] = table.concat(queues_named)
 return answer
