@@ -150,3 +150,19 @@ def test_status_and_why_tell_the_rest_without_the_record_store(crawled: ProjectF
 def _move_records_away(folder: Path) -> None:
     file = folder / "gossamer.toml"
     file.write_text(f'project = "books"\nrecords = "{AWAY}"\n' + file.read_text())
+
+
+def test_a_state_is_not_moved_while_results_wait_and_a_backup_says_that_they_do(crawled: ProjectFolder) -> None:
+    async def end(system: Project) -> None:
+        await note_elsewhere(system)
+        await system.state.control.cancel_job("books-1")
+
+    crawled.fill(end)
+    refused = crawled.run("move", "--to-state", "sqlite:///new/state.db")
+    assert refused.code == 1
+    assert "2 results wait on the disks of workers (there)" in refused.err
+    said = crawled.run("backup", "books.backup")
+    assert said.code == 0, said.err
+    assert "wait on the disks of workers" in said.err
+    assert crawled.run("spool", "forget", "there", "--yes").code == 0
+    assert crawled.run("move", "--to-state", "sqlite:///new/state.db").code == 0

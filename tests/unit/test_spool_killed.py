@@ -1,4 +1,5 @@
-"""A process that spools, stores and is killed at any instant: what it was told to be safe is there afterwards, once."""
+"""A process that spools, stores and is killed at any instant: what it was told to be safe is there afterwards, once.
+As long as it waits, the shared state says so."""
 
 from __future__ import annotations
 
@@ -13,7 +14,9 @@ from gossamer.clock import SystemClock
 from gossamer.store.contract import RecordQuery
 from gossamer.store.sink import Sink
 from gossamer.store.spool import Spool
+from gossamer.store.spool_notes import SpoolNotes
 
+from ..conformance.frontiers import sqlite_lab
 from .spooling import visit
 
 ROOT = Path(__file__).parents[2]
@@ -26,6 +29,8 @@ from gossamer.clock import SystemClock
 from gossamer.errors import BackendUnavailable
 from gossamer.store.sink import Sink
 from gossamer.store.spool import Spool
+from gossamer.store.spool_notes import SpoolNotes
+from tests.conformance.frontiers import sqlite_lab
 from tests.unit.spooling import visit
 
 folder, first = Path(sys.argv[1]), int(sys.argv[2])
@@ -45,9 +50,10 @@ class Hasty(SystemClock):  # so that spooling and draining follow each other qui
         await asyncio.sleep(0)
 
 async def main():
-    async with open_sqlite_records(folder / "records.db", SystemClock()) as store:
-        spool = Spool(folder / "spool", max_bytes=None)
-        async with Sink(Moody(store), None, spool=spool, clock=Hasty()) as sink:
+    async with open_sqlite_records(folder / "records.db", SystemClock()) as store, sqlite_lab(folder) as lab:
+        spool = Spool(folder / "spool", max_bytes=None, noted=True)
+        notes = SpoolNotes(lab.spools, spool, SystemClock(), worker="w")
+        async with Sink(Moody(store), None, spool=spool, notes=notes, clock=Hasty()) as sink:
             numbers = iter(range(first, first + 100_000))
 
             async def journey():
@@ -61,6 +67,13 @@ asyncio.run(main())
 """
 
 
+async def no_result_waits_unnoticed(folder: Path, kept: set[int]) -> None:
+    async with open_sqlite_records(folder / "records.db", SystemClock()) as store, sqlite_lab(folder) as lab:
+        stored = {int(record.key) async for record in store.records(RecordQuery())}
+        noted = {job for note in await lab.spools.notes() for job in note.results}
+        assert kept <= stored or noted == {visit(0).attempt.job}
+
+
 @pytest.mark.parametrize("after", [[1, 9, 60], [200, 33, 411]])
 async def test_a_killed_keeper_loses_and_doubles_nothing(tmp_path: Path, after: list[int]) -> None:
     kept: list[int] = []
@@ -72,11 +85,14 @@ async def test_a_killed_keeper_loses_and_doubles_nothing(tmp_path: Path, after: 
             process.kill()
             told += process.stdout.read().splitlines(keepends=True)  # what it had said by then
         kept += [int(line) for line in told if line.endswith(b"\n")]
+        await no_result_waits_unnoticed(tmp_path, set(kept))
     assert len(kept) >= sum(after)
 
-    async with open_sqlite_records(tmp_path / "records.db", SystemClock()) as store:
-        async with Sink(store, None, spool=Spool(tmp_path / "spool", max_bytes=None)):
+    async with open_sqlite_records(tmp_path / "records.db", SystemClock()) as store, sqlite_lab(tmp_path) as lab:
+        spool = Spool(tmp_path / "spool", max_bytes=None, noted=True)
+        async with Sink(store, None, spool=spool, notes=SpoolNotes(lab.spools, spool, SystemClock(), worker="w")):
             pass
+        assert await lab.spools.notes() == []
         stored = [int(record.key) async for record in store.records(RecordQuery())]
         assert set(kept) <= set(stored)
         assert len(stored) == len(set(stored))

@@ -50,6 +50,7 @@ async def exposition(project: Project) -> bytes:
                 _family("gossamer_build_info", "The version of Gossamer.", ("version",), {(__version__,): 1}),
                 *await _queue(project),
                 await _workers(project),
+                await _waiting_results(project),
                 await _dead_letters(project),
                 await _quality(project),
                 await _budgets(project),
@@ -92,6 +93,16 @@ async def _workers(project: Project) -> Metric:
     for card in await project.state.workers.workers():
         states["missing" if now - card.seen_at > MISSING_SECONDS else card.state,] += 1
     return _family("gossamer_workers", "Worker processes, by state.", ("state",), dict(states))
+
+
+async def _waiting_results(project: Project) -> Metric:
+    """Those that were given up do not count."""
+    hosts: Counter[tuple[str, ...]] = Counter()
+    for note in await project.state.spools.notes():
+        if not note.given_up:
+            hosts[note.host,] += sum(note.results.values())
+    words = "Results on the disks of workers that are not stored yet, by host."
+    return _family("gossamer_results_waiting", words, ("host",), dict(hosts))
 
 
 async def _dead_letters(project: Project) -> Metric:

@@ -27,6 +27,7 @@ from ...settings import Settings
 from ...store.contract import WholeArchive
 from ...store.record_rows import RecordRow
 from ...store.spool_homes import something_waits
+from ..spools import waiting_by_job
 from .backup_file import FORMAT, BackupHeader, BackupReader, BackupWriter, SegmentFile, new_backup, open_backup
 from .move import MoveReport, Watch, in_time_of, load_all, records_progress, state_progress
 from .proof import differing_counts
@@ -60,10 +61,12 @@ async def backup(
             text for role in roles if (one := source.stream(role)) for text in await old_copy(settings, role, one)
         ]
         spool = settings.root / settings.store.spool
-        if something_waits(spool):
+        noted = waiting_by_job(await source.state.spools.notes()) if source.state is not None else {}
+        if noted or something_waits(spool):
             warnings.append(
-                f"Results that could not be stored wait in {spool}: they are not in this backup, and their pages count "
-                f"as done. Start `gossamer worker` while the record store answers, then back up again."
+                "Results that could not be stored wait on the disks of workers (`gossamer spool`): they are not in "
+                "this backup, and their pages count as done. Start `gossamer worker` while the record store answers, "
+                "then back up again."
             )
         header = BackupHeader(
             format=FORMAT,

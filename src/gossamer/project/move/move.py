@@ -25,7 +25,19 @@ from ...model.stream import MoveMark, MoveStatus, Row, RowStream
 from ...settings import Settings
 from ...settings.effective import site_terms
 from .proof import RecordSample, StateSample, compare_pages, compare_segments, differing_counts
-from .stores import ROLES, Counts, Part, Stores, compare_counts, exists, open_stores, place, require_rest, require_room
+from .stores import (
+    ROLES,
+    Counts,
+    Part,
+    Stores,
+    compare_counts,
+    exists,
+    open_stores,
+    place,
+    require_rest,
+    require_room,
+    require_stored,
+)
 
 CLOCKS_AGREE = 1.0  # seconds; a smaller difference is the time that asking took
 _URL_STATES = ("queued", "waiting", "done", "unchanged", "dropped", "dead")
@@ -68,6 +80,8 @@ async def move(
         present = {role for role in ROLES if exists(settings, role) and (role != "archive" or role in roles)}
         source = await open_stores(stack, settings, clock, present)
         await require_rest(source, "move")
+        if "state" in roles:
+            await require_stored(source)
         new = await open_stores(stack, target, clock, {role for role in roles if not rehearse or exists(target, role)})
         here = {role: await source.counts(role) for role in roles}
         for role in roles:

@@ -19,6 +19,7 @@ from ...model.stream import MoveMark, MoveStatus, RowStream
 from ...settings import Settings
 from ...settings.effective import site_terms
 from ...store.contract import Records, Segment, WholeArchive
+from ...units import many
 
 ROLES = ("state", "records", "archive")
 SIGN_OF_LIFE = 30.0  # seconds; a worker with a newer heartbeat is at work
@@ -119,6 +120,18 @@ async def require_rest(source: Stores, verb: str) -> None:
         raise Misconfigured(
             f"{len(busy)} of the project's workers are at work ({names}). Stop them and {verb} again; those that were "
             f"killed on another machine are forgotten when their leases end."
+        )
+
+
+async def require_stored(source: Stores) -> None:
+    """Refuse to move while results wait on the disks of workers: the notes of them stay behind, and a job could end
+    before they are stored. Raises Misconfigured."""
+    notes = [note for note in await source.state.spools.notes() if not note.given_up] if source.state else []
+    if notes:
+        raise Misconfigured(
+            f"{many(sum(sum(note.results.values()) for note in notes), 'result')} wait on the disks of workers "
+            f"({', '.join(sorted({note.host for note in notes}))}). Store them first: `gossamer spool drain` there, or "
+            f"give them up: `gossamer spool forget HOST`."
         )
 
 
