@@ -13,6 +13,7 @@ import msgspec
 import pytest
 
 from gossamer.errors import AddressRefused, FetchRefused, ProxyFailed, TimedOut, TlsFailed
+from gossamer.fetch import addresses
 from gossamer.fetch.addresses import AddressGuard
 from gossamer.fetch.contract import Limits
 from tests.services.proxies import ProxyServer, Vouched, http_proxy, socks_proxy, vouched_for
@@ -27,6 +28,7 @@ from .transports import target as target
 from .transports import vouched as vouched
 
 HASTY = Limits(connect=timedelta(milliseconds=300), read=timedelta(milliseconds=300), total=timedelta(seconds=3))
+PUBLIC = "93.184.215.14"
 SHOP = AddressGuard(allow_hosts=frozenset({"shop.example"}))
 Conduct = Callable[[ProxyServer], None]
 
@@ -360,3 +362,45 @@ async def test_that_a_proxy_may_be_private_opens_nothing_else(
         )
     assert {type(result) for result in results} == {AddressRefused}
     assert site.connections == 0
+
+
+# --- names that lead elsewhere the second time --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("scheme", ["http", "socks5"])
+@pytest.mark.parametrize("secure", [False, True], ids=["http", "https"])
+async def test_a_proxy_of_our_own_is_given_the_address_that_was_checked(
+    opened: Opener,
+    scheme: str,
+    secure: bool,
+    site: HostileSite,
+    safe_site: HostileSite,
+    vouched: Vouched,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """If it got the name, it would look it up again, and the name server may have another answer by then."""
+    monkeypatch.setattr(addresses, "_look_up", lambda name: ("2606:2800:21f:cb07::1", PUBLIC))
+    place = safe_site if secure else site
+    with a_proxy(scheme, vouched, leads_to={PUBLIC: place.port}) as proxy:
+        async with opened(AddressGuard(), trust=vouched.client) as transport:
+            for _ in range(2):
+                response = await get(transport, f"{place.scheme}://shop.example/plain", exit=proxy.exit())
+                assert response.body == PAGE
+        assert {one.target for one in proxy.passages} == {f"{PUBLIC}:{443 if secure else 80}"}
+        assert {one.username for one in proxy.passages} == {"ann"}
+    assert [seen.headers["host"] for seen in place.log] == ["shop.example", "shop.example"]
+    assert_no_secret(place.log[0].raw.decode("latin-1"))
+
+
+async def test_a_proxy_of_our_own_that_does_not_let_us_through_to_an_address_is_told_of(
+    opened: Opener, vouched: Vouched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(addresses, "_look_up", lambda name: (PUBLIC,))
+    with a_proxy("http", vouched) as proxy:
+        for conduct in (proxy.refuse, lambda: proxy.answer(503)):
+            conduct()
+            async with opened(AddressGuard(), trust=vouched.client) as transport:
+                for url in ("http://shop.example/plain", "https://shop.example/plain"):
+                    with pytest.raises(ProxyFailed) as caught:
+                        await get(transport, url, exit=proxy.exit())
+                    assert_no_secret(everything_said(caught.value))

@@ -82,6 +82,15 @@ async def check_target(exit: Exit, host: str, guard: AddressGuard, resolver: Gua
     return next((address for address in addresses if ":" not in address), addresses[0])  # every proxy has IPv4
 
 
+def unnamed(exit: Exit, host: str) -> FetchRefused:
+    """For a proxy of our own network that cannot be given an address by this transport."""
+    return FetchRefused(
+        f"{host} is not asked for through {exit.address}: a proxy in our own network must be given the address that "
+        "was checked, and over TLS that is not possible. Use an http:// or socks5:// address of the proxy, or add "
+        f"{host!r} to fetch.allow_hosts."
+    )
+
+
 def check_socks_name(host: str) -> None:
     """Raises FetchRefused."""
     if len(host.encode()) > LONGEST_SOCKS_NAME:

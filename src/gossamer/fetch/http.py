@@ -34,7 +34,7 @@ from ..model.route import Exit
 from .addresses import AddressGuard, GuardedResolver
 from .body import BodyDecoder, layers_of
 from .contract import Limits, Response, TransportRequest
-from .exits import addresses_of, authorization, check_target, guard_for, shown
+from .exits import addresses_of, authorization, check_target, guard_for, shown, unnamed
 from .http_connector import Connector, Leaving, PeerResponse, Request, SentOnce, leaving
 from .http_errors import is_stale, stale, translated, translated_on_exit
 from .proxy_check import knock
@@ -120,7 +120,7 @@ class AiohttpTransport:
                     way = Leaving(url.raw_host or "", self._guard, None, request.gate, deadline, within)
                 else:
                     way = Leaving(exit.host, guard_for(exit, self._guard), exit, request.gate, deadline, within)
-                    await self._prepare(exit, url, limits, options)
+                    way.target = await self._prepare(exit, url, limits, options)
                 leaving.set(way)
                 answer = await session.request(request.method, url, middlewares=(SentOnce(),), **options)
                 if answer.status == 407 and exit is not None and "proxy" in options and url.scheme == "http":
@@ -163,23 +163,29 @@ class AiohttpTransport:
         assert self._resolver is not None
         await knock(exit, self._guard, self._resolver, limits.connect, self._ssl)
 
-    async def _prepare(self, exit: Exit, url: URL, limits: Limits, options: dict[str, Any]) -> None:
-        """Judge both ends, and add what aiohttp must know of the proxy. SOCKS5 it does not know: see Connector."""
+    async def _prepare(self, exit: Exit, url: URL, limits: Limits, options: dict[str, Any]) -> str:
+        """Judge both ends, and add what aiohttp must know of the proxy. Returns what our Connector asks the proxy for:
+        always of SOCKS5, which aiohttp does not know, and of others when they are given an address; else ""."""
         assert self._resolver is not None
         if url.scheme not in ("http", "https") or not url.raw_host:
             raise FetchRefused(f"{shown(str(url))!a} cannot be requested.")
-        await check_target(exit, url.raw_host, self._guard, self._resolver, limits.connect)
+        target = await check_target(exit, url.raw_host, self._guard, self._resolver, limits.connect)
         await addresses_of(exit, self._guard, self._resolver, limits.connect)
         if exit.scheme == "socks5":
-            return
+            return target
+        if target != url.raw_host:
+            if exit.scheme == "https":
+                raise unnamed(exit, url.raw_host)
+            return target
         options["proxy"] = URL(exit.address, encoded=True)
         words = authorization(exit)
         if words is None:
-            return
+            return ""
         if url.scheme == "http":  # a plain request goes to the proxy itself, which keeps what is its own
             options["headers"] = (*options["headers"], (hdrs.PROXY_AUTHORIZATION, words))
         else:
             options["proxy_headers"] = {hdrs.PROXY_AUTHORIZATION: words}
+        return ""
 
     @contextmanager
     def _told_of_bad_chunks(self, answer: aiohttp.ClientResponse) -> Iterator[None]:

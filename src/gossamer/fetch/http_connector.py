@@ -30,11 +30,12 @@ from .socks import line_through
 class Leaving:
     """How the current task leaves: whom it dials, who judges that address, as whom, through which gate.
 
+    `target` is what the exit is asked for where it is not left to aiohttp: a name, or the address that was checked.
     `deadline` begins when the request may be written, and ends `within` seconds later. `made_anew` is set when there
     was no connection to take up again; `waited` are the seconds spent at the gate.
     """
 
-    __slots__ = ("deadline", "exit", "gate", "guard", "host", "made_anew", "waited", "within")
+    __slots__ = ("deadline", "exit", "gate", "guard", "host", "made_anew", "target", "waited", "within")
 
     def __init__(
         self,
@@ -51,6 +52,7 @@ class Leaving:
         self.gate = gate
         self.deadline = deadline
         self.within = within
+        self.target = ""
         self.made_anew = False
         self.waited = 0.0
 
@@ -149,7 +151,7 @@ class _Resolver(AbstractResolver):
 
 
 class Connector(aiohttp.TCPConnector):
-    """aiohttp's own, and SOCKS5, which it does not know."""
+    """aiohttp's own, and lines through proxies that it cannot make: SOCKS5, and to an address that we name."""
 
     def __init__(self, resolver: GuardedResolver, guard: AddressGuard, **options: Any) -> None:  # aiohttp's own
         super().__init__(resolver=_Resolver(resolver), socket_factory=self._checked_socket, **options)
@@ -195,14 +197,14 @@ class Connector(aiohttp.TCPConnector):
         way = leaving.get()
         way.made_anew = True
         exit = way.exit
-        if exit is None or exit.scheme != "socks5":
+        if exit is None or not way.target:
             return await super()._create_connection(req, traces, timeout)
         within = timedelta(seconds=timeout.connect or 0)
         addresses = await addresses_of(exit, self._guard, self._names, within)
         host, port = req.url.raw_host, req.url.port
         assert host is not None
         assert port is not None
-        line = await line_through(exit, addresses, host, port, self._checked_socket)
+        line = await line_through(exit, addresses, way.target, port, self._checked_socket)
         context = self._get_ssl_context(req)
         try:
             _, protocol = await self._wrap_existing_connection(

@@ -29,6 +29,7 @@ import msgspec
 from ..errors import (
     BadResponse,
     ConnectFailed,
+    FetchFailed,
     FetchRefused,
     GossamerError,
     ProxyFailed,
@@ -37,6 +38,7 @@ from ..errors import (
 from ..model.page import Headers
 from .addresses import AddressGuard
 from .body import BodyDecoder, layers_of
+from .browser.guard import MARK
 from .contract import Limits, Response, TransportRequest
 from .exits import is_literal, shown
 from .http_errors import SAFE_METHODS, stale
@@ -130,7 +132,7 @@ class WreqTransport:
         except BaseException as error:
             if isinstance(error, GossamerError | asyncio.CancelledError):
                 raise
-            lost = translated(error, request.url, request.limits, exit)
+            lost = _told_by_relay(client, target) or translated(error, request.url, request.limits, exit)
             end = hung_up_on(error)
             if end is not None and client.met(end, standing) and request.method in SAFE_METHODS:
                 lost = stale(request.url)
@@ -171,6 +173,8 @@ async def _made(
             if status == 407 and exit is not None and exit.scheme != "socks5" and target.origin[0] == "http":
                 await clients.knock(exit, limits)  # raises, unless the 407 is the site's own
             pairs = _pairs(answer.headers, limits.max_header)
+            if client.relay is not None and (MARK.lower(), client.relay.mark) in pairs:
+                raise _told_by_relay(client, target) or ConnectFailed(f"{shown(request.url)}: no connection.")
             names, note = layers_of(value for name, value in pairs if name == "content-encoding")
             decoder = BodyDecoder(names, limits.max_body, note)
             most = limits.max_body + (_WIRE_SLACK if names else 0)  # packed, it may be no longer than unpacked
@@ -216,6 +220,15 @@ async def _made(
         address=str(answer.remote_addr.ip()) if answer.remote_addr is not None else "",
         note=body.note,
     )
+
+
+def _told_by_relay(client: Client, target: _Target) -> FetchFailed | FetchRefused | None:
+    """What went wrong last between the relay and the target; nothing where the last line was opened."""
+    if client.relay is None:
+        return None
+    _, host, port = target.origin
+    trouble = client.relay.trouble(f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
+    return trouble if isinstance(trouble, FetchFailed | FetchRefused) else None
 
 
 def _too_late(where: str, limits: Limits, at_the_end: bool) -> TimedOut:

@@ -4,7 +4,9 @@ wreq looks names up itself and takes no resolver of ours, but a client can be gi
 there is one client for each host, and its name is fixed to the addresses that GuardedResolver permits: wreq never
 asks the DNS, and an answer that changes later reaches nobody unchecked. A client costs some 30 microseconds and
 20 KB, far less than a relay through a proxy of our own would cost for every page. Through an exit the client has the
-proxy's name fixed in that way, and the proxy looks up the target, which is judged first (see exits.py).
+proxy's name fixed in that way, and the proxy looks up the target, which is judged first (see exits.py). A proxy in our
+own network is given the address that was judged: a SOCKS5 proxy by wreq itself, an HTTP proxy by a relay of ours, the
+guard proxy of the browser transport.
 Each identity has clients of its own: connections and TLS sessions never cross.
 
 How it fails: AddressRefused, DnsFailed, ProxyFailed, TimedOut. How it recovers: a client that could not connect is
@@ -22,9 +24,12 @@ from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
+import msgspec
+
 from ..errors import MissingExtra, TimedOut
 from ..model.route import Exit
 from .addresses import AddressGuard, GuardedResolver
+from .browser.guard import GuardProxy, Pass
 from .contract import Limits
 from .exits import addresses_of, check_target, is_literal
 from .profiles import Profile
@@ -53,12 +58,18 @@ def library() -> Any:  # the module, which may not be installed
 
 
 class Client:
-    """A client of wreq's, and what we know of it: its addresses, and the connections that should stand idle."""
+    """A client of wreq's, and what we know of it: its addresses, and the connections that should stand idle.
 
-    def __init__(self, driver: wreq.Client, key: _Key, addresses: frozenset[str], keep_alive: timedelta) -> None:
+    `relay` is its pass at the relay, where its proxy is reached through that.
+    """
+
+    def __init__(
+        self, driver: wreq.Client, key: _Key, addresses: frozenset[str], keep_alive: timedelta, relay: Pass | None
+    ) -> None:
         self.driver = driver
         self.key = key
         self.addresses = addresses
+        self.relay = relay
         self._keep_alive = keep_alive.total_seconds()
         self._idle: dict[_Origin, tuple[int, float]] = {}
         self._ends: dict[str, float] = {}  # our ends of connections, and when each was used last
@@ -102,6 +113,8 @@ class Clients:
         self._resolver: GuardedResolver | None = None
         self._runtime: wreq.Runtime | None = None
         self._trust: bool | wreq.CertStore = True
+        self._relay: GuardProxy | None = None  # opened when it is needed
+        self._opening = asyncio.Lock()
         self._clients: OrderedDict[_Key, Client] = OrderedDict()
 
     @property
@@ -121,33 +134,58 @@ class Clients:
         self._resolver = GuardedResolver(self._guard)
 
     async def close(self) -> None:
-        resolver, clients = self._resolver, tuple(self._clients.values())
-        self._resolver = self._runtime = None
+        resolver, relay, clients = self._resolver, self._relay, tuple(self._clients.values())
+        self._resolver = self._runtime = self._relay = None
         self._clients.clear()
         for client in clients:
             client.driver.close()
+        if relay is not None:
+            await relay.__aexit__(None, None, None)
         if resolver is not None:
             await resolver.close()
 
     async def client_for(self, host: str, profile: Profile | None, exit: Exit | None, limits: Limits) -> Client:
         assert self._resolver is not None
+        name, target = host, host
         if exit is None:
             addresses = await self._addresses(host, limits)
-            name = host
         else:
-            await check_target(exit, host, self._guard, self._resolver, limits.connect)
+            target = await check_target(exit, host, self._guard, self._resolver, limits.connect)
             addresses = await addresses_of(exit, self._guard, self._resolver, limits.connect)
-            name = ""
+            name = "" if target == host else f"{host} at {target}"
         key = (profile.name if profile else "", name, exit, limits.connect, limits.max_header)
         client = self._clients.get(key)
         # Big sites answer with other addresses each time. The old ones were checked, and are good while any holds.
         if client is None or client.addresses.isdisjoint(addresses):
-            driver = self._made(exit.host if exit else host, addresses, profile, exit, limits)
-            client = self._clients[key] = Client(driver, key, frozenset(addresses), self._keep_alive)
+            way, relay = exit, None
+            names = {exit.host if exit else host: addresses}
+            if exit is not None and target != host:
+                if exit.scheme == "socks5":
+                    names[host] = (target,)
+                else:
+                    way, relay = await self._relayed(exit, limits)
+            driver = self._made(names, profile, way, limits, named=target == host)
+            client = self._clients[key] = Client(driver, key, frozenset(addresses), self._keep_alive, relay)
             while len(self._clients) > self._most:
                 self._clients.popitem(last=False)  # not closed: somebody may be in the middle of a request
         self._clients.move_to_end(key)
         return client
+
+    async def _relayed(self, exit: Exit, limits: Limits) -> tuple[Exit, Pass]:
+        """The way to the proxy through the relay, which asks it for addresses and for nothing else."""
+        async with self._opening:
+            if self._relay is None:
+                self._relay = await GuardProxy(self._guard, tls=self._ssl).__aenter__()
+        relay = self._relay.admit(exit, connect=limits.connect)
+        way = msgspec.structs.replace(
+            exit,
+            scheme="http",
+            host="127.0.0.1",
+            port=self._relay.port,
+            username=relay.username,
+            password=relay.password,
+        )
+        return way, relay
 
     async def knock(self, exit: Exit, limits: Limits) -> None:
         """Return when the proxy lets us in. Raises ProxyFailed."""
@@ -171,13 +209,21 @@ class Clients:
         return tuple(one["host"] for one in found)
 
     def _made(
-        self, host: str, addresses: tuple[str, ...], profile: Profile | None, exit: Exit | None, limits: Limits
+        self,
+        hosts: dict[str, tuple[str, ...]],
+        profile: Profile | None,
+        exit: Exit | None,
+        limits: Limits,
+        *,
+        named: bool,
     ) -> Any:  # wreq.Client
+        """A client that takes `hosts` to be at these addresses. `named`: the exit is given the target's name."""
         wreq = library()
         names = wreq.DnsOptions(system_dns=True)
-        if not is_literal(host):
-            # Capitals count for wreq: what it is asked for is always written small, see impersonate.py.
-            names.add_resolve(host.lower(), [ip_address(address) for address in addresses])
+        for host, addresses in hosts.items():
+            if not is_literal(host):
+                # Capitals count for wreq: what it is asked for is always written small, see impersonate.py.
+                names.add_resolve(host.lower(), [ip_address(address) for address in addresses])
         options: dict[str, Any] = {}
         if profile is not None:
             emulation, platform = getattr(wreq.Profile, profile.emulation), getattr(wreq.Platform, profile.platform)
@@ -185,7 +231,9 @@ class Clients:
         if exit is None:
             options["no_proxy"] = True  # none from the environment either
         else:
-            address = exit.address.lower().replace("socks5://", "socks5h://")  # "h": the proxy looks up the name
+            address = exit.address.lower()
+            if named:
+                address = address.replace("socks5://", "socks5h://")  # "h": the proxy looks up the name
             if exit.username or exit.password:
                 # In the address, where percent codes are undone once whatever the scheme.
                 login = f"{quote(exit.username, safe='')}:{quote(exit.password, safe='')}"

@@ -1,7 +1,7 @@
-"""SOCKS5, the client's side (RFC 1928, passwords by RFC 1929): ask a proxy for a line to a host.
+"""Lines through proxies: SOCKS5, the client's side (RFC 1928, passwords by RFC 1929), and CONNECT of HTTP.
 
 Lives here: what is said, over any pair of `send` and `read`, and the socket that the HTTP transport says it on.
-The proxy gets the name and looks it up itself. How it fails: ProxyFailed; ConnectFailed or TimedOut where the proxy
+A proxy that gets a name looks it up itself. How it fails: ProxyFailed; ConnectFailed or TimedOut where the proxy
 says that it did its part and the target did not; FetchRefused for a name that is too long. The socket is closed.
 """
 
@@ -14,11 +14,12 @@ from ipaddress import IPv4Address, ip_address
 
 from ..errors import ConnectFailed, FetchFailed, TimedOut
 from ..model.route import Exit
-from .exits import check_socks_name, proxy_failed, refused_credentials
+from .exits import authorization, check_socks_name, proxy_failed, refused_credentials
 
 Send = Callable[[bytes], Awaitable[object]]
 Read = Callable[[int], Awaitable[bytes]]  # reads exactly that many bytes; raises OSError or EOFError
 
+_MAX_ANSWER = 16 * 1024  # bytes of a proxy's answer to CONNECT
 _VERSION, _CONNECT = 5, 1
 _OPEN, _PASSWORD = 0, 2  # ways to say who one is
 _IPV4, _NAME, _IPV6 = 1, 3, 4
@@ -91,6 +92,31 @@ def _counted(exit: Exit, text: str) -> bytes:
     return bytes([len(data)]) + data
 
 
+async def ask_connect(send: Send, read: Read, exit: Exit, host: str, port: int) -> None:
+    """Return when what is sent next goes to `host`. Raises ProxyFailed."""
+    authority = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    told = authorization(exit)
+    lines = [f"CONNECT {authority} HTTP/1.1", f"Host: {authority}"]
+    lines += [f"Proxy-Authorization: {told}"] if told is not None else []
+    answer = b""
+    try:
+        await send("".join(f"{line}\r\n" for line in (*lines, "")).encode("ascii"))
+        while not answer.endswith(b"\r\n\r\n"):  # byte by byte: what comes after it is not ours to read
+            answer += await read(1)
+            if len(answer) > _MAX_ANSWER:
+                raise proxy_failed(exit, "its answer has no end")
+    except (OSError, EOFError) as error:
+        raise proxy_failed(exit, f"it hung up ({type(error).__name__})") from None
+    version, _, rest = answer.partition(b" ")
+    status = rest[:3]
+    if not version.startswith(b"HTTP/1.") or not status.isdigit():
+        raise proxy_failed(exit, "what it answers is not HTTP. Is it a SOCKS5 proxy?")
+    if status == b"407":
+        raise refused_credentials(exit)
+    if not status.startswith(b"2"):
+        raise proxy_failed(exit, f"it does not let us through (status {int(status)})", status=int(status))
+
+
 async def line_through(
     exit: Exit,
     addresses: Sequence[str],
@@ -98,7 +124,9 @@ async def line_through(
     port: int,
     make_socket: Callable[[tuple[object, ...]], socket.socket],
 ) -> socket.socket:
-    """A socket that ends at `host`. `make_socket` judges the address that is dialled. Raises as `ask_for_line`."""
+    """A socket that ends at `host`. `make_socket` judges the address that is dialled. Raises as `ask_for_line` or
+    `ask_connect`; an exit that speaks TLS has no such socket."""
+    ask = ask_for_line if exit.scheme == "socks5" else ask_connect
     loop = asyncio.get_running_loop()
     line = await _dialled(loop, exit, addresses, make_socket)
 
@@ -112,7 +140,7 @@ async def line_through(
         return data
 
     try:
-        await ask_for_line(lambda data: loop.sock_sendall(line, data), read, exit, host, port)
+        await ask(lambda data: loop.sock_sendall(line, data), read, exit, host, port)
     except BaseException:
         line.close()
         raise

@@ -20,11 +20,10 @@ from ...errors import AddressRefused, ConnectFailed, DnsFailed, GossamerError, P
 from ...model.route import Exit
 from ..addresses import AddressGuard, GuardedResolver
 from ..exits import ANY_ADDRESS, check_target
-from ..socks import ask_for_line
+from ..socks import ask_connect, ask_for_line
 
 BUFFER = 256 * 1024  # of one direction of one line
 _MAX_ADDRESSES = 4  # of one name that are tried in turn
-_MAX_ANSWER = 16 * 1024  # of a proxy to CONNECT
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,7 +70,7 @@ class Dialer:
                 if exit.scheme == "socks5":
                     await ask_for_line(_sender(line), line.reader.readexactly, exit, host, port)
                 elif tunnel:
-                    await _ask_connect(exit, line, host, port)
+                    await ask_connect(_sender(line), line.reader.readexactly, exit, host, port)
                 else:
                     return msgspec.structs.replace(line, absolute=True)
         except BaseException:
@@ -145,21 +144,6 @@ def proxy_authorization(exit: Exit) -> str:
         return ""
     packed = base64.b64encode(f"{exit.username}:{exit.password}".encode()).decode()
     return f"Proxy-Authorization: Basic {packed}\r\n"
-
-
-async def _ask_connect(exit: Exit, line: Line, host: str, port: int) -> None:
-    authority = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-    head = f"CONNECT {authority} HTTP/1.1\r\nHost: {authority}\r\n{proxy_authorization(exit)}\r\n"
-    line.writer.write(head.encode("ascii"))
-    answer = await line.reader.readuntil(b"\r\n\r\n")
-    if len(answer) > _MAX_ANSWER:
-        raise ProxyFailed(f"Proxy {exit.address} gives an endless answer.")
-    version, _, rest = answer.partition(b" ")
-    status = rest[:3]
-    if not version.startswith(b"HTTP/1.") or not status.isdigit():
-        raise ProxyFailed(f"Proxy {exit.address} does not speak HTTP.")
-    if not status.startswith(b"2"):
-        raise refused_by(exit, int(status))
 
 
 def refused_by(exit: Exit, status: int) -> ProxyFailed:
