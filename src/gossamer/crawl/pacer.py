@@ -26,6 +26,7 @@ from ..model.task import Lease
 MAX_HOLD = timedelta(seconds=5)  # a longer wait is spent in the queue, not in a worker's slot
 MARGIN = 0.01  # share of an interval that is waited longer: what leaves on time may arrive a little closer
 MAX_MARGIN = timedelta(milliseconds=5)
+_NEVER = float("-inf")
 _FEW_SITES = 1000  # so many are kept without a look at which of them could be forgotten
 
 
@@ -50,11 +51,11 @@ class _SitePace:
     __slots__ = ("burst", "expected", "interval", "last", "leases", "rest_until", "tat", "turn")
 
     def __init__(self) -> None:
-        self.tat = float("-inf")
+        self.tat = _NEVER
         self.interval: float | None = None
         self.burst = 1
-        self.rest_until = float("-inf")
-        self.last = float("-inf")  # when a request left
+        self.rest_until = _NEVER
+        self.last = _NEVER  # when a request left
         self.leases = 0
         self.expected = 0  # requests that have a gate and are not in the bucket yet
         self.turn = asyncio.Lock()  # of sites whose requests leave one by one
@@ -82,13 +83,11 @@ class SiteGate:
 
     __slots__ = ("_check", "_clock", "_entered_at", "_expected", "_has_turn", "_max_hold", "_site")
 
-    def __init__(
-        self, site: _SitePace, clock: Clock, check: Callable[[], None] | None, max_hold: timedelta | None
-    ) -> None:
+    def __init__(self, site: _SitePace, clock: Clock, check: Callable[[], None] | None, max_hold: float) -> None:
         self._site = site
         self._clock = clock
         self._check = check
-        self._max_hold = max_hold.total_seconds() if max_hold is not None else float("inf")
+        self._max_hold = max_hold
         self._entered_at: float | None = None
         self._has_turn = False
         site.expected += 1
@@ -101,7 +100,8 @@ class SiteGate:
             await site.turn.acquire()
             self._has_turn = True
         try:
-            while (wait := site.earliest() - now()) > 0:
+            # A site without a limit is not worth a look at the clock.
+            while (site.interval is not None or site.rest_until > _NEVER) and (wait := site.earliest() - now()) > 0:
                 if wait > self._max_hold:
                     raise TooEarly(timedelta(seconds=wait))
                 await self._clock.sleep(wait)
@@ -134,14 +134,19 @@ class SiteGate:
         site.last = max(site.last, at)
         if site.interval is not None:
             site.tat = max(site.tat + (at - entered_at if site.burst > 1 else 0.0), at + site.interval)
-        self._count()
-        self._end_turn()
+        if self._expected:
+            self._count()
+        if self._has_turn:
+            self._end_turn()
 
     def close(self) -> None:
         """The fetch is over, however it ended. A request that entered may have left."""
-        self.left()
-        self._count()
-        self._end_turn()
+        if self._entered_at is not None:
+            self.left()
+        if self._expected:
+            self._count()
+        if self._has_turn:
+            self._end_turn()
 
     def _count(self) -> None:
         if self._expected:
@@ -160,14 +165,14 @@ class Pacer:
 
     def __init__(self, clock: Clock, *, max_hold: timedelta | None = MAX_HOLD) -> None:
         self._clock = clock
-        self._max_hold = max_hold
+        self._max_hold = max_hold.total_seconds() if max_hold is not None else float("inf")
         self._sites: dict[str, _SitePace] = {}
         self._look_at = _FEW_SITES
 
     def enter(self, lease: Lease) -> None:
         """A lease was granted just now."""
-        site, pace, now = self._site(lease.task.site), lease.pace, self._clock.monotonic()
-        if site.is_over(now):
+        site, pace = self._site(lease.task.site), lease.pace
+        if not site.leases and site.is_over(now := self._clock.monotonic()):
             site = self._sites[lease.task.site] = _SitePace()  # what was learned belongs to an earlier visit
             if pace is not None:
                 # The bucket as it was before this very grant, which is counted when the request leaves. Where a request
@@ -182,7 +187,7 @@ class Pacer:
         site = self._sites.get(lease.task.site)
         if site is not None:
             site.leases -= 1
-            if site.is_over(self._clock.monotonic()):
+            if not site.leases and site.is_over(self._clock.monotonic()):
                 del self._sites[lease.task.site]
 
     def gate(self, name: str, asked: timedelta | None = None, check: Callable[[], None] | None = None) -> SiteGate:
@@ -191,9 +196,9 @@ class Pacer:
         site = self._site(name)
         if asked is not None:
             site.ask_for(with_margin(asked.total_seconds()), 1)
-        if self._max_hold is not None:
+        if site.interval is not None or site.rest_until > _NEVER:
             wait = self._wait(site)
-            if wait > self._max_hold.total_seconds():
+            if wait > self._max_hold:
                 raise TooEarly(timedelta(seconds=wait))
         return SiteGate(site, self._clock, check, self._max_hold)
 

@@ -79,6 +79,7 @@ class SentOnce:
             raise
 
 
+MOMENT = 0.001  # seconds in which a connection that stood stands
 MAX_INTERIM = 16  # 100 and 103, once or twice, are all that honest servers send
 
 leaving: ContextVar[Leaving] = ContextVar("gossamer_leaving")
@@ -96,7 +97,7 @@ class PeerResponse(aiohttp.ClientResponse):
         gate = leaving.get().gate
         if gate is not None:
             # uvloop hands what is written to the kernel when all that is due just now has run.
-            asyncio.get_running_loop().call_soon(gate.left)
+            self._loop.call_soon(gate.left)
         transport = connection.transport
         if transport is not None:
             name = transport.get_extra_info("peername")
@@ -150,6 +151,11 @@ class _Resolver(AbstractResolver):
         """The transport closes what is shared."""
 
 
+def _is_good(connection: aiohttp.connector.Connection) -> bool:
+    protocol = connection.protocol
+    return protocol is not None and protocol.is_connected() and not protocol.should_close
+
+
 class Connector(aiohttp.TCPConnector):
     """aiohttp's own, and lines through proxies that it cannot make: SOCKS5, and to an address that we name."""
 
@@ -170,25 +176,25 @@ class Connector(aiohttp.TCPConnector):
         self, req: aiohttp.ClientRequest, traces: list[Any], timeout: aiohttp.ClientTimeout
     ) -> aiohttp.connector.Connection:
         """A connection that stands, for a request that is written at once: it is through its gate."""
-        way = leaving.get()
+        way, clock = leaving.get(), self._loop.time
         while True:
             way.made_anew = False
             connection = await super().connect(req, traces, timeout)
+            now = asked_at = clock()
             if way.gate is None:
                 break
-            asked_at = self._loop.time()
             try:
                 await way.gate.enter()
             except BaseException:
                 connection.release()
                 raise
-            way.waited += self._loop.time() - asked_at
-            protocol = connection.protocol
-            if protocol is not None and protocol.is_connected() and not protocol.should_close:
+            now = clock()
+            way.waited += now - asked_at
+            if now - asked_at < MOMENT or _is_good(connection):
                 break
             way.gate.withdraw()  # the server hung up while we waited
             connection.close()
-        way.deadline.reschedule(self._loop.time() + way.within)
+        way.deadline.reschedule(now + way.within)
         return connection
 
     async def _create_connection(
