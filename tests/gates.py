@@ -26,6 +26,10 @@ class HeldGate:
     def withdraw(self) -> None:
         self.steps.append("withdrew")
 
+    @property
+    def is_out(self) -> bool:
+        return any(step.startswith("left") for step in self.steps)
+
     def left(self, *, at_once: bool = False) -> None:
         self.steps.append("left at once" if at_once else "left")
 

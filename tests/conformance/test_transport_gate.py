@@ -102,6 +102,17 @@ async def test_a_request_that_the_server_read_and_dropped_is_not_sent_again(open
         assert [hit.status for hit in ground.hits()] == said
 
 
+async def test_a_stream_that_the_server_read_and_dropped_is_not_sent_again(opened: Opener) -> None:
+    if opened.kind != "wreq":
+        pytest.skip("speaks no HTTP/2")
+    async with a_park(opened, drop_every=2, tls=True, http2=True) as (ground, transport):
+        for _ in range(2):
+            await transport.fetch(TransportRequest(url=ground.url(), limits=LIMITS, gate=HeldGate()))
+        with pytest.raises(StaleConnection):
+            await transport.fetch(TransportRequest(url=ground.url(), limits=LIMITS, gate=HeldGate()))
+        assert [hit.status for hit in ground.hits()] == [200, 200, 0]
+
+
 async def test_what_the_server_drops_on_a_new_connection_is_no_stale_one(opened: Opener, site: HostileSite) -> None:
     async with opened() as transport:
         with pytest.raises(ConnectionDropped) as dropped:

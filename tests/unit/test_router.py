@@ -25,6 +25,7 @@ from gossamer.routing.proxies.pools import Pools
 from gossamer.routing.router import RouteNotServed, Router, lanes_of
 from gossamer.settings import ProxyPool, RouteTable
 from gossamer.units import Secret
+from tests.gates import HeldGate
 
 POOLS = {"dc": ProxyPool(urls=(Secret("http://127.0.0.1:9"),))}
 TABLES = {"dc": RouteTable(pool="dc", price=2), "browser": RouteTable(transport="browser", price=5)}
@@ -202,3 +203,21 @@ async def test_a_state_that_is_away_does_not_cost_the_page(state):
     await page.settle_cost(answer())
     assert page.cost == 2.0  # of a page whose bytes nobody metered here
     assert await state.budgets.spent() == {"job/j": 3.0}
+
+
+async def test_a_request_that_waited_at_its_gate_in_vain_costs_nothing(state):
+    router = router_on(state, budgets=Budgets(job=100.0))
+    router.terms_for = lambda site: RouteTerms(ladder=(ROUTES["dc"],))
+    page = await router.begin(task())
+    await page.open()
+    gates = [HeldGate(), HeldGate()]
+
+    async def pace(asked):
+        return gates[len(page._gates)]
+
+    for _ in gates:
+        await page.paid(pace)(None)
+    gates[0].left()  # robots.txt
+    await page.settle_cost(None)
+    assert page.cost == ROUTES["dc"].price
+    assert await state.budgets.spent() == {"job/j": ROUTES["dc"].price}

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -141,6 +142,34 @@ async def test_requests_are_announced_and_share_the_pace_with_workers_on_the_sam
     assert sent[0] - began >= 1.0
     assert sent[1] - sent[0] >= 1.9
     assert [round(until - at, 1) >= 0.9 for until, at in zip(announced, sent, strict=True)] == [True, True]
+
+
+async def test_a_request_whose_connection_took_too_long_is_announced_again() -> None:
+    clock, announced = VirtualClock(), list[float]()
+
+    async def announce(site: str, rest: timedelta) -> None:
+        announced.append(clock.now() + rest.total_seconds())
+
+    async def passed(waiting: Coroutine[Any, Any, Any]) -> Any:
+        task = asyncio.ensure_future(waiting)
+        for _ in range(1000):
+            await asyncio.sleep(0)
+            if task.done():
+                return await task
+            clock.advance(0.01)
+        raise AssertionError("it never came to its turn")
+
+    async with open_source_files(PACED, clock=clock, announce=announce) as files:
+        for handshake, times in ((0.1, 1), (0.9, 2)):
+            announced.clear()
+            gate = await passed(files._before_send("a.test")(None))
+            clock.advance(handshake)
+            await passed(gate.enter())
+            # others come back a whole turn after it has left, or later
+            assert announced[-1] - clock.now() >= 1.0
+            assert len(announced) == times
+            gate.left()
+            gate.close()
 
 
 async def test_nothing_is_fetched_while_the_window_of_the_site_is_closed() -> None:

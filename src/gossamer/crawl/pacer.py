@@ -81,7 +81,7 @@ class _SitePace:
 class SiteGate:
     """The turn of one request at its site: fulfils `fetch.contract.Gate`. A repeat may enter again."""
 
-    __slots__ = ("_check", "_clock", "_entered_at", "_expected", "_has_turn", "_max_hold", "_site")
+    __slots__ = ("_check", "_clock", "_entered_at", "_expected", "_has_turn", "_max_hold", "_site", "is_out")
 
     def __init__(self, site: _SitePace, clock: Clock, check: Callable[[], None] | None, max_hold: float) -> None:
         self._site = site
@@ -90,6 +90,7 @@ class SiteGate:
         self._max_hold = max_hold
         self._entered_at: float | None = None
         self._has_turn = False
+        self.is_out = False
         site.expected += 1
         self._expected = True
 
@@ -131,6 +132,7 @@ class SiteGate:
             return
         at = entered_at if at_once else self._clock.monotonic()
         self._entered_at = None
+        self.is_out = True
         site.last = max(site.last, at)
         if site.interval is not None:
             site.tat = max(site.tat + (at - entered_at if site.burst > 1 else 0.0), at + site.interval)

@@ -231,6 +231,10 @@ class _AnnouncedGate:
         self._announced = announced
         self.withdraw, self.left, self.close = gate.withdraw, gate.left, gate.close
 
+    @property
+    def is_out(self) -> bool:
+        return self._gate.is_out
+
     async def enter(self) -> None:
         await self._gate.enter()
         await self._announced.renew()

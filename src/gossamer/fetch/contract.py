@@ -29,7 +29,11 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 
 class Gate(Protocol):
     """The turn of one request at its site. A transport makes or takes its connection first, then enters, and writes at
-    once. `OpenRoute` closes the gate, so a transport need not tell of a failure."""
+    once. `OpenRoute` closes the gate, so a transport need not tell of a failure. `is_out` tells whether the request
+    has left, or may have."""
+
+    @property
+    def is_out(self) -> bool: ...
 
     async def enter(self) -> None:
         """Return when the request may be written. Raises what keeps it from leaving; then nothing may be written."""

@@ -34,6 +34,7 @@ _SOCKS_ON_THE_TARGET = {
     "ConnectionRefused": CONNECTION_REFUSED,
     "TtlExpired": TTL_EXPIRED,
 }
+_HUNG_UP = ("(IncompleteMessage)", "stream closed because of a broken pipe")  # HTTP/1.1 and HTTP/2
 _OUR_END = re.compile(r"remote_addr: [^ ]+, local_addr: ([^ ,}]+)")
 _PARSE_WORDS = re.compile(r"Parse\((\w{1,40})")
 
@@ -64,7 +65,7 @@ def translated(
 def hung_up_on(error: BaseException) -> str | None:
     """Our end of the connection that the server ended before it said anything; empty where wreq does not tell."""
     said = str(error)
-    if type(error).__name__ != "ConnectionResetError" and "(IncompleteMessage)" not in said:
+    if type(error).__name__ != "ConnectionResetError" and not any(words in said for words in _HUNG_UP):
         return None
     found = _OUR_END.search(said)
     return found[1] if found else ""

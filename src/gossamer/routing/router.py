@@ -152,6 +152,7 @@ class PageRoute:
         self._exits_tried = 0  # on the present rung; a pool may have one exit only, so names do not count
         self._receipts: list[Receipt] = []
         self._received: list[int] = []  # bytes that came for each receipt
+        self._gates: list[Gate | None] = []  # of the request that each receipt is for
         self._bytes = 0  # of the present attempt
         self.exit: Exit | None = None  # of the present attempt
         self.cost = 0.0
@@ -220,11 +221,13 @@ class PageRoute:
             self._receipts.append(await budget.pay(self._task.site, self.route))
             self._received.append(0)
             try:
-                return await before_send(asked)
+                gate = await before_send(asked)
             except BaseException:
                 self._received.pop()
                 await self._settle(budget, self._receipts.pop(), None)
                 raise
+            self._gates.append(gate)
+            return gate
 
         return pay_first
 
@@ -236,14 +239,16 @@ class PageRoute:
         """The present attempt is over, well or not: what it cost is known now."""
         receipts, self._receipts = self._receipts, []
         received, self._received = self._received, []
+        gates, self._gates = self._gates, []
         self._bytes = sum(received)
         budget = self._router.budget
         if budget is None:
             return
-        for number, (receipt, size) in enumerate(zip(receipts, received, strict=True)):
+        for number, (receipt, size, gate) in enumerate(zip(receipts, received, gates, strict=True)):
             last = number == len(receipts) - 1
             charged = response.cost if response is not None and last else None
-            self.cost += await self._settle(budget, receipt, size, charged)
+            left = gate is None or gate.is_out  # what waited at its gate in vain costs nothing
+            self.cost += await self._settle(budget, receipt, size if left else None, charged)
 
     async def _settle(
         self, budget: BudgetKeeper, receipt: Receipt, received: int | None, charged: float | None = None
