@@ -151,6 +151,25 @@ async def test_a_key_that_asks_too_often_is_told_when_to_come_again(tmp_path: Pa
     assert others.status_code == 200
 
 
+async def test_a_key_has_so_many_requests_under_way_and_all_are_given_back(door: Served, monkeypatch) -> None:
+    monkeypatch.setattr("gossamer.server.door.MOST_AT_ONCE", 3)
+    begun = (await door.post("/api/v1/scrape/async", {"url": PAGE})).json()["job_id"]
+    async with asyncio.TaskGroup() as group:
+        # given streams that go on until their job ends
+        streams = [group.create_task(door.get(f"/api/v1/jobs/{begun}/events")) for _ in range(3)]
+        # when they are all under way, then the next request is refused, and those of other keys are not
+        while (refused := await door.get("/api/v1/version")).status_code == 200:
+            await asyncio.sleep(0.01)
+        other = await door.new_key("other", "jobs", "admin")
+        assert (refused.status_code, refused.json()["error"]["code"]) == (429, "at_once")
+        assert (await door.call("DELETE", f"/api/v1/jobs/{begun}", other)).status_code == 200
+
+    # and when they have ended, there is room again
+    assert [stream.result().text.count("event: end") for stream in streams] == [1, 1, 1]
+    for _ in range(10):
+        assert (await door.get("/api/v1/version")).status_code == 200
+
+
 async def test_a_key_has_so_many_jobs_open_and_no_more(door: Served) -> None:
     key = await door.new_key("few", "scrape", "jobs", open_jobs=2)
     answers = [await door.post("/api/v1/scrape/async", {"url": f"{PAGE}{n}"}, key) for n in (1, 2, 3, 1)]

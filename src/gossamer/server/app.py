@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
-from functools import partial
 
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
 
 from ..project.open import Project
 from ..project.page_results import PageReader
@@ -56,15 +56,27 @@ def make_app(
     names = LOOPBACK | {host.lower() for host in hosts}
     door = Door(project, pages, hosts=names, token=token)
     routes = [
-        Route(path, partial(_serve, door, endpoint), methods=[endpoint.method])
+        Route(path, EndpointApp(door, endpoint), methods=[endpoint.method])
         for endpoint in (*ENDPOINTS, OPENAPI)
         for path in (endpoint.path, *endpoint.aliases)
     ]
     return Starlette(routes=routes, exception_handlers={404: _missing(door), 405: _wrong_method(door)})
 
 
-async def _serve(door: Door, endpoint: Endpoint, request: Request) -> Response:
-    return await door.serve(endpoint, request)
+class EndpointApp:
+    """One endpoint behind the door, as an ASGI application: a request is under way until its last byte is sent."""
+
+    def __init__(self, door: Door, endpoint: Endpoint) -> None:
+        self._door = door
+        self._endpoint = endpoint
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request = Request(scope, receive)
+        try:
+            response = await self._door.serve(self._endpoint, request)
+            await response(scope, receive, send)
+        finally:
+            self._door.leave(request)
 
 
 Handler = Callable[[Request, Exception], Awaitable[Response]]

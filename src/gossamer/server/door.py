@@ -2,7 +2,7 @@
 
     1. host       the name in the Host header must be one of ours: no page in a browser reaches us by rebinding DNS
     2. key        who asks, and whether the scope suffices; `x-api-key` or `Authorization: Bearer`
-    3. rate       of that key, in this process
+    3. rate       of that key, in this process, and how many of its requests are under way
     4. parsing    parameters and body, bounded and strict
     5. repeat     a request with an Idempotency-Key that was answered gets the same answer
     6. handler    calls project
@@ -15,6 +15,7 @@ traceback goes to the log. How it recovers: nothing is kept here but the buckets
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from hmac import compare_digest
 
 import msgspec
@@ -32,6 +33,7 @@ from .request_body import parse_body, parse_query, read_body
 
 log = logging.getLogger("gossamer.server")
 NOBODY = Caller(id="", name="", scopes=frozenset())
+MOST_AT_ONCE = 250  # requests of one key in this process that are under way
 MOST_BUCKETS = 10_000  # keys whose rate is remembered; the oldest are forgotten
 BURST_SECONDS = 2.0  # of its rate a key may use at once after a rest
 LONGEST_KEY = 255  # characters of an Idempotency-Key
@@ -53,6 +55,7 @@ class Door:
         self._pages = pages
         self._hosts = hosts
         self._token = token
+        self._under_way: Counter[str] = Counter()  # requests, by key
         self._buckets: dict[str, tuple[float, float]] = {}  # by key: requests left, and when that was
 
     async def serve(self, endpoint: Endpoint, request: Request) -> Response:
@@ -77,6 +80,7 @@ class Door:
             raise ApiError(403, "scope", f"Your key lacks the scope {endpoint.scope!r}. Ask for a key that has it.")
         if caller is not NOBODY:
             self._take_token(caller)
+            self._enter(request, caller)
         query = parse_query(request, endpoint.query)
         if not endpoint.writes:
             return self._response(await endpoint.handler(self._call(request, caller, query, None)))
@@ -114,6 +118,23 @@ class Door:
         if caller is None:
             raise _unknown("This key opens nothing: it is wrong, expired or revoked. `gossamer keys add` makes one.")
         return caller
+
+    def _enter(self, request: Request, caller: Caller) -> None:
+        """Raises ApiError when too many requests of the key are under way: those that wait, and streams."""
+        if self._under_way[caller.id] >= MOST_AT_ONCE:
+            raise ApiError(
+                429, "at_once", f"{MOST_AT_ONCE} requests of your key are under way.", headers={"retry-after": "1"}
+            )
+        self._under_way[caller.id] += 1
+        request.state.caller = caller.id
+
+    def leave(self, request: Request) -> None:
+        """The request is over, however it ended."""
+        caller = getattr(request.state, "caller", None)
+        if caller is not None:
+            self._under_way[caller] -= 1
+            if not self._under_way[caller]:
+                del self._under_way[caller]
 
     def _take_token(self, caller: Caller) -> None:
         """Raises ApiError when the key asks more often than it may."""
