@@ -216,6 +216,31 @@ async def test_a_crawl_gives_records_in_every_form(tmp_path: Path, site: Park) -
     assert [one.job for one in story.jobs] == [begun.job_id]
 
 
+async def test_records_and_stories_of_one_key_are_not_there_for_another(tmp_path: Path, site: Park) -> None:
+    url = site.url(path="/page/70")
+    async with serving(settings_of(tmp_path, **HERE)) as door:
+        mine, other = [await door.new_key(name, "scrape", "records") for name in ("mine", "other")]
+        async with door.client(mine) as client:
+            page = await client.scrape(url, formats=["records"])
+        seen = {}
+        for name, key in (("mine", mine), ("other", other), ("admin", door.key)):
+            seen[name] = (
+                len((await door.get("/api/v1/records", key)).json()["records"]),
+                len((await door.get("/api/v1/records", key, format="csv")).text.splitlines()) - 1,
+                len((await door.get("/api/v1/records/changes", key)).text.splitlines()),
+                (await door.call("GET", f"/api/v1/records/history?key={url}", key)).status_code,
+                (await door.get("/api/v1/why", key, url=url)).json()["known"],
+                len((await door.get("/api/v1/why", key, url=url)).json()["visits"]),
+            )
+
+    assert page.success
+    assert seen == {
+        "mine": (1, 1, 1, 200, True, 1),
+        "other": (0, 0, 0, 404, False, 0),
+        "admin": (1, 1, 1, 200, True, 1),
+    }
+
+
 async def test_the_progress_of_a_job_comes_as_events_until_it_ends(tmp_path: Path, site: Park) -> None:
     async with serving(settings_of(tmp_path, start=site.url(), **HERE)) as door, door.client() as client:
         job = (await client.crawl(spider="things", limit=40)).job_id

@@ -71,6 +71,7 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     example: dict[str, Any] | None = None  # of the body
     aliases: tuple[str, ...] = ()
     media: str = "application/json"
+    other_media: tuple[str, ...] = ()  # in which the same is given on request
     other_statuses: dict[int, str] = {}
 
     def is_open_to(self, caller: Caller) -> bool:

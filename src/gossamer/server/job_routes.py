@@ -18,7 +18,7 @@ from ..project.wire_jobs import is_ended, job_for, wanted_pages
 from ..project.wire_views import JobReport, JobReports, RecordPage, job_report, job_reports
 from .answers import ApiError, encode, not_found
 from .endpoint import Call, Endpoint, Reply
-from .record_routes import RecordsForm, records_in_form
+from .record_routes import STREAMED, RecordsForm, records_in_form
 
 RESULTS_AT_ONCE = 10
 LOOK = 1.0  # seconds between two events
@@ -201,6 +201,7 @@ ENDPOINTS = (
         handler=records,
         query=RecordsForm,
         gives=RecordPage,
+        other_media=STREAMED,
     ),
     Endpoint(
         method="GET",

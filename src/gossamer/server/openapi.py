@@ -59,13 +59,14 @@ def document(endpoints: Iterable[Endpoint]) -> dict[str, Any]:
 def _operation(one: Endpoint, path: str, schema_of: dict[str, Any], components: dict[str, Any]) -> dict[str, Any]:
     error = {"content": {"application/json": {"schema": schema_of[_identity(ErrorAnswer)]}}}
     content: dict[str, Any] = {} if one.gives is None else {"schema": schema_of[_identity(one.gives)]}
+    media = {one.media: content, **{name: {} for name in one.other_media}}
     operation: dict[str, Any] = {
         "summary": one.summary,
         "operationId": _operation_id(one, path),
         "deprecated": False,
         "parameters": [*_path_parameters(path), *_query_parameters(one, schema_of, components), *_headers(one)],
         "responses": {
-            "2XX": {"description": one.summary, "content": {one.media: content}},
+            "2XX": {"description": one.summary, "content": media},
             **{str(status): {"description": words, **error} for status, words in _statuses(one).items()},
         },
     }

@@ -29,7 +29,7 @@ from .answers import encode, not_found
 from .endpoint import Call, Endpoint, Reply
 
 CURSOR = "x-gossamer-cursor"
-LINES = "application/x-ndjson"
+LINES, TABLE = STREAMED = "application/x-ndjson", "text/csv"
 MOST_DIFFERENCES = 10_000
 
 Limit = Annotated[int, Meta(ge=1, le=1000)]
@@ -85,7 +85,7 @@ class WhyQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 async def records_in_form(call: Call, query: RecordQuery, form: RecordsForm) -> Reply | Response:
     """The records of a query, in the form that was asked for."""
     if form.format == "csv":
-        return await _stream(record_table(call.project, call.caller, query), "text/csv")
+        return await _stream(record_table(call.project, call.caller, query), TABLE)
     if form.format == "jsonl":
         return await _stream(_lines(record_lines(call.project, call.caller, query)), LINES)
     return Reply(value=await record_page(call.project, call.caller, query, limit=form.limit, skip=form.after))
@@ -184,6 +184,7 @@ ENDPOINTS = (
         handler=records,
         query=RecordsQuery,
         gives=RecordPage,
+        other_media=STREAMED,
     ),
     Endpoint(
         method="GET",
