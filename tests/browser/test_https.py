@@ -10,12 +10,13 @@ import pytest_asyncio
 
 from gossamer.clock import SystemClock
 from gossamer.errors import AddressRefused, LeaseLost, ProxyFailed, TlsFailed
+from gossamer.fetch.browser.guard_traffic import MAX_TUNNELS_ABROAD
 from gossamer.fetch.browser.page_actions import MAX_REQUESTS
 from gossamer.fetch.cookies import CookieJar
 from tests.gates import HeldGate
 from tests.patience import PATIENCE
 from tests.services.proxies import ProxyServer, Vouched, http_proxy, socks_proxy, vouched_for
-from tests.sites.hostile import hostile_site
+from tests.sites.hostile import Call, hostile_site
 from tests.sites.http2 import http2_site
 
 from .showing import CANARY, HOST, OTHER, Show, a_show, until
@@ -142,3 +143,18 @@ async def test_no_worker_of_a_page_floods_another_site(show: Show, worker: str) 
     response = await show.get(url, wait=5.0)
     assert b"here" in response.body
     assert len(show.site.seen("/x")) <= MAX_REQUESTS
+
+
+async def test_sockets_of_a_page_are_few_at_another_site_and_free_at_home(show: Show) -> None:
+    async def hang(call: Call) -> None:
+        await asyncio.Event().wait()
+
+    show.site.shown["/socket"] = hang
+    for host, most in ((OTHER, MAX_TUNNELS_ABROAD), (HOST, 200)):
+        show.forget()
+        there = show.url("/socket", host).replace("https:", "wss:")
+        code = f"for (let i = 0; i < 100; i++) new WebSocket('{there}?' + i)"
+        response = await show.get(show.page(f"<p id=here></p><script>{code}</script>", path="/sockets"), wait=3.0)
+        assert b"here" in response.body
+        assert 0 < len(show.site.seen("/socket")) <= most
+        assert ("asked too much of" in response.note) == (host == OTHER)

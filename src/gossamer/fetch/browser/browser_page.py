@@ -293,6 +293,8 @@ class BrowserPage:
             notes.append(f"more than {MAX_REQUESTS} requests")
         elif self._pass.spent:
             notes.append(f"more than {self._pass.max_bytes} bytes")
+        if self._pass.overdone:
+            notes.append(f"asked too much of {', '.join(self._pass.overdone[:5])}")
         if self._pass.refused:
             notes.append(f"refused: {', '.join(self._pass.refused[:5])}")
         return Response(

@@ -31,6 +31,7 @@ from .guard_dialer import BUFFER, Dialer, Line, proxy_authorization
 from .guard_traffic import (
     HOP_BY_HOP,
     MARK,
+    ForeignSite,
     Pairs,
     Pass,
     SpentError,
@@ -92,13 +93,14 @@ class GuardProxy:
         max_bytes: int | None = None,
         max_requests: int | None = None,
         connect: timedelta = timedelta(seconds=10),
+        home: str | None = None,
     ) -> Pass:
         """A new pass. All that is sent with it leaves through `exit`, where there is one, and never otherwise.
 
         `on_bytes` hears of every piece that comes from the net. The first request waits for the `gate`, when its
-        connection stands.
+        connection stands. `home` is the site of the page: of every other site it may ask only so much.
         """
-        made = Pass(exit, on_bytes, gate, max_bytes, max_requests, connect)
+        made = Pass(exit, on_bytes, gate, max_bytes, max_requests, connect, home)
         self._passes[made.username] = made
         return made
 
@@ -164,7 +166,7 @@ class GuardProxy:
             return
         port = parts.port or (443 if tunnel else 80)
         authority = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-        holder.asking()
+        abroad = holder.asking(host, tunnel=tunnel)
         assert self._dialer is not None
         try:
             far = await self._dialer.dial(host, port, holder.exit, tunnel=tunnel, within=holder.connect)
@@ -180,9 +182,9 @@ class GuardProxy:
         try:
             if tunnel:
                 writer.write(b"HTTP/1.1 200 Connected\r\n\r\n")
-                await both_ways(holder, reader, writer, far)
+                await both_ways(holder, reader, writer, far, abroad)
             else:
-                await self._plain(holder, authority, method, target, headers, reader, writer, far)
+                await self._plain(holder, authority, method, target, headers, reader, writer, far, abroad)
         finally:
             far.writer.close()
 
@@ -206,6 +208,7 @@ class GuardProxy:
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
         far: Line,
+        abroad: ForeignSite | None,
     ) -> None:
         """One request with a whole address: handed on, its answer brought back, and that is the end of both lines."""
         if any(name.lower() == "transfer-encoding" for name, _ in headers):
@@ -219,13 +222,13 @@ class GuardProxy:
         if far.absolute and holder.exit is not None:
             head += proxy_authorization(holder.exit)
         packed = head.encode("latin-1") + b"\r\n"
-        holder.sending(len(packed))
+        holder.sending(len(packed), abroad)
         far.writer.write(packed)
         if upgrade:
-            await both_ways(holder, reader, writer, far)
+            await both_ways(holder, reader, writer, far, abroad)
             return
         length = int(next((value for name, value in headers if name.lower() == "content-length"), "0"))
-        up = asyncio.create_task(send_body(holder, reader, far.writer, length))
+        up = asyncio.create_task(send_body(holder, reader, far.writer, length, abroad))
         down = asyncio.create_task(bring_answer(holder, authority, far, writer, bodiless=method == "HEAD"))
         await first_of(up, down)
 

@@ -14,10 +14,30 @@ from datetime import timedelta
 
 from ...errors import AddressRefused, BadResponse, ConnectionDropped, GossamerError, ProxyFailed
 from ...model.route import Exit
+from ...model.url import site_of_host
 from ..contract import Gate
 from .guard_dialer import Line, refused_by
 
 _MAX_TROUBLES = 100  # of one pass that are remembered
+# What one page may ask of a site that is not its own. No request can be counted in a tunnel; what is sent tells.
+MAX_TUNNELS_ABROAD = 32
+MAX_REQUESTS_ABROAD = 250
+MAX_SENT_ABROAD = 256 * 1024  # bytes: some hundreds of requests
+
+
+class ForeignSite:
+    """What a page has asked of one site that is not its own, through one pass."""
+
+    __slots__ = ("requests", "sent", "tunnels")
+
+    def __init__(self) -> None:
+        self.requests = 0
+        self.tunnels = 0
+        self.sent = 0
+
+    @property
+    def overdone(self) -> bool:
+        return self.tunnels > MAX_TUNNELS_ABROAD or self.requests > MAX_REQUESTS_ABROAD or self.sent > MAX_SENT_ABROAD
 
 
 class Pass:
@@ -31,6 +51,7 @@ class Pass:
         max_bytes: int | None,
         max_requests: int | None,
         connect: timedelta,
+        home: str | None = None,
     ) -> None:
         self.username = secrets.token_hex(8)
         self.password = secrets.token_urlsafe(24)
@@ -45,6 +66,8 @@ class Pass:
         self.spent = False  # nothing goes through any more
         self.address = ""  # that was dialled first
         self.lines: set[asyncio.Task[None]] = set()
+        self._home = home
+        self._abroad: dict[str, ForeignSite] = {}
         self._troubles: dict[str, GossamerError] = {}
         self._on_bytes = on_bytes
         self._gate = gate
@@ -70,13 +93,30 @@ class Pass:
     def forgive(self, authority: str) -> None:
         self._troubles.pop(_key(authority), None)
 
-    def asking(self) -> None:
-        """Another request. Raises SpentError when there are no more."""
+    @property
+    def overdone(self) -> list[str]:
+        """Sites of others of which the page has asked too much."""
+        return [site for site, asked in self._abroad.items() if asked.overdone]
+
+    def asking(self, host: str, *, tunnel: bool) -> ForeignSite | None:
+        """Another request or tunnel to `host`; what is sent there is counted with what this returns. Raises SpentError
+        when there are no more, or no more for that site."""
         self.requests += 1
         if self.max_requests is not None and self.requests > self.max_requests:
             self.spent = True
         if self.spent:
             raise SpentError
+        site = site_of_host(host)
+        if self._home is None or site == self._home:
+            return None
+        abroad = self._abroad.setdefault(site, ForeignSite())
+        if tunnel:
+            abroad.tunnels += 1
+        else:
+            abroad.requests += 1
+        if abroad.overdone:
+            raise SpentError
+        return abroad
 
     @property
     def waited(self) -> float:
@@ -113,9 +153,13 @@ class Pass:
             loop.call_soon(gate.left)  # when what is written now is with the kernel
             return True
 
-    def sending(self, size: int) -> None:
+    def sending(self, size: int, abroad: ForeignSite | None = None) -> None:
         self.sent += size
         self._check()
+        if abroad is not None:
+            abroad.sent += size
+            if abroad.overdone:
+                raise SpentError
 
     def receiving(self, size: int) -> None:
         self.received += size
@@ -161,14 +205,20 @@ _END_OF_HEAD = re.compile(rb"\r?\n\r?\n")
 Pairs = list[tuple[str, str]]
 
 
-async def send_body(holder: Pass, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, length: int) -> None:
+async def send_body(
+    holder: Pass,
+    reader: asyncio.StreamReader,
+    writer: asyncio.StreamWriter,
+    length: int,
+    abroad: ForeignSite | None = None,
+) -> None:
     """The body of a request; then wait until the browser hangs up. More than that it may not say on this line."""
     while length > 0:
         piece = await reader.read(min(length, _CHUNK))
         if not piece:
             return
         length -= len(piece)
-        holder.sending(len(piece))
+        holder.sending(len(piece), abroad)
         writer.write(piece)
         await writer.drain()
     await reader.read(1)
@@ -259,18 +309,26 @@ class FirstRequest:
         return None
 
 
-async def both_ways(holder: Pass, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, far: Line) -> None:
-    up = asyncio.create_task(_carry_up(holder, reader, far.writer))
+async def both_ways(
+    holder: Pass,
+    reader: asyncio.StreamReader,
+    writer: asyncio.StreamWriter,
+    far: Line,
+    abroad: ForeignSite | None = None,
+) -> None:
+    up = asyncio.create_task(_carry_up(holder, reader, far.writer, abroad))
     down = asyncio.create_task(_carry(far.reader, writer, holder.receiving))
     await first_of(up, down)
 
 
-async def _carry_up(holder: Pass, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+async def _carry_up(
+    holder: Pass, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, abroad: ForeignSite | None
+) -> None:
     """What the browser says. The handshake goes freely; the first request waits for its gate."""
     first = FirstRequest()
     while piece := await reader.read(_CHUNK):
         at = first.begins_at(piece)
-        holder.sending(len(piece))
+        holder.sending(len(piece), abroad)
         if at is not None:
             writer.write(piece[:at])
             await holder.first_leaves()
@@ -278,7 +336,7 @@ async def _carry_up(holder: Pass, reader: asyncio.StreamReader, writer: asyncio.
             break
         writer.write(piece)
         await writer.drain()
-    await _carry(reader, writer, holder.sending)
+    await _carry(reader, writer, lambda size: holder.sending(size, abroad))
 
 
 async def _carry(

@@ -8,7 +8,8 @@ takes its browser with it, so that no script goes on using the processor. A page
 much memory loses it, and is not shown again.
 
 Only the main document is paced: its request waits in the guard proxy until it may leave, when its connection stands.
-What the page loads besides goes freely, up to MAX_REQUESTS, and the kinds in `browser.block` are not loaded at all.
+What the page loads besides goes freely, up to MAX_REQUESTS and to less from each site of others (guard_traffic.py), and
+the kinds in `browser.block` are not loaded at all.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from typing import Self
 import msgspec
 
 from ...errors import BrowserFailed, FetchRefused, GossamerError, Misconfigured, PageCrashed, TimedOut
+from ...model.url import site_of
 from ...settings.tables import Browser as BrowserSettings
 from ..addresses import AddressGuard
 from ..contract import Response, TransportRequest
@@ -122,6 +124,7 @@ class BrowserTransport:
             max_bytes=limits.max_body * _BYTES_FACTOR,
             max_requests=MAX_REQUESTS,
             connect=limits.connect,
+            home=site_of(request.url),
         )
         page = BrowserPage(
             process.browser,
