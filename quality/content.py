@@ -84,6 +84,34 @@ def mean(result: Result, known: list[Case]) -> float:
     return sum(result.f1[case.name] for case in known) / len(known) if known else 0.0
 
 
+def byline_counts(known: list[Case]) -> list[str]:
+    """Two lines: how many dates and authors are right, wrong, missing, and told where the true answer is none."""
+    counts = {"dates": Counter[str](), "authors": Counter[str]()}
+    for case in known:
+        facts = case.page().metadata()
+        date = facts.published.date().isoformat() if facts.published is not None else ""
+        counts["dates"][_verdict((case.date or "")[:10], [date] if date else [])] += 1
+        counts["authors"][_verdict(_plain(case.author or ""), [*map(_plain, facts.authors)])] += 1
+    lines = []
+    for what, count in counts.items():
+        true = count["right"] + count["wrong"] + count["missing"]
+        told = ", ".join(f"{count[verdict]} {verdict}" for verdict in ("right", "wrong", "missing", "invented"))
+        lines.append(f"{what}: {told}; recall {count['right'] / max(true, 1):.3f}")
+    return lines
+
+
+def _verdict(true: str, told: list[str]) -> str:
+    if not true:
+        return "invented" if told else "rightly none"
+    if not told:
+        return "missing"
+    return "right" if any(one in true or true in one for one in told if one) else "wrong"
+
+
+def _plain(name: str) -> str:
+    return " ".join(_WORD.findall(name.lower()))
+
+
 def report() -> list[str]:
     """The lines of this section."""
     missing = absent(SET)
@@ -106,7 +134,12 @@ def report() -> list[str]:
             figures = [f"{each:.3f}" for each in (mean(result, part), *by_type)]
             rows.append([name, *figures, f"{result.milliseconds:.1f}"])
         right = sum(kinds[case.name] == case.type for case in part)
-        lines += [table(head, rows), f"kinds of pages that are told right: {right} of {len(part)}", ""]
+        lines += [
+            table(head, rows),
+            f"kinds of pages that are told right: {right} of {len(part)}",
+            *byline_counts(part),
+            "",
+        ]
     if len(results) == 1:
         lines.append(f"No other extractors: {PEERS} names no Python that has trafilatura or readability-lxml.")
     return lines

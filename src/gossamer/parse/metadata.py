@@ -13,6 +13,7 @@ import html
 import re
 from collections.abc import Iterable, Iterator
 from datetime import datetime
+from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,7 @@ from ..errors import InvalidUrl
 from .dates import page_date
 
 if TYPE_CHECKING:
+    from .byline import Byline
     from .page import Page
 
 _FEEDS = frozenset(
@@ -117,8 +119,9 @@ class _MetadataReader:
             language=self._language(),
             authors=self._authors(),
             published=self._date(json_ld.texts("datePublished", "dateCreated"), _PUBLISHED_TAGS, "datePublished")
-            or self._shown_date(),
-            modified=self._date(json_ld.texts("dateModified"), _MODIFIED_TAGS, "dateModified"),
+            or self._shown_date()
+            or self._byline.published,
+            modified=self._date(json_ld.texts("dateModified"), _MODIFIED_TAGS, "dateModified") or self._byline.modified,
             image=self._first_address(
                 head.all("og:image:secure_url", "og:image", "og:image:url", "twitter:image", "twitter:image:src"),
                 json_ld.addresses("image"),
@@ -155,7 +158,14 @@ class _MetadataReader:
             found = _people(names)
             if found:
                 return found
-        return ()
+        return self._byline.authors
+
+    @cached_property
+    def _byline(self) -> Byline:
+        """Who and when, as the lines around the title say it."""
+        from .byline import byline_of  # here and not above: it reads the page as articles do, which need this module
+
+        return byline_of(self._tree)
 
     def _shown_authors(self) -> Iterator[str]:
         """The first byline on the page that is short enough to be a name."""
