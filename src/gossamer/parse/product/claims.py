@@ -7,6 +7,7 @@ other; the value with the most support is believed. A source that repeats itself
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from decimal import Decimal
 from enum import StrEnum
 from typing import Any, NamedTuple
@@ -69,6 +70,15 @@ class Claims:
 
     def of(self, field: str) -> list[Claim]:
         return list(self._by_field.get(field, {}).values())
+
+    def revise(self, field: str, change: Callable[[Claim], Claim | None]) -> None:
+        """Put what `change` makes of each claim of a field in its place; None takes the claim away."""
+        claims = self.of(field)
+        self._by_field.pop(field, None)
+        for claim in claims:
+            changed = change(claim)
+            if changed is not None:
+                self.add(field, *changed)
 
     def surest(self, field: str) -> float:
         """How sure the believed value of a field is; 0 without a claim."""

@@ -145,6 +145,12 @@ def claim_labels(claims: Claims, visible: VisiblePage, identity: PageIdentity) -
     return near
 
 
+def without_label(text: str, field: str) -> str:
+    """A value without the label that its author wrote into it: "Marca: Acme" is "Acme"."""
+    label, rest, clear = _label_of(text)
+    return rest if rest and clear and _FIELDS[label] == field else text
+
+
 def _label_of(text: str) -> tuple[str, str, bool]:
     """The label at the start of a text ("" without one), the rest, and whether a mark such as ":" separates them."""
     for mark in (":", "：", "#", "№"):

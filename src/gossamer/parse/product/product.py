@@ -24,6 +24,7 @@ from ...errors import InvalidUrl
 from ...model.money import Money
 from ..page import Page
 from .availability import Availability, buy_buttons, claim_stock, has_buy_form
+from .checks import check_claims
 from .claims import Claims, FoundValue, Source
 from .details import claim_details
 from .identifiers import claim_address, claim_labels, claim_named
@@ -84,7 +85,10 @@ def product_of(page: Page) -> Product | None:
     signs = _signs_in_data(claims, tree, data, identity)
     signs += _signs_in_metas(claims, metas, identity)
     signs += _signs_on_page(claims, tree, page.body, identity)
-    return _product(claims, page) if signs >= _ENOUGH else None
+    if signs < _ENOUGH:
+        return None
+    check_claims(claims, identity, page.body)
+    return _product(claims, page)
 
 
 def _signs_in_data(claims: Claims, tree: Document, data: dict[str, Any], identity: PageIdentity) -> float:
