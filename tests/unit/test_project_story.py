@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import msgspec
 import pytest
 
 from gossamer.errors import InvalidUrl, Misconfigured
+from gossamer.frontier.away import AwayTerms, SiteFailure
 from gossamer.model.task import UrlState
 from gossamer.project.dead_letters import (
     DeadLetterChoice,
@@ -17,10 +20,11 @@ from gossamer.project.dead_letters import (
     show_letters,
 )
 from gossamer.project.open import open_project
+from gossamer.project.status import job_status
 from gossamer.project.story import story_of
 from gossamer.settings import load
-from tests.unit.commandline import TOML
-from tests.unit.crawled import BODY, SHOP, crawl_half
+from tests.unit.commandline import TOML, candidate
+from tests.unit.crawled import BODY, SHOP, SLOW, crawl_half
 
 EVERY = DeadLetterChoice()
 
@@ -71,3 +75,23 @@ async def test_replayed_letters_are_back_in_the_queue_and_purged_ones_are_gone(p
     assert await purge_letters(project, DeadLetterChoice(target=f"{SHOP}/broken")) == 1
     assert await count_letters(project, EVERY) == 0
     assert not (await replay_letters(project, EVERY)).matched
+
+
+async def test_people_are_told_that_a_site_is_away_and_when_it_is_tried_again(project):
+    failure = SiteFailure(host="slow.example", reason="connect", never=True)
+    terms = AwayTerms(base=timedelta(minutes=2), cap=timedelta(minutes=2), patience=timedelta(hours=1), probes=9)
+    await project.state.frontier.site_away("slow.example", failure, terms)  # it has just answered
+    assert "cannot be reached" not in (await story_of(project, f"{SLOW}/2")).jobs[0].in_words
+
+    await project.state.frontier.site_away("gone.example", failure, terms)
+    job = (await project.state.jobs.jobs())[0].id
+    await project.state.frontier.add(job, [candidate("https://gone.example/")])
+
+    (one,) = (await story_of(project, "https://gone.example/")).jobs
+    assert one.in_words.startswith("queued: it is the next of gone.example; gone.example cannot be reached since ")
+    assert "one page tries it again at " in one.in_words
+    assert one.site_away_since is not None
+    status = await job_status(project, job)
+    (site,) = [each for each in status.sites if each.site == "gone.example"]
+    assert site.away_since == one.site_away_since
+    assert ": away since " in site.next_request
