@@ -180,6 +180,17 @@ async def test_a_key_has_so_many_jobs_open_and_no_more(door: Served) -> None:
     assert (await door.post("/api/v1/scrape/async", {"url": f"{PAGE}3"})).status_code == 202
 
 
+async def test_a_crawl_has_so_many_pages_and_no_more(tmp_path: Path) -> None:
+    async with serving(settings_of(tmp_path, server__crawl_limit=50), worker=False) as door:
+        limits = []
+        for wish in ({}, {"limit": 10}, {"limit": 10_000}):
+            job = (await door.post("/api/v1/crawls", {"url": PAGE, **wish})).json()["job_id"]
+            limits.append((await door.get(f"/api/v1/jobs/{job}")).json()["limit"])
+            await door.call("DELETE", f"/api/v1/jobs/{job}")
+
+    assert limits == [50, 10, 50]
+
+
 # -- hosts ---------------------------------------------------------------------------------------------------------
 
 

@@ -18,7 +18,7 @@ from .keys import Caller
 from .open import Project
 
 KEPT = timedelta(hours=24)
-CLAIMED = timedelta(minutes=5)  # longer than a request may wait for its page
+CLAIMED = timedelta(minutes=5)  # and as long as a request may wait for its page
 MOST_STORED = 1024 * 1024  # bytes of a compressed answer
 
 
@@ -44,7 +44,8 @@ def _name(caller: Caller, name: str) -> str:
 async def begin(project: Project, caller: Caller, name: str, content: bytes) -> RepeatableAnswer | None:
     """None: work out the answer, then `finish` or `forget`. Raises RepeatedDifferently and StillWorking."""
     digest = sha256(content).hexdigest()
-    known = await project.state.answers.claim(_name(caller, name), digest, CLAIMED.total_seconds())
+    claimed = CLAIMED + project.settings.server.max_wait
+    known = await project.state.answers.claim(_name(caller, name), digest, claimed.total_seconds())
     if known is None:
         return None
     if known.digest != digest:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from base64 import b64encode
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from typing import Any, Self
 
 import msgspec
@@ -30,6 +31,7 @@ from .story import DROPPED
 from .wire_jobs import PageWish, is_ended
 
 THREADS = 4
+LOOK = timedelta(milliseconds=100)  # between two looks at which jobs still run
 MOST_REDIRECTS = 50
 MOST_RECORDS = 1000  # of one page
 MOST_LETTERS = 1000
@@ -67,17 +69,68 @@ class PageOutcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PageReader:
-    """Reads results. Open inside `async with`: it has threads."""
+    """Waits for results and reads them. Open inside `async with`: it has threads, and a task that looks for all who
+    wait.
+
+    However many wait, one question is asked for all of them, ten times a second.
+    """
 
     def __init__(self, project: Project) -> None:
         self._project = project
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="page-results")
+        self._waiting: dict[str, list[asyncio.Future[None]]] = {}  # by job
+        self._wanted = asyncio.Event()
 
     async def __aenter__(self) -> Self:
+        self._looking = asyncio.create_task(self._look(), name="look for results")
         return self
 
     async def __aexit__(self, *exc: object) -> None:
+        self._looking.cancel()
+        await asyncio.gather(self._looking, return_exceptions=True)
         self._threads.shutdown(wait=False, cancel_futures=True)
+
+    async def wait(self, job: str, seconds: float) -> bool:
+        """Wait until the job has ended; False when `seconds` passed first. Raises BackendUnavailable."""
+        ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(job, []).append(ended)
+        self._wanted.set()
+        try:
+            async with asyncio.timeout(seconds):
+                await ended
+        except TimeoutError:
+            return False
+        finally:
+            left = self._waiting.get(job, [])
+            if ended in left:
+                left.remove(ended)
+            if not left:
+                self._waiting.pop(job, None)
+        return True
+
+    async def _look(self) -> None:
+        while True:
+            await self._wanted.wait()
+            waiting = list(self._waiting)  # before the question: what begins meanwhile is looked at the next time
+            try:
+                running = {job.id for job in await self._project.state.jobs.running_jobs()}
+            except GossamerError as error:
+                self._tell(waiting, error)
+            else:
+                self._tell([job for job in waiting if job not in running], None)
+            if not self._waiting:
+                self._wanted.clear()
+            await self._project.clock.sleep(LOOK.total_seconds())
+
+    def _tell(self, jobs: list[str], error: GossamerError | None) -> None:
+        for job in jobs:
+            for ended in self._waiting.pop(job, []):
+                if ended.done():
+                    continue
+                if error is None:
+                    ended.set_result(None)
+                else:
+                    ended.set_exception(error)
 
     async def cached(self, wish: PageWish, href: str, max_age: float) -> PageOutcome | None:
         """The newest good copy in the archive, if it is not older than `max_age` seconds and has what is wanted."""

@@ -36,11 +36,9 @@ from ..settings import Settings
 from ..settings.effective import job_terms, routing_of
 from .keys import Caller
 from .open import Project
-from .wiring import is_over
 
 MOST_PAGES = 100  # of one batch
 WAITED_FOR, ASKED_FOR = 1_000_000, 1_000  # priorities: of a page that somebody waits for, of one that is asked for
-FIRST_LOOK, LONGEST_LOOK = 0.05, 0.5  # seconds between two looks at a job that somebody waits for
 
 Format = Literal["html", "text", "markdown", "links", "metadata", "product", "article", "screenshot", "records"]
 Name = Annotated[str, Meta(min_length=1, max_length=100)]
@@ -163,9 +161,10 @@ async def begin_crawl(project: Project, caller: Caller, wish: CrawlWish) -> Job:
     else:
         spider = await _spider_named(settings, target)
     usual = job_terms(settings, spider)
+    limits = (usual.limit if wish.limit is None else wish.limit, settings.server.crawl_limit)
     terms = msgspec.structs.replace(
         usual,
-        limit=usual.limit if wish.limit is None else wish.limit,
+        limit=min((one for one in limits if one is not None), default=None),
         depth=usual.depth if wish.depth is None else wish.depth,
         owner=caller.id,
         spider=target,
@@ -305,19 +304,6 @@ async def is_served(project: Project) -> bool:
     now = project.clock.now()
     cards = await project.state.workers.workers()
     return any(now - card.seen_at <= MISSING_AFTER.total_seconds() for card in cards)
-
-
-async def wait_for_pages(project: Project, job: Job, seconds: float) -> bool:
-    """Wait until nothing of the job is open any more; False when `seconds` passed first."""
-    clock, pause = project.clock, FIRST_LOOK
-    deadline = clock.monotonic() + seconds
-    while not await is_over(project.state.jobs, job.id):
-        left = deadline - clock.monotonic()
-        if left <= 0:
-            return False
-        await clock.sleep(min(pause, left))
-        pause = min(pause * 1.5, LONGEST_LOOK)
-    return True
 
 
 def is_ended(job: Job) -> bool:

@@ -19,7 +19,6 @@ from ..project.wire_jobs import (
     is_served,
     job_for,
     public_url,
-    wait_for_pages,
     wanted_pages,
 )
 from .answers import ApiError
@@ -57,7 +56,7 @@ async def scrape(call: Call) -> Reply:
         raise ApiError(503, "no_worker", NO_WORKER, headers={"retry-after": "5"})
     job = await begin_scrape(project, call.caller, wish, waits=True)
     wait = min(wish.timeout, project.settings.server.max_wait.total_seconds())
-    if not await wait_for_pages(project, job, wait):
+    if not await call.pages.wait(job.id, wait):
         return _begun(job, 202, f"The page did not come within {wait:g} s. It is still being worked on.")
     job = await job_for(project, call.caller, job.id) or job
     (outcome,) = await call.pages.outcomes(job, await wanted_pages(project, job))

@@ -294,6 +294,7 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
     hosts: tuple[str, ...] = ()  # names under which clients may ask for it, beside those of this machine
     rate: Rate = Rate(timedelta(milliseconds=50))
     open_jobs: int = 100
+    crawl_limit: int | None = 100_000  # pages of a crawl that a key begins
     max_body: Size = Size(1024 * 1024)
     max_wait: timedelta = timedelta(seconds=120)  # that a request may wait for its page
     keep_jobs: timedelta = timedelta(days=7)  # after their end
