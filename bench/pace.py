@@ -45,11 +45,16 @@ def main() -> int:
     cells = [
         (
             paced.row.name, f"{paced.gaps:,}", f"{paced.row.interval * 1000:.0f}", f"{paced.smallest * 1000:.1f}",
-            str(len(paced.short)), str(paced.missing), f"{paced.share:.1%}",
+            str(len(paced.short)), str(paced.missing), str(paced.faults),
+            f"{paced.share:.1%}",
         )
         for paced in results
     ]  # fmt: skip
-    print(table(("row", "gaps", "interval ms", "smallest ms", "too short", "pages missing", "of the rate"), cells))
+    print(
+        table(
+            ("row", "gaps", "interval ms", "smallest ms", "too short", "pages missing", "faults", "of the rate"), cells
+        )
+    )
     broken += [paced.row.name for paced in results if not paced.is_kept]
     slow = [paced.row.name for paced in results if paced.row.is_fast and paced.share < PROMISED_SHARE]
     print(

@@ -110,6 +110,7 @@ class Paced:
     short: tuple[str, ...]  # each in words
     share: float  # of the allowed rate that was reached
     missing: int  # pages that the site was never asked for
+    faults: int  # kills, stops and dropped requests
 
     @property
     def is_kept(self) -> bool:
@@ -133,12 +134,12 @@ def measure(row: Row, folder: Path, gaps: int, chance: random.Random) -> Paced:
         project = stack.enter_context(_project(row, folder, site, pages))
         with workers() as crew:
             crew += project.crew(row.processes)
-            _blow(row, project, crew, hosts * pages, chance)
+            blows = _blow(row, project, crew, hosts * pages, chance)
         hits = site.hits(robots=True)
-    return judge(row, hits, hosts * pages)
+    return judge(row, hits, hosts * pages, blows)
 
 
-def judge(row: Row, hits: list[Hit], pages: int) -> Paced:
+def judge(row: Row, hits: list[Hit], pages: int, blows: int) -> Paced:
     by_host: dict[str, list[Hit]] = defaultdict(list)
     for hit in hits:
         by_host[hit.host].append(hit)
@@ -157,7 +158,13 @@ def judge(row: Row, hits: list[Hit], pages: int) -> Paced:
     asked = [(hit.host, hit.path) for hit in hits if hit.path != "/robots.txt"]
     fetched = len(asked) if row.http2 else len(set(asked))  # of HTTP/2 the paths are not known
     return Paced(
-        row, len(gaps), min(gaps, default=0.0), tuple(short), allowed / taken if taken else 0.0, max(0, pages - fetched)
+        row=row,
+        gaps=len(gaps),
+        smallest=min(gaps, default=0.0),
+        short=tuple(short),
+        share=allowed / taken if taken else 0.0,
+        missing=max(0, pages - fetched),
+        faults=blows + sum(hit.status == 0 for hit in hits),
     )
 
 
@@ -221,36 +228,41 @@ def _browser(folder: Path, site: Park) -> Path:
     return program
 
 
-def _blow(row: Row, project: FleetProject, crew: list[WorkerProcess], pages: int, chance: random.Random) -> None:
-    """Kill and stop workers until four fifths of the pages were asked for; return when all have ended.
+def _blow(row: Row, project: FleetProject, crew: list[WorkerProcess], pages: int, chance: random.Random) -> int:
+    """Kill and stop workers until four fifths of the pages were asked for; return when all have ended: how often.
 
-    A blow falls when the site has got PER_BLOW more requests, so that workers come to work between two of them.
+    A blow falls when the site has got PER_BLOW more requests, so that workers come to work between two of them, and on
+    one of the older half, which is at work.
     """
-    asleep: dict[int, float] = {}  # place in the crew -> when it may go on
+    asleep: dict[WorkerProcess, float] = {}  # when it may go on
     deadline = time.monotonic() + PATIENCE
-    strike_at = PER_BLOW  # requests
+    strike_at, blows = PER_BLOW, 0
     while any(worker.code is None for worker in crew):
         assert time.monotonic() < deadline, f"{row.name}: waited in vain. {crew[0].said()}"
         time.sleep(0.1)
-        for place, wakes in list(asleep.items()):
+        for worker, wakes in list(asleep.items()):
             if time.monotonic() >= wakes:
-                crew[place].signal(signal.SIGCONT)
-                del asleep[place]
+                worker.signal(signal.SIGCONT)
+                del asleep[worker]
         asked = project.site.count()
         if not (row.kills or row.stops) or not strike_at <= asked <= pages * 0.8:
             continue
-        strike_at = asked + PER_BLOW
-        place = chance.choice([n for n in range(len(crew)) if n not in asleep])
+        awake = [worker for worker in crew if worker.code is None and worker not in asleep]
+        if len(awake) <= len(crew) / 2:
+            continue
+        strike_at, blows = asked + PER_BLOW, blows + 1
+        victim = chance.choice(awake[: len(awake) // 2])
         if row.stops and (not row.kills or chance.random() < 0.5):
-            if len(asleep) < len(crew) / 2 and crew[place].code is None:
-                crew[place].signal(signal.SIGSTOP)
-                # past its leases, or for a moment in which others go on
-                asleep[place] = time.monotonic() + chance.choice((0.3, LEASE + 2.0))
+            victim.signal(signal.SIGSTOP)
+            # past its leases, or for a moment in which others go on
+            asleep[victim] = time.monotonic() + chance.choice((0.3, LEASE + 2.0))
         else:
-            crew[place].kill()
-            crew[place] = project.start()
+            victim.kill()
+            crew.remove(victim)
+            crew.append(project.start())
     for worker in crew:
         assert worker.code == 0, f"{row.name}: exit code {worker.code}. {worker.said()}"
+    return blows
 
 
 def _go_first(pid: int) -> None:
