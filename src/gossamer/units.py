@@ -147,6 +147,11 @@ def visible_lines(text: str) -> str:
     return "\n".join(visible(line) for line in text.expandtabs(4).replace("\r\n", "\n").split("\n"))
 
 
+def visible_json(text: str) -> str:
+    """JSON on one line with the same characters as escapes of JSON: it means the same, and can be looked at."""
+    return _UNSEEN.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
 def within_calendar(seconds: float) -> float:
     """The time itself, or the first or last one that datetime can show in every zone."""
     return min(_LATEST, max(_EARLIEST, seconds))

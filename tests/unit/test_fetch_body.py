@@ -205,3 +205,26 @@ def test_damage_in_the_middle_keeps_what_came_before() -> None:
     assert body.cut
     assert page.startswith(body.data[:65_000])
     assert len(body.data) >= 65_000
+
+
+@pytest.mark.parametrize("name", ["gzip", "zstd"])
+def test_empty_members_without_end_are_not_read_to_their_end(name: str) -> None:
+    """Each costs time, and gives nothing that a limit could count."""
+    pack = gzip.compress if name == "gzip" else zstandard.ZstdCompressor().compress
+    decoder, piece, fed = BodyDecoder((name,), 1_000_000), pack(b"") * 1_000, 0
+    assert decoder.feed(pack(b"hello"))
+    while decoder.feed(piece) and fed < 100:
+        fed += 1
+    body = decoder.finish()
+    assert (body.data, body.cut, body.note) == (b"hello", True, f"damaged {name}")
+    assert fed < 100
+
+
+@pytest.mark.parametrize("empty", [(b"", "gzip"), (b"", "zstd"), (b"\x06" * 1, "br")])
+def test_a_body_that_says_nothing_is_not_kept_without_end(empty: tuple[bytes, str]) -> None:
+    data, name = empty
+    pack = {"gzip": gzip.compress, "zstd": zstandard.ZstdCompressor().compress, "br": bytes}[name]
+    decoder, fed = BodyDecoder((name,), 100_000), 0
+    while decoder.feed(pack(data) * 1_000) and fed < 1_000:
+        fed += 1
+    assert fed < 1_000

@@ -180,7 +180,9 @@ def print_json(value: Any) -> None:  # Any: whatever can be JSON
 
 
 def write_bytes(content: bytes) -> None:
-    """Bytes on standard output, as they are."""
+    """Bytes on standard output, as they are; on a terminal, text without what would act on the terminal."""
+    if sys.stdout.isatty():
+        content = visible_lines(content.decode("utf-8", "surrogateescape")).encode()
     sys.stdout.flush()
     sys.stdout.buffer.write(content)
     sys.stdout.buffer.flush()

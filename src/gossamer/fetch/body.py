@@ -25,6 +25,7 @@ import zstandard
 from ..errors import BadResponse
 
 ACCEPT_ENCODING = "gzip, deflate, br, zstd"
+MAX_MEMBERS = 10_000  # of gzip or frames of zstd, one after the other; each costs time, an empty one too
 MAX_LAYERS = 5
 
 _STEP = 64 * 1024
@@ -61,6 +62,7 @@ class _Inflate:
     def __init__(self, name: str) -> None:
         self.name = name
         self.complete = False
+        self._members = 1
         self._wbits = 31 if name == "gzip" else 0
         self._inner = zlib.decompressobj(31) if name == "gzip" else None
         self._head = b""
@@ -83,6 +85,9 @@ class _Inflate:
                     return
                 if self.name != "gzip" or data[:2] != b"\x1f\x8b":
                     return  # padding after the end is common and harmless
+                self._members += 1
+                if self._members > MAX_MEMBERS:
+                    raise _Damaged
                 self._inner = zlib.decompressobj(self._wbits)
                 self.complete = False
             data = yield from self._member(data)
@@ -149,6 +154,7 @@ class _Zstd:
 
     def __init__(self) -> None:
         self.complete = False
+        self._members = 1
         self._context = zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW)
         self._inner = self._context.decompressobj()
 
@@ -159,6 +165,9 @@ class _Zstd:
                 if self.complete:
                     if data[at] not in _ZSTD_FRAME:
                         return
+                    self._members += 1
+                    if self._members > MAX_MEMBERS:
+                        raise _Damaged
                     self._inner = self._context.decompressobj()
                     self.complete = False
                 piece = data[at : at + _ZSTD_SLICE]
@@ -229,6 +238,8 @@ class BodyDecoder:
             return self._raw is not None and self._raw_size <= self._limit
         if self._out:
             self._raw = None
+        elif self._raw is not None and self._raw_size > self._limit:
+            self._cut = True  # it says nothing at all, at any length
         return not self._cut
 
     def _through(self, depth: int, data: bytes) -> Iterator[bytes]:

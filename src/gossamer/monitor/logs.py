@@ -10,6 +10,7 @@ import msgspec
 
 from ..clock import Clock
 from ..model import events
+from ..units import visible_json
 from .counts import EventCounts
 
 SUMMARY_EVERY = 10.0  # seconds
@@ -78,7 +79,7 @@ class JsonLog:
         except UnicodeEncodeError:  # half a character, from a spider or a page; as an escape it can be written
             text = json.dumps(line)
         try:
-            self._stream.write(text + "\n")
+            self._stream.write(visible_json(text) + "\n")
             self._stream.flush()
         except BrokenPipeError:  # the reader has gone; that does not fail a crawl
             self._closed = True

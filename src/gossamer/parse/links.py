@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from functools import lru_cache
 from typing import cast
 from urllib.parse import quote_from_bytes
@@ -97,6 +98,18 @@ def hrefs(document: Document, *, nofollow: bool = True) -> list[str]:
     """The href of every <a> and <area>; `nofollow=False` leaves out those marked rel=nofollow."""
     # An XPath that ends in attributes gives a list of str; the library's type cannot say so.
     return cast("list[str]", (_HREFS if nofollow else _HREFS_TO_FOLLOW)(document))
+
+
+def make_absolute(element: turbohtml.Element, base: str) -> None:
+    """Make all addresses in the element absolute. Those that are none stay as they are written."""
+    try:
+        element.resolve_links(base)
+    except ValueError:  # of the first that is none; the library gives up there
+        joining = LinkBase(base)
+        for name in ("href", "src"):
+            for one in element.select(f"[{name}]"):
+                with suppress(InvalidUrl):
+                    one.attrs[name] = joining.join(one.attr(name) or "")
 
 
 def base_of(document: Document | None, url: str) -> LinkBase:

@@ -23,7 +23,7 @@ from ..metadata import Metadata, metadata_of
 from .kind import KindOfPage, kind_of
 from .likelihood import MOST_LINES, likelihoods, share_kept, strike_unlikely
 from .main_content import choose, folded, strike_extras
-from .outline import Outline, outline_of
+from .outline import Outline, is_huge, outline_of
 from .render import LONGEST, markdown_of, text_of, whole_markdown
 from .traits import Survey
 
@@ -98,15 +98,22 @@ def main_text(page: Page) -> str:
 
 
 def markdown(page: Page) -> str:
-    """The main content as Markdown, its title first; the whole page where no part stands out."""
+    """The main content as Markdown, its title first; the whole page where no part stands out. Of a page with more than
+    MOST_NODES nodes the text alone."""
     tree = page.tree
     if tree is None:
         return ""
     content = _MainContent.in_page(page)
     if content is None or len(content.text()) < _LEAST:
-        return whole_markdown(tree, page.urljoin(""))
+        huge = tree.root is not None and is_huge(tree.root, len(page.body))
+        return _whole_text(tree) if huge else whole_markdown(tree, page.urljoin(""))
     text = content.markdown(page)
     return f"# {content.heading}\n\n{text}" if content.heading and not content.titled else text
+
+
+def _whole_text(tree: turbohtml.Document) -> str:
+    body = tree.select_one("body")
+    return " ".join(body.text.split())[:LONGEST] if body is not None else ""
 
 
 class _MainContent:
@@ -146,7 +153,7 @@ class _MainContent:
         return text_of(self._outline, self._top)
 
     def markdown(self, page: Page) -> str:
-        return markdown_of(self._outline, self._top, page.urljoin(""))
+        return self.text() if self._outline.cut else markdown_of(self._outline, self._top, page.urljoin(""))
 
 
 def survey_of(page: Page) -> Survey | None:
@@ -154,7 +161,7 @@ def survey_of(page: Page) -> Survey | None:
     root = page.tree.root if page.tree is not None else None
     if root is None:
         return None
-    outline = outline_of(root)
+    outline = outline_of(root, len(page.body))
     given = bytes(outline.struck)
     winner = choose(outline)
     margins = bytes(outline.struck)
@@ -211,7 +218,9 @@ def _from_json_ld(body: str) -> tuple[str, str]:
         body = html.unescape(body)
     if _MARKUP.search(body[:10_000]):
         part = turbohtml.parse_fragment(body)
-        return text_of(outline_of(part), 0), part.to_markdown().strip()
+        outline = outline_of(part, len(body))
+        text = text_of(outline, 0)
+        return text, text if outline.cut else part.to_markdown().strip()
     lines = [" ".join(line.split()) for line in body.splitlines()]
     text = "\n\n".join(line for line in lines if line)
     return text, text

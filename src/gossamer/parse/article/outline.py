@@ -17,6 +17,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from functools import lru_cache
+from itertools import islice
 
 from turbohtml import Element, Node, Text
 
@@ -187,12 +188,25 @@ class Outline:
         self.struck[element:end] = bytes((mark,)) * (end - element)
 
 
-def outline_of(root: Element) -> Outline:
-    """Walk the tree from `root` down."""
+def outline_of(root: Element, size: int | None = None) -> Outline:
+    """Walk the tree from `root` down. `size` is the length of its page, if it is at hand."""
     walk = _TreeWalk()
-    walk.visit(root)
+    walk.visit(root, is_huge(root, size))
     walk.outline.strike_noscript()
     return walk.outline
+
+
+def is_huge(root: Element, size: int | None = None) -> bool:
+    """Has the page of that length more nodes than MOST_NODES? A list or a copy of them would take gigabytes."""
+    if size is not None and size <= MOST_NODES:  # a node is written with a few bytes at least
+        return False
+    return next(islice(root.descendants, MOST_NODES, None), None) is not None
+
+
+def _first_children(node: Element, most: int) -> list[Node]:
+    """As `node.children`, which makes all of them at once."""
+    first = next(iter(node.descendants), None)
+    return [] if first is None else [first, *islice(first.next_siblings, max(most, 0))]
 
 
 class _TreeWalk:
@@ -207,9 +221,10 @@ class _TreeWalk:
         self.breaks = 0  # <br> since the last text
         self.paragraph: Paragraph | None = None
 
-    def visit(self, root: Element) -> None:
+    def visit(self, root: Element, huge: bool) -> None:
         stack: list[Node | int] = [root]
         budget = MOST_NODES
+        self.outline.cut = huge
         while stack:
             node = stack.pop()
             if isinstance(node, Text):
@@ -223,7 +238,7 @@ class _TreeWalk:
                     self.outline.cut = True
                 elif self._open(node):
                     stack.append(self.at)
-                    children = node.children
+                    children = _first_children(node, budget) if huge else node.children
                     budget -= len(children) + 1
                     stack.extend(reversed(children))
 

@@ -12,6 +12,7 @@ from copy import deepcopy
 
 from turbohtml import Document, Element, Markdown, Text
 
+from ..links import make_absolute
 from .outline import GONE, UNREAD, Outline, Paragraph
 
 LONGEST = 5_000_000  # characters of text or Markdown
@@ -114,7 +115,7 @@ def _written(copy: Element, base: str) -> str:
             size += len(text)
             if _HARD_SPACE in text:  # Markdown cannot emphasise beside one
                 node.data = text.replace(_HARD_SPACE, " ")
-    copy.resolve_links(base)
+    make_absolute(copy, base)
     # Nested emphasis is converted once per level; on a huge page that would take seconds.
     written = (copy.to_markdown(_STYLE) if size < _STYLED else copy.to_markdown())[:LONGEST]
     if "```" not in written:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from functools import cached_property, lru_cache
 from itertools import islice
-from urllib.parse import unquote, urlsplit
+from urllib.parse import SplitResult, unquote, urlsplit
 
 from turbohtml import Document, Element
 
@@ -120,7 +120,7 @@ class PageIdentity:
     @cached_property
     def numbers(self) -> list[str]:
         """Parts of the address that may be the product's number, the most likely first."""
-        parts = urlsplit(self.url)
+        parts = _parts_of(self.url)
         segments = [_ENDING.sub("", unquote(segment)) for segment in parts.path.split("/") if segment]
         found: list[str] = []
         for pair in parts.query.split("&")[:30]:
@@ -179,8 +179,16 @@ def _squeezed(text: str) -> str:
 
 def _bare(address: str) -> str:
     """The path of an address, which names the page on its site, in lower case."""
-    parts = urlsplit(address[:2000]) if address.isprintable() else urlsplit("")
+    parts = _parts_of(address[:2000] if address.isprintable() else "")
     return unquote(parts.path).rstrip("/").casefold() or "/"
+
+
+def _parts_of(address: str) -> SplitResult:
+    """The parts of an address, empty for what is none: pages write anything where an address is expected."""
+    try:
+        return urlsplit(address)
+    except ValueError:
+        return urlsplit("")
 
 
 def _currencies_at(url: str, languages: tuple[str, ...]) -> tuple[str, ...]:

@@ -25,6 +25,7 @@ from ...errors import InvalidUrl
 from ...model.money import Money
 from ...model.url import parse_url
 from ..dates import moment_of
+from ..links import make_absolute
 from ..numbers import first_number
 from ..page import Page
 from ..selectors import Selector
@@ -123,7 +124,7 @@ def _markdown(root: turbohtml.Node, page: Page) -> str:
     # A copy: links become absolute in the text, not in the page.
     content = deepcopy(root)
     if isinstance(content, turbohtml.Element):
-        content.resolve_links(page.urljoin(""))
+        make_absolute(content, page.urljoin(""))
         return str(content.to_markdown())
     return " ".join(root.text.split())
 

@@ -29,6 +29,7 @@ import msgspec
 import zstandard
 
 from ...errors import BackendUnavailable, GossamerError, Misconfigured
+from ...units import visible_lines
 
 STDOUT = Path("-")
 LONGEST_NAME = 100  # characters of the name that go into the name of its part; file systems end at 255 bytes
@@ -134,6 +135,9 @@ class StandardOutput:
         if raw is None:  # replaced by something that takes text only
             yield _TextBytes(sys.stdout)
             return
+        if sys.stdout.isatty():
+            yield _TerminalBytes(sys.stdout)
+            return
         sys.stdout.flush()
         try:
             yield raw
@@ -154,6 +158,17 @@ class _TextBytes:
 
     def flush(self) -> None:
         self._stream.flush()
+
+
+class _TerminalBytes(_TextBytes):
+    """Bytes for a terminal: what would act on it is shown as an escape."""
+
+    _end = ""  # half of a line break
+
+    def write(self, data: bytes, /) -> None:
+        text = self._end + self._decoder.decode(data)
+        self._end = "\r" if text.endswith("\r") else ""
+        self._stream.write(visible_lines(text.removesuffix(self._end) if self._end else text))
 
 
 def destination_at(target: Path | Destination) -> Destination:
