@@ -6,8 +6,8 @@
         page = gossamer.scrape("https://shop.example/p/1", formats=["markdown"])
 
 How it fails: `ServerError` with the status, the code and the message of the server; `ConnectionError` when there is
-none to talk to. How it recovers: 429 and 503 are tried again after the time that the server asks for, a few times.
-Writes carry an Idempotency-Key, so that a try whose answer was lost does nothing twice.
+none to talk to. How it recovers: 429 and 503 are tried again a few times, after the time that the server asks for, and
+so is a request whose connection was lost. Writes carry an Idempotency-Key: one whose answer was lost is not done twice.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Iterator
 from typing import Any, Generic, Self, TypeVar
+from urllib.parse import quote
 from uuid import uuid4
 
 import msgspec
@@ -33,6 +34,7 @@ except ImportError as error:
 
 T = TypeVar("T")
 TRIES = 4
+LOST_PAUSE = 0.5  # seconds after a connection that was refused or lost
 LONGEST_PAUSE = 30.0  # seconds, whatever the server asks for
 ENDED = ("completed", "failed", "cancelled")
 RETRIED = (429, 503)
@@ -133,7 +135,7 @@ def _why(url: str) -> Ask[Story]:
 
 def _part(text: str) -> str:
     """One part of a path, whatever is in it."""
-    return str(httpx.URL("http://x/").copy_with(path=f"/{text}").raw_path[1:], "ascii").replace("/", "%2F")
+    return quote(text, safe="")
 
 
 # -- sending -------------------------------------------------------------------------------------------------------
@@ -189,10 +191,14 @@ class AsyncClient:
                     ask.method, ask.path, json=ask.body, params=ask.params, headers=headers
                 )
             except httpx.TransportError as error:
-                raise ConnectionError(f"{self._http.base_url.host} does not answer ({error}).") from error
-            pause = _pause(answer, tries)
-            if pause is None:
-                return _read(ask, answer)
+                if tries >= TRIES:
+                    raise ConnectionError(f"{self._http.base_url.host} does not answer ({error}).") from error
+                pause = LOST_PAUSE
+            else:
+                asked = _pause(answer, tries)
+                if asked is None:
+                    return _read(ask, answer)
+                pause = asked
             await asyncio.sleep(pause)
 
     async def scrape(self, url: str, **wishes: Any) -> PageOutcome:
@@ -276,10 +282,14 @@ class Client:
             try:
                 answer = self._http.request(ask.method, ask.path, json=ask.body, params=ask.params, headers=headers)
             except httpx.TransportError as error:
-                raise ConnectionError(f"{self._http.base_url.host} does not answer ({error}).") from error
-            pause = _pause(answer, tries)
-            if pause is None:
-                return _read(ask, answer)
+                if tries >= TRIES:
+                    raise ConnectionError(f"{self._http.base_url.host} does not answer ({error}).") from error
+                pause = LOST_PAUSE
+            else:
+                asked = _pause(answer, tries)
+                if asked is None:
+                    return _read(ask, answer)
+                pause = asked
             time.sleep(pause)
 
     def scrape(self, url: str, **wishes: Any) -> PageOutcome:

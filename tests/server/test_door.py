@@ -142,12 +142,12 @@ async def test_jobs_of_the_project_are_seen_by_all_and_changed_by_the_admin(door
 
 async def test_a_key_that_asks_too_often_is_told_when_to_come_again(tmp_path: Path) -> None:
     async with serving(settings_of(tmp_path), worker=False) as door:
-        slow = await door.new_key("slow", "jobs", rate=0.01)
+        slow = await door.new_key("slow", "jobs", rate=0.0001)
         answers = [await door.get("/api/v1/jobs", slow) for _ in range(3)]
         others = await door.get("/api/v1/jobs")
 
     assert [one.status_code for one in answers] == [200, 429, 429]
-    assert int(answers[1].headers["retry-after"]) > 50
+    assert int(answers[1].headers["retry-after"]) > 1000
     assert others.status_code == 200
 
 
