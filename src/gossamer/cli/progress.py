@@ -113,6 +113,9 @@ class Warnings:
                 self._tell(event.job, event.purse, event.message)
             case events.Spooled():
                 self._console.print(Text(f"{self._before}{event.message}", style="yellow"))
+            case events.SiteAway() if event.delay >= LONG_WAIT.total_seconds():
+                again = f"it is tried again in {span(event.delay)}, then more rarely"
+                self._tell(event.job, event.site, f"{event.site} cannot be reached, {again}: {event.message}")
             case events.Retried() if event.delay >= LONG_WAIT.total_seconds():
                 self._tell(event.job, event.site, f"{event.site} has to wait for {span(event.delay)}: {event.message}")
 

@@ -253,6 +253,7 @@ class Journey:
         if away is not None and not away.counts:
             await self._log.keep(outcome="released", reason=failure.reason, error=message)
             await self._release(away.pause, SITE_AWAY)
+            self._emit(events.SiteAway, delay=away.pause.total_seconds(), message=message)
             return
         attempt = task.attempt + 1
         terms = context.retry_terms_for(task.site)

@@ -119,6 +119,13 @@ class LeaseLapsed(Event, frozen=True, kw_only=True, gc=False):
     message: str = ""
 
 
+class SiteAway(Event, frozen=True, kw_only=True, gc=False):
+    """The site still cannot be reached; all its pages wait for `delay` seconds."""
+
+    delay: float
+    message: str
+
+
 class Trouble(Event, frozen=True, kw_only=True, gc=False):
     """Something of our own went wrong (a backend that does not answer, say); work waits and goes on."""
 

@@ -19,6 +19,7 @@ MOMENTS = ("at", "due")  # fields that are points in time; the other numbers are
 _LEVELS = {
     "ScheduleFailed": "error",
     "Buried": "error",
+    "SiteAway": "warning",
     "Trouble": "error",
     "Retried": "warning",
     "LeaseLapsed": "warning",
