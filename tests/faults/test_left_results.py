@@ -11,6 +11,7 @@ import pytest
 
 from gossamer.model.job import Job, JobCounts, JobState
 from gossamer.project.open import open_project
+from gossamer.project.workers import WorkerView, list_workers
 from gossamer.settings import load
 from gossamer.store.contract import RecordQuery
 from tests.faults.fleet import FleetProject, assert_whole, own_services, poll_until, wait_for_all, workers
@@ -21,7 +22,8 @@ pytestmark = pytest.mark.long
 
 IN_FLIGHT = 16  # of one worker at most
 PAGES = 400
-SITE = {"hosts": 4, "pages": PAGES // 4, "latency_ms": 20, "body_bytes": 1500, "links": 5}
+SITE = {"hosts": 20, "pages": PAGES // 20, "latency_ms": 20, "body_bytes": 1500, "links": 5}
+SLOWLY = 'rate = "1/s"\nconcurrency = 4'  # so that two workers share the work for some twenty seconds
 
 
 @pytest.fixture
@@ -71,20 +73,19 @@ def all_settled(project: FleetProject) -> bool:
 def test_a_machine_that_is_cut_off_from_the_record_store_leaves_nothing_gone(tmp_path, fleet):
     with park(**SITE) as site, cable_to(fleet.postgres.port) as cable:
         # given a crawl that has seen everything
-        project = fleet.project(tmp_path, site, concurrency=4)
-        with workers(project.start(command=("crawl", "park"))) as crew:
+        project = fleet.project(tmp_path, site, concurrency=4, politeness=SLOWLY)
+        with workers(project.start(command=("crawl", "park"), GOSSAMER_POLITENESS__RATE="unlimited")) as crew:
             wait_for_all(crew)
-        seen = len(site.hits())
 
         # when one of two machines loses its line to the record store in the middle of the next
         there = {
             "GOSSAMER_RECORDS": f"postgresql://postgres@127.0.0.1:{cable.port}/postgres",
             "GOSSAMER_STORE__SPOOL": str(tmp_path / "there"),
         }
-        with workers(project.start(command=("crawl", "park"))) as crew:
-            poll_until(lambda: len(site.hits()) > seen, crew)
-            crew.append(project.start(**there))
-            poll_until(lambda: any("park" in line for line in _working(project)), crew)
+        with workers(project.start(command=("worker",), **there)) as crew:
+            poll_until(lambda: len(_workers(project)) == 1, crew)
+            crew.append(project.start(command=("crawl", "park")))
+            poll_until(lambda: sum(one.done >= 1 for one in _workers(project)) == 2, crew)
             cable.cut()
             poll_until(lambda: all_settled(project), crew)
 
@@ -96,19 +97,18 @@ def test_a_machine_that_is_cut_off_from_the_record_store_leaves_nothing_gone(tmp
 
             # and it ends when the line is back, with every record, and none that ever was gone
             cable.mend()
-            wait_for_all(crew)
+            wait_for_all(crew[1:])
+            crew[0].signal(signal.SIGTERM)
+            wait_for_all(crew[:1])
         books = read(project)
         assert (books.job.ending, books.waiting) == ("done", 0)
         assert (books.records, books.gone, books.false_ends) == (PAGES, 0, 0)
 
 
-def _working(project: FleetProject) -> list[str]:
-    """Jobs of the workers that have given a sign of life, when two of them work."""
-
-    async def look() -> list[str]:
+def _workers(project: FleetProject) -> list[WorkerView]:
+    async def look() -> list[WorkerView]:
         async with open_project(load(start=project.folder, environ={}), to_look=True) as system:
-            cards = [card for card in await system.state.workers.workers() if card.done >= 5]
-            return [card.job for card in cards] if len(cards) == 2 else []
+            return await list_workers(system)
 
     return asyncio.run(look())
 
@@ -117,9 +117,10 @@ def test_results_that_wait_are_stored_when_the_store_is_back_whatever_runs(tmp_p
     with park(**SITE) as site:
         # given a job whose pages were done while the record store was away
         project = fleet.project(tmp_path, site)
-        crawl = project.start(command=("crawl", "park"))
-        poll_until(lambda: bool(site.hits()), [crawl])
-        with workers(crawl, project.start(command=("worker",))) as crew:
+        with workers(project.start(command=("worker",))) as crew:
+            poll_until(lambda: len(_workers(project)) == 1, crew)
+            crawl = project.start(command=("crawl", "park"))
+            crew.append(crawl)
             poll_until(lambda: len(site.hits()) > 100, crew)
             fleet.postgres.stop()
             poll_until(lambda: all_settled(project), crew)
@@ -128,11 +129,12 @@ def test_results_that_wait_are_stored_when_the_store_is_back_whatever_runs(tmp_p
             assert crawl.wait() == 130
             assert "stay in" in crawl.said() or "not stored yet" in crawl.said(), crawl.said()
 
-            # when it is back, and the worker that is left has no page to fetch
+            # when it is back, and the worker that is left has no page to fetch, and says that results wait with it
+            poll_until(lambda: any(one.waiting and one.state == "storing" for one in _workers(project)), crew[:1])
             fleet.postgres.start()
-            poll_until(lambda: read(project, records=False).job.state is not JobState.RUNNING, crew[1:])
-            crew[1].signal(signal.SIGTERM)
-            wait_for_all(crew[1:])
+            poll_until(lambda: read(project, records=False).job.state is not JobState.RUNNING, crew[:1])
+            crew[0].signal(signal.SIGTERM)
+            wait_for_all(crew[:1])
 
         # then everything is stored, and the job ended after that
         assert_whole(project, extra=2 * IN_FLIGHT)
@@ -161,3 +163,32 @@ def test_results_of_workers_that_were_killed_are_stored_by_the_next_start(tmp_pa
         books = read(project)
         assert (books.job.ending, books.waiting, books.gone) == ("done", 0, 0)
         assert not list((tmp_path / "gossamer-data" / "spool").iterdir())
+
+
+def test_without_the_archive_pages_that_did_not_change_are_still_recognised(tmp_path, fleet):
+    with park(**SITE, validators=True) as site, cable_to(int(fleet.s3.endpoint.rpartition(":")[2])) as cable:
+        # given a crawl that has seen half of the site
+        address = fleet.s3.address("alone").replace(fleet.s3.endpoint, f"http://127.0.0.1:{cable.port}")
+        project = fleet.project(tmp_path, site, archive=address)
+        with workers(project.start(command=("crawl", "park", "--limit", str(PAGES // 2)))) as crew:
+            wait_for_all(crew)
+        known = {(hit.host, hit.path) for hit in site.hits()}
+        seen = len(site.hits())
+
+        # when the archive goes away in the next one, which is of the whole site
+        with workers(project.start(command=("crawl", "park"))) as crew:
+            poll_until(lambda: len(site.hits()) > seen, crew)
+            cable.cut()
+            poll_until(lambda: all_settled(project), crew)
+            books = read(project)
+            assert books.waiting > 0
+            assert books.job.state is JobState.RUNNING
+            cable.mend()
+            wait_for_all(crew)
+
+        # then the record store was asked what is known: no known page was sent again in full
+        again = [hit for hit in site.hits()[seen:] if (hit.host, hit.path) in known]
+        assert len(again) == len(known)
+        assert {hit.status for hit in again} == {304}
+        books = read(project)
+        assert (books.job.ending, books.waiting, books.records, books.gone) == ("done", 0, PAGES, 0)
