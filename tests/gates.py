@@ -13,6 +13,7 @@ class HeldGate:
         self.reached = asyncio.Event()  # a request waits, or has entered
         self.refusal: Exception | None = None
         self.steps: list[str] = []
+        self.ago = 0.0  # seconds between the write and the moment at which it was told
         if is_open:
             self.opened.set()
 
@@ -28,10 +29,11 @@ class HeldGate:
 
     @property
     def is_out(self) -> bool:
-        return any(step.startswith("left") for step in self.steps)
+        return "left" in self.steps
 
-    def left(self, *, at_once: bool = False) -> None:
-        self.steps.append("left at once" if at_once else "left")
+    def left(self, ago: float = 0.0) -> None:
+        self.steps.append("left")
+        self.ago = ago
 
     def close(self) -> None:
         self.steps.append("closed")

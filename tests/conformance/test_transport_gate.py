@@ -39,9 +39,7 @@ async def test_nothing_is_written_before_the_gate_opens(opened: Opener, target: 
             gate.opened.set()
             assert (await asked).body == PAGE
             assert [seen.path for seen in target.log] == ["/plain"]
-            assert gate.steps[0] == "entered"
-            assert gate.steps[1].startswith("left")
-            assert len(gate.steps) == 2
+            assert gate.steps == ["entered", "left"]
 
 
 async def test_through_a_proxy_nothing_is_written_before_the_gate_opens(

@@ -47,7 +47,7 @@ class DeadlyGate:
     def __init__(self, gate: Any) -> None:
         self.enter, self.withdraw, self.close = gate.enter, gate.withdraw, gate.close
 
-    def left(self, *, at_once: bool = False) -> None:
+    def left(self, ago: float = 0.0) -> None:
         die()
 
 

@@ -24,7 +24,7 @@ from ..frontier.politeness import after_start, earliest_start
 from ..model.task import Lease
 
 MAX_HOLD = timedelta(seconds=5)  # a longer wait is spent in the queue, not in a worker's slot
-MARGIN = 0.01  # share of an interval that is waited longer: what leaves on time may arrive a little closer
+MARGIN = 0.005  # share of an interval that is waited longer: what leaves on time may arrive a little closer
 MAX_MARGIN = timedelta(milliseconds=5)
 _NEVER = float("-inf")
 _FEW_SITES = 1000  # so many are kept without a look at which of them could be forgotten
@@ -125,12 +125,12 @@ class SiteGate:
         self._entered_at = None
         self._end_turn()
 
-    def left(self, *, at_once: bool = False) -> None:
-        """The request was written, between entering and now; `at_once`: when it entered."""
+    def left(self, ago: float = 0.0) -> None:
+        """The request was written that many seconds ago at the latest."""
         entered_at, site = self._entered_at, self._site
         if entered_at is None:
             return
-        at = entered_at if at_once else self._clock.monotonic()
+        at = max(entered_at, self._clock.monotonic() - ago)
         self._entered_at = None
         self.is_out = True
         site.last = max(site.last, at)

@@ -43,8 +43,8 @@ class Gate(Protocol):
         """Nothing was written, because the connection is gone; the request will enter again."""
         ...
 
-    def left(self, *, at_once: bool = False) -> None:
-        """The request was written, at some moment between entering and now; `at_once` says that it was the first."""
+    def left(self, ago: float = 0.0) -> None:
+        """The request was written that many seconds ago at the latest."""
         ...
 
     def close(self) -> None:

@@ -5,8 +5,8 @@ How it fails: as http.py does; impersonate_errors.py has the whole list. Missing
 How it recovers: a connection that misbehaved is closed; a client that could not connect is made anew.
 
 wreq makes the connection and sends the request in one go, and does not tell when. So the request enters its gate first,
-and keeps the turn until the head of the answer is there: where the connection stood before, it left when it entered,
-else at some time until then. On a site with a rate one request waits for the head of the one before.
+and keeps the turn until the head of the answer is there; then the kernel tells when it left (sent_times.py). On a site
+with a rate one request waits for the head of the one before.
 
 How addresses are checked stands in impersonate_clients.py. For that wreq and we must agree on what the host of a URL
 is, so addresses in any but the plainest form are refused here.
@@ -166,9 +166,10 @@ async def _made(
             answer = await client.driver.request(
                 prepared.method, target.url, headers=prepared.headers, orig_headers=prepared.order
             )
-            was_standing = client.met(str(answer.local_addr or ""), False)
+            our_end = str(answer.local_addr or "")
+            client.met(our_end, False)
             if request.gate is not None:
-                request.gate.left(at_once=was_standing)
+                request.gate.left(clients.sent_times.seconds_since(our_end) or 0.0)
             status = answer.status.as_int()
             if status == 407 and exit is not None and exit.scheme != "socks5" and target.origin[0] == "http":
                 await clients.knock(exit, limits)  # raises, unless the 407 is the site's own

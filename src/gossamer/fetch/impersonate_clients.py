@@ -34,6 +34,7 @@ from .contract import Limits
 from .exits import addresses_of, check_target, is_literal
 from .profiles import Profile
 from .proxy_check import knock
+from .sent_times import SentTimes
 
 if TYPE_CHECKING:
     import wreq
@@ -116,6 +117,7 @@ class Clients:
         self._relay: GuardProxy | None = None  # opened when it is needed
         self._opening = asyncio.Lock()
         self._clients: OrderedDict[_Key, Client] = OrderedDict()
+        self.sent_times = SentTimes()
 
     @property
     def are_open(self) -> bool:
