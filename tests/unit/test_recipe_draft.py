@@ -6,6 +6,7 @@ import pytest
 from turbohtml import Element
 
 from gossamer.parse.page import Page
+from gossamer.parse.recipe.blocks import best_blocks
 from gossamer.parse.recipe.check import check_page
 from gossamer.parse.recipe.draft import detail_links, draft_recipe
 from gossamer.parse.recipe.stable_selectors import (
@@ -149,6 +150,69 @@ def test_a_page_of_which_nothing_can_be_made_gets_title_and_text():
         "headline": "World",
         "text": "# World\n\nwords",
     }
+
+
+def quotes() -> Page:
+    """A page of ten quotes, made as such pages are: text, author, a link that says the same everywhere, tags."""
+    blocks = "".join(
+        f"<div class='quote'><span class='text'>“Thought number {n} about the world.”</span><span>by <small"
+        f" class='author'>Author {n % 4}</small> <a href='/author/{n % 4}'>(about)</a></span><div class='tags'>Tags:"
+        f" <a class='tag' href='/tag/t{n}/'>t{n}</a> <a class='tag' href='/tag/x/'>x</a></div></div>"
+        for n in range(10)
+    )
+    cloud = "".join(
+        f"<span class='tag-item'><a class='tag' href='/tag/{name}/'>{name}</a></span>" for name in "abcdefghij"
+    )
+    more = "<nav><ul class='pager'><li class='next'><a href='/page/2/'>Next</a></li></ul></nav>"
+    return page_of(
+        f"<h1>Quotes</h1><div class='row'><div>{blocks}{more}</div><div class='tags-box'>{cloud}</div></div>"
+    )
+
+
+def test_the_blocks_that_repeat_on_a_page_and_their_fields_are_found():
+    behind = page_of("<title>Author 0</title><h1>Author 0</h1><p>Born then.</p>")
+
+    draft = draft_recipe(quotes(), behind, "quotes.toml")
+
+    seen = check_page(recipe(draft.text), "listing", quotes())
+    assert draft.summary == "listing"
+    assert len(seen.items) == 10
+    assert (seen.items[3].text, seen.items[3].author, seen.items[3].tags) == (
+        "“Thought number 3 about the world.”", "Author 3", ["t3", "x"],
+    )  # fmt: skip
+    assert [len(links.urls) for links in seen.links] == [1]
+
+
+def test_cards_in_frames_of_their_own_are_blocks_with_link_picture_and_price():
+    pods = "".join(
+        f"<li class='col-6'><article class='pod'><a href='/b/{n}'><img src='/m/{n}.jpg'></a><h3><a href='/b/{n}'>Book"
+        f" number {n}</a></h3><p class='price_color'>£{n + 10}.77</p><p class='stock'>In stock</p></article></li>"
+        for n in range(20)
+    )
+
+    blocks = best_blocks(page_of(f"{MENU}<ol>{pods}</ol>"))
+
+    assert blocks is not None
+    assert (blocks.selector, blocks.count, blocks.key) == ("article.pod", 20, "link")
+    assert {field.name: field.rule for field in blocks.fields} == {
+        "image": '{ css = "img::attr(src)", type = "url" }',
+        "link": '{ css = "a::attr(href)", type = "url" }',
+        "title": '{ css = "h3" }',
+        "price_color": '{ css = ".price_color", type = "money" }',
+    }
+
+
+def test_where_a_product_is_behind_the_list_its_blocks_stand_in_a_comment():
+    draft = draft_recipe(listing(), page_of(PRODUCT), "shop.toml")
+
+    assert draft.summary == "listing -> product"
+    assert '#   each = "li.card"' in draft.text
+    assert "Entry" not in str(recipe(draft.text).recipe.kinds)
+
+
+@pytest.mark.parametrize("body", ["", MENU, "<p>text</p>" * 9, "<div class=same>The same text everywhere</div>" * 9])
+def test_a_page_on_which_nothing_repeats_that_can_be_told_apart_has_no_blocks(body):
+    assert best_blocks(page_of(body)) is None
 
 
 def test_a_page_of_ten_thousand_links_is_drafted_within_bounds():

@@ -6,7 +6,8 @@
 What it does: the list becomes a page kind that follows its links (stable_selectors.py finds them). On the page behind
 it, a product gets a rule for every value that the ready product parser found, provided that the rule finds the same
 value; an article is left to the ready article parser; any other page gets title, headline and text. A start page
-without a list is drafted as such a page itself.
+without a list is drafted as such a page itself. The blocks that repeat on the page (blocks.py) are the items where
+neither is behind them; else they stand in a comment.
 How it fails: it does not; the top of the file says which rules were not tried and whether nothing was recognised.
 """
 
@@ -21,6 +22,7 @@ import msgspec
 from turbohtml import Element
 
 from ..page import Page
+from .blocks import best_blocks
 from .check import check_page
 from .model import PRODUCT, FieldType, SourceKind, TypeOptions
 from .reader import read_recipe
@@ -92,7 +94,12 @@ def draft_recipe(page: Page, detail: Page | None, ref: str) -> RecipeDraft:
         message, remark = _UNRECOGNISED.format(kind=kind.name), " (nothing was recognised)"
         kind = msgspec.structs.replace(kind, fields={"title": _GENERIC.fields["title"]})
     kinds = [_listing(page, group, kind.name), kind] if group is not None else [kind]
+    entries = _entries(page) if detail is not None else None
+    if entries is not None and kind.name == _GENERIC.name:
+        kinds, message, remark, entries = [entries], _TRIED, "", None
     text = _recipe_text(page.requested_url or page.url, kinds, ref, message)
+    if entries is not None and group is not None:
+        text += _instead(entries)
     return RecipeDraft(text, f"{' -> '.join(each.name for each in kinds)}{remark}")
 
 
@@ -114,12 +121,31 @@ def _list_of(page: Page) -> LinkGroup | None:
 
 def _listing(page: Page, group: LinkGroup, to: str) -> _Kind:
     head = [f"follow = [{{ css = {_quoted(group.selector)}, to = {_quoted(to)}, priority = 8 }}]"]
-    if following := next_selector(page):
-        head.append(f"next = {_quoted(following)}")
-    elif parameter := page_parameter(page):
-        head.append(f'next = {{ parameter = {_quoted(parameter)}, pages = "detect" }}')
+    head += _next_page(page)
     comment = f"A list: {len(group.urls)} links to {to} pages were on the one that was looked at."
     return _Kind(name="listing", comment=comment, head=tuple(head))
+
+
+def _next_page(page: Page) -> list[str]:
+    if following := next_selector(page):
+        return [f"next = {_quoted(following)}"]
+    if parameter := page_parameter(page):
+        return [f'next = {{ parameter = {_quoted(parameter)}, pages = "detect" }}']
+    return []
+
+
+def _entries(page: Page) -> _Kind | None:
+    """The blocks that repeat on the page, each as an item; None without blocks that a recipe can tell apart."""
+    blocks = best_blocks(page)
+    if blocks is None:
+        return None
+    head = ['item = "Entry"', f"each = {_quoted(blocks.selector)}", f"key = {_quoted(blocks.key or '')}"]
+    comment = f"{blocks.count} blocks that repeat were on the page that was looked at."
+    fields = {field.name: field.rule for field in blocks.fields}
+    kind = _Kind(name="listing", comment=comment, head=(*head, *_next_page(page)), fields=fields)
+    spider = spider_of(read_recipe(_recipe_text(page.url, [kind], "draft", _TRIED).encode(), "draft.toml"))()
+    found = check_page(spider, kind.name, page)
+    return kind if len(found.items) == blocks.count else None
 
 
 def _detail_kind(page: Page) -> _Kind:
@@ -272,6 +298,13 @@ def _recipe_text(start: str, kinds: list[_Kind], ref: str, message: str) -> str:
         if kind.fields:
             lines += ["", f"[pages.{kind.name}.fields]", *(f"{name} = {rule}" for name, rule in kind.fields.items())]
     return "\n".join(lines) + "\n"
+
+
+def _instead(kind: _Kind) -> str:
+    """A kind as a comment: what could be taken from the list itself."""
+    fields = [f"fields.{name} = {rule}" for name, rule in kind.fields.items()]
+    lines = [f"# {kind.comment} To take them instead, let [pages.{kind.name}] be:", *kind.head, *fields]
+    return "\n" + "\n".join([lines[0], *(f"#   {line}" for line in lines[1:])]) + "\n"
 
 
 def _quoted(text: str) -> str:

@@ -25,9 +25,7 @@ _MARGINS = re.compile(
     r"|login|share|social|lang|legal|cookie)(?:$|[-_ ])",
     re.IGNORECASE,
 )
-_PRICE = re.compile(
-    r"(?:[€£$¥₹₽]|\b(?:EUR|USD|GBP|CHF|PLN|SEK)\b)\s?\d|\d\s?(?:[€£$¥₹₽]|\b(?:EUR|USD|GBP|CHF|zł|kr)\b)"
-)
+PRICE = re.compile(r"(?:[€£$¥₹₽]|\b(?:EUR|USD|GBP|CHF|PLN|SEK)\b)\s?\d|\d\s?(?:[€£$¥₹₽]|\b(?:EUR|USD|GBP|CHF|zł|kr)\b)")
 _CARD_TEXT = 1600  # characters; a larger block is no card of a list
 _NEXT = ('a[rel~="next"]', "li.next a", "a.next", ".next a", "a.next-page", 'a[aria-label*="next" i]')
 _NEXT_WORDS = (
@@ -165,6 +163,12 @@ def _link(page: Page, element: Element) -> _Link:
     return _Link(url, shape, good, rich, good and _names_a_price((element, *around[:3])))
 
 
+def in_margin(element: Element) -> bool:
+    """True for an element in a menu, a footer or another margin of the page."""
+    around = list(_ancestors(element, 12))
+    return any(_is_margin(each, around) for each in (element, *around))
+
+
 def _is_margin(element: Element, around: list[Element]) -> bool:
     if element.tag in ("nav", "footer", "aside"):
         return True
@@ -179,7 +183,7 @@ def _names_a_price(blocks: tuple[Element, ...]) -> bool:
         text = block.text if len(block.children) <= 40 else ""
         if len(text) > _CARD_TEXT:
             return False
-        if _PRICE.search(text):
+        if PRICE.search(text):
             return True
     return False
 

@@ -1,0 +1,149 @@
+"""The blocks that repeat on a page (quotes, cards, rows of results) and what each of them shows.
+
+A block is one of at least three elements with the same tag and the same class, side by side or each in a frame of its
+own; the blocks that hold most of the page's text are the ones that the page is there for. What stands in the same place
+of most blocks, and is not the same everywhere, is a field: named after its class, its tag or what it is (a link, a
+picture, a price).
+
+How it fails: None where nothing repeats, or where no field tells the blocks apart. The work is bounded by the number of
+elements and blocks that are looked at.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+
+import msgspec
+from turbohtml import Element
+
+from ..page import Page
+from .stable_selectors import PRICE, in_margin, stable_classes
+
+_MOST_ELEMENTS = 20_000
+_MOST_BLOCKS = 40  # that are compared
+_MOST_FIELDS = 8
+_FEWEST = 3
+_LONGEST = 4_000  # characters of a block; a larger one is a section
+_SHORTEST = 15
+_IN_MOST = 0.8  # of the blocks
+_DIFFERENT = 0.4  # share of values that must be different, else a text is a label
+_NAMES = {"h1": "title", "h2": "title", "h3": "title", "h4": "title", "h5": "title", "a": "link", "img": "image",
+          "time": "time", "p": "text", "blockquote": "text", "cite": "author"}  # fmt: skip
+_PLAIN = {"b", "strong", "em", "ins", "span"}  # without a class they count where they hold a price
+_WORD = re.compile(r"[a-z]+")
+
+
+class BlockField(msgspec.Struct, frozen=True):
+    """`rule` is the table of the field as TOML; `unique` tells whether its values tell the blocks apart."""
+
+    name: str
+    rule: str
+    unique: bool
+
+
+class Blocks(msgspec.Struct, frozen=True):
+    selector: str
+    count: int
+    fields: tuple[BlockField, ...]
+
+    @property
+    def key(self) -> str | None:
+        """The field that tells the blocks apart, a link before others."""
+        unique = [field.name for field in self.fields if field.unique and field.name != "image"]
+        return "link" if "link" in unique else unique[0] if unique else None
+
+
+def best_blocks(page: Page) -> Blocks | None:
+    """The blocks that the page is most likely there for; None when nothing repeats."""
+    groups: dict[tuple[Element, str], list[Element]] = {}
+    for found in page.css("article, div, li, section, tr, blockquote, dl")[:_MOST_ELEMENTS]:
+        element = found.root
+        if isinstance(element, Element) and isinstance(element.parent, Element):
+            for name in stable_classes(element)[:3] or (("",) if element.tag in ("article", "blockquote") else ()):
+                selector = f"{element.tag}.{name}" if name else element.tag
+                groups.setdefault((element.parent, selector), []).append(element)
+                if isinstance(element.parent.parent, Element):
+                    groups.setdefault((element.parent.parent, selector), []).append(element)
+    ranked = []
+    for (_, selector), elements in groups.items():
+        if len(elements) >= _FEWEST and not in_margin(elements[0]):
+            sizes = [len(" ".join(one.text[: 2 * _LONGEST].split())) for one in elements[:_MOST_BLOCKS]]
+            if max(sizes) <= _LONGEST and sum(sizes) / len(sizes) >= _SHORTEST:
+                ranked.append((sum(sizes) / len(sizes) * len(elements), selector, elements))
+    for _, selector, elements in sorted(ranked, key=lambda one: -one[0])[:5]:
+        everywhere = len(page.css(selector))
+        if everywhere > 1.2 * len(elements):
+            continue
+        blocks = Blocks(selector, everywhere, tuple(_fields(page, elements[:_MOST_BLOCKS])))
+        if len(blocks.fields) >= 2 and blocks.key is not None:
+            return blocks
+    return None
+
+
+def _fields(page: Page, blocks: list[Element]) -> Iterator[BlockField]:
+    """The fields of the blocks, in the order in which the first block has them."""
+    selectors = Counter(selector for block in blocks for selector in dict.fromkeys(_selectors_in(block)))
+    taken: set[str] = set()
+    shown: set[tuple[str, ...]] = set()
+    for selector, count in sorted(selectors.items(), key=lambda one: -one[1]):
+        if count < _IN_MOST * len(blocks) or len(taken) >= _MOST_FIELDS:
+            break
+        found = [block.select(selector) for block in blocks]
+        tag = next(matches[0].tag for matches in found if matches)
+        attribute = {"a": "href", "img": "src"}.get(tag)
+        many = sum(len(matches) > 1 for matches in found) >= 0.3 * len(blocks)
+        if many and attribute:
+            many = selector != tag  # the first link or picture stands for those without a class
+            attribute = None if many else attribute
+        values = [_value(matches, attribute) for matches in found]
+        told = [value for value in values if value]
+        distinct = len(set(told))
+        if len(told) < _IN_MOST * len(blocks) or distinct < max(2, _DIFFERENT * len(told)) or tuple(values) in shown:
+            continue
+        name = _name(selector, tag, many=many, linked=attribute is not None)
+        if name in taken:
+            continue
+        taken.add(name)
+        shown.add(tuple(values))
+        yield BlockField(name, _rule(selector, attribute, told, many=many), distinct == len(blocks) and not many)
+
+
+def _selectors_in(block: Element) -> Iterator[str]:
+    """Selectors of what a block holds: by class where it has one, else by tag."""
+    for element in block.select("*")[:200]:
+        names = stable_classes(element)
+        if names and (element.tag in _NAMES or len(element.children) <= 3):
+            yield f".{names[0]}" if element.tag != "a" else f"a.{names[0]}"
+        elif element.tag in _NAMES or (element.tag in _PLAIN and PRICE.search(element.text[:40])):
+            yield element.tag
+
+
+def _value(matches: list[Element], attribute: str | None) -> str:
+    if not matches:
+        return ""
+    if attribute:
+        return (matches[0].attr(attribute) or "").strip()
+    return (
+        " ".join(matches[0].text[:_LONGEST].split()) if len(matches) == 1 else "|".join(m.text[:100] for m in matches)
+    )
+
+
+def _name(selector: str, tag: str, *, many: bool, linked: bool) -> str:
+    words = _WORD.findall(selector.rpartition(".")[2].lower()) if "." in selector else []
+    if linked:
+        return "link" if tag == "a" else "image"
+    name = "_".join(words[-2:]) or ("price" if tag in _PLAIN else _NAMES.get(tag, tag))
+    return f"{name}s" if many and not name.endswith("s") else name
+
+
+def _rule(selector: str, attribute: str | None, values: list[str], *, many: bool) -> str:
+    css = f"{selector}::attr({attribute})" if attribute else selector
+    if attribute:
+        return f'{{ css = "{css}", type = "url" }}'
+    if many:
+        return f'{{ css = "{css}", type = "list" }}'
+    if all(len(value) <= 40 and PRICE.search(value) for value in values):
+        return f'{{ css = "{css}", type = "money" }}'
+    return f'{{ css = "{css}" }}'
