@@ -189,3 +189,13 @@ def test_weights_are_learned() -> None:
     ((first, second, bias),) = learn(examples, 2, 1, 20, 0.0)
 
     assert second + bias < 0 < first + second + bias
+
+
+def test_texts_of_elements_side_by_side_are_words_of_their_own_and_parts_of_a_word_are_not() -> None:
+    lines = [
+        f"<p><b>Lamps{n}</b><span>Kind to a room</span> and <b>D</b>rop <i>caps</i>, <b>un</b>broken words.</p>"
+        for n in range(6)
+    ]
+    page = page_of(f"<main><h1>Shelves</h1>{''.join(lines)}</main>", "https://x.example/services/shelves")
+
+    assert "Lamps3 Kind to a room and Drop caps, unbroken words." in page.main_text()

@@ -49,6 +49,7 @@ HIDDEN = 16  # not shown to the reader
 LABEL = 32  # bylines, dates, captions, credits: small print beside a text
 PICTURE = 64  # a frame around a picture
 
+_CLOSE = 8  # elements around a text among which that of the text before it is searched
 _SCRIPTED_SHARE = 0.75  # of the letters of a page; if <noscript> holds more, it holds the content
 LONGEST_NAMES = 400  # characters of names that are read; meanings are remembered, so names must not be endless
 NAME_WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
@@ -314,8 +315,26 @@ class _TreeWalk:
             paragraph.exact = True
         else:
             # Space at the ends keeps the words of neighbours apart; space inside is as good as one blank.
-            text = f"{' ' if text[0].isspace() else ''}{plain}{' ' if text[-1].isspace() else ''}"
+            apart = text[0].isspace() or self._stands_apart(paragraph, plain)
+            text = f"{' ' if apart else ''}{plain}{' ' if text[-1].isspace() else ''}"
         paragraph.pieces.append((self.at, text))
+
+    def _stands_apart(self, paragraph: Paragraph, plain: str) -> bool:
+        """True for a text in an element beside that of the text before it: <b>Lamps</b><span>Kind to a room</span>.
+
+        Style sheets draw such elements below each other. Single letters are parts of a word.
+        """
+        if not paragraph.pieces or len(plain) < 2:
+            return False
+        before, last = paragraph.pieces[-1]
+        at, parents = self.at, self.outline.parents
+        if len(last) < 2 or not last[-1].isalnum() or not plain[0].isalnum() or at <= before:
+            return False
+        for _ in range(_CLOSE):
+            if at <= before:
+                break
+            at = parents[at]
+        return at < before
 
 
 def is_hidden(element: Element) -> bool:
