@@ -66,7 +66,7 @@ def victims(up: int) -> dict[str, int]:
     """The server and the worker below `up`, by their verbs."""
     found = {}
     for pid in children_of(up):
-        with suppress(OSError, IndexError):
+        with suppress(OSError, IndexError, ValueError):  # it is gone, or is not yet the program that it will be
             words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
             found[words[words.index(b"gossamer") + 1].decode()] = pid
     return {verb: pid for verb, pid in found.items() if verb in ("serve", "worker")}
