@@ -92,6 +92,7 @@ class FetchFailed(Transient):
 
     reason = "network"
     first_contact = False  # nothing was ever heard of the host
+    says_nothing_of_the_site = False  # a failure of our own side, or of one page only
 
     def __init__(self, message: str, *, status: int | None = None, retry_after: timedelta | None = None) -> None:
         super().__init__(message)

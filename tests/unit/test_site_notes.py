@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from datetime import timedelta
 
 import pytest
@@ -10,11 +11,13 @@ import pytest
 from gossamer.errors import ConnectFailed, DnsFailed, ServerFailed
 from gossamer.fetch.contract import Headers, Response
 from gossamer.fetch.fetcher import NotModified
+from gossamer.fetch.http_errors import translated
 from gossamer.frontier.away import GIVEN_UP, QUIET
 from gossamer.frontier.contract import DeadFilter
 from gossamer.frontier.retry import PROBES, is_unreachable
 from gossamer.model.events import Buried, Released
 from tests.conformance.frontiers import candidate
+from tests.patience import LIMITS
 from tests.unit.test_worker import Road
 from tests.unit.test_worker import bench as bench  # a fixture
 
@@ -123,3 +126,12 @@ def test_a_site_that_was_away_is_not_back_with_the_error_of_a_gateway():
     assert not is_unreachable(gateway, was_away=False)
     assert not is_unreachable(own, was_away=True)
     assert is_unreachable(ConnectFailed("x"), was_away=False)
+
+
+def test_a_machine_without_a_file_left_does_not_take_the_site_for_away():
+    failure = translated(OSError(errno.EMFILE, "Too many open files"), "http://a.example/", LIMITS)
+    assert isinstance(failure, ConnectFailed)
+    assert not is_unreachable(failure, was_away=False)
+    assert is_unreachable(
+        translated(OSError(errno.EHOSTUNREACH, "No route to host"), "http://a.example/", LIMITS), was_away=False
+    )

@@ -186,10 +186,12 @@ class PageFetch:
         if isinstance(failure, ProxyFailed):
             route.exit_failed(str(failure))
         if self._router.memory.is_the_page(self._task.fingerprint, route.route):
-            raise ConnectFailed(
+            of_page = ConnectFailed(
                 f"{self._task.url} cannot be had by route {route.route.name}, which works for others: {failure}",
                 status=failure.status,
-            ) from failure
+            )
+            of_page.says_nothing_of_the_site = True
+            raise of_page from failure
         await self._log.keep(outcome="released", reason=failure.reason, error=str(failure))
         self._log.begin_attempt()
         if not isinstance(failure, ProxyFailed) or not route.another_exit():

@@ -108,7 +108,9 @@ def translated_on_exit(error: Exception, href: str, limits: Limits, exit: Exit) 
 
 def _no_connection(where: str, error: OSError) -> FetchFailed:
     if error.errno in (errno.EMFILE, errno.ENFILE):
-        return ConnectFailed(f"{where}: too many open files. Raise `ulimit -n`, or lower crawl.concurrency.")
+        failure = ConnectFailed(f"{where}: too many open files. Raise `ulimit -n`, or lower crawl.concurrency.")
+        failure.says_nothing_of_the_site = True
+        return failure
     return ConnectFailed(f"{where}: no connection ({_os_words(error)}). Is the server running, and the port right?")
 
 

@@ -92,9 +92,11 @@ def decide(
     return TryAgain(delay, delay if asks_for_less else timedelta(0))
 
 
-def is_unreachable(failure: GossamerError, *, was_away: bool) -> bool:
+def is_unreachable(failure: FetchFailed, *, was_away: bool) -> bool:
     """Does the failure say that the site is away? One that `was_away` has to do better than an error of a gateway, a
     connection that breaks or silence to be back."""
+    if failure.says_nothing_of_the_site:
+        return False
     if isinstance(failure, ConnectFailed | DnsFailed | ConnectTimedOut):
         return True
     if not was_away:
