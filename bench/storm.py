@@ -26,7 +26,8 @@ from gossamer.project.open import Project, open_project
 from gossamer.settings import load
 from gossamer.store.contract import RecordQuery
 
-from .storm_rounds import DELAYED, INTERVAL, PER_SITE, ROUNDS, UNLIMITED, Fault, Fleet, Round, Skipped, due_soon, fleet
+from .storm_fleet import DELAYED, INTERVAL, PER_SITE, UNLIMITED, Fault, Fleet, Round, fleet
+from .storm_rounds import ROUNDS, Skipped, due_soon
 from .table import table
 
 TOLERANCE = 0.005  # seconds
