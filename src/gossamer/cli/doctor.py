@@ -27,6 +27,9 @@ STYLES = {"ok": "green", "warn": "yellow", "fail": "bold red"}
 @app.command("doctor")
 def doctor_verb(
     offline: Annotated[bool, typer.Option("--offline", help="Leave out what needs a network.")] = False,
+    security: Annotated[
+        bool, typer.Option("--security", help="Only who could read, change or misuse the project.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
 ) -> None:
     """Check this machine and this project. Exit code 1 when something must be mended."""
@@ -40,7 +43,14 @@ def doctor_verb(
                 _print_finding(finding)
         return findings
 
-    findings = run_async(check())
+    if security:
+        from ..project.security import posture
+
+        findings = list(posture(Path.cwd()))
+        for finding in [] if as_json else findings:
+            _print_finding(finding)
+    else:
+        findings = run_async(check())
     failures = sum(finding.level is Level.FAIL for finding in findings)
     if as_json:
         print_json(findings)
@@ -48,7 +58,7 @@ def doctor_verb(
         out.print(f"\n{many(failures, 'thing')} must be mended.")
     else:
         all_well = all(finding.level is Level.OK for finding in findings)
-        out.print("\nAll is well." if all_well else "\nA crawl can run.")
+        out.print("\nAll is well." if all_well else "\nA crawl can run." if not security else "")
     if failures:
         raise typer.Exit(1)
 
