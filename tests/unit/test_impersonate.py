@@ -33,7 +33,7 @@ from tests.gates import HeldGate
 from tests.patience import PATIENCE
 from tests.services.proxies import Vouched, http_proxy
 from tests.sites import park
-from tests.sites.hostile import PAGE, hostile_site
+from tests.sites.hostile import PAGE, Call, hostile_site
 from tests.sites.http2 import http2_site
 
 OURS = (
@@ -303,6 +303,28 @@ async def test_the_kernel_tells_when_a_request_left(tls: bool, latency_ms: int) 
                 await transport.fetch(TransportRequest(url=ground.url(0, f"/page/{number}"), limits=LIMITS, gate=gate))
                 seen = ground.hits()[-1].at
                 assert -0.006 <= gate.left_at - seen <= 0.3  # the kernel counts in steps of 4 ms
+
+
+async def test_a_request_on_a_connection_that_stood_is_told_before_its_answer_comes() -> None:
+    told = asyncio.Event()
+
+    async def answer_when_told(call: Call) -> None:
+        await told.wait()
+        await call.send(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+
+    async with hostile_site() as site, WreqTransport(LOOPBACK) as transport:
+        site.shown["/held"] = answer_when_told
+        await transport.fetch(TransportRequest(url=site.url("/plain"), limits=LIMITS, gate=HeldGate()))
+        gate = HeldGate()
+        asked = asyncio.ensure_future(
+            transport.fetch(TransportRequest(url=site.url("/held"), limits=LIMITS, gate=gate))
+        )
+        async with asyncio.timeout(PATIENCE):
+            while not gate.is_out:
+                await asyncio.sleep(0.005)
+        assert [seen.path for seen in site.log] == ["/plain", "/held"]
+        told.set()
+        assert (await asked).body == b"ok"
 
 
 class ToldGate(HeldGate):

@@ -5,8 +5,8 @@ How it fails: as http.py does; impersonate_errors.py has the whole list. Missing
 How it recovers: a connection that misbehaved is closed; a client that could not connect is made anew.
 
 wreq makes the connection and sends the request in one go, and does not tell when. So the request enters its gate first,
-and keeps the turn until the head of the answer is there; then the kernel tells when it left (sent_times.py). On a site
-with a rate one request waits for the head of the one before.
+and keeps the turn until the kernel tells when it left (sent_times.py): on an HTTP/1.1 connection that stood before soon
+after, else when the head of the answer is there.
 
 How addresses are checked stands in impersonate_clients.py. For that wreq and we must agree on what the host of a URL
 is, so addresses in any but the plainest form are refused here.
@@ -19,6 +19,8 @@ import re
 import ssl
 import time
 from base64 import b64encode
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from types import TracebackType
 from typing import Any, Self
@@ -39,7 +41,7 @@ from ..model.page import Headers
 from .addresses import AddressGuard
 from .body import BodyDecoder, layers_of
 from .browser.guard import MARK
-from .contract import Limits, Response, TransportRequest
+from .contract import Gate, Limits, Response, TransportRequest
 from .exits import is_literal, shown
 from .http_errors import SAFE_METHODS, stale
 from .impersonate_clients import MAX_CLIENTS, MAX_HEADERS, Client, Clients, library
@@ -48,6 +50,7 @@ from .profiles import OWN_HEADERS, Profile, profile_named
 
 _WIRE_SLACK = 64 * 1024  # as in http.py
 _GATHERED = 64 * 1024  # bytes of a body that are handed to the decoder at once
+_LOOK = 0.02  # seconds between two looks whether a request has left
 _SOON = 0.01  # seconds in which a second sign of life does not count
 _UNSAFE_URL = re.compile(r"[^\x21-\x7e]")
 _PLAIN_URL = re.compile(
@@ -163,9 +166,11 @@ async def _made(
     patience = silence if standing else limits.connect.total_seconds() + silence
     try:
         async with asyncio.timeout_at(min(end, loop.time() + patience)) as deadline:
-            answer = await client.driver.request(
-                prepared.method, target.url, headers=prepared.headers, orig_headers=prepared.order
-            )
+            with _watched(request.gate, client, clients):
+                answer = await client.driver.request(
+                    prepared.method, target.url, headers=prepared.headers, orig_headers=prepared.order
+                )
+            client.speaks_http2 = client.speaks_http2 or answer.version == library().Version.HTTP_2
             our_end = str(answer.local_addr or "")
             client.met(our_end, False)
             if request.gate is not None:
@@ -230,6 +235,30 @@ def _told_by_relay(client: Client, target: _Target) -> FetchFailed | FetchRefuse
     _, host, port = target.origin
     trouble = client.relay.trouble(f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
     return trouble if isinstance(trouble, FetchFailed | FetchRefused) else None
+
+
+@contextmanager
+def _watched(gate: Gate | None, client: Client, clients: Clients) -> Iterator[None]:
+    """While the answer is waited for, look whether the request has left: the next one need not wait for the head."""
+    if gate is None:
+        yield
+        return
+    loop, entered_at = asyncio.get_running_loop(), time.monotonic()
+    next_look: asyncio.TimerHandle | None = None
+
+    def look() -> None:
+        nonlocal next_look
+        ago = client.sent_since(entered_at, clients.sent_times)
+        if ago is None:
+            next_look = loop.call_later(_LOOK, look)
+        else:
+            gate.left(ago)
+
+    next_look = loop.call_later(_LOOK, look)
+    try:
+        yield
+    finally:
+        next_look.cancel()
 
 
 def _too_late(where: str, limits: Limits, at_the_end: bool) -> TimedOut:

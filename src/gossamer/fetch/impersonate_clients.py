@@ -34,7 +34,7 @@ from .contract import Limits
 from .exits import addresses_of, check_target, is_literal
 from .profiles import Profile
 from .proxy_check import knock
-from .sent_times import SentTimes
+from .sent_times import TICK, SentTimes
 
 if TYPE_CHECKING:
     import wreq
@@ -73,6 +73,7 @@ class Client:
         self.relay = relay
         self._keep_alive = keep_alive.total_seconds()
         self._idle: dict[_Origin, tuple[int, float]] = {}
+        self.speaks_http2 = False
         self._ends: dict[str, float] = {}  # our ends of connections, and when each was used last
 
     def takes_standing(self, origin: _Origin) -> bool:
@@ -94,6 +95,20 @@ class Client:
             self._ends.clear()
         self._ends[end] = now
         return now - before <= 2 * self._keep_alive
+
+    def sent_since(self, moment: float, sent_times: SentTimes) -> float | None:
+        """How many seconds ago a request left on a connection that was used before; None where none did since `moment`.
+
+        Only where one request is made at a time, and what is sent is requests: HTTP/2 has other frames, and through an
+        exit requests to many sites leave.
+        """
+        if self.speaks_http2 or self.key[2] is not None:
+            return None
+        for end in self._ends:
+            ago = sent_times.seconds_since_known(end)
+            if ago is not None and time.monotonic() - ago >= moment - TICK:
+                return ago
+        return None
 
     def leaves_standing(self, origin: _Origin) -> None:
         if len(self._idle) >= _MAX_ORIGINS:

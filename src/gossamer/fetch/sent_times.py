@@ -15,6 +15,7 @@ from contextlib import suppress
 _FILES = "/proc/self/fd"
 _LAST_DATA_SENT = 44  # its place in the kernel's struct tcp_info: milliseconds, 32 bits
 _MOST_KEPT = 4096
+TICK = 0.004  # seconds: the kernel counts in steps of that size, or smaller ones
 
 
 class SentTimes:
@@ -23,10 +24,14 @@ class SentTimes:
     def __init__(self) -> None:
         self._files: dict[str, int] = {}  # end -> file descriptor, as it was when it was looked at
 
+    def seconds_since_known(self, end: str) -> float | None:
+        """The same, of a connection that was asked for before."""
+        file = self._files.get(end)
+        return _look(file, end) if file is not None else None
+
     def seconds_since(self, end: str) -> float | None:
         """How long ago data was sent last."""
-        file = self._files.get(end)
-        ago = _look(file, end) if file is not None else None
+        ago = self.seconds_since_known(end)
         if ago is not None:
             return ago
         if len(self._files) >= _MOST_KEPT:
