@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from gossamer.store.contract import RecordQuery
 from gossamer.store.sink import Sink
 from gossamer.store.spool import Spool
 from gossamer.store.spool_notes import SpoolNotes
+from tests.patience import PATIENCE
 
 from ..conformance.frontiers import sqlite_lab
 from .spooling import visit
@@ -90,7 +92,8 @@ async def test_a_killed_keeper_loses_and_doubles_nothing(tmp_path: Path, after: 
 
     async with open_sqlite_records(tmp_path / "records.db", SystemClock()) as store, sqlite_lab(tmp_path) as lab:
         spool = Spool(tmp_path / "spool", max_bytes=None, noted=True)
-        async with Sink(store, None, spool=spool, notes=SpoolNotes(lab.spools, spool, SystemClock(), worker="w")):
+        notes = SpoolNotes(lab.spools, spool, SystemClock(), worker="w")
+        async with Sink(store, None, spool=spool, notes=notes, drain_within=timedelta(seconds=PATIENCE)):
             pass
         assert await lab.spools.notes() == []
         stored = [int(record.key) async for record in store.records(RecordQuery())]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
+from datetime import timedelta
 from pathlib import Path
 
 import msgspec
@@ -17,7 +18,7 @@ from gossamer.model.record import PageResult
 from gossamer.store.contract import SpoolNote
 from gossamer.store.sink import Sink
 from gossamer.store.spool import Spool
-from gossamer.store.spool_drain import INSIST, LOOK
+from gossamer.store.spool_drain import AWAY_FOR, INSIST, LOOK
 from gossamer.store.spool_notes import SpoolNotes
 from tests.patience import PATIENCE
 
@@ -71,7 +72,8 @@ def sink_in(folder: Path, store: Fickle, book: Book, ears: Ears, clock: Clock | 
     clock = clock or SystemClock()
     spool = Spool(folder / "spool", max_bytes=None, noted=True)
     notes = SpoolNotes(book, spool, clock, worker="here/7/1")  # type: ignore[arg-type]  # doubles
-    return Sink(store, None, spool=spool, notes=notes, events=ears, clock=clock)  # type: ignore[arg-type]  # doubles
+    within = timedelta(seconds=PATIENCE)
+    return Sink(store, None, spool=spool, notes=notes, events=ears, clock=clock, drain_within=within)  # type: ignore[arg-type]  # doubles
 
 
 def of_job(job: str, n: int) -> PageResult:
@@ -211,3 +213,36 @@ async def test_results_are_counted_by_job_and_pages_are_known_to_wait(tmp_path, 
     assert all_stored(ears.heard[-1])
     assert sink.results == {}
     assert not sink.holds(visit(3).attempt.fingerprint)
+
+
+async def test_a_record_store_that_hangs_counts_as_away_for_as_long_as_it_is_tried(
+    tmp_path, store, book, ears, monkeypatch
+):
+    async def hang(results: Sequence[PageResult]) -> list[int]:
+        hanging.set()
+        await asyncio.Event().wait()
+        return []
+
+    clock, hanging = VirtualClock(), asyncio.Event()
+    async with sink_in(tmp_path, store, book, ears, clock) as sink:
+        assert not sink.records_away
+        store.down = True
+        await sink.keep(of_job("books-1", 0))
+        assert sink.records_away
+        monkeypatch.setattr(store, "save", hang)
+        async with asyncio.timeout(PATIENCE):
+            while not hanging.is_set():
+                clock.advance(1)
+                await asyncio.sleep(0.001)
+        clock.advance(AWAY_FOR.total_seconds() * 5)
+        assert sink.records_away
+        monkeypatch.undo()
+
+
+async def test_a_record_store_that_nobody_tries_is_asked_again_after_a_while(tmp_path, store, book, ears):
+    clock = VirtualClock()
+    async with sink_in(tmp_path, store, book, ears, clock) as sink:
+        sink.records_failed()
+        assert sink.records_away
+        clock.advance(AWAY_FOR.total_seconds() + 1)
+        assert not sink.records_away

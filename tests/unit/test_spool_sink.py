@@ -63,6 +63,7 @@ def new_sink(tmp_path: Path, ears: Ears) -> Callable[..., Sink]:
         **options: Any,
     ) -> Sink:
         spool = Spool(tmp_path / "spool", max_bytes=max_bytes)
+        options = {"drain_within": timedelta(seconds=PATIENCE), **options}
         return Sink(store, archive, spool=spool, events=ears, clock=clock, **options)  # type: ignore[arg-type]  # doubles
 
     return make

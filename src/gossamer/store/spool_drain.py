@@ -31,7 +31,7 @@ AWAY = (Transient, Misconfigured)  # the store does not answer, or refuses us; n
 LOOK = timedelta(seconds=10)  # while nothing waits, between two looks for spools of the dead
 RENEW = timedelta(seconds=5)  # between two writes of a note: a state that lost its last second gets it back
 INSIST = timedelta(seconds=60)  # how long a state that does not answer is asked to take a note
-AWAY_FOR = timedelta(seconds=10)  # after a failure, how long a record store counts as away that nobody has tried since
+AWAY_FOR = timedelta(minutes=1)  # after a failure, how long a record store counts as away that nobody has tried since
 
 
 class Drain:
@@ -58,7 +58,9 @@ class Drain:
         self._notes = notes
         self._renewed_at = float("-inf")
         self._leaving = False
+        self._records_failed = False  # when it was last tried, by anybody
         self._records_failed_at = float("-inf")
+        self._trying = False  # to save something
         self._arrived = asyncio.Event()
         self.emptied = asyncio.Event()  # nothing waits, and the shared state says so
         self._told = False  # that results wait
@@ -74,11 +76,12 @@ class Drain:
 
     @property
     def records_away(self) -> bool:
-        """Did the record store itself fail when it was last tried, not long ago?"""
-        return self._clock.monotonic() - self._records_failed_at < AWAY_FOR.total_seconds()
+        """Did the record store itself fail when it was last tried, not long ago? One that is being tried may hang."""
+        since = self._clock.monotonic() - self._records_failed_at
+        return self._records_failed and (self._trying or since < AWAY_FOR.total_seconds())
 
     def records_failed(self, failed: bool = True) -> None:
-        self._records_failed_at = self._clock.monotonic() if failed else float("-inf")
+        self._records_failed, self._records_failed_at = failed, self._clock.monotonic()
 
     async def take(self, results: Sequence[Waiting], because: GossamerError | None) -> None:
         """Spool results durably, and have that noted. Raises BackendUnavailable when there is no room, and Transient
@@ -145,11 +148,14 @@ class Drain:
 
     async def store(self, batch: Sequence[Waiting]) -> list[int]:
         """Store results whose pages are archived. Raises what the record store raises."""
+        self._trying = True
         try:
             counts = await self._records.save([one.result for one in batch])
         except AWAY:
             self.records_failed()
             raise
+        finally:
+            self._trying = False
         self.records_failed(False)
         return counts
 
