@@ -12,6 +12,7 @@ from wreq import exceptions
 
 from gossamer.errors import (
     ConnectionDropped,
+    ConnectTimedOut,
     FetchFailed,
     FetchRefused,
     ProxyFailed,
@@ -59,7 +60,7 @@ def test_what_is_no_failure_is_not_made_one(error: BaseException) -> None:
     [
         (wreq.exceptions.TlsError("x"), TlsFailed, TlsFailed),
         (wreq.exceptions.TimeoutError("x"), TimedOut, TimedOut),
-        (wreq.exceptions.ConnectionError("source: Some(TimedOut)"), TimedOut, ProxyFailed),
+        (wreq.exceptions.ConnectionError("source: Some(TimedOut)"), ConnectTimedOut, ProxyFailed),
         (wreq.exceptions.ConnectionError("Some(Error { code: SYSCALL (5) })"), ConnectionDropped, ProxyFailed),
         (wreq.exceptions.ConnectionResetError("x"), ConnectionDropped, ProxyFailed),
         (wreq.exceptions.ProxyConnectionError("x"), ConnectionDropped, ProxyFailed),

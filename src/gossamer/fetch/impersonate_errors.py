@@ -12,6 +12,7 @@ from ..errors import (
     BadResponse,
     ConnectFailed,
     ConnectionDropped,
+    ConnectTimedOut,
     DnsFailed,
     FetchFailed,
     FetchRefused,
@@ -99,7 +100,7 @@ def _site_failure(error: BaseException, where: str, limits: Limits) -> FetchFail
 
 def _no_connection(where: str, said: str, limits: Limits) -> FetchFailed | FetchRefused:
     if "TimedOut" in said:
-        return TimedOut(f"{where}: no connection within {limits.connect.total_seconds():g} s.")
+        return ConnectTimedOut(f"{where}: no connection within {limits.connect.total_seconds():g} s.")
     if "dns error" in said:
         return DnsFailed(f"{where}: the name does not resolve.")
     if "Ssl(" in said:
