@@ -198,7 +198,7 @@ def _project(row: Row, folder: Path, site: Park, pages: int) -> Iterator[FleetPr
             site,
             state=state,
             records="sqlite:///gossamer-data/records.db",
-            concurrency=32 if row.processes == 1 else 8,
+            concurrency=max(32, 3 * len(site.hosts)) if row.processes == 1 else 8,  # slow sites hold up no others
             settings=settings,
             politeness=f'rate = "{1 / row.interval:g}/s"\nconcurrency = 4',
             spider=SPIDER,
