@@ -137,3 +137,5 @@ class Alarms:
     def emit(self, event: events.Event) -> None:
         if isinstance(event, events.QualityChanged) and event.closed:
             self._console.print(Text(event.message, style="red"))
+        elif isinstance(event, events.Spooled) and event.left:
+            self._console.print(Text(event.message, style="yellow"))

@@ -26,7 +26,7 @@ from ..project.workers import MISSING_SECONDS, SchedulerView, WorkerView, leadin
 from ..units import distance, many, moment, size, span, visible
 from .app import app, err, fail, open_crawled, out, run_async, settings_with
 from .layout import Column, number, print_json, print_table
-from .progress import Warnings
+from .progress import Alarms, Warnings
 
 LATE = timedelta(seconds=5)  # a tick that begins later than this is told with its moment
 
@@ -57,8 +57,11 @@ class Voice:
         self._before = f"{self.role} {os.getpid()}: " if supervised else ""
 
     def listeners(self) -> EventHub:
-        lines = (Warnings(err, before=self._before, names_jobs=True), self) if self._shows else ()
-        return EventHub(*lines) if self._log is None else EventHub(self._log, *lines)
+        if self._log is not None:
+            return EventHub(self._log)
+        if not self._shows:
+            return EventHub(Alarms(err))
+        return EventHub(Warnings(err, before=self._before, names_jobs=True), self)
 
     def welcome(self, text: str, note: str, project: Project) -> None:
         """What the user should know first. `{place}` in the note is where the state is kept."""

@@ -136,11 +136,12 @@ class Trouble(Event, frozen=True, kw_only=True, gc=False):
 class Spooled(Event, frozen=True, kw_only=True, gc=False):
     """Results wait on this machine's disk because the store is away; told when that begins, and when it ends.
 
-    `bytes` is how much waits; 0 means that all of it has been stored.
+    `bytes` is how much waits; 0 means that all of it has been stored. `left`: the process ends and leaves them there.
     """
 
     bytes: int
     message: str
+    left: bool = False
 
 
 class JobBegun(Event, frozen=True, kw_only=True, gc=False):

@@ -12,7 +12,7 @@ from ..crawl.heartbeat import Heartbeat, Vitals
 from ..crawl.seeding import work_off
 from ..crawl.worker import Worker
 from ..errors import Misconfigured, Transient
-from ..model.events import EventHub, EventSink
+from ..model.events import EventHub, EventSink, Trouble
 from ..model.job import Job, JobCounts
 from ..parse.spider import Spider
 from ..process.black_box import PARENT
@@ -32,8 +32,8 @@ class CrawlReport(msgspec.Struct, frozen=True, kw_only=True):
     """What became of a crawl. `ended` is False when it was stopped before its time and will go on later.
 
     `failure` says why, when it ended and not one page of it could be had; else it is empty. `storing` says for which
-    results it waits, when all its pages are done and it cannot end yet; `records` is None when the record store is what
-    does not answer.
+    results it waits, when all its pages are done and it cannot end yet. `records` is None when it has not ended and the
+    record store does not answer.
     """
 
     job: Job
@@ -113,9 +113,11 @@ async def crawl(
             if after is not None:
                 await after(project, job)
             records = await project.records.count(RecordQuery(job=job.id))
-        except Transient:
-            if storing is None:
+        except Transient as error:
+            if drained and storing is None:
                 raise
+            # Stopped before its end: what is done is safe, and the record store has just no answer for us.
+            listeners.emit(Trouble(at=clock.now(), job=job.id, stage="records", message=str(error)))
         return CrawlReport(
             job=await project.state.jobs.job(job.id) or job,
             resumed=resumed,

@@ -144,7 +144,7 @@ class Drain:
                 f"{self._spool.folder}, because they could not be stored yet. The next worker that starts on this "
                 f"machine stores them, and so does `gossamer spool drain`."
             )
-            self._events.emit(Spooled(at=self._clock.now(), bytes=self._spool.size, message=message))
+            self._events.emit(Spooled(at=self._clock.now(), bytes=self._spool.size, message=message, left=True))
 
     async def store(self, batch: Sequence[Waiting]) -> list[int]:
         """Store results whose pages are archived. Raises what the record store raises."""
