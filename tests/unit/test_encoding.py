@@ -80,3 +80,8 @@ def test_any_bytes_decode(body: bytes, content_type: str) -> None:
     text, name = decode(body, content_type)
     assert isinstance(text, str)
     assert name
+
+
+def test_a_charset_that_is_no_text_is_ignored():
+    text, encoding = decode("Käse".encode(), "text/html; charset=\udc80")
+    assert (text, encoding) == ("Käse", "UTF-8")

@@ -28,8 +28,8 @@ def parse_html(body: bytes, content_type: str = "") -> turbohtml.Document:
     if label is not None:
         try:
             return turbohtml.parse(body, encoding=label, detect_encoding=True, positions=False)
-        except LookupError:
-            pass  # a label that no browser knows is ignored
+        except (LookupError, UnicodeError):
+            pass  # a label that no browser knows is ignored, and so is one that is no text
     return turbohtml.parse(body, detect_encoding=True, positions=False)
 
 

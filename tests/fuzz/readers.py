@@ -1,0 +1,180 @@
+"""Every reader that strangers write for, as a function of bytes, with words of its language for a fuzzer to play with.
+
+A reader may raise GossamerError and nothing else.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from datetime import timedelta
+from functools import cache
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import NamedTuple
+
+from warcio.archiveiterator import ArchiveIterator
+
+from gossamer.clock import VirtualClock
+from gossamer.fetch.body import BodyDecoder, layers_of
+from gossamer.fetch.cookies import CookieJar
+from gossamer.fetch.retry_after import parse_retry_after
+from gossamer.fetch.robots_rules import read_robots
+from gossamer.model.page import Headers, Snapshot
+from gossamer.model.record import PageFacts
+from gossamer.model.url import UrlRules, bad_port_of, looks_endless, parse_url, shape_of, site_of, without_user
+from gossamer.parse.encoding import decode
+from gossamer.parse.feeds import parse_feed
+from gossamer.parse.links import LinkBase
+from gossamer.parse.page import Page
+from gossamer.parse.recipe.reader import read_recipe
+from gossamer.parse.sitemaps import SitemapReader
+from gossamer.schedule.sources.sitemap_walk import sitemaps_in
+from gossamer.settings import load
+from gossamer.store.warc import WarcWriter
+
+URL = "https://shop.example/a/b?c=d"
+MOST = 1_000_000  # bytes that one body may have, once unpacked
+
+
+class Reader(NamedTuple):
+    read: Callable[[bytes], object]
+    words: tuple[str, ...]
+
+
+def text(data: bytes) -> str:
+    return data.decode("utf-8", "surrogateescape")
+
+
+def page(data: bytes, content_type: str = "text/html") -> Page:
+    headers = Headers([("Content-Type", content_type)])
+    return Page(Snapshot(url=URL, requested_url=URL, status=200, headers=headers, body=data, fetched_at=0.0))
+
+
+def url(data: bytes) -> None:
+    LinkBase(URL).web_links([text(data)])
+    href = parse_url(text(data), URL)
+    site_of(href), shape_of(href), looks_endless(href, max_segments=30), bad_port_of(href), without_user(href)
+    UrlRules().fingerprint(href)
+
+
+def robots(data: bytes) -> None:
+    rules = read_robots(text(data), "gossamer", timedelta(minutes=5))
+    rules.allowed(URL), rules.refusal(URL), sitemaps_in(text(data), URL)
+
+
+def sitemap(data: bytes) -> None:
+    reader = SitemapReader(URL, max_bytes=MOST)
+    for at in range(0, len(data), 4096):
+        list(reader.feed(data[at : at + 4096]))
+    list(reader.close())
+
+
+def feed(data: bytes) -> None:
+    parse_feed(page(data, "application/xml"))
+
+
+def charset(data: bytes) -> None:
+    head, _, body = data.partition(b"\n")
+    decode(body, f"text/html; charset={text(head)[:100]}")
+
+
+def cookie(data: bytes) -> None:
+    jar = CookieJar(VirtualClock())
+    jar.absorb(URL, Headers([("Set-Cookie", line) for line in text(data).split("\n")]))
+    jar.header_for(URL)
+    parse_retry_after(text(data), 0.0)
+
+
+def body(data: bytes) -> None:
+    names, _, packed = data.partition(b"\n")
+    layers, note = layers_of([text(names)])
+    decoder = BodyDecoder(layers, MOST, note)
+    decoder.feed(packed)
+    decoder.finish()
+
+
+def warc(data: bytes) -> None:
+    lines = text(data).split("\n")
+    headers = Headers([(line.partition(":")[0] or "x", line.partition(":")[2]) for line in lines])
+    snapshot = Snapshot(
+        url=lines[0].replace(" ", "+"), requested_url=URL, status=200, headers=headers, body=data, fetched_at=0.0
+    )
+    facts = PageFacts(fingerprint=b"x" * 16, url=lines[0], job="j", fetched_at=0.0, status=200, failure=lines[-1])
+    stream = io.BytesIO()
+    WarcWriter(stream, compressed=False).page(snapshot, facts)
+    stream.seek(0)
+    kinds = [record.rec_type for record in ArchiveIterator(stream, no_record_parse=True)]
+    assert kinds == ["response", "metadata"]  # whatever the page says, it makes no record of its own
+
+
+def recipe(data: bytes) -> None:
+    read_recipe(data, "fuzzed.toml")
+    read_recipe(data, "fuzzed.yaml")
+
+
+@cache
+def _folder() -> Path:
+    return Path(mkdtemp(prefix="gossamer-fuzz-"))
+
+
+def settings(data: bytes) -> None:
+    (_folder() / "gossamer.toml").write_bytes(data)
+    load(start=_folder(), environ={})
+
+
+def structured(data: bytes) -> None:
+    found = page(data)
+    for read in (
+        found.structured,
+        found.product,
+        found.article,
+        found.metadata,
+        found.tables,
+        found.markdown,
+        found.links,
+    ):
+        read()
+
+
+_HTML = (
+    "<script type='application/ld+json'>", "</script>", '{"@type":"Product","offers":', '"price":', "[", "]", "}", ",",
+    "<div itemscope itemtype='https://schema.org/Product'>", "<span itemprop=price content='", "'>", "<a href='",
+    "//[x", "<meta property='og:url' content='", "<table>", "<tr>", "<td colspan=9999 rowspan=9999>", "<p>text, more ",
+    "<br>", "<base href='", "<h1>", "1.299,00 €", "2024-02-30", "</", "<!--", "&#x110000;", "\x00",
+)  # fmt: skip
+_URL = ("http://", "//", "[", "]", "@", ":", "%", "xn--", "..", "\\", "?", "#", "a.example", "０", "\u202e")
+_ROBOTS = ("User-agent: *\n", "Disallow: /", "Allow: ", "*", "$", "\r", "Crawl-delay: 9", "#", "Sitemap: ")
+_SITEMAP = (
+    "<urlset>", "<url>", "<loc>", "</loc>", "</url>", "<sitemapindex>", "<!DOCTYPE a [", "<!ENTITY b '", "&b;",
+    "<![CDATA[", "]]>", "http://[", "\x1f\ufffd", "<lastmod>", "<?xml encoding='",
+)  # fmt: skip
+_FEED = (
+    "<rss><channel>", "<item>", "<link>", "</item>", "<feed>", "<entry>", "<link href='", "xml:base='", "'/>", "{", "}",
+    '{"version":"https://jsonfeed.org/version/1","items":[', '"url":', "&#0;", "<![CDATA[",
+)  # fmt: skip
+_CHARSET = ("utf-16", "iso-2022-jp", "x-user-defined", "\n", "<meta charset=", "\x1b$B", "replacement")
+_COOKIE = ("a=b", ";", "Domain=", ".example", "Path=/", "Expires=", "Max-Age=", "-9" * 30, "\n", "Secure")
+_BODY = ("gzip", "br", "zstd", "deflate", ",", "\n", "\x1f", "\x28", "identity")
+_WARC = ("Content-Length", ":", "\n", "\r\n", "WARC/1.1", "\r\nWARC-Type: x", "chunked", "\x00")
+_RECIPE = (
+    'start = ["', '"]\n', "[pages.", "]\n", "fields.", "select = ", "regex = '(a+)+$'", "&a ", "*a", "- ", ": ", "{",
+    "\n",
+)  # fmt: skip
+_SETTINGS = (
+    "[fetch]\n", "[domains.'x']\n", "rate = ", "'5/s'", "deny = ['", "']\n", "9" * 400, "[schedules.a]\n", "every = ",
+    "state = '", "'\n", "1e999", "none", "=",
+)  # fmt: skip
+READERS = {
+    "url": Reader(url, _URL),
+    "robots": Reader(robots, _ROBOTS),
+    "sitemap": Reader(sitemap, _SITEMAP),
+    "feed": Reader(feed, _FEED),
+    "charset": Reader(charset, _CHARSET),
+    "cookie": Reader(cookie, _COOKIE),
+    "body": Reader(body, _BODY),
+    "warc": Reader(warc, _WARC),
+    "recipe": Reader(recipe, _RECIPE),
+    "settings": Reader(settings, _SETTINGS),
+    "structured data": Reader(structured, _HTML),
+}
