@@ -1,7 +1,7 @@
 # Gossamer's outer door. `make` alone prints this list; everything lives in .venv, nothing is installed elsewhere.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-long test-all lint docs bench quality soak storm clean
+.PHONY: help setup run test test-long test-all lint docs fuzz lock audit sbom bench quality soak storm clean
 MAKEFLAGS += --no-print-directory
 
 PYTHON := .venv/bin/python
@@ -18,10 +18,10 @@ help: ## this list
 	@echo
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1|/' | awk -F'|' '{printf "%-16s %s\n", $$1, $$2}'
 
-setup: $(STAMP) ## make .venv and install everything (again only when pyproject.toml changes)
+setup: $(STAMP) ## make .venv and install everything (again only when pyproject.toml or requirements.lock changes)
 	@:
 
-$(STAMP): pyproject.toml scripts/setup
+$(STAMP): pyproject.toml requirements.lock scripts/setup
 	@scripts/setup
 	@touch $@
 
@@ -48,6 +48,10 @@ test-long: $(STAMP) ## run the tests of whole crawls, kills and browsers that ta
 
 test-all: test test-long ## run all tests
 
+SECONDS := 120
+fuzz: $(STAMP) ## hostile input for every reader, for SECONDS=120; what was found is kept in .hypothesis
+	@$(PYTHON) -m tests.fuzz $(SECONDS)
+
 lint: $(STAMP) ## style, types and the direction of imports
 	@.venv/bin/ruff check .
 	@.venv/bin/ruff format --check .
@@ -56,6 +60,22 @@ lint: $(STAMP) ## style, types and the direction of imports
 
 docs: $(STAMP) ## draw docs/images/architecture.svg and write the tree of docs/architecture.md
 	@$(PYTHON) scripts/architecture.py
+
+# Tools that look at the packages, apart from the packages.
+TOOLS := .venv-tools/bin
+$(TOOLS)/uv: | $(STAMP)
+	@$(PYTHON) -m venv .venv-tools
+	@$(TOOLS)/pip install --quiet uv pip-audit cyclonedx-bom
+
+lock: $(TOOLS)/uv ## pin every package with its hashes in requirements.lock; ARGS="--upgrade" takes newer ones
+	@$(TOOLS)/uv pip compile pyproject.toml --extra dev --universal --python-version 3.11 --generate-hashes \
+		--no-emit-index-url --no-header --quiet --output-file requirements.lock $(ARGS)
+
+audit: $(TOOLS)/uv ## known weaknesses of the packages in requirements.lock
+	@$(TOOLS)/pip-audit --requirement requirements.lock --require-hashes --disable-pip
+
+sbom: $(TOOLS)/uv ## what Gossamer is made of, as CycloneDX, in sbom.json
+	@$(TOOLS)/cyclonedx-py requirements requirements.lock --pyproject pyproject.toml --output-file sbom.json
 
 bench: $(STAMP) ## Gossamer beside its peers; queue, fairness and fleet
 	@$(PYTHON) -m bench $(ARGS)
@@ -72,5 +92,5 @@ storm: $(STAMP) ## a fleet, and all that can die under it: is anything lost, dou
 	@$(PYTHON) -m bench.storm $(STORM) $(ARGS)
 
 clean: ## remove .venv, caches and builds; crawled data stays
-	@rm -rf .venv .venv-bench build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	@rm -rf .venv .venv-bench .venv-tools build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	@find src tests bench quality -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
