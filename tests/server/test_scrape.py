@@ -57,7 +57,9 @@ async def test_a_page_that_is_not_there_is_told_with_its_status(tmp_path: Path, 
     async with serving(settings_of(tmp_path, **HERE)) as door, door.client() as client:
         page = await client.scrape(site.url(path="/nothing"))
 
-    assert (page.success, page.status_code, page.data) == (False, 404, None)
+    assert (page.success, page.status_code) == (False, 404)
+    assert page.data is not None
+    assert page.data["html"]
     assert page.error is not None
     assert page.error.code == "http-404"
 

@@ -205,13 +205,13 @@ class PageReader:
         )
         data, error = None, _error_of(state, reason, messages.get(fingerprint, ""), job)
         status = last.status if last is not None else None
-        if error is None:
+        if error is None or state is UrlState.DEAD:  # a page with an error status is given, too
             try:
-                snapshot = await self._snapshot(job, fingerprint)
+                snapshot = await self._snapshot(job, fingerprint, earlier=error is None)
                 status = snapshot.status  # not 304, where the copy from before is still good
                 data = await self._data(snapshot, page.formats, job)
             except GossamerError as failure:
-                error = PageError(code=failure.reason, message=str(failure))
+                error = error or PageError(code=failure.reason, message=str(failure))
         return PageOutcome(
             success=error is None,
             id=page.id,
@@ -223,13 +223,15 @@ class PageReader:
             error=error,
         )
 
-    async def _snapshot(self, job: Job, fingerprint: bytes) -> Snapshot:
-        """The raw page that the job fetched; the copy from before, where the server said that it is still good."""
+    async def _snapshot(self, job: Job, fingerprint: bytes, *, earlier: bool) -> Snapshot:
+        """The raw page that the job fetched; with `earlier` else the copy from before, where the server said that it is
+        still good."""
         visits = [one for one in await self._project.records.visits(fingerprint) if one.archive_ref]
         own: list[PageFacts] = [one for one in visits if one.job == job.id]
-        if not visits:
+        found = own or (visits if earlier else [])
+        if not found:
             raise Permanent("The raw page is not stored yet, or was pruned. Ask for the job again, or for the page.")
-        return await self._project.archive.get((own or visits)[-1].archive_ref)
+        return await self._project.archive.get(found[-1].archive_ref)
 
     async def _data(self, snapshot: Snapshot, formats: tuple[str, ...], job: Job | None) -> dict[str, Any]:
         loop, limit = asyncio.get_running_loop(), self._project.settings.crawl.parse_timeout
