@@ -38,14 +38,18 @@ def json_ld(kind: str) -> str:
     return f'<script type="application/ld+json">{{"@type": "{kind}"}}</script>'
 
 
+QUESTION = f"<p>{POSTS[0]} {POSTS[0]}</p>" * 3
+
+
 def forum() -> Page:
+    """A thread whose first post is long, each post deep in frames of its own."""
     posts = "".join(
-        f'<div class="post"><div class="post-author"><a href=/u/{n}>user{n}</a></div>'
-        f'<div class="post-message"><p>{text}</p></div></div>'
+        f"<article class=post><div class=post-author><a href=/u/{n}>user{n}</a></div>{'<div>' * 6}"
+        f"<div class=post-message>{f'<p>{text}</p>' * (4 if n == 0 else 1)}</div>{'</div>' * 6}</article>"
         for n, text in enumerate(POSTS)
     )
     return page_of(
-        f'<main><h1>Pump stops</h1><div class="thread">{posts}</div></main>', "https://x.example/threads/pump.7/"
+        f"<main><h1>Pump stops</h1><div class=thread>{posts}</div></main>", "https://x.example/threads/pump.7/"
     )
 
 
@@ -58,9 +62,9 @@ def test_every_post_of_a_thread_is_content_and_the_menu_is_not() -> None:
 
 
 def test_replies_that_are_called_comments_are_content_where_the_page_is_a_thread() -> None:
-    replies = "".join(f'<div class="comment"><p>{text}</p></div>' for text in POSTS[1:])
+    replies = "".join(f'<div class="comment"><p>{text}</p></div>' for text in POSTS[1:] * 3)
     page = page_of(
-        f"<main><h1>Pump</h1><div class=question><p>{POSTS[0]}</p></div><div class=comments>{replies}</div></main>",
+        f"<main><h1>Pump</h1><div class=question>{QUESTION}</div><div class=comments>{replies}</div></main>",
         "https://x.example/questions/7/pump",
     )
 
@@ -68,8 +72,10 @@ def test_replies_that_are_called_comments_are_content_where_the_page_is_a_thread
 
 
 def test_sections_in_many_containers_are_all_content() -> None:
+    frames, ends = "<div>" * 5, "</div>" * 5
     sections = "".join(
-        f"<section class=s{n}><div><h2>Part {n}</h2><p>{text}</p></div></section>" for n, text in enumerate(POSTS)
+        f"<section class=s{n}>{frames}<h2>Part {n}</h2>{f'<p>{text}</p>' * (3 if n == 0 else 1)}{ends}</section>"
+        for n, text in enumerate(POSTS)
     )
     page = page_of(f"<main><h1>Pump repair</h1>{sections}</main>", "https://x.example/services/pump-repair")
 

@@ -139,7 +139,7 @@ class _MainContent:
             given = bytes(outline.struck)
             outline.struck[:] = survey.margins
             heading = strike_extras(outline, winner, titles)
-            if likely is None or share_kept(survey, likely, winner) >= _MOST:
+            if likely is None or share_kept(survey, likely, kind, winner) >= _MOST:
                 return cls(outline, winner, heading or _heading(outline, titles), False)
             outline.struck[:] = given
             for line in survey.lines:

@@ -19,7 +19,7 @@ from .weights import CONTENT
 
 MOST_LINES = 20_000
 _WEIGHTS = [CONTENT.of[name] for name in NAMES]
-_VERY = 0.9
+_VERY, _RATHER = 0.9, 0.6
 # How likely a paragraph must be content; where the best F1 was on pages of that kind.
 _ENOUGH = {
     "article": 0.40, "collection": 0.25, "documentation": 0.27, "forum": 0.37, "listing": 0.28, "other": 0.30,
@@ -34,11 +34,15 @@ def likelihoods(survey: Survey) -> list[float]:
     return [1 / (1 + exp(-max(-30.0, start + sum([weights[t] for t in traits])))) for traits in traits_of(survey)]
 
 
-def share_kept(survey: Survey, likely: list[float], top: int) -> float:
-    """The share of the very likely content that is inside the element `top` and not struck out."""
+def share_kept(survey: Survey, likely: list[float], kind: KindOfPage, top: int) -> float:
+    """The share of the very likely content that is inside the element `top` and not struck out.
+
+    Beside what is surely an article there are teasers that look like text: less counts as content there.
+    """
+    very = _VERY if kind.name == "article" else _RATHER
     outline, whole, kept = survey.outline, 1, 1
     for one, likelihood in zip(survey.lines, likely, strict=True):
-        if likelihood >= _VERY:
+        if likelihood >= very:
             whole += one.letters
             if outline.within(one.block, top) and not outline.struck[one.block] and not one.gone:
                 kept += one.letters
