@@ -4,7 +4,7 @@ A row says how pages are asked for and what goes wrong meanwhile. The sites are 
 are made while other requests wait. `measure` crawls them and reads from the log of the park, for each site, the gaps
 between two requests of any kind; robots.txt, repeats and dropped requests count.
 
-How it fails: a crawl that does not end within PATIENCE, or a worker that gives up, fails with the worker's own words.
+How it fails: a crawl that asks for nothing for PATIENCE, or a worker that gives up, fails with the worker's own words.
 """
 
 from __future__ import annotations
@@ -235,16 +235,18 @@ def _blow(row: Row, project: FleetProject, crew: list[WorkerProcess], pages: int
     one of the older half, which is at work.
     """
     asleep: dict[WorkerProcess, float] = {}  # when it may go on
-    deadline = time.monotonic() + PATIENCE
     strike_at, blows = PER_BLOW, 0
+    asked, asked_at = 0, time.monotonic()
     while any(worker.code is None for worker in crew):
-        assert time.monotonic() < deadline, f"{row.name}: waited in vain. {crew[0].said()}"
+        assert time.monotonic() < asked_at + PATIENCE, f"{row.name}: waited in vain. {crew[0].said()}"
         time.sleep(0.1)
         for worker, wakes in list(asleep.items()):
             if time.monotonic() >= wakes:
                 worker.signal(signal.SIGCONT)
                 del asleep[worker]
-        asked = project.site.count()
+        before, asked = asked, project.site.count()
+        if asked > before:
+            asked_at = time.monotonic()
         if not (row.kills or row.stops) or not strike_at <= asked <= pages * 0.8:
             continue
         awake = [worker for worker in crew if worker.code is None and worker not in asleep]
