@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+from base64 import b64decode, b64encode
+
 import msgspec
 import pytest
 
-from gossamer.errors import ConnectFailed, FetchFailed, FetchRefused, ProxyFailed, TimedOut
+from gossamer.errors import ConnectFailed, FetchFailed, FetchRefused, GossamerError, ProxyFailed, TimedOut
+from gossamer.fetch.addresses import AddressGuard
+from gossamer.fetch.contract import TransportRequest
 from gossamer.fetch.exits import authorization, proxy_failed, shown, without_login
-from gossamer.fetch.http import translated_on_exit
+from gossamer.fetch.http import AiohttpTransport, translated_on_exit
 from gossamer.fetch.socks import ask_for_line
 from gossamer.model.route import Exit
 
@@ -143,3 +148,27 @@ def test_a_failure_names_the_proxy_and_its_pool_and_nobody_else() -> None:
 def test_credentials_are_packed_as_utf8_and_left_out_where_there_are_none() -> None:
     assert authorization(msgspec.structs.replace(EXIT, password="ß")) == "Basic YW5uOsOf"
     assert authorization(NOBODY) is None
+
+
+async def test_a_proxy_that_quotes_our_password_in_its_status_line_is_not_quoted() -> None:
+    async def parrot(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        code = next(line for line in head.split(b"\r\n") if line.lower().startswith(b"proxy-authorization"))
+        login = b64decode(code.rpartition(b" ")[2])
+        writer.write(b"HTTP/1.1 denied for " + login + b" " + code + b"\r\n\r\n")
+        await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(parrot, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    exit = Exit(
+        pool="p", name="parrot", scheme="http", host="127.0.0.1", port=port, username="ann", password="hunter2hunter2",
+        allow_private=True,
+    )  # fmt: skip
+    guard = AddressGuard(allow_private=True)
+    async with server, AiohttpTransport(guard) as transport:
+        with pytest.raises(GossamerError) as failure:
+            await transport.fetch(TransportRequest(url="http://shop.example/", headers=(), limits=LIMITS, exit=exit))
+    words = f"{failure.value}"
+    assert "hunter2" not in words
+    assert b64encode(b"ann:hunter2hunter2").decode() not in words

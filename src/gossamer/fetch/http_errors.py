@@ -100,6 +100,8 @@ def translated_on_exit(error: Exception, href: str, limits: Limits, exit: Exit) 
         case aiohttp.ClientConnectorError():
             return proxy_failed(exit, f"no connection to it ({_os_words(error.os_error)})")
     ours = translated(error, href, limits)
+    if isinstance(ours, BadResponse) and exit.password:  # the proxy's words, and it knows our password
+        return BadResponse(f"{shown(href)}: what came back through the proxy {exit.address} is not HTTP.")
     if isinstance(ours, ConnectFailed | ConnectionDropped | DnsFailed):
         # Whether the proxy hung up or the site did, nobody can tell.
         return proxy_failed(exit, "the connection through it broke")
