@@ -271,3 +271,13 @@ async def test_jobs_of_keys_are_forgotten_some_time_after_their_end_and_others_s
 
     assert jobs == [running]
     assert [record["title"] for record in records] == ["Page 60 of site0"]
+
+
+async def test_where_the_project_has_a_key_jobs_bear_its_seal(tmp_path: Path, site: Park) -> None:
+    settings = settings_of(tmp_path, start=site.url(), fleet__key="a secret of all machines", **HERE)
+    async with serving(settings) as door, door.client() as client:
+        pages = await asyncio.gather(*(client.scrape(site.url(path="/page/80")) for _ in range(2)))
+        crawl = await client.wait((await client.crawl(spider="things", limit=3)).job_id, every=0.05)
+
+    assert [page.success for page in pages] == [True, True]
+    assert (crawl.status, crawl.done) == ("completed", 3)
