@@ -13,7 +13,7 @@ from tests.sites.running import park
 pytestmark = pytest.mark.long
 
 DELAY = 3.0  # seconds
-LATE = 0.3  # seconds that a worker may wait for a core
+LATE = 0.02  # seconds, see test_politeness.py
 
 
 def gaps(hits) -> list[float]:

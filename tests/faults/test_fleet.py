@@ -22,7 +22,7 @@ IN_FLIGHT = 2 * CONCURRENCY  # of one worker at most: journeys that wait for lon
 PAGES = 2000
 SITE = {"hosts": 20, "pages": PAGES // 20, "latency_ms": 5, "body_bytes": 1500, "links": 5}
 INTERVAL = 0.5  # seconds
-LATE = 0.3  # seconds that a worker may wait for a core between taking its turn and sending, see test_politeness.py
+LATE = 0.02  # seconds, see test_politeness.py
 POINTS = ("mid-fetch", "mid-parse", "mid-store", "before-settle", "after-settle")
 
 

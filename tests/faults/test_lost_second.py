@@ -14,7 +14,7 @@ from tests.sites.running import park
 pytestmark = pytest.mark.long
 
 INTERVAL = 1.0  # seconds
-LATE = 0.3  # seconds that a worker may wait for a core between taking its turn and sending, see test_politeness.py
+LATE = 0.02  # seconds, see test_politeness.py
 SLOTS = 2  # requests of a site under way
 LOST = 25  # requests that the server forgets, about
 
