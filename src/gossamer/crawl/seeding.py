@@ -29,18 +29,10 @@ from ..model.job import Job
 from ..model.task import DEFAULT_KIND, Candidate, Request
 from ..model.url import UrlRules, site_of
 from ..parse.spider import Spider, listed_seeds, seeds
+from ..schedule import sources
 from ..schedule.authority import demand_own_job
 from ..schedule.recrawl import PageChoice, RecrawlBounds
-from ..schedule.sources import (
-    FeedSource,
-    Listing,
-    PagesSource,
-    SitemapSource,
-    StartSource,
-    entries,
-    only_changed,
-    source_of,
-)
+from ..schedule.sources import FeedSource, Listing, PagesSource, SitemapSource, StartSource
 from ..settings import Settings
 from ..store.contract import RecordStore
 from .freshness import freshness_of
@@ -208,7 +200,7 @@ class Seeder:
         self._spider = spider
         self._job = job
         self._terms = terms
-        self._source = source_of(terms.source)
+        self._source = sources.source_of(terms.source)
         self._sites = sites
         self._events = events
         self._noted: set[str] = set()
@@ -385,7 +377,7 @@ class Seeder:
 
         async with (
             context.open_files(spider=self._spider, announce=self._take_turn, closed_for=closed_for) as files,
-            aclosing(entries(source, files.context(report=self._report))) as listed,
+            aclosing(sources.entries(source, files.context(report=self._report))) as listed,
         ):
             async for entry in listed:
                 yield Request(
@@ -420,7 +412,7 @@ async def _chosen(
     job has fetched already. The queue sees to it that no run fetches more than its budget: it is the job's limit too.
     """
     assert terms.budget is not None
-    choice = PageChoice(only_changed=only_changed(source_of(terms.source)))
+    choice = PageChoice(only_changed=sources.only_changed(sources.source_of(terms.source)))
     left = terms.budget
     async with aclosing(listed()) as batches:
         async for judged in batches:
