@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gossamer import Spider
-from gossamer.errors import Misconfigured
+from gossamer.errors import BackendUnavailable, Misconfigured
 from gossamer.frontier.contract import JobTerms, WorkerCard
 from gossamer.model.events import Gone, JobEnded, Trouble
 from gossamer.model.job import Job, JobState
@@ -155,3 +155,53 @@ async def test_a_crawl_waits_for_living_workers_and_not_for_lost_ones(project):
     assert storing is not None
     assert storing.results == 2
     assert not storing.in_hand
+
+
+@pytest.mark.parametrize("how", ["cancelled", "replaced"])
+async def test_a_job_that_was_given_up_marks_no_record_as_gone(project, how):
+    # given a crawl that saw everything, and one that was given up when half of its pages were done
+    heard = Heard()
+    await close_drained(project, Books(), await crawl(project, PAGES), heard)
+    job = await crawl(project, PAGES[:2])
+    await project.state.frontier.add(job.id, [candidate("https://shop.example/more")])
+    if how == "cancelled":
+        await project.state.jobs.cancel_job(job.id)
+    else:
+        await project.state.jobs.open_job("books", JobTerms(), fresh=True)
+
+    # when its worker finds nothing left of it
+    assert await close_drained(project, Books(), job, heard) is None
+
+    # then what it did not come to is not gone
+    assert (await project.state.jobs.job(job.id)).ending == how
+    assert await gone(project) == 0
+    assert heard.of(Gone) == []
+
+
+async def test_a_state_that_is_away_for_a_moment_does_not_fail_a_crawl_that_waits(project, monkeypatch):
+    job, heard, spools = await crawl(project, PAGES), Heard(), project.state.spools
+    real, asked = spools.notes, 0
+
+    async def notes() -> list[SpoolNote]:
+        nonlocal asked
+        asked += 1
+        if asked == 1:
+            raise BackendUnavailable("The state is away.")
+        return await real()
+
+    monkeypatch.setattr(spools, "notes", notes)
+    async with Sink(project.records, None) as sink, asyncio.timeout(PATIENCE):
+        assert await close_when_stored(project, Books(), job, heard, sink, asyncio.Event()) is None
+
+    assert (await project.state.jobs.job(job.id)).ending == "done"
+    assert [event.message for event in heard.of(Trouble)] == ["The state is away."]
+
+
+async def test_a_job_that_is_cancelled_is_not_waited_for_while_the_store_is_away(project, monkeypatch):
+    job = await crawl(project, PAGES)
+    async with Sink(project.records, None) as sink, asyncio.timeout(PATIENCE):
+        monkeypatch.setattr(sink, "emptied", asyncio.Event().wait)
+        closing = asyncio.create_task(close_when_stored(project, Books(), job, Heard(), sink, asyncio.Event()))
+        await asyncio.sleep(0)
+        await project.state.jobs.cancel_job(job.id)
+        assert await closing is None

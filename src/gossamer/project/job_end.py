@@ -9,25 +9,27 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Sequence
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
 from ..errors import Transient
 from ..frontier.contract import DeadFilter, is_redirect
 from ..model.events import EventSink, Gone, JobEnded, Trouble
-from ..model.job import Job, JobCounts
+from ..model.job import Job, JobCounts, JobState
 from ..model.task import DropReason, UrlState
 from ..parse.spider import Spider
 from ..store.contract import RecordQuery
 from ..store.sink import Sink
 from ..units import many
+from .job_reports import GIVEN_UP
 from .open import Project
 from .retention import forget_old_runs
 from .spools import Storing, forget_lost, storing_of
 
 NOT_FOUND = {"http-404", "http-410"}
 LEFT_OUT = {  # pages that another crawl may have visited
-    DropReason.TRAP, DropReason.FULL, DropReason.FRESH, DropReason.UNMODIFIED,
+    DropReason.TRAP, DropReason.FULL, DropReason.FRESH, DropReason.UNMODIFIED, *GIVEN_UP,
 }  # fmt: skip
 LOOK = timedelta(seconds=1)  # between two looks whether the results that a job waits for are stored
 MANY_RECORDS = 20
@@ -43,31 +45,55 @@ async def close_when_stored(
 
     Returns what is not stored yet, when `stopped` is set before or nobody is at work on it.
     """
-    await first_of(sink.emptied(), stopped.wait())
-    told = False
-    while (storing := await close_drained(project, spider, job, events)) is not None:
-        if stopped.is_set() or not storing.in_hand:
-            break
-        if not told:
-            told = True
+    await first_of(sink.emptied(), stopped.wait(), _no_longer_runs(project, job))
+    told = ""
+    while True:
+        try:
+            storing = await close_drained(project, spider, job, events)
+        except Transient as error:  # the next look may find the state back
+            if stopped.is_set():
+                raise
+            words = str(error)
+        else:
+            if storing is None or stopped.is_set() or not storing.in_hand:
+                return storing
             words = storing.in_words(job.id)
+        if words != told:
+            told = words
             events.emit(Trouble(at=project.clock.now(), job=job.id, stage="storing", message=words))
         await first_of(project.clock.sleep(LOOK.total_seconds()), stopped.wait())
-    return storing
+
+
+async def _no_longer_runs(project: Project, job: Job) -> None:
+    """Return when somebody else has ended the job: its results are stored in their own time."""
+    while True:
+        with suppress(Transient):  # the next look tells
+            known = await project.state.jobs.job(job.id)
+            if known is None or known.state is not JobState.RUNNING:
+                return
+        await project.clock.sleep(LOOK.total_seconds())
 
 
 async def close_drained(project: Project, spider: Spider, job: Job, events: EventSink) -> Storing | None:
     """End a job of which nothing is left; the one worker that ended it reports it. While results of it wait, return
-    which, and do nothing."""
+    which, and do nothing. Nothing is left of a job that was cancelled or replaced either: it speaks for no page."""
     counts = await project.state.jobs.counts(job.id)
     # After the counts: a result that waits is noted before its task is settled.
     notes = await project.state.spools.notes()
-    if (storing := await storing_of(project, notes, job.id)) is not None:
-        return storing
-    job = await project.state.jobs.job(job.id) or job  # its limit may be another one by now
+    lost = sum(note.results.get(job.id, 0) for note in notes if note.given_up)
+    known = await project.state.jobs.job(job.id)  # its limit may be another one by now
+    if known is not None and known.state is JobState.RUNNING:
+        if (storing := await storing_of(project, notes, job.id)) is not None:
+            return storing
+        await _close(project, spider, known, counts, lost, events)
+    if lost:
+        await forget_lost(project)
+    return None
+
+
+async def _close(project: Project, spider: Spider, job: Job, counts: JobCounts, lost: int, events: EventSink) -> None:
     full = job.limit is not None and counts.settled >= job.limit
     ending = "limit" if full and (counts.queued or counts.waiting) else "done"
-    lost = sum(note.results.get(job.id, 0) for note in notes if note.given_up)
     if lost:
         words = f"{many(lost, 'result')} of {job.id} were given up (`gossamer spool forget`). None is marked as gone."
         events.emit(Trouble(at=project.clock.now(), job=job.id, stage="gone", message=words))
@@ -81,9 +107,6 @@ async def close_drained(project: Project, spider: Spider, job: Job, events: Even
             if gone:
                 events.emit(Gone(at=project.clock.now(), job=job.id, records=gone))
     await end_job(project, job, ending, events)
-    if lost:
-        await forget_lost(project)
-    return None
 
 
 async def end_job(project: Project, job: Job, ending: str, events: EventSink) -> None:
