@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from collections.abc import AsyncIterator, Sequence
 from datetime import timedelta
 from pathlib import Path
@@ -12,13 +13,14 @@ import pytest
 
 from gossamer.backends.sqlite.records import SqliteRecords, open_sqlite_records
 from gossamer.clock import Clock, SystemClock, VirtualClock
-from gossamer.errors import BackendUnavailable
+from gossamer.errors import BackendUnavailable, Misconfigured
 from gossamer.model.events import Trouble
 from gossamer.model.record import PageResult
 from gossamer.store.contract import SpoolNote
 from gossamer.store.sink import Sink
 from gossamer.store.spool import Spool
 from gossamer.store.spool_drain import AWAY_FOR, INSIST, LOOK
+from gossamer.store.spool_homes import Home
 from gossamer.store.spool_notes import SpoolNotes
 from tests.patience import PATIENCE
 
@@ -246,3 +248,56 @@ async def test_a_record_store_that_nobody_tries_is_asked_again_after_a_while(tmp
         assert sink.records_away
         clock.advance(AWAY_FOR.total_seconds() + 1)
         assert not sink.records_away
+
+
+async def test_a_state_that_refuses_a_note_once_does_not_end_the_draining(tmp_path, store, book, ears, monkeypatch):
+    async def refuse(names: Sequence[str]) -> None:
+        raise Misconfigured("NOPERM")
+
+    clock = VirtualClock()
+    async with sink_in(tmp_path, store, book, ears, clock) as sink, asyncio.timeout(PATIENCE):
+        await sink.emptied()
+        store.down = True
+        await sink.keep(of_job("books-1", 0))
+        monkeypatch.setattr(book, "take_away", refuse, raising=False)
+        store.down = False
+        while not any(isinstance(event, Trouble) and "NOPERM" in event.message for event in ears.heard):
+            clock.advance(1)
+            await asyncio.sleep(0.001)
+        monkeypatch.undo()
+        while await book.waiting():
+            clock.advance(1)
+            await asyncio.sleep(0.001)
+        await sink.emptied()
+    assert store.saved == ["0"]
+
+
+async def test_on_a_full_disk_what_another_process_left_is_stored(tmp_path, store, book, ears, monkeypatch):
+    def full(folder: Path) -> Home:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    store.down = True
+    async with sink_in(tmp_path, store, book, ears) as sink:
+        await sink.keep(of_job("books-1", 0))
+    monkeypatch.setattr(Home, "make", full)
+    async with sink_in(tmp_path, store, book, ears) as heir, asyncio.timeout(PATIENCE):
+        await ears.hear(lambda event: isinstance(event, Trouble) and "store is away" in event.message)
+        assert await book.waiting() == {"books-1": 1}  # the note of the dead process still stands
+        store.down = False
+        await heir.emptied()
+        assert await book.waiting() == {}
+    assert store.saved == ["0"]
+
+
+async def test_who_waits_for_the_spool_to_be_emptied_lets_others_run(tmp_path, store, book, ears, monkeypatch):
+    async with sink_in(tmp_path, store, book, ears, VirtualClock()) as sink:
+        async with asyncio.timeout(PATIENCE):
+            await sink.emptied()
+        turns = iter([True] * 1000 + [False])  # a thread has just adopted something, and the drain does not know it yet
+        monkeypatch.setattr(Sink, "away", property(lambda _: next(turns)))
+        waiting = asyncio.create_task(sink.emptied())
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert not waiting.done()
+        waiting.cancel()
+        monkeypatch.undo()

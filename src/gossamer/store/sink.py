@@ -138,6 +138,7 @@ class Sink:
         """Return when nothing waits on disk, and the shared state says so."""
         while self._drain is not None and (self.away or not self._drain.emptied.is_set()):
             await self._drain.emptied.wait()
+            await asyncio.sleep(0)  # it may be set although something was adopted a moment ago
 
     async def keep(self, result: PageResult, snapshot: Snapshot | None = None) -> int:
         """Store a result and its raw page; return how many of its records were new or changed.

@@ -118,8 +118,12 @@ class Spool:
         return self._own.path.name if self._own is not None and self._own.noted else ""
 
     async def claim(self) -> str:
-        """The name under which this spool can be noted: a folder that stays until `unnoted`."""
-        return await asyncio.to_thread(self._claim)
+        """The name under which this spool can be noted: a folder that stays until `unnoted`. Raises BackendUnavailable
+        when its disk has no room for one."""
+        try:
+            return await asyncio.to_thread(self._claim)
+        except OSError as error:
+            raise self._unwritable(error) from error
 
     async def unnoted(self, names: Sequence[str]) -> None:
         """The shared state has no notes of these folders any more."""
@@ -210,10 +214,13 @@ class Spool:
             except OSError as error:
                 self._refused = size
                 self._cut_back()
-                raise BackendUnavailable(
-                    f"The spool {self._folder} cannot be written ({error.strerror or error}). Free some space on its "
-                    f"disk, or set store.spool in gossamer.toml to another."
-                ) from error
+                raise self._unwritable(error) from error
+
+    def _unwritable(self, error: OSError) -> BackendUnavailable:
+        return BackendUnavailable(
+            f"The spool {self._folder} cannot be written ({error.strerror or error}). Free some space on its disk, or "
+            f"set store.spool in gossamer.toml to another."
+        )
 
     def _append_part(self, part: Sequence[tuple[str, bytes]]) -> None:
         segment, descriptor = self._last_segment()

@@ -110,17 +110,16 @@ class Drain:
         while True:
             try:
                 await self._renew(self._spool.adopted)
-                stored = await self._store_oldest()
+                if not await self._store_oldest():
+                    self._tell_notes()
+                    await self._rest()
                 pauses = BACKOFF.pauses()
             except Exception as error:
                 # Not only a store that is away: a defect of ours must not end the draining unseen either.
                 self._tell_away(error)
                 await self._clock.sleep(next(pauses).total_seconds())
-                continue
             finally:
                 self._tell_notes()
-            if not stored:
-                await self._rest()
 
     async def finish(self) -> None:
         """Empty the spool now. Raises one of AWAY at the first sign of it."""
@@ -180,7 +179,8 @@ class Drain:
             await self._clock.sleep(pause)
 
     async def _renew(self, now: object) -> bool:
-        """Bring the note up to date: `now`, or when it is old. False when the state does not answer."""
+        """Bring the note up to date: `now`, or when it is old. False when the state does not answer, or the disk has
+        no room for a folder to be noted; the notes that stand go on to say what waits."""
         late = self._clock.monotonic() - self._renewed_at >= RENEW.total_seconds()
         if self._notes is None or not (now or (late and self.waiting)):
             return True
