@@ -338,3 +338,15 @@ async def test_looking_at_many_sites_again_and_again_costs_little(valkey):
         await lab.control.pause_job(job.id, True)
         [paused] = await lab.frontier.dispatcher.look(known, asking, 100, [])
         assert paused.ready == ()
+
+
+async def test_a_job_that_empties_the_names_of_sites_does_not_disturb_another_that_leases(valkey, monkeypatch):
+    monkeypatch.setattr(leasing, "NAMES_CACHED", 10)
+    async with redis_lab(valkey.address()) as lab:
+        job = await lab.job()
+        await lab.frontier.add(job.id, [candidate(f"https://{n}.test/") for n in range(14)])
+        names_of = lab.frontier.dispatcher._names_of
+        known = await names_of(0, [1, 2, 3])
+        both = await asyncio.gather(names_of(0, [1, 2, 3, 4]), names_of(0, [5, 6, 7, 8, 9, 10, 11, 12]))
+    assert [sorted(names) for names in both] == [[1, 2, 3, 4], [5, 6, 7, 8, 9, 10, 11, 12]]
+    assert sorted(known) == [1, 2, 3]

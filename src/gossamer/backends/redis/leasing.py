@@ -250,15 +250,17 @@ class TaskDispatcher:
 
     async def _names_of(self, shard: int, sites: list[int]) -> dict[int, str]:
         """The names of these sites, by number. A site's number never changes: it is asked for once."""
-        known = self._names[shard]
-        unknown = [site for site in dict.fromkeys(sites) if site not in known]
+        known = self._names[shard]  # of all jobs: any of them may empty it while we wait for the server
+        names = {site: known[site] for site in sites if site in known}
+        unknown = [site for site in dict.fromkeys(sites) if site not in names]
         if unknown:
             if len(known) + len(unknown) > NAMES_CACHED:
                 known.clear()
-                unknown = list(dict.fromkeys(sites))
             packed = await self._server.call("HMGET", self._keys.in_shard(shard, "sites"), *unknown)
-            known.update((site, rows.read_site(row)[1]) for site, row in zip(unknown, packed, strict=True))
-        return known
+            asked = {site: rows.read_site(row)[1] for site, row in zip(unknown, packed, strict=True)}
+            known.update(asked)
+            names.update(asked)
+        return names
 
     async def serve_best(
         self, job: KnownJob, request: LeaseRequest, n: int, reports: list[ShardReport]
