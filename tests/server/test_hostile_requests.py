@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+
+from gossamer.project.wire_jobs import ScrapeWish
+from gossamer.server.answers import ApiError
+from gossamer.server.request_body import parse_body
 
 from .serving import Served, serving, settings_of
 
@@ -104,6 +109,13 @@ async def test_bodies_that_are_no_requests_are_refused(door: Served) -> None:
     refused(await door.call("POST", SCRAPE, content=b'{"url": "%b"}' % (b"x" * 2_000_000)), 413)
     refused(await door.call("POST", SCRAPE, content=b"<x/>", headers={"content-type": "text/xml"}), 415)
     await nothing_happened(door)
+
+
+def test_a_text_that_never_ends_is_read_once() -> None:
+    began = time.thread_time()
+    with pytest.raises(ApiError, match="not JSON"):
+        parse_body(b'{"url": "' + b'\\"' * 50_000, ScrapeWish, "")
+    assert time.thread_time() - began < 5  # seconds of work; read once for each quote it takes twenty
 
 
 async def test_a_body_without_end_is_cut_off(door: Served) -> None:

@@ -17,7 +17,8 @@ from .answers import ApiError
 
 MOST_DEPTH = 20
 BODY_SECONDS = 30.0
-_TOKENS = re.compile(rb'"(?:[^"\\]|\\.)*+"|[\[{]|[\]}]', re.DOTALL)
+# A text that does not end goes on to the end of the body: it is not looked through again from its next quote on.
+_TOKENS = re.compile(rb'"(?:[^"\\]|\\.)*+"?|[\[{]|[\]}]', re.DOTALL)
 _OPENING = (b"[", b"{")
 
 
