@@ -4,6 +4,7 @@ import asyncio
 import gzip
 import tarfile
 import threading
+import time
 import tracemalloc
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -44,6 +45,18 @@ def rules(text: str, token: str = "gossamer") -> RobotsRules:
 
 def allows(text: str, path: str) -> bool:
     return rules(text).allowed(f"https://a.example{path}")
+
+
+@pytest.mark.parametrize("head", ["crawl-delay", "user-agent", "disallow", "sitemap", "host"])
+def test_a_file_of_blanks_is_read_once(head: str) -> None:
+    began = time.thread_time()
+    rules("user-agent: *\n" + f"{head}{' ' * 2400}x\n" * 200)
+    assert time.thread_time() - began < 3  # seconds of work; where blanks are gone through again it takes many more
+
+
+@pytest.mark.parametrize("between", [":", " ", ": ", " :", "  :  ", "   "])
+def test_a_delay_is_read_after_a_colon_or_blanks(between: str) -> None:
+    assert rules(f"user-agent: *\ncrawl-delay{between}7").crawl_delay == timedelta(seconds=7)
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ _EXPLAINED = 200  # with more rules than this a refusal does not name its rule
 
 _AGENT = re.compile(r"user[- ]?agent\s*[:\s]\s*(.*)", re.IGNORECASE)
 _RULE = re.compile(r"(allow|dis+al+[oa]w|diasllow)\s*[:\s]\s*(.*)", re.IGNORECASE)
-_DELAY = re.compile(r"crawl[- ]delay\s*[:\s]\s*(\d{1,12}(?:\.\d{0,12})?|\.\d{1,12})\s*", re.IGNORECASE)
+_DELAY = re.compile(r"crawl[- ]delay(?:\s*+:\s*+|\s++)(\d{1,12}(?:\.\d{0,12})?|\.\d{1,12})\s*", re.IGNORECASE)
 _APART = re.compile(r"(?:site-?maps?|host)\s*:", re.IGNORECASE)
 _TOKEN = re.compile(r"[A-Za-z_-]+")
 _COMPATIBLE = re.compile(r"compatible;\s*([A-Za-z_-]+)", re.IGNORECASE)
