@@ -171,6 +171,18 @@ async def test_no_redirect_leads_to_a_private_address_even_where_the_command_lin
     assert "site0.localhost/away" in asked
 
 
+async def test_where_a_spider_starts_is_not_where_a_key_may_go(tmp_path: Path, turncoat: tuple[str, list[str]]) -> None:
+    # given a spider of the owner that starts at a private address
+    url, asked = turncoat
+    inside = url.replace("site0.localhost", "127.0.0.1").replace("/away", "/secret")
+    async with serving(settings_of(tmp_path, start=inside, **HERE)) as door, door.client() as client:
+        page = await client.scrape(url, spider="things")
+
+    assert page.error is not None
+    assert page.error.code == "private-address"
+    assert [path for path in asked if path.startswith("127.0.0.1")] == []
+
+
 @pytest.mark.parametrize("count", [0, MOST_PAGES + 1])
 async def test_a_batch_has_one_to_a_hundred_pages(tmp_path: Path, count: int) -> None:
     async with serving(settings_of(tmp_path), worker=False) as door:
@@ -241,6 +253,27 @@ async def test_records_and_stories_of_one_key_are_not_there_for_another(tmp_path
         "other": (0, 0, 0, 404, False, 0),
         "admin": (1, 1, 1, 200, True, 1),
     }
+
+
+async def test_a_key_sees_the_records_of_its_job_also_where_another_job_stored_them_first(
+    tmp_path: Path, site: Park
+) -> None:
+    async with serving(settings_of(tmp_path, start=site.url(), **HERE)) as door:
+        seen = []
+        for name in ("first", "second"):
+            key = await door.new_key(name, "scrape", "jobs", "records")
+            async with door.client(key) as client:
+                job = (await client.crawl(spider="things", limit=5)).job_id
+                await client.wait(job, every=0.05)
+                seen.append(
+                    (
+                        len((await door.get(f"/api/v1/jobs/{job}/records", key)).json()["records"]),
+                        len((await door.get("/api/v1/records", key, job=job)).json()["records"]),
+                        len((await door.get("/api/v1/records", key, job=job, format="csv")).text.splitlines()) - 1,
+                    )
+                )
+
+    assert seen == [(5, 5, 5), (5, 5, 5)]
 
 
 async def test_the_progress_of_a_job_comes_as_events_until_it_ends(tmp_path: Path, site: Park) -> None:

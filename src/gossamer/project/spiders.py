@@ -101,6 +101,8 @@ def spider_of_job(settings: Settings, job: Job) -> tuple[Spider, Settings]:
             )
         return SiteSpider([job.spider_name]), settings
     spider = Spiders(settings).find(job.spider_name)
+    if job.owner:
+        return spider, settings
     hosts = _new_hosts(settings, list(spider.start_urls))
     return spider, _with_fetch(settings, allow_hosts=(*settings.fetch.allow_hosts, *hosts))
 

@@ -111,9 +111,12 @@ async def job_reports(
 
 
 async def _seen(project: Project, caller: Caller, query: RecordQuery) -> AsyncIterator[StoredRecord]:
+    """All that a job saw, if the caller sees the job, also what another job stored first; else what was last changed
+    by a job that the caller sees."""
     sight = Sight(project, caller)
+    whole = query.job is not None and await sight.of(query.job)
     async for record in project.records.records(query):
-        if await sight.of(record.job):
+        if whole or await sight.of(record.job):
             yield record
 
 
