@@ -5,6 +5,7 @@ Its times are the kernel's, so a machine that is busy makes gaps longer and neve
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Iterator
 from itertools import pairwise
@@ -17,10 +18,13 @@ from gossamer import Page, Spider
 from gossamer.model.record import Attempt
 from gossamer.model.url import fingerprint
 from gossamer.project.open import Project
+from gossamer.settings.tables import Politeness
 from tests.faults.crawlers import Project as CrawlerProject
+from tests.patience import PATIENCE
 from tests.sites import Hit, Park, park
 
 from .crawling import Aftermath, crawled, look, settings_for
+from .test_scheduled_jobs import ran, settings_in, source
 
 INTERVAL = 0.2  # seconds: a rate of 5/s
 NEAR_ENOUGH = 0.002
@@ -81,6 +85,19 @@ async def test_what_the_server_dropped_is_asked_for_again_in_its_turn_and_stands
         assert Counter(one.url for one in attempts) == Counter(ground.url(hit.host, hit.path) for hit in hits)
         broken = [(one.url, one.outcome) for one in attempts if one.reason == "dropped-connection"]
         assert Counter(broken) == Counter((ground.url(hit.host, hit.path), "released") for hit in dropped)
+
+
+async def test_a_scheduled_job_reads_its_sitemap_and_its_pages_at_the_usual_rate(tmp_path: Path) -> None:
+    with park(pages=4) as ground:
+        settings = settings_in(tmp_path, **{"politeness.rate": "2/s", "fetch.allow_private": True})
+        assert settings.politeness == Politeness()  # as in a project that says nothing of it
+        async with asyncio.timeout(PATIENCE):
+            job, _ = await ran(settings, "mapped", source=source(sitemap=ground.url(path="/sitemap.xml")))
+        assert job.ending == "done"
+        paths = [hit.path for hit in by_time(ground, ground.hosts[0])]
+        assert paths[:2] == ["/robots.txt", "/sitemap.xml"]
+        assert sorted(paths[2:]) == ["/", "/page/1", "/page/2", "/page/3"]
+        assert shortest_gap(ground) >= 0.5 - NEAR_ENOUGH
 
 
 async def attempts_of(project: Project, urls: list[str]) -> list[Attempt]:

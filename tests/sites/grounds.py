@@ -117,6 +117,10 @@ def html_of(grounds: Grounds, host: str, path: str) -> bytes:
     return b"".join((top.encode(), _prose(grounds.body_bytes)[:room], b"</div></body></html>"))
 
 
+def sitemap_of(grounds: Grounds, host: str) -> bytes:
+    return f"<urlset>{''.join(f'<url><loc>{path}</loc></url>' for path in grounds.paths(host))}</urlset>".encode()
+
+
 @lru_cache(maxsize=1)
 def _prose(size: int) -> bytes:
     return (LOREM * (size // len(LOREM) + 1)).encode()[:size]

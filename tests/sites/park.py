@@ -27,7 +27,7 @@ import msgspec
 import uvloop
 
 from . import http2
-from .grounds import Grounds, html_of
+from .grounds import Grounds, html_of, sitemap_of
 from .lines import SO_TIMESTAMPNS, Line, TlsLine, handshake_delay, server_context
 
 REASONS = {200: "OK", 304: "Not Modified", 404: "Not Found", 405: "Method Not Allowed", 429: "Too Many Requests"}
@@ -159,6 +159,8 @@ class Visit:
         if path == "/robots.txt":
             text = grounds.robots_txt(host)
             return (404, [], b"no robots.txt") if text is None else (200, [], text.encode())
+        if path == "/sitemap.xml":
+            return 200, [], sitemap_of(grounds, host)
         kind, number = self._corner(path)
         if host not in self._hosts or kind is None:
             return 404, [], b"not found"

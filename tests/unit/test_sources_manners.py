@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Coroutine
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -13,6 +15,7 @@ import pytest
 
 from gossamer.backends.open import open_state
 from gossamer.clock import ServerClock, SystemClock, VirtualClock
+from gossamer.crawl.seeding import Seeder
 from gossamer.project.wiring import open_source_files
 from gossamer.schedule.sources import FeedSource, SitemapSource, SourceEntry, Validators, entries
 from gossamer.settings import Settings
@@ -114,11 +117,12 @@ async def test_requests_keep_the_pace_of_the_site() -> None:
 async def test_requests_are_announced_and_share_the_pace_with_workers_on_the_same_site() -> None:
     clock, announced = VirtualClock(), list[float]()  # when the site may be visited again by others
 
-    async def announce(site: str, rest: timedelta) -> None:
+    async def announce(site: str, rest: timedelta, request: str) -> float:
         assert site == "127.0.0.1"
         if announced:  # one at a time has the site to itself
             await clock.sleep(announced[-1] - clock.now())
         announced.append(clock.now() + rest.total_seconds())
+        return clock.monotonic()
 
     async with hostile_site() as site, open_source_files(PACED, clock=clock, announce=announce) as files:
         site.answer_robots(404, "")
@@ -147,27 +151,74 @@ async def test_requests_are_announced_and_share_the_pace_with_workers_on_the_sam
 async def test_a_request_whose_connection_took_too_long_is_announced_again() -> None:
     clock, announced = VirtualClock(), list[float]()
 
-    async def announce(site: str, rest: timedelta) -> None:
+    async def announce(site: str, rest: timedelta, request: str) -> float:
         announced.append(clock.now() + rest.total_seconds())
-
-    async def passed(waiting: Coroutine[Any, Any, Any]) -> Any:
-        task = asyncio.ensure_future(waiting)
-        for _ in range(1000):
-            await asyncio.sleep(0)
-            if task.done():
-                return await task
-            clock.advance(0.01)
-        raise AssertionError("it never came to its turn")
+        return clock.monotonic()
 
     async with open_source_files(PACED, clock=clock, announce=announce) as files:
         for handshake, times in ((0.1, 1), (0.9, 2)):
             announced.clear()
-            gate = await passed(files._before_send("a.test")(None))
+            gate = await passed(clock, files._before_send("a.test")(None))
             clock.advance(handshake)
-            await passed(gate.enter())
+            await passed(clock, gate.enter())
             # others come back a whole turn after it has left, or later
             assert announced[-1] - clock.now() >= 1.0
             assert len(announced) == times
+            gate.left()
+            gate.close()
+
+
+async def passed(clock: VirtualClock, waiting: Coroutine[Any, Any, Any], steps: int = 1000) -> Any:
+    task = asyncio.ensure_future(waiting)
+    for _ in range(steps):
+        await asyncio.sleep(0)
+        if task.done():
+            return await task
+        clock.advance(0.01)
+    task.cancel()
+    raise AssertionError("it never came to its turn")
+
+
+class SlowState:
+    """Of the state that workers share what a source needs to have a site to itself. Each call takes `seconds`."""
+
+    def __init__(self, clock: VirtualClock, seconds: float) -> None:
+        self.seeds = self.frontier = self
+        self.clock = clock
+        self.seconds = seconds
+        self.holder, self.held_until = "", 0.0
+        self.free_until, self.rest_until = 0.0, 0.0  # of the site; before the one others may have come
+
+    async def claim(self, site: str, name: str, duration: timedelta) -> bool:
+        await self.clock.sleep(self.seconds / 2)
+        granted = self.holder == name or self.clock.now() >= self.held_until
+        if granted:
+            self.holder, self.held_until = name, self.clock.now() + duration.total_seconds()
+        await self.clock.sleep(self.seconds / 2)
+        return granted
+
+    async def slow_down(self, site: str, *, interval: None, rest: timedelta) -> None:
+        await self.clock.sleep(self.seconds / 2)
+        if self.clock.now() >= self.rest_until:
+            self.free_until = self.clock.now()
+        self.rest_until = max(self.rest_until, self.clock.now() + rest.total_seconds())
+        await self.clock.sleep(self.seconds / 2)
+
+
+@pytest.mark.parametrize("handshake", [0.0, 0.9])
+@pytest.mark.parametrize("seconds", [0.0, 0.1, 0.4, 3.0])
+async def test_a_request_comes_to_its_turn_however_slow_the_state_is(handshake: float, seconds: float) -> None:
+    clock = VirtualClock()
+    state = SlowState(clock, seconds)
+    seeder: Any = SimpleNamespace(_job="j-1", _context=SimpleNamespace(worker="w", clock=clock, state=state))
+    async with open_source_files(PACED, clock=clock, announce=partial(Seeder._take_turn, seeder)) as files:
+        for _ in range(3):  # robots.txt, an index, a sitemap
+            gate = await passed(clock, files._before_send("a.test")(None), steps=10_000)
+            clock.advance(handshake)
+            await passed(clock, gate.enter(), steps=10_000)
+            # others came a whole turn before it the last time, and come a whole one after it; the claim holds as long
+            assert clock.now() - state.free_until >= 1.0
+            assert min(state.rest_until, state.held_until) - clock.now() >= 1.0
             gate.left()
             gate.close()
 

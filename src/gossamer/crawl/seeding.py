@@ -205,7 +205,6 @@ class Seeder:
         self._events = events
         self._noted: set[str] = set()
         self._reads = self._waits = False
-        self._asked = 0  # requests for files of the source so far
         self._fault, self._faults = "", 0  # of this reading of the source: the first one, and how many
         self._listed_some = False  # it gave an address
         self._freshness = freshness_of(terms, context.records, context.clock)
@@ -384,16 +383,17 @@ class Seeder:
                     url=entry.url, kind=terms.kind or DEFAULT_KIND, priority=terms.priority, lastmod=entry.lastmod
                 )
 
-    async def _take_turn(self, site: str, rest: timedelta) -> None:
-        """Have the site to ourselves for that time: sources that others read there come later, and so do pages."""
-        if not rest:
-            return
+    async def _take_turn(self, site: str, rest: timedelta, request: str) -> float:
+        """Have the site to ourselves for that time, and on, where the request has it already: sources that others read
+        there come later, and so do pages. Returns a moment at which it had not begun."""
         context = self._context
-        self._asked += 1
-        name = f"{context.worker}.{self._job}.{self._asked}"
+        name = f"{context.worker}.{self._job}.{request}"
+        asked_at = context.clock.monotonic()
         while not await context.state.seeds.claim(f"{SITE}{site}", name, rest):
             await context.clock.sleep(min(TURN_LOOK, rest).total_seconds())
+            asked_at = context.clock.monotonic()
         await context.state.frontier.slow_down(site, interval=None, rest=rest)
+        return asked_at
 
     def _report(self, message: str) -> None:
         self._fault = self._fault or message

@@ -22,6 +22,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import BinaryIO
 from urllib.parse import urlsplit
+from uuid import uuid4
 
 from ..clock import Clock
 from ..errors import FetchFailed, FetchRefused, NoRoute, ParseFailed, RobotsUnreachable
@@ -60,7 +61,7 @@ _PIECE = 32 * 1024
 _LARGEST_FEED = SourceBounds().feed  # unpacked; it is read whole
 _ACCEPT = (("Accept", "application/xml,text/xml,application/rss+xml,application/atom+xml,text/plain;q=0.9,*/*;q=0.5"),)
 
-Announce = Callable[[str, timedelta], Awaitable[None]]
+Announce = Callable[[str, timedelta, str], Awaitable[float]]
 ClosedFor = Callable[[str], timedelta]
 Report = Callable[[str], None]
 
@@ -68,9 +69,10 @@ Report = Callable[[str], None]
 class SourceFiles:
     """Fetches the files of all sources of a process; holds nothing between two files but the pace and the cookies.
 
-    `announce` is awaited before each request, with the site and the time that it should be left alone from then on:
-    the frontier does not count these requests, and its workers may be on the same site. `closed_for` says how long the
-    window of the site stays closed. The wishes of the `spider` (rate, robots) hold for its source as for its pages.
+    `announce` is awaited before each request, with the site, the time that it should be left alone, and a name that is
+    the request's own: the frontier does not count these requests, and its workers may be on the same site. It returns
+    the moment (monotonic) from which that time counts, or an earlier one. `closed_for` says how long the window of the
+    site stays closed. The wishes of the `spider` (rate, robots) hold for its source as for its pages.
     """
 
     def __init__(
@@ -205,11 +207,14 @@ class SourceFiles:
 
 class _Announcement:
     """Others, who may be on the site, are asked to leave it alone. A turn must pass before the request: somebody may
-    have been there just now. Then there is half a turn to write it in, and a whole one until the others come back."""
+    have been there just now. Then there is half a turn to write it in, and a whole one until the others come back.
+    Where the state is so slow that the time to write is over before it began, twice as much is asked for."""
 
     def __init__(self, site: str, spacing: float, announce: Announce, clock: Clock) -> None:
         self._site = site
+        self._name = uuid4().hex
         self._spacing = spacing
+        self._ready = 1.5 * spacing  # so long after the announcement the request may still be written
         self._announce = announce
         self._clock = clock
         self._until = float("-inf")
@@ -217,10 +222,11 @@ class _Announcement:
     async def renew(self) -> None:
         """Return when the request may be written, at once where it may be already."""
         while self._clock.monotonic() > self._until:
-            asked_at = self._clock.monotonic()
-            await self._announce(self._site, timedelta(seconds=2.5 * self._spacing))
+            rest = timedelta(seconds=self._ready + self._spacing)
+            asked_at = await self._announce(self._site, rest, self._name)
             await self._clock.sleep(self._spacing)
-            self._until = asked_at + 1.5 * self._spacing
+            self._until = asked_at + self._ready
+            self._ready = max(self._ready, 2 * (self._clock.monotonic() - asked_at) - self._spacing)
 
 
 class _AnnouncedGate:
