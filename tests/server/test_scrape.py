@@ -11,6 +11,7 @@ import pytest
 from aiohttp import web
 
 from gossamer.client import StillRunning
+from gossamer.model.job import JobTerms
 from gossamer.project.retention import forget_owned_jobs
 from gossamer.project.wire_jobs import MOST_PAGES
 from tests.sites.running import Park, park
@@ -82,6 +83,37 @@ async def test_max_age_answers_from_the_archive(tmp_path: Path, site: Park) -> N
     assert (again.meta.from_cache, anew.meta.from_cache) == (True, False)
     assert again.data == anew.data
     assert len(site.hits(path="/page/9")) == 2
+
+
+async def test_no_copy_is_given_of_what_another_key_fetched_or_where_another_way_is_wished(
+    tmp_path: Path, site: Park
+) -> None:
+    url = site.url(path="/page/11")
+    async with serving(settings_of(tmp_path, **HERE)) as door:
+        mine, other = [await door.new_key(name, "scrape") for name in ("mine", "other")]
+        async with door.client(mine) as client, door.client(other) as stranger:
+            await client.scrape(url)
+            again = await client.scrape(url, max_age=3600)
+            by_route = await client.scrape(url, max_age=3600, route="direct")
+            of_stranger = await stranger.scrape(url, max_age=3600)
+
+    assert [one.meta.from_cache for one in (again, by_route, of_stranger)] == [True, False, False]
+    assert len(site.hits(path="/page/11")) == 3
+
+
+@pytest.mark.parametrize("may_go_inside", [False, True])
+async def test_copies_of_the_project_are_not_given_where_its_own_jobs_may_go_inside(
+    tmp_path: Path, site: Park, may_go_inside: bool
+) -> None:
+    # given a page that a job of the project has fetched
+    url = site.url(path="/page/12")
+    settings = settings_of(tmp_path, start=url, fetch__allow_private=may_go_inside, **HERE)
+    async with serving(settings) as door, door.client() as client:
+        job, _ = await door.project.state.jobs.open_job("things", JobTerms(limit=1), fresh=False)
+        await client.wait(job.id, every=0.05)
+        page = await client.scrape(url, max_age=3600)
+
+    assert page.meta.from_cache is not may_go_inside
 
 
 async def test_without_a_worker_a_scrape_is_refused_and_leaves_no_job(tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ from ..parse.media import Media
 from ..parse.page import Page
 from ..schedule.sources import WantedPage
 from ..store.contract import RecordQuery
+from .keys import Caller
 from .open import Project
 from .story import DROPPED
 from .wire_jobs import PageWish, is_ended
@@ -132,13 +133,17 @@ class PageReader:
                 else:
                     ended.set_exception(error)
 
-    async def cached(self, wish: PageWish, href: str, max_age: float) -> PageOutcome | None:
-        """The newest good copy in the archive, if it is not older than `max_age` seconds and has what is wanted."""
+    async def cached(self, caller: Caller, wish: PageWish, href: str, max_age: float) -> PageOutcome | None:
+        """The newest good copy in the archive that a job of the caller's sight has fetched, if it is not older than
+        `max_age` seconds and has what is wanted. How it should be fetched cannot be told of a copy."""
+        if "records" in wish.formats or not _is_plain(wish):
+            return None
         project = self._project
         visits = await project.records.visits(project.rules.fingerprint(href))
         oldest = project.clock.now() - max_age
-        good = [one for one in visits if one.archive_ref and not one.failure and one.fetched_at >= oldest]
-        if not good or "records" in wish.formats:
+        recent = [one for one in visits if one.archive_ref and not one.failure and one.fetched_at >= oldest]
+        good = [one for one in recent if await self._may_read(caller, one.job)]
+        if not good:
             return None
         try:
             snapshot = await project.archive.get(good[-1].archive_ref)
@@ -163,6 +168,13 @@ class PageReader:
             tokens_used=0.0,
             error=None,
         )
+
+    async def _may_read(self, caller: Caller, id: str) -> bool:
+        """Where the project's own jobs may visit private addresses, only what jobs of keys fetched is given."""
+        job = await self._project.state.jobs.job(id)
+        if job is None:
+            return caller.is_admin and not self._project.settings.fetch.allow_private
+        return caller.sees(job) and bool(job.owner or not self._project.settings.fetch.allow_private)
 
     async def outcomes(self, job: Job, pages: tuple[WantedPage, ...]) -> list[PageOutcome]:
         """What came of these pages of the job, in their order."""
@@ -246,6 +258,11 @@ class PageReader:
                 record.data async for record in self._project.records.records(RecordQuery(job=job.id, url=snapshot.url))
             ][:MOST_RECORDS]
         return data
+
+
+def _is_plain(wish: PageWish) -> bool:
+    """Does it say nothing of how the page is to be fetched?"""
+    return not (wish.use_js_render or wish.wait_for or wish.use_residential or wish.route or wish.country)
 
 
 def _error_of(state: UrlState | None, reason: str, message: str, job: Job) -> PageError | None:

@@ -49,7 +49,7 @@ async def scrape(call: Call) -> Reply:
     wish, project = call.of(ScrapeWish), call.project
     href = public_url(project.settings, wish.url)
     if wish.max_age and wish.spider is None and wish.recipe is None:
-        cached = await call.pages.cached(wish, href, wish.max_age)
+        cached = await call.pages.cached(call.caller, wish, href, wish.max_age)
         if cached is not None:
             return Reply(value=cached)
     if not await is_served(project):
