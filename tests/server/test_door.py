@@ -6,6 +6,7 @@ import asyncio
 import re
 from collections.abc import AsyncIterator
 from datetime import timedelta
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -213,15 +214,29 @@ async def test_hosts_of_the_settings_are_answered(tmp_path: Path) -> None:
 
 
 async def test_a_repeated_request_gets_the_same_answer_and_does_nothing_twice(door: Served) -> None:
-    first = await door.post("/api/v1/keys", {"name": "once", "scopes": ["jobs"]}, headers={"idempotency-key": "k1"})
-    again = await door.post("/api/v1/keys", {"name": "once", "scopes": ["jobs"]}, headers={"idempotency-key": "k1"})
-    other = await door.post("/api/v1/keys", {"name": "twice", "scopes": ["jobs"]}, headers={"idempotency-key": "k1"})
+    name = {"idempotency-key": "k1"}
+    first, again = [await door.post("/api/v1/batch", {"urls": [PAGE]}, headers=name) for _ in range(2)]
+    other = await door.post("/api/v1/batch", {"urls": [f"{PAGE}0"]}, headers=name)
 
-    assert (first.status_code, again.status_code, other.status_code) == (201, 201, 409)
+    assert (first.status_code, again.status_code, other.status_code) == (202, 202, 409)
     assert first.json() == again.json()
     assert again.headers["idempotent-replayed"] == "true"
     assert other.json()["error"]["code"] == "key_reused"
-    assert [key.name for key in await list_keys(door.project)] == ["all", "once"]
+    assert len(await door.project.state.jobs.jobs()) == 1
+
+
+async def test_a_new_key_is_not_stored_for_a_request_that_is_repeated(door: Served) -> None:
+    wish, name = {"name": "once", "scopes": ["jobs"]}, {"idempotency-key": "k1"}
+    first = await door.post("/api/v1/keys", wish, headers=name)
+    again = await door.post("/api/v1/keys", wish, headers=name)
+    made = await list_keys(door.project)
+    stored = await door.project.state.answers.claim(f"{made[0].id}:{sha256(b'k1').hexdigest()}", "", 1.0)
+
+    assert first.json()["key"].startswith("gos_")
+    assert (again.status_code, again.json()["error"]["code"]) == (409, "answer_not_kept")
+    assert stored is not None
+    assert (stored.status, stored.body) == (201, b"")
+    assert [key.name for key in made] == ["all", "once"]
 
 
 async def test_the_names_of_requests_belong_to_their_key(door: Served) -> None:

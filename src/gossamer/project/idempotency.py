@@ -31,7 +31,7 @@ class StillWorking(Exception):
 
 
 class RepeatableAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """An answer that was given before. `body` is None when it was too large to be stored."""
+    """An answer that was given before. `body` is None when it was too large to be stored, or secret."""
 
     status: int
     body: bytes | None
@@ -56,9 +56,9 @@ async def begin(project: Project, caller: Caller, name: str, content: bytes) -> 
     return RepeatableAnswer(status=known.status, body=body)
 
 
-async def finish(project: Project, caller: Caller, name: str, content: bytes, status: int, body: bytes) -> None:
-    """Store the answer; of one that is too large, only that it was given."""
-    packed = zstandard.ZstdCompressor().compress(body)
+async def finish(project: Project, caller: Caller, name: str, content: bytes, status: int, body: bytes | None) -> None:
+    """Store the answer; of one that is too large, or secret (None), only that it was given."""
+    packed = zstandard.ZstdCompressor().compress(body) if body is not None else b""
     answer = StoredAnswer(
         digest=sha256(content).hexdigest(), status=status, body=packed if len(packed) <= MOST_STORED else b""
     )

@@ -224,6 +224,13 @@ class Door:
                 headers={"retry-after": "1"},
             ) from None
         if known is not None:
+            if known.body is None and endpoint.answers_secret:
+                raise ApiError(
+                    409,
+                    "answer_not_kept",
+                    "This was done, and its answer held a secret, which is not kept. If you do not have it, revoke "
+                    "what was made and ask with a new Idempotency-Key.",
+                )
             if known.body is None:
                 raise ApiError(409, "answer_too_large", "This was answered, and the answer was too large to be kept.")
             return Response(known.body, known.status, {"idempotent-replayed": "true"}, JSON)
@@ -236,7 +243,9 @@ class Door:
             except GossamerError as error:
                 response = error_of(error).answer()
             if response.status_code < 500 and response.status_code not in NOT_KEPT:
-                await idempotency.finish(project, caller, name, signed, response.status_code, bytes(response.body))
+                is_secret = endpoint.answers_secret and response.status_code < 400
+                body = None if is_secret else bytes(response.body)
+                await idempotency.finish(project, caller, name, signed, response.status_code, body)
                 kept = True
             return response
         finally:

@@ -73,6 +73,7 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     media: str = "application/json"
     other_media: tuple[str, ...] = ()  # in which the same is given on request
     other_statuses: dict[int, str] = {}
+    answers_secret: bool = False  # what it answers is never stored, not even for requests that are repeated
 
     def is_open_to(self, caller: Caller) -> bool:
         return self.scope in (PUBLIC, ANY) or caller.may(self.scope) or caller.may(self.or_scope)

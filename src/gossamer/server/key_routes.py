@@ -61,6 +61,7 @@ ENDPOINTS = (
         body=KeyWish,
         gives=NewKey,
         example={"name": "laptop", "scopes": ["scrape", "jobs", "records"]},
+        answers_secret=True,
     ),
     Endpoint(
         method="GET",
