@@ -29,6 +29,7 @@ try:
     import uvicorn
 
     from .app import make_app
+    from .connection import Connection
     from .door import Token
 except ImportError as error:
     raise MissingExtra("The HTTP server is not installed: pip install 'gossamer[server]'") from error
@@ -142,6 +143,7 @@ def _config(app: object) -> uvicorn.Config:
         server_header=False,
         proxy_headers=False,
         lifespan="off",
+        http=Connection,
         limit_concurrency=MOST_CONNECTIONS,
         timeout_keep_alive=KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=GRACE_SECONDS,
