@@ -9,6 +9,7 @@ import tracemalloc
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -17,10 +18,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gossamer.clock import VirtualClock
-from gossamer.errors import AddressRefused, RobotsUnreachable
+from gossamer.errors import AddressRefused, ConnectFailed, RobotsUnreachable
 from gossamer.fetch.addresses import AddressGuard
 from gossamer.fetch.cookies import CookieJar
 from gossamer.fetch.http import AiohttpTransport
+from gossamer.fetch.http_errors import no_file_left
 from gossamer.fetch.open_route import OpenRoute
 from gossamer.fetch.robots import FRESH, UNREACHABLE, MemoryShelf, Robots, RobotsEntry
 from gossamer.fetch.robots_rules import (
@@ -354,6 +356,20 @@ async def test_an_address_that_is_refused_says_so() -> None:
             with pytest.raises(AddressRefused):
                 await stage.rules()
         assert site.connections == 0
+
+
+async def test_a_failure_of_our_own_side_is_remembered_as_one() -> None:
+    async with a_stage() as stage:
+
+        async def fetch(request: object) -> None:
+            raise no_file_left("a.example")
+
+        transport: Any = SimpleNamespace(fetch=fetch)
+        stage.route = OpenRoute(transport=transport, robots_transport=transport, jar=CookieJar(stage.clock))
+        for _ in range(2):
+            with pytest.raises(ConnectFailed) as caught:
+                await stage.rules()
+            assert caught.value.says_nothing_of_the_site
 
 
 async def test_redirects_are_followed_also_to_other_hosts() -> None:

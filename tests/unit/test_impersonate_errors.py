@@ -11,6 +11,7 @@ import wreq
 from wreq import exceptions
 
 from gossamer.errors import (
+    ConnectFailed,
     ConnectionDropped,
     ConnectTimedOut,
     FetchFailed,
@@ -53,6 +54,13 @@ def test_the_walk_over_the_errors_of_wreq_finds_them() -> None:
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit(), asyncio.CancelledError()], ids=repr)
 def test_what_is_no_failure_is_not_made_one(error: BaseException) -> None:
     assert translated(error, "http://h/", LIMITS) is None
+
+
+def test_a_machine_without_a_file_left_says_nothing_of_the_site() -> None:
+    said = 'Os { code: 24, kind: Uncategorized, message: "Too many open files" }'
+    failure = translated(wreq.exceptions.ConnectionError(said), "http://h/", LIMITS)
+    assert isinstance(failure, ConnectFailed)
+    assert failure.says_nothing_of_the_site
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,11 @@ from datetime import timedelta
 import pytest
 
 from gossamer.errors import ConnectFailed, DnsFailed, ServerFailed
+from gossamer.fetch.addresses import AddressGuard, GuardedResolver
+from gossamer.fetch.browser.guard_dialer import Dialer
 from gossamer.fetch.contract import Headers, Response
 from gossamer.fetch.fetcher import NotModified
-from gossamer.fetch.http_errors import translated
+from gossamer.fetch.http_errors import no_file_left, translated
 from gossamer.frontier.away import GIVEN_UP, QUIET
 from gossamer.frontier.contract import DeadFilter
 from gossamer.frontier.retry import PROBES, is_unreachable
@@ -75,6 +77,25 @@ async def test_an_outage_costs_no_page_and_no_tries_but_that_of_the_first_failur
     assert counts.retries < len(PAGES)  # those of the first moments, when the site might still have been there
 
 
+async def test_a_site_that_is_away_is_not_back_with_a_failure_of_our_own_side(queued):
+    # given a site that has answered, and is gone then
+    server = Server()
+    running = asyncio.create_task(queued.worker(server, concurrency=4).run())
+    await queued.until(lambda: len(server.sent) >= 2)
+    server.fault = ConnectFailed("Nobody listens.")
+    queued.lab.clock.advance(QUIET.total_seconds())
+    await queued.until(lambda: bool(queued.ears.of(Released)) and not server.inside, step=0.05)
+
+    # when there is no file left for a connection, then pages are tried one at a time still
+    server.sent.clear()
+    server.most, server.fault = 0, no_file_left("a.example")
+    await queued.until(lambda: len(server.sent) >= 6, step=0.05)
+    assert server.most == 1
+
+    server.fault = None
+    await queued.until(running.done, step=0.5)
+
+
 async def test_a_name_that_does_not_exist_is_given_up_soon_and_its_other_pages_are_not_tried(queued):
     server = Server()
     server.fault = DnsFailed("There is no such name.")
@@ -135,3 +156,18 @@ def test_a_machine_without_a_file_left_does_not_take_the_site_for_away():
     assert is_unreachable(
         translated(OSError(errno.EHOSTUNREACH, "No route to host"), "http://a.example/", LIMITS), was_away=False
     )
+
+
+async def test_neither_does_one_without_a_file_for_the_browser(monkeypatch):
+    async def open_connection(*_, **__):
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(asyncio, "open_connection", open_connection)
+    guard = AddressGuard(allow_private=True)
+    resolver = GuardedResolver(guard)
+    try:
+        with pytest.raises(ConnectFailed) as caught:
+            await Dialer(guard, resolver).dial("127.0.0.1", 80, None, tunnel=True, within=timedelta(minutes=1))
+    finally:
+        await resolver.close()
+    assert not is_unreachable(caught.value, was_away=False)

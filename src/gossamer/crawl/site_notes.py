@@ -55,11 +55,12 @@ class SiteNotes:
         await self.let_rest(min(self._context.retry_terms_for(self._site).base, SHORT_REST))
 
     async def failed(self, failure: GossamerError) -> Verdict | None:
-        """What becomes of the page if the site could not be reached; None when it is there."""
+        """What becomes of the page if the site could not be reached; None when it is there, or nobody knows."""
         lease, context = self._held.lease, self._context
         terms = context.retry_terms_for(self._site)
         if not isinstance(failure, FetchFailed) or not is_unreachable(failure, was_away=lease.away is not None):
-            await self.answered()
+            if not (isinstance(failure, FetchFailed) and failure.says_nothing_of_the_site):
+                await self.answered()
             return None
         found = SiteFailure(host=authority_of(lease.task.url), reason=reason_of(failure), never=failure.first_contact)
         away = terms.away(terms.max_attempts or lease.task.max_attempts)

@@ -56,7 +56,7 @@ def translated(error: Exception, href: str, limits: Limits) -> FetchFailed | Fet
         case aiohttp.ClientConnectorDNSError() | socket.gaierror():
             return DnsFailed(f"{where}: the name does not resolve ({said}).")
         case aiohttp.ClientConnectorError():
-            return _no_connection(where, error.os_error)
+            return no_connection(where, error.os_error)
         case aiohttp.ClientPayloadError():
             return _broken_payload(where, error, said)
         case aiohttp.ClientConnectionError():
@@ -70,7 +70,7 @@ def translated(error: Exception, href: str, limits: Limits) -> FetchFailed | Fet
         case ConnectionError():
             return ConnectionDropped(f"{where}: the connection broke ({said}).")
         case OSError():
-            return _no_connection(where, error)
+            return no_connection(where, error)
         case ValueError() | TypeError():
             # A header or an address that aiohttp refuses to write: nothing was sent.
             return FetchRefused(f"{where} cannot be requested ({said}).")
@@ -108,11 +108,15 @@ def translated_on_exit(error: Exception, href: str, limits: Limits, exit: Exit) 
     return ours
 
 
-def _no_connection(where: str, error: OSError) -> FetchFailed:
+def no_file_left(where: str) -> ConnectFailed:
+    failure = ConnectFailed(f"{where}: too many open files. Raise `ulimit -n`, or lower crawl.concurrency.")
+    failure.says_nothing_of_the_site = True
+    return failure
+
+
+def no_connection(where: str, error: OSError) -> FetchFailed:
     if error.errno in (errno.EMFILE, errno.ENFILE):
-        failure = ConnectFailed(f"{where}: too many open files. Raise `ulimit -n`, or lower crawl.concurrency.")
-        failure.says_nothing_of_the_site = True
-        return failure
+        return no_file_left(where)
     return ConnectFailed(f"{where}: no connection ({_os_words(error)}). Is the server running, and the port right?")
 
 

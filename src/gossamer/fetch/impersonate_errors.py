@@ -22,6 +22,7 @@ from ..errors import (
 from ..model.route import Exit
 from .contract import Limits
 from .exits import proxy_failed, refused_credentials, shown
+from .http_errors import no_file_left
 from .socks import CONNECTION_REFUSED, HOST_UNREACHABLE, NETWORK_UNREACHABLE, TTL_EXPIRED, target_failed
 
 _OS_WORDS = re.compile(r'code: \d+, kind: \w+, message: "([^"]{1,100})"')
@@ -109,7 +110,7 @@ def _no_connection(where: str, said: str, limits: Limits) -> FetchFailed | Fetch
     if words is None:
         return ConnectionDropped(f"{where}: the server hung up before a connection stood.")
     if "Too many open files" in words[1]:
-        return ConnectFailed(f"{where}: too many open files. Raise `ulimit -n`, or lower crawl.concurrency.")
+        return no_file_left(where)
     return ConnectFailed(f"{where}: no connection ({words[1]}). Is the server running, and the port right?")
 
 

@@ -169,8 +169,9 @@ class Robots:
         self._held.move_to_end(key)
         if held.failure is not None:
             again = type(held.failure)(str(held.failure), status=held.failure.status)
-            if isinstance(again, FetchFailed):
+            if isinstance(again, FetchFailed) and isinstance(held.failure, FetchFailed):
                 again.first_contact = True
+                again.says_nothing_of_the_site = held.failure.says_nothing_of_the_site
                 again.retry_after = timedelta(seconds=held.until - self._clock.now())
             raise again from held.failure
         return held.rules

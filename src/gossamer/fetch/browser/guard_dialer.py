@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import os
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -20,6 +19,7 @@ from ...errors import AddressRefused, ConnectFailed, DnsFailed, GossamerError, P
 from ...model.route import Exit
 from ..addresses import AddressGuard, GuardedResolver
 from ..exits import ANY_ADDRESS, check_target
+from ..http_errors import no_connection
 from ..socks import ask_connect, ask_for_line
 
 BUFFER = 256 * 1024  # of one direction of one line
@@ -121,8 +121,7 @@ class Dialer:
                 failure = failure or error
                 continue
             return Line(reader=reader, writer=writer, address=address)
-        said = os.strerror(failure.errno) if failure and failure.errno else "no address answered"
-        raise ConnectFailed(f"{host}:{port}: no connection ({said}). Is the server running, and the port right?")
+        raise no_connection(f"{host}:{port}", failure or OSError("no address answered"))
 
 
 @asynccontextmanager
