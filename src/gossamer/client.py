@@ -7,7 +7,8 @@
 
 How it fails: `ServerError` with the status, the code and the message of the server; `ConnectionError` when there is
 none to talk to. How it recovers: 429 and 503 are tried again a few times, after the time that the server asks for, and
-so is a request whose connection was lost. Writes carry an Idempotency-Key: one whose answer was lost is not done twice.
+so is a request whose connection was lost. Writes carry an Idempotency-Key: one whose answer was lost is not done twice,
+and one that is still worked on is waited for, as long as the timeout of a scrape.
 """
 
 from __future__ import annotations
@@ -38,6 +39,8 @@ LOST_PAUSE = 0.5  # seconds after a connection that was refused or lost
 LONGEST_PAUSE = 30.0  # seconds, whatever the server asks for
 ENDED = ("completed", "failed", "cancelled")
 RETRIED = (429, 503)
+WORKED_ON = "in_progress"  # the code of a 409
+USUAL_TIMEOUT = 60.0  # seconds, of a scrape that names none
 PATIENCE = 650.0  # seconds for an answer; a scrape may take ten minutes
 
 
@@ -159,9 +162,20 @@ def _read(ask: Ask[T], answer: httpx.Response) -> T:
     raise ServerError(answer.status_code, code, message, details)
 
 
-def _pause(answer: httpx.Response, tries: int) -> float | None:
-    """Seconds until the next try; None when there is none."""
-    if answer.status_code not in RETRIED or tries >= TRIES:
+def _is_worked_on(answer: httpx.Response) -> bool:
+    """Is the first request of that name, whose connection was lost, not answered yet?"""
+    try:
+        return answer.status_code == 409 and bool(msgspec.json.decode(answer.content)["error"]["code"] == WORKED_ON)
+    except (msgspec.DecodeError, KeyError, TypeError):
+        return False
+
+
+def _pause(ask: Ask[Any], answer: httpx.Response, tries: int, waited: float) -> float | None:
+    """Seconds until the next try; None when there is none. `waited` are the seconds since the first."""
+    if _is_worked_on(answer):
+        if waited >= (ask.body or {}).get("timeout", USUAL_TIMEOUT):
+            return None
+    elif answer.status_code not in RETRIED or tries >= TRIES:
         return None
     asked = answer.headers.get("retry-after", "")
     return min(float(asked) if asked.isdecimal() else 1.0, LONGEST_PAUSE)
@@ -183,7 +197,7 @@ class AsyncClient:
 
     async def send(self, ask: Ask[T]) -> T:
         """Send any request. Raises ServerError, ConnectionError."""
-        headers, tries = _headers(ask), 0
+        headers, tries, began = _headers(ask), 0, time.monotonic()
         while True:
             tries += 1
             try:
@@ -195,7 +209,7 @@ class AsyncClient:
                     raise ConnectionError(f"{self._http.base_url.host} does not answer ({error}).") from error
                 pause = LOST_PAUSE
             else:
-                asked = _pause(answer, tries)
+                asked = _pause(ask, answer, tries, time.monotonic() - began)
                 if asked is None:
                     return _read(ask, answer)
                 pause = asked
@@ -276,7 +290,7 @@ class Client:
 
     def send(self, ask: Ask[T]) -> T:
         """Send any request. Raises ServerError, ConnectionError."""
-        headers, tries = _headers(ask), 0
+        headers, tries, began = _headers(ask), 0, time.monotonic()
         while True:
             tries += 1
             try:
@@ -286,7 +300,7 @@ class Client:
                     raise ConnectionError(f"{self._http.base_url.host} does not answer ({error}).") from error
                 pause = LOST_PAUSE
             else:
-                asked = _pause(answer, tries)
+                asked = _pause(ask, answer, tries, time.monotonic() - began)
                 if asked is None:
                     return _read(ask, answer)
                 pause = asked

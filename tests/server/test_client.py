@@ -81,6 +81,26 @@ def test_a_refusal_is_raised_with_its_code_and_not_repeated() -> None:
     assert len(asked) == 2
 
 
+def _in_progress() -> httpx.Response:
+    error = {"success": False, "error": {"code": "in_progress", "message": "Not yet.", "details": {}}}
+    return httpx.Response(409, json=error, headers={"retry-after": "1"})
+
+
+def test_a_write_that_is_still_worked_on_is_waited_for() -> None:
+    waiting = [_in_progress() for _ in range(2 * client_module.TRIES)]
+    answer, asked = answering(httpx.ReadError("lost"), *waiting, httpx.Response(202, json=BEGUN))
+    with Client("http://there", "k", transport=httpx.MockTransport(answer)) as client:
+        assert client.batch(["https://shop.example/"]).job_id == "batch-1"
+    assert len({request.headers["idempotency-key"] for request in asked}) == 1
+
+
+def test_a_write_is_waited_for_no_longer_than_its_timeout() -> None:
+    answer, asked = answering(_in_progress())
+    with Client("http://there", "k", transport=httpx.MockTransport(answer)) as client, pytest.raises(ServerError):
+        client.scrape("https://shop.example/", timeout=0)
+    assert len(asked) == 1
+
+
 def test_an_id_cannot_lead_to_another_address() -> None:
     found: list[bytes] = []
 
