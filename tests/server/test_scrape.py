@@ -12,6 +12,7 @@ from aiohttp import web
 
 from gossamer.client import StillRunning
 from gossamer.model.job import JobTerms
+from gossamer.project import wire_views
 from gossamer.project.retention import forget_owned_jobs
 from gossamer.project.wire_jobs import MOST_PAGES
 from tests.sites.running import Park, park
@@ -163,6 +164,29 @@ async def test_a_batch_gives_its_pages_in_order_with_the_names_of_the_client(tmp
     assert [page.success for page in pages] == [True] * 25 + [False]
     assert job.results == pages[:10]
     assert {hit.path for hit in site.hits()} >= {f"/page/{n}" for n in range(20, 45)}
+
+
+async def test_an_answer_has_so_many_bytes_and_the_rest_comes_with_the_next(
+    tmp_path: Path, site: Park, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wire_views, "MOST_BYTES", 1)
+    urls = [site.url(path=f"/page/{n}") for n in range(80, 84)]
+    async with serving(settings_of(tmp_path, **HERE)) as door, door.client() as client:
+        id = (await client.batch(urls, formats=["html", "records"])).job_id
+        job = await client.wait(id, every=0.05)
+        page = (await door.get(f"/api/v1/jobs/{id}/results", after=1, limit=3)).json()
+        beyond = (await door.get(f"/api/v1/jobs/{id}/results", after=50)).json()
+        pages = [page async for page in client.results(id)]
+        some = (await door.get(f"/api/v1/jobs/{id}/records")).json()
+        records = [record async for record in client.records(job=id)]
+
+    assert job.results is not None
+    assert (len(job.results), job.next) == (1, 1)
+    assert (len(page["results"]), page["next"]) == (1, 2)
+    assert beyond == {"results": [], "next": None}
+    assert [page.url for page in pages] == urls
+    assert (len(some["records"]), some["next"]) == (1, "1")
+    assert len(records) == 4
 
 
 @pytest.fixture

@@ -26,6 +26,7 @@ from ..parse.media import Media
 from ..parse.page import Page
 from ..schedule.sources import WantedPage
 from ..store.contract import RecordQuery
+from . import wire_views
 from .keys import Caller
 from .open import Project
 from .story import DROPPED
@@ -177,14 +178,21 @@ class PageReader:
         return caller.sees(job) and bool(job.owner or not self._project.settings.fetch.allow_private)
 
     async def outcomes(self, job: Job, pages: tuple[WantedPage, ...]) -> list[PageOutcome]:
-        """What came of these pages of the job, in their order."""
+        """What came of these pages of the job, in their order; of the first ones, where all would be too much."""
         project = self._project
         rows: dict[bytes, tuple[str, UrlState, str]] = {}
         async for url, state, reason in project.state.queue.urls(job.id):
             rows.setdefault(project.rules.fingerprint(url), (url, state, reason))
         letters = await project.state.queue.dead(DeadFilter(job=job.id), MOST_LETTERS)
         messages = {project.rules.fingerprint(letter.url): letter.message for letter in letters}
-        return [await self._outcome(job, page, rows, messages) for page in pages]
+        found: list[PageOutcome] = []
+        weight = 0
+        for page in pages:
+            if weight >= wire_views.MOST_BYTES:
+                break
+            found.append(await self._outcome(job, page, rows, messages))
+            weight += wire_views.weight_of(found[-1].data)
+        return found
 
     async def _outcome(
         self,

@@ -26,6 +26,7 @@ from .spiders import spiders_of
 from .story import Story, story_of
 
 PIECE = 256 * 1024  # bytes that are sent at once
+MOST_BYTES = 16 * 1024 * 1024  # of results or records in one answer, roughly; one of them is always given
 
 
 class JobReport(JobView, frozen=True, kw_only=True):
@@ -126,15 +127,33 @@ async def record_lines(project: Project, caller: Caller, query: RecordQuery) -> 
         yield {**record.data, "_meta": record.data.get("_meta", meta_of(record))}
 
 
+def weight_of(value: Any) -> int:  # Any: whatever can be JSON
+    """About how many bytes a value is as JSON."""
+    weight, left = 0, [value]
+    while left:
+        match left.pop():
+            case str() as text:
+                weight += 2 + (len(text) if text.isascii() else len(text.encode("utf-8", "replace")))
+            case dict() as held:
+                left += [*held, *held.values()]
+            case list() | tuple() as held:
+                left += held
+            case _:
+                weight += 8
+    return weight
+
+
 async def record_page(project: Project, caller: Caller, query: RecordQuery, *, limit: int, skip: int) -> RecordPage:
-    """Up to `limit` records after the first `skip`. Those are read again: for many records, a stream is cheaper."""
+    """Up to `limit` records after the first `skip`, fewer where they are big. Those before are read again: for many
+    records, a stream is cheaper."""
     found: list[dict[str, Any]] = []
-    passed = 0
+    passed = weight = 0
     async for line in record_lines(project, caller, query):
-        if passed >= skip + limit:
+        if passed >= skip + limit or weight >= MOST_BYTES:
             return RecordPage(records=found, next=str(passed))
         if passed >= skip:
             found.append(line)
+            weight += weight_of(line)
         passed += 1
     return RecordPage(records=found, next=None)
 

@@ -68,7 +68,7 @@ async def show(call: Call) -> Reply:
     pages = await wanted_pages(call.project, job)
     if pages and is_ended(job):
         results = await call.pages.outcomes(job, pages[:RESULTS_AT_ONCE])
-        following = RESULTS_AT_ONCE if len(pages) > RESULTS_AT_ONCE else None
+        following = len(results) if len(pages) > len(results) else None
         if job.name.startswith("scrape-"):
             result, results = results[0], None
     answer = JobAnswer(
@@ -86,8 +86,8 @@ async def results(call: Call) -> Reply:
     pages = await wanted_pages(call.project, job)
     if not pages:
         raise ApiError(409, "no_pages", "This job is a crawl: ask for its records instead.")
-    end = query.after + query.limit
-    found = await call.pages.outcomes(job, pages[query.after : end])
+    found = await call.pages.outcomes(job, pages[query.after : query.after + query.limit])
+    end = query.after + len(found)
     return Reply(value=ResultPage(results=found, next=end if end < len(pages) else None))
 
 
