@@ -199,9 +199,14 @@ async def test_a_crawl_has_so_many_pages_and_no_more(tmp_path: Path) -> None:
     "host", ["evil.example", "127.0.0.1.evil.example", "", "localhost.evil", "[::2]:80", "127.0.0.2"]
 )
 async def test_another_host_is_not_answered(door: Served, host: str) -> None:
-    for path in ("/healthz", "/api/v1/version", "/nothing"):
-        answer = await door.http.get(path, headers={"host": host, "x-api-key": door.key})
-        assert answer.status_code == 421
+    for path in ("/healthz", "/healthz/", "/api/v1/version", "/nothing"):
+        for method in ("GET", "PUT"):
+            answer = await door.http.request(method, path, headers={"host": host, "x-api-key": door.key})
+            assert answer.status_code == 421, (method, path)
+
+
+async def test_no_redirect_is_sent_for_a_slash_too_many(door: Served) -> None:
+    assert (await door.http.get("/healthz/")).status_code == 404
 
 
 async def test_hosts_of_the_settings_are_answered(tmp_path: Path) -> None:

@@ -107,11 +107,13 @@ async def test_what_only_the_owner_of_the_machine_may_say_is_refused(door: Serve
         {"command": ["cat", "/etc/passwd"]}, {"file": "/etc/passwd"}, {"shell": True}, {"spider": "spiders/things.py"},
         {"spider": "../x.toml"}, {"spider": "http://127.0.0.1/"}, {"urls": ["http://localhost/{1..3}"]},
         {"urls": ["http://{10..12}.0.0.1/"]}, {"urls": ["http://10.0.0.{1..3}/"]}, {"sitemap": "http://[::1]/s.xml"},
-        {"feed": "http://169.254.169.254/"}, {"cron": "nonsense"}, {"every": "1h"}, {"name": ""}, {"owner": "me"},
+        {"feed": "http://169.254.169.254/"}, {"cron": "nonsense"}, {"every": "1h"}, {"name": ""}, {"name": "a/b"},
+        {"owner": "me"},
         {"overlap": "maybe"}, {"priority": 10**9}, {"zone": "Nowhere/Land"}, {"spider": "no-such-spider"},
     ):  # fmt: skip
         answer = await door.post("/api/v1/schedules", {**NIGHTLY, **wish})
         assert answer.status_code == 422, (wish, answer.text)
+        assert str(door.project.settings.root) not in answer.text
     assert (await door.get("/api/v1/schedules")).json()["schedules"] == []
 
 

@@ -38,6 +38,7 @@ from .keys import Caller
 from .open import Project
 
 MOST_PAGES = 100  # of one batch
+NAMES = "GET /api/v1/spiders lists the names of spiders and recipes."
 WAITED_FOR, ASKED_FOR = 1_000_000, 1_000  # priorities: of a page that somebody waits for, of one that is asked for
 
 Format = Literal["html", "text", "markdown", "links", "metadata", "product", "article", "screenshot", "records"]
@@ -66,7 +67,7 @@ class PageWish(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     use_js_render: bool = False  # show it in a browser
     use_residential: bool = False  # leave through a residential proxy pool
     route: Name | None = None  # a route of the settings, or a kind of transport
-    country: Annotated[str, Meta(pattern="^[A-Za-z]{2}$")] | None = None
+    country: Annotated[str, Meta(pattern="^[A-Za-z]{2}$", max_length=2)] | None = None
     wait_for: Annotated[str, Meta(min_length=1, max_length=500)] | None = None  # CSS; the page is shown in a browser
 
 
@@ -204,7 +205,7 @@ async def _spider_named(settings: Settings, name: str) -> Spider:
     try:
         return await asyncio.to_thread(Spiders(settings).find, name)
     except GossamerError as error:
-        raise BadWish(f"There is no spider or recipe {name!r} that loads. {error}") from error
+        raise BadWish(f"There is no spider or recipe {name!r} that loads. {NAMES}") from error
     except Exception as error:  # a spider's own code may raise anything
         raise BadWish(f"The spider {name!r} does not load.") from error
 
@@ -212,7 +213,7 @@ async def _spider_named(settings: Settings, name: str) -> Spider:
 def check_catalogue_name(name: str) -> None:
     """Raises BadWish for a path, or any other text that is no name."""
     if is_file_ref(name) or any(sign in name for sign in "/\\:"):
-        raise BadWish(f"{name!r} is no name. Spiders and recipes are named as `gossamer spiders` lists them.")
+        raise BadWish(f"{name!r} is no name. {NAMES}")
 
 
 def public_url(settings: Settings, url: str) -> str:

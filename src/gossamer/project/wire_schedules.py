@@ -12,11 +12,11 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from ..errors import Misconfigured
+from ..errors import Misconfigured, SpiderNotFound
 from ..settings import ScheduleTable
 from .open import Project
 from .schedule_changes import ScheduleAdded, add_schedule, new_schedule
-from .wire_jobs import Address, BadWish, Name, check_catalogue_name, public_url
+from .wire_jobs import NAMES, Address, BadWish, Name, check_catalogue_name, public_url
 
 Seconds = Annotated[float, Meta(gt=0, le=100 * 366 * 86400)]
 
@@ -50,6 +50,8 @@ class ScheduleWish(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 async def write_schedule(project: Project, wish: ScheduleWish) -> ScheduleAdded:
     """Add a schedule, or replace one. Raises BadWish, Misconfigured."""
     settings = project.settings
+    if "/" in wish.name:
+        raise BadWish(f"{wish.name!r} has a slash, so no address would lead to it. Choose another name.")
     addresses = [*(wish.urls or ()), *(one for one in (wish.sitemap, wish.feed) if one is not None)]
     if "://" in wish.spider:
         addresses.append(wish.spider)
@@ -86,6 +88,8 @@ async def write_schedule(project: Project, wish: ScheduleWish) -> ScheduleAdded:
     )
     try:
         new = await asyncio.to_thread(new_schedule, settings, wish.name, table)  # the spider's file is read
+    except SpiderNotFound as error:  # which tells of the folders of this machine
+        raise BadWish(f"There is no spider or recipe {wish.spider!r} that loads. {NAMES}") from error
     except Misconfigured:
         raise
     except Exception as error:  # a spider's own code may raise anything

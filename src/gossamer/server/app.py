@@ -60,7 +60,9 @@ def make_app(
         for endpoint in (*ENDPOINTS, OPENAPI)
         for path in (endpoint.path, *endpoint.aliases)
     ]
-    return Starlette(routes=routes, exception_handlers={404: _missing(door), 405: _wrong_method(door)})
+    app = Starlette(routes=routes, exception_handlers={404: _missing(door), 405: _wrong_method(door)})
+    app.router.redirect_slashes = False  # a redirect would be sent before the door looks at the host
+    return app
 
 
 class EndpointApp:
@@ -97,6 +99,10 @@ def _missing(door: Door) -> Handler:
 
 def _wrong_method(door: Door) -> Handler:
     async def answer(request: Request, error: Exception) -> Response:
+        try:
+            door.check_host(request)
+        except ApiError as refusal:
+            return refusal.answer()
         headers = dict(getattr(error, "headers", None) or {})
         return ApiError(405, "method", "This address takes another method: see allow.", headers=headers).answer()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta
@@ -25,7 +25,7 @@ LOOK = 1.0  # seconds between two events
 SILENCE = 15.0  # seconds without a change after which a sign of life is sent
 LONGEST_STREAM = 3600.0  # seconds; then the client connects again
 
-Status = Annotated[str, Meta(pattern="^(queued|running|paused|completed|failed|cancelled)$")]
+Status = Literal["queued", "running", "paused", "completed", "failed", "cancelled"]
 
 
 class JobsQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
