@@ -213,7 +213,7 @@ async def test_a_job_that_ends_while_slots_are_taken_back_stops_nothing(tmp_path
     terms = msgspec.structs.replace(QUICK, jobs_for_a_page=1, turn=HOUR)
     async with shift(tmp_path, terms=terms, **{"crawl.concurrency": 2, "retry.base": "60s"}) as crew:
         # given two jobs that would make way, and both have to; while the pool asks about one, the other is cancelled
-        idle = [await crew.job(f"http://127.0.0.1:{port}/") for port in (8, 10)]
+        idle = [await crew.job(f"http://{name}.away.localhost:8/") for name in ("one", "two")]
 
         class Jobs:
             armed = False
@@ -246,7 +246,7 @@ async def test_a_job_that_waits_for_a_retry_makes_way(
     terms = msgspec.structs.replace(QUICK, jobs_for_a_page=1, turn=HOUR)
     async with shift(tmp_path, terms=terms, **{"crawl.concurrency": 1, "retry.base": "60s"}) as crew, crew.on():
         # given one place, and a job in it whose only page is to be tried again in a while
-        failing = await crew.job("failing", source=source(urls=["http://127.0.0.1:8/"]))
+        failing = await crew.job("failing", source=source(urls=["http://away.localhost:8/"]))
         await crew.until(lambda: crew.ears.jobs(JobBegun) == [failing.id])
         # when another one comes, then it is served
         good = await crew.job("good", source=source(urls=[site.url]))
@@ -268,7 +268,7 @@ async def test_a_job_that_is_cancelled_while_its_window_is_closed_is_let_go(
     tmp_path: Path, state: dict[str, str]
 ) -> None:
     async with shift(tmp_path, **state) as crew, crew.on():
-        job = await crew.job("night", windows=closed_now(), source=source(urls=["http://127.0.0.1:8/"]))
+        job = await crew.job("night", windows=closed_now(), source=source(urls=["http://away.localhost:8/"]))
         await crew.until(lambda: crew.ears.jobs(JobBegun) == [job.id])
         assert await crew.system.state.control.cancel_job(job.id)
         await crew.until(lambda: crew.ears.jobs(JobLeft) == [job.id])
@@ -279,7 +279,7 @@ async def test_what_cannot_be_worked_on_now_is_told_and_left_for_later(tmp_path:
     # given a worker that ends when nothing is left to do, and a job that waits for its hour or for a person
     async with shift(tmp_path, until_idle=True) as crew:
         windows = closed_now() if obstacle == "window" else ""
-        job = await crew.job("later", windows=windows, source=source(urls=["http://127.0.0.1:8/"]))
+        job = await crew.job("later", windows=windows, source=source(urls=["http://away.localhost:8/"]))
         if obstacle == "pause":
             await crew.system.state.control.pause_job(job.id, True)
         async with asyncio.timeout(PATIENCE):
