@@ -160,6 +160,22 @@ async def test_after_a_while_a_site_that_was_given_up_is_tried_again(lab):
     assert (again.counts, again.pause, again.over) == (True, TERMS.base, False)
 
 
+@pytest.mark.parametrize("failure", [REFUSED, UNKNOWN])
+async def test_failures_of_a_job_that_stopped_in_an_outage_do_not_give_the_site_up_a_day_later(lab, failure):
+    job = await job_with(lab)
+    await once_answered(lab, job)
+    for _ in range(TERMS.probes - 1):
+        lab.clock.advance((await probe(lab, job, failure)).pause.total_seconds())
+
+    lab.clock.advance(timedelta(days=1).total_seconds())
+
+    again = await probe(lab, job, failure)
+    assert (again.counts, again.pause, again.over) == (True, TERMS.base, False)
+    assert again.since == pytest.approx(lab.clock.now())
+    lab.clock.advance(again.pause.total_seconds())
+    assert (await probe(lab, job, failure)).pause == 2 * TERMS.base
+
+
 async def test_a_dead_host_does_not_hold_up_the_others_of_its_site(lab):
     job = await job_with(lab)
     (page,) = await lease(lab, job)

@@ -3,7 +3,8 @@
 A site that cannot be reached rests as a whole, with growing pauses, and one page at a time finds out whether it is
 back. The failure that begins this uses up a try of its page; those that follow do not, or an outage of seconds would
 kill every page that is due in it. It ends with the first answer, or when the site is given up: after `patience`, or
-after a few probes where the host has never answered. Then its pages are buried without a request, for GIVEN_UP.
+after a few probes where the host has never answered. Then its pages are buried without a request, for GIVEN_UP. A site
+that nobody has tried for longer than the longest pause, and a minute at least, begins anew.
 
 A site may have several hosts, and only one of them may be gone. While others answer, the failures of that one are those
 of single pages. If pages of several hosts fail in a row, none is buried that was not tried itself.
@@ -68,7 +69,9 @@ def after_failure(
         return note, Verdict()
     if note.given_up_until > now:
         return note, Verdict(counts=False, over=True, since=note.since)
-    if note.strikes == 0:
+    # Nobody has tried it for long, as when the job stopped in the outage: that outage is not this one.
+    forgotten = now - rest_until > max(terms.cap.total_seconds(), GIVEN_UP.total_seconds(), 3 * interval)
+    if note.strikes == 0 or forgotten:
         begun = AwayNote(host=failure.host, reason=failure.reason, since=now, strikes=1, answered_at=note.answered_at)
         return begun, Verdict(pause=terms.base, since=now)
     host = note.host if note.host == failure.host else ""

@@ -16,7 +16,7 @@ end
 local function after_failure(interval, host, reason, never, base, cap, patience, probes)
     if now - site.answered < math.max(QUIET, 3 * interval) then return 1, 0, 0 end
     if site.given_up_until > now then return 0, 0, 1 end
-    if site.strikes == 0 then
+    if site.strikes == 0 or now - site.rest_until > math.max(cap, GIVEN_UP, 3 * interval) then
         site.away_host, site.away_reason, site.away_since, site.strikes, site.given_up_until = host, reason, now, 1, 0
         return 1, base, 0
     end
