@@ -25,7 +25,7 @@ from gossamer.model.record import ItemSchema, Tally
 from gossamer.model.schedule import Schedule
 from gossamer.model.stream import MoveMark, MoveStatus, RowStream
 from gossamer.model.task import DropReason, UrlState
-from gossamer.store.contract import RecordQuery, Records, VisitQuery
+from gossamer.store.contract import RecordQuery, Records, SpoolNote, VisitQuery
 
 from ..services.seaweed import Seaweed
 from .frontiers import Backends, Lab, candidate
@@ -370,11 +370,15 @@ async def test_what_was_cleared_is_empty_but_for_its_mark(name: str, backends: B
         await lived_in(lab)
         mark = MoveMark(status=MoveStatus.ARRIVING, place="elsewhere", at=NOW, counts={"jobs": 3})
         await lab.stream.set_mark(mark)
+        await lab.spools.note(
+            SpoolNote(name="x", host="h", folder="/", worker="w", results={"first-1": 1}, bytes=1, noted_at=NOW)
+        )
 
         await lab.stream.clear()
 
         assert await lab.stream.counts() == {}
         assert await lab.jobs.jobs() == []
+        assert await lab.spools.notes() == []
         assert await lab.robots.get(SHOP) is None
         assert await lab.stream.mark() == mark
         await lab.stream.set_mark(None)

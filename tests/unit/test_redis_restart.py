@@ -115,3 +115,19 @@ async def test_a_worker_hears_that_the_state_may_have_forgotten_what_it_knew(cut
     cut.power_fails()
 
     assert (await ask(lab, job, "w1")).epoch != before
+
+
+async def test_a_clock_that_was_ahead_when_the_server_came_back_holds_nothing_up_for_long(cut):
+    lab = cut.lab
+    job = await cut.job()
+    await lab.frontier.lease(job, "w1", 0)
+    cut.save()
+    cut.power_fails()
+    lab.clock.advance(86_400)
+    assert (await ask(lab, job, "w1")).leases == ()
+    lab.clock.advance(-86_400)
+
+    assert (await lab.frontier.lease(job, "w1", 1)).wait == CALM
+    lab.clock.advance(CALM.total_seconds() + 1)
+
+    assert len((await lab.frontier.lease(job, "w1", 1)).leases) == 1

@@ -45,7 +45,7 @@ _COUNTED = {
 }  # fmt: skip
 Columns = tuple[Any, ...]  # Any: the types of a row are those of the schema, which is STRICT
 _TABLES = (
-    "incidents", "shapes", "queues", "urls", "sites", "robots", "workers", "standings", "purses", "schedules",
+    "incidents", "shapes", "queues", "urls", "sites", "robots", "workers", "spools", "standings", "purses", "schedules",
     "sowings", "sown_sites", "forgetting", "jobs", "api_keys", "answers", "audit",
 )  # fmt: skip
 

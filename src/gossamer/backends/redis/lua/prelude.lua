@@ -26,14 +26,20 @@ end
 -- handed out until every worker has renewed its leases, and has heard which of them are lost; see leasing.py.
 
 -- When tasks may be handed out again, 0 if the server has run all the time. nil: it has come back, and no worker has
--- brought a `rest` in seconds yet, which is noted here with the run that it belongs to.
+-- brought a `rest` in seconds yet, which is noted here with the run that it belongs to. A time further ahead than that
+-- rest was written while the clock was ahead.
 local function calm_at(rest)
     local run = string.match(call('INFO', 'server'), 'run_id:(%w+)')
-    local known = call('HMGET', SHARD, 'run', 'calm')
-    if known[1] == run then return tonumber(known[2]) end
+    local known = call('HMGET', SHARD, 'run', 'calm', 'rest')
+    if known[1] == run then
+        local calm, latest = tonumber(known[2]), now + (tonumber(known[3] or rest) or math.huge)
+        if calm <= latest then return calm end
+        call('HSET', SHARD, 'calm', string.format('%.17g', latest))
+        return latest
+    end
     if not rest then return nil end
     local calm = known[1] and now + rest or 0
-    call('HSET', SHARD, 'run', run, 'calm', string.format('%.17g', calm))
+    call('HSET', SHARD, 'run', run, 'calm', string.format('%.17g', calm), 'rest', rest)
     return calm
 end
 
