@@ -22,11 +22,13 @@ from gossamer.errors import (
     Misconfigured,
     MissingExtra,
 )
+from gossamer.fetch import impersonate_clients
 from gossamer.fetch.addresses import AddressGuard
 from gossamer.fetch.body import ACCEPT_ENCODING
 from gossamer.fetch.contract import Limits, TransportRequest
 from gossamer.fetch.impersonate import WreqTransport
 from gossamer.fetch.profiles import PROFILES, profile_named
+from gossamer.model.route import Exit
 from tests.conformance.transports import LIMITS, LOOPBACK, listener
 from tests.conformance.transports import vouched as vouched
 from tests.gates import HeldGate
@@ -273,6 +275,31 @@ async def test_a_client_that_goes_does_not_take_a_page_with_it() -> None:
             await transport.fetch(TransportRequest(url=site.url("/plain", host=f"h{number}.localhost"), limits=LIMITS))
         response = await slow
     assert (response.cut, len(response.body)) == (True, 50)
+
+
+async def test_passes_at_the_relay_go_with_their_clients(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def check_target(*_: object) -> str:
+        return "203.0.113.7"
+
+    monkeypatch.setattr(impersonate_clients, "check_target", check_target)
+    proxy = Exit(pool="p", name="n", scheme="http", host="127.0.0.1", port=9, allow_private=True)
+    clients = impersonate_clients.Clients(AddressGuard(), timedelta(minutes=1), None, most=2)
+    await clients.open()
+    try:
+        first = await clients.client_for("h0.example", None, proxy, LIMITS)
+        for number in range(1, 6):
+            last = await clients.client_for(f"h{number}.example", None, proxy, LIMITS)
+        assert clients._relay is not None
+        passes = clients._relay._passes
+        # The last two, and that of a client which was pushed out while a request has it.
+        assert len(passes) == 3
+        assert first.relay in passes.values()
+        del first
+        clients.forget(last)
+        del last
+        assert len(passes) == 1
+    finally:
+        await clients.close()
 
 
 async def test_a_client_that_could_not_connect_is_made_anew() -> None:

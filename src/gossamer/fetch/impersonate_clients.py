@@ -18,6 +18,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 import time
+import weakref
 from collections import OrderedDict
 from datetime import timedelta
 from ipaddress import ip_address
@@ -183,6 +184,9 @@ class Clients:
                     way, relay = await self._relayed(exit, limits)
             driver = self._made(names, profile, way, limits, named=target == host)
             client = self._clients[key] = Client(driver, key, frozenset(addresses), self._keep_alive, relay)
+            if relay is not None and self._relay is not None:
+                # When nobody has the client any more: neither we nor a request that is under way.
+                weakref.finalize(client, self._relay.withdraw, relay).atexit = False
             while len(self._clients) > self._most:
                 self._clients.popitem(last=False)  # not closed: somebody may be in the middle of a request
         self._clients.move_to_end(key)

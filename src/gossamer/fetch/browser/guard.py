@@ -106,8 +106,12 @@ class GuardProxy:
 
     async def dismiss(self, given: Pass) -> None:
         """The pass is worth nothing from now on, and its connections are cut."""
-        self._passes.pop(given.username, None)
+        self.withdraw(given)
         await _end(given.lines)
+
+    def withdraw(self, given: Pass) -> None:
+        """The pass opens no more connections; those that stand go on."""
+        self._passes.pop(given.username, None)
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
