@@ -8,15 +8,18 @@ from collections.abc import AsyncIterator
 from datetime import timedelta
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from gossamer.project.keys import LOCAL, audit_lines, list_keys, one_time_token, revoke_key
+from gossamer.server import job_routes
 from gossamer.server.app import ENDPOINTS
 from gossamer.server.door import Token
 from gossamer.server.endpoint import PUBLIC
 from gossamer.server.openapi import document
 from tests.docs.manual import ROOT
+from tests.patience import PATIENCE
 
 from .serving import Served, serving, settings_of
 
@@ -60,6 +63,27 @@ async def test_a_key_is_made_shown_once_and_revoked(door: Served) -> None:
     assert (await door.call("DELETE", f"/api/v1/keys/{key['id']}")).json()["state"] == "revoked"
     assert (await door.get("/api/v1/jobs", key["key"])).status_code == 401
     assert (await door.call("DELETE", "/api/v1/keys/nobody")).status_code == 404
+
+
+async def test_the_events_of_a_job_end_when_the_key_is_revoked(door: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    key = await door.new_key("watcher", "scrape")
+    job = (await door.post("/api/v1/scrape/async", {"url": PAGE}, key)).json()["job_id"]
+    watched, report = asyncio.Event(), job_routes.job_report
+
+    async def noted(*given: Any) -> Any:
+        watched.set()
+        return await report(*given)
+
+    monkeypatch.setattr(job_routes, "job_report", noted)
+    monkeypatch.setattr(job_routes, "LOOK", 0.01)
+    async with asyncio.timeout(PATIENCE):
+        watching = asyncio.create_task(door.get(f"/api/v1/jobs/{job}/events", key))
+        await watched.wait()
+        await revoke_key(door.project, "watcher")
+        answer = await watching
+
+    assert answer.status_code == 200
+    assert "event: end" not in answer.text  # the job goes on
 
 
 async def test_a_key_expires(tmp_path: Path) -> None:

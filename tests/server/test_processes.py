@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import signal
 import socket
@@ -53,6 +54,15 @@ async def test_a_server_prints_its_token_answers_and_ends_in_order(tmp_path: Pat
     send(server, signal.SIGTERM)
     over = await ended(server)
     assert over.code == 0, over
+
+
+async def test_with_json_logs_the_token_is_a_line_of_its_own(tmp_path: Path) -> None:
+    server = await started(tmp_path, "serve", "--port", "0", "--json-logs")
+    told = json.loads(await said(server, r'^(\{.*"OneTimeToken".*\})$'))
+    async with httpx.AsyncClient(base_url=told["address"], timeout=PATIENCE) as http:
+        assert (await http.get("/api/v1/jobs", headers={"x-api-key": told["token"]})).status_code == 200
+    send(server, signal.SIGTERM)
+    assert (await ended(server)).code == 0
 
 
 async def test_an_address_that_others_can_reach_needs_a_key(tmp_path: Path) -> None:

@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+import sys
 from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated
 
+import msgspec
 import typer
 from rich.text import Text
 
@@ -52,7 +54,10 @@ def serve_verb(
         voice.welcome(f"Listening on {at.address} for", "Ctrl-C ends it", at.project)
         if supervised and not quiet:
             err.print(Text(f"The server listens on {at.address}"), soft_wrap=True)
-        if at.token is not None and not json_logs:
+        if at.token is not None and json_logs:
+            told = {"level": "info", "event": "OneTimeToken", "address": at.address, "token": at.token}
+            print(msgspec.json.encode(told).decode(), file=sys.stderr, flush=True)
+        elif at.token is not None:
             err.print(
                 Text.assemble("There is no key yet. Until this server ends, use: ", (at.token, "bold")), soft_wrap=True
             )

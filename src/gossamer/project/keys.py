@@ -190,6 +190,14 @@ async def caller_of(project: Project, text: str) -> Caller | None:
     return Caller(id=key.id, name=key.name, scopes=frozenset(key.scopes), rate=key.rate, open_jobs=key.open_jobs)
 
 
+async def is_still_open_to(project: Project, caller: Caller) -> bool:
+    """Does the caller's key still open the door? For answers that take long: it may be revoked meanwhile."""
+    if caller.id == LOCAL:
+        return True
+    key = await project.state.keys.key(caller.id)
+    return key is not None and _state(key, project.clock.now()) == "active"
+
+
 def secret_digest(text: str) -> str | None:
     """The SHA-256 of the secret of a token for this machine; None for any other text."""
     parts = _parts_of(text)

@@ -11,7 +11,7 @@ from starlette.responses import Response, StreamingResponse
 
 from ..model.job import Job
 from ..project.jobs import JobChange, cancel_job, pause_job, resume_job
-from ..project.keys import JOBS, RECORDS, SCRAPE
+from ..project.keys import JOBS, RECORDS, SCRAPE, is_still_open_to
 from ..project.page_results import PageOutcome
 from ..project.records import RecordFilter, query_of
 from ..project.wire_jobs import is_ended, job_for, wanted_pages
@@ -132,7 +132,7 @@ async def _progress(call: Call, job: Job) -> AsyncIterator[bytes]:
     number = 0
     while clock.monotonic() - began < LONGEST_STREAM:
         found = await job_for(call.project, call.caller, job.id)
-        if found is None:
+        if found is None or not await is_still_open_to(call.project, call.caller):
             return
         report = await job_report(call.project, found)
         state = encode(_moving(report))
