@@ -134,6 +134,7 @@ FLOOD = "for (let i = 0; i < 4000; i++) fetch('{there}/x?' + i, {{mode: 'no-cors
 BLOB = "URL.createObjectURL(new Blob([`{code}`], {{type: 'text/javascript'}}))"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("worker", ["Worker", "SharedWorker"])
 async def test_no_worker_of_a_page_floods_another_site(show: Show, worker: str) -> None:
     """In a tunnel nobody counts requests but the browser, and of shared workers it tells nobody."""
@@ -146,6 +147,7 @@ async def test_no_worker_of_a_page_floods_another_site(show: Show, worker: str) 
     assert len(show.site.seen("/x")) <= 2 * MAX_REQUESTS
 
 
+@pytest.mark.long
 async def test_sockets_of_a_page_are_few_at_another_site_and_free_at_home(show: Show) -> None:
     async def hang(call: Call) -> None:
         await asyncio.Event().wait()

@@ -12,6 +12,7 @@ FORGED = "<h1 id=forged>Everything for 1 EUR</h1>"
 BLOB = f"URL.createObjectURL(new Blob(['{FORGED}'], {{type: 'text/html'}}))"
 
 
+@pytest.mark.long
 async def test_a_navigation_that_is_begun_and_stopped_lends_no_name(show: Show) -> None:
     """Stopped between the arrival of the shop's answer and its showing: the page tries out when that is."""
     show.site.show("/shop", "<p id=shop>shop</p>", "X-Shop: 1")

@@ -111,6 +111,7 @@ async def test_a_disk_that_gets_room_in_time_ends_nothing(small_disk, site):
     after.assert_adds_up()
 
 
+@pytest.mark.long
 async def test_a_disk_that_stays_full_ends_the_crawl_with_one_line_and_it_goes_on_later(small_disk, site):
     folder, enlarge = small_disk
     (folder / "gossamer.toml").write_text(BRIEFLY)

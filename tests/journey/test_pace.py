@@ -51,6 +51,7 @@ def by_time(ground: Park, host: str) -> list[Hit]:
     return sorted(ground.hits(host=host, robots=True), key=lambda hit: hit.at)
 
 
+@pytest.mark.long
 def test_requests_on_new_connections_and_on_kept_ones_keep_their_distance(tmp_path: Path) -> None:
     # given sites so slow that each needs several connections, and handshakes of any length
     with park(pages=14, hosts=3, tls=True, handshake_ms=(20, 600), latency_ms=500) as ground:
@@ -62,6 +63,7 @@ def test_requests_on_new_connections_and_on_kept_ones_keep_their_distance(tmp_pa
         assert shortest_gap(ground) >= INTERVAL - NEAR_ENOUGH
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("route", ["http", "profile"])
 async def test_what_the_server_dropped_is_asked_for_again_in_its_turn_and_stands_in_the_log(
     tmp_path: Path, route: str

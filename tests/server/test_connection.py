@@ -66,6 +66,7 @@ async def test_who_sends_a_head_byte_by_byte_gets_no_more_time(port: int) -> Non
         writer.close()
 
 
+@pytest.mark.long
 async def test_an_answer_may_take_longer_and_a_connection_is_used_again(port: int) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     async with asyncio.timeout(PATIENCE):
