@@ -42,7 +42,7 @@ from zlib import crc32
 import msgspec
 
 from .grounds import LOREM, record_of
-from .running import ROOT
+from .running import ROOT, whole_lines
 
 EXITS = {"127.0.1.": "datacenter", "127.0.2.": "residential", "127.0.3.": "managed"}
 KINDS = ("open", "direct-shy", "datacenter-shy", "fortress", "script", "profiled", "counting", "login")
@@ -300,7 +300,7 @@ class World:
 
     def hits(self, *, host: str | None = None, verdict: str | None = None, robots: bool = False) -> list[BlockedHit]:
         """The log so far, oldest first; requests for robots.txt only when asked for."""
-        hits = msgspec.json.Decoder(BlockedHit).decode_lines(self.log.read_bytes())
+        hits = msgspec.json.Decoder(BlockedHit).decode_lines(whole_lines(self.log))
         return [
             hit
             for hit in hits

@@ -42,6 +42,12 @@ class Hit(msgspec.Struct, frozen=True, kw_only=True):
         return self.headers.get("user-agent", "")
 
 
+def whole_lines(log: Path) -> bytes:
+    """What a running server has logged, without a line of which only the first part is in the file yet."""
+    logged = log.read_bytes()
+    return logged[: logged.rfind(b"\n") + 1]
+
+
 class Park:
     """A running park. What it knows does not depend on any crawler."""
 
@@ -78,7 +84,7 @@ class Park:
     def hits(self, *, host: int | str | None = None, path: str | None = None, robots: bool = False) -> list[Hit]:
         """The log so far, oldest first; requests for robots.txt only when asked for."""
         name = self.hosts[host] if isinstance(host, int) else host
-        hits = msgspec.json.Decoder(Hit).decode_lines(self.log.read_bytes())
+        hits = msgspec.json.Decoder(Hit).decode_lines(whole_lines(self.log))
         return [
             hit
             for hit in hits
