@@ -16,7 +16,6 @@ touched by it. Errors of our own (a backend that does not answer) give the task 
 from __future__ import annotations
 
 import random
-import traceback
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
@@ -32,15 +31,10 @@ from ..frontier.admission import Judged
 from ..frontier.contract import Added, redirect_reason
 from ..frontier.retry import GiveUp, decide, failure_of, reason_of
 from ..model import events
-from ..model.item import safe_text
 from ..model.page import Snapshot
 from ..model.record import PageFacts
-from ..model.task import LANE_ONLY, Request, Task, UrlState
-from ..parse.callbacks import ParsedPage, run_callback
-from ..parse.page import Page
-from ..parse.spider import Spider
-from ..parse.timelimit import TimeLimit
-from ..pipeline.steps import Piped, Pipeline
+from ..model.task import LANE_ONLY, Request, UrlState
+from ..pipeline.steps import Piped
 from ..routing.blocks import Block
 from ..routing.router import RouteNotServed
 from .attempt_log import AttemptLog
@@ -49,13 +43,13 @@ from .fetch_page import FetchResult, PageFetch, failure_of_block
 from .held_lease import HeldLease
 from .pacer import TooEarly
 from .page_facts import content_of, observed, was_done
+from .parse_page import parse_page
 from .site_notes import SiteNotes
 from .windows import WINDOW
 
 SITE_AWAY = "site away"  # the reason of a task that waits until its site can be reached
 LOOK_AGAIN = timedelta(minutes=1)  # at a window that is closed
 MOST_FAULTS = 50  # that are listed of a page that is held back
-LONGEST_TRACEBACK = 20_000
 
 
 class Journey:
@@ -102,7 +96,7 @@ class Journey:
             await self._give_up(away.reason, words)
             return
         try:
-            result = await self._page_fetch().run(self._request())
+            result = await self._fetch()
         except TooEarly as early:
             await self._release(early.wait, early.reason)
         except RouteNotServed as other:
@@ -127,6 +121,9 @@ class Journey:
                 await self._take_page(outcome, result.block)
 
     # -- 1. fetch ------------------------------------------------------------------------------------------
+
+    async def _fetch(self) -> FetchResult:
+        return await self._page_fetch().run(self._request())
 
     def _request(self) -> PageRequest:
         known = self._known
@@ -322,7 +319,7 @@ class Journey:
         context = self._context
         began = context.clock.monotonic()
         new = self._known is None
-        parsing = await _parse(snapshot, self._task, context.spider, context.pipeline, context.time_limit, new=new)
+        parsing = await parse_page(snapshot, self._task, context.spider, context.pipeline, context.time_limit, new=new)
         if isinstance(parsing, ParseFailed):
             self._log.quality = context.pipeline.refused(parsing, snapshot.fetched_at)
             self._count_quality(0, 1)
@@ -424,27 +421,3 @@ class Journey:
         self._context.events.emit(
             kind(at=self._context.clock.now(), job=task.job, url=task.url, site=task.site, **facts)
         )
-
-
-async def _parse(
-    snapshot: Snapshot, task: Task, spider: Spider, pipeline: Pipeline, limit: TimeLimit, *, new: bool = False
-) -> tuple[ParsedPage, Piped] | ParseFailed:
-    """Parse a page and pass its items through the pipeline. A `new` page was never fetched before.
-
-    The page's tree, many times the size of its body, ends here: storing may have to wait, and the trees of all pages
-    that wait would fill the memory. So would a failure that holds on to its frames.
-    """
-    try:
-        page = Page(snapshot, depth=task.depth, spider=spider)
-        parsed = await limit.run(run_callback(spider, task.kind, page), task.url)
-        piping = pipeline.run(parsed.items, page, spider=spider.name, job=task.job, now=snapshot.fetched_at, new=new)
-        return parsed, await limit.run(piping, task.url, waits=False)
-    except ParseFailed as failure:
-        failure.__cause__ = failure.__context__ = None  # what they had to say is in the detail
-        return failure.with_traceback(None)
-    except GossamerError:
-        raise
-    except Exception as error:  # an item that the pipeline did not expect: the page is kept, with the reason
-        brief = "".join(traceback.format_exception_only(error)).strip()
-        detail = "".join(traceback.format_exception(error))[-LONGEST_TRACEBACK:]
-        return ParseFailed(f"{task.url} could not be made into records: {brief[:500]}", detail=safe_text(detail))

@@ -1,0 +1,41 @@
+"""One page through the spider's code: its callback, then the pipeline. What goes wrong there is an outcome."""
+
+from __future__ import annotations
+
+import traceback
+
+from ..errors import GossamerError, ParseFailed
+from ..model.item import safe_text
+from ..model.page import Snapshot
+from ..model.task import Task
+from ..parse.callbacks import ParsedPage, run_callback
+from ..parse.page import Page
+from ..parse.spider import Spider
+from ..parse.timelimit import TimeLimit
+from ..pipeline.steps import Piped, Pipeline
+
+LONGEST_TRACEBACK = 20_000
+
+
+async def parse_page(
+    snapshot: Snapshot, task: Task, spider: Spider, pipeline: Pipeline, limit: TimeLimit, *, new: bool = False
+) -> tuple[ParsedPage, Piped] | ParseFailed:
+    """Parse a page and pass its items through the pipeline. A `new` page was never fetched before.
+
+    The page's tree, many times the size of its body, ends here: storing may have to wait, and the trees of all pages
+    that wait would fill the memory. So would a failure that holds on to its frames.
+    """
+    try:
+        page = Page(snapshot, depth=task.depth, spider=spider)
+        parsed = await limit.run(run_callback(spider, task.kind, page), task.url)
+        piping = pipeline.run(parsed.items, page, spider=spider.name, job=task.job, now=snapshot.fetched_at, new=new)
+        return parsed, await limit.run(piping, task.url, waits=False)
+    except ParseFailed as failure:
+        failure.__cause__ = failure.__context__ = None  # what they had to say is in the detail
+        return failure.with_traceback(None)
+    except GossamerError:
+        raise
+    except Exception as error:  # an item that the pipeline did not expect: the page is kept, with the reason
+        brief = "".join(traceback.format_exception_only(error)).strip()
+        detail = "".join(traceback.format_exception(error))[-LONGEST_TRACEBACK:]
+        return ParseFailed(f"{task.url} could not be made into records: {brief[:500]}", detail=safe_text(detail))
