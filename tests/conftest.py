@@ -6,6 +6,7 @@ An example of Hypothesis may take as long as it likes: how long says something a
 from __future__ import annotations
 
 from collections.abc import Iterator
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -19,6 +20,16 @@ from .services.valkey import ValkeyServer, running_valkey
 
 settings.register_profile("any machine", parent=settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any machine")
+
+_PLAIN = SimpleNamespace(params={})  # of a test without parameters
+
+
+@pytest.hookimpl(tryfirst=True)  # before those that were not chosen are left out
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """On a cluster each suite runs as on one server, and takes longest of all."""
+    for item in items:
+        if "cluster" in getattr(item, "callspec", _PLAIN).params.values():
+            item.add_marker(pytest.mark.long)
 
 
 @pytest.fixture(scope="session")

@@ -49,10 +49,10 @@ def test_fifteen_kills_during_one_crawl_lose_nothing_and_double_nothing(tmp_path
 
 
 def test_ctrl_c_drains_and_the_same_command_goes_on(tmp_path):
-    with park(pages=200, latency_ms=300) as site:
+    with park(pages=80, latency_ms=300) as site:
         project = Project(tmp_path, site.seeds(), '[politeness]\nrate = "unlimited"\nconcurrency = 8')
         process = project.start()
-        poll_until(lambda: len(site.hits()) >= 40)
+        poll_until(lambda: len(site.hits()) >= 20)
         process.send_signal(2)
         said, _ = process.communicate(timeout=PATIENCE)
 
@@ -85,7 +85,7 @@ def test_fresh_starts_over_and_an_ended_crawl_starts_a_new_job(tmp_path):
 
 
 def test_two_processes_share_the_work_and_fetch_nothing_twice(tmp_path):
-    with park(pages=200, latency_ms=300, body_bytes=3000) as site:
+    with park(pages=100, latency_ms=300, body_bytes=3000) as site:
         # given processes of which neither can take all that the site allows
         settings = '[politeness]\nrate = "unlimited"\nconcurrency = 8\n[crawl]\nconcurrency = 6'
         project = Project(tmp_path, site.seeds(), settings)

@@ -11,7 +11,7 @@ from typing import Any
 from gossamer.backends.sqlite.connection import Database
 from tests.patience import PATIENCE
 
-PROCESSES, FILES = 4, 120
+PROCESSES, FILES = 4, 40
 
 
 def open_together(folder: str, barrier: Any, failures: Any) -> None:
