@@ -34,9 +34,13 @@ def facts_of(
         last_modified=last_modified,
         body_hash=sha256(snapshot.body).digest()[:16],
         parser=parser_version,
-        links=msgspec.json.encode(requests) if (etag or last_modified) and requests else b"",
+        links=_stored(requests) if (etag or last_modified) and requests else b"",
         spider=spider,
     )
+
+
+def _stored(requests: Sequence[Request]) -> bytes:
+    return msgspec.json.encode([request.storable() for request in requests])
 
 
 def facts_of_failure(task: Task, came: PageFacts | None, known: PageFacts | None, reason: str, now: float) -> PageFacts:

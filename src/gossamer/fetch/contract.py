@@ -55,7 +55,8 @@ class Gate(Protocol):
 class TransportRequest(msgspec.Struct, frozen=True, kw_only=True):
     """What to send. `headers` already hold the user agent, cookies and validators.
 
-    `gate` keeps the site's pace; None for a request that may leave at any time.
+    A request whose method is not safe (model/payload.py) is written at most once. `body` may be empty, which is sent;
+    None is no body. `gate` keeps the site's pace; None for a request that may leave at any time.
     `exit` is the proxy to leave through; a transport that is given one never leaves any other way. `profile`,
     `render` and `country` are for the transports that know what to do with them.
     """
@@ -63,6 +64,7 @@ class TransportRequest(msgspec.Struct, frozen=True, kw_only=True):
     url: str
     headers: tuple[tuple[str, str], ...] = ()
     method: str = "GET"
+    body: bytes | None = None
     limits: Limits = Limits()
     gate: Gate | None = None
     exit: Exit | None = None

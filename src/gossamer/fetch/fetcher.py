@@ -33,7 +33,8 @@ _MOVED = frozenset({301, 302, 303, 307, 308})
 
 
 class PageRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """What to fetch. `redirects` are the URLs that led here; `headers` are sent to the origin of `url` only.
+    """What to fetch. `redirects` are the URLs that led here; `headers`, `cookies` and `auth` are sent to the
+    origin of `url` only.
 
     `etag` and `last_modified` are the validators of the copy we have.
     """
@@ -43,6 +44,11 @@ class PageRequest(msgspec.Struct, frozen=True, kw_only=True):
     last_modified: str = ""
     redirects: tuple[str, ...] = ()
     headers: Pairs = ()
+    method: str = "GET"
+    body: bytes | None = None
+    cookies: Pairs = ()  # go before those of the jar
+    auth: tuple[str, str] | None = None
+    timeout: timedelta | None = None  # in place of that of the settings, for each request
 
 
 class Answered(msgspec.Struct, frozen=True, kw_only=True):

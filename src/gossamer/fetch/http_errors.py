@@ -24,11 +24,10 @@ from ..errors import (
     TimedOut,
     TlsFailed,
 )
+from ..model.payload import SAFE_METHODS
 from ..model.route import Exit
 from .contract import Limits
 from .exits import proxy_failed, refused_credentials, shown, without_login
-
-SAFE_METHODS = ("GET", "HEAD", "OPTIONS")  # they change nothing, however often they are sent
 
 
 def is_stale(error: Exception, method: str) -> bool:

@@ -38,12 +38,13 @@ from ..errors import (
     TimedOut,
 )
 from ..model.page import Headers
+from ..model.payload import SAFE_METHODS
 from .addresses import AddressGuard
 from .body import BodyDecoder, layers_of
 from .browser.guard import MARK
 from .contract import Gate, Limits, Response, TransportRequest
 from .exits import is_literal, shown
-from .http_errors import SAFE_METHODS, stale
+from .http_errors import stale
 from .impersonate_clients import MAX_CLIENTS, MAX_HEADERS, Client, Clients, library
 from .impersonate_errors import hung_up_on, translated
 from .profiles import OWN_HEADERS, Profile, profile_named

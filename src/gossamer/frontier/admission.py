@@ -56,7 +56,7 @@ class Judged(msgspec.Struct, frozen=True, kw_only=True):
     """`candidates` are for the frontier; `duplicates` were known to it already."""
 
     candidates: tuple[Candidate, ...] = ()
-    offered: tuple[str, ...] = ()  # the address of each candidate as it was written
+    offered: tuple[str, ...] = ()  # the address of each candidate as it was written; "" of one that is no plain GET
     duplicates: int = 0
 
 
@@ -99,7 +99,8 @@ class Admission:
         duplicates = 0
         known = self._known
         for request in requests:
-            if request.url in known and not request.force:
+            plain = request.is_plain
+            if plain and request.url in known and not request.force:
                 duplicates += 1
                 continue
             try:
@@ -111,11 +112,11 @@ class Admission:
                 continue
             seen.add(candidate.fingerprint)
             candidates.append(candidate)
-            offered.append(request.url)
+            offered.append(request.url if plain else "")
         return Judged(candidates=tuple(candidates), offered=tuple(offered), duplicates=duplicates)
 
     def _candidate(self, request: Request, depth: int, priority: int, encode: Callable[[object], bytes]) -> Candidate:
-        href = parse_url(request.url).partition("#")[0]
+        href = parse_url(request.address()).partition("#")[0]
         href = href if self._keep_user else without_user(href)
         authority = authority_of(href)
         site = site_of_authority(authority)
@@ -123,7 +124,7 @@ class Admission:
             raise InvalidUrl(f"{href[:100]}... has a host name of more than {MAX_HOST} characters.")
         return Candidate(
             url=href,
-            fingerprint=self._rules.fingerprint(href),
+            fingerprint=self._rules.fingerprint(href, None if request.is_plain else request.wishes()),
             site=site,
             shape=shape_of(href),
             kind=request.kind,
@@ -145,7 +146,7 @@ class Admission:
             return  # the frontier dropped some itself (budget, full): they may be offered again
         known = self._known
         for url, candidate in zip(judged.offered, judged.candidates, strict=True):
-            if len(url) > self._scope.max_url_length:
+            if not url or len(url) > self._scope.max_url_length:
                 continue  # a hostile page has links of a megabyte, which are not worth the memory
             if candidate.dropped is not DropReason.DEPTH:  # a shorter path may still be found
                 known[url] = None

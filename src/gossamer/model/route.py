@@ -6,6 +6,9 @@ from enum import StrEnum
 
 import msgspec
 
+from .payload import SAFE_METHODS, Body, Pairs
+from .secret_text import Text
+
 ACTIONS = ("click", "type", "press", "scroll", "wait")
 MOMENTS = ("load", "domcontentloaded", "networkidle")
 LONGEST = 300.0  # seconds that a page may be asked to wait
@@ -117,9 +120,25 @@ class Render(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class How(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A spider's wishes about the way that travel with the task beside fetcher, pool and country. And what the list
-    that it comes from says of the page."""
+    """Everything about a request that travels with the task beside its address, fetcher, pool and country: a spider's
+    wishes about the way, what is sent, and what the list that it comes from says of the page.
+
+    A plain GET has none of it. Texts may refer to secrets (secret_text.py).
+    """
 
     render: Render | None = None
     session: str | None = None  # one identity for all tasks that name the same key
     lastmod: float | None = None  # no wish: when the page changed, as its sitemap or feed says
+    method: str = "GET"
+    headers: Pairs = ()
+    cookies: Pairs = ()  # for this request only
+    auth: tuple[Text, Text] | None = None  # user, password
+    body: Body | None = None
+    timeout: float | None = None  # seconds for the whole request
+    errback: str | None = None  # the method of the spider that hears of the final failure
+    retry_unsafe: bool | None = None  # may it be sent again when nobody knows whether it arrived? None: as settings say
+
+    @property
+    def is_safe(self) -> bool:
+        """May it be sent twice without harm?"""
+        return self.method in SAFE_METHODS

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import StrEnum
-from typing import Any
+from typing import Any, TypedDict
 
 import msgspec
 
+from . import payload
 from .item import safe_text
 from .route import How, Render
 
@@ -51,10 +53,11 @@ class DropReason(StrEnum):
     INVALID = "invalid"
 
 
-class Request(msgspec.Struct, frozen=True, kw_only=True):
+class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A URL that a spider or a seed list wants fetched. `kind` names the callback that will parse the page.
 
-    `data` is JSON-able and travels with the task. `force` skips deduplication.
+    `data` is JSON-able and travels with the task. `force` skips deduplication. At most one of `form`, `json` and `body`
+    is sent; `files` go with `form`. Headers, cookies, auth, form and json may hold secrets of the spider.
     """
 
     url: str
@@ -69,12 +72,107 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     render: Render | None = None  # what a browser should do; needs fetcher="browser" or a route that renders
     max_attempts: int | None = None
     lastmod: float | None = None  # when the page changed last, as a sitemap or a feed says
+    method: str = "GET"
+    params: Any = None  # a dict or pairs, added to the query
+    headers: dict[str, str] | None = None
+    form: Any = None  # a dict or pairs, sent as a form
+    json: Any = None  # any JSON
+    body: Any = None  # bytes or text
+    files: dict[str, Any] | None = None  # by field: bytes, (file name, bytes), (file name, bytes, content type)
+    cookies: dict[str, str] | None = None  # for this request only
+    auth: tuple[str, str] | None = None  # user and password, for basic or digest
+    timeout: float | None = None  # seconds for the whole request
+    errback: Any = None  # the method of the spider, or its name, that hears of the final failure
+    retry_unsafe: bool | None = None  # may a POST be sent again when nobody knows whether it arrived?
+    stored: How | None = None  # of a request that was queued before: holds in place of all that `How` has
+
+    @property
+    def is_plain(self) -> bool:
+        """Is it a GET of its address, with nothing else to tell the server?"""
+        return (
+            self.stored is None
+            and self.method == "GET"
+            and self.params is None
+            and self.headers is None
+            and self.form is None
+            and self.json is None
+            and self.body is None
+            and self.files is None
+            and self.cookies is None
+            and self.auth is None
+            and self.timeout is None
+            and self.errback is None
+            and self.retry_unsafe is None
+        )
+
+    def wishes(self) -> How:
+        """What travels with the task. Raises BadPayload."""
+        if self.stored is not None:
+            return self.stored
+        if self.is_plain:
+            return How(render=self.render, session=self.session, lastmod=self.lastmod)
+        headers = payload.headers_of(self.headers or {})
+        made = payload.body_of(form=self.form, json=self.json, body=self.body, files=self.files)
+        if made is not None and made[0] and all(name.lower() != "content-type" for name, _ in headers):
+            headers = (*headers, ("Content-Type", made[0]))
+        return How(
+            render=self.render,
+            session=self.session,
+            lastmod=self.lastmod,
+            method=payload.method_of(self.method),
+            headers=headers,
+            cookies=payload.cookies_of(self.cookies or {}),
+            auth=payload.auth_of(self.auth) if self.auth is not None else None,
+            body=made[1] if made is not None else None,
+            timeout=self.timeout,
+            errback=getattr(self.errback, "__name__", self.errback),
+            retry_unsafe=self.retry_unsafe,
+        )
+
+    def address(self) -> str:
+        """The URL with the parameters. Raises BadPayload."""
+        return self.url if self.params is None else payload.with_params(self.url, self.params)
 
     def how(self) -> str:
-        """Session, browser instructions and `lastmod` as JSON, or "" without any."""
-        if self.render is None and self.session is None and self.lastmod is None:
+        """What travels with the task as JSON, or "" for a plain GET without any wish. Raises BadPayload."""
+        if self.render is None and self.session is None and self.lastmod is None and self.is_plain:
             return ""
-        return msgspec.json.encode(How(render=self.render, session=self.session, lastmod=self.lastmod)).decode()
+        text = msgspec.json.encode(self.wishes()).decode()
+        return text if text != "{}" else ""
+
+    def storable(self) -> Request:
+        """The same request as JSON can hold it: its secrets by name. Raises BadPayload."""
+        if self.is_plain:
+            return self
+        return Request(
+            url=self.address(),
+            kind=self.kind,
+            priority=self.priority,
+            data=self.data,
+            force=self.force,
+            fetcher=self.fetcher,
+            proxy_pool=self.proxy_pool,
+            country=self.country,
+            max_attempts=self.max_attempts,
+            stored=self.wishes(),
+        )
+
+
+class Sending(TypedDict, total=False):
+    """The fields of a Request that say what is sent, and how."""
+
+    method: str
+    params: Any
+    headers: dict[str, str]
+    form: Any
+    json: Any
+    body: bytes | str
+    files: dict[str, Any]
+    cookies: dict[str, str]
+    auth: tuple[str, str]
+    timeout: float
+    errback: str | Callable[..., Any]
+    retry_unsafe: bool
 
 
 def fault_of(request: Request) -> str:
@@ -84,10 +182,16 @@ def fault_of(request: Request) -> str:
     """
     try:
         msgspec.convert(msgspec.structs.asdict(request), Request)
+        if not request.is_plain:
+            _check_payload(request)
         msgspec.json.encode(request.data)
+    except payload.BadPayload as error:
+        return str(error)
     except msgspec.ValidationError as error:
         what, _, where = str(error).replace("`", "").replace(" | null", "").partition(" - at ")
-        return f"is wrong in {where.rpartition('.')[2] or 'a field'} ({what[:1].lower()}{what[1:]})"
+        return (
+            f"is wrong in {where.replace('[...]', '').rpartition('.')[2] or 'a field'} ({what[:1].lower()}{what[1:]})"
+        )
     except (TypeError, ValueError, RecursionError) as error:
         return f"has data that must be JSON and is not ({error})"
     if request.priority is not None and abs(request.priority) > MAX_PRIORITY:
@@ -99,6 +203,21 @@ def fault_of(request: Request) -> str:
         if text is not None and safe_text(text) != text:
             return f"has a {name} with characters that cannot be stored"
     return ""
+
+
+def _check_payload(request: Request) -> None:
+    """Raises BadPayload."""
+    request.address()
+    wishes = request.wishes()
+    if wishes.body is not None and wishes.method in payload.BODILESS:
+        raise payload.BadPayload(f'has a body and the method {wishes.method}; write method="POST"')
+    if wishes.timeout is not None and not 0 < wishes.timeout <= payload.LONGEST_TIMEOUT:
+        raise payload.BadPayload(f"has a timeout that is not between 0 and {payload.LONGEST_TIMEOUT:g} seconds")
+    if wishes.errback is not None and not (isinstance(wishes.errback, str) and wishes.errback.isidentifier()):
+        raise payload.BadPayload("has an errback that is no method of the spider")
+    length = len(msgspec.json.encode((wishes.headers, wishes.cookies)))
+    if length > payload.MAX_HEADERS:
+        raise payload.BadPayload(f"has headers and cookies of {length:,} bytes; {payload.MAX_HEADERS:,} are allowed")
 
 
 def _how(text: str) -> How:

@@ -15,11 +15,13 @@ from hashlib import blake2b
 from ipaddress import ip_address
 
 import ada_url
+import msgspec
 import publicsuffixlist
 from url import URL, URLError
 
 from ..errors import InvalidUrl
 from ..units import visible
+from .route import How
 
 MAX_HOST = 253  # characters that a name can have in DNS; longer ones are not remembered
 
@@ -80,12 +82,20 @@ class UrlRules:
     Lower case of scheme and host, default ports and dot segments were settled by `parse_url`.
     """
 
-    def __init__(self, *, tracking: Iterable[str] = (), trailing_slash: str = "keep", sort_query: bool = True) -> None:
+    def __init__(
+        self,
+        *,
+        tracking: Iterable[str] = (),
+        trailing_slash: str = "keep",
+        sort_query: bool = True,
+        identity_headers: Iterable[str] = (),
+    ) -> None:
         names = [name.lower() for name in tracking]
         self._exact = frozenset(name for name in names if "*" not in name)
         self._prefixes = tuple(name.rstrip("*") for name in names if name.endswith("*"))
         self._strip_slash = trailing_slash == "strip"
         self._sort = sort_query
+        self._identity_headers = frozenset(name.lower() for name in identity_headers)
 
     def canonical(self, href: str) -> str:
         """The canonical form of an absolute address made by `parse_url`."""
@@ -121,9 +131,19 @@ class UrlRules:
         name = part.partition("=")[0].lower()
         return name in self._exact or (bool(self._prefixes) and name.startswith(self._prefixes))
 
-    def fingerprint(self, href: str) -> bytes:
-        """16 bytes that are equal for equal pages."""
-        return fingerprint(self.canonical(href))
+    def fingerprint(self, href: str, how: How | None = None) -> bytes:
+        """16 bytes that are equal for equal pages. A request that is more than a GET is told from others by its method,
+        its body and the headers that `identity_headers` name."""
+        canonical = self.canonical(href)
+        told = self._told(how) if how is not None else ""
+        return fingerprint(f"{canonical}\n{told}" if told else canonical)
+
+    def _told(self, how: How) -> str:
+        headers = sorted((name.lower(), value) for name, value in how.headers if name.lower() in self._identity_headers)
+        if how.method == "GET" and not headers:
+            return ""
+        told = (how.method, how.body.digest if how.body is not None else "", headers)
+        return msgspec.json.encode(told).decode()
 
 
 # The version of the fingerprints that `UrlRules` makes by default. Raise it with any change that gives a known address

@@ -103,6 +103,7 @@ class _Basket:
                 and entry.country is like.country
                 and entry.session is like.session
                 and entry.render is like.render
+                and entry.is_plain
                 and not entry.data
                 and len(requests) < room
             ):

@@ -7,7 +7,7 @@ Content that is no markup has no elements; selecting from it finds nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, Unpack
 
 import msgspec
 import turbohtml
@@ -16,7 +16,7 @@ from turbohtml import Document, Element
 from ..errors import InvalidUrl, ParseFailed
 from ..model.page import Headers, Snapshot
 from ..model.route import BROWSER, Render
-from ..model.task import Request
+from ..model.task import Request, Sending
 from .css import compile_css
 from .encoding import decode_as, parse_html
 from .links import LinkBase, base_of, hrefs
@@ -230,15 +230,16 @@ class Page:
         country: str | None = None,
         session: str | None = None,
         max_attempts: int | None = None,
+        **sending: Unpack[Sending],
     ) -> Request:
         """A request for a link: an address, an <a>, <area> or <link>, or the text of an attribute.
 
         `callback` is a method of the spider, or its name; without one the page is parsed by the callback of
         this page. `data` is any JSON and comes back as `page.data`. `render` wants a browser; `fetcher` names a route,
         `proxy_pool` and `country` an exit, and requests that name the same `session` leave as the same visitor.
-        Raises ParseFailed, InvalidUrl.
+        What is sent (`method`, `json`, ...) is told as in `Request`. Raises ParseFailed, InvalidUrl.
         """
-        return Request(
+        request = Request(
             url=self.urljoin(_href_of(link)),
             kind=self._kind_of(callback),
             priority=priority,
@@ -251,6 +252,7 @@ class Page:
             render=_wishes_of(render),
             max_attempts=max_attempts,
         )
+        return msgspec.structs.replace(request, **self._sending(sending)) if sending else request
 
     def follow_all(
         self,
@@ -266,6 +268,7 @@ class Page:
         country: str | None = None,
         session: str | None = None,
         max_attempts: int | None = None,
+        **sending: Unpack[Sending],
     ) -> Iterator[Request]:
         """Requests for many links: a CSS selector, or any number of what `follow` takes.
 
@@ -274,12 +277,13 @@ class Page:
         kind = self._kind_of(callback)
         join = self._links_from.join
         fetcher, wishes, extra = _fetcher_of(render, fetcher), _wishes_of(render), data or {}
+        sent = self._sending(sending)
         for href in self._hrefs_of(links):
             try:
                 url = join(href)
             except InvalidUrl:
                 continue
-            yield Request(
+            request = Request(
                 url=url,
                 kind=kind,
                 priority=priority,
@@ -292,6 +296,7 @@ class Page:
                 render=wishes,
                 max_attempts=max_attempts,
             )
+            yield msgspec.structs.replace(request, **sent) if sent else request
 
     def _hrefs_of(self, links: str | Iterable[Link]) -> Iterator[str]:
         """The hrefs that the links have; those without one are left out."""
@@ -307,6 +312,12 @@ class Page:
                 yield _href_of(link)
             except _NoHref:
                 continue
+
+    def _sending(self, options: Sending) -> dict[str, Any]:
+        errback = options.get("errback")
+        if errback is None or isinstance(errback, str):
+            return {**options}
+        return {**options, "errback": callback_name(errback, self.spider)}
 
     def _kind_of(self, callback: Callback | None) -> str:
         if callback is None:

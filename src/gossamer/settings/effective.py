@@ -30,7 +30,12 @@ SITES_REMEMBERED = 20_000  # what holds for a site is worked out once, while it 
 
 def url_rules(settings: Settings) -> UrlRules:
     urls = settings.urls
-    return UrlRules(tracking=urls.tracking, trailing_slash=urls.trailing_slash, sort_query=urls.sort_query)
+    return UrlRules(
+        tracking=urls.tracking,
+        trailing_slash=urls.trailing_slash,
+        sort_query=urls.sort_query,
+        identity_headers=urls.identity_headers,
+    )
 
 
 def limits_of(settings: Settings) -> Limits:

@@ -257,6 +257,7 @@ class Urls(msgspec.Struct, frozen=True, kw_only=True):
     tracking: tuple[str, ...] = DEFAULT_TRACKING
     trailing_slash: str = "keep"
     sort_query: bool = True
+    identity_headers: tuple[str, ...] = ()  # that make two requests for one address different
 
 
 class Store(msgspec.Struct, frozen=True, kw_only=True):

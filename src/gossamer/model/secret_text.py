@@ -1,0 +1,95 @@
+"""Secrets in requests. They travel by name: their text is looked up by the worker that sends the request, just then.
+
+A spider gets a `SecretText`, which shows a mark in place of the secret and can be put into any other text. The mark
+holds a number that only this process knows, so that no site can have one sent to it. What is queued holds a `SecretRef`
+where the mark was. Neither of them holds the secret.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import Callable
+from typing import TypeAlias
+from urllib.parse import quote_plus
+
+import msgspec
+
+from ..errors import Misconfigured
+
+Reveal: TypeAlias = Callable[[str], str]  # the secret of that name. Raises Misconfigured
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
+_NUMBER = secrets.token_hex(8)
+_MARK = re.compile(rf"<secret ({_NAME.pattern}) {_NUMBER}>")
+
+AS_IS, IN_FORM, IN_JSON = "", "form", "json"
+
+
+class SecretText(str):
+    """A secret of that name, to be put into headers, logins, cookies, forms and JSON. It prints as a mark."""
+
+    __slots__ = ("_name", "_reveal")
+    _name: str
+    _reveal: Reveal
+
+    def __new__(cls, name: str, reveal: Reveal) -> SecretText:
+        if not _NAME.fullmatch(name):
+            raise Misconfigured(f"{name!a:.100} cannot be the name of a secret; write it like CLUB_PASSWORD.")
+        made = super().__new__(cls, f"<secret {name} {_NUMBER}>")
+        made._name, made._reveal = name, reveal
+        return made
+
+    def reveal(self) -> str:
+        """The secret itself, for what no request does: a signature, say."""
+        return self._reveal(self._name)
+
+
+class SecretRef(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The place of a secret in a text; `written` says how it is written there."""
+
+    secret: str
+    written: str = AS_IS
+
+    def reveal(self, reveal: Reveal) -> str:
+        text = reveal(self.secret)
+        if self.written == IN_FORM:
+            return quote_plus(text)
+        if self.written == IN_JSON:
+            return msgspec.json.encode(text).decode()[1:-1]
+        return text
+
+
+Text: TypeAlias = str | tuple[str | SecretRef, ...]
+
+
+def parted(text: str, written: str = AS_IS) -> tuple[str | SecretRef, ...]:
+    """The text, with a reference in the place of each secret."""
+    parts: list[str | SecretRef] = []
+    for number, part in enumerate(_MARK.split(text)):
+        if number % 2:
+            parts.append(SecretRef(part, written))
+        elif part:
+            parts.append(part)
+    return tuple(parts)
+
+
+def stored(text: str) -> Text:
+    """The text as it may be stored."""
+    return parted(text) if has_secret(text) else str(text)
+
+
+def revealed(text: Text, reveal: Reveal) -> str:
+    """The text as it is sent. Raises Misconfigured."""
+    if isinstance(text, str):
+        return text
+    return "".join(part if isinstance(part, str) else part.reveal(reveal) for part in text)
+
+
+def has_secret(text: str) -> bool:
+    return _MARK.search(text) is not None
+
+
+def is_secret(text: Text) -> bool:
+    """Does a stored text refer to a secret?"""
+    return not isinstance(text, str)
