@@ -137,11 +137,22 @@ def structured(data: bytes) -> None:
         read()
 
 
+def forms(data: bytes) -> None:
+    for form in page(data).forms:
+        form.submission(), form.brief(), form.fields
+
+
 _HTML = (
     "<script type='application/ld+json'>", "</script>", '{"@type":"Product","offers":', '"price":', "[", "]", "}", ",",
     "<div itemscope itemtype='https://schema.org/Product'>", "<span itemprop=price content='", "'>", "<a href='",
     "//[x", "<meta property='og:url' content='", "<table>", "<tr>", "<td colspan=9999 rowspan=9999>", "<p>text, more ",
     "<br>", "<base href='", "<h1>", "1.299,00 €", "2024-02-30", "</", "<!--", "&#x110000;", "\x00",
+)  # fmt: skip
+_FORMS = (
+    "<form ", "</form>", "action='", "method=post>", "enctype=multipart/form-data>", "accept-charset=", "<input name=",
+    " type=", "number", "value='", "'>", "<select name=a>", "<option ", "<table>", "<tr>", "form=", "id=", "<fieldset>",
+    "disabled ", "<legend>", "dirname=", "dir=auto", "<textarea name=", "<button name=", "formaction=", "\x00", "\r",
+    "\ud800", "<template>", "<base href='",
 )  # fmt: skip
 _URL = ("http://", "//", "[", "]", "@", ":", "%", "xn--", "..", "\\", "?", "#", "a.example", "０", "\u202e")
 _ROBOTS = ("User-agent: *\n", "Disallow: /", "Allow: ", "*", "$", "\r", "Crawl-delay: 9", "#", "Sitemap: ")
@@ -176,5 +187,6 @@ READERS = {
     "warc": Reader(warc, _WARC),
     "recipe": Reader(recipe, _RECIPE),
     "settings": Reader(settings, _SETTINGS),
+    "forms": Reader(forms, _FORMS),
     "structured data": Reader(structured, _HTML),
 }

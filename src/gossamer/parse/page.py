@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from . import article, metadata, tables
     from .article.kind import KindOfPage
     from .feeds import Feed
+    from .forms import Form
     from .product import Product
     from .sitemaps import Sitemap
 
@@ -323,6 +324,22 @@ class Page:
         if callback is None:
             return self.kind
         return callback if isinstance(callback, str) else callback_name(callback, self.spider)
+
+    @property
+    def forms(self) -> list[Form]:
+        """The forms of the page, in order."""
+        from .form_reader import forms_of
+
+        return forms_of(self).all()
+
+    def form(self, which: str | Selector | None = None) -> Form:
+        """The form that a CSS selector or a Selector finds, or that is around it; without one, the page's only form.
+
+        Raises ParseFailed, with the forms that there are.
+        """
+        from .form_reader import form_of
+
+        return form_of(self, which)
 
     def structured(self) -> dict[str, Any]:
         """JSON-LD, microdata, Open Graph and <meta> of the page, as plain JSON values."""

@@ -1,0 +1,119 @@
+"""What a submitted form sends: its entries as a query, or as a body in one of the three encodings that HTML knows.
+
+Pure. `forms.py` decides which entries there are; here they become bytes, in the charset of the form.
+"""
+
+from __future__ import annotations
+
+import codecs
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+from hashlib import blake2b
+from typing import TypeAlias
+from urllib.parse import quote_from_bytes
+
+import msgspec
+import turbohtml
+
+URLENCODED = "application/x-www-form-urlencoded"
+MULTIPART = "multipart/form-data"
+PLAIN = "text/plain"
+
+_NEWLINES = re.compile(r"\r\n|\r|\n")
+# Encodings of the standard whose characters Python knows under another name.
+_CODECS = {
+    "big5": "big5hkscs", "euc-kr": "cp949", "gbk": "gb18030", "iso-8859-8-i": "iso8859_8", "macintosh": "mac_roman",
+    "shift_jis": "cp932", "windows-874": "cp874", "x-mac-cyrillic": "mac_cyrillic",
+}  # fmt: skip
+
+
+class Upload(msgspec.Struct, frozen=True):
+    """A file that is sent with a form."""
+
+    name: str
+    content: bytes = b""
+    type: str = "application/octet-stream"
+
+
+NO_FILE = Upload("")  # what browsers send for a file field that nobody filled in
+Entry: TypeAlias = tuple[str, str | Upload]
+
+
+@lru_cache(maxsize=256)
+def known_encoding(label: str) -> str | None:
+    """The name of the encoding that browsers know by this label, or None."""
+    try:
+        return turbohtml.parse(b"", encoding=label).encoding
+    except (LookupError, UnicodeError, ValueError):
+        return None
+
+
+def form_encoding(accept_charset: str | None, document: str) -> str:
+    """The encoding in which a form is sent: the first in accept-charset that is known, else the document's. Encodings
+    that cannot be written (UTF-16, replacement) give way to UTF-8."""
+    labels = (accept_charset or "").replace(",", " ").split()
+    name = next((known for label in labels if (known := known_encoding(label))), document)
+    return "UTF-8" if name.upper().startswith("UTF-16") or name == "replacement" else name
+
+
+def urlencoded(entries: Sequence[Entry], encoding: str) -> str:
+    """The entries as a query: name=value&name=value. Of a file the name is sent."""
+    return "&".join(
+        f"{_percent(name, encoding)}={_percent(value.name if isinstance(value, Upload) else value, encoding)}"
+        for name, value in entries
+    )
+
+
+def plain(entries: Sequence[Entry], encoding: str) -> bytes:
+    """One line per entry, nothing escaped."""
+    lines = (f"{name}={value.name if isinstance(value, Upload) else value}\r\n" for name, value in entries)
+    return _encoded("".join(map(_crlf, lines)), encoding)
+
+
+def multipart(entries: Sequence[Entry], encoding: str) -> tuple[bytes, str]:
+    """The body, and its content type. Equal entries give equal bytes, so that the queue can tell equal requests."""
+    parts = []
+    for name, value in entries:
+        head = f'Content-Disposition: form-data; name="{_quotable(_crlf(name))}"'
+        if isinstance(value, Upload):
+            head += f'; filename="{_quotable(value.name)}"\r\nContent-Type: {value.type}'
+            content = value.content
+        else:
+            content = _encoded(_crlf(value), encoding)
+        parts.append(_encoded(f"{head}\r\n\r\n", encoding) + content + b"\r\n")
+    boundary = f"----gossamer{_boundary(parts)}"
+    mark = f"--{boundary}".encode()
+    body = b"".join(mark + b"\r\n" + part for part in parts) + mark + b"--\r\n"
+    return body, f"{MULTIPART}; boundary={boundary}"
+
+
+def _boundary(parts: Sequence[bytes]) -> str:
+    digest = blake2b(digest_size=12)
+    for part in parts:
+        digest.update(len(part).to_bytes(8, "big"))
+        digest.update(part)
+    return digest.hexdigest()
+
+
+def _quotable(name: str) -> str:
+    return name.replace("\r", "%0D").replace("\n", "%0A").replace('"', "%22")
+
+
+def _crlf(text: str) -> str:
+    return _NEWLINES.sub("\r\n", text)
+
+
+def _percent(text: str, encoding: str) -> str:
+    return quote_from_bytes(_encoded(_crlf(text), encoding), safe="*-._ ").replace("~", "%7E").replace(" ", "+")
+
+
+def _encoded(text: str, encoding: str) -> bytes:
+    """Characters that the encoding does not have are written as references: &#8364;."""
+    text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")  # lone surrogates are no characters
+    name = _CODECS.get(encoding.lower(), encoding)
+    try:
+        codecs.lookup(name)
+    except LookupError:  # an encoding that only the standard knows
+        name = "utf-8"
+    return text.encode(name, "xmlcharrefreplace")
