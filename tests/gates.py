@@ -17,7 +17,7 @@ class HeldGate:
         if is_open:
             self.opened.set()
 
-    async def enter(self) -> None:
+    async def enter(self, address: str = "") -> None:
         self.reached.set()
         await self.opened.wait()
         if self.refusal is not None:

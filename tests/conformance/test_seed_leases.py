@@ -40,6 +40,15 @@ async def test_the_next_one_reads_when_the_time_is_over(lab):
     assert not await lab.seeds.claim("books-1", "host/1", WHILE)
 
 
+async def test_a_shorter_claim_does_not_take_the_place_of_a_longer_one(lab):
+    assert await lab.seeds.claim("@a.test", "host/1", WHILE)
+    assert not await lab.seeds.claim("@a.test", "host/2", WHILE / 10)
+    lab.clock.advance(14)
+    assert not await lab.seeds.claim("@a.test", "host/2", WHILE / 10)
+    lab.clock.advance(2)
+    assert await lab.seeds.claim("@a.test", "host/2", WHILE / 10)
+
+
 async def test_an_end_that_was_written_by_a_clock_that_was_ahead_is_over(lab):
     lab.clock.advance(86_400)
     assert await lab.seeds.claim("books-1", "host/1", WHILE)

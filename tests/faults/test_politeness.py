@@ -15,6 +15,7 @@ import pytest
 from tests.faults.commands import CommandProject, until
 from tests.faults.crawlers import Project, kill, wait_for
 from tests.faults.test_killed_crawlers import poll_until
+from tests.services.valkey import running_valkey
 from tests.sites.running import park
 
 pytestmark = pytest.mark.long
@@ -98,6 +99,24 @@ def test_a_burst_is_spent_once_and_then_earned_again(tmp_path):
         hits = site.hits(robots=True)
         for span in (0.25, 0.75, 1.75, 3):
             assert most_in_any_span(hits, span) <= 5 + (span + LATE) * 4
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_twenty_domains_on_one_server_get_no_more_than_the_rate_of_its_address(tmp_path, processes):
+    # given domains that each may be visited without a pause, all at 127.0.0.1
+    with park(pages=4, hosts=20, robots=None) as site, running_valkey() as valkey:
+        state = f'project = "shared"\nstate = "{valkey.address()}"\n' if processes > 1 else ""
+        settings = '[politeness]\nrate = "unlimited"\nper_address = "20/s"'
+        project = Project(tmp_path, site.seeds(), state + settings)
+        for crawler in [project.start() for _ in range(processes)]:
+            wait_for(crawler)
+
+        assert project.records().keys() == site.truth().keys()
+        times = sorted(hit.at for hit in site.hits(robots=True))
+        assert len(times) == 100  # the question for robots.txt counts as well
+        # A request may miss its turn by 50 ms, and by the time that the answer of the state took.
+        assert min(later - earlier for earlier, later in zip(times, times[20:], strict=False)) >= 1 - 0.25
+        assert times[-1] - times[0] >= 99 / 20 - 0.25
 
 
 def test_crawl_delay_slows_an_unlimited_crawl(tmp_path):

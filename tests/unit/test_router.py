@@ -196,7 +196,7 @@ async def test_a_state_that_is_away_does_not_cost_the_page(state):
     page = await router.begin(task())
     await page.open()
 
-    async def pace(asked):
+    async def pace(asked, elsewhere=None):
         return None
 
     await page.paid(pace)(None)
@@ -212,7 +212,7 @@ async def test_a_request_that_waited_at_its_gate_in_vain_costs_nothing(state):
     await page.open()
     gates = [HeldGate(), HeldGate()]
 
-    async def pace(asked):
+    async def pace(asked, elsewhere=None):
         return gates[len(page._gates)]
 
     for _ in gates:

@@ -14,6 +14,7 @@ import pytest
 from gossamer import Spider
 from gossamer.backends.sqlite.records import open_sqlite_records
 from gossamer.crawl.context import JobContext
+from gossamer.crawl.guest_turn import GuestTurns
 from gossamer.crawl.outages import LONGEST_OUTAGE
 from gossamer.crawl.pacer import Pacer
 from gossamer.crawl.windows import JobWindows
@@ -149,6 +150,7 @@ class Bench:
     ) -> Worker:
         line: Any = self.line
         fetcher: Any = road
+        pacer = Pacer(self.lab.clock)
         context = JobContext(
             job=self.job,
             worker="me",
@@ -156,7 +158,10 @@ class Bench:
             parser_version="1",
             fetcher=fetcher,
             router=self._router(),
-            pacer=Pacer(self.lab.clock),
+            pacer=pacer,
+            guests=GuestTurns(
+                pacer, self.lab.seeds, line, self.lab.clock, worker="me", terms_for=lambda site: SiteTerms()
+            ),
             pipeline=Pipeline(()),
             guard=QualityGuard("spider", None, 50),
             admission=Admission(Scope(), UrlRules()),

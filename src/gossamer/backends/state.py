@@ -9,6 +9,7 @@ from ..clock import Clock
 from ..errors import BadState
 from ..fetch.robots import RobotsShelf
 from ..frontier.contract import (
+    AddressBook,
     Frontier,
     FrontierFor,
     JobBook,
@@ -39,6 +40,7 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     schedules: ScheduleBook
     ticks: TickBook
     robots: RobotsShelf
+    addresses: AddressBook
     workers: WorkerBook
     spools: SpoolBook
     routes: RouteBook

@@ -21,6 +21,7 @@ from ..pipeline.steps import Pipeline
 from ..routing.router import Router
 from ..store.sink import Sink
 from .freshness import Freshness
+from .guest_turn import GuestTurns
 from .pacer import Pacer
 from .windows import JobWindows
 
@@ -64,6 +65,7 @@ class JobContext(msgspec.Struct, frozen=True, kw_only=True):
     fetcher: Fetcher
     router: Router
     pacer: Pacer
+    guests: GuestTurns
     pipeline: Pipeline
     guard: QualityGuard
     admission: Admission

@@ -45,10 +45,9 @@ from .pacer import TooEarly
 from .page_facts import content_of, observed, was_done
 from .parse_page import parse_page
 from .site_notes import SiteNotes
-from .windows import WINDOW
+from .windows import NEXT_LOOK, WINDOW
 
 SITE_AWAY = "site away"  # the reason of a task that waits until its site can be reached
-LOOK_AGAIN = timedelta(minutes=1)  # at a window that is closed
 MOST_FAULTS = 50  # that are listed of a page that is held back
 
 
@@ -87,7 +86,7 @@ class Journey:
         closed = self._context.windows.wait_for(self._task.site) if self._context.windows is not None else None
         if closed:
             # The whole site: its other pages need not come here to learn it. Not for long: windows may be changed.
-            pause = min(closed, LOOK_AGAIN)
+            pause = min(closed, NEXT_LOOK)
             await self._site.let_rest(pause)
             await self._release(pause, WINDOW)
             return
@@ -156,9 +155,10 @@ class Journey:
             detects_blocks=context.detects_blocks(self._task.site),
         )
 
-    async def _before_send(self, asked: timedelta | None = None) -> Gate:
+    async def _before_send(self, asked: timedelta | None = None, elsewhere: str | None = None) -> Gate:
+        if elsewhere is not None and elsewhere != self._task.site:
+            return await self._context.guests.gate(elsewhere, self._held.check)
         await self._site.keep_crawl_delay(asked)
-        # The lease is checked last of all: the process may have been stopped for minutes at the gate.
         return self._context.pacer.gate(self._task.site, asked, self._held.check)
 
     # -- 2. judge ------------------------------------------------------------------------------------------

@@ -9,6 +9,8 @@ How it is kept: each request has a gate, which its transport enters when the con
 lets one request through at a time: the next one gets its turn when the one before has left or failed, and its earliest
 moment is counted from the one at which that really left. After every sleep the clock is looked at again, and the lease
 is checked last: a process that stood still for a while sends nothing that came too late.
+Where addresses have a pace of their own (`AddressPace`), a request takes its turn there as well, in the state that all
+workers share.
 How it fails: TooEarly for a wait that is better spent in the queue; what the check of the lease raises.
 """
 
@@ -17,15 +19,20 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from datetime import timedelta
+from functools import lru_cache
+from ipaddress import IPv6Address, ip_address, ip_network
 
 from ..clock import Clock
 from ..errors import Transient
+from ..frontier.contract import AddressBook
 from ..frontier.politeness import after_start, earliest_start
 from ..model.task import Lease
 
 MAX_HOLD = timedelta(seconds=5)  # a longer wait is spent in the queue, not in a worker's slot
 MARGIN = 0.005  # share of an interval that is waited longer: what leaves on time may arrive a little closer
 MAX_MARGIN = timedelta(milliseconds=5)
+LATE = timedelta(milliseconds=50)  # by which a request may miss its turn at an address, or half an interval
+LONGEST_AHEAD = timedelta(minutes=1)  # no turn at an address is reserved further ahead
 _NEVER = float("-inf")
 _FEW_SITES = 1000  # so many are kept without a look at which of them could be forgotten
 
@@ -43,6 +50,48 @@ class TooEarly(Transient):
     def __init__(self, wait: timedelta) -> None:
         super().__init__(f"the site's pace allows the next request in {wait.total_seconds():.1f} s")
         self.wait = wait
+
+
+class AddressBusy(TooEarly):
+    """The address of the site is asked for by many, and has no turn soon."""
+
+    reason = "address pace"
+
+
+class AddressPace:
+    """The pace of network addresses, whatever sites they serve. A turn that was missed, because this process or the
+    state was slow, lapses: requests that were held up do not leave together."""
+
+    def __init__(self, book: AddressBook, clock: Clock, interval: timedelta) -> None:
+        self._book = book
+        self._clock = clock
+        self._interval = timedelta(seconds=with_margin(interval.total_seconds()))
+        self._grace = max(interval.total_seconds() / 2, LATE.total_seconds())
+
+    async def turn(self, address: str, max_hold: float) -> None:
+        """Return when a request may be written. Raises AddressBusy when it would take longer than `max_hold`."""
+        key, longest = _network(address), timedelta(seconds=min(max_hold, LONGEST_AHEAD.total_seconds()))
+        while True:
+            wait = await self._book.take_turn(key, self._interval, longest)
+            turn = self._clock.monotonic() + wait.total_seconds()
+            if wait > longest:
+                if max_hold <= wait.total_seconds():
+                    raise AddressBusy(wait)
+                await self._clock.sleep(wait.total_seconds())
+                continue
+            while (left := turn - self._clock.monotonic()) > 0:
+                await self._clock.sleep(left)
+            if self._clock.monotonic() <= turn + self._grace:
+                return
+
+
+@lru_cache(maxsize=4096)
+def _network(address: str) -> str:
+    """What is counted as one address: of IPv6 a /64, of which every machine has one to itself."""
+    ip = ip_address(address.partition("%")[0])
+    if isinstance(ip, IPv6Address):
+        return str(ip.ipv4_mapped) if ip.ipv4_mapped is not None else str(ip_network((ip, 64), strict=False))
+    return str(ip)
 
 
 class _SitePace:
@@ -81,20 +130,30 @@ class _SitePace:
 class SiteGate:
     """The turn of one request at its site: fulfils `fetch.contract.Gate`. A repeat may enter again."""
 
-    __slots__ = ("_check", "_clock", "_entered_at", "_expected", "_has_turn", "_max_hold", "_site", "is_out")
+    __slots__ = (
+        "_addresses", "_check", "_clock", "_entered_at", "_expected", "_has_turn", "_max_hold", "_site", "is_out",
+    )  # fmt: skip
 
-    def __init__(self, site: _SitePace, clock: Clock, check: Callable[[], None] | None, max_hold: float) -> None:
+    def __init__(
+        self,
+        site: _SitePace,
+        clock: Clock,
+        check: Callable[[], None] | None,
+        max_hold: float,
+        addresses: AddressPace | None = None,
+    ) -> None:
         self._site = site
         self._clock = clock
         self._check = check
         self._max_hold = max_hold
+        self._addresses = addresses
         self._entered_at: float | None = None
         self._has_turn = False
         self.is_out = False
         site.expected += 1
         self._expected = True
 
-    async def enter(self) -> None:
+    async def enter(self, address: str = "") -> None:
         """Return when the request may be written. Raises TooEarly, and what the check of the lease raises."""
         site, now = self._site, self._clock.monotonic
         if site.interval is not None and site.burst == 1:
@@ -106,6 +165,13 @@ class SiteGate:
                 if wait > self._max_hold:
                     raise TooEarly(timedelta(seconds=wait))
                 await self._clock.sleep(wait)
+            if self._addresses is not None and address:
+                try:
+                    await self._addresses.turn(address, self._max_hold)
+                except AddressBusy as busy:
+                    site.rest_until = now() + busy.wait.total_seconds()  # others would wait in vain as well
+                    raise
+            # Last of all: the process may have been stopped for minutes here.
             if self._check is not None:
                 self._check()
         except BaseException:
@@ -165,8 +231,11 @@ class Pacer:
     """One per process. A site is kept while leases of it are in hand, and after that until its pace lies in the past:
     the next lease may be on its way, and the frontier does not know yet of the last requests."""
 
-    def __init__(self, clock: Clock, *, max_hold: timedelta | None = MAX_HOLD) -> None:
+    def __init__(
+        self, clock: Clock, *, max_hold: timedelta | None = MAX_HOLD, addresses: AddressPace | None = None
+    ) -> None:
         self._clock = clock
+        self._addresses = addresses
         self._max_hold = max_hold.total_seconds() if max_hold is not None else float("inf")
         self._sites: dict[str, _SitePace] = {}
         self._look_at = _FEW_SITES
@@ -202,7 +271,7 @@ class Pacer:
             wait = self._wait(site)
             if wait > self._max_hold:
                 raise TooEarly(timedelta(seconds=wait))
-        return SiteGate(site, self._clock, check, self._max_hold)
+        return SiteGate(site, self._clock, check, self._max_hold, self._addresses)
 
     def wait(self, name: str, asked: timedelta) -> float:
         """Seconds until a request that got its gate now could leave, as far as is known."""

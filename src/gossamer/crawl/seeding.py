@@ -36,8 +36,9 @@ from ..schedule.sources import FeedSource, Listing, PagesSource, SitemapSource, 
 from ..settings import Settings
 from ..store.contract import RecordStore
 from .freshness import freshness_of
+from .guest_turn import Announce, take_turn
 from .page_facts import rhythm_of
-from .source_files import Announce, ClosedFor, SourceFiles
+from .source_files import ClosedFor, SourceFiles
 from .windows import job_windows
 from .worker import Worker
 
@@ -48,8 +49,6 @@ LONGEST_ENDING = 500
 FULL_PAUSE = timedelta(milliseconds=500)
 LEASE = timedelta(seconds=15)  # after so long without a sign another worker reads the source
 RENEW = timedelta(seconds=4)
-SITE = "@"  # before its name, where it stands in place of a job (SeedBook): one source at a time is read there
-TURN_LOOK = timedelta(milliseconds=100)
 LOOK = timedelta(seconds=1)  # between two looks at what another worker has read
 SHORTEST = 60.0  # seconds between two fetches of a page, where the schedule says nothing
 
@@ -386,14 +385,8 @@ class Seeder:
     async def _take_turn(self, site: str, rest: timedelta, request: str) -> float:
         """Have the site to ourselves for that time, and on, where the request has it already: sources that others read
         there come later, and so do pages. Returns a moment at which it had not begun."""
-        context = self._context
-        name = f"{context.worker}.{self._job}.{request}"
-        asked_at = context.clock.monotonic()
-        while not await context.state.seeds.claim(f"{SITE}{site}", name, rest):
-            await context.clock.sleep(min(TURN_LOOK, rest).total_seconds())
-            asked_at = context.clock.monotonic()
-        await context.state.frontier.slow_down(site, interval=None, rest=rest)
-        return asked_at
+        state, clock, name = self._context.state, self._context.clock, f"{self._context.worker}.{self._job}.{request}"
+        return await take_turn(state.seeds, state.frontier, clock, site=site, rest=rest, request=name)
 
     def _report(self, message: str) -> None:
         self._fault = self._fault or message

@@ -16,13 +16,12 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import BinaryIO
 from urllib.parse import urlsplit
-from uuid import uuid4
 
 from ..clock import Clock
 from ..errors import FetchFailed, FetchRefused, NoRoute, ParseFailed, RobotsUnreachable
@@ -52,16 +51,16 @@ from ..schedule.sources.gzip_file import GZIP, Damaged, TooLarge, is_packed, unp
 from ..settings import Settings
 from ..settings.effective import retry_terms, robots_rule, site_terms
 from .fetch_page import fetch_unqueued, fetcher_of
-from .pacer import Pacer, SiteGate, with_margin
+from .guest_turn import Announce, AnnouncedGate, Announcement
+from .pacer import AddressPace, Pacer, with_margin
+from .windows import NEXT_LOOK
 
-LOOK_AGAIN = timedelta(minutes=1)  # at a window that is closed
 NEAR = timedelta(seconds=1)  # a connection is made no sooner than this before its request may leave
 BATCH = 500  # entries
 _PIECE = 32 * 1024
 _LARGEST_FEED = SourceBounds().feed  # unpacked; it is read whole
 _ACCEPT = (("Accept", "application/xml,text/xml,application/rss+xml,application/atom+xml,text/plain;q=0.9,*/*;q=0.5"),)
 
-Announce = Callable[[str, timedelta, str], Awaitable[float]]
 ClosedFor = Callable[[str], timedelta]
 Report = Callable[[str], None]
 
@@ -85,6 +84,7 @@ class SourceFiles:
         announce: Announce | None = None,
         closed_for: ClosedFor | None = None,
         spider: Spider | None = None,
+        addresses: AddressPace | None = None,
     ) -> None:
         self.settings = settings
         self.clock = clock
@@ -95,7 +95,7 @@ class SourceFiles:
         self._site_terms = site_terms(settings, spider)
         self._obeys_robots = robots_rule(settings, spider or Spider())
         self._retry_terms = retry_terms(settings)
-        self._pacer = Pacer(clock, max_hold=None)
+        self._pacer = Pacer(clock, max_hold=None, addresses=addresses)
         self._fetchers: dict[tuple[int, bool], Fetcher] = {}
 
     def context(self, *, report: Report, known: Mapping[str, Validators] | None = None) -> SourceReading:
@@ -183,67 +183,29 @@ class SourceFiles:
         return found
 
     def _before_send(self, site: str) -> BeforeSend:
-        async def keep_pace(asked: timedelta | None = None) -> Gate:
-            await self._wait_for_window(site)
-            spacing = self._site_terms(site).spacing(asked.total_seconds() if asked is not None else None) or 0.0
-            if not spacing:
-                return self._pacer.gate(site)
-            # Where others are on the site, too, they have every other turn.
-            own = timedelta(seconds=spacing if self._announce is None else 2 * spacing)
-            while (wait := self._pacer.wait(site, own) - NEAR.total_seconds()) > 0:
-                await self.clock.sleep(wait)
-            if self._announce is None:
-                return self._pacer.gate(site, own)
-            announced = _Announcement(site, with_margin(spacing), self._announce, self.clock)
-            await announced.renew()
-            return _AnnouncedGate(self._pacer.gate(site, own), announced)
+        async def keep_pace(asked: timedelta | None = None, elsewhere: str | None = None) -> Gate:
+            return await self._gate(elsewhere or site, asked)
 
         return keep_pace
 
+    async def _gate(self, site: str, asked: timedelta | None) -> Gate:
+        await self._wait_for_window(site)
+        spacing = self._site_terms(site).spacing(asked.total_seconds() if asked is not None else None) or 0.0
+        if not spacing:
+            return self._pacer.gate(site)
+        # Where others are on the site, too, they have every other turn.
+        own = timedelta(seconds=spacing if self._announce is None else 2 * spacing)
+        while (wait := self._pacer.wait(site, own) - NEAR.total_seconds()) > 0:
+            await self.clock.sleep(wait)
+        if self._announce is None:
+            return self._pacer.gate(site, own)
+        announced = Announcement(site, with_margin(spacing), self._announce, self.clock)
+        await announced.renew()
+        return AnnouncedGate(self._pacer.gate(site, own), announced)
+
     async def _wait_for_window(self, site: str) -> None:
         while self._closed_for is not None and (closed := self._closed_for(site)):
-            await self.clock.sleep(min(closed, LOOK_AGAIN).total_seconds())
-
-
-class _Announcement:
-    """Others, who may be on the site, are asked to leave it alone. A turn must pass before the request: somebody may
-    have been there just now. Then there is half a turn to write it in, and a whole one until the others come back.
-    Where the state is so slow that the time to write is over before it began, twice as much is asked for."""
-
-    def __init__(self, site: str, spacing: float, announce: Announce, clock: Clock) -> None:
-        self._site = site
-        self._name = uuid4().hex
-        self._spacing = spacing
-        self._ready = 1.5 * spacing  # so long after the announcement the request may still be written
-        self._announce = announce
-        self._clock = clock
-        self._until = float("-inf")
-
-    async def renew(self) -> None:
-        """Return when the request may be written, at once where it may be already."""
-        while self._clock.monotonic() > self._until:
-            rest = timedelta(seconds=self._ready + self._spacing)
-            asked_at = await self._announce(self._site, rest, self._name)
-            await self._clock.sleep(self._spacing)
-            self._until = asked_at + self._ready
-            self._ready = max(self._ready, 2 * (self._clock.monotonic() - asked_at) - self._spacing)
-
-
-class _AnnouncedGate:
-    """The gate of a request that was announced; one whose connection took too long is announced again."""
-
-    def __init__(self, gate: SiteGate, announced: _Announcement) -> None:
-        self._gate = gate
-        self._announced = announced
-        self.withdraw, self.left, self.close = gate.withdraw, gate.left, gate.close
-
-    @property
-    def is_out(self) -> bool:
-        return self._gate.is_out
-
-    async def enter(self) -> None:
-        await self._gate.enter()
-        await self._announced.renew()
+            await self.clock.sleep(min(closed, NEXT_LOOK).total_seconds())
 
 
 class SourceReading:

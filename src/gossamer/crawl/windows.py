@@ -15,6 +15,7 @@ from ..schedule.windows import Window, closes_at, is_open, opens_at, parse_windo
 from ..settings import Settings
 
 WINDOW = "window"  # the reason of a page that waits for one
+NEXT_LOOK = timedelta(minutes=1)  # at a window that is closed
 LOOK_AGAIN = timedelta(hours=1)  # an answer is believed no longer than this: clocks are set
 REMEMBERED = 20_000  # sites
 

@@ -35,8 +35,9 @@ class Gate(Protocol):
     @property
     def is_out(self) -> bool: ...
 
-    async def enter(self) -> None:
-        """Return when the request may be written. Raises what keeps it from leaving; then nothing may be written."""
+    async def enter(self, address: str = "") -> None:
+        """Return when the request may be written. `address` is the one that the site's server was dialled at; none
+        where it is not known, as behind a proxy. Raises what keeps it from leaving; then nothing may be written."""
         ...
 
     def withdraw(self) -> None:

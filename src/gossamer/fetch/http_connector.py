@@ -86,6 +86,12 @@ leaving: ContextVar[Leaving] = ContextVar("gossamer_leaving")
 _plain_key: Callable[[aiohttp.ClientRequest], ConnectionKey] = aiohttp.ClientRequest.connection_key.fget  # type: ignore[attr-defined]
 
 
+def _peer(transport: asyncio.Transport | None) -> str:
+    """The address at the other end, as far as it is known."""
+    name = transport.get_extra_info("peername") if transport is not None else None
+    return str(name[0]) if name else ""
+
+
 class PeerResponse(aiohttp.ClientResponse):
     """Remembers who answered: the connection is back in the pool before the caller could ask."""
 
@@ -98,11 +104,7 @@ class PeerResponse(aiohttp.ClientResponse):
         if gate is not None:
             # uvloop hands what is written to the kernel when all that is due just now has run.
             self._loop.call_soon(gate.left)
-        transport = connection.transport
-        if transport is not None:
-            name = transport.get_extra_info("peername")
-            if name:
-                self.peer = name[0]
+        self.peer = _peer(connection.transport)
         return super().start(connection)
 
 
@@ -184,7 +186,7 @@ class Connector(aiohttp.TCPConnector):
             if way.gate is None:
                 break
             try:
-                await way.gate.enter()
+                await way.gate.enter(_peer(connection.transport) if way.exit is None else "")
             except BaseException:
                 connection.release()
                 raise

@@ -128,7 +128,8 @@ class WreqTransport:
         client = await self._clients.client_for(target.host, profile, exit, request.limits)
         if request.gate is not None:
             asked_at = time.perf_counter()
-            await request.gate.enter()
+            # wreq takes one of the addresses, and tells which when the answer is there: the turn is at the first.
+            await request.gate.enter(min(client.addresses) if exit is None else "")
             started += time.perf_counter() - asked_at
         standing = client.takes_standing(target.origin)
         try:

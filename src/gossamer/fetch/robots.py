@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from functools import partial
@@ -32,16 +32,22 @@ from ..errors import (
     StaleConnection,
     TlsFailed,
 )
-from ..model.url import origin_of, parse_url, without_user
+from ..model.url import origin_of, parse_url, site_of, without_user
 from .body import ACCEPT_ENCODING
 from .contract import Gate, Limits, Response
 from .open_route import OpenRoute
 from .retry_after import parse_retry_after
 from .robots_rules import MAX_TEXT, RobotsRules, product_token, read_robots
 
-# Awaited before each request, with the crawl-delay of the site where it is known; returns the gate of the request. May
-# raise.
-BeforeSend = Callable[[timedelta | None], Awaitable[Gate | None]]
+
+class BeforeSend(Protocol):
+    """Awaited before each request, with the crawl-delay of the site where it is known. A request that goes to another
+    site than that of the page names it as `elsewhere`, and gets its turn there."""
+
+    async def __call__(self, asked: timedelta | None, /, elsewhere: str | None = None) -> Gate | None:
+        """The gate of the request. May raise."""
+        ...
+
 
 FRESH = timedelta(hours=24)
 UNREACHABLE = timedelta(minutes=2)
@@ -199,9 +205,11 @@ class Robots:
 
     async def _ask(self, origin: str, before_send: BeforeSend, route: OpenRoute) -> RobotsEntry:
         url = f"{origin}/robots.txt"
+        home = site_of(url)
         response: Response | None = None
         for _ in range(MAX_HOPS + 1):
-            gate = await before_send(None)
+            at = site_of(url)
+            gate = await before_send(None) if at == home else await before_send(None, at)
             try:
                 response = await route.fetch_robots(url, self._headers, self._limits, gate)
             except (RouteFailed, StaleConnection):

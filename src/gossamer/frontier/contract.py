@@ -82,6 +82,17 @@ class SiteBook(Protocol):
         ...
 
 
+class AddressBook(Protocol):
+    """The pace of network addresses, each of which may serve many sites."""
+
+    async def take_turn(self, address: str, interval: timedelta, longest: timedelta) -> timedelta:
+        """Reserve the next request to the address, `interval` after the one before, and return how long it has to wait.
+
+        Nothing is reserved when that is longer than `longest`.
+        """
+        ...
+
+
 class Frontier(SiteBook, Protocol):
     """The worker's side. A `worker` is a name unique per process: `host/pid/start`."""
 
@@ -212,11 +223,12 @@ class SeedBook(Protocol):
     """The lease to read the source of a job that a schedule began. One worker holds it at a time; when that one dies,
     the next begins to read from the start. If two of them read at once, work is done twice and nothing is lost.
 
-    A lease is known by its name alone: "@" and a site, in place of a job, is the lease to read a source at that site.
+    A lease is known by its name alone: "@" and a site, in place of a job, is the lease to make a request at that site
+    for which no task was leased.
     """
 
     async def claim(self, job: str, worker: str, duration: timedelta) -> bool:
-        """Take or prolong the lease, by the backend's clock. False while another worker holds it."""
+        """Take or prolong the lease, by the backend's clock. False while another worker holds it, for however long."""
         ...
 
     async def release(self, job: str, worker: str) -> None:

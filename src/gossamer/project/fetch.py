@@ -113,7 +113,7 @@ async def fetch_one(url: str, settings: Settings, *, robots: bool, route: str | 
     )
 
 
-async def _at_once(asked: timedelta | None = None) -> None:
+async def _at_once(asked: timedelta | None = None, elsewhere: str | None = None) -> None:
     """One page for one person: there is nothing to pace."""
 
 

@@ -13,9 +13,10 @@ from ..clock import Clock, SystemClock
 from ..crawl.context import JobContext, SourceSites
 from ..crawl.fetch_page import fetcher_of
 from ..crawl.freshness import freshness_of
-from ..crawl.pacer import Pacer
+from ..crawl.guest_turn import Announce, GuestTurns
+from ..crawl.pacer import AddressPace, Pacer
 from ..crawl.seeding import SOURCE_PAUSES, SeedContext
-from ..crawl.source_files import Announce, ClosedFor, SourceFiles
+from ..crawl.source_files import ClosedFor, SourceFiles
 from ..crawl.windows import job_windows
 from ..crawl.worker import LOOK, Worker
 from ..errors import MissingExtra
@@ -26,10 +27,7 @@ from ..fetch.http import AiohttpTransport
 from ..fetch.open_route import Opening, Transports
 from ..fetch.robots import MemoryShelf, Robots, RobotsShelf
 from ..frontier.admission import Admission, Scope
-from ..frontier.contract import (
-    JobBook,
-    JobTerms,
-)
+from ..frontier.contract import AddressBook, JobBook, JobTerms
 from ..model.events import EventSink, Silence
 from ..model.job import JobState
 from ..model.record import day_of
@@ -43,7 +41,7 @@ from ..routing.proxies.contract import ExitBook
 from ..routing.proxies.pools import Pools
 from ..routing.router import Router, lanes_of
 from ..settings import Settings
-from ..settings.effective import Routing, limits_of, minimum_quality, retry_terms, robots_rule, routing_of
+from ..settings.effective import Routing, limits_of, minimum_quality, retry_terms, robots_rule, routing_of, site_terms
 from ..store.sink import Sink
 from ..store.spool import Spool
 from ..store.spool_notes import SpoolNotes
@@ -115,6 +113,12 @@ def robots_of(settings: Settings, shelf: RobotsShelf, clock: Clock) -> Robots:
     )
 
 
+def address_pace(settings: Settings, book: AddressBook, clock: Clock) -> AddressPace | None:
+    """The pace of addresses, where the settings name one."""
+    interval = settings.politeness.per_address.interval
+    return AddressPace(book, clock, interval) if interval is not None else None
+
+
 def sink_of(project: Project, events: EventSink | None = None) -> Sink:
     """The sink of this process, whatever the number of its jobs. Entered, it drains this machine's spool."""
     settings, clock = project.settings, project.clock
@@ -181,6 +185,17 @@ async def open_worker(
         counted = await project.records.scores(spider=spider.name, since=since)
         watched = terms is not None and bool(terms.schedule)
         grows = scope.sites if watched and isinstance(scope.sites, set) and spider.allowed_domains is None else None
+        windows = job_windows(settings, terms, clock)
+        pacer = Pacer(clock, addresses=address_pace(settings, project.state.addresses, clock))
+        guests = GuestTurns(
+            pacer,
+            project.state.seeds,
+            project.state.frontier,
+            clock,
+            worker=project.worker,
+            terms_for=site_terms(settings, spider),
+            closed_for=windows.wait_for,
+        )
         context = JobContext(
             job=job,
             worker=project.worker,
@@ -188,7 +203,8 @@ async def open_worker(
             parser_version=spider_version(type(spider)),
             fetcher=fetcher,
             router=router,
-            pacer=Pacer(clock),
+            pacer=pacer,
+            guests=guests,
             pipeline=pipeline_of(settings, spider, counted=counted, latest=latest_of(project.records, sink)),
             guard=QualityGuard(
                 spider.name,
@@ -212,7 +228,7 @@ async def open_worker(
             buries_unpaid=settings.router.when_spent == "bury",
             detects_blocks=routing.detects_blocks,
             freshness=freshness_of(terms, project.records, clock),
-            windows=job_windows(settings, terms, clock),
+            windows=windows,
             watched=watched,
             conditional=settings.fetch.conditional,
             source_sites=None if grows is None else SourceSites(project.state.jobs, project.state.seeds, job, grows),
@@ -242,11 +258,12 @@ async def open_source_files(
     announce: Announce | None = None,
     closed_for: ClosedFor | None = None,
     spider: Spider | None = None,
+    addresses: AddressBook | None = None,
 ) -> AsyncIterator[SourceFiles]:
     """What fetches sitemaps and feeds. Raises Misconfigured.
 
-    `shelf` keeps answers of robots.txt, `exits` is needed where the settings send a site through a proxy pool; for the
-    rest see `SourceFiles`.
+    `shelf` keeps answers of robots.txt, `exits` is needed where the settings send a site through a proxy pool, and
+    `addresses` where they give addresses a pace; for the rest see `SourceFiles`.
     """
     clock = clock or SystemClock()
     async with AsyncExitStack() as stack:
@@ -265,7 +282,16 @@ async def open_source_files(
             for_files=True,
         )
         robots = robots_of(settings, shelf or MemoryShelf(), clock)
-        yield SourceFiles(settings, router, robots, clock, announce=announce, closed_for=closed_for, spider=spider)
+        yield SourceFiles(
+            settings,
+            router,
+            robots,
+            clock,
+            announce=announce,
+            closed_for=closed_for,
+            spider=spider,
+            addresses=address_pace(settings, addresses, clock) if addresses is not None else None,
+        )
 
 
 async def is_over(jobs: JobBook, job: str) -> bool:
@@ -291,6 +317,7 @@ def seed_context(project: Project, *, source_pauses: tuple[timedelta, ...] = SOU
             clock=project.clock,
             shelf=project.state.robots,
             exits=project.state.exits,
+            addresses=project.state.addresses,
         ),
         end_job=partial(end_job, project),
         source_pauses=source_pauses,

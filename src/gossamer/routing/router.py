@@ -217,11 +217,11 @@ class PageRoute:
         if budget is None:
             return before_send
 
-        async def pay_first(asked: timedelta | None) -> Gate | None:
+        async def pay_first(asked: timedelta | None, elsewhere: str | None = None) -> Gate | None:
             self._receipts.append(await budget.pay(self._task.site, self.route))
             self._received.append(0)
             try:
-                gate = await before_send(asked)
+                gate = await before_send(asked, elsewhere)
             except BaseException:
                 self._received.pop()
                 await self._settle(budget, self._receipts.pop(), None)

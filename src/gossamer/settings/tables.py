@@ -220,6 +220,7 @@ class Politeness(msgspec.Struct, frozen=True, kw_only=True):
     rate: Rate = Rate(timedelta(milliseconds=500))
     burst: int = 1
     concurrency: int | None = 4
+    per_address: Rate = Rate(None)  # of all sites at one network address together
     robots: bool = True
     max_crawl_delay: timedelta = timedelta(minutes=5)
 

@@ -12,8 +12,8 @@ keys of one shard lie on one node, so that a script may touch them together; sha
     gossamer:{P}:forgetting     set     numbers of jobs that were forgotten and whose keys are not deleted yet
     gossamer:{P}:schedules      hash    name of a schedule -> its version, its last job, and JSON: its progress
     gossamer:{P}:leader         hash    the scheduler that leads: its name, its token, until when
-    gossamer:{P}:sowing         hash    id of a job -> until when, and which worker reads its source; @site -> until
-                                        when, and whose request for a source has the site to itself
+    gossamer:{P}:sowing         hash    id of a job -> until when, for how long, and which worker reads its source;
+                                        @site -> the same of the request for a source that has the site to itself
     gossamer:{P}:sown:I         set     sites that were found in the source of the job with the id I
     gossamer:{P}:troubles       hash    id of a job -> what was wrong with its source
     gossamer:{P}:workers        hash    worker -> JSON: its last heartbeat
@@ -42,6 +42,7 @@ keys of one shard lie on one node, so that a script may touch them together; sha
     gossamer:{P.S}:parked       set     sites for whose slots a queue waits
     gossamer:{P.S}:freed        zset    sites that gave back a slot somebody waited for, by sequence
     gossamer:{P.S}:robots:O     string  robots.txt of the origin O, expires
+    gossamer:{P.S}:address:A    string  when the next request to the network address A may leave; expires then
 
     gossamer:{P.S}:J:meta       hash    state of the job (replaced, cancelled: nothing enters any more), whether it is
                                         paused or sealed, sequence of this shard, how far `freed` was read

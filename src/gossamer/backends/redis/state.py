@@ -15,6 +15,7 @@ from ...store.contract import RecordStore
 from ..state import State, check_fingerprints
 from ..worker_names import is_gone as process_is_gone
 from .access import RedisAnswers, RedisAudit, RedisKeys
+from .address_book import RedisAddressBook
 from .admission import ShardAdmission
 from .connection import Server, open_server
 from .exits import RedisExitBook
@@ -101,6 +102,7 @@ async def open_redis_state(
                 schedules=schedules,
                 ticks=schedules,
                 robots=robots,
+                addresses=RedisAddressBook(server, keys),
                 workers=RedisWorkers(server, keys),
                 spools=RedisSpools(server, keys),
                 routes=routes,

@@ -214,15 +214,15 @@ class SqliteSeedBook:
     async def claim(self, job: str, worker: str, duration: timedelta) -> bool:
         def write(connection: sqlite3.Connection) -> bool:
             now, length = self._clock.now(), duration.total_seconds()
-            found = connection.execute("SELECT sower, until FROM sowings WHERE job = ?", (job,)).fetchone()
-            # An end that lies further ahead than a lease can last was written while the clock was ahead.
-            taken = found is not None and found[0] not in ("", worker) and now < found[1] <= now + length
-            if taken and not self._is_gone(found[0]):
+            found = connection.execute("SELECT sower, until, length FROM sowings WHERE job = ?", (job,)).fetchone()
+            # An end that lies further ahead than the lease was to last was written while the clock was ahead.
+            others = found is not None and found[0] not in ("", worker)
+            if others and now < found[1] <= now + (found[2] or length) and not self._is_gone(found[0]):
                 return False
             connection.execute(
-                "INSERT INTO sowings (job, sower, until) VALUES (?1, ?2, ?3) "
-                "ON CONFLICT (job) DO UPDATE SET sower = ?2, until = ?3",
-                (job, worker, now + length),
+                "INSERT INTO sowings (job, sower, until, length) VALUES (?1, ?2, ?3, ?4) "
+                "ON CONFLICT (job) DO UPDATE SET sower = ?2, until = ?3, length = ?4",
+                (job, worker, now + length, length),
             )
             return True
 

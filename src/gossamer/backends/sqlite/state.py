@@ -14,6 +14,7 @@ from ...model.url import FINGERPRINT_VERSION
 from ..state import State, check_fingerprints
 from ..worker_names import is_gone as process_is_gone
 from .access import SqliteAnswers, SqliteAudit, SqliteKeys
+from .address_book import SqliteAddressBook
 from .connection import Database
 from .exits import SqliteExitBook
 from .frontier import SqliteFrontier
@@ -77,6 +78,7 @@ async def open_sqlite_state(
                 schedules=schedules,
                 ticks=schedules,
                 robots=SqliteRobotsShelf(database),
+                addresses=SqliteAddressBook(database, clock),
                 workers=SqliteWorkers(database),
                 spools=SqliteSpools(database),
                 routes=SqliteRouteBook(database),

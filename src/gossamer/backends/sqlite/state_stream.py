@@ -46,7 +46,7 @@ _COUNTED = {
 Columns = tuple[Any, ...]  # Any: the types of a row are those of the schema, which is STRICT
 _TABLES = (
     "incidents", "shapes", "queues", "urls", "sites", "robots", "workers", "spools", "standings", "purses", "schedules",
-    "sowings", "sown_sites", "forgetting", "jobs", "api_keys", "answers", "audit",
+    "sowings", "sown_sites", "forgetting", "jobs", "api_keys", "answers", "audit", "address_paces",
 )  # fmt: skip
 
 

@@ -136,7 +136,7 @@ class Pass:
                 return is_good()
             began = self._at_gate_since = loop.time()
             try:
-                await gate.enter()
+                await gate.enter(self.address if self.exit is None else "")
             except GossamerError as error:
                 if not self.kept_back.done():
                     self.kept_back.set_exception(error)

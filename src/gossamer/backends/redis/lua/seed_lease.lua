@@ -5,14 +5,16 @@
 --   note: a trouble or '', and sites. The first trouble stays.
 
 local verb, job = ARGV[2], ARGV[3]
-local till, holder = string.match(redis.call('HGET', KEYS[1], job) or '', '^(%S+) (.*)$')
+local known = redis.call('HGET', KEYS[1], job) or ''
+local till, lasts, holder = string.match(known, '^(%S+) (%S+) (.*)$')
+if not till then till, holder = string.match(known, '^(%S+) (.*)$') end  -- written by an older version
 
 if verb == 'claim' then
     local length = tonumber(ARGV[5])
     till = tonumber(till or 0)
-    -- An end that is further away than it can be was written while the clock was ahead.
-    if holder and holder ~= ARGV[4] and till > now and till <= now + length then return 0 end
-    redis.call('HSET', KEYS[1], job, string.format('%.6f', now + length) .. ' ' .. ARGV[4])
+    -- An end that is further away than the lease was to last was written while the clock was ahead.
+    if holder and holder ~= ARGV[4] and till > now and till <= now + (tonumber(lasts) or length) then return 0 end
+    redis.call('HSET', KEYS[1], job, string.format('%.6f %.6f %s', now + length, length, ARGV[4]))
 elseif verb == 'release' then
     if holder == ARGV[4] then redis.call('HDEL', KEYS[1], job) end
 else
