@@ -5,7 +5,8 @@
 MAKEFLAGS += --no-print-directory
 
 PYTHON := .venv/bin/python
-STAMP := .venv/.gossamer-installed
+RUNNABLE := .venv/.gossamer-runnable# what running needs is there
+STAMP := .venv/.gossamer-installed# the tools for its development, too
 
 # Hundreds of processes are started by the tests: what one has compiled, the others read.
 unexport PYTHONDONTWRITEBYTECODE
@@ -18,14 +19,18 @@ help: ## this list
 	@echo
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1|/' | awk -F'|' '{printf "%-16s %s\n", $$1, $$2}'
 
-setup: $(STAMP) ## make .venv and install everything (again only when pyproject.toml or requirements.lock changes)
+setup: $(STAMP) ## make .venv with everything: all extras, the tools for tests and types (some 850 MB)
 	@:
 
-$(STAMP): pyproject.toml requirements.lock scripts/setup
-	@scripts/setup
+$(RUNNABLE): pyproject.toml requirements.lock scripts/setup
+	@scripts/setup run
 	@touch $@
 
-run: $(STAMP) ## crawl the built-in demo shop, or a real site with URL=https://...
+$(STAMP): pyproject.toml requirements.lock requirements-dev.lock scripts/setup
+	@scripts/setup dev
+	@touch $(RUNNABLE) $@
+
+run: $(RUNNABLE) ## crawl the built-in demo shop, or a real site with URL=https://...
 ifeq ($(strip $(URL)),)
 	@.venv/bin/gossamer demo
 else
@@ -67,15 +72,18 @@ $(TOOLS)/uv: | $(STAMP)
 	@$(PYTHON) -m venv .venv-tools
 	@$(TOOLS)/pip install --quiet uv pip-audit cyclonedx-bom
 
-lock: $(TOOLS)/uv ## pin every package with its hashes in requirements.lock; ARGS="--upgrade" takes newer ones
-	@$(TOOLS)/uv pip compile pyproject.toml --extra dev --universal --python-version 3.11 --generate-hashes \
-		--no-emit-index-url --no-header --quiet --output-file requirements.lock $(ARGS)
+# requirements.lock is what `make run` installs: a part of requirements-dev.lock, in the same versions.
+PIN = $(TOOLS)/uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
+	--no-header --quiet
+lock: $(TOOLS)/uv ## pin every package with its hashes in requirements*.lock; ARGS="--upgrade" takes newer ones
+	@$(PIN) --extra dev --output-file requirements-dev.lock $(ARGS)
+	@$(PIN) --extra build --extra server --constraint requirements-dev.lock --no-annotate --output-file requirements.lock
 
-audit: $(TOOLS)/uv ## known weaknesses of the packages in requirements.lock
-	@$(TOOLS)/pip-audit --requirement requirements.lock --require-hashes --disable-pip
+audit: $(TOOLS)/uv ## known weaknesses of the packages in requirements-dev.lock
+	@$(TOOLS)/pip-audit --requirement requirements-dev.lock --require-hashes --disable-pip
 
 sbom: $(TOOLS)/uv ## what Gossamer is made of, as CycloneDX, in sbom.json
-	@$(TOOLS)/cyclonedx-py requirements requirements.lock --pyproject pyproject.toml --output-file sbom.json
+	@$(TOOLS)/cyclonedx-py requirements requirements-dev.lock --pyproject pyproject.toml --output-file sbom.json
 
 bench: $(STAMP) ## Gossamer beside its peers; queue, fairness and fleet
 	@$(PYTHON) -m bench $(ARGS)

