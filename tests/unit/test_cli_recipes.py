@@ -99,7 +99,6 @@ def test_check_of_a_page_without_its_product_ends_with_one(project, shop):
         (("check", "shop.toml", "{url}/nothing"), "answered 404"),
         (("check", "shop.toml", "{url}/secret"), "robots.txt forbids"),
         (("check", "shop.toml", "{url}/list", "--kind", "prodct"), 'no page kind \'prodct\'. Did you mean "product"?'),
-        (("check", "python"), "is a spider in Python"),
         (("crawl", "gone.yaml"), "There is no file"),
         (("new",), "Give the project a name"),
         (("new", "--recipe", "{url}/nothing"), "answered 404"),

@@ -13,7 +13,7 @@ from gossamer.errors import Misconfigured, UnknownSetting
 from gossamer.parse.page import Page
 from gossamer.parse.recipe.spider import RecipeSpider
 from gossamer.project.fetch import file_page, text_of
-from gossamer.project.recipes import RecipeFaults, check_recipe, demand_kind, draft, load_recipe, recipe_view
+from gossamer.project.recipes import RecipeFaults, check_recipe, demand_kind, draft, load_for_check, recipe_view
 from gossamer.project.scaffold import new_project
 from gossamer.project.settings_view import setting_lines, settings_view
 from gossamer.project.spiders import spiders_of
@@ -52,7 +52,7 @@ def page(tmp_path: Path, html: str) -> Page:
 
 
 def recipe(settings: Settings) -> RecipeSpider:
-    found = load_recipe(settings, "shop", settings.root)
+    found = load_for_check(settings, "shop", settings.root)
     assert isinstance(found, RecipeSpider)
     return found
 
@@ -67,7 +67,7 @@ def test_a_recipe_is_described_or_its_faults_are(settings: Settings) -> None:
         "leads_to": [],
     }
     assert view["kinds"]["shelf"]["leads_to"] == ["book"]
-    bad = load_recipe(settings, "spiders/bad.toml", settings.root)
+    bad = load_for_check(settings, "spiders/bad.toml", settings.root)
     assert isinstance(bad, RecipeFaults)
     assert (bad.valid, bad.faults[0].line) == (False, 3)
     with pytest.raises(Misconfigured, match="no page kind 'bok'"):

@@ -26,6 +26,7 @@ from .. import Item, Money, Page
 from ..errors import FetchRefused, GossamerError, InvalidUrl, Misconfigured
 from ..model.url import typed_url
 from ..project.fetch import Download, archived_page, fetch_one, file_page, is_archive_ref, text_of
+from ..project.spiders import make_spiders_importable
 from ..settings import Settings
 from ..units import size, span, visible
 from .app import allow_local, app, err, open_crawled, run_async, settings_with
@@ -124,6 +125,7 @@ def shell_verb(
     route: Annotated[str | None, typer.Option(help="By this route: browser, or one from gossamer.toml.")] = None,
 ) -> None:
     """Try selectors on a page at a Python prompt; or pipe code in: echo 'page.title' | gossamer shell URL."""
+    make_spiders_importable(settings_with())
     bench = Bench(open_page(target, url, robots=not no_robots, route=route), robots=not no_robots, route=route)
     if sys.stdin.isatty():
         _converse(bench)

@@ -1,30 +1,19 @@
-"""`gossamer check`: is a recipe right, and what does each of its rules find on a page? Nothing is stored. Here is also
-what `gossamer new --recipe` does: a first draft."""
+"""What `gossamer check` shows of a recipe, and of what its rules find on a page. Here is also what `gossamer new
+--recipe` does: a first draft."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
 
 import msgspec
-import typer
 from rich.text import Text
 
 from .. import Page
-from ..project.recipes import (
-    FieldNote,
-    RecipeCheck,
-    RecipeFaults,
-    RecipeView,
-    check_recipe,
-    demand_kind,
-    draft,
-    load_recipe,
-    recipe_view,
-)
+from ..project.recipes import FieldNote, RecipeCheck, RecipeView, draft
+from ..project.spider_check import SpiderCheck
 from ..units import many, size, visible
-from .app import app, err, out, run_async, settings_with
-from .layout import Column, advise, heading, print_json, print_table
+from .app import err, out, run_async
+from .layout import Column, advise, heading, print_table
 
 SHOWN_NOTES = 60  # lines about fields; a page of many items has thousands
 SHOWN_RECORDS = 5
@@ -33,50 +22,7 @@ LEAST_TEXT = 12
 ROOM_OF_THE_REST = 56  # of the terminal's columns, for the field, the fault and the rule
 
 
-@app.command("check")
-def check_verb(
-    recipe: Annotated[str, typer.Argument(help="A recipe: a file, or its name in the spiders folder.")],
-    url: Annotated[
-        str | None, typer.Argument(help="A page: a URL, a file, or the reference of an archived page.")
-    ] = None,
-    kind: Annotated[str | None, typer.Option(help="Read it as this kind of page; else the likely one.")] = None,
-    no_robots: Annotated[bool, typer.Option("--no-robots", help="Do not ask robots.txt.")] = False,
-    route: Annotated[str | None, typer.Option(help="By this route: browser, or one from gossamer.toml.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
-) -> None:
-    """Check a recipe; with a page, show what each rule finds. Exit code 1 when a required field is missing."""
-    settings = settings_with()
-    spider = load_recipe(settings, recipe, Path.cwd())
-    if isinstance(spider, RecipeFaults):
-        if as_json:
-            print_json(spider)
-        else:
-            for line in spider.lines():
-                err.print(Text(visible(line)))
-        raise typer.Exit(1)
-    if url is None:
-        _show_recipe(recipe_view(spider), as_json)
-        return
-    demand_kind(spider, kind)
-    from .fetch import open_page  # loads what fetches: a recipe alone is checked without it
-
-    page = open_page(url, None, robots=spider.robots is not False and not no_robots, route=route or spider.fetcher)
-    seen = run_async(check_recipe(settings, spider, page, kind))
-    if as_json:
-        print_json(seen)
-    else:
-        _show(seen)
-        if kind is None and len(seen.kinds) > 1:
-            others = ", ".join(name for name in seen.kinds if name != seen.kind)
-            err.print(Text(f"Read as {seen.kind}; --kind reads it as another: {others}.", "dim"))
-    if seen.refusal is not None:
-        raise typer.Exit(1)
-
-
-def _show_recipe(recipe: RecipeView, as_json: bool) -> None:
-    if as_json:
-        print_json(recipe)
-        return
+def show_recipe(recipe: RecipeView) -> None:
     out.print(Text.assemble((visible(recipe.recipe), "bold"), " is a good recipe. It was not tried on a page."))
     print_table(
         (Column("KIND", "bold"), Column("RECORDS"), Column("FIELDS", fold=True), Column("LEADS TO", fold=True)),
@@ -93,7 +39,7 @@ def _show_recipe(recipe: RecipeView, as_json: bool) -> None:
     advise((f"gossamer check {recipe.recipe} {recipe.start[0]}", "what the rules find there"))
 
 
-def _show(seen: RecipeCheck) -> None:
+def show_recipe_check(seen: RecipeCheck) -> None:
     heading(f"pages.{seen.kind}", f"{seen.status}  {seen.url}  {size(seen.bytes)}")
     if seen.fields:
         print_table(
@@ -110,34 +56,34 @@ def _show(seen: RecipeCheck) -> None:
             ],
             indent=2,
         )
-        _tell_rest(len(seen.fields) - SHOWN_NOTES, "more values")
+        tell_rest(len(seen.fields) - SHOWN_NOTES, "more values")
     for links in seen.links:
         heading(f"{many(links.count, 'link')} to {links.to}", links.rule)
         for url in links.first:
             out.print(Text(f"  {visible(url)}"))
         if links.fault:
             out.print(Text(f"  {visible(links.fault)}", "red"))
-        _tell_rest(links.count - len(links.first), "more")
-    _show_records(seen)
+        tell_rest(links.count - len(links.first), "more")
+    show_records(seen)
     if seen.refusal is not None:
         out.print(Text.assemble(("This page would be a parse failure: ", "bold red"), visible(seen.refusal)))
 
 
-def _show_records(seen: RecipeCheck) -> None:
-    if not seen.records:
+def show_records(seen: RecipeCheck | SpiderCheck) -> None:
+    if not seen.records and not seen.dropped:
         return
     heading(many(len(seen.records), "record"), "as they would be stored")
     for record in seen.records[:SHOWN_RECORDS]:
         out.print(Text(f"  {visible(record.type)} {visible(record.key)}", "cyan"))
         out.print(Text(f"    {visible(msgspec.json.encode(record.data).decode())}"))
-    _tell_rest(len(seen.records) - SHOWN_RECORDS, "more")
+    tell_rest(len(seen.records) - SHOWN_RECORDS, "more")
     for drop in seen.dropped[:SHOWN_RECORDS]:
         out.print(Text(f"  left out by {drop.step}: {visible(drop.reason)}", "yellow"))
     for fault in seen.quality[:SHOWN_NOTES]:
         out.print(Text(f"  quality: {visible(fault.message or fault.rule)}", "yellow"))
 
 
-def _tell_rest(count: int, what: str) -> None:
+def tell_rest(count: int, what: str) -> None:
     if count > 0:
         out.print(Text(f"  ... {count:,} {what}", "dim"))
 

@@ -39,7 +39,7 @@ HOMES = {
     "settings": "project",
     "doctor": "doctor",
     "version": "project",
-    "check": "recipes",
+    "check": "check",
     "fetch": "fetch",
     "shell": "fetch",
 }

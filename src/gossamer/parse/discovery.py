@@ -237,6 +237,13 @@ class _FromSource(SourceFileLoader):
         return code
 
 
+def make_importable(*folders: Path) -> None:
+    """Files of a project may import each other. At the end of the path they can shadow nothing."""
+    for folder in (str(one.resolve()) for one in folders):
+        if folder not in sys.path and not distrust(Path(folder)):
+            sys.path.append(folder)
+
+
 def _load(path: Path, root: Path) -> ModuleType:
     """Import a file under a name of its own; once for every state of the file."""
     path = path.resolve()
@@ -244,10 +251,7 @@ def _load(path: Path, root: Path) -> ModuleType:
     name = f"gossamer_spiders.{path.stem}_{blake2b(stamp.encode(), digest_size=6).hexdigest()}"
     if name in sys.modules:
         return sys.modules[name]
-    # Files of a project may import each other. At the end of the path they can shadow nothing.
-    for folder in (str(path.parent), str(root.resolve())):
-        if folder not in sys.path and not distrust(Path(folder)):
-            sys.path.append(folder)
+    make_importable(path.parent, root)
     spec = spec_from_file_location(name, path, loader=_FromSource(name, str(path)))
     if spec is None or spec.loader is None or path.suffix != ".py":
         raise _DoesNotLoad(BrokenFile(path, None, "it is not a Python file"))

@@ -16,6 +16,7 @@ from ..clock import Clock, ServerClock, SystemClock
 from ..crawl.quarantine import Quarantine
 from ..errors import BackendUnavailable, Misconfigured
 from ..model.url import UrlRules
+from ..parse.attributes import unread_attributes
 from ..parse.spider import Spider
 from ..process.black_box import PARENT, BlackBox
 from ..settings import Settings
@@ -37,7 +38,7 @@ class Project(msgspec.Struct, frozen=True, kw_only=True):
     quarantine: Quarantine  # of the whole process
     box: BlackBox | None = None
     absent: str = ""  # why the record store cannot be asked, in a project that was opened to look at it
-    warnings: tuple[str, ...] = ()  # what the user should know about the backends
+    warnings: tuple[str, ...] = ()  # what the user should know about the backends and the spider
     old_copies: tuple[str, ...] = ()  # those of them that say that the project was moved away
 
 
@@ -96,7 +97,7 @@ async def open_project(
             quarantine=Quarantine(),
             box=PARENT.box,
             absent=absent,
-            warnings=(*state.warnings, *old_copies),
+            warnings=(*state.warnings, *old_copies, *(unread_attributes(spider) if spider is not None else ())),
             old_copies=old_copies,
         )
 

@@ -1,4 +1,5 @@
-"""Recipes: is one right, what does each of its rules find on a page, and a first draft from a page.
+"""Recipes: is one right, what does each of its rules find on a page, and a first draft from a page. What `gossamer
+check` does begins here; spider_check.py does it for spiders in Python.
 
 Every value here has the shape in which `--json` prints it. Nothing is stored.
 """
@@ -8,13 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import msgspec
 
 from ..clock import SystemClock
 from ..errors import FetchFailed, FetchRefused, Misconfigured, ParseFailed
-from ..model.record import Record
 from ..model.url import host_of, site_of
 from ..parse.discovery import RECIPE_ENDINGS, is_file_ref, load_spider
 from ..parse.media import Media
@@ -25,13 +25,22 @@ from ..parse.recipe.faults import BadRecipe, suggestion
 from ..parse.recipe.fields import Note
 from ..parse.recipe.model import PageKind
 from ..parse.recipe.spider import RecipeSpider
-from ..parse.spider import composed, is_spider_name
+from ..parse.spider import Spider, composed, is_spider_name
 from ..pipeline.quality_rules import Fault
 from ..pipeline.steps import Dropped, Piped
 from ..settings import FILE_NAME, Settings
 from .pipelines import pipeline_of
+from .spider_check import (
+    LINKS_TOLD,
+    RecordFound,
+    SpiderCheck,
+    SpiderView,
+    check_spider,
+    demand_callback,
+    record_found,
+    spider_view,
+)
 
-LINKS_TOLD = 3
 LONGEST_PAUSE = 5.0  # seconds between two requests; a person waits
 
 FieldNote: TypeAlias = Note  # what a rule found for a field
@@ -87,14 +96,6 @@ class LinksFound(msgspec.Struct, frozen=True, kw_only=True):
     fault: str | msgspec.UnsetType = msgspec.UNSET
 
 
-class RecordFound(msgspec.Struct, frozen=True):
-    """A record as it would be stored."""
-
-    type: str
-    key: str
-    data: Any  # whatever the item holds
-
-
 class RecipeCheck(msgspec.Struct, frozen=True, kw_only=True):
     """What the rules of a recipe find on a page."""
 
@@ -125,16 +126,34 @@ class RecipeDrafted(msgspec.Struct, frozen=True, kw_only=True):
 # -- checking ----------------------------------------------------------------------------------------------------
 
 
-def load_recipe(settings: Settings, ref: str, folder: Path) -> RecipeSpider | RecipeFaults:
-    """A recipe by its name in the project, or by its path from `folder`. Raises SpiderNotFound, and Misconfigured for a
-    spider in Python."""
+def load_for_check(settings: Settings, ref: str, folder: Path) -> Spider | RecipeFaults:
+    """A recipe or a spider by its name in the project, or by its path from `folder`. Raises SpiderNotFound."""
     try:
-        spider = load_spider(ref, folder if is_file_ref(ref) else settings.root, settings.spiders)()
+        return load_spider(ref, folder if is_file_ref(ref) else settings.root, settings.spiders)()
     except BadRecipe as error:
         return RecipeFaults(recipe=error.file, faults=[LineFault(one.line, one.message) for one in error.faults])
-    if not isinstance(spider, RecipeSpider):
-        raise Misconfigured(f"{ref} is a spider in Python; only recipes can be checked. Try `gossamer shell URL`.")
-    return spider
+
+
+def view_of(spider: Spider) -> RecipeView | SpiderView:
+    """A recipe or a spider that loads, as it is without a page."""
+    return recipe_view(spider) if isinstance(spider, RecipeSpider) else spider_view(spider)
+
+
+def demand_kind_of(spider: Spider, kind: str | None) -> None:
+    """Raises Misconfigured when the recipe has no such kind of page, or the spider no such callback."""
+    if isinstance(spider, RecipeSpider):
+        demand_kind(spider, kind)
+    else:
+        demand_callback(spider, kind)
+
+
+async def check_on(
+    settings: Settings, spider: Spider, page: Page, kind: str | None = None, data: str = ""
+) -> RecipeCheck | SpiderCheck:
+    """What a recipe or a spider finds on a page. Raises FetchRefused and Misconfigured."""
+    if isinstance(spider, RecipeSpider):
+        return await check_recipe(settings, spider, page, kind)
+    return await check_spider(settings, spider, page, kind, data)
 
 
 def recipe_view(spider: RecipeSpider) -> RecipeView:
@@ -180,7 +199,7 @@ async def check_recipe(settings: Settings, spider: RecipeSpider, fetched: Page, 
         kinds=list(spider.recipe.kinds),
         fields=list(seen.notes),
         links=[_links_found(links) for links in seen.links],
-        records=[_record_found(record) for record in piped.records],
+        records=[record_found(record) for record in piped.records],
         dropped=piped.dropped,
         quality=list(piped.inspection.faults),
         refusal=refusal or None,
@@ -210,10 +229,6 @@ def _links_found(links: FoundLinks) -> LinksFound:
         first=list(links.urls[:LINKS_TOLD]),
         fault=links.fault or msgspec.UNSET,
     )
-
-
-def _record_found(record: Record) -> RecordFound:
-    return RecordFound(record.type, record.key, msgspec.json.decode(record.data))
 
 
 # -- drafting ----------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ import msgspec
 from ..errors import InvalidUrl, Misconfigured
 from ..model.job import Job
 from ..model.url import parse_url
-from ..parse.discovery import is_file_ref, list_spiders, load_spider
+from ..parse.discovery import is_file_ref, list_spiders, load_spider, make_importable
 from ..parse.site import PAGES, PageSpider, SiteSpider
 from ..parse.spider import Spider
 from ..schedule.spider_loader import Spiders
@@ -64,6 +64,11 @@ def spiders_of(settings: Settings) -> SpiderList:
         ],
         [BrokenSpider(file=str(one.path), line=one.line, error=one.message) for one in found.broken],
     )
+
+
+def make_spiders_importable(settings: Settings) -> None:
+    """At a prompt, `from books import Books` finds spiders/books.py, `import helpers` a file beside gossamer.toml."""
+    make_importable(settings.root / settings.spiders, settings.root)
 
 
 def crawl_target(settings: Settings, target: str, folder: Path) -> CrawlTarget:

@@ -1,0 +1,165 @@
+"""A spider in Python, tried on one page: what its callback gives, and what would become of it. Nothing is stored.
+
+Every value here has the shape in which `--json` prints it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from ..errors import FetchRefused, InvalidUrl, Misconfigured, ParseFailed
+from ..frontier.admission import Scope
+from ..model.record import Record
+from ..model.task import DEFAULT_KIND, Request
+from ..model.url import host_of, parse_url, site_of
+from ..parse.attributes import unread_attributes
+from ..parse.callbacks import run_callback
+from ..parse.page import Page
+from ..parse.recipe.faults import suggestion
+from ..parse.spider import Spider, callback_names, listed_seeds
+from ..pipeline.quality_rules import Fault
+from ..pipeline.steps import Dropped, Piped
+from ..settings import Settings
+from .pipelines import pipeline_of
+
+LINKS_TOLD = 3
+
+
+class RecordFound(msgspec.Struct, frozen=True):
+    """A record as it would be stored."""
+
+    type: str
+    key: str
+    data: object  # whatever the item holds
+
+
+class LinksGiven(msgspec.Struct, frozen=True, kw_only=True):
+    """The links that a callback gave for one callback."""
+
+    to: str  # the callback that will parse the pages behind them
+    count: int
+    first: list[str]
+    elsewhere: int  # those of them that leave the sites of the crawl, and are left out
+    invalid: list[str]  # the first that are no addresses
+
+
+class SpiderView(msgspec.Struct, frozen=True, kw_only=True):
+    """A spider that loads."""
+
+    spider: str
+    valid: bool = True
+    start: list[str]
+    callbacks: list[str]
+    warnings: list[str]
+
+
+class SpiderCheck(msgspec.Struct, frozen=True, kw_only=True):
+    """What a callback gives for a page."""
+
+    spider: str
+    valid: bool = True
+    url: str
+    status: int
+    bytes: int  # of the body
+    callback: str
+    callbacks: list[str]  # all that the spider has
+    links: list[LinksGiven]
+    records: list[RecordFound]
+    dropped: list[Dropped]  # items that a step of the pipeline left out
+    quality: list[Fault]
+    warnings: list[str]
+    refusal: str | None  # why the page would be a parse failure
+    detail: str  # the traceback of the user's own code
+
+
+def spider_view(spider: Spider) -> SpiderView:
+    return SpiderView(
+        spider=spider.name,
+        start=listed_seeds(spider),
+        callbacks=list(callback_names(spider)),
+        warnings=unread_attributes(spider),
+    )
+
+
+def demand_callback(spider: Spider, callback: str | None) -> None:
+    """Raises Misconfigured when the spider has no such callback."""
+    names = callback_names(spider)
+    if callback is not None and callback not in names:
+        hint = suggestion(callback, names)
+        raise Misconfigured(f"Spider {spider.name} has no callback {callback!r}; it has {', '.join(names)}.{hint}")
+
+
+async def check_spider(
+    settings: Settings, spider: Spider, fetched: Page, callback: str | None = None, data: str = ""
+) -> SpiderCheck:
+    """Call the callback with the page: the one that is named, else the one that an archived page was fetched for, else
+    `parse`. `data` is the JSON of `page.data`. Raises FetchRefused for the answer of a site that is no page, and
+    Misconfigured."""
+    if fetched.status >= 400 and fetched.status not in spider.handle_statuses:
+        raise FetchRefused(f"{fetched.url} answered {fetched.status}; there is nothing to read.", status=fetched.status)
+    raw = fetched.snapshot
+    callback = callback or (raw.kind if raw.job and raw.kind in callback_names(spider) else DEFAULT_KIND)
+    raw = msgspec.structs.replace(raw, kind=callback, data=_checked_data(data) if data else raw.data)
+    page = Page(raw, spider=spider)
+    requests: list[Request] = []
+    piped, refusal, detail = Piped([], []), "", ""
+    try:
+        parsed = await run_callback(spider, callback, page)
+        requests = parsed.requests
+        piped = await pipeline_of(settings, spider).run(
+            parsed.items, page, spider=spider.name, job="", now=page.fetched_at
+        )
+    except ParseFailed as error:
+        refusal, detail = str(error), error.detail
+    return SpiderCheck(
+        spider=spider.name,
+        url=page.url,
+        status=page.status,
+        bytes=len(page.body),
+        callback=callback,
+        callbacks=list(callback_names(spider)),
+        links=_links_given(requests, spider, page),
+        records=[record_found(record) for record in piped.records],
+        dropped=piped.dropped,
+        quality=list(piped.inspection.faults),
+        warnings=unread_attributes(spider),
+        refusal=refusal or None,
+        detail=detail,
+    )
+
+
+def _checked_data(text: str) -> str:
+    try:
+        found = msgspec.json.decode(text, type=dict[str, object])
+    except msgspec.DecodeError as error:
+        raise Misconfigured(f'--data is no JSON object, as {{"page": 2}} is ({error}).') from error
+    return msgspec.json.encode(found).decode()
+
+
+def record_found(record: Record) -> RecordFound:
+    return RecordFound(record.type, record.key, msgspec.json.decode(record.data))
+
+
+def _links_given(requests: Sequence[Request], spider: Spider, page: Page) -> list[LinksGiven]:
+    seeds = listed_seeds(spider)
+    scope = Scope(sites=spider.allowed_sites(seeds or [page.url]))
+    kinds: dict[str, list[str]] = {}
+    for request in requests:
+        kinds.setdefault(request.kind, []).append(request.url)
+    return [_links_to(kind, list(dict.fromkeys(urls)), scope) for kind, urls in kinds.items()]
+
+
+def _links_to(kind: str, urls: list[str], scope: Scope) -> LinksGiven:
+    elsewhere, invalid = 0, []
+    for url in urls:
+        try:
+            href = parse_url(url)
+        except InvalidUrl:
+            invalid.append(url)
+            continue
+        elsewhere += scope.verdict(href, site_of(href), host_of(href), 0) is not None
+    return LinksGiven(
+        to=kind, count=len(urls), first=urls[:LINKS_TOLD], elsewhere=elsewhere, invalid=invalid[:LINKS_TOLD]
+    )
