@@ -26,7 +26,7 @@ def check_verb(
         str | None,
         typer.Option("--kind", "--callback", help="Read it as this kind of page, with this callback; else the likely."),
     ] = None,
-    data: Annotated[str, typer.Option(help="What the callback finds in page.data, as JSON.")] = "",
+    data: Annotated[str | None, typer.Option(help="What the callback finds in page.data, as JSON.")] = None,
     no_robots: Annotated[bool, typer.Option("--no-robots", help="Do not ask robots.txt.")] = False,
     route: Annotated[str | None, typer.Option(help="By this route: browser, or one from gossamer.toml.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,

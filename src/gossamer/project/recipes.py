@@ -148,7 +148,7 @@ def demand_kind_of(spider: Spider, kind: str | None) -> None:
 
 
 async def check_on(
-    settings: Settings, spider: Spider, page: Page, kind: str | None = None, data: str = ""
+    settings: Settings, spider: Spider, page: Page, kind: str | None = None, data: str | None = None
 ) -> RecipeCheck | SpiderCheck:
     """What a recipe or a spider finds on a page. Raises FetchRefused and Misconfigured."""
     if isinstance(spider, RecipeSpider):

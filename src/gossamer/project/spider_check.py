@@ -92,7 +92,7 @@ def demand_callback(spider: Spider, callback: str | None) -> None:
 
 
 async def check_spider(
-    settings: Settings, spider: Spider, fetched: Page, callback: str | None = None, data: str = ""
+    settings: Settings, spider: Spider, fetched: Page, callback: str | None = None, data: str | None = None
 ) -> SpiderCheck:
     """Call the callback with the page: the one that is named, else the one that an archived page was fetched for, else
     `parse`. `data` is the JSON of `page.data`. Raises FetchRefused for the answer of a site that is no page, and
@@ -101,7 +101,7 @@ async def check_spider(
         raise FetchRefused(f"{fetched.url} answered {fetched.status}; there is nothing to read.", status=fetched.status)
     raw = fetched.snapshot
     callback = callback or (raw.kind if raw.job and raw.kind in callback_names(spider) else DEFAULT_KIND)
-    raw = msgspec.structs.replace(raw, kind=callback, data=_checked_data(data) if data else raw.data)
+    raw = msgspec.structs.replace(raw, kind=callback, data=_checked_data(data) if data is not None else raw.data)
     page = Page(raw, spider=spider)
     requests: list[Request] = []
     piped, refusal, detail = Piped([], []), "", ""
