@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import time
 
+import msgspec
 import pytest
 
 from gossamer.errors import ParseFailed
 from gossamer.model.page import Headers, Snapshot
+from gossamer.model.secret_text import SecretText
+from gossamer.model.task import fault_of
 from gossamer.parse.page import Page
 from tests.sites.forms import CASES, PAGE, Case, told
 
@@ -121,3 +124,40 @@ def test_a_hostile_page_is_read_in_time(markup: str) -> None:
 def test_a_page_with_too_many_fields_is_refused() -> None:
     with pytest.raises(ParseFailed, match="more than 20,000 fields"):
         page_of("<form>" + "<input>" * 20_001).form()
+
+
+def test_a_form_becomes_a_request_as_a_browser_sends_it() -> None:
+    page = page_of(LOGIN)
+    request = page.submit("#login", {"user": "ada"}, "inside", press="Join", priority=3, data={"n": 1}, errback="lost")
+    wishes = request.wishes()
+    assert (request.url, request.kind, request.priority, request.data) == (
+        "https://club.example/login", "inside", 3, {"n": 1},
+    )  # fmt: skip
+    assert (wishes.method, wishes.errback) == ("POST", "lost")
+    assert dict(wishes.headers) == {
+        "Content-Type": "application/x-www-form-urlencoded", "Origin": "https://club.example", "Referer": HERE,
+    }  # fmt: skip
+    assert wishes.body is not None
+    assert wishes.body.content(lambda name: "") == b"csrf=t0ken&user=ada&password=&club=a&stay=no&age=&photo=&do=new"
+    assert fault_of(request) == ""
+    search = page.submit(page.form("#search"), {"q": "x y"})
+    assert (search.url, search.is_plain) == ("https://club.example/search?q=x+y", True)
+
+
+@pytest.mark.parametrize(
+    ("enctype", "sent"),
+    [("", b"a=x+y%26z"), ("text/plain", b"a=x y&z\r\n"), ("multipart/form-data", b"\r\n\r\nx y&z\r\n")],
+)
+def test_a_secret_in_a_form_travels_by_name(enctype: str, sent: bytes) -> None:
+    form = page_of(f"<form method=post enctype='{enctype}'><input type=password name=a></form>").form()
+    secret = SecretText("CLUB", lambda name: "x y&z")
+    body = form.request({"a": secret}).wishes().body
+    assert body is not None
+    assert b"x y" not in msgspec.json.encode(body)
+    assert sent in body.content({"CLUB": "x y&z"}.__getitem__)
+
+
+def test_a_secret_is_not_put_into_an_address() -> None:
+    form = page_of("<form><input name=a></form>").form()
+    with pytest.raises(ParseFailed, match="would be part of the address"):
+        form.submission({"a": SecretText("CLUB", lambda name: "x")})

@@ -124,6 +124,8 @@ def body_of(*, form: Any, json: Any, body: Any, files: Any) -> tuple[str, Body] 
         content_type, made = "application/x-www-form-urlencoded", _urlencoded(form, "form")
     elif json is not None:
         content_type, made = "application/json", _json(json)
+    elif isinstance(body, Body):
+        content_type, made = "", body.parts
     elif body is not None:
         if not isinstance(body, bytes | str):
             raise BadPayload(f"has a body that is neither bytes nor text, but {type(body).__name__}")

@@ -175,6 +175,19 @@ class Sending(TypedDict, total=False):
     retry_unsafe: bool
 
 
+class Wishes(Sending, total=False):
+    """The fields of a Request that `page.follow` takes; None is no wish."""
+
+    priority: int | None
+    data: dict[str, Any] | None
+    force: bool
+    fetcher: str | None
+    proxy_pool: str | None
+    country: str | None
+    session: str | None
+    max_attempts: int | None
+
+
 def fault_of(request: Request) -> str:
     """What is wrong with a request, in words that follow its address; empty for a good request.
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import codecs
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from hashlib import blake2b
 from typing import TypeAlias
@@ -15,6 +15,9 @@ from urllib.parse import quote_from_bytes
 
 import msgspec
 import turbohtml
+
+from ..model.payload import Part
+from ..model.secret_text import AS_IS, IN_FORM, parted
 
 URLENCODED = "application/x-www-form-urlencoded"
 MULTIPART = "multipart/form-data"
@@ -57,43 +60,48 @@ def form_encoding(accept_charset: str | None, document: str) -> str:
     return "UTF-8" if name.upper().startswith("UTF-16") or name == "replacement" else name
 
 
-def urlencoded(entries: Sequence[Entry], encoding: str) -> str:
+def urlencoded(entries: Sequence[Entry], encoding: str) -> list[Part]:
     """The entries as a query: name=value&name=value. Of a file the name is sent."""
-    return "&".join(
-        f"{_percent(name, encoding)}={_percent(value.name if isinstance(value, Upload) else value, encoding)}"
-        for name, value in entries
-    )
+    made: list[Part] = []
+    for name, value in entries:
+        made.append(f"{'&' if made else ''}{_percent(name, encoding)}=".encode())
+        made += _parts(_text(value), IN_FORM, lambda text: _percent(text, encoding).encode())
+    return made
 
 
-def plain(entries: Sequence[Entry], encoding: str) -> bytes:
+def plain(entries: Sequence[Entry], encoding: str) -> list[Part]:
     """One line per entry, nothing escaped."""
-    lines = (f"{name}={value.name if isinstance(value, Upload) else value}\r\n" for name, value in entries)
-    return _encoded("".join(map(_crlf, lines)), encoding)
+    text = "".join(f"{name}={_text(value)}\n" for name, value in entries)
+    return _parts(text, AS_IS, lambda part: _encoded(_crlf(part), encoding))
 
 
-def multipart(entries: Sequence[Entry], encoding: str) -> tuple[bytes, str]:
-    """The body, and its content type. Equal entries give equal bytes, so that the queue can tell equal requests."""
-    parts = []
+def multipart(entries: Sequence[Entry], encoding: str) -> tuple[list[Part], str]:
+    """The body, and its content type. Equal entries give equal bodies, so that the queue can tell equal requests."""
+    sections: list[list[Part]] = []
     for name, value in entries:
         head = f'Content-Disposition: form-data; name="{_quotable(_crlf(name))}"'
+        content: list[Part]
         if isinstance(value, Upload):
-            head += f'; filename="{_quotable(value.name)}"\r\nContent-Type: {value.type}'
-            content = value.content
+            head += f'; filename="{_quotable(value.name)}"\r\nContent-Type: {_quotable(value.type)}'
+            content = [value.content]
         else:
-            content = _encoded(_crlf(value), encoding)
-        parts.append(_encoded(f"{head}\r\n\r\n", encoding) + content + b"\r\n")
-    boundary = f"----gossamer{_boundary(parts)}"
-    mark = f"--{boundary}".encode()
-    body = b"".join(mark + b"\r\n" + part for part in parts) + mark + b"--\r\n"
-    return body, f"{MULTIPART}; boundary={boundary}"
+            content = _parts(value, AS_IS, lambda part: _encoded(_crlf(part), encoding))
+        sections.append([_encoded(f"{head}\r\n\r\n", encoding), *content])
+    boundary = f"----gossamer{blake2b(msgspec.json.encode(sections), digest_size=12).hexdigest()}"
+    made: list[Part] = []
+    for section in sections:
+        made += [f"--{boundary}\r\n".encode(), *section, b"\r\n"]
+    made.append(f"--{boundary}--\r\n".encode())
+    return made, f"{MULTIPART}; boundary={boundary}"
 
 
-def _boundary(parts: Sequence[bytes]) -> str:
-    digest = blake2b(digest_size=12)
-    for part in parts:
-        digest.update(len(part).to_bytes(8, "big"))
-        digest.update(part)
-    return digest.hexdigest()
+def _parts(text: str, written: str, encode: Callable[[str], bytes]) -> list[Part]:
+    """The text encoded, but for the secrets in it: of those a reference is kept."""
+    return [encode(part) if isinstance(part, str) else part for part in parted(text, written)]
+
+
+def _text(value: str | Upload) -> str:
+    return value.name if isinstance(value, Upload) else value
 
 
 def _quotable(name: str) -> str:

@@ -18,6 +18,9 @@ import msgspec
 from turbohtml import Element
 
 from ..errors import InvalidUrl, ParseFailed
+from ..model.payload import Body, Part
+from ..model.task import Request
+from ..model.url import origin_of
 from .form_data import MULTIPART, NO_FILE, PLAIN, URLENCODED, Entry, Upload, multipart, plain, urlencoded
 from .links import LinkBase
 
@@ -75,8 +78,13 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True):
 
     method: str
     url: str
-    body: bytes = b""
+    parts: tuple[Part, ...] = ()  # of the body: bytes, and references to secrets
     content_type: str = ""
+
+    @property
+    def body(self) -> bytes:
+        """The body as it can be shown: without the secrets in it."""
+        return b"".join(part for part in self.parts if isinstance(part, bytes))
 
 
 class Form(msgspec.Struct, frozen=True, kw_only=True):
@@ -131,14 +139,40 @@ class Form(msgspec.Struct, frozen=True, kw_only=True):
             raise ParseFailed(f"{self} closes a dialog and sends nothing. Press another button, or take another form.")
         if method == "get":
             query = urlencoded(entries, self.encoding)
-            return Submission(method="GET", url=f"{url.partition('?')[0]}?{query}")
+            if not all(isinstance(part, bytes) for part in query):
+                raise ParseFailed(
+                    f"{self} is sent by GET: a secret in it would be part of the address, which is logged."
+                )
+            text = b"".join(part for part in query if isinstance(part, bytes)).decode()
+            return Submission(method="GET", url=f"{url.partition('?')[0]}?{text}")
         if enctype == MULTIPART:
-            body, content_type = multipart(entries, self.encoding)
+            parts, content_type = multipart(entries, self.encoding)
         elif enctype == PLAIN:
-            body, content_type = plain(entries, self.encoding), PLAIN
+            parts, content_type = plain(entries, self.encoding), PLAIN
         else:
-            body, content_type = urlencoded(entries, self.encoding).encode(), URLENCODED
-        return Submission(method="POST", url=url, body=body, content_type=content_type)
+            parts, content_type = urlencoded(entries, self.encoding), URLENCODED
+        return Submission(method="POST", url=url, parts=tuple(parts), content_type=content_type)
+
+    def request(
+        self,
+        values: Mapping[str, Value] | None = None,
+        *,
+        press: Press = None,
+        add: Mapping[str, Value] | None = None,
+        **fields: Any,  # of Request
+    ) -> Request:
+        """A request that submits the form: `submission`, with the Origin and Referer that a browser sends along."""
+        sent = self.submission(values, press=press, add=add)
+        if sent.method == "GET":
+            return Request(url=sent.url, **fields)
+        origin = origin_of(self.page_url)
+        headers = {
+            "Content-Type": sent.content_type,
+            "Origin": origin,
+            "Referer": self.page_url.partition("#")[0] if origin_of(sent.url) == origin else f"{origin}/",
+            **(fields.pop("headers", None) or {}),
+        }
+        return Request(url=sent.url, method="POST", headers=headers, body=Body(parts=sent.parts), **fields)
 
     def _target(self, action: str) -> str:
         # Without an action a form goes to its own page, whatever <base> says.

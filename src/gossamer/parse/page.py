@@ -6,7 +6,7 @@ Content that is no markup has no elements; selecting from it finds nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias, Unpack
 
 import msgspec
@@ -16,7 +16,7 @@ from turbohtml import Document, Element
 from ..errors import InvalidUrl, ParseFailed
 from ..model.page import Headers, Snapshot
 from ..model.route import BROWSER, Render
-from ..model.task import Request, Sending
+from ..model.task import Request, Wishes
 from .css import compile_css
 from .encoding import decode_as, parse_html
 from .links import LinkBase, base_of, hrefs
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from . import article, metadata, tables
     from .article.kind import KindOfPage
     from .feeds import Feed
-    from .forms import Form
+    from .forms import Form, Press, Value
     from .product import Product
     from .sitemaps import Sitemap
 
@@ -222,16 +222,8 @@ class Page:
         link: Link,
         callback: Callback | None = None,
         *,
-        priority: int | None = None,
-        data: dict[str, Any] | None = None,
-        force: bool = False,
         render: bool | Render = False,
-        fetcher: str | None = None,
-        proxy_pool: str | None = None,
-        country: str | None = None,
-        session: str | None = None,
-        max_attempts: int | None = None,
-        **sending: Unpack[Sending],
+        **wishes: Unpack[Wishes],
     ) -> Request:
         """A request for a link: an address, an <a>, <area> or <link>, or the text of an attribute.
 
@@ -240,64 +232,48 @@ class Page:
         `proxy_pool` and `country` an exit, and requests that name the same `session` leave as the same visitor.
         What is sent (`method`, `json`, ...) is told as in `Request`. Raises ParseFailed, InvalidUrl.
         """
-        request = Request(
-            url=self.urljoin(_href_of(link)),
-            kind=self._kind_of(callback),
-            priority=priority,
-            data=data or {},
-            force=force,
-            fetcher=_fetcher_of(render, fetcher),
-            proxy_pool=proxy_pool,
-            country=country,
-            session=session,
-            render=_wishes_of(render),
-            max_attempts=max_attempts,
-        )
-        return msgspec.structs.replace(request, **self._sending(sending)) if sending else request
+        return Request(url=self.urljoin(_href_of(link)), **self._fields(callback, render, wishes))
 
     def follow_all(
         self,
         links: str | Iterable[Link],
         callback: Callback | None = None,
         *,
-        priority: int | None = None,
-        data: dict[str, Any] | None = None,
-        force: bool = False,
         render: bool | Render = False,
-        fetcher: str | None = None,
-        proxy_pool: str | None = None,
-        country: str | None = None,
-        session: str | None = None,
-        max_attempts: int | None = None,
-        **sending: Unpack[Sending],
+        **wishes: Unpack[Wishes],
     ) -> Iterator[Request]:
         """Requests for many links: a CSS selector, or any number of what `follow` takes.
 
         Links that lead nowhere (no href, a mailto: address, no URL) are left out. Raises ParseFailed.
         """
-        kind = self._kind_of(callback)
+        fields = self._fields(callback, render, wishes)
         join = self._links_from.join
-        fetcher, wishes, extra = _fetcher_of(render, fetcher), _wishes_of(render), data or {}
-        sent = self._sending(sending)
         for href in self._hrefs_of(links):
             try:
                 url = join(href)
             except InvalidUrl:
                 continue
-            request = Request(
-                url=url,
-                kind=kind,
-                priority=priority,
-                data=extra,
-                force=force,
-                fetcher=fetcher,
-                proxy_pool=proxy_pool,
-                country=country,
-                session=session,
-                render=wishes,
-                max_attempts=max_attempts,
-            )
-            yield msgspec.structs.replace(request, **sent) if sent else request
+            yield Request(url=url, **fields)
+
+    def submit(
+        self,
+        which: str | Selector | Form | None = None,
+        values: Mapping[str, Value] | None = None,
+        callback: Callback | None = None,
+        *,
+        press: Press = None,
+        add: Mapping[str, Value] | None = None,
+        render: bool | Render = False,
+        **wishes: Unpack[Wishes],
+    ) -> Request:
+        """A request that submits a form as a browser would. `which` is a form, or what `page.form` takes.
+
+        `values`, `press` and `add` as in `Form.submission`, the others as in `follow`. Raises ParseFailed.
+        """
+        from .forms import Form
+
+        form = which if isinstance(which, Form) else self.form(which)
+        return form.request(values, press=press, add=add, **self._fields(callback, render, wishes))
 
     def _hrefs_of(self, links: str | Iterable[Link]) -> Iterator[str]:
         """The hrefs that the links have; those without one are left out."""
@@ -314,11 +290,18 @@ class Page:
             except _NoHref:
                 continue
 
-    def _sending(self, options: Sending) -> dict[str, Any]:
-        errback = options.get("errback")
-        if errback is None or isinstance(errback, str):
-            return {**options}
-        return {**options, "errback": callback_name(errback, self.spider)}
+    def _fields(self, callback: Callback | None, render: bool | Render, wishes: Wishes) -> dict[str, Any]:
+        """The fields of a request that these wishes are for, without those that nobody wished."""
+        fields = {name: value for name, value in wishes.items() if value is not None}
+        fields["kind"] = self._kind_of(callback)
+        if render:
+            fields.setdefault("fetcher", BROWSER)
+            if isinstance(render, Render):
+                fields["render"] = render
+        errback = fields.get("errback")
+        if errback is not None:
+            fields["errback"] = self._kind_of(errback)  # type: ignore[arg-type]
+        return fields
 
     def _kind_of(self, callback: Callback | None) -> str:
         if callback is None:
@@ -407,14 +390,6 @@ class Page:
 
 class _NoHref(ParseFailed):
     """An element without an href."""
-
-
-def _fetcher_of(render: bool | Render, fetcher: str | None) -> str | None:
-    return BROWSER if render and fetcher is None else fetcher
-
-
-def _wishes_of(render: bool | Render) -> Render | None:
-    return render if isinstance(render, Render) else None
 
 
 def _href_of(link: Link) -> str:
