@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .model.file import File
     from .model.item import Item
     from .model.money import Money
     from .model.route import Action, Render
@@ -21,6 +22,7 @@ __all__ = [
     "Action",
     "Drop",
     "Fault",
+    "File",
     "Item",
     "Money",
     "NearDuplicates",
@@ -39,6 +41,7 @@ _ROOMS = {
     "Action": ".model.route",
     "Drop": ".pipeline.steps",
     "Fault": ".pipeline.quality_rules",
+    "File": ".model.file",
     "Item": ".model.item",
     "Money": ".model.money",
     "NearDuplicates": ".pipeline.near_duplicates",

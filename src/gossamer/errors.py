@@ -19,6 +19,7 @@
     │       ├── PageCrashed    the page ate its memory, or killed the process that showed it
     │       ├── Blocked        the site answered, but with a challenge, a wall or an empty shell
     │       ├── RobotsUnreachable
+    │       ├── DiskFull       no room on this machine for a file that is being downloaded
     │       └── RouteFailed    our own side failed: no try of the page is used up
     │           ├── ProxyFailed    the proxy refused, hung up or is not there
     │           ├── BrowserFailed  the browser died or could not be started
@@ -31,6 +32,7 @@
         ├── FetchRefused       it must not or cannot be fetched
         │   ├── AddressRefused a private or reserved address
         │   ├── TlsFailed, BadResponse, RedirectLoop
+        │   ├── FileRefused    a file of a type that is not wanted, or too large
         │   ├── NoRoute        a route that does not exist, or is not installed
         │   ├── Walled         as Blocked, and no route is left that could help
         │   └── ClientError    4xx other than 408, 425 and 429
@@ -137,6 +139,11 @@ class RobotsUnreachable(FetchFailed):
     reason = "robots-unreachable"
 
 
+class DiskFull(FetchFailed):
+    reason = "disk-full"
+    says_nothing_of_the_site = True
+
+
 class PageCrashed(FetchFailed):
     reason = "page-crashed"
 
@@ -233,6 +240,16 @@ class Walled(FetchRefused):
         super().__init__(message, status=status)
         self.kind = kind
         self.reason = f"blocked-{kind}"
+
+
+class FileRefused(FetchRefused):
+    """What is there is not the file that was asked for. `reason` says what is wrong: `file-type` or `file-size`."""
+
+    reason = "file"
+
+    def __init__(self, message: str, *, reason: str, status: int | None = None) -> None:
+        super().__init__(message, status=status)
+        self.reason = reason
 
 
 class NoRoute(FetchRefused):

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
 from datetime import timedelta
+from hashlib import sha256
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -15,7 +18,7 @@ from hypothesis import strategies as st
 from gossamer.clock import VirtualClock
 from gossamer.errors import Permanent
 from gossamer.model.page import Headers, Snapshot
-from gossamer.store.contract import Archive
+from gossamer.store.contract import Archive, Segment, WholeArchive
 
 from .archives import ARCHIVES, ArchiveOpener
 from .stores import NOW
@@ -168,3 +171,38 @@ def test_any_page_comes_back_as_it_was(new_place: Callable[[], ArchiveOpener], p
             return [await archive.get(ref) for ref in await archive.put(pages)]
 
     assert asyncio.run(round_trip()) == pages
+
+
+async def taken_in(archive: Archive, folder: Path, content: bytes) -> str:
+    name = sha256(content).hexdigest()
+    (folder / name).write_bytes(content)
+    await archive.put_file(folder / name, name)
+    return name
+
+
+async def test_a_file_comes_back_whole_and_is_kept_once(archive: WholeArchive, tmp_path: Path) -> None:
+    content = bytes(range(256)) * 50_000  # more than one part
+    name = await taken_in(archive, tmp_path, content)
+    assert b"".join([piece async for piece in archive.read_file(name)]) == content
+    (tmp_path / "again").write_bytes(content)
+    assert not await archive.put_file(tmp_path / "again", name)
+    empty = await taken_in(archive, tmp_path, b"")
+    assert sorted([one async for one in archive.files()]) == sorted([Segment(name, len(content)), Segment(empty, 0)])
+    assert [one async for one in archive.segments()] == []
+    assert await archive.has_file(name)
+
+
+async def test_a_file_that_is_not_there_is_permanent(archive: Archive, tmp_path: Path) -> None:
+    assert not await archive.has_file("0" * 64)
+    for name in ("0" * 64, "../../etc/passwd", "", "A" * 64):
+        with pytest.raises(Permanent):
+            await anext(aiter(archive.read_file(name)))
+
+
+async def test_old_files_are_pruned(archive: WholeArchive, clock: VirtualClock, tmp_path: Path) -> None:
+    await taken_in(archive, tmp_path, b"a file")
+    clock.advance(time.time() - clock.now())  # files carry the time of the disk, or of the service
+    assert await archive.prune(DAY) == 0
+    clock.advance(timedelta(days=3).total_seconds())
+    assert await archive.prune(DAY) == len(b"a file")
+    assert [one async for one in archive.files()] == []

@@ -134,6 +134,16 @@ class ArchiveOnDemand:
     async def prune(self, older_than: timedelta) -> int:
         return await (await self._opened()).prune(older_than)
 
+    async def put_file(self, path: Path, sha256: str) -> bool:
+        return await (await self._opened()).put_file(path, sha256)
+
+    async def has_file(self, sha256: str) -> bool:
+        return await (await self._opened()).has_file(sha256)
+
+    async def read_file(self, sha256: str) -> AsyncIterator[bytes]:
+        async for piece in (await self._opened()).read_file(sha256):
+            yield piece
+
     async def _opened(self) -> Archive:
         if self._archive is None:
             self._archive = await self._stack.enter_async_context(open_archive(self._settings, self._writer))

@@ -50,6 +50,9 @@ def export_verb(
         Path | None,
         typer.Option("--since-cursor", help="Only what changed since the last export with this file; kept up to date."),
     ] = None,
+    files: Annotated[
+        Path | None, typer.Option("--files", help="Also write the files that the records name, into this folder.")
+    ] = None,
 ) -> None:
     """Write the records that were collected, with their history's dates."""
     settings = settings_with()
@@ -66,7 +69,7 @@ def export_verb(
 
     async def write() -> ExportReport:
         async with open_crawled(settings) as project:
-            return await export_records(project, wanted, output, format=format, cursor=since_cursor)
+            return await export_records(project, wanted, output, format=format, cursor=since_cursor, files=files)
 
     with _busy(quiet=output == "-"):
         done = run_async(write())
@@ -81,6 +84,13 @@ def export_verb(
     if done.records:
         where = f" written to {visible(done.place)}" if done.place is not None else ""
         err.print(f"{many(done.records, 'record')}{where}", markup=False)
+    if done.lost_files:
+        lost = many(done.lost_files, "file is", "files are")
+        err.print(
+            f"Warning: {lost} not in the archive any more: {visible(done.first_loss)}", style="yellow", markup=False
+        )
+    if files is not None:
+        err.print(f"{many(done.files, 'file')} written to {visible(str(files))}", markup=False)
 
 
 @warc_app.command("export")

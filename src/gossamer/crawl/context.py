@@ -81,6 +81,7 @@ class JobContext(msgspec.Struct, frozen=True, kw_only=True):
     windows: JobWindows | None = None  # when pages may be fetched; None: always
     watched: bool = False  # how often its pages change is written down, and when they were tried in vain
     conditional: bool = True  # the server is asked whether a known page has changed
+    files: object | None = None  # FileTerms (file_journey.py), where files can be kept
     source_sites: SourceSites | None = None  # sites that other workers find, where they read the source
 
     async def judge(self, requests: Sequence[Request], *, depth: int, priority: int, site: str) -> Judged:

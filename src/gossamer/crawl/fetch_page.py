@@ -103,10 +103,12 @@ class PageFetch:
         self._wanted_statuses = wanted_statuses
         self._detects_blocks = detects_blocks
         self._repeated = False  # after a stale connection
+        self._is_file = False
         self._small: int | None = None  # bytes of a response that seemed to be too small
 
     async def run(self, request: PageRequest) -> FetchResult:
         """Fetch the page."""
+        self._is_file = request.into is not None
         try:
             route = await self._router.begin(self._task)
         except Misconfigured as error:
@@ -200,12 +202,14 @@ class PageFetch:
     def _block_in(self, outcome: Outcome, response: Response, route: PageRoute) -> Block | None:
         """What is wrong with a response that is not the page. Through an exit, a block also counts against that
         exit."""
-        if not isinstance(outcome, Fetched) or not self._detects_blocks:
+        if not isinstance(outcome, Fetched) or not self._detects_blocks or response.taken:
             return None
         memory, site, kind = self._router.memory, self._task.site, self._task.kind
-        block = judge(response, usual_size=memory.usual_size(site, kind), rendered=route.route.renders)
+        usual = None if self._is_file else memory.usual_size(site, kind)
+        block = judge(response, usual_size=usual, rendered=route.route.renders)
         if block is None or (block.kind in BY_STATUS and response.status in self._wanted_statuses):
-            memory.note_size(site, kind, len(response.body))
+            if not self._is_file:
+                memory.note_size(site, kind, len(response.body))
             return None
         if block.kind == "shrunk" and self._came_before(len(response.body), route):
             # It came twice: the page is small, and that is all there is to it. So it teaches nothing about routes.

@@ -32,7 +32,7 @@ from ..frontier.contract import Added, redirect_reason
 from ..frontier.retry import GiveUp, decide, failure_of, reason_of
 from ..model import events
 from ..model.page import Snapshot
-from ..model.record import PageFacts
+from ..model.record import PageFacts, Record
 from ..model.task import LANE_ONLY, Request, UrlState
 from ..pipeline.steps import Piped
 from ..routing.blocks import Block
@@ -208,14 +208,20 @@ class Journey:
             session=wishes.session,
             render=wishes.render,
             lastmod=wishes.lastmod,
+            file=wishes.file,
             max_attempts=task.max_attempts,
         )
         judged = await self._context.judge([request], depth=task.depth, priority=task.priority, site=task.site)
         candidates = [msgspec.structs.replace(one, redirects=outcome.redirects) for one in judged.candidates]
         reason = redirect_reason(outcome.to)
-        await self._log.keep(outcome="redirected", reason=reason, page=self._facts_of_failure("redirected"))
+        page, records = self._facts_of_failure("redirected"), self._moved(outcome.to)
+        await self._log.keep(outcome="redirected", reason=reason, page=page, records=records)
         added = await self._complete(UrlState.DONE, "", candidates, duplicates=judged.duplicates, redirect=outcome.to)
         self._ended("redirected", added)
+
+    def _moved(self, to: str) -> tuple[Record, ...]:
+        """Records of a page that is elsewhere: there are none."""
+        return ()
 
     async def _drop_for_robots(self, outcome: Disallowed) -> None:
         await self._site.note_crawl_delay(outcome.crawl_delay)

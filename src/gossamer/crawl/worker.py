@@ -25,6 +25,7 @@ from ..model.record import PageFacts
 from ..model.task import Lease
 from ..store.contract import RecordStore
 from .context import JobContext
+from .file_journey import FileJourney
 from .held_lease import HeldLease
 from .journey import Journey
 from .outages import Outages
@@ -209,7 +210,8 @@ class Worker:
 
     def _start_journey(self, held: HeldLease, known: dict[bytes, PageFacts]) -> asyncio.Task[None]:
         context, task = self._context, held.lease.task
-        journey = Journey(context, held, known.get(task.fingerprint))
+        kind = FileJourney if task.how and task.wishes().file is not None else Journey
+        journey = kind(context, held, known.get(task.fingerprint))
         # Before the journey has its first turn: the next lease is asked for with what is free now.
         slot = self._slots.take(task.site)
         context.pacer.enter(held.lease)

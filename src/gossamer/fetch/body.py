@@ -27,6 +27,7 @@ from ..errors import BadResponse
 ACCEPT_ENCODING = "gzip, deflate, br, zstd"
 MAX_MEMBERS = 10_000  # of gzip or frames of zstd, one after the other; each costs time, an empty one too
 MAX_LAYERS = 5
+MAX_SILENCE = 1024 * 1024  # bytes of a streamed body that may come before something is decoded
 
 _STEP = 64 * 1024
 _ZSTD_WINDOW = 8 * 1024 * 1024  # what browsers grant; a frame may demand gigabytes
@@ -264,6 +265,24 @@ class BodyDecoder:
         except _Damaged:
             self._lost = self._lost or layer.name
             raise
+
+    def pieces(self, data: bytes) -> Iterator[bytes]:
+        """Decode more, for one who does not want the body as a whole and sets a limit of his own."""
+        if self._raw is not None:
+            self._raw += data
+            self._raw_size += len(data)
+        try:
+            for piece in self._through(0, data):
+                self._raw = None
+                yield piece
+        except _Damaged:
+            return  # `finish` tells
+        self._cut = self._cut or (self._raw is not None and self._raw_size > MAX_SILENCE)
+
+    @property
+    def ended(self) -> bool:
+        """Is there no use in reading on?"""
+        return self._cut or (bool(self._lost) and (self._raw is None or self._raw_size > MAX_SILENCE))
 
     def finish(self) -> Body:
         """The whole body. Raises BadResponse."""

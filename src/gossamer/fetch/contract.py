@@ -53,13 +53,32 @@ class Gate(Protocol):
         ...
 
 
+class BodyReceiver(Protocol):
+    """Takes a body piece by piece, so that a large file needs no memory. It is asked for each response; one that it
+    does not take is read as the body of a page is."""
+
+    @property
+    def received(self) -> Bytes:
+        """Of the present request."""
+        ...
+
+    def takes(self, status: int, headers: Headers) -> bool:
+        """Will it take the body? Raises FetchRefused for one that is not wanted at all."""
+        ...
+
+    async def write(self, data: bytes) -> None:
+        """The next piece, decoded. Raises what ends the fetch."""
+        ...
+
+
 class TransportRequest(msgspec.Struct, frozen=True, kw_only=True):
     """What to send. `headers` already hold the user agent, cookies and validators.
 
     A request whose method is not safe (model/payload.py) is written at most once. `body` may be empty, which is sent;
     None is no body. `gate` keeps the site's pace; None for a request that may leave at any time.
     `exit` is the proxy to leave through; a transport that is given one never leaves any other way. `profile`,
-    `render` and `country` are for the transports that know what to do with them.
+    `render` and `country` are for the transports that know what to do with them. `into` may take the body in place of
+    memory; a transport that does not know it gives the body as usual, up to `limits.max_body`.
     """
 
     url: str
@@ -72,6 +91,7 @@ class TransportRequest(msgspec.Struct, frozen=True, kw_only=True):
     profile: str | None = None
     render: Render | None = None
     country: str | None = None
+    into: BodyReceiver | None = None
 
 
 class Response(msgspec.Struct, frozen=True, kw_only=True):
@@ -88,6 +108,7 @@ class Response(msgspec.Struct, frozen=True, kw_only=True):
     note: str = ""  # what was odd: "truncated gzip", say
     cost: float | None = None  # tokens, where the answer itself tells
     screenshot: bytes = b""  # PNG, where one was asked for
+    taken: bool = False  # the body went to the receiver, and `body` is empty
 
 
 class Transport(Protocol):

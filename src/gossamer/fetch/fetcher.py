@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
+from typing import Protocol
 
 import msgspec
 
@@ -24,7 +25,7 @@ from ..clock import Clock
 from ..errors import BadResponse, InvalidUrl, RedirectLoop
 from ..model.url import origin_of, parse_url, site_of, without_user
 from .body import ACCEPT_ENCODING
-from .contract import Limits, Response
+from .contract import BodyReceiver, Limits, Response
 from .cookies import CookieJar
 from .open_route import OpenRoute, Pairs
 from .robots import BeforeSend, Robots
@@ -32,11 +33,19 @@ from .robots import BeforeSend, Robots
 _MOVED = frozenset({301, 302, 303, 307, 308})
 
 
+class FileReceiver(BodyReceiver, Protocol):
+    """Takes the body of a file. `begin` is asked before every request for it, and gives the headers that ask for what
+    is still missing."""
+
+    def begin(self) -> Pairs: ...
+
+
 class PageRequest(msgspec.Struct, frozen=True, kw_only=True):
     """What to fetch. `redirects` are the URLs that led here; `headers`, `cookies` and `auth` are sent to the
     origin of `url` only.
 
-    `etag` and `last_modified` are the validators of the copy we have.
+    `etag` and `last_modified` are the validators of the copy we have. A file goes `into` a receiver, within `limits` of
+    its own.
     """
 
     url: str
@@ -49,6 +58,8 @@ class PageRequest(msgspec.Struct, frozen=True, kw_only=True):
     cookies: Pairs = ()  # go before those of the jar
     auth: tuple[str, str] | None = None
     timeout: timedelta | None = None  # in place of that of the settings, for each request
+    into: FileReceiver | None = None
+    limits: Limits | None = None
 
 
 class Answered(msgspec.Struct, frozen=True, kw_only=True):
@@ -132,7 +143,8 @@ class Fetcher:
                     return Disallowed(url=url, rule=rules.refusal(url), crawl_delay=delay, redirects=trail)
             asked.add(url)
             gate = await before_send(delay)
-            response = await route.fetch_page(url, self._headers(request, url, jar), self._limits, gate)
+            limits = request.limits or self._limits
+            response = await route.fetch_page(url, self._headers(request, url, jar), limits, gate, request.into)
             now = self._clock.now()
             cookie_changed = jar.absorb(url, response.headers)
             status = response.status
@@ -155,11 +167,13 @@ class Fetcher:
 
     def _headers(self, request: PageRequest, url: str, jar: CookieJar) -> Pairs:
         cookie = jar.header_for(url)
-        if cookie is None and not (request.headers or request.etag or request.last_modified):
+        if cookie is None and not (request.headers or request.etag or request.last_modified or request.into):
             return self._defaults
         extra: list[tuple[str, str]] = []
         if request.headers and origin_of(url) == origin_of(request.url):
             extra += request.headers
+        if request.into is not None and url == request.url:
+            extra += request.into.begin()
         if url == request.url:
             if request.etag:
                 extra.append(("If-None-Match", request.etag))

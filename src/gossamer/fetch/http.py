@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import re
 import ssl
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -33,7 +34,7 @@ from ..model.page import Headers
 from ..model.route import Exit
 from .addresses import AddressGuard, GuardedResolver
 from .body import BodyDecoder, layers_of
-from .contract import Limits, Response, TransportRequest
+from .contract import BodyReceiver, Limits, Response, TransportRequest
 from .exits import addresses_of, authorization, check_target, guard_for, shown, unnamed
 from .http_connector import Connector, Leaving, PeerResponse, Request, SentOnce, leaving
 from .http_errors import is_stale, stale, translated, translated_on_exit
@@ -126,11 +127,14 @@ class AiohttpTransport:
                 if answer.status == 407 and exit is not None and "proxy" in options and url.scheme == "http":
                     await self._knock(exit, limits)  # raises, unless the 407 is the site's own
                 pairs = _header_pairs(answer, limits.max_header)
+                headers = Headers(pairs)
+                taken = request.into is not None and request.into.takes(answer.status, headers)
+                into = request.into if taken else None
                 if hdrs.TRANSFER_ENCODING in answer.headers and not answer.content.is_eof():
                     with self._told_of_bad_chunks(answer):
-                        body, cut, wire, note = await _read(answer, limits.max_body)
+                        body, cut, wire, note = await _read(answer, limits.max_body, into)
                 else:
-                    body, cut, wire, note = await _read(answer, limits.max_body)
+                    body, cut, wire, note = await _read(answer, limits.max_body, into)
         except BaseException as error:
             if answer is not None:
                 answer.close()
@@ -148,13 +152,14 @@ class AiohttpTransport:
             return Response(
                 url=href,
                 status=answer.status,
-                headers=Headers(pairs),
+                headers=headers,
                 body=body,
                 cut=cut,
                 wire_bytes=wire,
                 seconds=time.perf_counter() - started - way.waited,
                 address=answer.peer if isinstance(answer, PeerResponse) else "",
                 note=note,
+                taken=taken,
             )
         # Raised here, and so without the cause: aiohttp's own errors print the headers for the proxy.
         raise lost
@@ -246,8 +251,13 @@ def _clean(text: str) -> str:
     return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
-async def _read(answer: aiohttp.ClientResponse, limit: int) -> tuple[bytes, bool, int, str]:
-    """The body, whether it was cut, the bytes read from the wire, and what was odd."""
+async def _read(
+    answer: aiohttp.ClientResponse, limit: int, into: BodyReceiver | None = None
+) -> tuple[bytes, bool, int, str]:
+    """The body (empty where a receiver takes it), whether it was cut, the bytes read from the wire, and what was
+    odd."""
+    if into is not None:
+        return await _stream(answer, into)
     if hdrs.CONTENT_ENCODING in answer.headers:
         names, note = layers_of(answer.headers.getall(hdrs.CONTENT_ENCODING))
         if names:
@@ -264,6 +274,32 @@ async def _read(answer: aiohttp.ClientResponse, limit: int) -> tuple[bytes, bool
             answer.close()  # the rest is not wanted, so the connection cannot be used again
             return b"".join(chunks)[:limit], True, size, note
     return (chunks[0] if len(chunks) == 1 else b"".join(chunks)), False, size, note
+
+
+async def _stream(answer: aiohttp.ClientResponse, into: BodyReceiver) -> tuple[bytes, bool, int, str]:
+    """The body goes to its receiver as it comes, which sets the limit. A file that its server calls packed and that is
+    a packed file is left as it is: that is how archives are served."""
+    names, note = layers_of(answer.headers.getall(hdrs.CONTENT_ENCODING, ()))
+    if names == ("gzip",) and "gzip" in answer.headers.get(hdrs.CONTENT_TYPE, "").lower():
+        names = ()
+    decoder = BodyDecoder(names, sys.maxsize, note) if names else None
+    read = answer.content.readany
+    size = 0
+    while chunk := await read():
+        size += len(chunk)
+        if decoder is None:
+            await into.write(chunk)
+            continue
+        for piece in decoder.pieces(chunk):
+            await into.write(piece)
+        if decoder.ended:
+            answer.close()
+            break
+    if decoder is None:
+        return b"", False, size, note
+    rest = decoder.finish()
+    await into.write(rest.data)
+    return b"", rest.cut, size, rest.note
 
 
 async def _read_packed(

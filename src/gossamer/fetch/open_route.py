@@ -12,7 +12,7 @@ from typing import Self
 import msgspec
 
 from ..model.route import DIRECT, HTTP, MANAGED, Exit, Render, Route
-from .contract import Gate, Limits, Response, Transport, TransportRequest
+from .contract import BodyReceiver, Gate, Limits, Response, Transport, TransportRequest
 from .cookies import CookieJar
 
 Pairs = tuple[tuple[str, str], ...]
@@ -92,8 +92,11 @@ class OpenRoute(msgspec.Struct, frozen=True, kw_only=True):
     country: str | None = None
     meter: Callable[[int], None] | None = None
 
-    async def fetch_page(self, url: str, headers: Pairs, limits: Limits, gate: Gate | None) -> Response:
-        """Make one request for a page. Raises what `Transport.fetch` raises."""
+    async def fetch_page(
+        self, url: str, headers: Pairs, limits: Limits, gate: Gate | None, into: BodyReceiver | None = None
+    ) -> Response:
+        """Make one request for a page, or for a file that goes `into` a receiver. Raises what `Transport.fetch`
+        raises."""
         request = TransportRequest(
             url=url,
             headers=headers,
@@ -103,6 +106,7 @@ class OpenRoute(msgspec.Struct, frozen=True, kw_only=True):
             profile=self.route.profile,
             render=self.render,
             country=self.country,
+            into=into,
         )
         return await self._fetch(self.transport, request)
 
@@ -116,6 +120,10 @@ class OpenRoute(msgspec.Struct, frozen=True, kw_only=True):
     async def _fetch(self, transport: Transport, request: TransportRequest) -> Response:
         try:
             response = await transport.fetch(request)
+        except BaseException:
+            if self.meter is not None and request.into is not None:
+                self.meter(request.into.received)  # a file that broke off half-way is paid for half-way
+            raise
         finally:
             if request.gate is not None:
                 request.gate.close()

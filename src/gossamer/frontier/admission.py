@@ -27,6 +27,7 @@ from ..model.url import (
 )
 from .contract import Added
 
+_NOT_FOR_FILES = (DropReason.SCOPE, DropReason.DEPTH)
 MEMORY = 50_000  # addresses remembered per process; the oldest are forgotten and judged again
 
 
@@ -131,7 +132,7 @@ class Admission:
             priority=priority if request.priority is None else request.priority,
             depth=depth,
             data=encode(request.data).decode() if request.data else "",
-            dropped=self._scope.verdict(href, site, authority.partition(":")[0], depth),
+            dropped=self._verdict(request, href, site, authority.partition(":")[0], depth),
             force=request.force,
             fetcher=request.fetcher or self._fetcher,
             how=request.how(),
@@ -139,6 +140,11 @@ class Admission:
             country=request.country,
             max_attempts=request.max_attempts,
         )
+
+    def _verdict(self, request: Request, href: str, site: str, host: str, depth: int) -> DropReason | None:
+        verdict = self._scope.verdict(href, site, host, depth)
+        # A file belongs to the page that asks for it, wherever it lies: pictures are often on a host of their own.
+        return None if request.is_file and verdict in _NOT_FOR_FILES else verdict
 
     def confirm(self, judged: Judged, added: Added) -> None:
         """The frontier has these candidates for certain: from now on they are duplicates."""

@@ -6,6 +6,7 @@ from enum import StrEnum
 
 import msgspec
 
+from .download import Download
 from .payload import SAFE_METHODS, Body, Pairs
 from .secret_text import Text
 
@@ -128,6 +129,7 @@ class How(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     render: Render | None = None
     session: str | None = None  # one identity for all tasks that name the same key
+    file: Download | None = None  # a file is wanted, not a page
     lastmod: float | None = None  # no wish: when the page changed, as its sitemap or feed says
     method: str = "GET"
     headers: Pairs = ()

@@ -9,10 +9,12 @@ from typing import Any, TypedDict
 import msgspec
 
 from . import payload
+from .download import Download
 from .item import safe_text
 from .route import How, Render
 
 DEFAULT_KIND = "parse"
+FILE_KIND = "file"  # of requests that no callback sees
 MAX_PRIORITY = 10**15  # a number that every queue holds exactly
 MAX_ATTEMPTS = 1_000_000
 RETRY_STATUSES = (408, 425, 429, 500, 502, 503, 504, 520, 521, 522, 523, 524)  # worth another try, by default
@@ -84,6 +86,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     timeout: float | None = None  # seconds for the whole request
     errback: Any = None  # the method of the spider, or its name, that hears of the final failure
     retry_unsafe: bool | None = None  # may a POST be sent again when nobody knows whether it arrived?
+    file: Download | None = None  # what is there is a file: it goes to the archive, and no callback sees it
     stored: How | None = None  # of a request that was queued before: holds in place of all that `How` has
 
     @property
@@ -103,7 +106,13 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             and self.timeout is None
             and self.errback is None
             and self.retry_unsafe is None
+            and self.file is None
         )
+
+    @property
+    def is_file(self) -> bool:
+        """Is a file wanted, and not a page?"""
+        return self.file is not None or (self.stored is not None and self.stored.file is not None)
 
     def wishes(self) -> How:
         """What travels with the task. Raises BadPayload."""
@@ -127,6 +136,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             timeout=self.timeout,
             errback=getattr(self.errback, "__name__", self.errback),
             retry_unsafe=self.retry_unsafe,
+            file=self.file,
         )
 
     def address(self) -> str:

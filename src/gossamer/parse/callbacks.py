@@ -68,6 +68,8 @@ async def run_callback(spider: Spider, kind: str, page: Page, *, max_yields: int
         if isinstance(error, ParseFailed) and error.detail:
             raise  # it has its detail already
         raise _failure(basket.callback, page, error) from error
+    if page._files:  # that the fields of items name
+        basket.add_all(page._files)
     return ParsedPage(basket.items, basket.requests)
 
 

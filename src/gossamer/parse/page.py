@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias, Unpack
 
 import msgspec
-import turbohtml
 from turbohtml import Document, Element
 
 from ..errors import InvalidUrl, ParseFailed
@@ -21,6 +20,7 @@ from .css import compile_css
 from .encoding import decode_as, parse_html
 from .links import LinkBase, base_of, hrefs
 from .media import Media, media_of
+from .page_files import Link, NoHref, PageFiles, href_of
 from .selectors import Selector, SelectorList, XPathVariable
 from .wide_links import documents, everything
 from .xml import parse_xml
@@ -33,14 +33,13 @@ if TYPE_CHECKING:
     from .product import Product
     from .sitemaps import Sitemap
 
-Link: TypeAlias = str | Selector
 Callback: TypeAlias = str | Callable[..., Any]  # a method of the spider, or its name
 
 
-class Page:
+class Page(PageFiles):
     """A fetched page. `spider` is the one whose methods may be named as callbacks; None accepts any method."""
 
-    __slots__ = ("_base", "_data", "_selector", "_snapshot", "_text", "_tree", "_unread", "depth", "spider")
+    __slots__ = ("_base", "_data", "_files", "_selector", "_snapshot", "_text", "_tree", "_unread", "depth", "spider")
 
     def __init__(self, snapshot: Snapshot, *, depth: int = 0, spider: object | None = None) -> None:
         self._snapshot = snapshot
@@ -52,6 +51,7 @@ class Page:
         self._base: LinkBase | None = None
         self._text: str | None = None
         self._data: dict[str, Any] | None = None
+        self._files: list[Request] = []
 
     @property
     def snapshot(self) -> Snapshot:
@@ -232,7 +232,7 @@ class Page:
         `proxy_pool` and `country` an exit, and requests that name the same `session` leave as the same visitor.
         What is sent (`method`, `json`, ...) is told as in `Request`. Raises ParseFailed, InvalidUrl.
         """
-        return Request(url=self.urljoin(_href_of(link)), **self._fields(callback, render, wishes))
+        return Request(url=self.urljoin(href_of(link)), **self._fields(callback, render, wishes))
 
     def follow_all(
         self,
@@ -286,8 +286,8 @@ class Page:
             return
         for link in links:
             try:
-                yield _href_of(link)
-            except _NoHref:
+                yield href_of(link)
+            except NoHref:
                 continue
 
     def _fields(self, callback: Callback | None, render: bool | Render, wishes: Wishes) -> dict[str, Any]:
@@ -388,24 +388,6 @@ class Page:
         return f"Page({self.url!r}, status={self.status}, {len(self.body)} bytes)"
 
 
-class _NoHref(ParseFailed):
-    """An element without an href."""
-
-
-def _href_of(link: Link) -> str:
-    if isinstance(link, str):
-        return link
-    if isinstance(link, SelectorList):
-        raise ParseFailed("follow() takes one link, and this is a list of selectors. Use follow_all() or take one.")
-    if not isinstance(link, Selector):
-        raise ParseFailed(f"A link is an address or a selector, not {type(link).__name__}: {link!r:.100}")
-    root = link.root
-    if isinstance(root, str):
-        return root
-    href = root.attr("href") if isinstance(root, turbohtml.Element) else None
-    if href is None:
-        raise _NoHref(f"{link.get()[:100]!r} has no href to follow. Select an <a>, or its ::attr(href).")
-    return href
 
 
 def callback_name(callback: Callable[..., Any], spider: object | None) -> str:

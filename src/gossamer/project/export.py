@@ -28,6 +28,7 @@ from ..store.export import (
 )
 from ..store.export.destination import CursorFile, ExportCursor
 from ..store.warc import export_warc, is_compressed
+from .files import FileFolder, JoinedRecords
 from .jobs import find_job
 from .open import Project
 from .records import RecordFilter, query_of, what_there_is
@@ -43,6 +44,9 @@ class ExportReport(msgspec.Struct, frozen=True, kw_only=True):
     place: str | None  # the file; None is standard output
     whole: bool  # False: the reader went away before the end, and a cursor stays where it was
     note: str = ""  # why no record matches, perhaps
+    files: int = 0  # that were written beside the records
+    lost_files: int = 0  # that the archive does not have any more
+    first_loss: str = ""
 
 
 class WarcReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,25 +84,50 @@ def is_binary_output(output: str, format: str | None = None, job: str | None = N
 
 
 async def export_records(
-    project: Project, wanted: RecordFilter, output: str, *, format: str | None = None, cursor: Path | None = None
+    project: Project,
+    wanted: RecordFilter,
+    output: str,
+    *,
+    format: str | None = None,
+    cursor: Path | None = None,
+    files: Path | None = None,
 ) -> ExportReport:
-    """Write the records that match. With a `cursor` file: only what was stored since the last export with that file,
-    records that are gone among it; nothing new makes no file. Raises Misconfigured, BackendUnavailable."""
+    """Write the records that match, and the files that they name into the folder `files`. With a `cursor` file: only
+    what was stored since the last export with that file, records that are gone among it; nothing new makes no file.
+    Raises Misconfigured, BackendUnavailable."""
     query = await query_of(project, wanted)
     place = destination_of(output, now=project.clock.now(), job=query.job)
     note = ""
+    folder = FileFolder(files, project.archive) if files is not None else None
+    if folder is not None:
+        await folder.open()
+    source = JoinedRecords(project.records, project.rules, folder)
     if cursor is not None:
-        done = await _export_changes(project, query, wanted, place, format, cursor)
+        done = await _export_changes(project, source, query, wanted, place, format, cursor)
     else:
-        done = await export(project.records, query, place, format)
+        done = await export(source, query, place, format)
         if not done.records and done.whole:
             note = await what_there_is(project, query)
     shown = None if isinstance(place, StandardOutput) else str(place)
-    return ExportReport(records=done.records, place=shown, whole=done.whole, note=note)
+    return ExportReport(
+        records=done.records,
+        place=shown,
+        whole=done.whole,
+        note=note,
+        files=folder.written if folder is not None else 0,
+        lost_files=len(folder.lost) if folder is not None else 0,
+        first_loss=next(iter(folder.lost.values()), "") if folder is not None else "",
+    )
 
 
 async def _export_changes(
-    project: Project, query: RecordQuery, wanted: RecordFilter, place: Destination, format: str | None, path: Path
+    project: Project,
+    source: JoinedRecords,
+    query: RecordQuery,
+    wanted: RecordFilter,
+    place: Destination,
+    format: str | None,
+    path: Path,
 ) -> Exported:
     file = CursorFile(path)
     file.check_place(place)
@@ -115,7 +144,7 @@ async def _export_changes(
     if kept is not None:
         file.check(kept, now)
     changed = msgspec.structs.replace(query, gone=None, after=kept.cursor if kept is not None else None, upto=cursor)
-    done = await export(project.records, changed, place, format, even_empty=False)
+    done = await export(source, changed, place, format, even_empty=False)
     if done.whole:
         file.keep(now)
     return done

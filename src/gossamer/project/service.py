@@ -34,6 +34,7 @@ from ..store.contract import RecordQuery
 from ..store.export import export
 from .crawl import Attend, CrawlReport, crawl
 from .export import destination_of
+from .files import JoinedRecords
 from .job_end import first_of, why_nothing_came
 from .open import Project, open_project
 from .retention import forget_old_runs
@@ -87,7 +88,8 @@ async def run_crawl(
         # A crawl that had nothing leaves the file of the last one alone.
         if output is not None and not await why_nothing_came(project, job.id):
             place = destination_of(output, now=project.clock.now(), job=job.id)
-            await export(project.records, RecordQuery(job=job.id, gone=False), place)
+            records = JoinedRecords(project.records, project.rules)
+            await export(records, RecordQuery(job=job.id, gone=False), place)
 
     fate = last_fate()
     if fate:

@@ -9,9 +9,12 @@ from datetime import timedelta
 from functools import partial
 from importlib.util import find_spec
 
+import msgspec
+
 from ..clock import Clock, SystemClock
 from ..crawl.context import JobContext, SourceSites
 from ..crawl.fetch_page import fetcher_of
+from ..crawl.file_journey import FileTerms
 from ..crawl.freshness import freshness_of
 from ..crawl.guest_turn import Announce, GuestTurns
 from ..crawl.pacer import AddressPace, Pacer
@@ -42,6 +45,7 @@ from ..routing.proxies.pools import Pools
 from ..routing.router import Router, lanes_of
 from ..settings import Settings
 from ..settings.effective import Routing, limits_of, minimum_quality, retry_terms, robots_rule, routing_of, site_terms
+from ..store.part_files import PartFolder
 from ..store.sink import Sink
 from ..store.spool import Spool
 from ..store.spool_notes import SpoolNotes
@@ -231,6 +235,13 @@ async def open_worker(
             windows=windows,
             watched=watched,
             conditional=settings.fetch.conditional,
+            files=FileTerms(
+                archive=project.archive,
+                parts=PartFolder(settings.root / settings.files.parts),
+                limits=msgspec.structs.replace(limits_of(settings), total=settings.files.timeout),
+                max_size=settings.files.max_size.bytes,
+                rules=project.rules,
+            ),
             source_sites=None if grows is None else SourceSites(project.state.jobs, project.state.seeds, job, grows),
         )
         yield Worker(

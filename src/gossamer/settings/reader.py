@@ -128,6 +128,8 @@ def _check(settings: Settings) -> None:
     for name in ("browsers", "contexts", "recycle_pages"):
         demand(getattr(settings.browser, name) >= 1, f"browser.{name}", "must be 1 or more.")
     demand(settings.fetch.max_body.bytes >= 1, "fetch.max_body", "must be 1 byte or more.")
+    demand(settings.files.max_size.bytes >= 1, "files.max_size", "must be 1 byte or more.")
+    demand(settings.files.timeout.total_seconds() > 0, "files.timeout", "must be more than 0.")
     for block in settings.fetch.deny:
         try:
             ip_network(block)

@@ -271,6 +271,14 @@ class Store(msgspec.Struct, frozen=True, kw_only=True):
     spool_limit: Size = Size(1024 * 1024 * 1024)
 
 
+class Files(msgspec.Struct, frozen=True, kw_only=True):
+    """[files]: what spiders ask for with page.file and page.download."""
+
+    max_size: Size = Size(1024 * 1024 * 1024)  # of one file; a larger one is refused
+    timeout: timedelta = timedelta(hours=1)  # for one request of a file; what came by then is kept
+    parts: str = "gossamer-data/parts"  # where files are while they come, on this machine
+
+
 class Quality(msgspec.Struct, frozen=True, kw_only=True):
     """Checks of what is stored. A spider's own `min_quality` goes before `minimum`."""
 
@@ -335,6 +343,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     lease: Lease = Lease()
     urls: Urls = Urls()
     store: Store = Store()
+    files: Files = Files()
     quality: Quality = Quality()
     fleet: Fleet = Fleet()
     server: Server = Server()

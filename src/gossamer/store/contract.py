@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol
 
 import msgspec
@@ -190,7 +191,21 @@ class Archive(Protocol):
         ...
 
     async def prune(self, older_than: timedelta) -> int:
-        """Delete pages older than that; return the number of bytes given back."""
+        """Delete pages, and files that nobody has put or asked for since, older than that; return the number of bytes
+        given back."""
+        ...
+
+    async def put_file(self, path: Path, sha256: str) -> bool:
+        """Take in a file whole and durably, or nothing of it, in flat memory. What is at `path` may be moved away.
+        False: a file of that content was here already, and stays."""
+        ...
+
+    async def has_file(self, sha256: str) -> bool:
+        """Is a file of that content here? One that is counts as used today."""
+        ...
+
+    def read_file(self, sha256: str) -> AsyncIterator[bytes]:
+        """The file in pieces. Raises Permanent when there is none."""
         ...
 
 
@@ -218,7 +233,13 @@ class ArchiveSegments(Protocol):
         ...
 
 
-class WholeArchive(Archive, ArchiveSegments, Protocol):
+class ArchiveFiles(Protocol):
+    def files(self) -> AsyncIterator[Segment]:
+        """Every file that was taken in, its hash as its name."""
+        ...
+
+
+class WholeArchive(Archive, ArchiveSegments, ArchiveFiles, Protocol):
     """All that an archive does."""
 
 

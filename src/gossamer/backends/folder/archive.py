@@ -1,6 +1,7 @@
 """Raw pages in a folder; fulfils `WholeArchive`.
 
     <root>/YYYY-MM-DD/<writer>-<n>.zst      a segment: appended to by one process only, never changed afterwards
+    <root>/files/<ab>/<sha256>              a file that a spider asked for, as it came (files.py)
 
 Each page is one zstd frame of its own, so a segment is a valid .zst file (`zstdcat` shows it) and any page can be
 read alone. A frame holds one line of JSON (all of the snapshot but its body), the body, and a newline. A reference
@@ -27,10 +28,11 @@ import msgspec
 import zstandard
 
 from ...clock import Clock, SystemClock
-from ...errors import BackendUnavailable, GossamerError, Misconfigured, Permanent
+from ...errors import BackendUnavailable, Misconfigured, Permanent
 from ...model.page import Snapshot
 from ...store.contract import Segment
 from ...store.page_format import pack_page, unpack_page
+from .files import FolderFiles, private, sync_folder, translate
 
 SEGMENT_BYTES = 64 * 1024 * 1024  # a longer segment is closed and the next one begun
 PENDING_BYTES = 4 * 1024 * 1024  # compressed pages are written out when this much has gathered
@@ -42,7 +44,7 @@ _DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _UNFIT = re.compile(r"[^A-Za-z0-9._-]+")
 
 
-class FolderArchive:
+class FolderArchive(FolderFiles):
     """Pages kept below `root`. Alive between `async with` and its end.
 
     `writer` names this process; two that share a name share no segment. `durable` fsyncs every batch: what was put
@@ -60,7 +62,7 @@ class FolderArchive:
         segment_bytes: int = SEGMENT_BYTES,
         pending_bytes: int = PENDING_BYTES,
     ) -> None:
-        self._root = root
+        super().__init__(root)
         self._writer = _UNFIT.sub("-", writer).strip(".-_")[:100] or "writer"
         self._durable = durable
         self._segment_bytes = segment_bytes
@@ -118,7 +120,7 @@ class FolderArchive:
         except FileNotFoundError:
             raise Permanent(f"There is no file {name} in {self._root}: it was pruned meanwhile.") from None
         except OSError as error:
-            raise _translate(error, self._root) from error
+            raise translate(error, self._root) from error
 
     async def write_segment(self, name: str, content: bytes) -> None:
         if not _SEGMENT.fullmatch(name):
@@ -126,7 +128,7 @@ class FolderArchive:
         try:
             await asyncio.to_thread(self._write_segment, self._root / name, content)
         except OSError as error:
-            raise _translate(error, self._root) from error
+            raise translate(error, self._root) from error
 
     def _put(self, snapshots: Sequence[Snapshot]) -> list[str]:
         refs: list[str] = []
@@ -140,7 +142,7 @@ class FolderArchive:
                     self._segment.settle(self._durable)
             except OSError as error:
                 self._abandon()
-                raise _translate(error, self._root) from error
+                raise translate(error, self._root) from error
             except BaseException:
                 self._abandon()
                 raise
@@ -167,8 +169,8 @@ class FolderArchive:
             except FileExistsError:  # an earlier process of that name; its file may end in a torn page
                 continue
             if self._durable:
-                _sync_folder(folder)
-                _sync_folder(self._root)
+                sync_folder(folder)
+                sync_folder(self._root)
             return _Segment(day, name, descriptor, self._pending_bytes)
 
     def _abandon(self) -> None:
@@ -199,7 +201,7 @@ class FolderArchive:
                 f"There is no archived page {ref} in {self._root}: it was pruned, or the archive was moved."
             ) from None
         except OSError as error:
-            raise _translate(error, self._root) from error
+            raise translate(error, self._root) from error
         try:
             return unpack_page(frame)
         except (zstandard.ZstdError, msgspec.MsgspecError, ValueError, KeyError, TypeError) as error:
@@ -211,20 +213,20 @@ class FolderArchive:
         try:
             return sorted(entry.name for entry in os.scandir(self._root) if _DAY.fullmatch(entry.name))
         except OSError as error:
-            raise _translate(error, self._root) from error
+            raise translate(error, self._root) from error
 
     def _of_day(self, day: str) -> list[Segment]:
         try:
             files = [entry for entry in os.scandir(self._root / day) if entry.name.endswith(".zst")]
             return sorted(Segment(f"{day}/{file.name}", file.stat().st_size) for file in files)
         except OSError as error:
-            raise _translate(error, self._root) from error
+            raise translate(error, self._root) from error
 
     def _write_segment(self, path: Path, content: bytes) -> None:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         draft = path.with_name(f"{path.name}.draft")
         try:
-            with open(draft, "wb", opener=_private) as file:
+            with open(draft, "wb", opener=private) as file:
                 file.write(content)
                 file.flush()
                 os.fsync(file.fileno())
@@ -233,8 +235,8 @@ class FolderArchive:
             with suppress(OSError):  # the error that is on its way says what is wrong
                 draft.unlink()
             raise
-        _sync_folder(path.parent)
-        _sync_folder(self._root)
+        sync_folder(path.parent)
+        sync_folder(self._root)
 
     def _prune(self, cutoff: float) -> int:
         freed = 0
@@ -249,9 +251,9 @@ class FolderArchive:
                 if (start + timedelta(days=1)).timestamp() <= cutoff:
                     freed += sum(file.stat().st_size for file in os.scandir(entry.path))
                     shutil.rmtree(entry.path)
+            return freed + self._prune_files(cutoff)
         except OSError as error:
-            raise _translate(error, self._root) from error
-        return freed
+            raise translate(error, self._root) from error
 
 
 class _Segment:
@@ -297,24 +299,3 @@ class _Segment:
     def close(self) -> None:
         with suppress(OSError):  # all that counts was settled before
             os.close(self._descriptor)
-
-
-def _private(path: str, flags: int) -> int:
-    """Opens a file that others cannot read, when it is made."""
-    return os.open(path, flags | os.O_CLOEXEC, 0o600)
-
-
-def _sync_folder(folder: Path) -> None:
-    """A new file survives a power cut only when the folder's list of names was written too."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _translate(error: OSError, root: Path) -> GossamerError:
-    return BackendUnavailable(
-        f"The archive in {root} cannot be used ({error.strerror or error}). Free some space or check its permissions; "
-        f"store.keep_pages = false in gossamer.toml crawls without an archive."
-    )

@@ -1,6 +1,7 @@
 """Raw pages in an object store (S3, MinIO, SeaweedFS, R2 ...); fulfils `WholeArchive`.
 
     <prefix>/YYYY-MM-DD/<writer>-<life>-<n>.zst      an object: all pages of one `put`, written whole, never changed
+    <prefix>/files/<ab>/<sha256>                     a file that a spider asked for (files.py)
 
 An object looks like a segment of the folder archive: one zstd frame per page, so that a page is read alone by a range
 request, and a bucket copied into a folder is a folder archive. A reference is
@@ -40,6 +41,7 @@ from .bucket import (
     refused_at_start,
     unavailable,
 )
+from .files import ObjectFiles
 
 if TYPE_CHECKING:
     from obstore.store import S3Store
@@ -75,16 +77,14 @@ async def open_object_archive(
         archive.close()
 
 
-class ObjectArchive:
+class ObjectArchive(ObjectFiles):
     """Pages in a bucket. `writer` names this process in the objects' names, for people who look at them."""
 
     def __init__(self, store: S3Store, place: BucketAddress, *, level: int, writer: str, clock: Clock) -> None:
-        self._store = store
-        self._place = place
+        super().__init__(store, place, clock)
         self._level = level
         name = _UNFIT.sub("-", writer).strip(".-_")[:100] or "writer"
         self._author = f"{name}-{secrets.token_hex(8)}"
-        self._clock = clock
         self._count = 0
         self._closed = False
 
@@ -184,6 +184,7 @@ class ObjectArchive:
             for folder in sorted((await self._store.list_with_delimiter_async())["common_prefixes"]):
                 if _ended_before(folder.rstrip("/"), cutoff):
                     freed += await self._delete_day(folder)
+            freed += await self._prune_files(cutoff)
         except Exception as error:
             raise unavailable(error, self._place) from error
         return freed

@@ -68,6 +68,11 @@ async def backup(
                 "this backup, and their pages count as done. Start `gossamer worker` while the record store answers, "
                 "then back up again."
             )
+        if source.archive is not None and await anext(aiter(source.archive.files()), None) is not None:
+            warnings.append(
+                "Files that spiders asked for are not in a backup. Copy the folder files/ of the archive beside it, or "
+                "use `gossamer move`, which carries them."
+            )
         header = BackupHeader(
             format=FORMAT,
             version=__version__,

@@ -24,6 +24,7 @@ from ...frontier.state_rows import DumpedSite, DumpedUrl, StateRow
 from ...model.stream import MoveMark, MoveStatus, Row, RowStream
 from ...settings import Settings
 from ...settings.effective import site_terms
+from .files import copy_files
 from .proof import RecordSample, StateSample, compare_pages, compare_segments, differing_counts
 from .stores import (
     ROLES,
@@ -135,6 +136,7 @@ class _Move:
                 await target.write_segment(segment.name, await source.read_segment(segment.name))
             done += segment.size
             self._watch("archive", done, total)
+        await copy_files(source, target)
 
     async def _copy_records(self) -> None:
         source, target = self._source.records, self._target.records

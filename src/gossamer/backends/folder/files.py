@@ -1,0 +1,140 @@
+"""Files in a folder archive, each under the hash of its content.
+
+    <root>/files/<ab>/<sha256>      the bytes as they came; never changed, and there whole or not at all
+
+Two addresses with the same content share one file. Its time of change says when somebody last put it or asked for it:
+what is pruned goes by that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import re
+import secrets
+import shutil
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from pathlib import Path
+
+from ...errors import BackendUnavailable, GossamerError, Permanent
+from ...store.contract import Segment
+
+PIECE = 1024 * 1024  # bytes that are read at once
+_HASH = re.compile(r"[0-9a-f]{64}")
+
+
+class FolderFiles:
+    """The part of `FolderArchive` that keeps files."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+
+    async def put_file(self, path: Path, sha256: str) -> bool:
+        try:
+            return await asyncio.to_thread(self._put_file, path, self._place(sha256))
+        except OSError as error:
+            raise translate(error, self._root) from error
+
+    async def has_file(self, sha256: str) -> bool:
+        try:
+            await asyncio.to_thread(os.utime, self._place(sha256))
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            raise translate(error, self._root) from error
+        return True
+
+    async def read_file(self, sha256: str) -> AsyncIterator[bytes]:
+        try:
+            with await asyncio.to_thread(open, self._place(sha256), "rb") as file:
+                while piece := await asyncio.to_thread(file.read, PIECE):
+                    yield piece
+        except FileNotFoundError:
+            raise missing_file(sha256, self._root) from None
+        except OSError as error:
+            raise translate(error, self._root) from error
+
+    async def files(self) -> AsyncIterator[Segment]:
+        for folder in await asyncio.to_thread(self._file_folders):
+            for name, size in await asyncio.to_thread(_files_in, folder):
+                yield Segment(name, size)
+
+    def _place(self, sha256: str) -> Path:
+        if not _HASH.fullmatch(sha256):
+            raise Permanent(f"{sha256[:80]!r} is not the hash of a file: 64 digits of 0-9 and a-f.")
+        return self._root / "files" / sha256[:2] / sha256
+
+    def _put_file(self, path: Path, place: Path) -> bool:
+        if place.exists():
+            os.utime(place)
+            return False
+        place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        try:
+            path.replace(place)
+        except OSError as error:
+            if error.errno != errno.EXDEV:
+                raise
+            self._copy(path, place)  # the part was on another disk
+        sync_folder(place.parent)
+        sync_folder(self._root)
+        return True
+
+    def _copy(self, path: Path, place: Path) -> None:
+        draft = place.with_name(f"{place.name}.{secrets.token_hex(4)}.draft")
+        try:
+            with open(path, "rb") as source, open(draft, "wb", opener=private) as target:
+                shutil.copyfileobj(source, target, PIECE)
+                target.flush()
+                os.fsync(target.fileno())
+            draft.replace(place)
+        except BaseException:
+            with suppress(OSError):  # the error that is on its way says what is wrong
+                draft.unlink()
+            raise
+
+    def _file_folders(self) -> list[Path]:
+        try:
+            return sorted(Path(entry.path) for entry in os.scandir(self._root / "files") if entry.is_dir())
+        except FileNotFoundError:
+            return []
+
+    def _prune_files(self, cutoff: float) -> int:
+        freed = 0
+        for folder in self._file_folders():
+            for entry in os.scandir(folder):
+                found = entry.stat()
+                if found.st_mtime < cutoff:
+                    freed += found.st_size
+                    os.unlink(entry.path)
+        return freed
+
+
+def _files_in(folder: Path) -> list[tuple[str, int]]:
+    return sorted((entry.name, entry.stat().st_size) for entry in os.scandir(folder) if _HASH.fullmatch(entry.name))
+
+
+def missing_file(sha256: str, place: object) -> Permanent:
+    return Permanent(f"There is no file {sha256} in {place}: it was pruned, or the archive was moved.")
+
+
+def private(path: str, flags: int) -> int:
+    """Opens a file that others cannot read, when it is made."""
+    return os.open(path, flags | os.O_CLOEXEC, 0o600)
+
+
+def sync_folder(folder: Path) -> None:
+    """A new file survives a power cut only when the folder's list of names was written too."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def translate(error: OSError, root: Path) -> GossamerError:
+    return BackendUnavailable(
+        f"The archive in {root} cannot be used ({error.strerror or error}). Free some space or check its permissions; "
+        f"store.keep_pages = false in gossamer.toml crawls without an archive."
+    )

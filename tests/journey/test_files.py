@@ -1,0 +1,201 @@
+"""Files that a spider asks for come whole, go to the archive, and are told of by records."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+
+import msgspec
+import pytest
+
+from gossamer import File, Item, Page, Spider
+from gossamer.model.file import safe_file_name
+from gossamer.project.export import export_records
+from gossamer.project.records import RecordFilter
+from tests.journey.crawling import crawled, look, settings_for
+from tests.sites.downloads import Content, download_site
+
+PNG = b"\x89PNG\r\n\x1a\n" + b"pixels" * 200
+MB = 1024 * 1024
+
+
+class Thing(Item, key="url"):
+    name: str
+    image: File | None = None
+
+
+class Things(Spider):
+    def __init__(self, url: str, **wishes: object) -> None:
+        self.start_urls = [url]
+        self.wishes = wishes
+
+    def parse(self, page: Page):
+        for image in page.css("img"):
+            yield Thing(url=page.url, name="thing", image=page.file(image, **self.wishes))
+        for link in page.css("a"):
+            yield page.download(link, **self.wishes)
+
+
+def for_files(folder, **flags):
+    return settings_for(folder, fetch__allow_hosts=["127.0.0.1"], **flags)
+
+
+def files_of(after):
+    return {record.data["url"]: record.data for record in after.records if record.type == "File"}
+
+
+async def content_of(read, sha):
+    async def question(project):
+        return b"".join([piece async for piece in project.archive.read_file(sha)])
+
+    return await look(read, question)
+
+
+async def test_files_go_to_the_archive_once_for_each_content_and_a_record_tells_of_each(tmp_path):
+    async with download_site() as site:
+        url = site.show("/", '<img src="/a.png"><a href="/b.png?utm_source=x">b</a><a href="/a.png">as a page too</a>')
+        site.shown["/a.png"] = Content(body=PNG, type="image/png")
+        site.shown["/b.png?utm_source=x"] = Content(
+            body=PNG, headers={"Content-Disposition": 'attachment; filename="../../etc/best picture.png"'}
+        )
+        read = for_files(tmp_path, crawl__depth=0)
+
+        after = await crawled(Things(url), read)
+
+        files = files_of(after)
+        a, b = files[site.url("/a.png")], files[site.url("/b.png?utm_source=x")]
+        assert a["sha256"] == b["sha256"] == sha256(PNG).hexdigest()
+        assert (a["size"], a["type"], a["name"], a["page"]) == (len(PNG), "image/png", "a.png", url)
+        assert (b["type"], b["name"]) == ("image/png", "best picture.png")
+        assert await content_of(read, a["sha256"]) == PNG
+        kept = [path for path in (tmp_path / "gossamer-data/archive/files").rglob("*") if path.is_file()]
+        assert [path.name for path in kept] == [a["sha256"]]
+        assert after.record(url)["image"] == {"kind": "file", "url": site.url("/a.png")}
+        assert [one.status for one in site.asked("/a.png")] == [200]
+        after.assert_adds_up()
+
+        again = await crawled(Things(url), read, fresh=True)
+
+        assert [one.status for one in site.asked("/a.png")] == [200, 304]
+        assert files_of(again)[site.url("/a.png")]["sha256"] == a["sha256"]
+        assert not [*(tmp_path / "gossamer-data/parts").iterdir()]
+
+
+async def test_a_download_that_is_cut_again_and_again_is_resumed_where_it_ended(tmp_path):
+    async with download_site() as site:
+        site.shown["/big"] = big = Content(size=20 * MB + 77, cut=3 * MB)
+        url = site.show("/", '<a href="/big">')
+
+        after = await crawled(Things(url), for_files(tmp_path))
+
+        assert files_of(after)[site.url("/big")]["sha256"] == big.sha256
+        asked = site.asked("/big")
+        assert [one.status for one in asked] == [200] + [206] * 6
+        assert [one.begins for one in asked] == [n * 3 * MB for n in range(7)]
+        assert all(one.headers["if-range"] == '"v1"' for one in asked[1:])
+
+
+@pytest.mark.parametrize("ranges", [False, True], ids=["no ranges", "changed meanwhile"])
+async def test_a_file_that_cannot_be_resumed_is_fetched_from_the_start(tmp_path, ranges):
+    async with download_site() as site:
+        site.shown["/big"] = big = Content(size=5 * MB, cut=2 * MB, ranges=ranges)
+        url = site.show("/", '<a href="/big">')
+        answer = site._answer
+
+        async def mended(reader, writer):
+            if site.asked("/big"):
+                big.cut, big.etag, big.seed = None, '"v2"', 9
+            return await answer(reader, writer)
+
+        site._answer = mended
+
+        after = await crawled(Things(url), for_files(tmp_path))
+
+        assert files_of(after)[site.url("/big")]["sha256"] == big.sha256
+        assert [one.status for one in site.asked("/big")] == [200, 200]
+
+
+async def test_what_is_not_the_file_that_was_asked_for_is_refused(tmp_path):
+    async with download_site() as site:
+        site.shown["/page.png"] = Content(body=b"<html><h1>Please log in</h1></html>" + b" " * 600, type="image/png")
+        site.shown["/text.txt"] = Content(body=b"words", type="text/plain")
+        site.shown["/wall.png"] = Content(body=b"<html><h1>A page</h1><p>of words</p></html>", type="text/html")
+        site.shown["/large.png"] = Content(body=PNG * 20, type="image/png")
+        site.shown["/packed.png"] = Content(body=PNG, type="image/png", etag="")
+        paths = ["/page.png", "/text.txt", "/wall.png", "/large.png", "/missing.png"]
+        url = site.show("/", "".join(f'<a href="{path}">' for path in [*paths, "/packed.png"]))
+
+        after = await crawled(Things(url, types=["image/*"], max_size=10_000), for_files(tmp_path))
+
+        fates = {path: after.letters[site.url(path)].reason for path in paths}
+        assert fates == {
+            "/page.png": "file-type",
+            "/text.txt": "file-type",
+            "/wall.png": "file-type",
+            "/large.png": "file-size",
+            "/missing.png": "http-404",
+        }
+        assert set(files_of(after)) == {site.url("/packed.png")}
+        assert "asked for was image/*" in after.letters[site.url("/text.txt")].message
+        assert not [*(tmp_path / "gossamer-data/parts").iterdir()]
+
+
+async def test_a_file_that_is_elsewhere_is_known_by_both_addresses(tmp_path):
+    async with download_site() as site:
+        site.shown["/old"] = Content(status=302, etag="", headers={"Location": "/new"})
+        site.shown["/new"] = Content(body=PNG, type="image/png")
+        url = site.show("/", '<img src="/old">')
+
+        files = files_of(await crawled(Things(url), for_files(tmp_path)))
+
+        assert files[site.url("/old")]["location"] == site.url("/new")
+        assert files[site.url("/new")]["sha256"] == sha256(PNG).hexdigest()
+
+
+async def test_an_export_joins_items_with_their_files_and_writes_them_under_safe_names(tmp_path):
+    evil = 'attachment; filename="..\\\\..//.profile\n"'.replace("\n", "")
+    async with download_site() as site:
+        site.shown["/old"] = Content(status=302, etag="", headers={"Location": "/new"})
+        site.shown["/new"] = Content(body=PNG, type="image/png", headers={"Content-Disposition": evil})
+        url = site.show("/", '<img src="/old">')
+        read = for_files(tmp_path)
+        await crawled(Things(url), read)
+    folder = tmp_path / "out"
+
+    async def question(project):
+        done = await export_records(
+            project, RecordFilter(type="Thing"), str(tmp_path / "things.jsonl"), files=folder / "pictures"
+        )
+        await export_records(project, RecordFilter(), str(tmp_path / "things.parquet"))
+        return done
+
+    done = await look(read, question)
+
+    (line,) = (tmp_path / "things.jsonl").read_text().splitlines()
+    image = msgspec.json.decode(line)["image"]
+    sha = sha256(PNG).hexdigest()
+    assert image == {
+        "kind": "file", "url": site.url("/old"), "sha256": sha, "size": len(PNG), "type": "image/png",
+        "name": "profile", "path": f"profile-{sha[:16]}",
+    }  # fmt: skip
+    assert (done.files, done.lost_files) == (1, 0)
+    assert [path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()] == [
+        f"pictures/{image['path']}"
+    ]
+    assert (folder / "pictures" / image["path"]).read_bytes() == PNG
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("../../etc/passwd", "passwd"), ("..", "file"), ("", "file"), ("C:\\boot.ini", "boot.ini"),
+        ("a\x00b\n.png", "a_b_.png"), ("con.txt", "_con.txt"), (".bashrc", "bashrc"), ("x" * 500 + ".tar.gz", None),
+        ("größe 1.pdf", "größe 1.pdf"), ("\ud800.png", None), ("-rf", "-rf"),
+    ],
+)  # fmt: skip
+def test_the_name_of_a_file_is_safe_in_any_folder(text, name):
+    safe = safe_file_name(text)
+    assert name is None or safe == name
+    assert 0 < len(safe) <= 120
+    assert not set(safe) & set("/\\\x00\n")
+    assert not safe.startswith(".")
+    safe.encode()
