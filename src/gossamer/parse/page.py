@@ -388,8 +388,6 @@ class Page(PageFiles):
         return f"Page({self.url!r}, status={self.status}, {len(self.body)} bytes)"
 
 
-
-
 def callback_name(callback: Callable[..., Any], spider: object | None) -> str:
     """The name under which a callback is stored with the task. Raises ParseFailed for other functions."""
     owner = getattr(callback, "__self__", None)
