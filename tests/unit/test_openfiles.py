@@ -12,9 +12,13 @@ import pytest
 from gossamer.backends.redis.connection import open_server
 from gossamer.backends.sqlite.state import open_sqlite_state
 from gossamer.clock import SystemClock
-from gossamer.errors import BackendUnavailable
+from gossamer.errors import BackendUnavailable, ConnectFailed
+from gossamer.fetch.addresses import AddressGuard
+from gossamer.fetch.contract import TransportRequest
+from gossamer.model.route import Exit
 from gossamer.process import limits as openfiles
 from tests.conformance.frontiers import LEASE, UNLIMITED
+from tests.conformance.transports import KINDS
 
 
 @contextmanager
@@ -41,6 +45,19 @@ async def test_a_server_that_cannot_be_dialled_for_want_of_files_is_not_called_a
     with no_more_files(), pytest.raises(BackendUnavailable, match="ulimit -n"):
         async with open_server("redis://127.0.0.1:9/0"):
             pass
+
+
+@pytest.mark.parametrize("scheme", ["http", "socks5"])
+@pytest.mark.parametrize("kind", list(KINDS))
+async def test_a_proxy_that_cannot_be_dialled_for_want_of_files_is_not_to_blame(kind: str, scheme: str) -> None:
+    exit = Exit(pool="p", name="p", scheme=scheme, host="127.0.0.1", port=9, allow_private=True)
+    request = TransportRequest(url="http://93.184.215.14/", exit=exit)
+    async with KINDS[kind](AddressGuard()) as transport:
+        with no_more_files(), pytest.raises(ConnectFailed, match="ulimit -n") as failure:
+            await transport.fetch(request)
+        assert failure.value.says_nothing_of_the_site
+        with no_more_files(), pytest.raises(ConnectFailed, match="ulimit -n"):
+            await transport.fetch(TransportRequest(url="http://no-such-name.example/"))
 
 
 def read_spider() -> None:

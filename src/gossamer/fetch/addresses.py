@@ -8,6 +8,7 @@ literal addresses, redirects and answers that change between two look-ups have n
 from __future__ import annotations
 
 import asyncio
+import errno
 import socket
 import time
 from collections import OrderedDict
@@ -18,7 +19,7 @@ from ipaddress import IPv4Address, ip_address, ip_network
 
 from aiohttp.abc import AbstractResolver, ResolveResult
 
-from ..errors import AddressRefused, DnsFailed
+from ..errors import AddressRefused, ConnectFailed, DnsFailed
 from ..model.url import authority_of, bad_port_of
 
 # What `is_global` lets through, or judges differently from one Python to the next.
@@ -157,6 +158,16 @@ def _plain(host: str) -> str:
 _LOOPBACK = ("127.0.0.1", "::1")
 
 
+USED_UP = (errno.EMFILE, errno.ENFILE)  # no file can be opened any more, and a socket is one
+
+
+def no_file_left(where: str) -> ConnectFailed:
+    """For what cannot be reached, or looked up, because of us."""
+    failure = ConnectFailed(f"{where}: too many open files. Raise `ulimit -n`, or lower crawl.concurrency.")
+    failure.says_nothing_of_the_site = True
+    return failure
+
+
 class GuardedResolver(AbstractResolver):
     """Names to addresses that the guard permits.
 
@@ -219,6 +230,8 @@ class GuardedResolver(AbstractResolver):
                 # Shielded: one impatient caller must not cancel the look-up that others wait for.
                 found = await asyncio.shield(look_up)
             except (OSError, UnicodeError) as error:
+                if isinstance(error, OSError) and error.errno in USED_UP:
+                    raise no_file_left(name) from error
                 raise DnsFailed(
                     f"{name} could not be looked up: {error}. The name server may be unreachable."
                 ) from error

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import socket
 import ssl
@@ -26,6 +25,7 @@ from ..errors import (
 )
 from ..model.payload import SAFE_METHODS
 from ..model.route import Exit
+from .addresses import USED_UP, no_file_left
 from .contract import Limits
 from .exits import proxy_failed, refused_credentials, shown, without_login
 
@@ -79,6 +79,8 @@ def translated(error: Exception, href: str, limits: Limits) -> FetchFailed | Fet
 
 def translated_on_exit(error: Exception, href: str, limits: Limits, exit: Exit) -> FetchFailed | FetchRefused:
     """The same on the way through a proxy: what may have been the proxy is ProxyFailed, in words without secrets."""
+    if any(isinstance(one, OSError) and one.errno in USED_UP for one in _causes(error)):
+        return no_file_left(shown(href))
     match error:
         case aiohttp.ClientHttpProxyError() if error.status == 407:
             return refused_credentials(exit)
@@ -107,14 +109,8 @@ def translated_on_exit(error: Exception, href: str, limits: Limits, exit: Exit) 
     return ours
 
 
-def no_file_left(where: str) -> ConnectFailed:
-    failure = ConnectFailed(f"{where}: too many open files. Raise `ulimit -n`, or lower crawl.concurrency.")
-    failure.says_nothing_of_the_site = True
-    return failure
-
-
 def no_connection(where: str, error: OSError) -> FetchFailed:
-    if error.errno in (errno.EMFILE, errno.ENFILE):
+    if error.errno in USED_UP:
         return no_file_left(where)
     return ConnectFailed(f"{where}: no connection ({_os_words(error)}). Is the server running, and the port right?")
 

@@ -20,9 +20,9 @@ from ..errors import (
     TlsFailed,
 )
 from ..model.route import Exit
+from .addresses import no_file_left
 from .contract import Limits
 from .exits import proxy_failed, refused_credentials, shown
-from .http_errors import no_file_left
 from .socks import CONNECTION_REFUSED, HOST_UNREACHABLE, NETWORK_UNREACHABLE, TTL_EXPIRED, target_failed
 
 _OS_WORDS = re.compile(r'code: \d+, kind: \w+, message: "([^"]{1,100})"')
@@ -49,6 +49,8 @@ def translated(
     if exit is None or ours is None:
         return ours
     said = str(error)
+    if isinstance(ours, ConnectFailed) and ours.says_nothing_of_the_site:
+        return ours
     if type(error).__name__ == "ProxyConnectionError":
         if "ProxyAuthRequired" in said or "PasswordAuthFailure" in said or "AuthMethodUnacceptable" in said:
             return refused_credentials(exit)

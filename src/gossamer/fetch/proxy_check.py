@@ -14,7 +14,7 @@ from datetime import timedelta
 
 from ..errors import ProxyFailed
 from ..model.route import Exit
-from .addresses import AddressGuard, GuardedResolver
+from .addresses import USED_UP, AddressGuard, GuardedResolver, no_file_left
 from .exits import addresses_of, authorization, proxy_failed, refused_credentials
 from .socks import ask_for_line
 
@@ -33,7 +33,7 @@ async def knock(
     within: timedelta,
     ssl_context: ssl.SSLContext | None = None,
 ) -> None:
-    """Return when the proxy lets us in. Raises ProxyFailed."""
+    """Return when the proxy lets us in. Raises ProxyFailed; ConnectFailed where it is for want of files."""
     addresses = await addresses_of(exit, guard, resolver, within)
     try:
         async with asyncio.timeout(within.total_seconds()):
@@ -52,6 +52,8 @@ async def knock(
     except ssl.SSLError as error:
         raise proxy_failed(exit, f"TLS to it failed ({error.reason or type(error).__name__})") from None
     except OSError as error:
+        if error.errno in USED_UP:
+            raise no_file_left(exit.address) from None
         raise proxy_failed(exit, f"no connection to it ({error.strerror or type(error).__name__})") from None
 
 

@@ -88,6 +88,8 @@ class Dialer:
             try:
                 return await self._open(guard, exit.host, addresses, exit.port, tls)
             except ConnectFailed as error:
+                if error.says_nothing_of_the_site:
+                    raise
                 raise ProxyFailed(f"Proxy {exit.address}: {error}") from error
 
     async def _addresses_of(self, exit: Exit) -> list[str]:
