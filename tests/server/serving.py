@@ -20,6 +20,7 @@ from gossamer.project.open import Project, open_project
 from gossamer.project.page_results import PageReader
 from gossamer.project.worker_pool import WorkerPool
 from gossamer.server.app import make_app
+from gossamer.server.run import Server, listen
 from gossamer.settings import Settings
 from tests.journey.crawling import settings_for
 from tests.patience import PATIENCE
@@ -99,3 +100,13 @@ async def _working(settings: Settings, wanted: bool) -> AsyncIterator[None]:
         finally:
             pool.drain()
             await working
+
+
+@asynccontextmanager
+async def listening(server: Server) -> AsyncIterator[int]:
+    """The port of a server that runs in this process."""
+    with listen("127.0.0.1", 0) as listener:
+        serving = asyncio.create_task(server.serve(sockets=[listener]))
+        yield listener.getsockname()[1]
+        server.should_exit = True
+        await serving

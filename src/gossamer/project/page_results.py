@@ -37,6 +37,7 @@ LOOK = timedelta(milliseconds=100)  # between two looks at which jobs still run
 MOST_REDIRECTS = 50
 MOST_RECORDS = 1000  # of one page
 MOST_LETTERS = 1000
+MOST_OF_A_PAGE = 64 * 1024 * 1024  # bytes in all formats that were asked for
 
 
 class PageMeta(msgspec.Struct, frozen=True, kw_only=True):
@@ -262,10 +263,23 @@ class PageReader:
         except TimeoutError:
             raise Permanent(f"{snapshot.url} takes longer to read than {limit.total_seconds():g} s.") from None
         if "records" in formats and job is not None:
-            data["records"] = [
-                record.data async for record in self._project.records.records(RecordQuery(job=job.id, url=snapshot.url))
-            ][:MOST_RECORDS]
+            data["records"] = await self._records(RecordQuery(job=job.id, url=snapshot.url))
+        if wire_views.weight_of(data) > MOST_OF_A_PAGE:
+            raise Permanent(
+                f"{snapshot.url} has more than {MOST_OF_A_PAGE >> 20} MiB in these formats. Ask for fewer of them."
+            )
         return data
+
+    async def _records(self, query: RecordQuery) -> list[dict[str, Any]]:
+        """The first records of a page."""
+        found: list[dict[str, Any]] = []
+        weight = 0
+        async for record in self._project.records.records(query):
+            if len(found) >= MOST_RECORDS or weight >= wire_views.MOST_BYTES:
+                break
+            found.append(record.data)
+            weight += wire_views.weight_of(record.data)
+        return found
 
 
 def _is_plain(wish: PageWish) -> bool:

@@ -24,6 +24,7 @@ from .open import Project
 from .records import RecordFilter, RecordVersions, history, query_of
 from .spiders import spiders_of
 from .story import Story, story_of
+from .wire_jobs import BadWish
 
 PIECE = 256 * 1024  # bytes that are sent at once
 MOST_BYTES = 16 * 1024 * 1024  # of results or records in one answer, roughly; one of them is always given
@@ -158,17 +159,23 @@ async def record_page(project: Project, caller: Caller, query: RecordQuery, *, l
     return RecordPage(records=found, next=None)
 
 
-async def record_table(project: Project, caller: Caller, query: RecordQuery) -> AsyncIterator[bytes]:
+async def record_table(project: Project, caller: Caller, query: RecordQuery, *, most: int) -> AsyncIterator[bytes]:
     """The records as CSV. All are read before the first byte, because the columns are those of all of them; beyond a
-    few megabytes they wait on disk."""
+    few megabytes they wait on disk. Raises BadWish for more than `most` bytes, roughly."""
+    weight, too_much = 0, "These are more records than server.max_stream allows. Ask by site, type or time."
     with SpooledTemporaryFile(max_size=PIECE) as file:
         writer = TableWriter(cast("Any", file))  # Any: a file that is bytes, whatever it is made of
         try:
             async for record in _seen(project, caller, query):
+                weight += weight_of(record.data)
+                if weight > most:
+                    raise BadWish(too_much)
                 writer.take(record)
             writer.finish()
         finally:
             writer.close()
+        if file.tell() > most:
+            raise BadWish(too_much)
         file.seek(0)
         while piece := file.read(PIECE):
             yield piece

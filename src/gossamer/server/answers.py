@@ -52,6 +52,10 @@ class ApiError(Exception):
         return Response(encode(body), self.status, self.headers, JSON)
 
 
+class AnswerCut(Exception):
+    """Ends an answer that has begun: its client sees that it is not whole."""
+
+
 def not_found(what: str) -> ApiError:
     """For what is not there, and for what belongs to another key."""
     return ApiError(404, "not_found", f"There is no {what} here. See the list, or ask with the key that made it.")

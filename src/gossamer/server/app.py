@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable, Iterable
 
 from starlette.applications import Starlette
@@ -22,7 +23,7 @@ from . import (
     schedule_routes,
     scrape_routes,
 )
-from .answers import ApiError
+from .answers import AnswerCut, ApiError
 from .door import Door, Token
 from .endpoint import PUBLIC, Call, Endpoint, Reply
 from .openapi import document
@@ -37,6 +38,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     *project_routes.ENDPOINTS,
     *key_routes.ENDPOINTS,
 )
+log = logging.getLogger("gossamer.server")
 LOOPBACK = frozenset(("127.0.0.1", "localhost", "::1"))
 
 
@@ -77,6 +79,8 @@ class EndpointApp:
         try:
             response = await self._door.serve(self._endpoint, request)
             await response(scope, receive, send)
+        except AnswerCut as cut:
+            log.warning("%s %s: %s.", request.method, request.url.path, cut)
         finally:
             self._door.leave(request)
 

@@ -1,35 +1,72 @@
-"""One connection to the server: as uvicorn has it, and closed when the head of a request does not come in time.
+"""One connection to the server: as uvicorn has it, and closed when its client is too slow, or has too many of them.
 
-uvicorn waits for ever for the first request of a connection, and for the rest of one that has begun; so whoever opens
-connections and is silent could keep everybody else out. How it recovers: the client connects again.
+uvicorn waits for ever for the first request of a connection, for the rest of one that has begun, for a body that nobody
+reads, and for a client that does not take its answer; so whoever opens connections and dawdles could keep everybody
+else out. How it recovers: the client connects again.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
+from ipaddress import IPv6Address, ip_address
+from typing import ClassVar
 
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 HEAD_SECONDS = 10.0  # for the whole head of a request, from the connection or its first byte on
+STALL_SECONDS = 30.0  # in which a client takes at least some of what is sent
+REFUSAL = (
+    b"HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\nretry-after: 1\r\ncontent-type: application/json\r\n\r\n"
+    b'{"success":false,"error":{"code":"connections","message":"Too many connections from your address. Close some, '
+    b'or ask the owner of the server: server.connections_per_address.","details":{}}}'
+)
 
 
 class Connection(H11Protocol):
-    """Between two requests of a connection the time of uvicorn holds."""
+    """Between two requests of a connection the time of uvicorn holds. `peers` counts the connections of each address,
+    of which one may have `most_of_a_peer`; None: any number."""
+
+    peers: ClassVar[Counter[str]] = Counter()
+    most_of_a_peer: int | None = None
 
     _closing: asyncio.TimerHandle | None = None
+    _stalled: asyncio.TimerHandle | None = None
+    _peer = ""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        self._peer = _network(self.client[0]) if self.client else ""
+        self.peers[self._peer] += 1
+        if self.most_of_a_peer is not None and self.peers[self._peer] > self.most_of_a_peer:
+            transport.write(REFUSAL)
+            transport.close()
         self._watch()
 
     def data_received(self, data: bytes) -> None:
+        if self.transport.is_closing():
+            return
         super().data_received(data)
+        if self.cycle is not None and self.cycle.response_complete and self.conn.their_state is h11.SEND_BODY:
+            self.transport.close()  # it was answered, and nobody wants the rest of its body
         self._watch()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._rest()
+        self._taken()
+        self.peers[self._peer] -= 1
+        if not self.peers[self._peer]:
+            del self.peers[self._peer]
         super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._stalled = self.loop.call_later(STALL_SECONDS, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        self._taken()
+        super().resume_writing()
 
     def _watch(self) -> None:
         if self.conn.their_state is not h11.IDLE:
@@ -41,3 +78,22 @@ class Connection(H11Protocol):
         if self._closing is not None:
             self._closing.cancel()
             self._closing = None
+
+    def _taken(self) -> None:
+        if self._stalled is not None:
+            self._stalled.cancel()
+            self._stalled = None
+
+
+def connections(most_of_a_peer: int | None) -> type[Connection]:
+    """The connections of one server."""
+    return type("Connection", (Connection,), {"peers": Counter(), "most_of_a_peer": most_of_a_peer})
+
+
+def _network(address: str) -> str:
+    """Of IPv6 the /64, of which every client has at least one to itself."""
+    try:
+        ip = ip_address(address.partition("%")[0])
+    except ValueError:
+        return address
+    return address if not isinstance(ip, IPv6Address) or ip.ipv4_mapped else ip.exploded[:19]

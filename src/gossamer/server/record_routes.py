@@ -15,6 +15,7 @@ from ..project.records import RecordDifference, RecordFilter, RecordVersions, di
 from ..project.story import Story
 from ..project.wire_jobs import job_for
 from ..project.wire_views import (
+    MOST_BYTES,
     PIECE,
     RecordPage,
     RecordQuery,
@@ -24,11 +25,13 @@ from ..project.wire_views import (
     record_table,
     seen_history,
     seen_story,
+    weight_of,
 )
-from .answers import encode, not_found
+from .answers import AnswerCut, ErrorAnswer, ErrorBody, encode, not_found
 from .endpoint import Call, Endpoint, Reply
 
 CURSOR = "x-gossamer-cursor"
+CUT = "x-gossamer-cut"  # there is more than the answer has: after how many
 LINES, TABLE = STREAMED = "application/x-ndjson", "text/csv"
 MOST_DIFFERENCES = 10_000
 
@@ -85,9 +88,10 @@ class WhyQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 async def records_in_form(call: Call, query: RecordQuery, form: RecordsForm) -> Reply | Response:
     """The records of a query, in the form that was asked for."""
     if form.format == "csv":
-        return await _stream(record_table(call.project, call.caller, query), TABLE)
+        most = call.project.settings.server.max_stream.bytes
+        return await _stream(call, record_table(call.project, call.caller, query, most=most), TABLE)
     if form.format == "jsonl":
-        return await _stream(_lines(record_lines(call.project, call.caller, query)), LINES)
+        return await _stream(call, _lines(record_lines(call.project, call.caller, query)), LINES)
     return Reply(value=await record_page(call.project, call.caller, query, limit=form.limit, skip=form.after))
 
 
@@ -116,7 +120,7 @@ async def changes(call: Call) -> Response:
     wanted = call.of(ChangesQuery)
     chosen = RecordFilter(spider=wanted.spider, type=wanted.type, site=wanted.site)
     query, cursor = await changes_query(call.project, chosen, wanted.after)
-    return await _stream(_lines(record_lines(call.project, call.caller, query)), LINES, {CURSOR: cursor})
+    return await _stream(call, _lines(record_lines(call.project, call.caller, query)), LINES, {CURSOR: cursor})
 
 
 async def history(call: Call) -> Reply:
@@ -134,10 +138,12 @@ async def diff(call: Call) -> Reply:
     for job in (wanted.before, wanted.after):
         await _seen_job(call, job)
     found: list[RecordDifference] = []
+    weight = 0
     async for difference in differences(call.project, wanted.before, wanted.after):
+        if len(found) == MOST_DIFFERENCES or weight >= MOST_BYTES:
+            return Reply(value=found, headers={CUT: str(len(found))})
         found.append(difference)
-        if len(found) == MOST_DIFFERENCES:
-            break
+        weight += weight_of(msgspec.to_builtins(difference, enc_hook=str))
     return Reply(value=found)
 
 
@@ -151,14 +157,31 @@ async def _seen_job(call: Call, id: str) -> None:
         raise not_found("job of that id")
 
 
-async def _stream(pieces: AsyncIterator[bytes], media: str, headers: dict[str, str] | None = None) -> Response:
-    """The first piece is awaited before the answer begins: what is wrong with the question still has a status then."""
+async def _stream(
+    call: Call, pieces: AsyncIterator[bytes], media: str, headers: dict[str, str] | None = None
+) -> Response:
+    """The first piece is awaited before the answer begins: what is wrong with the question still has a status then.
+
+    An answer that grows beyond `server.max_stream` is broken off, so that nobody takes it for the whole; JSON Lines end
+    with an error before that.
+    """
+    most = call.project.settings.server.max_stream.bytes
     first = await anext(pieces, b"")
 
     async def all_pieces() -> AsyncIterator[bytes]:
-        yield first
-        async for piece in pieces:
+        piece, size = first, 0
+        while piece:
+            size += len(piece)
+            if size > most:
+                break
             yield piece
+            piece = await anext(pieces, b"")
+        else:
+            return
+        if media == LINES:
+            words = "The answer is longer than server.max_stream. Ask for fewer records: by site, type or time."
+            yield encode(ErrorAnswer(error=ErrorBody(code="too_large", message=words))) + b"\n"
+        raise AnswerCut(f"the answer was longer than server.max_stream, {most:,} bytes")
 
     return StreamingResponse(all_pieces(), media_type=media, headers=headers)
 
@@ -208,7 +231,8 @@ ENDPOINTS = (
         method="GET",
         path="/api/v1/records/diff",
         scope=RECORDS,
-        summary=f"What one job saw differently from another; the first {MOST_DIFFERENCES:,} differences",
+        summary="What one job saw differently from another; the first differences, with the header "
+        f"{CUT} where there are more than {MOST_DIFFERENCES:,}, or more than {MOST_BYTES >> 20} MiB",
         handler=diff,
         query=DiffQuery,
         gives=list[RecordDifference],

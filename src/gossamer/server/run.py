@@ -29,7 +29,7 @@ try:
     import uvicorn
 
     from .app import make_app
-    from .connection import Connection
+    from .connection import connections
     from .door import Token
 except ImportError as error:
     raise MissingExtra("The HTTP server is not installed: pip install 'gossamer[server]'") from error
@@ -84,7 +84,7 @@ async def serve(
             token, text = await _token(project, host)
             pages = await stack.enter_async_context(PageReader(project))
             app = make_app(project, pages, hosts=(host, *settings.server.hosts), token=token)
-            server.append(Server(_config(app)))
+            server.append(Server(_config(app, settings.server.connections_per_address)))
             place = listener.getsockname()
             shown = f"[{place[0]}]" if ":" in place[0] else place[0]
             welcome(Listening(project=project, address=f"http://{shown}:{place[1]}", token=text))
@@ -135,7 +135,7 @@ def _stop(server: list[Server]) -> None:
         one.should_exit = True
 
 
-def _config(app: object) -> uvicorn.Config:
+def _config(app: object, connections_per_address: int | None = None) -> uvicorn.Config:
     return uvicorn.Config(
         app,  # type: ignore[arg-type]
         log_level="warning",
@@ -143,7 +143,8 @@ def _config(app: object) -> uvicorn.Config:
         server_header=False,
         proxy_headers=False,
         lifespan="off",
-        http=Connection,
+        http=connections(connections_per_address),
+        ws="none",
         limit_concurrency=MOST_CONNECTIONS,
         timeout_keep_alive=KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=GRACE_SECONDS,

@@ -306,6 +306,8 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
     open_jobs: int = 100
     crawl_limit: int | None = 100_000  # pages of a crawl that a key begins
     max_body: Size = Size(1024 * 1024)
+    max_stream: Size = Size(4 * 1024**3)  # of records in one answer
+    connections_per_address: int | None = 200  # that one client has open; a proxy before the server is one client
     max_wait: timedelta = timedelta(seconds=120)  # that a request may wait for its page
     keep_jobs: timedelta = timedelta(days=7)  # after their end
 
