@@ -139,6 +139,18 @@ async def test_pruning_deletes_old_pages_and_nothing_else(archive: Archive, cloc
     assert await archive.prune(2 * DAY) == 0
 
 
+async def test_its_size_is_that_of_all_pages_and_files(archive: Archive, clock: VirtualClock, tmp_path: Path) -> None:
+    assert await archive.size() == 0
+    refs = await archive.put([snap(), snap(b"another")])
+    pages = sum(int(ref.rpartition("+")[2]) for ref in refs)
+    assert await archive.size() == pages
+    await taken_in(archive, tmp_path, b"x" * 1000)
+    assert await archive.size() == pages + 1000
+    clock.advance((2 * DAY).total_seconds())
+    await archive.prune(DAY / 2)
+    assert await archive.size() <= 1000  # how old a file is, the real clock says
+
+
 async def test_writing_goes_on_after_everything_was_pruned(archive: Archive, clock: VirtualClock) -> None:
     await archive.put([snap()])
     clock.advance(3 * DAY.total_seconds())

@@ -134,6 +134,9 @@ class ArchiveOnDemand:
     async def prune(self, older_than: timedelta) -> int:
         return await (await self._opened()).prune(older_than)
 
+    async def size(self) -> int:
+        return await (await self._opened()).size()
+
     async def put_file(self, path: Path, sha256: str) -> bool:
         return await (await self._opened()).put_file(path, sha256)
 

@@ -22,7 +22,7 @@ from ..project.open import Project, is_crawled
 from ..project.spools import SpoolView, list_spools
 from ..project.status import place_of
 from ..project.timetable import SKIPPED
-from ..project.workers import MISSING_SECONDS, SchedulerView, WorkerView, leading_scheduler, list_workers
+from ..project.workers import ARCHIVE_FULL, MISSING_SECONDS, SchedulerView, WorkerView, leading_scheduler, list_workers
 from ..units import distance, many, moment, size, span, visible
 from .app import app, err, fail, open_crawled, out, run_async, settings_with
 from .layout import Column, number, print_json, print_table
@@ -305,3 +305,5 @@ def _print_workers(workers: list[WorkerView], now: float) -> None:
         err.print(f"[yellow]{many(missing, 'worker')} gave no sign of life for {MISSING_SECONDS:.0f} s.[/]")
     if any(worker.state == "spool full" and not worker.missing for worker in workers):
         err.print("[yellow]A spool is full: that worker fetches nothing before its results can be stored.[/]")
+    if any(worker.state == "archive full" and not worker.missing for worker in workers):
+        err.print(f"[yellow]{ARCHIVE_FULL}[/]")

@@ -35,7 +35,7 @@ SIGN_OFF_WITHIN = timedelta(seconds=2)
 
 
 class Vitals(msgspec.Struct, frozen=True, kw_only=True):
-    """What a process is busy with. `state` is working, idle, draining, storing or spool full."""
+    """What a process is busy with. `state` is working, idle, draining, storing, spool full or archive full."""
 
     job: str = ""
     state: str = "working"

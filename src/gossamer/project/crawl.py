@@ -142,5 +142,6 @@ async def _leave_schedules_alone(project: Project, name: str) -> None:
 
 
 def vitals_of(job: Job, worker: Worker, sink: Sink) -> Vitals:
-    state = "draining" if worker.draining.is_set() else "spool full" if sink.full else "working"
+    full = "archive full" if sink.archive_full else "spool full" if sink.full else ""
+    state = "draining" if worker.draining.is_set() else full or "working"
     return Vitals(job=job.id, state=state, in_flight=worker.in_flight)

@@ -48,6 +48,7 @@ from .schedules import Book, book_of_file, read_book
 from .spools import SpoolView, list_spools, spool_files
 from .timetable import is_missed
 from .wiring import check_installed, transports_of
+from .workers import ARCHIVE_FULL
 
 SQLITE_NEEDED = (3, 37, 0)  # STRICT tables
 PYTHON_NEEDED = (3, 11)
@@ -114,6 +115,8 @@ async def examine(folder: Path, *, offline: bool = False) -> AsyncIterator[Findi
         for role in ROLES:
             if role not in places and (fault := await _unreachable(settings, role)):
                 yield Finding(Level.FAIL, role, fault)
+    if (found := await _archive_room(settings)) is not None:
+        yield found
     for finding in (*await _waiting_results(settings), *_routes(settings), *_spiders(settings)):
         yield finding
     async for finding in _schedules(settings):
@@ -269,6 +272,20 @@ def _archive(folder: Path) -> Finding:
             Level.FAIL, "archive", f"{home} cannot be written to ({error.strerror})", "Check its permissions."
         )
     return _ok("archive", f"{folder} can be written to" if folder.exists() else "made by the first crawl")
+
+
+async def _archive_room(settings: Settings) -> Finding | None:
+    """How much of its limit the archive has used. What is wrong with the archive itself is told elsewhere."""
+    limit = settings.store.archive_limit
+    if limit is None or (is_local(settings, "archive") and not local_path(settings, "archive").exists()):
+        return None
+    with suppress(GossamerError):
+        async with open_archive(settings, "doctor") as archive:
+            held = await archive.size()
+        detail = f"holds {size(held)} of {limit} (store.archive_limit)"
+        full = held >= limit.bytes
+        return Finding(Level.WARN, "archive", detail, ARCHIVE_FULL) if full else _ok("archive", detail)
+    return None
 
 
 # -- the project ---------------------------------------------------------------------------------------------------

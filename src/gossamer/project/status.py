@@ -22,6 +22,7 @@ from ..store.contract import RecordQuery
 from ..units import distance, moment
 from .jobs import JobView, counted_views, find_job
 from .open import Project
+from .workers import ARCHIVE_FULL, list_workers
 
 SITES_SHOWN = 20
 ROLES = ("state", "records", "archive")
@@ -86,7 +87,7 @@ class ProjectStatus(msgspec.Struct, frozen=True, kw_only=True):
     jobs: list[JobStatus]
     total: int  # jobs in all
     records: int | None = 0
-    trouble: str | None = None  # with the record store
+    trouble: str | None = None  # with the record store, or the archive
 
 
 async def project_status(project: Project, *, limit: int | None = None) -> ProjectStatus:
@@ -99,8 +100,13 @@ async def project_status(project: Project, *, limit: int | None = None) -> Proje
         ],
         total=len(jobs),
         records=0 if jobs else await _counted(project, RecordQuery()),
-        trouble=project.absent or None,
+        trouble=project.absent or await _archive_trouble(project),
     )
+
+
+async def _archive_trouble(project: Project) -> str | None:
+    workers = await list_workers(project) if project.settings.store.archive_limit is not None else []
+    return ARCHIVE_FULL if any(one.state == "archive full" and not one.missing for one in workers) else None
 
 
 async def job_status(project: Project, wanted: str) -> JobDetail:

@@ -45,6 +45,7 @@ from ..routing.proxies.pools import Pools
 from ..routing.router import Router, lanes_of
 from ..settings import Settings
 from ..settings.effective import Routing, limits_of, minimum_quality, retry_terms, robots_rule, routing_of, site_terms
+from ..store.archive_quota import ArchiveQuota
 from ..store.part_files import PartFolder
 from ..store.sink import Sink
 from ..store.spool import Spool
@@ -127,6 +128,10 @@ def sink_of(project: Project, events: EventSink | None = None) -> Sink:
     """The sink of this process, whatever the number of its jobs. Entered, it drains this machine's spool."""
     settings, clock = project.settings, project.clock
     spool = Spool(settings.root / settings.store.spool, max_bytes=settings.store.spool_limit.bytes, noted=True)
+    limit = settings.store.archive_limit
+    quota = None
+    if limit is not None and settings.store.keep_pages:
+        quota = ArchiveQuota(project.archive, limit.bytes, clock, events or Silence())
     return Sink(
         project.records,
         project.archive if settings.store.keep_pages else None,
@@ -134,6 +139,7 @@ def sink_of(project: Project, events: EventSink | None = None) -> Sink:
         notes=SpoolNotes(project.state.spools, spool, clock, worker=project.worker),
         events=events,
         clock=clock,
+        quota=quota,
     )
 
 

@@ -358,7 +358,9 @@ class WorkerPool:
 
     def _vitals(self) -> Vitals:
         state = "draining" if self._draining else "working" if self._tasks else "idle"
-        if self._sink.away and state != "draining":
+        if self._sink.archive_full and state == "working":
+            state = "archive full"
+        elif self._sink.away and state != "draining":
             state = "spool full" if self._sink.full else "storing" if state == "idle" else state
         in_flight = sum(slot.in_flight for slot in self._slots.values())
         return Vitals(job=", ".join(self._tasks), state=state, in_flight=in_flight)

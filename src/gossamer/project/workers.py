@@ -11,6 +11,10 @@ from ..crawl.heartbeat import MISSING_AFTER
 from .open import Project
 from .story import view_fields
 
+ARCHIVE_FULL = (
+    "The archive has reached store.archive_limit: nothing is fetched until there is room. Delete old pages with "
+    "`gossamer prune --pages 30d`, or raise the limit."
+)
 MISSING_SECONDS = MISSING_AFTER.total_seconds()  # without a heartbeat, then a worker is called missing
 
 
@@ -24,7 +28,7 @@ class WorkerView(msgspec.Struct, frozen=True, kw_only=True):
     started_at: str
     seen_at: str
     job: str  # what it works on; several are separated by commas
-    state: str  # working, idle, draining, storing (no job, and results wait), or spool full (nothing is fetched)
+    state: str  # working, idle, draining, storing (no job, and results wait); nothing is fetched: spool, archive full
     in_flight: int  # pages
     done: int  # pages
     cpu: float  # share of one core since the heartbeat before

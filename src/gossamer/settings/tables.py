@@ -263,6 +263,7 @@ class Urls(msgspec.Struct, frozen=True, kw_only=True):
 
 class Store(msgspec.Struct, frozen=True, kw_only=True):
     keep_pages: bool = True
+    archive_limit: Size | None = None  # bytes of raw pages and files; then nothing is fetched
     compression: int = 1
     min_rewrite_age: timedelta | None = None
     mark_gone: bool = True

@@ -195,6 +195,10 @@ class Archive(Protocol):
         given back."""
         ...
 
+    async def size(self) -> int:
+        """How many bytes it holds, pages and files. It looks at every name."""
+        ...
+
     async def put_file(self, path: Path, sha256: str) -> bool:
         """Take in a file whole and durably, or nothing of it, in flat memory. What is at `path` may be moved away.
         False: a file of that content was here already, and stays."""

@@ -29,6 +29,7 @@ from ..errors import BackendUnavailable, GossamerError
 from ..model.events import EventSink, Silence
 from ..model.page import Snapshot
 from ..model.record import PageResult
+from .archive_quota import ArchiveQuota
 from .contract import Archive, RecordStore
 from .spool import Spool, SpoolFull
 from .spool_drain import AWAY, Drain, archive_pages, as_unavailable
@@ -65,12 +66,14 @@ class Sink:
         notes: SpoolNotes | None = None,
         events: EventSink | None = None,
         clock: Clock | None = None,
+        quota: ArchiveQuota | None = None,
         max_batch: int = MAX_BATCH,
         max_waiting: int = MAX_WAITING,
         drain_within: timedelta = DRAIN_WITHIN,
     ) -> None:
         self._records = records
         self._archive = archive
+        self._quota = quota
         self._spool = spool
         self._drain: Drain | None = None
         if spool is not None:
@@ -83,12 +86,16 @@ class Sink:
         self._open = False
         self._task: asyncio.Task[None] | None = None
         self._draining: asyncio.Task[None] | None = None
+        self._measuring: asyncio.Task[None] | None = None
         self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
         if self._spool is not None and self._drain is not None:
             await self._stack.enter_async_context(self._spool)
             self._draining = asyncio.create_task(self._drain.run(), name="drain the spool")
+        if self._quota is not None:
+            await self._quota.measure()
+            self._measuring = asyncio.create_task(self._quota.watch(), name="measure the archive")
         self._open = True
         self._task = asyncio.create_task(self._write_batches(), name="sink")
         return self
@@ -96,6 +103,9 @@ class Sink:
     async def __aexit__(self, *exc: object) -> None:
         self._open = False
         self._arrived.set()
+        if self._measuring is not None:
+            self._measuring.cancel()
+            await asyncio.gather(self._measuring, return_exceptions=True)
         if self._drain is not None:
             self._drain.hurry()
         try:
@@ -117,8 +127,13 @@ class Sink:
 
     @property
     def full(self) -> bool:
-        """True while a result would find no room on disk, should the store be away: nothing should be fetched."""
-        return self._spool is not None and self._spool.full
+        """True while a result would find no room on disk, should the store be away, and while the archive has reached
+        its limit: nothing should be fetched."""
+        return self.archive_full or (self._spool is not None and self._spool.full)
+
+    @property
+    def archive_full(self) -> bool:
+        return self._quota is not None and self._quota.full
 
     @property
     def records_away(self) -> bool:
@@ -189,6 +204,8 @@ class Sink:
             return
         try:
             results = await archive_pages(self._archive, results)
+            if self._quota is not None:
+                self._quota.wrote(one.result.page.archive_ref for one in results if one.result.page is not None)
             if self._drain is not None:
                 counts = await self._drain.store(results)
             else:

@@ -109,6 +109,9 @@ class FolderArchive(FolderFiles):
     async def prune(self, older_than: timedelta) -> int:
         return await asyncio.to_thread(self._prune, self._clock.now() - older_than.total_seconds())
 
+    async def size(self) -> int:
+        return await asyncio.to_thread(self._size)
+
     async def segments(self) -> AsyncIterator[Segment]:
         for day in await asyncio.to_thread(self._days):
             for segment in await asyncio.to_thread(self._of_day, day):
@@ -208,6 +211,14 @@ class FolderArchive(FolderFiles):
             raise Permanent(
                 f"The archived page {ref} is damaged ({error}). Fetch the page again to have a new copy."
             ) from error
+
+    def _size(self) -> int:
+        size = 0
+        for folder, _, names in os.walk(self._root):
+            for name in names:
+                with suppress(OSError):  # it was pruned meanwhile
+                    size += os.lstat(os.path.join(folder, name)).st_size
+        return size
 
     def _days(self) -> list[str]:
         try:

@@ -151,6 +151,12 @@ class ObjectArchive(ObjectFiles):
             raise Permanent(f"The archived page {ref} lies beyond the end of its object: it is another one, or cut.")
         return frame
 
+    async def size(self) -> int:
+        try:
+            return sum([one["size"] async for found in self._store.list() for one in found])
+        except Exception as error:
+            raise unavailable(error, self._place) from error
+
     async def segments(self) -> AsyncIterator[Segment]:
         try:
             async for found in self._store.list():
