@@ -6,6 +6,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .crawl.extension import Extension
+    from .fetch.contract import Response, TransportRequest
+    from .fetch.fetcher import FetchRequest
     from .model.file import File
     from .model.item import Item
     from .model.money import Money
@@ -21,7 +24,9 @@ if TYPE_CHECKING:
 __all__ = [
     "Action",
     "Drop",
+    "Extension",
     "Fault",
+    "FetchRequest",
     "File",
     "Item",
     "Money",
@@ -29,8 +34,10 @@ __all__ = [
     "Page",
     "Render",
     "Request",
+    "Response",
     "Results",
     "Spider",
+    "TransportRequest",
     "__version__",
     "run",
 ]
@@ -40,7 +47,9 @@ __version__ = "0.1.0"
 _ROOMS = {
     "Action": ".model.route",
     "Drop": ".pipeline.steps",
+    "Extension": ".crawl.extension",
     "Fault": ".pipeline.quality_rules",
+    "FetchRequest": ".fetch.fetcher",
     "File": ".model.file",
     "Item": ".model.item",
     "Money": ".model.money",
@@ -48,8 +57,10 @@ _ROOMS = {
     "Page": ".parse.page",
     "Render": ".model.route",
     "Request": ".model.task",
+    "Response": ".fetch.contract",
     "Results": ".parse.spider",
     "Spider": ".parse.spider",
+    "TransportRequest": ".fetch.contract",
 }
 
 

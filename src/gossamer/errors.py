@@ -32,6 +32,7 @@
         ├── FetchRefused       it must not or cannot be fetched
         │   ├── AddressRefused a private or reserved address
         │   ├── TlsFailed, BadResponse, RedirectLoop
+        │   ├── ExtensionFailed  an extension raised, hung or gave back something else
         │   ├── FileRefused    a file of a type that is not wanted, or too large
         │   ├── NoRoute        a route that does not exist, or is not installed
         │   ├── Walled         as Blocked, and no route is left that could help
@@ -240,6 +241,10 @@ class Walled(FetchRefused):
         super().__init__(message, status=status)
         self.kind = kind
         self.reason = f"blocked-{kind}"
+
+
+class ExtensionFailed(FetchRefused):
+    reason = "extension"
 
 
 class FileRefused(FetchRefused):

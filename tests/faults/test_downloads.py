@@ -1,4 +1,4 @@
-"""Large files under kill -9, by one worker and by four, and what they do to the memory. The site's log is the witness."""
+"""Large files under kill -9, by one worker and by four, and what they do to the memory; by the site's log."""
 
 from __future__ import annotations
 
@@ -79,7 +79,9 @@ async def test_the_memory_does_not_grow_with_the_file(tmp_path):
 
     assert (small["done"], huge["done"]) == (2, 2)
     assert hashes(tmp_path / "large") == {site.url("/large"): large.sha256}
-    assert [one.begins for one in site.asked("/large")] == [n * 64 * BLOCK for n in range(5)]
+    begins = [one.begins for one in site.asked("/large")]
+    assert len(begins) == 5
+    assert all((n * 64 - 1) * BLOCK <= begin <= n * 64 * BLOCK for n, begin in enumerate(begins))
     assert huge["peak"] - small["peak"] < ROOM
 
 

@@ -23,6 +23,7 @@ from ..store.sink import Sink
 from .freshness import Freshness
 from .guest_turn import GuestTurns
 from .pacer import Pacer
+from .parse_page import AroundParse
 from .windows import JobWindows
 
 RetryTermsFor = Callable[[str], RetryTerms]
@@ -81,6 +82,7 @@ class JobContext(msgspec.Struct, frozen=True, kw_only=True):
     windows: JobWindows | None = None  # when pages may be fetched; None: always
     watched: bool = False  # how often its pages change is written down, and when they were tried in vain
     conditional: bool = True  # the server is asked whether a known page has changed
+    around_parse: AroundParse | None = None  # extensions, where there are any
     files: object | None = None  # FileTerms (file_journey.py), where files can be kept
     source_sites: SourceSites | None = None  # sites that other workers find, where they read the source
 

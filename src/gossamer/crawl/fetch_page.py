@@ -33,7 +33,7 @@ from ..errors import (
     Walled,
 )
 from ..fetch.contract import Response
-from ..fetch.fetcher import Disallowed, Fetched, Fetcher, NotModified, Outcome, PageRequest, Redirected
+from ..fetch.fetcher import AroundFetch, Disallowed, Fetched, Fetcher, NotModified, Outcome, PageRequest, Redirected
 from ..fetch.robots import BeforeSend, Robots
 from ..model import events
 from ..model.task import DEFAULT_KIND, Task
@@ -250,6 +250,7 @@ def fetcher_of(
     clock: Clock,
     *,
     max_body: int | None = None,
+    around: AroundFetch | None = None,
 ) -> Fetcher:
     """A fetcher with the limits of the settings, or with `max_body` in place of theirs."""
     limits = limits_of(settings)
@@ -260,6 +261,7 @@ def fetcher_of(
         limits=limits if max_body is None else msgspec.structs.replace(limits, max_body=max_body),
         max_redirects=settings.fetch.max_redirects,
         clock=clock,
+        around=around,
     )
 
 

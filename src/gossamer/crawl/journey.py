@@ -325,7 +325,15 @@ class Journey:
         context = self._context
         began = context.clock.monotonic()
         new = self._known is None
-        parsing = await parse_page(snapshot, self._task, context.spider, context.pipeline, context.time_limit, new=new)
+        parsing = await parse_page(
+            snapshot,
+            self._task,
+            context.spider,
+            context.pipeline,
+            context.time_limit,
+            new=new,
+            around=context.around_parse,
+        )
         if isinstance(parsing, ParseFailed):
             self._log.quality = context.pipeline.refused(parsing, snapshot.fetched_at)
             self._count_quality(0, 1)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import traceback
+from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
+from typing import Any, TypeAlias
 
 from ..errors import GossamerError, ParseFailed
 from ..model.item import safe_text
@@ -16,9 +19,18 @@ from ..pipeline.steps import Piped, Pipeline
 
 LONGEST_TRACEBACK = 20_000
 
+AroundParse: TypeAlias = Callable[[Page, Callable[[Page], Awaitable[ParsedPage]]], Coroutine[Any, Any, ParsedPage]]
+
 
 async def parse_page(
-    snapshot: Snapshot, task: Task, spider: Spider, pipeline: Pipeline, limit: TimeLimit, *, new: bool = False
+    snapshot: Snapshot,
+    task: Task,
+    spider: Spider,
+    pipeline: Pipeline,
+    limit: TimeLimit,
+    *,
+    new: bool = False,
+    around: AroundParse | None = None,
 ) -> tuple[ParsedPage, Piped] | ParseFailed:
     """Parse a page and pass its items through the pipeline. A `new` page was never fetched before.
 
@@ -27,7 +39,10 @@ async def parse_page(
     """
     try:
         page = Page(snapshot, depth=task.depth, spider=spider)
-        parsed = await limit.run(run_callback(spider, task.kind, page), task.url)
+        if around is None:
+            parsed = await limit.run(run_callback(spider, task.kind, page), task.url)
+        else:
+            parsed = await limit.run(around(page, partial(run_callback, spider, task.kind)), task.url)
         piping = pipeline.run(parsed.items, page, spider=spider.name, job=task.job, now=snapshot.fetched_at, new=new)
         return parsed, await limit.run(piping, task.url, waits=False)
     except ParseFailed as failure:

@@ -15,20 +15,21 @@ ended) counts as a redirect there: no site speaks for another one.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 import msgspec
 
 from ..clock import Clock
-from ..errors import BadResponse, InvalidUrl, RedirectLoop
+from ..errors import BadResponse, ExtensionFailed, InvalidUrl, RedirectLoop
 from ..model.url import origin_of, parse_url, site_of, without_user
 from .body import ACCEPT_ENCODING
 from .contract import BodyReceiver, Limits, Response
 from .cookies import CookieJar
 from .open_route import OpenRoute, Pairs
 from .robots import BeforeSend, Robots
+from .robots_rules import RobotsRules
 
 _MOVED = frozenset({301, 302, 303, 307, 308})
 
@@ -60,6 +61,27 @@ class PageRequest(msgspec.Struct, frozen=True, kw_only=True):
     timeout: timedelta | None = None  # in place of that of the settings, for each request
     into: FileReceiver | None = None
     limits: Limits | None = None
+
+
+class FetchRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """One request for a page as extensions see it: what will be sent, and for which callback."""
+
+    url: str
+    headers: Pairs
+    method: str = "GET"
+
+    def header(self, name: str) -> str:
+        """The value of a header, or ""."""
+        return next((value for own, value in self.headers if own.lower() == name.lower()), "")
+
+    def with_header(self, name: str, value: str) -> FetchRequest:
+        """The same request with this header, in place of one of that name."""
+        others = tuple(pair for pair in self.headers if pair[0].lower() != name.lower())
+        return msgspec.structs.replace(self, headers=(*others, (name, value)))
+
+
+Send: TypeAlias = Callable[[FetchRequest], Awaitable[Response]]
+AroundFetch: TypeAlias = Callable[[FetchRequest, Send], Awaitable[Response]]
 
 
 class Answered(msgspec.Struct, frozen=True, kw_only=True):
@@ -111,7 +133,9 @@ class Fetcher:
         limits: Limits,
         max_redirects: int,
         clock: Clock,
+        around: AroundFetch | None = None,
     ) -> None:
+        self._around = around
         self._robots = robots
         self._obeys_robots = obeys_robots
         self._limits = limits
@@ -135,16 +159,19 @@ class Fetcher:
         trail = request.redirects
         asked: set[str] = set()  # in this call; what stands in the trail besides was asked for with other cookies
         while True:
-            delay = None
+            delay, rules = None, None
             if self._robots is not None and self._obeys_robots(site_of(url)):
                 rules = await self._robots.rules_for(url, before_send, route)
                 delay = rules.crawl_delay
                 if not rules.allowed(url):
                     return Disallowed(url=url, rule=rules.refusal(url), crawl_delay=delay, redirects=trail)
             asked.add(url)
-            gate = await before_send(delay)
-            limits = request.limits or self._limits
-            response = await route.fetch_page(url, self._headers(request, url, jar), limits, gate, request.into)
+            if self._around is None:
+                gate = await before_send(delay)
+                limits = request.limits or self._limits
+                response = await route.fetch_page(url, self._headers(request, url, jar), limits, gate, request.into)
+            else:
+                response = await self._send_around(self._around, request, url, before_send, route, rules)
             now = self._clock.now()
             cookie_changed = jar.absorb(url, response.headers)
             status = response.status
@@ -164,6 +191,33 @@ class Fetcher:
                     to=target, status=status, response=response, fetched_at=now, crawl_delay=delay, redirects=trail
                 )
             url = target
+
+    async def _send_around(
+        self,
+        around: AroundFetch,
+        request: PageRequest,
+        url: str,
+        before_send: BeforeSend,
+        route: OpenRoute,
+        rules: RobotsRules | None,
+    ) -> Response:
+        """The request by way of extensions. Each time that they send it, it is checked and takes its turn."""
+
+        async def send(given: FetchRequest) -> Response:
+            target = without_user(parse_url(given.url).partition("#")[0])
+            if site_of(target) != site_of(url):
+                raise ExtensionFailed(
+                    f"An extension wanted {target} in place of {url}. A site has its own pace: yield a request for it."
+                )
+            if rules is not None and not rules.allowed(target):
+                raise ExtensionFailed(f"An extension wanted {target}, which robots.txt forbids.")
+            gate = await before_send(rules.crawl_delay if rules is not None else None)
+            limits = request.limits or self._limits
+            response = await route.fetch_page(target, given.headers, limits, gate, request.into)
+            # It stands for the page that was asked for, wherever the extension has found it.
+            return msgspec.structs.replace(response, url=url) if target != url and response.url == target else response
+
+        return await around(FetchRequest(url=url, headers=self._headers(request, url, route.jar)), send)
 
     def _headers(self, request: PageRequest, url: str, jar: CookieJar) -> Pairs:
         cookie = jar.header_for(url)

@@ -11,7 +11,7 @@ from typing import Self
 
 import msgspec
 
-from ..model.route import DIRECT, HTTP, MANAGED, Exit, Render, Route
+from ..model.route import BROWSER, DIRECT, HTTP, MANAGED, PROFILE, Exit, Render, Route
 from .contract import BodyReceiver, Gate, Limits, Response, Transport, TransportRequest
 from .cookies import CookieJar
 
@@ -47,8 +47,8 @@ class Transports:
         return await self._get(_key(route))
 
     async def for_robots(self, route: Route) -> Transport:
-        """What fetches robots.txt there: a browser is not needed for it."""
-        return await self._get(_key(route) if route.transport == MANAGED else HTTP)
+        """What fetches robots.txt there: a browser is not needed for it. A transport of the user's own brings it."""
+        return await self._get(HTTP if route.transport in (PROFILE, BROWSER) else _key(route))
 
     async def _get(self, key: str) -> Transport:
         found = self._open.get(key)

@@ -73,6 +73,14 @@ async def run_callback(spider: Spider, kind: str, page: Page, *, max_yields: int
     return ParsedPage(basket.items, basket.requests)
 
 
+def checked_results(parsed: ParsedPage, source: str) -> ParsedPage:
+    """The same, when all of it can be used. Raises ParseFailed."""
+    basket = _Basket(source, MAX_YIELDS)
+    basket.add_all(parsed.items)
+    basket.add_all(parsed.requests)
+    return ParsedPage(basket.items, basket.requests)
+
+
 class _Unusable(ParseFailed):
     """The callback gave something that cannot be used."""
 

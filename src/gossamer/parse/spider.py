@@ -44,6 +44,7 @@ class Spider:
     start_urls: Sequence[str] = ()
     allowed_domains: Sequence[str] | str | None = None  # None: the sites of the seeds; "*": every site
     pipeline: Sequence[ItemStep] = ()  # steps of its own, after cleaning and validating
+    extensions: Sequence[Any] = ()  # classes derived from Extension, inside those of the settings
     clean: bool = True  # False: texts are stored exactly as they were given
     quality_rules: Sequence[ItemStep] = ()  # rule(item, page) -> None, a text or a Fault
     min_quality: float | None = None  # share of faultless items below which nothing is stored any more

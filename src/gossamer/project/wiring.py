@@ -13,6 +13,7 @@ import msgspec
 
 from ..clock import Clock, SystemClock
 from ..crawl.context import JobContext, SourceSites
+from ..crawl.extension import Extensions, listening
 from ..crawl.fetch_page import fetcher_of
 from ..crawl.file_journey import FileTerms
 from ..crawl.freshness import freshness_of
@@ -50,6 +51,7 @@ from ..store.part_files import PartFolder
 from ..store.sink import Sink
 from ..store.spool import Spool
 from ..store.spool_notes import SpoolNotes
+from .extensions import extensions_of, openings_of
 from .job_end import end_job
 from .open import Project
 from .pipelines import HABITS_OF, latest_of, pipeline_of
@@ -78,6 +80,7 @@ def transports_of(settings: Settings, clock: Clock) -> Transports:
         HTTP: lambda: AiohttpTransport(guard_of(settings)),
         PROFILE: partial(_open_profile, settings),
         BROWSER: partial(_open_browser, settings),
+        **openings_of(settings),
     }
     if settings.managed:
         from ..fetch.managed import ManagedTransport, describe  # few need it, and it takes a while to import
@@ -159,10 +162,13 @@ async def open_worker(
     """A worker of this process for one job, ready to run. `sink` is that of the process. `terms` are the job's;
     `serves` are the routes it works on; None: all. `look` lies between two looks at a job whose window is closed."""
     settings, clock = project.settings, project.clock
-    listener = events or Silence()
+    ones = extensions_of(settings, spider)
+    limit = TimeLimit(settings.crawl.parse_timeout, project.box)
+    extensions = Extensions(ones, limit)
     routing = routing_of(settings)
     check_installed(settings, routing, serves)
     async with (
+        listening(ones, events or Silence(), clock) as listener,
         transports_of(settings, clock) as transports,
         Pools(
             settings.proxies,
@@ -190,7 +196,7 @@ async def open_worker(
             clock=clock,
             serves=serves,
         )
-        fetcher = fetcher_of(settings, robots, robots_rule(settings, spider), clock)
+        fetcher = fetcher_of(settings, robots, robots_rule(settings, spider), clock, around=extensions.around_fetch)
         since = day_of(clock.now() - HABITS_OF.total_seconds())
         counted = await project.records.scores(spider=spider.name, since=since)
         watched = terms is not None and bool(terms.schedule)
@@ -234,7 +240,8 @@ async def open_worker(
             retry_terms_for=retry_terms(settings),
             clock=clock,
             events=listener,
-            time_limit=TimeLimit(settings.crawl.parse_timeout, project.box),
+            time_limit=limit,
+            around_parse=extensions.around_parse,
             buries_unpaid=settings.router.when_spent == "bury",
             detects_blocks=routing.detects_blocks,
             freshness=freshness_of(terms, project.records, clock),

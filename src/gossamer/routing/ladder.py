@@ -50,12 +50,15 @@ class RoutePlan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def routes_of(
-    tables: Mapping[str, RouteTable], pools: Mapping[str, ProxyPool], vendors: Sequence[str]
+    tables: Mapping[str, RouteTable],
+    pools: Mapping[str, ProxyPool],
+    vendors: Sequence[str],
+    own_transports: Sequence[str] = (),
 ) -> dict[str, Route]:
     """Every route by name, the built-in ones included. Raises Misconfigured for a table that leads nowhere."""
     routes = {route.name: route for route in BUILT_IN}
     for name, table in tables.items():
-        _check_table(name, table, pools, vendors)
+        _check_table(name, table, pools, vendors, (*TRANSPORTS, *own_transports))
         routes[name] = Route(
             name=name,
             transport=table.transport,
@@ -68,14 +71,20 @@ def routes_of(
     return routes
 
 
-def _check_table(name: str, table: RouteTable, pools: Mapping[str, ProxyPool], vendors: Sequence[str]) -> None:
+def _check_table(
+    name: str,
+    table: RouteTable,
+    pools: Mapping[str, ProxyPool],
+    vendors: Sequence[str],
+    transports: Sequence[str],
+) -> None:
     def refuse(words: str) -> Misconfigured:
         return Misconfigured(f"Route {name!r} ([routes.{name}]): {words}")
 
     if name in (EASY, HARD) or (name in TRANSPORTS and name != table.transport):
         raise refuse("that name has a meaning of its own; choose another.")
-    if table.transport not in TRANSPORTS:
-        raise refuse(f"transport = {table.transport!r} is none of {', '.join(TRANSPORTS)}.")
+    if table.transport not in transports:
+        raise refuse(f"transport = {table.transport!r} is none of {', '.join(transports)}.")
     if table.pool and table.pool not in pools:
         raise refuse(f"there is no pool [proxies.{table.pool}]. {_known(pools)}")
     if table.transport == MANAGED:

@@ -162,7 +162,7 @@ def routing_of(settings: Settings) -> Routing:
     router, pools = settings.router, settings.proxies
     if router.when_spent not in WHEN_SPENT:
         raise Misconfigured(f"Setting router.when_spent: {router.when_spent!r} is none of {', '.join(WHEN_SPENT)}.")
-    routes = routes_of(settings.routes, pools, tuple(settings.managed))
+    routes = routes_of(settings.routes, pools, tuple(settings.managed), tuple(settings.transports))
     written = tuple(settings.routes)
     ladder = ladder_of(router.ladder, routes, written, "Setting router.ladder")
 

@@ -19,7 +19,7 @@ import msgspec
 from ..errors import Misconfigured, UnknownSetting
 from ..schedule.windows import parse_windows
 from ..units import Rate, Secret, Size, parse_duration, parse_rate, parse_size
-from .tables import Domain, Managed, ProxyPool, RouteTable, ScheduleTable, Settings
+from .tables import Domain, Managed, ProxyPool, RouteTable, ScheduleTable, Settings, TransportTable
 from .trust import TRUST, demand_trust
 
 FILE_NAME = "gossamer.toml"
@@ -31,6 +31,7 @@ NAMED_TABLES: dict[str, tuple[str, type[msgspec.Struct]]] = {
     "proxies": ("pool", ProxyPool),
     "routes": ("route", RouteTable),
     "managed": ("vendor", Managed),
+    "transports": ("transport", TransportTable),
     "schedules": ("schedule", ScheduleTable),
 }
 

@@ -137,6 +137,13 @@ class RouteTable(msgspec.Struct, frozen=True, kw_only=True):
     price_per_gb: float = 0.0  # tokens for each GB received
 
 
+class TransportTable(msgspec.Struct, frozen=True, kw_only=True):
+    """[transports.NAME]: a transport of your own, for [routes] that name it."""
+
+    use: str = ""  # module:Class
+    options: tuple[str, ...] = ()  # name=value, given to the class
+
+
 class RouterTable(msgspec.Struct, frozen=True, kw_only=True):
     """[router]: the ladder of routes, what is learned about them, and what may be spent."""
 
@@ -352,7 +359,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     server: Server = Server()
     router: RouterTable = RouterTable()
     browser: Browser = Browser()
+    extensions: tuple[str, ...] = ()  # module:Class or the name of an entry point; the first is the outermost
     routes: dict[str, RouteTable] = {}
+    transports: dict[str, TransportTable] = {}
     proxies: dict[str, ProxyPool] = {}
     managed: dict[str, Managed] = {}
     domains: dict[str, Domain] = {}

@@ -1,0 +1,230 @@
+"""Extensions: code of the user's around what a crawl does with every page. One verb for each place.
+
+    around_fetch(request, next)    around each request for a page; `next` sends it, in its turn at the site's pace
+    around_parse(page, next)       around the callback; `next` calls it
+    on_event(event)                hears what happens, on a thread of its own
+
+The first one listed is the outermost. What none of them has overridden costs nothing.
+
+How it fails: an extension that raises, hangs or gives back something else fails its page, with the reason `extension`
+(or `parse`), and no other. One whose `on_event` raises or hangs loses events, which is told once.
+What it cannot do: send a request past the gate, the guard or robots.txt. `next` asks for all three each time, and
+refuses an address of another site: that has a pace of its own, so it is for a request that the spider yields.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+import threading
+import traceback
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from typing import TypeAlias
+
+from ..clock import Clock
+from ..errors import ExtensionFailed, GossamerError, ParseFailed
+from ..fetch.contract import Response
+from ..fetch.fetcher import FetchRequest
+from ..model.events import Event, EventHub, EventSink, Trouble
+from ..model.item import safe_text
+from ..parse.callbacks import ParsedPage, checked_results
+from ..parse.page import Page
+from ..parse.timelimit import TimeLimit, TookTooLong
+from ..process.signals import is_cancellation
+
+EVENTS_WAITING = 10_000  # for one extension; more are lost, and counted
+LAST_WORDS = 5.0  # seconds that the end of a job waits for an extension that is still listening
+
+NextFetch: TypeAlias = Callable[[FetchRequest], Awaitable[Response]]
+NextParse: TypeAlias = Callable[[Page], Awaitable[ParsedPage]]
+
+
+class Extension:
+    """Base of extensions. Override what you need; there is one of each for every job and process."""
+
+    async def around_fetch(self, request: FetchRequest, next: NextFetch) -> Response:
+        """Give back a response: that of `next(request)`, or one of your own. FetchFailed means: try again later."""
+        return await next(request)
+
+    async def around_parse(self, page: Page, next: NextParse) -> ParsedPage:
+        """Give back items and requests: those of `next(page)`, or your own."""
+        return await next(page)
+
+    def on_event(self, event: Event) -> None:
+        """Hear of something that happened. Runs beside the crawl, and changes nothing of it."""
+
+
+class Extensions:
+    """Those of one job in one process, in order. `around_fetch` and `around_parse` are None where nobody is there."""
+
+    def __init__(self, ones: Sequence[Extension], limit: TimeLimit) -> None:
+        self._limit = limit
+        self._fetchers = [one for one in ones if type(one).around_fetch is not Extension.around_fetch]
+        self._parsers = [one for one in ones if type(one).around_parse is not Extension.around_parse]
+        self.around_fetch = self._fetch if self._fetchers else None
+        self.around_parse = self._parse if self._parsers else None
+
+    async def _fetch(self, request: FetchRequest, send: NextFetch) -> Response:
+        try:
+            # The stretches without a wait are timed here, for all of them together.
+            return await self._limit.run(self._fetch_from(0, request, send), request.url, waits=False)
+        except ParseFailed as failure:
+            raise ExtensionFailed(f"An extension failed on {request.url}: {failure}") from failure
+
+    async def _fetch_from(self, place: int, request: FetchRequest, send: NextFetch) -> Response:
+        if place == len(self._fetchers):
+            return await send(request)
+        one = self._fetchers[place]
+        name = type(one).__name__
+        waiting = _OwnTime(self._limit.seconds)
+
+        async def next(given: FetchRequest) -> Response:
+            if not isinstance(given, FetchRequest):
+                raise ExtensionFailed(f"{name}.around_fetch passed on a {type(given).__name__}, not a request.")
+            with waiting.paused():
+                return await self._fetch_from(place + 1, given, send)
+
+        try:
+            async with asyncio.timeout(self._limit.seconds) as waiting.timeout:
+                response = await one.around_fetch(request, next)
+        except (KeyboardInterrupt, GossamerError):
+            raise
+        except TimeoutError as error:
+            words = f"it took longer than {self._limit.seconds:g} s (crawl.parse_timeout)"
+            raise ExtensionFailed(f"{name}.around_fetch failed on {request.url}: {words}") from error
+        except BaseException as error:
+            if is_cancellation(error):
+                raise
+            raise ExtensionFailed(f"{name}.around_fetch failed on {request.url}: {_words(error)}") from error
+        if not isinstance(response, Response):
+            raise ExtensionFailed(f"{name}.around_fetch gave a {type(response).__name__}, not a response.")
+        return response
+
+    async def _parse(self, page: Page, parse: NextParse) -> ParsedPage:
+        """Timed by the caller, as the callback is."""
+        return checked_results(await self._parse_from(0, page, parse), "an extension")
+
+    async def _parse_from(self, place: int, page: Page, parse: NextParse) -> ParsedPage:
+        if place == len(self._parsers):
+            return await parse(page)
+        one = self._parsers[place]
+        name = type(one).__name__
+
+        async def next(given: Page) -> ParsedPage:
+            if not isinstance(given, Page):
+                raise ParseFailed(f"{name}.around_parse passed on a {type(given).__name__}, not a page.")
+            return await self._parse_from(place + 1, given, parse)
+
+        try:
+            parsed = await one.around_parse(page, next)
+        except (KeyboardInterrupt, GossamerError, TookTooLong):
+            raise
+        except BaseException as error:  # SystemExit must not end the worker
+            if is_cancellation(error):
+                raise
+            detail = safe_text("".join(traceback.format_exception(error))[-20_000:])
+            raise ParseFailed(f"{name}.around_parse failed on {page.url}: {_words(error)}", detail=detail) from error
+        if not isinstance(parsed, ParsedPage):
+            raise ParseFailed(f"{name}.around_parse gave a {type(parsed).__name__}; give back what `next` gave.")
+        return parsed
+
+
+class _OwnTime:
+    """The time that an extension takes itself: while `next` works, its clock stands still."""
+
+    def __init__(self, seconds: float) -> None:
+        self._left = seconds
+        self._since = asyncio.get_running_loop().time()
+        self.timeout: asyncio.Timeout | None = None
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        loop = asyncio.get_running_loop()
+        if self.timeout is None or self.timeout.when() is None:
+            yield  # two calls of `next` at once: the first one has stopped the clock
+            return
+        self._left -= loop.time() - self._since
+        self.timeout.reschedule(None)
+        try:
+            yield
+        finally:
+            self._since = loop.time()
+            if not self.timeout.expired():
+                self.timeout.reschedule(self._since + max(self._left, 0.0))
+
+
+class _Listener(threading.Thread):
+    """Tells one extension of events, one after the other, so that it can take its time without holding up a page."""
+
+    def __init__(self, extension: Extension, trouble: Callable[[str], None]) -> None:
+        super().__init__(name=f"events for {type(extension).__name__}", daemon=True)
+        self._extension = extension
+        self._trouble = trouble
+        self._waiting: queue.Queue[Event | None] = queue.Queue(EVENTS_WAITING)
+        self.lost = 0
+
+    def emit(self, event: Event) -> None:
+        try:
+            self._waiting.put_nowait(event)
+        except queue.Full:
+            self.lost += 1
+
+    def run(self) -> None:
+        failed = False
+        while (event := self._waiting.get()) is not None:
+            try:
+                self._extension.on_event(event)
+            except BaseException as error:
+                if not failed:
+                    failed = True
+                    self._trouble(f"{type(self._extension).__name__}.on_event failed: {_words(error)}")
+
+    async def close(self) -> str:
+        """Let it hear the rest; return what there is to say of it."""
+        left = self._waiting.qsize()
+        try:
+            self._waiting.put_nowait(None)
+        except queue.Full:
+            pass
+        else:
+            await asyncio.to_thread(self.join, LAST_WORDS)
+        if not self.is_alive() and not self.lost:
+            return ""
+        missed = self.lost + (left if self.is_alive() else 0)
+        return f"{type(self._extension).__name__}.on_event is too slow, or hangs: {missed:,} events were not heard."
+
+
+@asynccontextmanager
+async def listening(ones: Sequence[Extension], events: EventSink, clock: Clock) -> AsyncIterator[EventSink]:
+    """The sink for the events of a job: `events`, and the extensions that want to hear them."""
+    loop = asyncio.get_running_loop()
+
+    def tell(message: str) -> None:
+        events.emit(Trouble(at=clock.now(), stage="extension", message=message))
+
+    listeners = [
+        _Listener(one, lambda message: _from_thread(loop, tell, message))
+        for one in ones
+        if type(one).on_event is not Extension.on_event
+    ]
+    if not listeners:
+        yield events
+        return
+    for listener in listeners:
+        listener.start()
+    try:
+        yield EventHub(events, *listeners)
+    finally:
+        for listener in listeners:
+            if words := await listener.close():
+                tell(words)
+
+
+def _from_thread(loop: asyncio.AbstractEventLoop, tell: Callable[[str], None], message: str) -> None:
+    if not loop.is_closed():
+        loop.call_soon_threadsafe(tell, message)
+
+
+def _words(error: BaseException) -> str:
+    return safe_text("".join(traceback.format_exception_only(error)).strip().rpartition("\n")[2][:500])
