@@ -15,9 +15,11 @@ from gossamer import Request, Spider
 from gossamer.server.run import Server, _config, listen
 from tests.docs.manual import ROOT, blocks_of
 from tests.journey.crawling import crawled, settings_for
+from tests.services.valkey import free_port
 from tests.sites.running import park
 
 from .serving import serving, settings_of
+from .test_callbacks import delivering
 
 
 def vendor_of_the_manual() -> dict[str, Any]:
@@ -38,7 +40,7 @@ async def listening(app: Any) -> AsyncIterator[str]:
         await serving
 
 
-@pytest.mark.parametrize("mode", ["sync", "async"])
+@pytest.mark.parametrize("mode", ["sync", "async", "batch", "batch with callback"])
 async def test_pages_come_through_the_door_of_another(tmp_path: Path, mode: str) -> None:
     first, second = tmp_path / "first", tmp_path / "second"
     first.mkdir()
@@ -54,10 +56,16 @@ async def test_pages_come_through_the_door_of_another(tmp_path: Path, mode: str)
                 yield {"url": page.url, "title": page.css("h1::text").get()}
 
         async with (
-            serving(settings_of(first, fetch__allow_hosts=["site0.localhost"])) as door,
+            serving(settings_of(first, fetch__allow_hosts=["site0.localhost", "vendor.localhost"])) as door,
             listening(door.app) as address,
+            delivering(door),
         ):
+            mode, _, callback = mode.partition(" with ")
             vendor = vendor_of_the_manual() | {"url": address, "key": door.key, "mode": mode, "allow_private": True}
+            if callback:  # and no poll comes before it
+                port = free_port()
+                where = {"callback_listen": f"127.0.0.1:{port}", "callback_url": f"http://vendor.localhost:{port}/"}
+                vendor |= where | {"callback_wait": "1h"}
             vendor = {name: value for name, value in vendor.items() if name != "env"}
             settings = settings_for(
                 second,
@@ -74,5 +82,5 @@ async def test_pages_come_through_the_door_of_another(tmp_path: Path, mode: str)
 
     assert sorted(record.data["title"] for record in left.records) == [f"Page {n} of site0" for n in range(1, 6)]
     assert left.fate(site.url(path="/nothing")) == ("dead", "http-404")
-    assert len(jobs) == 6
+    assert len(jobs) == 6 or (mode == "batch" and len(jobs) < 6)
     assert {hit.path for hit in hits} == {*(f"/page/{n}" for n in range(1, 6)), "/nothing"}

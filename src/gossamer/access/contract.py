@@ -1,4 +1,4 @@
-"""The part of the state that the HTTP door needs: `KeyBook`, `AnswerBook` and `AuditLog`.
+"""The part of the state that the HTTP door needs: `KeyBook`, `AnswerBook`, `AuditLog` and `CallbackBook`.
 
 How it fails: `BackendUnavailable` (nothing happened). How it recovers: every verb is atomic, so the caller repeats it;
 an answer that was claimed by a server that died is free again after its time.
@@ -6,10 +6,12 @@ an answer that was claimed by a server that died is free again after its time.
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import Protocol
 
 import msgspec
 
+CALLBACKS_KEPT = 10_000  # that are over; older ones are deleted when one more is over
 LINES_KEPT = 100_000  # of the audit log; older ones are deleted when a line is added
 
 
@@ -97,3 +99,74 @@ class AuditLog(Protocol):
     async def lines(self, limit: int, *, key: str | None = None) -> list[AuditLine]:
         """Up to `limit` lines, the newest first; with a `key`, those of that key alone."""
         ...
+
+
+class CallbackState(StrEnum):
+    WAITING = "waiting"  # its job has not ended yet
+    DUE = "due"  # is sent as soon as its time has come
+    DELIVERED = "delivered"
+    FAILED = "failed"  # given up; it can be sent again by hand
+
+    @property
+    def open(self) -> bool:
+        return self in (CallbackState.WAITING, CallbackState.DUE)
+
+
+class Callback(msgspec.Struct, frozen=True, kw_only=True):
+    """A message to an address that somebody named, and what came of it. The same `id` is sent with every try."""
+
+    id: str
+    owner: str  # the id of the key whose secret signs it; "" for the project itself
+    url: str
+    made_at: float
+    job: str = ""
+    body: str = ""  # JSON; "" until the job has ended
+    state: CallbackState = CallbackState.WAITING
+    next_at: float = 0.0  # when it is sent next
+    tries: int = 0
+    ended_at: float | None = None
+    status: int = 0  # of the last answer
+    message: str = ""  # why the last try failed
+
+
+class CallbackSecret(msgspec.Struct, frozen=True, kw_only=True):
+    """What callbacks are signed with; `until` None: for as long as no newer one is made."""
+
+    text: str
+    until: float | None = None
+
+
+class CallbackBook(Protocol):
+    """The outbox: what is to be delivered, and the newest CALLBACKS_KEPT that are over."""
+
+    async def enter(self, callback: Callback) -> bool:
+        """False, and nothing changes, when there is one of that id."""
+        ...
+
+    async def keep(self, callback: Callback) -> None:
+        """Put it in the place of the one with the same id."""
+        ...
+
+    async def callback(self, id: str) -> Callback | None: ...
+
+    async def open(self, limit: int) -> list[Callback]:
+        """Those that are not over: the ones whose time comes first, those that wait for their jobs before them."""
+        ...
+
+    async def ended(self, limit: int) -> list[Callback]:
+        """Those that are over, the newest first."""
+        ...
+
+    async def pending(self) -> int:
+        """How many are open."""
+        ...
+
+    async def secrets(self, owner: str) -> tuple[CallbackSecret, ...]:
+        """The secrets of an owner, the newest first; none before the first was entered."""
+        ...
+
+    async def enter_secrets(self, owner: str, secrets: tuple[CallbackSecret, ...]) -> bool:
+        """False, and nothing changes, when the owner has some already."""
+        ...
+
+    async def keep_secrets(self, owner: str, secrets: tuple[CallbackSecret, ...]) -> None: ...

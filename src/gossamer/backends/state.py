@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from ..access.contract import AnswerBook, AuditLog, KeyBook
+from ..access.contract import AnswerBook, AuditLog, CallbackBook, KeyBook
 from ..clock import Clock
 from ..errors import BadState
 from ..fetch.robots import RobotsShelf
@@ -49,6 +49,7 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     keys: KeyBook
     answers: AnswerBook
     audit: AuditLog
+    callbacks: CallbackBook
     stream: StateStream
     clock: Clock
     warnings: tuple[str, ...] = ()

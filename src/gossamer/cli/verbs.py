@@ -15,6 +15,7 @@ HOMES = {
     "serve": "serve",
     "keys": "serve",
     "audit": "serve",
+    "callbacks": "callbacks",
     "schedule": "schedule",
     "job": "jobs",
     "status": "jobs",

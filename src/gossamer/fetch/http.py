@@ -113,6 +113,8 @@ class AiohttpTransport:
             "max_field_size": limits.max_header,
             "max_headers": _MAX_HEADERS,
         }
+        if request.body is not None:
+            options["data"] = request.body
         try:
             url = URL(href, encoded=True)
             async with asyncio.timeout(None) as deadline:

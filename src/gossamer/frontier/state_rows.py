@@ -1,9 +1,9 @@
 """The rows of a state, in a form that no backend owns: what a move copies and a backup file holds (model/stream.py).
 
-Dumped in the order job, key, schedule, seeds, site, robots, route, purse, budget, shape, URL. Queued URLs of a lane
-come in the order in which they would be leased. A leased task is dumped as queued: its worker is gone, or the copy
-would not have begun. The leading scheduler and the health of proxy exits are left out: both are learned again within
-minutes. The answers and the audit log of the HTTP door are left out, too.
+Dumped in the order job, key, callback, schedule, seeds, site, robots, route, purse, budget, shape, URL. Queued URLs of
+a lane come in the order in which they would be leased. A leased task is dumped as queued: its worker is gone, or the
+copy would not have begun. The leading scheduler and the health of proxy exits are left out: both are learned again
+within minutes. The answers and the audit log of the HTTP door are left out, too.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Protocol
 
 import msgspec
 
-from ..access.contract import ApiKey
+from ..access.contract import ApiKey, Callback, CallbackSecret
 from ..model.job import JobTerms
 from ..model.schedule import ScheduleProgress
 from ..model.stream import RowStream
@@ -48,6 +48,19 @@ class DumpedKey(msgspec.Struct, frozen=True):
     """A key of the HTTP door. Its secret is not in the state."""
 
     key: ApiKey
+
+
+class DumpedCallback(msgspec.Struct, frozen=True):
+    """A callback, open or over."""
+
+    callback: Callback
+
+
+class DumpedCallbackSecrets(msgspec.Struct, frozen=True):
+    """What the callbacks of an owner are signed with."""
+
+    owner: str
+    secrets: tuple[CallbackSecret, ...]
 
 
 class DumpedSchedule(msgspec.Struct, frozen=True):
@@ -152,6 +165,8 @@ class DumpedUrl(msgspec.Struct, frozen=True, kw_only=True):
 StateRow = (
     DumpedJob
     | DumpedKey
+    | DumpedCallback
+    | DumpedCallbackSecrets
     | DumpedSchedule
     | DumpedSeeds
     | DumpedSite

@@ -55,6 +55,7 @@ async def exposition(project: Project) -> bytes:
                 await _quality(project),
                 await _budgets(project),
                 await _schedule_lag(project),
+                await _callbacks(project),
             ]
         )
     )
@@ -136,3 +137,8 @@ async def _schedule_lag(project: Project) -> Metric:
     ticks = [at for at in (next_tick(one, now) for one in going) if at is not None]
     late = max((now - at for at in ticks), default=0.0)
     return _family("gossamer_schedule_lag_seconds", "How late the most overdue run is.", (), {(): max(0.0, late)})
+
+
+async def _callbacks(project: Project) -> Metric:
+    pending = await project.state.callbacks.pending()
+    return _family("gossamer_callbacks_pending", "Callbacks that are not delivered yet.", (), {(): pending})

@@ -30,7 +30,7 @@ from . import wire_views
 from .keys import Caller
 from .open import Project
 from .story import DROPPED
-from .wire_jobs import PageWish, is_ended
+from .wire_jobs import PageWish, is_ended, wanted_pages
 
 THREADS = 4
 LOOK = timedelta(milliseconds=100)  # between two looks at which jobs still run
@@ -69,6 +69,34 @@ class PageOutcome(msgspec.Struct, frozen=True, kw_only=True):
     meta: PageMeta
     tokens_used: float
     error: PageError | None
+
+
+class JobAnswer(wire_views.JobReport, frozen=True, kw_only=True):
+    """A job. `result` is the page of a scrape, `results` are the first pages of a batch, once they are had."""
+
+    success: bool
+    result: PageOutcome | None
+    results: list[PageOutcome] | None
+    next: int | None  # `after` for more results, at /results
+
+
+async def answer_of(project: Project, pages: PageReader, job: Job) -> JobAnswer:
+    """Where a job stands, and what came of its pages when it has ended."""
+    report = await wire_views.job_report(project, job)
+    result, results, following = None, None, None
+    wanted = await wanted_pages(project, job)
+    if wanted and is_ended(job):
+        results = await pages.outcomes(job, wanted)
+        following = len(results) if len(wanted) > len(results) else None
+        if job.name.startswith("scrape-"):
+            result, results = results[0], None
+    return JobAnswer(
+        **msgspec.structs.asdict(report),
+        success=report.status != "failed",
+        result=result,
+        results=results,
+        next=following,
+    )
 
 
 class PageReader:

@@ -76,6 +76,7 @@ class ScrapeWish(PageWish, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     spider: Name | None = None  # of the catalogue
     recipe: Name | None = None
+    callback_url: Address | None = None  # is told when the job has ended
     max_age: Annotated[float, Meta(ge=0, le=366 * 86400)] = 0.0  # seconds: an archived copy may be that old
     timeout: Annotated[float, Meta(ge=0, le=600)] = 60.0  # seconds
 
@@ -88,6 +89,7 @@ class BatchWish(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     formats: Annotated[tuple[Format, ...], Meta(min_length=1, max_length=9)] = ("html",)
     spider: Name | None = None
     recipe: Name | None = None
+    callback_url: Address | None = None
 
 
 class CrawlWish(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -98,6 +100,7 @@ class CrawlWish(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     url: Address | None = None
     limit: Annotated[int, Meta(ge=1, le=1_000_000_000)] | None = None  # pages
     depth: Annotated[int, Meta(ge=0, le=1_000_000)] | None = None  # steps from the first pages
+    callback_url: Address | None = None
 
 
 # -- beginning -----------------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from starlette.types import Receive, Scope, Send
 from ..project.open import Project
 from ..project.page_results import PageReader
 from . import (
+    callback_routes,
     dead_letter_routes,
     health_routes,
     job_routes,
@@ -32,6 +33,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     *health_routes.ENDPOINTS,
     *scrape_routes.ENDPOINTS,
     *job_routes.ENDPOINTS,
+    *callback_routes.ENDPOINTS,
     *record_routes.ENDPOINTS,
     *dead_letter_routes.ENDPOINTS,
     *schedule_routes.ENDPOINTS,

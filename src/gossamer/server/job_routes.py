@@ -12,7 +12,7 @@ from starlette.responses import Response, StreamingResponse
 from ..model.job import Job
 from ..project.jobs import JobChange, cancel_job, pause_job, resume_job
 from ..project.keys import JOBS, RECORDS, SCRAPE, is_still_open_to
-from ..project.page_results import PageOutcome
+from ..project.page_results import JobAnswer, PageOutcome, answer_of
 from ..project.records import RecordFilter, query_of
 from ..project.wire_jobs import is_ended, job_for, wanted_pages
 from ..project.wire_views import JobReport, JobReports, RecordPage, job_report, job_reports
@@ -39,15 +39,6 @@ class ResultsQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     after: Annotated[int, Meta(ge=0, le=1_000_000)] = 0  # `next` of the page before
 
 
-class JobAnswer(JobReport, frozen=True, kw_only=True):
-    """A job. `result` is the page of a scrape, `results` are the first pages of a batch, once they are had."""
-
-    success: bool
-    result: PageOutcome | None
-    results: list[PageOutcome] | None
-    next: int | None  # `after` for more results, at /results
-
-
 class ResultPage(msgspec.Struct, frozen=True, kw_only=True):
     """Pages of a batch, in the order in which they were asked for."""
 
@@ -62,23 +53,7 @@ async def listed(call: Call) -> Reply:
 
 
 async def show(call: Call) -> Reply:
-    job = await _job(call)
-    report = await job_report(call.project, job)
-    result, results, following = None, None, None
-    pages = await wanted_pages(call.project, job)
-    if pages and is_ended(job):
-        results = await call.pages.outcomes(job, pages[:RESULTS_AT_ONCE])
-        following = len(results) if len(pages) > len(results) else None
-        if job.name.startswith("scrape-"):
-            result, results = results[0], None
-    answer = JobAnswer(
-        **msgspec.structs.asdict(report),
-        success=report.status != "failed",
-        result=result,
-        results=results,
-        next=following,
-    )
-    return Reply(value=answer)
+    return Reply(value=await answer_of(call.project, call.pages, await _job(call)))
 
 
 async def results(call: Call) -> Reply:
@@ -180,7 +155,7 @@ ENDPOINTS = (
         summary="Where a job stands, and what came of its pages",
         handler=show,
         gives=JobAnswer,
-        aliases=("/api/v1/async/jobs/{job}",),
+        aliases=("/api/v1/async/jobs/{job}", "/api/v1/batch/{job}"),
     ),
     Endpoint(
         method="GET",

@@ -19,6 +19,7 @@ import msgspec
 
 from ..errors import Misconfigured, MissingExtra, Transient
 from ..project import service
+from ..project.callbacks import Deliverer, callback_transport
 from ..project.keys import has_keys, one_time_token
 from ..project.open import Project
 from ..project.page_results import PageReader
@@ -83,18 +84,23 @@ async def serve(
             project = await service.open_patiently(stack, settings, tell, to_look=True)
             token, text = await _token(project, host)
             pages = await stack.enter_async_context(PageReader(project))
+            deliverer = Deliverer(project, pages, await stack.enter_async_context(callback_transport(settings)))
             app = make_app(project, pages, hosts=(host, *settings.server.hosts), token=token)
             server.append(Server(_config(app, settings.server.connections_per_address)))
             place = listener.getsockname()
             shown = f"[{place[0]}]" if ":" in place[0] else place[0]
             welcome(Listening(project=project, address=f"http://{shown}:{place[1]}", token=text))
             with service.stopping(lambda: _stop(server)):
-                forgetting = asyncio.create_task(_forget_old_jobs(project), name="forget old jobs")
+                beside = [
+                    asyncio.create_task(_forget_old_jobs(project), name="forget old jobs"),
+                    asyncio.create_task(deliverer.run(), name="deliver callbacks"),
+                ]
                 try:
                     await server[0].serve(sockets=[listener])
                 finally:
-                    forgetting.cancel()
-                    await asyncio.gather(forgetting, return_exceptions=True)
+                    for task in beside:
+                        task.cancel()
+                    await asyncio.gather(*beside, return_exceptions=True)
 
 
 async def _listen(host: str, port: int, tell: service.Tell) -> socket.socket:

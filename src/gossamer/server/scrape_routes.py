@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from ..model.job import Job
+from ..project.callbacks import register
 from ..project.keys import JOBS, SCRAPE
 from ..project.page_results import PageOutcome
 from ..project.wire_jobs import (
@@ -48,6 +49,7 @@ async def scrape(call: Call) -> Reply:
     """Wait for a page, as long as the client does and server.max_wait allows."""
     wish, project = call.of(ScrapeWish), call.project
     href = public_url(project.settings, wish.url)
+    _check(call, wish.callback_url)
     if wish.max_age and wish.spider is None and wish.recipe is None:
         cached = await call.pages.cached(call.caller, wish, href, wish.max_age)
         if cached is not None:
@@ -55,6 +57,7 @@ async def scrape(call: Call) -> Reply:
     if not await is_served(project):
         raise ApiError(503, "no_worker", NO_WORKER, headers={"retry-after": "5"})
     job = await begin_scrape(project, call.caller, wish, waits=True)
+    await _call_back(call, job, wish.callback_url)
     wait = min(wish.timeout, project.settings.server.max_wait.total_seconds())
     if not await call.pages.wait(job.id, wait):
         return _begun(job, 202, f"The page did not come within {wait:g} s. It is still being worked on.")
@@ -64,19 +67,40 @@ async def scrape(call: Call) -> Reply:
 
 
 async def scrape_async(call: Call) -> Reply:
-    job = await begin_scrape(call.project, call.caller, call.of(ScrapeWish), waits=False)
+    wish = call.of(ScrapeWish)
+    _check(call, wish.callback_url)
+    job = await begin_scrape(call.project, call.caller, wish, waits=False)
+    await _call_back(call, job, wish.callback_url)
     return _begun(job, 202, await _note(call))
 
 
 async def batch(call: Call) -> Reply:
-    job = await begin_batch(call.project, call.caller, call.of(BatchWish))
+    wish = call.of(BatchWish)
+    _check(call, wish.callback_url)
+    job = await begin_batch(call.project, call.caller, wish)
+    await _call_back(call, job, wish.callback_url)
     total = len(await wanted_pages(call.project, job))
     value = BatchBegun(job_id=job.id, batch_id=job.id, url=_address(job), total=total, note=await _note(call))
     return Reply(value=value, status=202, target=job.id)
 
 
 async def crawl(call: Call) -> Reply:
-    return _begun(await begin_crawl(call.project, call.caller, call.of(CrawlWish)), 202, await _note(call))
+    wish = call.of(CrawlWish)
+    _check(call, wish.callback_url)
+    job = await begin_crawl(call.project, call.caller, wish)
+    await _call_back(call, job, wish.callback_url)
+    return _begun(job, 202, await _note(call))
+
+
+def _check(call: Call, callback_url: str | None) -> None:
+    """Before a job is begun. Raises BadWish for an address that cannot be called."""
+    if callback_url is not None:
+        public_url(call.project.settings, callback_url)
+
+
+async def _call_back(call: Call, job: Job, callback_url: str | None) -> None:
+    if callback_url is not None:
+        await register(call.project, call.caller, job, callback_url)
 
 
 async def _note(call: Call) -> str | None:

@@ -318,6 +318,7 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
     connections_per_address: int | None = 200  # that one client has open; a proxy before the server is one client
     max_wait: timedelta = timedelta(seconds=120)  # that a request may wait for its page
     keep_jobs: timedelta = timedelta(days=7)  # after their end
+    public_url: str = ""  # where clients reach it, for links in callbacks: https://scrape.example
 
 
 class Domain(msgspec.Struct, frozen=True, kw_only=True):

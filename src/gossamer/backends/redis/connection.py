@@ -44,6 +44,7 @@ SHARED_PARTS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("resign", "unlock", "routes_learn", "routes_forget", "routes_take", "routes_give_back"), ()),
     "give_up_spool": (),
     "revoke_key": (),
+    "keep_callback": (),
 }
 
 

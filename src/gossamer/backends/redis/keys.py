@@ -23,6 +23,10 @@ keys of one shard lie on one node, so that a script may touch them together; sha
     gossamer:{P}:keys-revoked   hash    id of such a key -> when it was revoked
     gossamer:{P}:answer:N       hash    answer to the request named N, or the claim on it: until, digest, status, body;
                                         expires
+    gossamer:{P}:callbacks      hash    id of a callback -> JSON
+    gossamer:{P}:callbacks-open      zset    ids of those that are not over, by the time they are sent next
+    gossamer:{P}:callbacks-ended     zset    ids of those that are over, by the time they were; bounded
+    gossamer:{P}:callback-secrets    hash    id of a key, or "" -> JSON: what callbacks are signed with
     gossamer:{P}:audit          list    JSON: writes over HTTP, the newest first; bounded
     gossamer:{P}:standings      hash    site that blocks -> JSON: the route its pages begin with, and why
     gossamer:{P}:purses         hash    budget -> tokens that were spent, in billionths, as decimal digits

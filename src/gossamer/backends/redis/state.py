@@ -17,6 +17,7 @@ from ..worker_names import is_gone as process_is_gone
 from .access import RedisAnswers, RedisAudit, RedisKeys
 from .address_book import RedisAddressBook
 from .admission import ShardAdmission
+from .callbacks import RedisCallbacks
 from .connection import Server, open_server
 from .exits import RedisExitBook
 from .frontier import RedisFrontier
@@ -111,6 +112,7 @@ async def open_redis_state(
                 keys=RedisKeys(server, keys),
                 answers=RedisAnswers(server, keys),
                 audit=RedisAudit(server, keys),
+                callbacks=RedisCallbacks(server, keys),
                 stream=stream,
                 clock=clock,
                 warnings=warnings,

@@ -17,6 +17,8 @@ from ...frontier.state_rows import (
     COUNTERS,
     STATES,
     DumpedBudget,
+    DumpedCallback,
+    DumpedCallbackSecrets,
     DumpedJob,
     DumpedKey,
     DumpedPurse,
@@ -37,6 +39,7 @@ from ...model.task import UrlState
 from ..schedule_rows import readable
 from . import rows, stream_rows
 from .access import RedisKeys
+from .callbacks import CALLBACK_KEYS, RedisCallbacks
 from .connection import Server
 from .jobs import JobRow, RedisJobs, RedisSeedBook
 from .keys import JOB_KEYS, SEED_KEYS, SHARD_KEYS, Keyspace
@@ -48,7 +51,7 @@ BATCH = 500  # rows in memory
 MARK = "mark"  # a field of the book
 BOOK_KEYS = (
     "jobs", "running", "dropping", "named", "workers", "spools", "standings", "purses", "schedules", "leader",
-    *SEED_KEYS, "keys", "keys-used", "keys-revoked", "audit",
+    *SEED_KEYS, "keys", "keys-used", "keys-revoked", "audit", *CALLBACK_KEYS, "callback-secrets",
 )  # fmt: skip
 WALKS = 5  # HSCAN may return an entry twice; then the hash is walked again
 
@@ -75,6 +78,7 @@ class RedisStateStream:
         self._routes = routes
         self._budgets = budgets
         self._access = RedisKeys(server, keys)
+        self._callbacks = RedisCallbacks(server, keys)
 
     async def mark(self) -> MoveMark | None:
         text = await self._server.call("HGET", self._keys.book("book"), MARK)
@@ -124,6 +128,8 @@ class RedisStateStream:
             ("purses", "purses"),
             ("schedules", "schedules"),
             ("keys", "keys"),
+            ("callbacks", "callbacks"),
+            ("callback secrets", "callback-secrets"),
         ):
             counts[name] = await self._server.call("HLEN", self._keys.book(key))
         return {name: count for name, count in {"jobs": len(jobs), **counts}.items() if count}
@@ -133,6 +139,8 @@ class RedisStateStream:
         jobs = sorted(await self._jobs.rows(), key=lambda job: job.number)
         yield [await self._dumped_job(job) for job in jobs]
         yield [DumpedKey(key) for key in await self._access.keys()]
+        yield [DumpedCallback(one) for one in await self._callbacks.everything()]
+        yield [DumpedCallbackSecrets(owner, found) for owner, found in await self._callbacks.all_secrets()]
         yield [DumpedSchedule(readable(one)) for one in await self._schedules.everything()]
         yield [
             DumpedSeeds(job.id, sown) for job in jobs if (sown := await self._seeds.findings(job.id)) != SeedFindings()
@@ -188,6 +196,10 @@ class RedisStateStream:
                     await self._seeds.note(job_id, sown.sites, sown.trouble)
                 case DumpedKey(key):
                     await self._access.add(key)
+                case DumpedCallback(callback):
+                    await self._callbacks.enter(callback)
+                case DumpedCallbackSecrets(owner, secrets):
+                    await self._callbacks.enter_secrets(owner, secrets)
                 case DumpedSchedule():
                     await self._add_schedule(item.standing)
         now = repr(await self.time())

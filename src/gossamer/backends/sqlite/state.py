@@ -15,6 +15,7 @@ from ..state import State, check_fingerprints
 from ..worker_names import is_gone as process_is_gone
 from .access import SqliteAnswers, SqliteAudit, SqliteKeys
 from .address_book import SqliteAddressBook
+from .callbacks import SqliteCallbacks
 from .connection import Database
 from .exits import SqliteExitBook
 from .frontier import SqliteFrontier
@@ -87,6 +88,7 @@ async def open_sqlite_state(
                 keys=SqliteKeys(database),
                 answers=SqliteAnswers(database, clock),
                 audit=SqliteAudit(database),
+                callbacks=SqliteCallbacks(database),
                 stream=SqliteStateStream(database, clock),
                 clock=clock,
             )

@@ -15,6 +15,8 @@ from ...frontier.state_rows import (
     COUNTERS,
     STATES,
     DumpedBudget,
+    DumpedCallback,
+    DumpedCallbackSecrets,
     DumpedJob,
     DumpedKey,
     DumpedPurse,
@@ -32,6 +34,7 @@ from ...model.job import JobTerms
 from ...model.task import UrlState
 from ..schedule_rows import decode_schedule, readable
 from .access import KEYS, add_key, key_of
+from .callbacks import enter_callback, enter_secrets, read_callback, read_secrets
 from .cleanup import clear_some
 from .connection import Database
 from .queue_rows import MICROSECONDS, CountChanges, QueueRows
@@ -41,12 +44,14 @@ BATCH = 500  # rows in memory
 COUNTED = 10_000  # rows in memory while counting, which needs two columns
 _COUNTED = {
     "sites": "sites", "path shapes": "shapes", "incidents": "incidents", "learned routes": "standings",
-    "purses": "purses", "schedules": "schedules", "keys": "api_keys",
+    "purses": "purses", "schedules": "schedules", "keys": "api_keys", "callbacks": "callbacks",
+    "callback secrets": "callback_secrets",
 }  # fmt: skip
 Columns = tuple[Any, ...]  # Any: the types of a row are those of the schema, which is STRICT
 _TABLES = (
     "incidents", "shapes", "queues", "urls", "sites", "robots", "workers", "spools", "standings", "purses", "schedules",
-    "sowings", "sown_sites", "forgetting", "jobs", "api_keys", "answers", "audit", "address_paces",
+    "sowings", "sown_sites", "forgetting", "jobs", "api_keys", "answers", "audit", "address_paces", "callbacks",
+    "callback_secrets",
 )  # fmt: skip
 
 
@@ -61,6 +66,11 @@ _JOBS = f"SELECT {', '.join((*_JOB_FIELDS, *STATES))} FROM jobs ORDER BY number"
 # The queries of small tables, and what becomes of the columns of their rows.
 _SMALL: tuple[tuple[str, Callable[..., StateRow]], ...] = (
     (f"{KEYS} ORDER BY created_at, id", lambda *columns: DumpedKey(key_of(columns))),
+    ("SELECT callback FROM callbacks ORDER BY id", lambda text: DumpedCallback(read_callback(text))),
+    (
+        "SELECT owner, secrets FROM callback_secrets ORDER BY owner",
+        lambda owner, text: DumpedCallbackSecrets(owner, read_secrets(text)),
+    ),
     (
         "SELECT name, standing FROM schedules ORDER BY name",
         lambda name, text: DumpedSchedule(readable(decode_schedule(name, text))),
@@ -247,6 +257,10 @@ class SqliteStateStream(SqliteStream):
                 )
             case DumpedKey(key):
                 add_key(connection, key)
+            case DumpedCallback(callback):
+                enter_callback(connection, callback)
+            case DumpedCallbackSecrets(owner, secrets):
+                enter_secrets(connection, owner, secrets)
             case DumpedSchedule(standing):
                 connection.execute(
                     "INSERT OR IGNORE INTO schedules (name, version, standing) VALUES (?, ?, ?)",

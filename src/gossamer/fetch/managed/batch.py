@@ -59,6 +59,7 @@ class _Batch:
         self.secret = secrets.token_urlsafe(_ID_BYTES)
         self.tickets = {ticket.id: ticket for ticket in tickets}
         self.settled = asyncio.Event()  # nobody waits any more
+        self.called = asyncio.Event()  # the vendor says that the batch is over: it is time to look
 
     def open(self) -> list[_Ticket]:
         return [ticket for ticket in self.tickets.values() if not ticket.page.done()]
@@ -66,6 +67,7 @@ class _Batch:
     def look(self) -> None:
         if not self.open():
             self.settled.set()
+            self.called.set()
 
     def fail(self, failure: ApiFailed) -> None:
         for ticket in self.open():
@@ -185,7 +187,7 @@ class BatchDesk:
             left = timedelta(seconds=gives_up_at - self._clock.monotonic())
             if left <= timedelta(0):
                 raise never_finished(vendor)
-            await self._settled_or_after(batch, min(wait, left) if job else left)
+            await self._called_or_after(batch, min(wait, left) if job else left)
             if batch.settled.is_set() or not job:
                 continue
             wait = step = min(step * 1.5, table.max_poll)
@@ -225,10 +227,10 @@ class BatchDesk:
             connect=_limits(batch).connect,
         )
 
-    async def _settled_or_after(self, batch: _Batch, wait: timedelta) -> None:
+    async def _called_or_after(self, batch: _Batch, wait: timedelta) -> None:
         both = (
             asyncio.create_task(self._clock.sleep(wait.total_seconds())),
-            asyncio.create_task(batch.settled.wait()),
+            asyncio.create_task(batch.called.wait()),
         )
         try:
             await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
@@ -236,6 +238,7 @@ class BatchDesk:
             for task in both:
                 task.cancel()
             await asyncio.gather(*both, return_exceptions=True)
+        batch.called.clear()
 
     # -- results --------------------------------------------------------------------------------------------
 
@@ -246,9 +249,8 @@ class BatchDesk:
         return hmac.compare_digest(expected.encode(), secret.encode("utf-8", "replace")) and batch is not None
 
     async def receive(self, name: str, secret: str, body: bytes | None) -> bool:
-        """Take what a callback brought. False, and nothing has changed, when it is not for us or makes no sense.
-
-        Without a body only the address is judged.
+        """Take what a callback brought; one without results says that they can be had now. False, and nothing has
+        changed, when it is not for us or makes no sense. Without a body only the address is judged.
         """
         if not self.expects(name, secret):
             return False
@@ -256,9 +258,14 @@ class BatchDesk:
             return True
         batch = self._batches[name]
         try:
-            return await self._hand_out(batch, await decoded_batch(self._vendor, body)) > 0
+            tree = await decoded_batch(self._vendor, body)
         except GossamerError:
             return False
+        known = await self._hand_out(batch, tree) > 0
+        if not known and list_at(self._vendor.results, tree) is None and self._vendor.table.batch_job_path:
+            batch.called.set()
+            known = True
+        return known
 
     async def _hand_out(self, batch: _Batch, tree: Tree) -> int:
         """Give each result to whom it is for; return how many were for somebody of this batch, now or before."""
@@ -285,6 +292,8 @@ class BatchDesk:
             if state is False:
                 raise job_failed(vendor, None, result)
             part = part_at(vendor.result, result)
+            if part is None:
+                part = result  # the vendor wraps the page of a job, and not those of a batch
             ticket.page.set_result(page_of(vendor, None, part, ticket.request, around=result))
         except (FetchFailed, FetchRefused) as failure:
             ticket.page.set_exception(failure)

@@ -32,6 +32,8 @@ import zstandard
 from ...errors import BackendUnavailable, Misconfigured
 from ...frontier.state_rows import (
     DumpedBudget,
+    DumpedCallback,
+    DumpedCallbackSecrets,
     DumpedJob,
     DumpedKey,
     DumpedPurse,
@@ -86,7 +88,8 @@ class _Frame(msgspec.Struct, frozen=True, array_like=True):
 
 _ROWS: dict[str, dict[str, type[msgspec.Struct]]] = {
     "state": {
-        "job": DumpedJob, "key": DumpedKey, "schedule": DumpedSchedule, "seeds": DumpedSeeds, "site": DumpedSite,
+        "job": DumpedJob, "key": DumpedKey, "callback": DumpedCallback,
+        "callback secrets": DumpedCallbackSecrets, "schedule": DumpedSchedule, "seeds": DumpedSeeds, "site": DumpedSite,
         "robots": DumpedRobots, "route": DumpedRoute, "purse": DumpedPurse, "budget": DumpedBudget,
         "shape": DumpedShape, "url": DumpedUrl,
     },

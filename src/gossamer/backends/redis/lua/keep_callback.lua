@@ -1,0 +1,16 @@
+-- A callback enters the outbox, or takes the place of the one with its id. KEYS: callbacks, those that are open, those
+-- that are over. ARGV: id, JSON, 1 if it is open, its time (when it is sent next, or when it was over), 1 if it must be
+-- new, how many that are over are kept. Returns 0 when it must be new and is not.
+
+if ARGV[5] == '1' and redis.call('HEXISTS', KEYS[1], ARGV[1]) == 1 then return 0 end
+redis.call('HSET', KEYS[1], ARGV[1], ARGV[2])
+local stays, goes = KEYS[2], KEYS[3]
+if ARGV[3] ~= '1' then stays, goes = KEYS[3], KEYS[2] end
+redis.call('ZREM', goes, ARGV[1])
+redis.call('ZADD', stays, ARGV[4], ARGV[1])
+local too_old = redis.call('ZRANGE', KEYS[3], 0, -1 - tonumber(ARGV[6]))
+for _, id in ipairs(too_old) do
+    redis.call('HDEL', KEYS[1], id)
+    redis.call('ZREM', KEYS[3], id)
+end
+return 1

@@ -1,0 +1,128 @@
+"""Callbacks from the command line: `gossamer callbacks` lists, shows and repeats them, and shows their secrets."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+from ..errors import Misconfigured
+from ..project.callbacks import (
+    CallbackDetail,
+    CallbackState,
+    CallbackView,
+    SecretView,
+    list_callbacks,
+    replay_callback,
+    rotate_secret,
+    secret_view,
+    show_callback,
+)
+from ..project.keys import LOCAL, list_keys
+from ..project.open import Project, is_crawled
+from .app import app, err, open_crawled, out, run_async, settings_with
+from .layout import Column, number, print_json, print_table
+
+callbacks_app = typer.Typer(help="Callbacks of jobs: list, show, send again.", no_args_is_help=True)
+app.add_typer(callbacks_app, name="callbacks")
+
+JsonOption = Annotated[bool, typer.Option("--json", help="For programs.")]
+IdArgument = Annotated[str, typer.Argument(metavar="ID", help="As `gossamer callbacks list` shows it.")]
+
+
+@callbacks_app.command("list")
+def list_verb(
+    state: Annotated[CallbackState | None, typer.Option(help="Only those in this state.")] = None,
+    limit: Annotated[int, typer.Option(min=1, max=1000)] = 100,
+    as_json: JsonOption = False,
+) -> None:
+    """List callbacks: open ones first, then the newest."""
+    settings = settings_with()
+
+    async def find() -> list[CallbackView]:
+        if not is_crawled(settings):
+            return []
+        async with open_crawled(settings) as project:
+            return await list_callbacks(project, state=state, limit=limit)
+
+    found = run_async(find())
+    if as_json:
+        print_json(found)
+        return
+    if not found:
+        out.print("No callbacks. A job that is begun over HTTP with a callback_url has one.")
+        return
+    print_table(
+        (Column("ID", "bold"), Column("STATE"), Column("JOB"), Column("URL", fold=True), Column("TRIES", right=True),
+         Column("NEXT"), Column("LAST ANSWER", fold=True)),
+        [(one.id, one.state.value, one.job, one.url, number(one.tries), one.next_at, _answer(one)) for one in found],
+    )  # fmt: skip
+
+
+def _answer(one: CallbackView) -> str | None:
+    return one.message or (str(one.status) if one.status is not None else None)
+
+
+@callbacks_app.command("show")
+def show_verb(id: IdArgument) -> None:
+    """Show a callback with what is sent, as JSON."""
+    settings = settings_with()
+
+    async def find() -> CallbackDetail | None:
+        async with open_crawled(settings) as project:
+            return await show_callback(project, id)
+
+    found = run_async(find())
+    if found is None:
+        raise Misconfigured(f"There is no callback {id}. `gossamer callbacks list` lists them.")
+    print_json(found)
+
+
+@callbacks_app.command("replay")
+def replay_verb(id: IdArgument, as_json: JsonOption = False) -> None:
+    """Send a callback again, with the same id. A running server delivers it."""
+    settings = settings_with()
+
+    async def again() -> CallbackView:
+        async with open_crawled(settings) as project:
+            return await replay_callback(project, id)
+
+    found = run_async(again())
+    if as_json:
+        print_json(found)
+        return
+    out.print(Text(f"{found.id} will be sent to {found.url} by a running `gossamer serve` or `gossamer up`."))
+
+
+@callbacks_app.command("secret")
+def secret_verb(
+    key: Annotated[str | None, typer.Option(help="Name or id of the key; else that of the one-time token.")] = None,
+    rotate: Annotated[bool, typer.Option("--rotate", help="Make a new one; the old one holds for a day.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Print what the callbacks of a key are signed with. Receivers check signatures with it."""
+    settings = settings_with()
+
+    async def find() -> SecretView:
+        async with open_crawled(settings) as project:
+            owner = await _owner(project, key)
+            return await (rotate_secret(project, owner) if rotate else secret_view(project, owner))
+
+    found = run_async(find())
+    if as_json:
+        print_json(found)
+        return
+    out.print(found.secret, markup=False)
+    if found.before is not None:
+        err.print(Text(f"The one before is used, too, until {found.before_until}.", style="dim"))
+
+
+async def _owner(project: Project, key: str | None) -> str:
+    """The id of the key. Raises Misconfigured."""
+    if key is None:
+        return LOCAL
+    for one in await list_keys(project):
+        if key in (one.id, one.name) and one.state == "active":
+            return one.id
+    raise Misconfigured(f"There is no active key {key!r}. `gossamer keys list` lists them.")

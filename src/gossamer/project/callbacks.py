@@ -1,0 +1,321 @@
+"""Callbacks: a job that has ended is told to the address that its client named.
+
+What it does: `register` enters a callback in the outbox of the state before the client gets its answer; from then on
+it is delivered at least once, whatever dies. One process of a project delivers at a time (any server may, and takes
+over within seconds): it writes the message when the job has ended, signs it as Standard Webhooks 1.0 says, and sends
+it until somebody answers with 2xx.
+How it fails: a receiver that does not take it is asked again after growing pauses, for three days and more; then the
+callback has failed, is told in the log, and can be sent again by hand. Addresses are judged when they are dialled, as
+those of pages are: nothing private, no redirects. How it recovers: what was sent by a process that died before it noted
+so is sent again, with the same id.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections import Counter
+from datetime import timedelta
+from hashlib import blake2b
+from typing import Any
+
+import msgspec
+
+from .. import __version__
+from ..access.contract import Callback, CallbackSecret
+from ..access.contract import CallbackState as CallbackState
+from ..access.webhooks import GONE, PAUSES, new_secret, pause_after, rotated, signed_headers, valid_secrets
+from ..clock import iso_time
+from ..errors import FetchFailed, FetchRefused, Misconfigured, Transient
+from ..fetch.addresses import AddressGuard
+from ..fetch.contract import Limits, Transport, TransportRequest
+from ..fetch.http import AiohttpTransport
+from ..fetch.retry_after import parse_retry_after
+from ..model.job import Job
+from ..model.url import authority_of
+from ..settings import Settings
+from .keys import Caller
+from .open import Project
+from .page_results import JobAnswer, PageReader, answer_of
+from .wire_jobs import public_url
+
+log = logging.getLogger("gossamer.callbacks")
+LEASE = "@@callbacks"  # whose holder delivers; no site has such a name
+LEASE_FOR = timedelta(seconds=20)
+LOOK = timedelta(seconds=1)
+AT_ONCE = 20  # messages under way
+AT_ONCE_PER_HOST = 4
+LOOKED_AT = 1000  # open callbacks in one look
+MOST_BODY = 20_000  # bytes; a message that would be longer has a link to the results in their place
+ANSWER_BYTES = 1024  # of a receiver, and no more
+LIMITS = Limits(
+    connect=timedelta(seconds=10),
+    read=timedelta(seconds=15),
+    total=timedelta(seconds=20),
+    max_body=ANSWER_BYTES,
+)
+
+
+class CallbackView(msgspec.Struct, frozen=True, kw_only=True):
+    """A callback as people and programs see it. Times are ISO 8601 in UTC."""
+
+    id: str
+    job: str
+    url: str
+    state: CallbackState
+    made_at: str
+    next_at: str | None  # when it is sent next; None while its job runs, and when it is over
+    tries: int
+    ended_at: str | None
+    status: int | None  # of the last answer
+    message: str  # why the last try failed
+
+
+class CallbackDetail(CallbackView, frozen=True, kw_only=True):
+    """A callback with what is sent; None while its job runs."""
+
+    body: dict[str, Any] | None  # what a job's answer holds
+
+
+class SecretView(msgspec.Struct, frozen=True, kw_only=True):
+    """What callbacks are signed with: give it to the receiver. `before` is used, too, until `before_until`."""
+
+    secret: str
+    before: str | None
+    before_until: str | None
+
+
+# -- asking for one ------------------------------------------------------------------------------------------------
+
+
+async def register(project: Project, caller: Caller, job: Job, url: str) -> Callback:
+    """Enter the callback of a job. The same address is told once of the same job. Raises BadWish, for an address that
+    cannot be called; BackendUnavailable."""
+    href = public_url(project.settings, url)
+    digest = blake2b(f"{job.id}\0{href}".encode(), digest_size=16).hexdigest()
+    callback = Callback(id=f"msg_{digest}", owner=caller.id, url=href, job=job.id, made_at=project.clock.now())
+    await secrets_of(project, caller.id)
+    await project.state.callbacks.enter(callback)
+    return callback
+
+
+async def secrets_of(project: Project, owner: str) -> tuple[CallbackSecret, ...]:
+    """The secrets that hold now, the newest first. The first is made when it is asked for."""
+    book, now = project.state.callbacks, project.clock.now()
+    if not await book.secrets(owner):
+        await book.enter_secrets(owner, (CallbackSecret(text=new_secret()),))
+    return valid_secrets(await book.secrets(owner), now)
+
+
+async def rotate_secret(project: Project, owner: str) -> SecretView:
+    """Make a new secret. For a day messages carry a signature of the one before as well."""
+    known = await secrets_of(project, owner)
+    await project.state.callbacks.keep_secrets(owner, rotated(known, project.clock.now()))
+    return await secret_view(project, owner)
+
+
+async def secret_view(project: Project, owner: str) -> SecretView:
+    newest, *older = await secrets_of(project, owner)
+    before = older[0] if older else None
+    return SecretView(
+        secret=newest.text,
+        before=before.text if before is not None else None,
+        before_until=iso_time(before.until) if before is not None and before.until is not None else None,
+    )
+
+
+# -- looking at them -----------------------------------------------------------------------------------------------
+
+
+async def list_callbacks(
+    project: Project, *, owner: str | None = None, state: CallbackState | None = None, limit: int = 100
+) -> list[CallbackView]:
+    """Open ones first, then those that are over, the newest first; with an `owner`, of that key alone."""
+    book = project.state.callbacks
+    found = [] if state is not None and not state.open else await book.open(LOOKED_AT)
+    if state is None or not state.open:
+        found += await book.ended(LOOKED_AT)
+    wanted = (one for one in found if owner in (None, one.owner) and state in (None, one.state))
+    return [_view(one) for one, _ in zip(wanted, range(limit), strict=False)]
+
+
+async def show_callback(project: Project, id: str, *, owner: str | None = None) -> CallbackDetail | None:
+    found = await project.state.callbacks.callback(id)
+    if found is None or owner not in (None, found.owner):
+        return None
+    body = msgspec.json.decode(found.body, type=dict[str, Any]) if found.body else None
+    return CallbackDetail(**msgspec.structs.asdict(_view(found)), body=body)
+
+
+async def replay_callback(project: Project, id: str) -> CallbackView:
+    """Send a callback again, from its first try on. Raises Misconfigured for one that is unknown or still waits."""
+    found = await project.state.callbacks.callback(id)
+    if found is None:
+        raise Misconfigured(f"There is no callback {id}. `gossamer callbacks list` lists them.")
+    if found.state is CallbackState.WAITING:
+        raise Misconfigured(f"The job {found.job} has not ended yet: its callback is sent when it does.")
+    again = msgspec.structs.replace(
+        found, state=CallbackState.DUE, next_at=project.clock.now(), tries=0, ended_at=None, status=0, message=""
+    )
+    await project.state.callbacks.keep(again)
+    return _view(again)
+
+
+def _view(one: Callback) -> CallbackView:
+    return CallbackView(
+        id=one.id,
+        job=one.job,
+        url=one.url,
+        state=one.state,
+        made_at=iso_time(one.made_at),
+        next_at=iso_time(one.next_at) if one.state is CallbackState.DUE else None,
+        tries=one.tries,
+        ended_at=iso_time(one.ended_at) if one.ended_at is not None else None,
+        status=one.status or None,
+        message=one.message,
+    )
+
+
+# -- delivering ----------------------------------------------------------------------------------------------------
+
+
+class Deliverer:
+    """Delivers what is due while `run` runs. Any number of processes may run one: the holder of the lease works."""
+
+    def __init__(self, project: Project, pages: PageReader, transport: Transport, *, look: timedelta = LOOK) -> None:
+        self._project = project
+        self._book = project.state.callbacks
+        self._pages = pages
+        self._transport = transport
+        self._look = look
+        self._under_way: dict[str, asyncio.Task[None]] = {}
+        self._hosts: Counter[str] = Counter()
+
+    async def run(self) -> None:
+        """Until it is cancelled. A state that does not answer is asked again."""
+        project = self._project
+        try:
+            while True:
+                try:
+                    if await project.state.seeds.claim(LEASE, project.worker, LEASE_FOR):
+                        await self.deliver_due()
+                except Transient as error:
+                    log.warning("Callbacks wait: %s", error)
+                await project.clock.sleep(self._look.total_seconds())
+        finally:
+            for task in self._under_way.values():
+                task.cancel()
+            await asyncio.gather(*self._under_way.values(), return_exceptions=True)
+
+    async def deliver_due(self) -> None:
+        """Write the messages of jobs that have ended, and begin to send what is due."""
+        now = self._project.clock.now()
+        found = await self._book.open(LOOKED_AT)
+        if not found:
+            return
+        running = {job.id for job in await self._project.state.jobs.running_jobs()}
+        for one in found:
+            if one.state is CallbackState.WAITING and one.job not in running:
+                one = await self._written(one, now)
+            host = authority_of(one.url)
+            if (
+                one.state is CallbackState.DUE
+                and one.next_at <= now
+                and one.id not in self._under_way
+                and len(self._under_way) < AT_ONCE
+                and self._hosts[host] < AT_ONCE_PER_HOST
+            ):
+                self._hosts[host] += 1
+                self._under_way[one.id] = asyncio.create_task(self._send(one, host), name=f"callback {one.id}")
+
+    async def _written(self, one: Callback, now: float) -> Callback:
+        """The callback with its message, kept. The message is the same from now on, however often it is sent."""
+        job = await self._project.state.jobs.job(one.job)
+        answer = await answer_of(self._project, self._pages, job) if job is not None else None
+        due = msgspec.structs.replace(
+            one,
+            body=message_of(one, answer, self._project.settings, now).decode(),
+            state=CallbackState.DUE,
+            next_at=now,
+        )
+        await self._book.keep(due)
+        return due
+
+    async def _send(self, one: Callback, host: str) -> None:
+        try:
+            tried = await self._tried(one)
+            if tried.state is CallbackState.FAILED:
+                log.warning("The callback %s of %s is given up: %s", one.id, one.job, tried.message)
+            await self._book.keep(tried)
+            if tried.status == GONE:
+                await self._give_up_on(one)
+        except Transient as error:  # it stays due, and is sent again
+            log.warning("What came of the callback %s could not be noted: %s", one.id, error)
+        finally:
+            self._hosts[host] -= 1
+            del self._under_way[one.id]
+
+    async def _tried(self, one: Callback) -> Callback:
+        """Send it once; the callback with what came of it."""
+        clock, body = self._project.clock, one.body.encode()
+        texts = [secret.text for secret in await secrets_of(self._project, one.owner)]
+        headers = (
+            ("Content-Type", "application/json"),
+            ("User-Agent", f"Gossamer/{__version__}"),
+            *signed_headers(one.id, int(clock.now()), body, texts),
+        )
+        request = TransportRequest(url=one.url, method="POST", headers=headers, body=body, limits=LIMITS)
+        status, message, asked, tries = 0, "", None, one.tries + 1
+        try:
+            response = await self._transport.fetch(request)
+        except FetchRefused as refusal:
+            tries, message = len(PAUSES) + 1, str(refusal)  # an address that may not be called, now or later
+        except FetchFailed as failure:
+            message = str(failure)
+        else:
+            status = response.status
+            asked = parse_retry_after(response.headers.get("retry-after"), clock.now())
+            message = "" if 200 <= status < 300 else f"The receiver answered {status}."
+        now = clock.now()
+        if not message:
+            return msgspec.structs.replace(
+                one, state=CallbackState.DELIVERED, tries=one.tries + 1, ended_at=now, status=status, message=""
+            )
+        pause = None if status == GONE else pause_after(tries, random.random(), asked)
+        over = {"state": CallbackState.FAILED, "ended_at": now} if pause is None else {}
+        next_at = now + (pause.total_seconds() if pause is not None else 0.0)
+        return msgspec.structs.replace(
+            one, tries=one.tries + 1, status=status, message=message[:500], next_at=next_at, **over
+        )
+
+    async def _give_up_on(self, one: Callback) -> None:
+        """The receiver wants no more: what else was to go there, of the same owner, is not sent."""
+        for other in await self._book.open(LOOKED_AT):
+            if other.id not in self._under_way and (other.owner, other.url) == (one.owner, one.url):
+                now = self._project.clock.now()
+                words = f"The receiver answered {GONE} to another callback: it wants no more."
+                failed = msgspec.structs.replace(other, state=CallbackState.FAILED, ended_at=now, message=words)
+                await self._book.keep(failed)
+
+
+def message_of(one: Callback, answer: JobAnswer | None, settings: Settings, now: float) -> bytes:
+    """What is sent when a job has ended: its answer as `GET /api/v1/jobs/ID` gives it."""
+    link = f"{settings.server.public_url.rstrip('/')}/api/v1/jobs/{one.job}"
+    if answer is None:
+        return _encoded("job.forgotten", now, {"job_id": one.job, "url": link})
+    data = msgspec.to_builtins(answer)
+    whole = _encoded(f"job.{answer.status}", now, {**data, "url": link})
+    if len(whole) <= MOST_BODY:
+        return whole
+    short = {**data, "url": link, "result": None, "results": None, "results_url": f"{link}/results"}
+    return _encoded(f"job.{answer.status}", now, short)
+
+
+def _encoded(event: str, now: float, data: dict[str, Any]) -> bytes:
+    return msgspec.json.encode({"type": event, "timestamp": iso_time(now), "data": data})
+
+
+def callback_transport(settings: Settings) -> AiohttpTransport:
+    """As for pages that are asked for over HTTP: private addresses only where the project's owner named the host."""
+    return AiohttpTransport(AddressGuard(False, frozenset(settings.fetch.allow_hosts), settings.fetch.deny))

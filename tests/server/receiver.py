@@ -1,0 +1,78 @@
+"""Somebody who is called back: a small server that keeps what it is sent, and answers as it is told."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import hmac
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, NamedTuple
+
+
+class Delivery(NamedTuple):
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def id(self) -> str:
+        return self.headers["webhook-id"]
+
+    @property
+    def told(self) -> dict[str, Any]:
+        return json.loads(self.body)
+
+    def is_signed_with(self, secret: str) -> bool:
+        """As a receiver checks it, by the words of the standard."""
+        content = f"{self.id}.{self.headers['webhook-timestamp']}.".encode() + self.body
+        key = base64.b64decode(secret.removeprefix("whsec_"))
+        expected = base64.b64encode(hmac.new(key, content, hashlib.sha256).digest()).decode()
+        return f"v1,{expected}" in self.headers["webhook-signature"].split()
+
+
+class Receiver:
+    def __init__(self, port: int) -> None:
+        self.url = f"http://receiver.localhost:{port}/in"
+        self.deliveries: list[Delivery] = []
+        self.answers: list[tuple[int, dict[str, str]]] = []  # given in turn; then 204
+
+    def ids(self) -> set[str]:
+        return {one.id for one in self.deliveries}
+
+    async def has(self, count: int) -> None:
+        """Return when so many messages have come; the test's own time limit ends a wait in vain."""
+        while len(self.ids()) < count:
+            await asyncio.sleep(0.02)
+
+
+@contextmanager
+def receiving() -> Iterator[Receiver]:
+    receiver: Receiver
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers.get("content-length") or 0))
+            receiver.deliveries.append(Delivery({name.lower(): text for name, text in self.headers.items()}, body))
+            status, headers = receiver.answers.pop(0) if receiver.answers else (204, {})
+            self.send_response(status)
+            for name, text in {**headers, "content-length": "0"}.items():
+                self.send_header(name, text)
+            self.end_headers()
+
+        def log_message(self, *words: Any) -> None:
+            """Nothing is printed."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        server.daemon_threads = True
+        receiver = Receiver(server.server_port)
+        thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
+        thread.start()
+        try:
+            yield receiver
+        finally:
+            server.shutdown()
+            thread.join()

@@ -1,0 +1,201 @@
+"""Jobs that end are told to the address that was named: signed, again and again until it is taken, and only there."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from gossamer.access.contract import Callback
+from gossamer.access.webhooks import PAUSES
+from gossamer.project.callbacks import Deliverer, callback_transport
+from gossamer.project.page_results import PageReader
+from tests.sites.running import park
+
+from .receiver import Receiver, receiving
+from .serving import QUICK_LOOK, Served, serving, settings_of
+
+ALLOWED = ["site0.localhost", "receiver.localhost"]
+
+
+@asynccontextmanager
+async def delivering(door: Served) -> AsyncIterator[Deliverer]:
+    """What a server does beside answering."""
+    async with PageReader(door.project) as pages, callback_transport(door.project.settings) as transport:
+        deliverer = Deliverer(door.project, pages, transport, look=QUICK_LOOK)
+        working = asyncio.create_task(deliverer.run())
+        try:
+            yield deliverer
+        finally:
+            working.cancel()
+            await asyncio.gather(working, return_exceptions=True)
+
+
+@pytest.fixture
+def receiver():
+    with receiving() as opened:
+        yield opened
+
+
+async def _listed(door: Served, **query: Any) -> list[dict[str, Any]]:
+    return (await door.get("/api/v1/callbacks", **query)).json()
+
+
+async def _reached(door: Served, state: str) -> dict[str, Any]:
+    """The one callback, when it is in that state."""
+    while True:
+        (found,) = await _listed(door)
+        if found["state"] == state:
+            return found
+        await asyncio.sleep(0.02)
+
+
+async def _hurry(door: Served) -> None:
+    """What waits for its next try is due now. What is due already may be under way, and is left alone."""
+    book, now = door.project.state.callbacks, door.project.clock.now()
+    for one in await book.open(10):
+        if one.next_at > now:
+            await book.keep(msgspec.structs.replace(one, next_at=0.0))
+
+
+async def test_a_batch_that_has_ended_is_told_once_with_a_signature(tmp_path: Path, receiver: Receiver) -> None:
+    with park(pages=5) as site:
+        async with serving(settings_of(tmp_path, fetch__allow_hosts=ALLOWED)) as door, delivering(door):
+            urls = [site.url(path=f"/page/{n}") for n in range(1, 4)]
+            wish = {"urls": urls, "formats": ["metadata"], "callback_url": receiver.url}
+            begun = (await door.post("/api/v1/batch", wish)).json()
+            delivered = await _reached(door, "delivered")
+            secret = (await door.get("/api/v1/callback-secret")).json()["secret"]
+
+    (one,) = receiver.deliveries
+    assert one.is_signed_with(secret)
+    assert one.id == delivered["id"]
+    assert one.told["type"] == "job.completed"
+    assert one.told["data"]["job_id"] == begun["job_id"]
+    assert [page["url"] for page in one.told["data"]["results"]] == urls
+    assert (delivered["tries"], delivered["status"]) == (1, 204)
+
+
+async def test_results_that_are_long_are_linked(tmp_path: Path, receiver: Receiver) -> None:
+    with park(pages=3, body_bytes=30_000) as site:
+        settings = settings_of(
+            tmp_path, fetch__allow_hosts=ALLOWED, server__public_url="https://scrape.example/", politeness__robots=False
+        )
+        async with serving(settings) as door, delivering(door):
+            wish = {"url": site.url(path="/page/1"), "callback_url": receiver.url}
+            begun = (await door.post("/api/v1/scrape/async", wish)).json()
+            await receiver.has(1)
+
+    told = receiver.deliveries[0].told["data"]
+    assert told["result"] is None
+    assert told["results_url"] == f"https://scrape.example/api/v1/jobs/{begun['job_id']}/results"
+    assert len(receiver.deliveries[0].body) < 20_000
+
+
+async def test_a_message_that_was_not_taken_comes_again_with_the_same_id_and_content(
+    tmp_path: Path, receiver: Receiver
+) -> None:
+    receiver.answers = [(500, {}), (302, {"location": "http://127.0.0.1:1/"}), (429, {"retry-after": "3600"})]
+    with park(pages=3) as site:
+        async with serving(settings_of(tmp_path, fetch__allow_hosts=ALLOWED)) as door, delivering(door):
+            await door.post("/api/v1/batch", {"urls": [site.url()], "callback_url": receiver.url})
+            pauses = []
+            for tries in (1, 2, 3):
+                while (found := await _reached(door, "due"))["tries"] < tries:
+                    await asyncio.sleep(0.02)
+                (kept,) = await door.project.state.callbacks.open(1)
+                pauses.append(kept.next_at - door.project.clock.now())
+                assert found["message"] == f"The receiver answered {[500, 302, 429][tries - 1]}."
+                await _hurry(door)
+            await _reached(door, "delivered")
+
+    assert len({(one.id, one.body) for one in receiver.deliveries}) == 1
+    assert len(receiver.deliveries) == 4  # the redirect was not followed
+    assert pauses[0] <= PAUSES[0].total_seconds() * 1.2
+    assert pauses[2] > PAUSES[2].total_seconds()  # it asked for an hour
+
+
+async def test_one_that_is_given_up_can_be_sent_again(tmp_path: Path, receiver: Receiver) -> None:
+    receiver.answers = [(500, {})] * (len(PAUSES) + 1)
+    with park(pages=3) as site:
+        async with serving(settings_of(tmp_path, fetch__allow_hosts=ALLOWED)) as door, delivering(door):
+            await door.post("/api/v1/batch", {"urls": [site.url()], "callback_url": receiver.url})
+            while (await _listed(door))[0]["state"] != "failed":
+                await _hurry(door)
+                await asyncio.sleep(0.02)
+            (failed,) = await _listed(door, state="failed")
+            assert failed["tries"] == len(PAUSES) + 1
+            again = await door.post(f"/api/v1/callbacks/{failed['id']}/replay")
+            assert again.json()["state"] == "due"
+            await _reached(door, "delivered")
+
+    assert len(receiver.ids()) == 1
+
+
+async def test_a_receiver_that_is_gone_is_asked_no_more(tmp_path: Path, receiver: Receiver) -> None:
+    receiver.answers = [(410, {})]
+    with park(pages=4) as site:
+        async with serving(settings_of(tmp_path, fetch__allow_hosts=ALLOWED)) as door:
+            for n in (1, 2):
+                wish = {"urls": [site.url(path=f"/page/{n}")], "callback_url": receiver.url}
+                job = (await door.post("/api/v1/batch", wish)).json()["job_id"]
+                while (await door.get(f"/api/v1/jobs/{job}")).json()["status"] != "completed":
+                    await asyncio.sleep(0.02)
+            async with PageReader(door.project) as pages, callback_transport(door.project.settings) as transport:
+                deliverer = Deliverer(door.project, pages, transport)
+                await deliverer.deliver_due()  # the two leave together
+                while any(one["state"] not in ("failed", "delivered") for one in await _listed(door)):
+                    await asyncio.sleep(0.02)
+            states = sorted(one["state"] for one in await _listed(door))
+
+    assert states in (["delivered", "failed"], ["failed", "failed"])  # the other was under way, or not yet
+    assert len(receiver.deliveries) == states.count("delivered") + 1
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["http://127.0.0.1:1/", "http://[::ffff:7f00:1]/", "http://2130706433/", "http://169.254.169.254/latest", "ftp://x.test/",
+     "http://user:pw@x.test/", "http://localhost/", "http://0x7f.1/", "not an address"],
+)  # fmt: skip
+async def test_an_address_that_may_not_be_called_begins_no_job(tmp_path: Path, url: str) -> None:
+    async with serving(settings_of(tmp_path), worker=False) as door:
+        wish = {"urls": ["https://shop.test/"], "callback_url": url}
+        answer = await door.post("/api/v1/batch", wish)
+
+        assert answer.status_code == 422, answer.text
+        assert await door.project.state.jobs.jobs() == []
+
+
+async def test_a_name_that_leads_to_a_private_address_is_never_dialled(tmp_path: Path, receiver: Receiver) -> None:
+    with park(pages=3) as site:
+        async with serving(settings_of(tmp_path, fetch__allow_hosts=["site0.localhost"])) as door, delivering(door):
+            # given a callback that was entered when the project still allowed its host
+            job = (await door.post("/api/v1/batch", {"urls": [site.url()]})).json()["job_id"]
+            book = door.project.state.callbacks
+            await book.enter(Callback(id="msg_1", owner="k", url=receiver.url, job=job, made_at=0.0))
+            failed = await _reached(door, "failed")
+
+    assert receiver.deliveries == []
+    assert "private" in failed["message"] or "address" in failed["message"]
+
+
+async def test_keys_see_their_own_callbacks_and_secrets(tmp_path: Path) -> None:
+    async with serving(settings_of(tmp_path), worker=False) as door:
+        mine, other = await door.new_key("mine", "scrape"), await door.new_key("other", "scrape", "jobs")
+        wish = {"urls": ["https://shop.test/"], "callback_url": "https://there.test/in"}
+        assert (await door.post("/api/v1/batch", wish, mine)).status_code == 202
+        (own,) = (await door.get("/api/v1/callbacks", mine)).json()
+
+        assert (await door.get("/api/v1/callbacks", other)).json() == []
+        assert (await door.get(f"/api/v1/callbacks/{own['id']}", other)).status_code == 404
+        assert (await door.post(f"/api/v1/callbacks/{own['id']}/replay", key=other)).status_code == 404
+        assert (await door.post(f"/api/v1/callbacks/{own['id']}/replay", key=mine)).status_code == 409
+        secrets = [(await door.get("/api/v1/callback-secret", key)).json()["secret"] for key in (mine, other)]
+        assert secrets[0] != secrets[1]
+        turned = (await door.post("/api/v1/callback-secret/rotate", key=mine)).json()
+        assert turned["before"] == secrets[0] != turned["secret"]
