@@ -46,6 +46,10 @@ def export_verb(
     since: Annotated[str | None, typer.Option(help="Changed since: 7d, 12h ago, or 2027-01-31T12:00.")] = None,
     until: Annotated[str | None, typer.Option(help="Changed before: as --since.")] = None,
     gone: Annotated[bool, typer.Option("--gone", help="Also those that were not found any more.")] = False,
+    columns: Annotated[
+        str | None, typer.Option(help="Only these columns of a table, in this order: sku,title,price_amount.")
+    ] = None,
+    no_meta: Annotated[bool, typer.Option("--no-meta", help="Only the items' own fields, no _type, _url ...")] = False,
     since_cursor: Annotated[
         Path | None,
         typer.Option("--since-cursor", help="Only what changed since the last export with this file; kept up to date."),
@@ -54,7 +58,7 @@ def export_verb(
         Path | None, typer.Option("--files", help="Also write the files that the records name, into this folder.")
     ] = None,
 ) -> None:
-    """Write the records that were collected, with their history's dates."""
+    """Write the collected records to a file, which is replaced."""
     settings = settings_with()
     now = SystemClock().now()
     since_at, until_at = typed_moment("--since", since, now), typed_moment("--until", until, now)
@@ -69,7 +73,16 @@ def export_verb(
 
     async def write() -> ExportReport:
         async with open_crawled(settings) as project:
-            return await export_records(project, wanted, output, format=format, cursor=since_cursor, files=files)
+            return await export_records(
+                project,
+                wanted,
+                output,
+                format=format,
+                meta=not no_meta,
+                columns=[name.strip() for name in columns.split(",") if name.strip()] if columns is not None else (),
+                cursor=since_cursor,
+                files=files,
+            )
 
     with _busy(quiet=output == "-"):
         done = run_async(write())

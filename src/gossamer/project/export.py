@@ -6,7 +6,7 @@ and how far an export of changes has come.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -20,6 +20,7 @@ from ..store.export import (
     Destination,
     Exported,
     StandardOutput,
+    TableShape,
     destination_at,
     export,
     format_of,
@@ -89,23 +90,27 @@ async def export_records(
     output: str,
     *,
     format: str | None = None,
+    meta: bool = True,
+    columns: Sequence[str] = (),
     cursor: Path | None = None,
     files: Path | None = None,
 ) -> ExportReport:
-    """Write the records that match, and the files that they name into the folder `files`. With a `cursor` file: only
-    what was stored since the last export with that file, records that are gone among it; nothing new makes no file.
-    Raises Misconfigured, BackendUnavailable."""
+    """Write the records that match, and the files that they name into the folder `files`; a file of that name is
+    replaced. `meta` is what the store knows of a record besides its item; `columns` are those of a table. With a
+    `cursor` file: only what was stored since the last export with that file, records that are gone among it; nothing
+    new makes no file. Raises Misconfigured, BackendUnavailable."""
     query = await query_of(project, wanted)
     place = destination_of(output, now=project.clock.now(), job=query.job)
     note = ""
+    shape = TableShape(meta=meta, columns=tuple(columns))
     folder = FileFolder(files, project.archive) if files is not None else None
     if folder is not None:
         await folder.open()
     source = JoinedRecords(project.records, project.rules, folder)
     if cursor is not None:
-        done = await _export_changes(project, source, query, wanted, place, format, cursor)
+        done = await _export_changes(project, source, query, wanted, place, format, shape, cursor)
     else:
-        done = await export(source, query, place, format)
+        done = await export(source, query, place, format, shape=shape)
         if not done.records and done.whole:
             note = await what_there_is(project, query)
     shown = None if isinstance(place, StandardOutput) else str(place)
@@ -127,6 +132,7 @@ async def _export_changes(
     wanted: RecordFilter,
     place: Destination,
     format: str | None,
+    shape: TableShape,
     path: Path,
 ) -> Exported:
     file = CursorFile(path)
@@ -144,7 +150,7 @@ async def _export_changes(
     if kept is not None:
         file.check(kept, now)
     changed = msgspec.structs.replace(query, gone=None, after=kept.cursor if kept is not None else None, upto=cursor)
-    done = await export(source, changed, place, format, even_empty=False)
+    done = await export(source, changed, place, format, shape=shape, even_empty=False)
     if done.whole:
         file.keep(now)
     return done

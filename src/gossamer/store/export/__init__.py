@@ -20,6 +20,7 @@ from typing import Protocol
 
 import msgspec
 
+from ...errors import Misconfigured
 from ...model.record import ItemSchema, StoredRecord
 from ..contract import RecordQuery
 from .destination import (
@@ -36,7 +37,7 @@ from .destination import (
     packed,
 )
 from .parquet import ParquetWriter, arrow
-from .text_formats import LinesWriter, TableWriter, read_cell
+from .text_formats import WHOLE, LinesWriter, TableShape, TableWriter, read_cell
 
 __all__ = [
     "STDOUT",
@@ -45,6 +46,7 @@ __all__ = [
     "Exported",
     "FileDestination",
     "StandardOutput",
+    "TableShape",
     "destination_at",
     "export",
     "format_of",
@@ -100,21 +102,24 @@ async def export(
     target: Path | Destination,
     format: str | None = None,
     *,
+    shape: TableShape = WHOLE,
     even_empty: bool = True,
 ) -> Exported:
-    """Write the records that match to `target`. Raises Misconfigured, BackendUnavailable.
+    """Write the records that match to `target`, which is replaced. Raises Misconfigured, BackendUnavailable.
 
     Unless `even_empty`, nothing is written where no record matches: what was there before stays.
     """
     place = destination_at(target)
     form = format_of(place.name, format)
+    if shape.columns and form.format == "jsonl":
+        raise Misconfigured("Columns are chosen for tables (.csv, .parquet); JSON Lines have fields, and all of them.")
     schemas = [schema for schema, _ in await store.schemas(query.type)] if form.format == "parquet" else []
     records = store.records(query)
     first = await anext(records, None)
     if first is None and not even_empty:
         return Exported(records=0)
     try:
-        return await _write(first, records, place, form, schemas)
+        return await _write(first, records, place, form, schemas, shape)
     except OSError as error:
         raise export_error(error, place) from error
 
@@ -125,11 +130,12 @@ async def _write(
     place: Destination,
     form: ExportFormat,
     schemas: Sequence[ItemSchema],
+    shape: TableShape,
 ) -> Exported:
     count = 0
     try:
         async with place.opened() as stream, packed(stream, form.compression) as inner:
-            writer = _writer(form.format, inner, schemas)
+            writer = _writer(form.format, inner, schemas, shape)
             try:
                 async for chunk in _chunks(first, rest):
                     await asyncio.to_thread(_take, writer, chunk)
@@ -145,10 +151,10 @@ async def _write(
     return Exported(records=count)
 
 
-def _writer(format: str, stream: ByteStream, schemas: Sequence[ItemSchema]) -> FormatWriter:
+def _writer(format: str, stream: ByteStream, schemas: Sequence[ItemSchema], shape: TableShape) -> FormatWriter:
     if format == "parquet":
-        return ParquetWriter(stream, schemas)
-    return TableWriter(stream) if format == "csv" else LinesWriter(stream)
+        return ParquetWriter(stream, schemas, shape)
+    return TableWriter(stream, shape) if format == "csv" else LinesWriter(stream, shape)
 
 
 def _take(writer: FormatWriter, records: Sequence[StoredRecord]) -> None:

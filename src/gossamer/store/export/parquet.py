@@ -21,7 +21,7 @@ import msgspec
 from ...errors import MissingExtra
 from ...model.record import ItemSchema, StoredRecord
 from .destination import ByteStream
-from .text_formats import BATCH_ROWS, TIMES, Columns, RowBuffer, json_of
+from .text_formats import BATCH_ROWS, TIMES, WHOLE, Columns, RowBuffer, TableShape, json_of
 
 GROUP_ROWS = 50_000
 GROUP_BYTES = 64 * 1024 * 1024  # of a row group, not yet compressed
@@ -46,10 +46,10 @@ def arrow() -> Any:  # Any: pyarrow comes without types
 class ParquetWriter:
     """Takes all rows, then knows the types, then writes. `schemas` are the declared shapes of items."""
 
-    def __init__(self, stream: ByteStream, schemas: Sequence[ItemSchema] = ()) -> None:
+    def __init__(self, stream: ByteStream, schemas: Sequence[ItemSchema] = (), shape: TableShape = WHOLE) -> None:
         self._arrow = arrow()
         self._stream = stream
-        self._columns = Columns()
+        self._columns = Columns(shape=shape)
         self._samples: dict[str, Sample] = {}
         self._declared = {schema.id: _fields_of(schema) for schema in schemas}
         self._shelf = RowBuffer()

@@ -5,15 +5,17 @@ tables in columns `_type`, `_site` and so on. Where an item has a field of such 
 counts. No table is wider than MAX_COLUMNS: items whose field names come from a page could make a column each. What does
 not fit is in the column `_more`, as a JSON object.
 
-CSV is RFC 4180 in UTF-8: the fields of all records as columns, in order of appearance, nested values as JSON. A
-spreadsheet takes a text that begins with one of `= + - @`, their full-width forms, a tab or a line end for a formula
-and may run it. Such a text gets an apostrophe in front; so does one that begins with apostrophes before such a sign:
-`read_cell` takes exactly one away again, and every text comes back as it was. Numbers stay numbers, negative ones too.
+CSV is RFC 4180 in UTF-8: the fields of all records as columns, in order of appearance. An object in a field is columns
+of its own (`price_amount`, `price_currency`); lists, and what is nested more deeply, are JSON. A spreadsheet takes a
+text that begins with one of `= + - @`, their full-width forms, a tab or a line end for a formula and may run it. Such a
+text gets an apostrophe in front; so does one that begins with apostrophes before such a sign: `read_cell` takes exactly
+one away again, and every text comes back as it was. Numbers stay numbers, negative ones too.
 Cells that hold a character that a spreadsheet may separate by are in quotation marks.
 """
 
 from __future__ import annotations
 
+import difflib
 import io
 import re
 import tempfile
@@ -24,6 +26,7 @@ import msgspec
 import zstandard
 
 from ...clock import iso_time
+from ...errors import Misconfigured
 from ...model.record import StoredRecord
 from .destination import ByteStream
 
@@ -34,8 +37,10 @@ META_COLUMNS = tuple(f"_{name}" for name in (*META, GONE))
 
 MAX_COLUMNS = 2000
 MORE = "_more"
+MAX_NESTING = 3  # objects in objects that become columns
 
 PIECE = 256 * 1024  # bytes that are gathered before they are written
+MOST_TOLD = 40  # columns in a message
 BATCH_ROWS = 500  # rows in memory when they are read back
 BATCH_BYTES = 8 * 1024 * 1024
 
@@ -55,23 +60,39 @@ def json_of(value: Any) -> bytes:  # Any: whatever an item may hold
     return msgspec.json.encode(value)
 
 
-class Columns:
-    """The names of a table's columns, in order of appearance."""
+class TableShape(msgspec.Struct, frozen=True, kw_only=True):
+    """What of each record is written: with or without what the store knows besides the item; only these columns, in
+    this order."""
 
-    def __init__(self, limit: int = MAX_COLUMNS) -> None:
-        self._names: dict[str, None] = {}
+    meta: bool = True
+    columns: tuple[str, ...] = ()  # all
+
+
+WHOLE = TableShape()
+
+
+class Columns:
+    """The names of a table's columns, in order of appearance. `flat`: an object in a field is columns of its own."""
+
+    def __init__(self, limit: int = MAX_COLUMNS, *, shape: TableShape = WHOLE, flat: bool = False) -> None:
+        self._names: dict[str, str] = {}  # each with the field of the item that it is, or is a part of
+        self._filled: set[str] = set()  # fields that have been something else than an object or nothing
         self._limit = limit
+        self._shape = shape
+        self._flat = flat
 
     def row(self, record: StoredRecord) -> dict[str, Any]:
         """The record as a row of this table, which has columns for it from now on."""
-        row = {f"_{name}": value for name, value in meta_of(record).items()}
+        row = {f"_{name}": value for name, value in meta_of(record).items()} if self._has_meta() else {}
         names, rest = self._names, {}
-        for name, value in record.data.items():
+        for field, name, value in self._cells(record.data):
             if name not in names:
                 if len(names) >= self._limit:
                     rest[name] = value
                     continue
-                names[name] = None
+                names[name] = field
+            if name == field and value is not None:
+                self._filled.add(name)
             row[name] = value
         if rest:
             if MORE in row:  # the item's own field of that name goes along with the rest
@@ -80,9 +101,51 @@ class Columns:
         return row
 
     def names(self) -> list[str]:
-        """All of them, the known facts of the record last."""
-        tail = META_COLUMNS if len(self._names) < self._limit else (MORE, *META_COLUMNS)
-        return [*self._names, *(name for name in tail if name not in self._names)]
+        """Those that were asked for; else all of them, the known facts of the record last. Raises Misconfigured when
+        one was asked for that no record has."""
+        tail = META_COLUMNS if self._has_meta() else ()
+        tail = tail if len(self._names) < self._limit else (MORE, *tail)
+        own = self._own_names()
+        there = [*own, *(name for name in tail if name not in self._names)]
+        for name in self._shape.columns if self._names else ():
+            if name not in there:
+                near = difflib.get_close_matches(name, there, n=1)
+                hint = f" Did you mean {near[0]}?" if near else ""
+                raise Misconfigured(
+                    f"No record has a column {name!r}.{hint} There are: {', '.join(there[:MOST_TOLD])}."
+                )
+        return list(self._shape.columns) or there
+
+    def _own_names(self) -> list[str]:
+        """The parts of a field stand together. A field that was nothing or an object has no column besides these."""
+        parts: dict[str, list[str]] = {}
+        for name, field in self._names.items():
+            parts.setdefault(field, []).append(name)
+        for field, names in parts.items():
+            if len(names) > 1 and field in names and field not in self._filled:
+                names.remove(field)
+        return [name for names in parts.values() for name in names]
+
+    def _has_meta(self) -> bool:
+        return self._shape.meta or any(name.startswith("_") for name in self._shape.columns)
+
+    def _cells(self, data: dict[str, Any]) -> Iterator[tuple[str, str, Any]]:
+        """The field, the name of the column, and the value."""
+        for field, value in data.items():
+            if self._flat and isinstance(value, dict) and value:
+                parts = dict(_parts(field, value))
+                if not parts.keys() & data.keys():  # else the item has a field of that name itself: that one counts
+                    yield from ((field, name, part) for name, part in parts.items())
+                    continue
+            yield field, field, value
+
+
+def _parts(name: str, value: dict[str, Any], depth: int = 1) -> Iterator[tuple[str, Any]]:
+    for key, part in value.items():
+        if isinstance(part, dict) and part and depth < MAX_NESTING:
+            yield from _parts(f"{name}_{key}", part, depth + 1)
+        else:
+            yield f"{name}_{key}", part
 
 
 class RowBuffer:
@@ -119,15 +182,17 @@ class RowBuffer:
 class LinesWriter:
     """Writes each record as it comes."""
 
-    def __init__(self, stream: ByteStream) -> None:
+    def __init__(self, stream: ByteStream, shape: TableShape = WHOLE) -> None:
         self._stream = stream
+        self._meta = shape.meta
         self._piece = bytearray()
         self._held = 0
         self.count = 0
 
     def take(self, record: StoredRecord) -> None:
         line = dict(record.data)
-        line.setdefault("_meta", meta_of(record))
+        if self._meta:
+            line.setdefault("_meta", meta_of(record))
         self._piece += json_of(line)
         self._piece += b"\n"
         self._held += 1
@@ -187,9 +252,9 @@ def _quoted(cell: str) -> str:
 class TableWriter:
     """The columns are known after the last record only, so all rows are written at the end."""
 
-    def __init__(self, stream: ByteStream) -> None:
+    def __init__(self, stream: ByteStream, shape: TableShape = WHOLE) -> None:
         self._stream = stream
-        self._columns = Columns()
+        self._columns = Columns(shape=shape, flat=True)
         self._shelf = RowBuffer()
         self.count = 0
 
