@@ -6,9 +6,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
     from .crawl.extension import Extension
     from .fetch.contract import Response, TransportRequest
     from .fetch.fetcher import FetchRequest
+    from .model.events import Event
     from .model.file import File
     from .model.item import Item
     from .model.money import Money
@@ -20,6 +24,10 @@ if TYPE_CHECKING:
     from .pipeline.quality_rules import Fault
     from .pipeline.steps import Drop
     from .project.crawl import CrawlReport
+
+# The room of that name is loaded before the function below is bound: whoever loads it later would bind it over the
+# function.
+from . import crawl as _room  # noqa: F401
 
 __all__ = [
     "Action",
@@ -39,6 +47,7 @@ __all__ = [
     "Spider",
     "TransportRequest",
     "__version__",
+    "crawl",
     "run",
 ]
 
@@ -81,6 +90,28 @@ def run(spider: type[Spider] | Spider, *, fresh: bool = False, quiet: bool = Fal
     Settings by name override gossamer.toml: `run(Books, rate="5/s", depth=2, output="books.jsonl")` takes the
     flags of the command line, and dotted settings as a dict: `settings={"fetch.max_body": "1MB"}`.
     """
+    from .project.embedded import refuse_running_loop
+
+    refuse_running_loop()
     from .cli.crawl import run_from_script
 
     return run_from_script(spider, fresh=fresh, quiet=quiet, **settings)
+
+
+async def crawl(
+    spider: type[Spider] | Spider | str,
+    *,
+    fresh: bool = False,
+    output: str | Path | None = None,
+    on_event: Callable[[Event], None] | None = None,
+    **settings: Any,
+) -> CrawlReport:
+    """Crawl inside a running loop: in a notebook, a web server, a task of a scheduler. Shows nothing.
+
+    Takes what `run` takes, and a spider also by its name, file or URL. `on_event` is called with all that happens
+    (gossamer.model.events); it must be quick and not raise. Signals are left to the program; cancelling the task stops
+    the crawl, and the same call goes on later.
+    """
+    from .project.embedded import crawl_inside
+
+    return await crawl_inside(spider, fresh=fresh, output=output, on_event=on_event, **settings)

@@ -14,7 +14,6 @@ from rich.table import Table
 from rich.text import Text
 
 from ..clock import SystemClock
-from ..errors import Misconfigured
 from ..model.events import EventHub, EventSink
 from ..monitor.counts import EventCounts
 from ..monitor.logs import JsonLog
@@ -212,9 +211,6 @@ def _advise(report: CrawlReport, output: str | None, command: str) -> None:
         err.print(f"  [cyan]{text.ljust(width)}[/]  [dim]{meaning}[/]")
 
 
-FLAGS = {"depth": "crawl.depth", "limit": "crawl.limit", "rate": "politeness.rate", "concurrency": "crawl.concurrency"}
-
-
 def run_from_script(
     spider: type[Spider] | Spider,
     *,
@@ -225,12 +221,9 @@ def run_from_script(
     **flags: Any,
 ) -> CrawlReport:
     """What `gossamer.run` does. Errors of ours are raised, not printed: the script decides."""
-    unknown = [name for name in flags if name not in FLAGS]
-    if unknown:
-        raise Misconfigured(
-            f"run() has no option {unknown[0]!r}; there are {', '.join(FLAGS)}, output, fresh, quiet and settings."
-        )
-    dotted = {**(settings or {}), **{FLAGS[name]: value for name, value in flags.items()}}
+    from ..project.embedded import dotted_settings
+
+    dotted = dotted_settings("run", settings, flags)
     instance = spider() if isinstance(spider, type) else spider
     read = settings_with(**dotted)
     read = allow_local(read, list(instance.start_urls), dotted) if instance.start_urls else read

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import nullcontext
 from typing import Any
 
 import msgspec
@@ -67,8 +68,10 @@ async def crawl(
     events: EventSink | None = None,
     attend: Attend | None = None,
     after: Callable[[Project, Job], Awaitable[None]] | None = None,
+    heeds_signals: bool = True,
 ) -> CrawlReport:
-    """Crawl until the job is over, or until SIGINT or SIGTERM. Raises Misconfigured and Transient.
+    """Crawl until the job is over, or until SIGINT or SIGTERM; without `heeds_signals` these are left to the caller.
+    Raises Misconfigured and Transient.
 
     The unfinished job of that name goes on, unless `fresh`. `attend` runs beside the crawl and is cancelled with
     its end; `after` runs when the work is over and the stores are still open.
@@ -97,7 +100,10 @@ async def crawl(
             open_worker(project, spider, job.id, scope, sink, listeners, terms=terms) as worker,
             heartbeat,
         ):
-            with stopping(worker.drain), PARENT.at_work(settings.crawl.parse_timeout):
+            with (
+                stopping(worker.drain) if heeds_signals else nullcontext(),
+                PARENT.at_work(settings.crawl.parse_timeout),
+            ):
                 running = Running(project=project, job=job, resumed=resumed, worker=worker)
                 watching = asyncio.create_task(attend(running), name="attend") if attend else None
                 try:

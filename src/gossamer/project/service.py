@@ -77,6 +77,7 @@ async def run_crawl(
     fresh: bool = False,
     output: str | None = None,
     attend: Attend | None = None,
+    heeds_signals: bool = True,
 ) -> CrawlReport:
     """Crawl in this process; write the records that the job saw to `output` when it ends or is stopped.
 
@@ -97,7 +98,14 @@ async def run_crawl(
     pulse = Pulse.forked()
     async with pulse.beating() if pulse is not None else nullcontext():
         return await crawl(
-            spider, settings, name=name, fresh=fresh and not fate, events=events, attend=attend, after=write
+            spider,
+            settings,
+            name=name,
+            fresh=fresh and not fate,
+            events=events,
+            attend=attend,
+            after=write,
+            heeds_signals=heeds_signals,
         )
 
 

@@ -1,0 +1,95 @@
+"""A crawl inside a program of yours: what `gossamer.run` and `await gossamer.crawl` take, and the latter itself.
+
+The loop and its signals are the program's. Cancelling the task stops the crawl; nothing is lost, and the same call goes
+on from there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from ..errors import Misconfigured
+from ..model.events import Event, Silence
+from ..parse.spider import Spider
+from ..settings import Settings, load
+from ..settings.effective import local_hosts
+from .crawl import CrawlReport
+from .export import try_output
+from .service import run_crawl
+from .spiders import crawl_target
+
+FLAGS = {"depth": "crawl.depth", "limit": "crawl.limit", "rate": "politeness.rate", "concurrency": "crawl.concurrency"}
+
+
+def dotted_settings(function: str, settings: dict[str, Any] | None, flags: dict[str, Any]) -> dict[str, Any]:
+    """The settings that the caller names, by their dotted names. Raises Misconfigured for a flag that there is not."""
+    unknown = [name for name in flags if name not in FLAGS]
+    if unknown:
+        raise Misconfigured(
+            f"{function}() has no option {unknown[0]!r}; there are {', '.join(FLAGS)}, output, fresh, settings"
+            f"{' and quiet' if function == 'run' else ''}."
+        )
+    return {**(settings or {}), **{FLAGS[name]: value for name, value in flags.items()}}
+
+
+def refuse_running_loop() -> None:
+    """Raises Misconfigured where a loop is running, as in notebooks and web servers: nothing can wait for a crawl."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return
+    raise Misconfigured(
+        "An event loop is running here, as in a notebook or a web server: write `await gossamer.crawl(...)` instead of"
+        " `gossamer.run(...)`."
+    )
+
+
+async def crawl_inside(
+    spider: type[Spider] | Spider | str,
+    *,
+    fresh: bool = False,
+    output: str | Path | None = None,
+    settings: dict[str, Any] | None = None,
+    on_event: Callable[[Event], None] | None = None,
+    **flags: Any,
+) -> CrawlReport:
+    """Crawl in the loop of the caller, who keeps its signals. Raises Misconfigured and Transient."""
+    read = load(start=Path.cwd(), flags=dotted_settings("crawl", settings, flags))
+    name = None
+    if isinstance(spider, str):
+        target = crawl_target(read, spider, Path.cwd())
+        instance, name = target.spider, target.name
+    else:
+        instance = spider() if isinstance(spider, type) else spider
+    if output is not None:
+        await asyncio.to_thread(try_output, str(output))
+    return await run_crawl(
+        instance,
+        _allowing(read, list(instance.start_urls)),
+        events=_Listener(on_event) if on_event is not None else Silence(),
+        name=name,
+        fresh=fresh,
+        output=str(output) if output is not None else None,
+        heeds_signals=False,
+    )
+
+
+class _Listener:
+    """A function as a sink of events."""
+
+    def __init__(self, listen: Callable[[Event], None]) -> None:
+        self.emit = listen
+
+
+def _allowing(settings: Settings, urls: list[str]) -> Settings:
+    """A local host among the start URLs may be visited, because the program names it."""
+    hosts = [host for host in local_hosts(urls) if host not in settings.fetch.allow_hosts]
+    if settings.fetch.allow_private or not hosts:
+        return settings
+    fetch = msgspec.structs.replace(settings.fetch, allow_hosts=(*settings.fetch.allow_hosts, *hosts))
+    return msgspec.structs.replace(settings, fetch=fetch)
