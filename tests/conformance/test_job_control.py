@@ -14,6 +14,7 @@ from gossamer.errors import LeaseLost, Permanent
 from gossamer.frontier.contract import DeadFilter, JobTerms
 from gossamer.frontier.politeness import SiteTerms
 from gossamer.model.job import JobCounts, JobState
+from gossamer.model.outcome import JobOutcome, Outcome, Reason
 from gossamer.model.task import DropReason, UrlState
 from tests.conformance.frontiers import Backends, candidate
 
@@ -99,6 +100,29 @@ async def test_a_paused_job_with_nothing_open_is_drained_and_ends_as_any_other(l
 
     ended = await lab.jobs.job(job.id)
     assert (ended.state, ended.ending, ended.paused) == (JobState.FINISHED, "done", False)
+
+
+async def test_a_job_keeps_its_outcome_until_it_runs_again(lab):
+    job = await lab.job()
+    await lab.frontier.add(job.id, [candidate("https://a.test/")])
+    await lab.jobs.seal_seeds(job.id, "digest")
+    (lease,) = (await lab.frontier.lease(job.id, "w", 1)).leases
+    await lab.frontier.bury(lease, "parse", "no h1 ☂")
+    outcome = JobOutcome(Outcome.EMPTY, (Reason("no-records", "no record came ☂"), Reason("parse", 'it "failed"')))
+    assert (await lab.jobs.job(job.id)).outcome is None
+
+    assert await lab.jobs.close_job(job.id, "done", outcome)
+
+    for ended in (
+        await lab.jobs.job(job.id),
+        (await lab.jobs.jobs())[0],
+        (await lab.history.newest_jobs(job.name, 1))[0],
+    ):
+        assert (ended.outcome, ended.start) == (outcome, "digest")
+    await lab.queue.replay(DeadFilter())
+    assert (await lab.jobs.job(job.id)).outcome is None
+    await lab.control.cancel_job(job.id)
+    assert (await lab.jobs.job(job.id)).outcome.outcome is Outcome.INCOMPLETE
 
 
 async def test_a_paused_job_that_ended_is_not_paused_when_a_letter_makes_it_run_again(lab):

@@ -20,6 +20,7 @@ from gossamer.fetch.robots import RobotsEntry
 from gossamer.frontier.contract import DeadFilter, UrlStory
 from gossamer.frontier.politeness import SiteTerms
 from gossamer.model.job import JobCounts, JobState, JobTerms
+from gossamer.model.outcome import JobOutcome, Outcome, Reason
 from gossamer.model.page import Headers, Snapshot
 from gossamer.model.record import ItemSchema, Tally
 from gossamer.model.schedule import Schedule
@@ -408,10 +409,11 @@ async def test_a_job_that_only_a_filter_remembers_moves_when_it_has_ended(labs: 
     with pytest.raises(Misconfigured, match="deduplicates by a filter"):
         await copy(source.stream, target.stream)
 
-    await source.jobs.close_job(job, "done")
+    await source.jobs.seal_seeds(job, "digest")
+    await source.jobs.close_job(job, "done", JobOutcome(Outcome.WARNINGS, (Reason("min-pages", "3 pages"),)))
     await copy(source.stream, target.stream)
     moved = await target.jobs.job(job)
-    assert moved is not None
+    assert moved == await source.jobs.job(job)
     assert (moved.state, (await target.jobs.counts(job)).done) == (JobState.FINISHED, 3)
     assert await target.stream.counts() == await source.stream.counts()
 

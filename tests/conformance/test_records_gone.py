@@ -112,6 +112,20 @@ async def test_a_full_crawl_says_nothing_of_pages_it_could_not_read_or_that_othe
     assert await gone_keys(record_store) == ["b0"]
 
 
+async def test_a_job_stands_only_for_records_that_one_of_its_own_runs_saw(record_store: Records) -> None:
+    """The same spider with another argument gives other records, sometimes from the same page."""
+    await record_store.save([visit(LISTING, book("b1"), at=NOW, job="shoes-1")])
+    await record_store.save([visit(LISTING, book("b2"), at=NOW + 1, job="hats-1")])
+    await record_store.save([visit("https://shop.example/3", book("b3"), at=NOW + 1, job="hats-1")])
+    await record_store.save([visit(LISTING, book("b4"), at=NOW + 2, job="hats-2")])
+
+    asked = {"spider": "books", "of": ["hats-1"], "earlier": ["hats-1"]}
+    assert await record_store.retire("hats-2", at=NOW + 5, **asked) == 2
+
+    assert await gone_keys(record_store) == ["b2", "b3"]
+    assert await record_store.retire("hats-2", spider="books", at=NOW + 6, of=[]) == 0
+
+
 async def test_a_record_that_is_seen_again_is_back(record_store: Records) -> None:
     await record_store.save([visit(LISTING, book("b1", price=1), book("b2", price=1), at=NOW)])
     await record_store.save([visit(LISTING, at=NOW + 1, job="books-2")])

@@ -36,7 +36,7 @@ class MovingShop:
             self.times.append(time.monotonic())
             if path == "/robots.txt":
                 return 404, "none"
-            if path == "/":
+            if path.partition("?")[0] == "/":
                 links = "".join(
                     f'<li><a href="/p/{n}">{n}</a>' for n in range(1, self.products + 1) if n not in self.sold_out
                 )

@@ -45,7 +45,7 @@ def test_jobs_are_listed_with_their_counts_newest_first(crawled):
         "JOB", "SCHEDULE", "STATE", "STARTED", "TOOK", "TOTAL", "DONE", "UNCHANGED", "DEAD", "DROPPED", "OPEN", "RATE",
     ]  # fmt: skip
     assert newest.split()[:3] == ["books-2", "prices", "unserved"]
-    assert oldest.split()[:3] == ["books-1", "-", "replaced"]
+    assert oldest.split()[:3] == ["books-1", "-", "incomplete"]
     # What was open when it was replaced is dropped, and all of it adds up.
     assert oldest.split()[5:11] == ["16", "4", "1", "2", "9", "0"]
     of_schedule = crawled.run("job", "list", "--schedule", "prices", "--json").json
@@ -142,7 +142,7 @@ def test_why_the_source_of_a_job_failed_is_told_afterwards(project):
 
     project.fill(fail)
 
-    assert project.run("job", "list").lines[1].split()[2:4] == ["source", "failed"]
+    assert project.run("job", "list").lines[1].split()[2] == "failed"
     for verb in (["job", "show"], ["status"]):
         assert "there is no file urls.csv" in project.run(*verb, "prices-1").out
     assert the_job(project, "prices")["ending"] == "source failed: there is no file urls.csv"

@@ -287,12 +287,13 @@ def test_how_the_last_run_ended_is_listed_and_why(shop):
     shop.fill(run_and_fail)
 
     said = shop.run("schedule", "list")
-    assert "source failed" in said.lines[1]
+    assert " failed" in said.lines[1]
     assert said.err == "prices: prices-1 ended: source failed: no such file\n"
     (listed,) = shop.run("schedule", "list", "--json").json
     assert (listed["last_standing"], listed["last_ending"]) == ("source failed", "source failed: no such file")
     shown = shop.run("schedule", "show", "prices")
-    assert "prices-1: source failed" in shown.out
+    assert (listed["last_outcome"], listed["last_reasons"][0]["code"]) == ("failed", "source-failed")
+    assert "prices-1: failed: no such file" in shown.out
     assert "no such file" in shown.err
 
 

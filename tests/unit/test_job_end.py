@@ -18,6 +18,7 @@ from gossamer.project.job_end import close_drained, close_when_stored
 from gossamer.project.jobs import show_job
 from gossamer.project.open import Project, open_project
 from gossamer.project.spools import forget_spools, list_spools
+from gossamer.settings.effective import coverage_of
 from gossamer.store.contract import RecordQuery, SpoolNote
 from gossamer.store.sink import Sink
 from tests.patience import PATIENCE
@@ -42,7 +43,8 @@ async def project(tmp_path: Path) -> AsyncIterator[Project]:
 
 async def crawl(project: Project, stored: list[str]) -> Job:
     """A job that has done every page, and of which the results of these pages are stored."""
-    job, _ = await project.state.jobs.open_job("books", JobTerms(), fresh=False)
+    terms = JobTerms(coverage=coverage_of(Books()))
+    job, _ = await project.state.jobs.open_job("books", terms, fresh=False)
     await project.state.frontier.add(job.id, [candidate(url) for url in PAGES])
     await project.state.jobs.seal_seeds(job.id)
     for lease in (await project.state.frontier.lease(job.id, "w", 9)).leases:

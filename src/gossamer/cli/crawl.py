@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
 from ..clock import SystemClock
 from ..model.events import EventHub, EventSink
+from ..model.outcome import EXIT_CODES, Outcome
 from ..monitor.counts import EventCounts
 from ..monitor.logs import JsonLog
 from ..monitor.progress import short_duration
@@ -23,7 +25,7 @@ from ..project.spools import results_waiting
 from ..project.status import place_near
 from ..project.workers import lacks_scheduler
 from ..settings import Settings
-from ..units import many
+from ..units import many, visible
 from .app import allow_local, app, err, fail, run_async, settings_with
 from .progress import Alarms, ProgressLine, Warnings
 
@@ -31,7 +33,7 @@ if TYPE_CHECKING:  # these load what fetches
     from ..parse.spider import Spider
     from ..project.crawl import CrawlReport, Running
 
-REPLACED, CANCELLED = "replaced", "cancelled"
+STOPPED = 130  # the exit code of a crawl that was stopped before its end, and can go on
 
 
 @app.command("crawl")
@@ -50,9 +52,24 @@ def crawl_verb(
     fresh: Annotated[bool, typer.Option("--fresh", help="Start over instead of going on.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress, no summary.")] = False,
     json_logs: Annotated[bool, typer.Option("--json-logs", help="One JSON object per event, to stderr.")] = False,
+    min_records: Annotated[
+        int | None, typer.Option(min=0, help="Warn when it sees fewer; 0: it need not see any.")
+    ] = None,
+    min_pages: Annotated[int | None, typer.Option(min=0, help="Warn when fewer pages came.")] = None,
+    max_dead_share: Annotated[
+        float | None, typer.Option(min=0, max=1, help="Warn when more of its pages are dead letters: 0.05.")
+    ] = None,
+    max_change: Annotated[
+        float | None, typer.Option(min=0, help="Warn when the records differ by more from the last run: 0.5.")
+    ] = None,
 ) -> None:
-    """Crawl. The same command again goes on where it was; in a second terminal it shares the work."""
+    """Crawl. The same command again goes on where it was; in a second terminal it shares the work. The exit code
+    tells the outcome: 0 is done."""
     flags = {
+        "expect.min_records": min_records,
+        "expect.min_pages": min_pages,
+        "expect.max_dead_share": max_dead_share,
+        "expect.max_change": max_change,
         "crawl.depth": depth,
         "crawl.limit": limit,
         "politeness.rate": rate,
@@ -75,10 +92,12 @@ def crawl_verb(
     if report.storing is not None:
         fail(
             f"{many(report.storing.results, 'result')} are not stored yet. {report.storing.in_words(report.job.id)}",
-            130,
+            STOPPED,
         )
-    if not report.ended or report.job.ending in (REPLACED, CANCELLED):
-        raise typer.Exit(130)
+    if not report.ended:
+        raise typer.Exit(STOPPED)
+    if report.job.outcome is not None and (code := EXIT_CODES[report.job.outcome.outcome]):
+        raise typer.Exit(code)
 
 
 def run_crawl(
@@ -185,14 +204,13 @@ def _headline(report: CrawlReport) -> str:
         return f"[yellow]Not stored yet.[/] All pages are done, and {waiting} wait on disk: gossamer spool."
     if not report.ended:
         return "[yellow]Stopped.[/] Nothing is lost: the same command goes on from here."
-    if report.job.ending == REPLACED:
-        return "[yellow]Stopped.[/] A newer crawl of the same name took its place (--fresh)."
-    if report.job.ending == CANCELLED:
-        return "[yellow]Stopped.[/] Somebody has cancelled it (gossamer job cancel)."
-    if report.job.ending == "limit":
-        apart = "; redirects do not count" if report.counts.settled > (report.job.limit or 0) else ""
-        return f"[green]Done[/]: the limit of {report.job.limit:,} pages is reached{apart}."
-    return "[green]Done.[/]"
+    outcome = report.job.outcome
+    if outcome is None or outcome.outcome is Outcome.DONE:
+        return "[green]Done.[/]"
+    style = "yellow" if outcome.outcome in (Outcome.WARNINGS, Outcome.INCOMPLETE) else "red"
+    apart = report.job.ending == "limit" and report.counts.settled > (report.job.limit or 0)
+    reasons = "; ".join(reason.message for reason in outcome.reasons) + ("; redirects do not count" if apart else "")
+    return f"[{style}]{outcome.outcome.value.capitalize()}[/]: {escape(visible(reasons))}."
 
 
 def _advise(report: CrawlReport, output: str | None, command: str) -> None:

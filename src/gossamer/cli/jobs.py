@@ -116,7 +116,15 @@ def _status_row(job: JobStatus, now: float) -> list[str]:
         queue = f"{counts.queued:,} / {counts.waiting:,} / {counts.leased:,}"
     started = distance(job.started, now) if out.is_terminal else job.started
     tail = (number(counts.retries), number(job.records) if job.records is not None else "?")
-    return [job.id, job.name, job.standing, started, *(number(figure) for figure in figures), queue, *tail]
+    return [
+        job.id,
+        job.name,
+        job.outcome or job.standing,
+        started,
+        *(number(figure) for figure in figures),
+        queue,
+        *tail,
+    ]
 
 
 def _print_older(count: int) -> None:
@@ -128,7 +136,7 @@ def _print_older(count: int) -> None:
 
 def _print_detail(job: JobDetail, now: float) -> None:
     counts = job.counts
-    heading(job.id, job.in_words)
+    heading(job.id, job.outcome or job.in_words)
     dead = Text(f"{counts.dead:,} dead", style="red" if counts.dead else "")
     limit = f", limit {job.limit:,}" if job.limit is not None else ""
     print_facts(
@@ -136,7 +144,7 @@ def _print_detail(job: JobDetail, now: float) -> None:
             ("name", job.name),
             ("started", moment(job.started, now)),
             ("ended", f"{moment(job.finished, now)}, after {span(job.took)}" if job.took is not None else ""),
-            ("because", Text(visible(job.fault), style="yellow") if job.fault else ""),
+            ("because", _because(job)),
             ("windows", _windows(job, now)),
             ("pages", Text.assemble(f"{counts.done:,} done, {counts.unchanged:,} unchanged, ", dead, limit)),
             ("queue", f"{counts.queued:,} queued, {counts.waiting:,} waiting, {counts.leased:,} in hand"),
@@ -161,6 +169,11 @@ def _print_detail(job: JobDetail, now: float) -> None:
 def _warn(words: str | None) -> None:
     if words:
         err.print(Text(visible(words), style="yellow"), soft_wrap=True)
+
+
+def _because(job: JobView | JobStatus) -> Text:
+    """Why its outcome is not `done`."""
+    return Text(visible("; ".join(reason.message for reason in job.reasons) or job.fault), style="yellow")
 
 
 def _windows(job: JobView | JobStatus, now: float) -> str:
@@ -265,7 +278,7 @@ def _job_row(job: JobView, now: float) -> list[str]:
     return [
         job.id,
         job.schedule or "",
-        job.standing,
+        job.outcome or job.standing,
         distance(job.started, now) if on_terminal else job.started,
         span(job.seconds) if on_terminal else f"{job.seconds:.1f}s",
         *(number(figure) for figure in figures),
@@ -294,7 +307,7 @@ def show_verb(job: JobArgument, as_json: JsonOption = False) -> None:
 
 
 def _print_job(job: JobView, now: float) -> None:
-    heading(job.id, job.in_words)
+    heading(job.id, job.outcome or job.in_words)
     print_facts(
         [
             ("name", job.name),
@@ -303,7 +316,7 @@ def _print_job(job: JobView, now: float) -> None:
             ("due", moment(job.due, now)),
             ("started", moment(job.started, now)),
             ("ended", f"{moment(job.finished, now)}, after {span(job.seconds)}" if job.finished is not None else ""),
-            ("because", Text(visible(job.fault), style="yellow") if job.fault else ""),
+            ("because", _because(job)),
             ("trouble", Text(visible(job.trouble), style="yellow") if job.trouble and not job.fault else ""),
             ("windows", _windows(job, now)),
             ("pages", _pages(job)),

@@ -82,7 +82,8 @@ def list_verb(as_json: JsonOption = False) -> None:
         [
             (
                 one.name, one.spider, one.when, one.source_in_words, one.state, _next(one, now),
-                _when(one.last_due, now), one.last_job, one.last_standing, number(one.runs), number(one.skipped),
+                _when(one.last_due, now), one.last_job, one.last_outcome or one.last_standing, number(one.runs),
+                number(one.skipped),
             )
             for one in found.schedules
         ],

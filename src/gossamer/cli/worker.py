@@ -78,7 +78,9 @@ class Voice:
         match event:
             case events.JobBegun():
                 self._say(f"working on {event.job}")
-            case events.JobEnded() | events.JobLeft():
+            case events.JobEnded():
+                self._say(f"{event.job} ended: {event.outcome or event.ending}")
+            case events.JobLeft():
                 self._say(f"{event.job} ended: {event.ending}")
             case events.JobPaused():
                 self._say(f"{event.job} is paused" if event.paused else f"{event.job} goes on")

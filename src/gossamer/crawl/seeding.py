@@ -28,7 +28,7 @@ from ..model.events import EventSink, Trouble
 from ..model.job import Job
 from ..model.task import DEFAULT_KIND, Candidate, Request
 from ..model.url import UrlRules, site_of
-from ..parse.spider import Spider, listed_seeds, seeds
+from ..parse.spider import SeedDigest, Spider, listed_seeds, seeds
 from ..schedule import sources
 from ..schedule.authority import demand_own_job
 from ..schedule.recrawl import PageChoice, RecrawlBounds
@@ -140,8 +140,8 @@ async def _enter_start(
     admission = _admission(context, spider, scope)
     max_queued = context.settings.crawl.max_queued
     chunk: list[Request] = []
-    count = 0
-    async for request in seeds(spider):
+    count, digest = 0, SeedDigest()
+    async for request in seeds(spider, digest):
         count += 1
         sites.add(site_of(request.url))
         if not known:
@@ -154,7 +154,7 @@ async def _enter_start(
     if chunk:
         await offer(context, job, admission.judge(chunk), max_queued)
     if not known:
-        await context.state.jobs.seal_seeds(job)
+        await context.state.jobs.seal_seeds(job, digest.text)
 
 
 def _admission(context: SeedContext, spider: Spider, scope: Scope) -> Admission:
@@ -206,6 +206,7 @@ class Seeder:
         self._reads = self._waits = False
         self._fault, self._faults = "", 0  # of this reading of the source: the first one, and how many
         self._listed_some = False  # it gave an address
+        self._digest = SeedDigest()
         self._freshness = freshness_of(terms, context.records, context.clock)
         sites.update(site_of(url) for url in listed_seeds(spider))
         if isinstance(self._source, SitemapSource | FeedSource):
@@ -268,6 +269,7 @@ class Seeder:
         context = self._context
         for pause in (*context.source_pauses, None):
             self._fault, self._faults, self._listed_some = "", 0, False
+            self._digest = SeedDigest()
             try:
                 async for judged in self._wanted():
                     await self._wait_for_demand()
@@ -292,7 +294,8 @@ class Seeder:
         if self._faults:
             more = f" And {self._faults - 1:,} more." if self._faults > 1 else ""
             await context.state.seeds.note(self._job, (), self._fault + more)
-        await context.state.jobs.seal_seeds(self._job)
+        own = isinstance(self._source, StartSource)
+        await context.state.jobs.seal_seeds(self._job, self._digest.text if own else "")
         return True
 
     async def _wait_for_demand(self) -> None:
@@ -352,7 +355,7 @@ class Seeder:
             return
         count = 0
         try:
-            async for request in seeds(self._spider):
+            async for request in seeds(self._spider, self._digest):
                 count += 1
                 yield request
         except (SourceFailed, Misconfigured):

@@ -16,6 +16,7 @@ import msgspec
 
 from ..model.job import Job, JobCounts
 from ..model.job import JobTerms as JobTerms  # a part of this contract
+from ..model.outcome import JobOutcome
 from ..model.task import Candidate, Lease, UrlState
 from .away import AwayTerms, SiteFailure, Verdict
 from .politeness import TermsFor
@@ -184,16 +185,18 @@ class JobBook(Protocol):
         """
         ...
 
-    async def seal_seeds(self, job: str) -> None:
-        """All seeds were added: from now on the job is over when its queue is empty."""
+    async def seal_seeds(self, job: str, start: str = "") -> None:
+        """All seeds were added: from now on the job is over when its queue is empty. `start` is a digest of those that
+        its spider gave; the first one is kept."""
         ...
 
     async def is_sealed(self, job: str) -> bool: ...
 
-    async def close_job(self, job: str, ending: str) -> bool:
+    async def close_job(self, job: str, ending: str, outcome: JobOutcome | None = None) -> bool:
         """End the job if it is still running and has no open task; True for exactly one caller.
 
-        With the ending "limit", open tasks stay in the queue.
+        With the ending "limit", open tasks stay in the queue. The outcome is kept until the job runs again; without
+        one, and for a job that is cancelled or replaced, it is what the ending implies.
         """
         ...
 

@@ -42,6 +42,8 @@ class DumpedJob(msgspec.Struct, frozen=True, kw_only=True):
     redirected: int
     forgotten: dict[str, int] = {}
     paused: bool = False
+    outcome: str = ""  # as model/job.py writes it
+    start: str = ""
 
 
 class DumpedKey(msgspec.Struct, frozen=True):

@@ -154,6 +154,7 @@ class JobEnded(Event, frozen=True, kw_only=True, gc=False):
     """The job is over; told by the one process that ended it."""
 
     ending: str
+    outcome: str = ""  # in words: `empty: no record came of 12 pages`
 
 
 class JobPaused(Event, frozen=True, kw_only=True, gc=False):

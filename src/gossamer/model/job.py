@@ -8,6 +8,7 @@ from enum import StrEnum
 
 import msgspec
 
+from .outcome import Expectations, JobOutcome, implied
 from .task import UrlState
 
 
@@ -28,6 +29,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     limit: int | None = None  # pages to hand out at most, None is unlimited
     depth: int | None = None  # steps that links are followed from the seeds, None is unlimited
     ending: str = ""  # why it finished: "done", "limit", "replaced", "cancelled", "source failed: and why"
+    outcome: JobOutcome | None = None  # what it was worth; None while it runs, and of a job older than outcomes are
     paused: bool = False
     schedule: str = ""  # the one that began it
     due: float | None = None
@@ -35,6 +37,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     windows: str = ""  # when its pages may be fetched; "": always
     priority: int = 0  # where jobs stand in line, more goes first
     owner: str = ""  # the key that began it over HTTP
+    coverage: str = ""  # which records it stands for: spider, arguments and source
+    start: str = ""  # a digest of the seeds that its spider gave
 
     @classmethod
     def under(
@@ -47,14 +51,22 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
         created_at: float,
         finished_at: float | None = None,
         ending: str = "",
+        outcome: str = "",
         paused: bool = False,
+        start: str = "",
     ) -> Job:
-        """A job that was opened under these terms; fields of the same name are taken from them."""
+        """A job that was opened under these terms; fields of the same name are taken from them. `outcome` is what
+        `outcome_text` gave."""
         agreed = {field: getattr(terms, field) for field in _OF_TERMS}
+        known = msgspec.json.decode(outcome, type=JobOutcome) if outcome else implied(ending)
         return cls(
-            id=id, name=name, state=state, created_at=created_at, finished_at=finished_at, ending=ending, paused=paused,
-            **agreed,
+            id=id, name=name, state=state, created_at=created_at, finished_at=finished_at, ending=ending,
+            outcome=known, paused=paused, start=start, **agreed,
         )  # fmt: skip
+
+    def stands_for_same(self, other: Job) -> bool:
+        """Do both jobs stand for the same records: same spider, arguments and start? Not known of old jobs."""
+        return bool(self.coverage) and (self.coverage, self.start) == (other.coverage, other.start)
 
     @property
     def spider_name(self) -> str:
@@ -91,14 +103,16 @@ class JobTerms(msgspec.Struct, frozen=True, kw_only=True):
     min_interval: timedelta | None = None
     max_interval: timedelta | None = None
     seal: str = ""  # of the project's key, over what a worker would run (schedule/authority.py)
+    expected: Expectations = Expectations()  # what it must come to for its outcome to be `done`
+    coverage: str = ""  # which records it stands for: spider, arguments, source; "": begun by an older version
 
     def resumed(self, begun: JobTerms) -> JobTerms:
         """These terms for an unfinished job that was begun under others and is resumed.
 
         The command that runs now decides how far to go. Deduplication, the owner, and what a schedule or a key asked
-        for, stay as the job began.
+        for, stay as the job began; so does what it stands for.
         """
-        kept = (*DEDUP, "owner", *(SCHEDULED if begun.schedule or begun.source else ()))
+        kept = (*DEDUP, "owner", "coverage", *(SCHEDULED if begun.schedule or begun.source else ()))
         return msgspec.structs.replace(self, **{name: getattr(begun, name) for name in kept})
 
 
@@ -106,7 +120,7 @@ _OF_TERMS = tuple(field for field in Job.__struct_fields__ if field in JobTerms.
 DEDUP = ("dedup", "dedup_window", "dedup_expected", "dedup_error")
 SCHEDULED = (
     "schedule", "due", "spider", "source", "kind", "priority", "min_age", "windows", "budget", "min_interval",
-    "max_interval", "owner", "seal",
+    "max_interval", "owner", "seal", "expected",
 )  # fmt: skip
 
 
@@ -138,6 +152,11 @@ class JobCounts(msgspec.Struct, frozen=True, kw_only=True):
     def in_state(self, state: UrlState) -> int:
         value: int = getattr(self, state.value)
         return value
+
+
+def outcome_text(outcome: JobOutcome | None) -> str:
+    """As backends store it beside the ending; "" where the ending tells it all."""
+    return "" if outcome is None else msgspec.json.encode(outcome).decode()
 
 
 def slug(name: str) -> str:

@@ -9,6 +9,7 @@ from enum import StrEnum
 import msgspec
 
 from .job import Job
+from .outcome import Expectations
 
 
 class Overlap(StrEnum):
@@ -40,6 +41,7 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True):
     min_interval: timedelta | None = None  # of re-crawling one page, with a budget
     max_interval: timedelta | None = None
     seal: str = ""  # of the project's key, where one is set and it was added at run time
+    expected: Expectations = Expectations()  # what a run must come to for its outcome to be `done`
 
 
 class ScheduleProgress(msgspec.Struct, frozen=True, kw_only=True):

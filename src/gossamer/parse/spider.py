@@ -11,8 +11,10 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, TypeAlias
 
+import msgspec
+
 from ..errors import InvalidUrl, Misconfigured, ParseFailed
-from ..model.item import AnyItem
+from ..model.item import AnyItem, Item
 from ..model.task import DEFAULT_KIND, Request, fault_of
 from ..model.url import parse_url, site_of
 from .page import Page
@@ -48,6 +50,11 @@ class Spider:
     clean: bool = True  # False: texts are stored exactly as they were given
     quality_rules: Sequence[ItemStep] = ()  # rule(item, page) -> None, a text or a Fault
     min_quality: float | None = None  # share of faultless items below which nothing is stored any more
+
+    min_records: int | None = None  # records that a run should see; 0: it need not see any
+    min_pages: int | None = None
+    max_dead_share: float | None = None  # of its pages that may end as dead letters, 0 to 1
+    max_change: float | None = None  # of the number of records against the last run, as 0.5
 
     rate: str | None = None  # requests per site: "5/s", "unlimited"
     burst: int | None = None
@@ -129,8 +136,31 @@ def listed_seeds(spider: Spider) -> list[str]:
     return listed
 
 
-async def seeds(spider: Spider) -> AsyncIterator[Request]:
-    """The spider's first requests, one at a time, with absolute addresses. Raises Misconfigured."""
+class SeedDigest:
+    """A digest of many seeds, in whatever order they come: the same seeds have the same."""
+
+    def __init__(self) -> None:
+        self._sum = 0
+
+    def add(self, seed: Request) -> None:
+        packed = msgspec.json.encode([seed.url, seed.kind, seed.data], order="deterministic")
+        self._sum += int.from_bytes(blake2b(packed, digest_size=12).digest())
+
+    @property
+    def text(self) -> str:
+        return f"{self._sum % 2**96:024x}"
+
+
+async def seeds(spider: Spider, digest: SeedDigest | None = None) -> AsyncIterator[Request]:
+    """The spider's first requests, one at a time, with absolute addresses; counted in the digest. Raises
+    Misconfigured."""
+    async for request in _seeds(spider):
+        if digest is not None:
+            digest.add(request)
+        yield request
+
+
+async def _seeds(spider: Spider) -> AsyncIterator[Request]:
     start = spider.start()
     if isinstance(start, Awaitable):
         start = await start
@@ -156,6 +186,28 @@ def _seed(spider: Spider, entry: object) -> Request:
     except InvalidUrl as error:
         raise Misconfigured(f"{spider.name}: a start URL cannot be used. {error}") from error
     return request
+
+
+def declares_items(spider: Spider) -> bool:
+    """Does the code of the user's classes name a class of items, or does a recipe describe one?"""
+    if getattr(spider, "_shapes", None):
+        return True
+    codes = [
+        (value.__code__, value.__globals__)
+        for base in type(spider).__mro__
+        if issubclass(base, Spider) and base is not Spider
+        for value in vars(base).values()
+        if inspect.isfunction(value)
+    ]
+    for code, names in codes:
+        if any(_is_item(names.get(name)) for name in code.co_names):
+            return True
+        codes += [(const, names) for const in code.co_consts if inspect.iscode(const)]  # functions inside of it
+    return False
+
+
+def _is_item(value: object) -> bool:
+    return isinstance(value, type) and issubclass(value, Item)
 
 
 def callback_names(spider: Spider) -> tuple[str, ...]:

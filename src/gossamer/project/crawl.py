@@ -23,7 +23,8 @@ from ..settings import Settings
 from ..settings.effective import job_terms, scope_of
 from ..store.contract import RecordQuery
 from ..store.sink import Sink
-from .job_end import close_when_stored, why_nothing_came
+from .job_end import close_when_stored
+from .job_outcome import why_nothing_came
 from .open import Project, open_project
 from .spools import Storing
 from .wiring import open_worker, seed_context, sink_of

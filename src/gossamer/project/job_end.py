@@ -1,4 +1,4 @@
-"""How a job ends: which of its records are gone, that its end is reported once, and why one found nothing.
+"""How a job ends: which of its records are gone, its outcome, and that its end is reported once.
 
 What it does: every worker that finds nothing left of a job calls `close_drained`; however many do, one ends it. While
 results of it wait on any machine's disk, nobody does: the job is `storing`.
@@ -14,28 +14,28 @@ from datetime import timedelta
 from typing import Any
 
 from ..errors import Transient
-from ..frontier.contract import DeadFilter, is_redirect
+from ..frontier.contract import DeadFilter
 from ..model.events import EventSink, Gone, JobEnded, Trouble
 from ..model.job import Job, JobCounts, JobState
+from ..model.outcome import NOT_FOUND, JobOutcome, implied
 from ..model.task import DropReason, UrlState
 from ..parse.spider import Spider
+from ..schedule.sources import FeedSource, PagesSource, source_of
 from ..store.contract import RecordQuery
 from ..store.sink import Sink
 from ..units import many
+from .job_outcome import earlier_runs, job_outcome
 from .job_reports import GIVEN_UP
 from .open import Project
 from .retention import forget_old_runs
 from .spools import Storing, forget_lost, storing_of
 
-NOT_FOUND = {"http-404", "http-410"}
 LEFT_OUT = {  # pages that another crawl may have visited
     DropReason.TRAP, DropReason.FULL, DropReason.FRESH, DropReason.UNMODIFIED, *GIVEN_UP,
 }  # fmt: skip
 LOOK = timedelta(seconds=1)  # between two looks whether the results that a job waits for are stored
 MANY_RECORDS = 20
 BELIEVED = 0.5  # a crawl that sees less than this part of what the one before saw is not believed
-EARLIER_JOBS = 100  # of the same name, the newest first, whose records a crawl speaks for
-FEW = 50  # pages; more than these are not all redirects, and the list of a big job is long
 
 
 async def close_when_stored(
@@ -94,26 +94,37 @@ async def close_drained(project: Project, spider: Spider, job: Job, events: Even
 async def _close(project: Project, spider: Spider, job: Job, counts: JobCounts, lost: int, events: EventSink) -> None:
     full = job.limit is not None and counts.settled >= job.limit
     ending = "limit" if full and (counts.queued or counts.waiting) else "done"
+    earlier = await earlier_runs(project, job)
+    doubt = ""
     if lost:
-        words = f"{many(lost, 'result')} of {job.id} were given up (`gossamer spool forget`). None is marked as gone."
-        events.emit(Trouble(at=project.clock.now(), job=job.id, stage="gone", message=words))
+        doubt = f"{many(lost, 'result')} of {job.id} were given up (`gossamer spool forget`). None is marked as gone."
     elif ending == "done" and project.settings.store.mark_gone:
         # Before the job is closed: a crash in between repeats it.
         try:
-            gone = await mark_gone(project, spider, job, counts, events)
+            gone, doubt = await mark_gone(project, spider, job, counts, earlier)
         except Transient as error:  # the next crawl will see to it
             events.emit(Trouble(at=project.clock.now(), job=job.id, stage="gone", message=str(error)))
         else:
             if gone:
                 events.emit(Gone(at=project.clock.now(), job=job.id, records=gone))
-    await end_job(project, job, ending, events)
+    if doubt:
+        events.emit(Trouble(at=project.clock.now(), job=job.id, stage="gone", message=doubt))
+    outcome = await job_outcome(
+        project, spider, job, counts, ending, earlier=earlier, lost=lost, doubt="" if lost else doubt
+    )
+    await end_job(project, job, ending, events, outcome)
 
 
-async def end_job(project: Project, job: Job, ending: str, events: EventSink) -> None:
-    """Close a job. The one worker that really did so tells it, and forgets runs of its schedule that are too old."""
-    if not await project.state.jobs.close_job(job.id, ending):
+async def end_job(
+    project: Project, job: Job, ending: str, events: EventSink, outcome: JobOutcome | None = None
+) -> None:
+    """Close a job. The one worker that really did so tells it, and forgets runs of its schedule that are too old.
+    Without an outcome, it is the one that the ending implies."""
+    if not await project.state.jobs.close_job(job.id, ending, outcome):
         return
-    events.emit(JobEnded(at=project.clock.now(), job=job.id, ending=ending))
+    known = outcome or implied(ending)
+    words = known.in_words if known is not None else ""
+    events.emit(JobEnded(at=project.clock.now(), job=job.id, ending=ending, outcome=words))
     if not job.schedule:
         return
     try:
@@ -122,46 +133,49 @@ async def end_job(project: Project, job: Job, ending: str, events: EventSink) ->
         events.emit(Trouble(at=project.clock.now(), job=job.id, stage="old runs", message=str(error)))
 
 
-async def mark_gone(project: Project, spider: Spider, job: Job, counts: JobCounts, events: EventSink) -> int:
-    """Mark records that the crawl should have seen and did not; return how many.
+async def mark_gone(
+    project: Project, spider: Spider, job: Job, counts: JobCounts, earlier: Sequence[Job]
+) -> tuple[int, str]:
+    """Mark records that the crawl stood for, should have seen and did not; return how many, and why none in doubt.
 
-    A crawl that got everywhere speaks for all that earlier crawls of its name had seen. One that left pages out speaks
-    only for the pages that it visited itself. One that found less than half of what the crawl before had seen says
-    nothing: more likely something is wrong with it than with half of the site. All its results must be stored.
+    It stands for what it and `earlier` runs have seen: those of the same spider, arguments and start. A crawl that got
+    everywhere speaks for all of that. One that left pages out speaks only for the pages that it visited itself. One
+    that found less than half of what the run before had seen says nothing: more likely something is wrong with it than
+    with half of the site. All its results must be stored.
     """
-    if not counts.done + counts.unchanged:
-        return 0
-    newest = await project.state.history.newest_jobs(job.name, EARLIER_JOBS + 1)
-    earlier = [one for one in newest if one.created_at < job.created_at]
+    if not counts.done + counts.unchanged or not earlier:
+        return 0, ""
     everywhere = await _got_everywhere(project, job, earlier)
-    if earlier and everywhere:
+    if everywhere:
         before = await project.records.count(RecordQuery(job=earlier[0].id, spider=spider.name))
         now = await project.records.count(RecordQuery(job=job.id, spider=spider.name))
         if before >= MANY_RECORDS and now < before * BELIEVED:
-            message = (
+            return 0, (
                 f"{job.id} saw {now:,} records where {earlier[0].id} saw {before:,}. None is marked as gone: see"
                 f" whether the site or the spider has changed."
             )
-            events.emit(Trouble(at=project.clock.now(), job=job.id, stage="gone", message=message))
-            return 0
-    return await project.records.retire(
+    same = [one.id for one in earlier]
+    gone = await project.records.retire(
         job.id,
         spider=spider.name,
         at=project.clock.now(),
-        earlier=[one.id for one in earlier[:EARLIER_JOBS]] if everywhere else (),
+        of=same,
+        earlier=same if everywhere else (),
         began=job.created_at,
     )
+    return gone, ""
 
 
 async def _got_everywhere(project: Project, job: Job, earlier: Sequence[Job]) -> bool:
-    """Was nothing left out that the crawl before may have visited?
+    """Was nothing left out that the run before may have visited?
 
-    A list of addresses speaks for itself alone: what has dropped out of a feed, or out of the choice of a budget, is
-    not gone from its site.
+    A list, a file or a sitemap stands for what it lists: an address that dropped out of it is gone in the runs of its
+    schedule. A feed lists what is new, a budget chooses, and pages that somebody asked for by name are only themselves.
     """
-    if (await project.state.jobs.terms(job.id)).source:
+    terms = await project.state.jobs.terms(job.id)
+    if terms.budget is not None or isinstance(source_of(terms.source), FeedSource | PagesSource):
         return False
-    if earlier and earlier[0].depth != job.depth:
+    if (await project.state.seeds.findings(job.id)).trouble or earlier[0].depth != job.depth:
         return False
     if not set(await project.state.queue.dead_reasons(DeadFilter(job=job.id))) <= NOT_FOUND:
         return False
@@ -169,28 +183,6 @@ async def _got_everywhere(project: Project, job: Job, earlier: Sequence[Job]) ->
         if reason in LEFT_OUT:
             return False
     return True
-
-
-async def why_nothing_came(project: Project, job: str) -> str:
-    """One line on why not one page of the job could be had; empty when one could, a redirect not counted."""
-    counts = await project.state.jobs.counts(job)
-    if counts.done + counts.unchanged > FEW:
-        return ""
-    elsewhere = refused = ""
-    listed = 0  # pages that are done and have a row; where a filter deduplicates, rows go with the work
-    async for url, state, reason in project.state.queue.urls(job):
-        listed += state in (UrlState.DONE, UrlState.UNCHANGED)
-        if state in (UrlState.DONE, UrlState.UNCHANGED) and not is_redirect(reason):
-            return ""
-        if state is UrlState.DONE:
-            elsewhere = elsewhere or f"{url} {reason}, which is another site. Crawl that one instead."
-        elif state is UrlState.DROPPED and reason == DropReason.ROBOTS:
-            refused = refused or f"The robots.txt of the site forbids {url} to crawlers."
-    if listed < counts.done + counts.unchanged:
-        return ""
-    for letter in await project.state.queue.dead(DeadFilter(job=job), limit=1):
-        return letter.message.partition("\n")[0] or f"{letter.url}: {letter.reason}"
-    return refused or elsewhere or "Every address was left out by the rules of the crawl."
 
 
 async def first_of(*waits: Coroutine[Any, Any, object]) -> None:

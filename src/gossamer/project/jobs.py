@@ -18,6 +18,7 @@ from ..crawl.heartbeat import MISSING_AFTER
 from ..errors import Misconfigured
 from ..frontier.contract import WorkerCard
 from ..model.job import Job, JobCounts, JobState
+from ..model.outcome import Outcome, Reason
 from ..model.url import site_of
 from ..schedule.sources import FeedSource, SitemapSource, source_of
 from ..schedule.windows import is_open, opens_at, parse_windows
@@ -48,6 +49,8 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     standing: str  # running, reading, waiting, unserved, storing or paused; else the first word of `ending`
     in_words: str  # as `standing`, with what a reader would ask next
     ending: str | None  # done, limit, cancelled, replaced, or "source failed: " and why
+    outcome: Outcome | None  # what it was worth; None while it runs, and of jobs older than outcomes are
+    reasons: tuple[Reason, ...]  # why it is not `done`
     trouble: str | None  # with a source of which a part could be read
     started: str
     finished: str | None
@@ -191,6 +194,8 @@ def job_view(
         standing=standing,
         in_words=_in_words(standing, job, now, opens, closed, storing),
         ending=job.ending or None,
+        outcome=job.outcome.outcome if job.outcome is not None else None,
+        reasons=job.outcome.reasons if job.outcome is not None else (),
         trouble=None,
         started=iso_time(job.created_at),
         finished=_iso(job.finished_at),
@@ -242,6 +247,8 @@ def _in_words(
         return f"storing: its pages are done, and {many(storing, 'result')} wait on disk (gossamer spool)"
     if standing == UNSERVED:
         return "unserved: no worker works on it just now; start one (gossamer up), or see what they say"
+    if job.outcome is not None:
+        return job.outcome.in_words
     if standing != WAITING:
         return standing
     if not _may_fetch(job, now) or closed is None:

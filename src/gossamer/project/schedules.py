@@ -15,6 +15,7 @@ import msgspec
 from ..clock import iso_time
 from ..errors import Misconfigured
 from ..model.job import JobState
+from ..model.outcome import Outcome, Reason
 from ..model.schedule import Overlap, Schedule, ScheduleProgress, UnreadableSchedule
 from ..schedule.definition import FROM_FILE, schedules_of
 from ..schedule.sources import PagesSource, StartSource, discreet, source_of, without_secrets
@@ -85,6 +86,8 @@ class ScheduleView(msgspec.Struct, frozen=True, kw_only=True):
     last_standing: str | None  # of the last run: running, done, ...
     last_in_words: str | None
     last_ending: str | None
+    last_outcome: Outcome | None
+    last_reasons: tuple[Reason, ...]
     file_ignored: bool  # gossamer.toml has one of this name, and another one was added
     file_differs: bool  # gossamer.toml says something else than what is in force
     notes: list[ScheduleNote]
@@ -311,6 +314,8 @@ def _fields(progress: ScheduleProgress, book: Book, run: JobView | None) -> dict
         "last_standing": run.standing if run is not None else None,
         "last_in_words": run.in_words if run is not None else None,
         "last_ending": run.ending if run is not None else None,
+        "last_outcome": run.outcome if run is not None else None,
+        "last_reasons": run.reasons if run is not None else (),
         "file_ignored": name in book.ignored,
         "file_differs": name in book.unread | book.changed | book.removed,
         "notes": _notes(progress, book, run),
@@ -365,4 +370,6 @@ def _trouble_of(run: JobView) -> str:
         return f"{run.id} ended: {run.ending}"
     if run.dead and not run.done + run.unchanged and run.state is not JobState.RUNNING:
         return f"not one page of {run.id} could be had; see: gossamer dead list --job {run.id}"
+    if run.outcome not in (None, Outcome.DONE, Outcome.INCOMPLETE):
+        return f"{run.id} is {run.in_words}"
     return f"{run.id}: {run.trouble}" if run.trouble else ""

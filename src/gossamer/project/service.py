@@ -35,7 +35,8 @@ from ..store.export import export
 from .crawl import Attend, CrawlReport, crawl
 from .export import destination_of
 from .files import JoinedRecords
-from .job_end import first_of, why_nothing_came
+from .job_end import first_of
+from .job_outcome import why_nothing_came
 from .open import Project, open_project
 from .retention import forget_old_runs
 from .spools import waiting_by_job

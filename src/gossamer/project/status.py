@@ -16,6 +16,7 @@ from ..backends.addresses import place_of as place_of  # where a part of the dat
 from ..clock import iso_time
 from ..frontier.contract import DeadFilter, SiteLoad
 from ..model.job import Job, JobCounts, JobState
+from ..model.outcome import Outcome, Reason
 from ..schedule.windows import is_open, opens_at, parse_windows
 from ..settings import Settings
 from ..store.contract import RecordQuery
@@ -37,6 +38,8 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
     standing: str
     in_words: str
     ending: str | None
+    outcome: Outcome | None
+    reasons: tuple[Reason, ...]
     started: str
     finished: str | None
     limit: int | None

@@ -33,7 +33,7 @@ from ..schedule.authority import sealed_terms
 from ..schedule.sources import PagesSource, WantedPage, source_of
 from ..schedule.spider_loader import Spiders
 from ..settings import Settings
-from ..settings.effective import job_terms, routing_of
+from ..settings.effective import coverage_of, job_terms, routing_of
 from .keys import Caller
 from .open import Project
 
@@ -146,6 +146,7 @@ async def _begin_pages(
         owner=caller.id,
         spider=name or PAGES,
         source=source.decode(),
+        coverage=coverage_of(maker, source.decode()),
         priority=priority,
     )
     return await _open(project, caller, f"{kind}-{blake2b(content, digest_size=6).hexdigest()}", terms)

@@ -24,7 +24,8 @@ from .definition import schedules_of
 from .sources import CommandSource, FileSource, source_of
 from .sources.kinds import program
 
-_SEALED = tuple(name for name in SCHEDULED if name != "seal")
+_UNSEALED = ("seal", "expected")  # what a run is measured by runs nothing
+_SEALED = tuple(name for name in SCHEDULED if name not in _UNSEALED)
 _REMEDY = (
     f"Write the schedule into the {FILE_NAME} of the worker, or set fleet.key on all machines; where everybody who can "
     "write to the state is trusted, fleet.allow_commands = true does as well."
@@ -83,7 +84,8 @@ def _of_job(name: str, terms: JobTerms) -> list[Any]:
 
 
 def _of_schedule(schedule: Schedule) -> list[Any]:
-    return list(msgspec.structs.astuple(msgspec.structs.replace(schedule, seal="")))
+    unsealed = msgspec.structs.asdict(msgspec.structs.replace(schedule, seal=""))
+    return [value for name, value in unsealed.items() if name != "expected"]
 
 
 def _seal(settings: Settings, kind: str, content: list[Any]) -> str:

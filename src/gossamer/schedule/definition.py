@@ -21,6 +21,7 @@ import msgspec
 
 from ..errors import InvalidUrl, Misconfigured
 from ..model.item import safe_text
+from ..model.outcome import Expectations
 from ..model.schedule import Overlap, Schedule, ScheduleProgress
 from ..model.task import MAX_PRIORITY
 from ..model.url import parse_url
@@ -63,6 +64,7 @@ def schedule_of(name: str, table: ScheduleTable) -> Schedule:
         budget=_one_or_more("budget", table.budget, where),
         min_interval=shortest,
         max_interval=longest,
+        expected=_expected(table, where),
     )
 
 
@@ -206,6 +208,13 @@ def _intervals(table: ScheduleTable, where: str) -> tuple[timedelta | None, time
     if shortest is not None and longest is not None and shortest > longest:
         raise _bad(where, "min_interval", "is longer than ", Key("max_interval"), "; exchange them.")
     return shortest, longest
+
+
+def _expected(table: ScheduleTable, where: str) -> Expectations:
+    expected = Expectations(**{name: getattr(table, name) for name in Expectations.__struct_fields__})
+    if fault := expected.fault():
+        raise BadSchedule(where, fault.partition(" ")[0], f"{fault}.")
+    return expected
 
 
 def _one_or_more(key: str, value: int | None, where: str) -> int | None:

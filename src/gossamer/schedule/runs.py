@@ -16,7 +16,7 @@ from ..model.job import JobTerms
 from ..model.schedule import Schedule, ScheduleProgress
 from ..parse.spider import Spider, callback_names
 from ..settings import Settings
-from ..settings.effective import job_terms
+from ..settings.effective import coverage_of, job_terms
 from .authority import demand_own_schedule, sealed_terms
 from .decisions import budget_of
 from .spider_loader import Spiders
@@ -59,6 +59,8 @@ def opening_with(
         budget=budget,
         min_interval=schedule.min_interval,
         max_interval=schedule.max_interval,
+        expected=schedule.expected.or_else(usual.expected),
+        coverage=coverage_of(spider, schedule.source),
     )
     return schedule.name, sealed_terms(settings, schedule.name, terms)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
+from hashlib import blake2b
 from math import isfinite
 
 import msgspec
@@ -16,6 +17,7 @@ from ..frontier.contract import JobTerms
 from ..frontier.politeness import SiteTerms
 from ..frontier.retry import RetryTerms
 from ..model.job import Job
+from ..model.outcome import Expectations
 from ..model.route import TRANSPORTS, Route
 from ..model.url import UrlRules, authority_of, bad_port_of, host_of
 from ..parse.spider import Spider
@@ -84,7 +86,29 @@ def job_terms(settings: Settings, spider: Spider) -> JobTerms:
         dedup_check=crawl.dedup_check,
         limit=_spider_or_setting(settings, "crawl.limit", spider.limit, crawl.limit),
         depth=_spider_or_setting(settings, "crawl.depth", spider.max_depth, crawl.depth),
+        expected=expectations(settings, spider),
+        coverage=coverage_of(spider),
     )
+
+
+def expectations(settings: Settings, spider: Spider) -> Expectations:
+    """What a run of the spider must come to: the command line, else the spider, else the settings. Raises
+    Misconfigured."""
+    names = Expectations.__struct_fields__
+    flags = {name: getattr(settings.expect, name) for name in names if is_flagged(settings, f"expect.{name}")}
+    own = Expectations(**{name: getattr(spider, name) for name in names})
+    usual = Expectations(**{name: getattr(settings.expect, name) for name in names})
+    if fault := own.fault():
+        raise Misconfigured(f"Spider {spider.name}: {fault}.")
+    return Expectations(**flags).or_else(own).or_else(usual)
+
+
+def coverage_of(spider: Spider, source: str = "") -> str:
+    """Which records a run of the spider stands for, as a digest of spider, arguments and source. What its own start
+    gives is known when that was read (`Job.start`)."""
+    arguments = getattr(spider, "arguments", None) or {}
+    packed = msgspec.json.encode([spider.name, dict(arguments), source], order="deterministic")
+    return blake2b(packed, digest_size=12).hexdigest()
 
 
 def site_terms(settings: Settings, spider: Spider | None) -> Callable[[str], SiteTerms]:

@@ -17,6 +17,7 @@ from urllib.parse import unquote
 import msgspec
 
 from ..errors import Misconfigured, UnknownSetting
+from ..model.outcome import Expectations
 from ..schedule.windows import parse_windows
 from ..units import Rate, Secret, Size, parse_duration, parse_rate, parse_size
 from .tables import Domain, Managed, ProxyPool, RouteTable, ScheduleTable, Settings, TransportTable
@@ -146,6 +147,10 @@ def _check(settings: Settings) -> None:
     demand(quality.window >= 20, "quality.window", "must be 20 or more.")
     demand(quality.price_jump is None or quality.price_jump > 1, "quality.price_jump", "must be more than 1.")
     demand(quality.rating_max > 0, "quality.rating_max", "must be more than 0.")
+    wanted = msgspec.structs.asdict(settings.expect)
+    for name, value in wanted.items():
+        fault = Expectations(**{name: value}).fault()
+        demand(not fault, f"expect.{name}", f"{fault}.")
     demand(settings.crawl.dedup in ("exact", "bloom"), "crawl.dedup", "must be 'exact' or 'bloom'.")
     demand(0 < settings.crawl.dedup_error < 0.5, "crawl.dedup_error", "must be between 0 and 0.5.")
     demand(settings.crawl.dedup_expected >= 1, "crawl.dedup_expected", "must be 1 or more.")

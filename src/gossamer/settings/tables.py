@@ -197,6 +197,12 @@ class ScheduleTable(msgspec.Struct, frozen=True, kw_only=True):
     min_interval: timedelta | None = None  # between two fetches of one page, with a budget
     max_interval: timedelta | None = None
 
+    # What a run must come to; see Expect
+    min_records: int | None = None
+    min_pages: int | None = None
+    max_dead_share: float | None = None
+    max_change: float | None = None
+
 
 DEFAULT_TRACKING = (
     "utm_*", "gclid", "gclsrc", "dclid", "gbraid", "wbraid", "fbclid", "msclkid", "yclid", "twclid", "ttclid",
@@ -298,6 +304,16 @@ class Quality(msgspec.Struct, frozen=True, kw_only=True):
     rating_max: float = 5.0
 
 
+class Expect(msgspec.Struct, frozen=True, kw_only=True):
+    """[expect]: what a run must come to for its outcome to be `done`. A spider's, recipe's or schedule's own value goes
+    before these."""
+
+    min_records: int | None = None  # 0: it need not see any
+    min_pages: int | None = None
+    max_dead_share: float | None = None  # of its pages that may end as dead letters
+    max_change: float | None = None  # of the number of records against the last run; 0.5: halved, or half more
+
+
 class Fleet(msgspec.Struct, frozen=True, kw_only=True):
     shards: int | None = None
     key: Secret = Secret("")  # jobs and schedules must bear its seal
@@ -356,6 +372,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     store: Store = Store()
     files: Files = Files()
     quality: Quality = Quality()
+    expect: Expect = Expect()
     fleet: Fleet = Fleet()
     server: Server = Server()
     router: RouterTable = RouterTable()

@@ -147,10 +147,18 @@ class RecordHistory(Protocol):
         ...
 
     async def retire(
-        self, job: str, *, spider: str, at: float, earlier: Sequence[str] = (), began: float | None = None
+        self,
+        job: str,
+        *,
+        spider: str,
+        at: float,
+        of: Sequence[str] | None = None,
+        earlier: Sequence[str] = (),
+        began: float | None = None,
     ) -> int:
         """Mark records of the spider as gone that the job did not see though it looked; return how many.
 
+        With `of`, the job stands only for records that one of these jobs saw; None: for all of the spider.
         It looked at a record when it visited the page that gave it last (done or reparsed), or learned that this page
         does not exist (status 404, 410). With `earlier`, the job looked everywhere: all records that one of these jobs
         saw count as well, unless their page was tried and not understood, or somebody has checked them after the job

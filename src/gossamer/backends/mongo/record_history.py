@@ -127,6 +127,7 @@ class Retirement:
         job: str,
         spider: str,
         at: float,
+        of: Sequence[str] | None,
         earlier: Sequence[str],
         began: float,
     ) -> None:
@@ -136,6 +137,7 @@ class Retirement:
         self._spider = mend(spider)
         self._at = at
         self._began = began
+        self._of = None if of is None else [job_hash(mend(one)) for one in of]
         self._earlier = [job_hash(mend(one)) for one in earlier]
 
     async def run(self) -> int:
@@ -181,7 +183,9 @@ class Retirement:
         looks = await self._looks(unseen)
         left = [one for one in unseen if looks[one["number"]] is None and one["last_checked"] <= self._began]
         known = await self._seen(self._earlier, [one["number"] for one in left])
-        return [(one, looks[one["number"]] or 0) for one in unseen if looks[one["number"]] or one["number"] in known]
+        visited = [one["number"] for one in unseen if looks[one["number"]]]
+        known |= set(visited) if self._of is None else await self._seen(self._of, visited)
+        return [(one, looks[one["number"]] or 0) for one in unseen if one["number"] in known]
 
     async def _seen(self, jobs: Sequence[bytes], numbers: Sequence[int]) -> set[int]:
         """Those among the numbers of records that one of the jobs saw."""

@@ -162,7 +162,14 @@ class MongoRecords:
             yield one
 
     async def retire(
-        self, job: str, *, spider: str, at: float, earlier: Sequence[str] = (), began: float | None = None
+        self,
+        job: str,
+        *,
+        spider: str,
+        at: float,
+        of: Sequence[str] | None = None,
+        earlier: Sequence[str] = (),
+        began: float | None = None,
     ) -> int:
         return await history.Retirement(
             self.database,
@@ -170,6 +177,7 @@ class MongoRecords:
             job=job,
             spider=spider,
             at=at,
+            of=of,
             earlier=earlier,
             began=at if began is None else began,
         ).run()

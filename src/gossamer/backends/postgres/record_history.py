@@ -65,12 +65,15 @@ SELECT identity, number, coalesce(found, 0) AS found FROM (
     FROM @records AS records
     WHERE {which} AND spider = $2 AND gone_since IS NULL
         AND NOT EXISTS (SELECT FROM @sightings AS s WHERE s.job = $1 AND s.record = records.number)
-) AS unseen WHERE found > 0 OR found IS NULL AND last_checked <= $4 AND EXISTS (
+) AS unseen WHERE found > 0 AND ($5::text[] IS NULL OR EXISTS (
+    SELECT FROM unnest($5::text[]) AS earlier (job)
+    JOIN @sightings AS s ON s.job = earlier.job AND s.record = unseen.number
+)) OR found IS NULL AND last_checked <= $4 AND EXISTS (
     SELECT FROM unnest($3::text[]) AS earlier (job)
     JOIN @sightings AS s ON s.job = earlier.job AND s.record = unseen.number
 )"""
-_UNSEEN_BETWEEN = _UNSEEN.format(which="number BETWEEN $5 AND $6")
-_UNSEEN_AMONG = _UNSEEN.format(which="number = ANY ($5::bigint[])")
+_UNSEEN_BETWEEN = _UNSEEN.format(which="number BETWEEN $6 AND $7")
+_UNSEEN_AMONG = _UNSEEN.format(which="number = ANY ($6::bigint[])")
 
 # As in record_writes.py: one by one, in the order of the array.
 _LOCK = """
@@ -111,10 +114,19 @@ async def differences(session: Session, seen: Sequence[Seen]) -> list[Difference
 
 
 async def retire_some(
-    session: Session, first: int, *, job: str, spider: str, at: float, earlier: Sequence[str], began: float
+    session: Session,
+    first: int,
+    *,
+    job: str,
+    spider: str,
+    at: float,
+    of: Sequence[str] | None,
+    earlier: Sequence[str],
+    began: float,
 ) -> int:
     """Mark what is gone among the records from the number `first` on; return how many. In the caller's transaction."""
-    asked = (stored(job), stored(spider), [stored(one) for one in earlier], began)
+    stands_for = None if of is None else [stored(one) for one in of]
+    asked = (stored(job), stored(spider), [stored(one) for one in earlier], began, stands_for)
     likely = await session.rows(_UNSEEN_BETWEEN, *asked, first, first + RETIRED - 1)
     if not likely:
         return 0

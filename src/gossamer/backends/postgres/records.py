@@ -209,7 +209,14 @@ class PostgresRecords:
             last = seen[-1].record
 
     async def retire(
-        self, job: str, *, spider: str, at: float, earlier: Sequence[str] = (), began: float | None = None
+        self,
+        job: str,
+        *,
+        spider: str,
+        at: float,
+        of: Sequence[str] | None = None,
+        earlier: Sequence[str] = (),
+        began: float | None = None,
     ) -> int:
         highest = (await self._database.rows(HIGHEST))[0]["number"]
         gone = 0
@@ -221,6 +228,7 @@ class PostgresRecords:
                     job=job,
                     spider=spider,
                     at=at,
+                    of=of,
                     earlier=earlier,
                     began=at if began is None else began,
                 )

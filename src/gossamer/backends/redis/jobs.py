@@ -17,7 +17,8 @@ import msgspec
 
 from ...errors import Permanent
 from ...frontier.contract import SeedFindings
-from ...model.job import Job, JobCounts, JobState, JobTerms, slug
+from ...model.job import Job, JobCounts, JobState, JobTerms, outcome_text, slug
+from ...model.outcome import JobOutcome
 from ..cleanup import BackgroundCleanup
 from .cleanup import JobCleanup
 from .connection import Server
@@ -43,6 +44,8 @@ class JobRow(msgspec.Struct, frozen=True, kw_only=True):
     finished_at: str
     terms: str
     paused: bool = False
+    outcome: str = ""
+    start: str = ""
 
     @property
     def given_up(self) -> bool:
@@ -65,7 +68,9 @@ class JobRow(msgspec.Struct, frozen=True, kw_only=True):
             created_at=float(self.created_at),
             finished_at=float(self.finished_at) if self.finished_at else None,
             ending=self.ending,
+            outcome=self.outcome,
             paused=self.paused,
+            start=self.start,
         )
 
 
@@ -107,21 +112,21 @@ class RedisJobs:
             await self.cleanup.finish()
         return row.job(), bool(found)
 
-    async def seal_seeds(self, job: str) -> None:
+    async def seal_seeds(self, job: str, start: str = "") -> None:
         row = await self.row(job)
         # The shards first: a job that is sealed in the book is not sealed again.
         await self._tell_shards(row.number, "sealed", "1")
-        await self.change(job, "seal")
+        await self.change(job, "seal", start)
 
     async def is_sealed(self, job: str) -> bool:
         found = await self.find_row(job)
         return found is not None and found.sealed
 
-    async def close_job(self, job: str, ending: str) -> bool:
+    async def close_job(self, job: str, ending: str, outcome: JobOutcome | None = None) -> bool:
         row = await self.row(job)
         if ending != LIMIT and await self._open(row.number):
             return False
-        closed = await self.change(job, "close", ending)
+        closed = await self.change(job, "close", ending, outcome_text(outcome))
         await self.remind_shards(job)
         if closed and ending != LIMIT and await self._open(row.number):
             # A dead letter was replayed in between: the job is not over.
@@ -300,9 +305,9 @@ class RedisJobs:
             )
         )
 
-    async def change(self, job: str, verb: str, what: str = "") -> bool:
+    async def change(self, job: str, verb: str, what: str = "", outcome: str = "") -> bool:
         """Run lua/change_job.lua."""
-        return bool(await self.server.run("change_job", self.book, self.server.now(), job, verb, what))
+        return bool(await self.server.run("change_job", self.book, self.server.now(), job, verb, what, outcome))
 
     async def _tell_shards(self, number: int, *fields: str) -> None:
         """Write fields, given as names and values, in every shard."""

@@ -16,15 +16,16 @@ import msgspec
 from ...clock import Clock
 from ...errors import Permanent
 from ...frontier.contract import SeedFindings
-from ...model.job import Job, JobCounts, JobState, JobTerms, slug
+from ...model.job import Job, JobCounts, JobState, JobTerms, outcome_text, slug
+from ...model.outcome import JobOutcome
 from ..cleanup import BackgroundCleanup
 from .cleanup import CANCELLED, REPLACED, clear_some, drop_first, forget, remaining
 from .connection import Database
 
-_COLUMNS = "id, name, state, created_at, finished_at, terms, ending, paused"
+_COLUMNS = "id, name, state, created_at, finished_at, terms, ending, paused, outcome, start"
 
 
-Row = tuple[str, str, str, float, float | None, str, str, int]  # of these columns
+Row = tuple[str, str, str, float, float | None, str, str, int, str, str]  # of these columns
 
 
 class SqliteJobs:
@@ -49,15 +50,17 @@ class SqliteJobs:
             await self.cleanup.finish()
         return opened
 
-    async def seal_seeds(self, job: str) -> None:
-        await self.database.write(lambda c: c.execute("UPDATE jobs SET sealed = 1 WHERE id = ?", (job,)).rowcount)
+    async def seal_seeds(self, job: str, start: str = "") -> None:
+        sql = "UPDATE jobs SET sealed = 1, start = iif(start = '', ?, start) WHERE id = ?"
+        await self.database.write(lambda c: c.execute(sql, (start, job)).rowcount)
 
     async def is_sealed(self, job: str) -> bool:
         row = await self.database.read(lambda c: c.execute("SELECT sealed FROM jobs WHERE id = ?", (job,)).fetchone())
         return bool(row and row[0])
 
-    async def close_job(self, job: str, ending: str) -> bool:
-        return await self.database.write(lambda c: _close(c, job, ending, self._clock.now()))
+    async def close_job(self, job: str, ending: str, outcome: JobOutcome | None = None) -> bool:
+        text = outcome_text(outcome)
+        return await self.database.write(lambda c: _close(c, job, ending, text, self._clock.now()))
 
     async def pause_job(self, job: str, paused: bool) -> bool:
         changed = await self.database.write(
@@ -150,7 +153,7 @@ def begin_job(connection: sqlite3.Connection, name: str, terms: JobTerms, now: f
         "INSERT INTO jobs (number, id, name, state, created_at, terms) VALUES (?, ?, ?, 'running', ?, ?)",
         (number, job, name, now, text),
     )
-    return _job((job, name, JobState.RUNNING, now, None, text, "", 0))
+    return _job((job, name, JobState.RUNNING, now, None, text, "", 0, "", ""))
 
 
 def given_up(connection: sqlite3.Connection, job: int) -> str:
@@ -167,12 +170,12 @@ def _unfinished(connection: sqlite3.Connection, name: str) -> Row | None:
     return found
 
 
-def _close(connection: sqlite3.Connection, job: str, ending: str, now: float) -> bool:
+def _close(connection: sqlite3.Connection, job: str, ending: str, outcome: str, now: float) -> bool:
     # A dead letter may have been replayed since the job was found empty: then it is not over.
     closed = connection.execute(
-        "UPDATE jobs SET state = 'finished', ending = ?, finished_at = ?, paused = 0 WHERE id = ? "
+        "UPDATE jobs SET state = 'finished', ending = ?, outcome = ?, finished_at = ?, paused = 0 WHERE id = ? "
         "AND state = 'running' AND (? = 'limit' OR queued + waiting + leased = 0)",
-        (ending, now, job, ending),
+        (ending, outcome, now, job, ending),
     ).rowcount
     return bool(closed)
 
@@ -192,7 +195,7 @@ def _give_up(connection: sqlite3.Connection, job: str, ending: str, now: float) 
 
 
 def _job(row: Row) -> Job:
-    job_id, name, state, created_at, finished_at, text, ending, paused = row
+    job_id, name, state, created_at, finished_at, text, ending, paused, outcome, start = row
     return Job.under(
         msgspec.json.decode(text, type=JobTerms),
         id=job_id,
@@ -201,7 +204,9 @@ def _job(row: Row) -> Job:
         created_at=created_at,
         finished_at=finished_at,
         ending=ending,
+        outcome=outcome,
         paused=bool(paused),
+        start=start,
     )
 
 

@@ -50,7 +50,7 @@ WHERE number = ? AND job = ? AND fingerprint = ? AND state = 'dead' AND changed_
 
 # A job with the ending "limit" had open tasks already, which were not to be done.
 _REVIVE = """
-UPDATE jobs SET state = 'running', ending = '', finished_at = NULL
+UPDATE jobs SET state = 'running', ending = '', outcome = '', finished_at = NULL
 WHERE number = ? AND state <> 'running' AND ending <> 'limit'
     AND (? IS NULL OR done + unchanged + dead + leased - redirected < ?)"""
 
@@ -135,7 +135,8 @@ class SqliteQueueView:
             for job, counts in changes.items():
                 counts.write(connection, job)
                 connection.execute(
-                    "UPDATE jobs SET state = 'running', ending = '', finished_at = NULL WHERE number = ?", (job,)
+                    "UPDATE jobs SET state = 'running', ending = '', outcome = '', finished_at = NULL WHERE number = ?",
+                    (job,),
                 )
             return len(letters)
 

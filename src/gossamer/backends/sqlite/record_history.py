@@ -66,7 +66,10 @@ SELECT number, coalesce(found, 0) FROM (
     FROM records NOT INDEXED
     WHERE number BETWEEN :first AND :last AND spider = :spider AND gone_since IS NULL
         AND NOT EXISTS (SELECT 1 FROM sightings WHERE sightings.job = :job AND record = number)
-) WHERE found > 0 OR found IS NULL AND last_checked <= :began AND EXISTS (
+) WHERE found > 0 AND (:of IS NULL OR EXISTS (
+    SELECT 1 FROM json_each(:of) AS earlier CROSS JOIN sightings
+    WHERE sightings.job = earlier.value AND record = number
+)) OR found IS NULL AND last_checked <= :began AND EXISTS (
     SELECT 1 FROM json_each(:earlier) AS earlier CROSS JOIN sightings
     WHERE sightings.job = earlier.value AND record = number
 )"""
@@ -111,6 +114,7 @@ def retire_some(
     job: str,
     spider: str,
     at: float,
+    of: Sequence[str] | None,
     earlier: Sequence[str],
     began: float,
 ) -> int:
@@ -121,6 +125,7 @@ def retire_some(
         "job": mend(job),
         "spider": mend(spider),
         "began": began,
+        "of": None if of is None else msgspec.json.encode([mend(one) for one in of]).decode(),
         "earlier": msgspec.json.encode([mend(one) for one in earlier]).decode(),
     }
     gone = connection.execute(_UNSEEN, wanted).fetchall()

@@ -177,7 +177,14 @@ class SqliteRecords:
             last = seen[-1].record
 
     async def retire(
-        self, job: str, *, spider: str, at: float, earlier: Sequence[str] = (), began: float | None = None
+        self,
+        job: str,
+        *,
+        spider: str,
+        at: float,
+        of: Sequence[str] | None = None,
+        earlier: Sequence[str] = (),
+        began: float | None = None,
     ) -> int:
         (highest,) = (await self._rows(HIGHEST))[0]
         gone = 0
@@ -189,6 +196,7 @@ class SqliteRecords:
                     job=job,
                     spider=spider,
                     at=at,
+                    of=of,
                     earlier=earlier,
                     began=at if began is None else began,
                 )

@@ -15,6 +15,7 @@ from typing import Any
 
 import msgspec
 
+from ...model.outcome import Expectations
 from ..css import CssQuery
 
 
@@ -235,6 +236,7 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True):
     proxy_pool: str | None = None
     statuses: tuple[int, ...] = ()
     minimum: float | None = None
+    expected: Expectations = Expectations()
 
 
 _TEXTS, _URLS = (FieldType.LIST, FieldType.TEXT), (FieldType.LIST, FieldType.URL)

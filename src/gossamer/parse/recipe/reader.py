@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 
 from ...errors import InvalidUrl, MissingExtra
+from ...model.outcome import Expectations
 from ...model.task import MAX_ATTEMPTS, MAX_PRIORITY
 from ...model.url import parse_url
 from ...units import parse_rate
@@ -42,7 +43,7 @@ from .spider import RecipeSpider, spider_of
 from .table import RecipeTable
 from .text import MAX_BYTES, tree_of
 
-TOP_KEYS = ("name", "summary", "start", "start_kind", "scope", "politeness", "quality", "pages")
+TOP_KEYS = ("name", "summary", "start", "start_kind", "scope", "politeness", "quality", "expect", "pages")
 SCOPE_KEYS = ("domains", "include", "exclude", "depth", "limit")
 POLITENESS_KEYS = ("rate", "burst", "concurrency", "robots", "attempts", "route", "proxy_pool", "statuses")
 KIND_KEYS = ("follow", "next", "item", "key", "auto", "each", "within", "allow_empty", "fields")
@@ -119,6 +120,7 @@ def read_recipe(content: bytes, file: str) -> Recipe:
         proxy_pool=politeness.text("proxy_pool"),
         statuses=_read_statuses(politeness),
         minimum=_read_minimum(top.inner("quality")),
+        expected=_read_expected(top.inner("expect")),
     )
     if faults:
         raise BadRecipe(file, sorted(faults, key=lambda fault: fault.line or 0))
@@ -198,6 +200,17 @@ def _read_minimum(quality: RecipeTable) -> float | None:
         quality.wrong("a share between 0 and 1, as 0.8", "minimum")
         return None
     return float(value)
+
+
+def _read_expected(expect: RecipeTable) -> Expectations:
+    names = Expectations.__struct_fields__
+    expect.only(names)
+    for name in names:
+        if name in expect and Expectations(**{name: expect.values[name]}).fault():
+            kind = "a share, as 0.2" if name.startswith("max_") else "a whole number, 0 or more"
+            expect.wrong(kind, name)
+            return Expectations()
+    return Expectations(**{name: expect.values.get(name) for name in names})
 
 
 def read_kinds(top: RecipeTable) -> dict[str, PageKind]:

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar
 
+import msgspec
+
 from ...errors import ParseFailed
 from ...model.item import Item, item_key
 from ...model.task import DEFAULT_KIND, Request
@@ -67,6 +69,7 @@ def spider_of(recipe: Recipe) -> type[RecipeSpider]:
         "fetcher": recipe.route,
         "proxy_pool": recipe.proxy_pool,
     }
+    namespace |= msgspec.structs.asdict(recipe.expected)
     if recipe.minimum is not None:
         namespace["min_quality"] = recipe.minimum
     for kind in recipe.kinds.values():

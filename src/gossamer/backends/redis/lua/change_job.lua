@@ -1,5 +1,6 @@
 -- Change a job. ARGV: time or '', id, 'seal' | 'pause' | 'resume' | 'close' | 'cancel' | 'reopen' | 'cleared' | 'forget',
--- then for 'close' and 'cancel' the ending, for 'cleared' the time at which the job ended whose open URLs are gone.
+-- then for 'seal' a digest of its seeds, for 'close' the ending and the outcome (JSON, or ''), for 'cancel' the ending,
+-- for 'cleared' the time at which the job ended whose open URLs are gone.
 -- Returns 1 when something changed; of several callers that close or cancel, exactly one gets 1. A running job can be
 -- paused and resumed at any time. A job can be forgotten once it has ended and is cleared, unless it is the newest of its
 -- name; for 'forget' ARGV[4] is 'owned' where that does not matter, because a key began it.
@@ -24,10 +25,10 @@ if verb == 'forget' then
 end
 if verb == 'seal' then
     if job.sealed then return 0 end
-    job.sealed = true
+    job.sealed, job.start = true, ARGV[4]
 elseif verb == 'reopen' then
     if job.state == 'running' then return 0 end
-    job.state, job.ending, job.finished_at = 'running', '', ''
+    job.state, job.ending, job.finished_at, job.outcome = 'running', '', '', ''
     redis.call('SREM', DROPPING, job.id)
     -- A newer unfinished job of that name keeps the name; this one is found by its id.
     if redis.call('HSETNX', RUNNING, job.name, job.id) == 0 then
@@ -36,7 +37,7 @@ elseif verb == 'reopen' then
 elseif job.state ~= 'running' then
     return 0
 elseif verb == 'close' then
-    end_job(job, 'finished', ARGV[4])
+    end_job(job, 'finished', ARGV[4], ARGV[5])
     return 1
 elseif verb == 'cancel' then
     give_up(job, 'cancelled', ARGV[4])

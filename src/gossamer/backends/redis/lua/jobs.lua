@@ -16,8 +16,9 @@ local function write_job(job)
     return text
 end
 
-local function end_job(job, state, ending)
+local function end_job(job, state, ending, outcome)
     job.state, job.ending, job.finished_at, job.paused = state, ending, string.format('%.6f', now), false
+    job.outcome = outcome or ''
     if redis.call('HGET', RUNNING, job.name) == job.id then redis.call('HDEL', RUNNING, job.name) end
     redis.call('HDEL', RUNNING, '#' .. job.id)
     write_job(job)

@@ -1,0 +1,250 @@
+"""How a job came out, for programs and people: one of six outcomes, with its reasons. Pure: facts in, outcome out.
+
+    done                nothing to complain of
+    done with warnings  it is through, and something is amiss: dead letters, an expectation that is not met
+    empty               pages came, and not one record of a spider that gives records
+    held back           the quality guard has held pages back: what is stored is not all of it
+    incomplete          it ended before its work did: a limit, a budget, cancelled, replaced
+    failed              not one page could be had, or its source could not be read
+
+`ending` says who ended a job; the outcome says what it is worth. project/job_outcome.py gathers the facts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+
+import msgspec
+
+from ..units import many
+
+NOT_FOUND = frozenset({"http-404", "http-410"})  # pages that do not exist: every site links to some
+HELD_BACK_REASON = "quality"  # of a dead letter that the quality guard has held back
+BUDGET_REASON = "budget"
+LOGGED_OUT_REASONS = frozenset({"blocked-login", "http-401", "logged-out"})
+REFUSED = frozenset({"http-403", "http-429", "http-451", "http-503"})
+MOST_NAMED = 3  # reasons of dead letters
+
+
+class Outcome(StrEnum):
+    DONE = "done"
+    WARNINGS = "done with warnings"
+    EMPTY = "empty"
+    HELD_BACK = "held back"
+    INCOMPLETE = "incomplete"
+    FAILED = "failed"
+
+
+EXIT_CODES = {
+    Outcome.DONE: 0,
+    Outcome.FAILED: 1,
+    Outcome.WARNINGS: 3,
+    Outcome.EMPTY: 4,
+    Outcome.HELD_BACK: 5,
+    Outcome.INCOMPLETE: 6,
+}  # of `gossamer crawl`; 2 is a command that cannot be understood, 130 one that was stopped and can go on
+
+
+class Reason(msgspec.Struct, frozen=True):
+    """Why an outcome is not `done`: a stable word for programs, and a sentence for people."""
+
+    code: str
+    message: str
+
+
+class JobOutcome(msgspec.Struct, frozen=True):
+    """What a job was worth. Stored with the job when it ends."""
+
+    outcome: Outcome
+    reasons: tuple[Reason, ...] = ()
+
+    @property
+    def in_words(self) -> str:
+        """`empty: no record came of 12 pages`"""
+        return f"{self.outcome.value}: {self.reasons[0].message}" if self.reasons else self.outcome.value
+
+
+class Expectations(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a run must come to for its outcome to be `done`. None expects nothing."""
+
+    min_records: int | None = None  # 0: a spider that need not give any
+    min_pages: int | None = None
+    max_dead_share: float | None = None  # of the pages that were tried, 0 to 1
+    max_change: float | None = None  # of the number of records against the last run, 0 to 1; 0.5: halved, or half more
+
+    def or_else(self, others: Expectations) -> Expectations:
+        """These; the others where these expect nothing."""
+        chosen = {
+            name: getattr(others if getattr(self, name) is None else self, name) for name in self.__struct_fields__
+        }
+        return Expectations(**chosen)
+
+    def fault(self) -> str:
+        """What cannot be meant, as `min_records = -1 must be 0 or more`; "" when all can."""
+        for name in self.__struct_fields__:
+            value = getattr(self, name)
+            if value is None:
+                continue
+            is_share = name.startswith("max_")
+            if isinstance(value, bool) or not isinstance(value, int | float if is_share else int) or not value >= 0:
+                return f"{name} = {value!r} must be {'a share, as 0.2' if is_share else 'a number, 0 or more'}"
+            if name == "max_dead_share" and value > 1:
+                return f"{name} = {value!r} must be a share between 0 and 1, as 0.05"
+        return ""
+
+
+class LastRun(msgspec.Struct, frozen=True):
+    """The run before that stood for the same records, and how many it saw."""
+
+    job: str
+    records: int
+
+
+class JobFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of a job when it ends."""
+
+    ending: str
+    pages: int  # that came, changed or not
+    records: int  # that it saw
+    dead: Mapping[str, int] = {}  # pages that were given up, by reason
+    limit: int | None = None
+    failure: str = ""  # why not one page could be had
+    gives_records: bool = False  # its spider declares items, or gave some before
+    expected: Expectations = Expectations()
+    last: LastRun | None = None
+    lost: int = 0  # results that somebody has given up
+    trouble: str = ""  # with a source of which a part could be read
+    doubt: str = ""  # why no record was marked as gone
+
+
+def implied(ending: str) -> JobOutcome | None:
+    """The outcome that an ending alone tells; None where more must be known."""
+    word, _, why = ending.partition(": ")
+    match word:
+        case "source failed":
+            return JobOutcome(Outcome.FAILED, (Reason("source-failed", why or "its source could not be read"),))
+        case "cancelled":
+            return JobOutcome(Outcome.INCOMPLETE, (Reason("cancelled", "somebody has cancelled it"),))
+        case "replaced":
+            return JobOutcome(Outcome.INCOMPLETE, (Reason("replaced", "a newer job of its name took its place"),))
+        case "limit":
+            return JobOutcome(Outcome.INCOMPLETE, (Reason("limit", "its limit of pages is reached; others are open"),))
+    return None
+
+
+def outcome_of(facts: JobFacts) -> JobOutcome:
+    """The outcome of a job that has ended. The worst of what is found gives the word; all of it is in the reasons."""
+    found = [*_failures(facts), *_held_back(facts), *_incomplete(facts), *_empty(facts), *_warnings(facts)]
+    return JobOutcome(found[0][0] if found else Outcome.DONE, tuple(reason for _, reason in found))
+
+
+Found = list[tuple[Outcome, Reason]]
+
+
+def _failures(facts: JobFacts) -> Found:
+    known = implied(facts.ending)
+    if known is not None and known.outcome is Outcome.FAILED:
+        return [(known.outcome, reason) for reason in known.reasons]
+    if facts.failure and not facts.dead.get(BUDGET_REASON):
+        return [(Outcome.FAILED, Reason("nothing-came", facts.failure))]
+    return []
+
+
+def _held_back(facts: JobFacts) -> Found:
+    held = facts.dead.get(HELD_BACK_REASON, 0)
+    if not held:
+        return []
+    words = f"the quality guard holds {many(held, 'page')} back (gossamer dead list --reason quality)"
+    return [(Outcome.HELD_BACK, Reason("quality", words))]
+
+
+def _incomplete(facts: JobFacts) -> Found:
+    known, found = implied(facts.ending), Found()
+    if facts.ending == "limit" and facts.limit is not None:
+        found.append(
+            (
+                Outcome.INCOMPLETE,
+                Reason("limit", f"its limit of {many(facts.limit, 'page')} is reached; others are open"),
+            )
+        )
+    elif known is not None and known.outcome is Outcome.INCOMPLETE:
+        found += [(known.outcome, reason) for reason in known.reasons]
+    if unpaid := facts.dead.get(BUDGET_REASON, 0):
+        words = f"no tokens were left for {many(unpaid, 'page')} (router.budget_...)"
+        found.append((Outcome.INCOMPLETE, Reason("budget", words)))
+    return found
+
+
+def _empty(facts: JobFacts) -> Found:
+    """Not one record of a spider that gives records, and what can be seen of the cause."""
+    if facts.records or not facts.pages + sum(facts.dead.values()) or facts.expected.min_records == 0:
+        return []
+    if not facts.gives_records and not facts.expected.min_records:
+        return []
+    causes = _causes(facts)
+    words = f"no record came of {many(facts.pages, 'page')}"
+    return [(Outcome.EMPTY, Reason("no-records", words)), *((Outcome.EMPTY, cause) for cause in causes)]
+
+
+def _causes(facts: JobFacts) -> list[Reason]:
+    causes = []
+    if walled := sum(facts.dead.get(reason, 0) for reason in LOGGED_OUT_REASONS):
+        causes.append(Reason("logged-out", f"{many(walled, 'page')} wanted a login"))
+    blocked = {
+        reason: count
+        for reason, count in facts.dead.items()
+        if reason not in LOGGED_OUT_REASONS and (reason.startswith("blocked") or reason in REFUSED)
+    }
+    if blocked:
+        causes.append(Reason("blocked", f"{many(sum(blocked.values()), 'page')} were blocked ({', '.join(blocked)})"))
+    if unread := facts.dead.get("parse", 0):
+        causes.append(Reason("not-understood", f"the spider failed on {many(unread, 'page')}"))
+    if facts.pages:
+        causes.append(Reason("nothing-found", f"its selectors found nothing on {many(facts.pages, 'page')}"))
+    return causes
+
+
+def _warnings(facts: JobFacts) -> Found:
+    reasons, expected = [], facts.expected
+    if expected.min_records and 0 < facts.records < expected.min_records:
+        words = f"{many(facts.records, 'record')} where {expected.min_records:,} or more are expected"
+        reasons.append(Reason("min-records", words))
+    if expected.min_pages and facts.pages < expected.min_pages:
+        words = f"{many(facts.pages, 'page')} where {expected.min_pages:,} or more are expected"
+        reasons.append(Reason("min-pages", words))
+    reasons += _dead(facts)
+    reasons += _change(facts)
+    if facts.lost:
+        reasons.append(Reason("lost-results", f"{many(facts.lost, 'result')} were given up (gossamer spool forget)"))
+    if facts.trouble:
+        reasons.append(Reason("source", f"a part of its source could not be read: {facts.trouble}"))
+    return [(Outcome.WARNINGS, reason) for reason in reasons]
+
+
+def _dead(facts: JobFacts) -> list[Reason]:
+    """Too many dead letters. Where nothing is expected, pages that do not exist are no warning, and all others are."""
+    most = facts.expected.max_dead_share
+    apart = {HELD_BACK_REASON, BUDGET_REASON} if most is not None else {HELD_BACK_REASON, BUDGET_REASON, *NOT_FOUND}
+    dead = {reason: count for reason, count in facts.dead.items() if reason not in apart and count}
+    count, tried = sum(dead.values()), facts.pages + sum(facts.dead.values())
+    if not count or facts.failure or (most is not None and count <= most * tried):
+        return []
+    named = ", ".join(f"{n:,} {reason}" for reason, n in sorted(dead.items(), key=lambda one: -one[1])[:MOST_NAMED])
+    allowed = f", and {most:.3g} of them may" if most is not None else ""
+    return [Reason("dead-letters", f"{count:,} of {many(tried, 'page')} ended as dead letters ({named}){allowed}")]
+
+
+def _change(facts: JobFacts) -> list[Reason]:
+    last, most = facts.last, facts.expected.max_change
+    if (
+        last is not None
+        and most is not None
+        and last.records
+        and abs(facts.records - last.records) > most * last.records
+    ):
+        words = (
+            f"{many(facts.records, 'record')} where {last.job} saw {last.records:,}, more than {most:.3g} of it apart"
+        )
+        return [Reason("max-change", words)]
+    return [Reason("fewer-records", facts.doubt)] if facts.doubt else []

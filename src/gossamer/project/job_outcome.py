@@ -1,0 +1,104 @@
+"""What a job was worth: gathers the facts that model/outcome.py judges, when the job ends.
+
+How it fails: Transient, and the job runs on until the next worker that finds nothing left of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..frontier.contract import DeadFilter, is_redirect
+from ..model.job import Job, JobCounts
+from ..model.outcome import JobFacts, JobOutcome, LastRun, outcome_of
+from ..model.task import DropReason, UrlState
+from ..parse.spider import Spider, declares_items
+from ..store.contract import RecordQuery
+from .open import Project
+
+EARLIER_JOBS = 100  # that stood for the same records, the newest first, whose records a run stands for
+LOOKED_AT = 500  # jobs of the same name among which they are looked for
+FEW = 50  # pages; more than these are not all redirects, and the list of a big job is long
+NOTHING_DUE = {DropReason.FRESH, DropReason.UNMODIFIED}
+
+
+async def earlier_runs(project: Project, job: Job) -> list[Job]:
+    """Earlier jobs that stood for the same records (same spider, arguments and start), the newest first."""
+    newest = await project.state.history.newest_jobs(job.name, LOOKED_AT)
+    same = [one for one in newest if one.created_at < job.created_at and one.stands_for_same(job)]
+    return same[:EARLIER_JOBS]
+
+
+async def job_outcome(
+    project: Project,
+    spider: Spider,
+    job: Job,
+    counts: JobCounts,
+    ending: str,
+    *,
+    earlier: Sequence[Job] = (),
+    lost: int = 0,
+    doubt: str = "",
+) -> JobOutcome:
+    """The outcome of a job that ends now. `doubt`: why none of its records was marked as gone. Raises Transient."""
+    records = await project.records.count(RecordQuery(job=job.id, spider=spider.name))
+    terms = await project.state.jobs.terms(job.id)
+    trouble = (await project.state.seeds.findings(job.id)).trouble if job.schedule or terms.source else ""
+    last = None
+    if terms.expected.max_change is not None:
+        complete = next((one for one in earlier if one.ending == "done"), None)
+        if complete is not None:
+            seen = await project.records.count(RecordQuery(job=complete.id, spider=spider.name))
+            last = LastRun(complete.id, seen)
+    return outcome_of(
+        JobFacts(
+            ending=ending,
+            pages=counts.done + counts.unchanged,
+            records=records,
+            dead=await project.state.queue.dead_reasons(DeadFilter(job=job.id)) if counts.dead else {},
+            limit=job.limit,
+            failure=await why_nothing_came(project, job.id) if ending == "done" else "",
+            gives_records=not records and await _gives_records(project, spider),
+            expected=terms.expected,
+            last=last,
+            lost=lost,
+            trouble=trouble,
+            doubt=doubt,
+        )
+    )
+
+
+async def _gives_records(project: Project, spider: Spider) -> bool:
+    """Does the spider declare items, or has it given some before?"""
+    if declares_items(spider):
+        return True
+    async for _ in project.records.records(RecordQuery(spider=spider.name)):
+        return True
+    return False
+
+
+async def why_nothing_came(project: Project, job: str) -> str:
+    """One line on why not one page of the job could be had; empty when one could, a redirect not counted, and when
+    none was due."""
+    counts = await project.state.jobs.counts(job)
+    if counts.done + counts.unchanged > FEW:
+        return ""
+    elsewhere = refused = ""
+    listed = 0  # pages that are done and have a row; where a filter deduplicates, rows go with the work
+    undue = False
+    async for url, state, reason in project.state.queue.urls(job):
+        listed += state in (UrlState.DONE, UrlState.UNCHANGED)
+        if state in (UrlState.DONE, UrlState.UNCHANGED) and not is_redirect(reason):
+            return ""
+        if state is UrlState.DONE:
+            elsewhere = elsewhere or f"{url} {reason}, which is another site. Crawl that one instead."
+        elif state is UrlState.DROPPED and reason == DropReason.ROBOTS:
+            refused = refused or f"The robots.txt of the site forbids {url} to crawlers."
+        elif state is UrlState.DROPPED:
+            undue = undue or reason in NOTHING_DUE
+    if listed < counts.done + counts.unchanged:
+        return ""
+    for letter in await project.state.queue.dead(DeadFilter(job=job), limit=1):
+        return letter.message.partition("\n")[0] or f"{letter.url}: {letter.reason}"
+    if refused or elsewhere:
+        return refused or elsewhere
+    return "" if undue else "Every address was left out by the rules of the crawl."

@@ -1,0 +1,129 @@
+"""Never a green Done that is wrong: the outcome of a crawl, and which records it may call gone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gossamer import Item, Page, Spider
+from gossamer.project.open import Project
+from gossamer.store.contract import RecordQuery
+from tests.journey.commands import QUICK, gossamer
+from tests.journey.crawling import crawled, look, settings_for
+from tests.sites.moving import MovingShop, moving_shop
+
+
+class Thing(Item, key="url"):
+    title: str
+
+
+class Shop(Spider):
+    """`selector` is what a layout is read by; `arguments` is how a run differs from another of the same spider."""
+
+    def __init__(self, shop: MovingShop, *, selector: str = "h1", start: str = "", **arguments: str) -> None:
+        self.start_urls = [f"{shop.url}{start}"]
+        self.selector = selector
+        self.arguments = arguments
+
+    def parse(self, page: Page) -> Any:
+        wanted = self.arguments.get("only")
+        yield from page.follow_all(f"li a[href*='{wanted}']" if wanted else "li a", self.thing)
+
+    def thing(self, page: Page) -> Any:
+        for title in page.css(f"{self.selector}::text").getall():
+            yield Thing(url=page.url, title=title)
+
+
+def outcome_of(after: Any) -> tuple[str, list[str]]:
+    found = after.report.job.outcome
+    return found.outcome.value, [reason.code for reason in found.reasons]
+
+
+async def gone(read: Any) -> list[str]:
+    async def ask(project: Project) -> list[str]:
+        found = [record async for record in project.records.records(RecordQuery(gone=True))]
+        return sorted(record.url.rpartition("/")[2] for record in found)
+
+    return await look(read, ask)  # type: ignore[no-any-return]
+
+
+async def test_every_crawl_ends_with_the_outcome_that_the_site_saw(tmp_path: Path) -> None:
+    read = settings_for(tmp_path, fetch__allow_hosts=["127.0.0.1"])
+    with moving_shop(8) as shop:
+        assert outcome_of(await crawled(Shop(shop), read)) == ("done", [])
+        # a layout that the selectors do not fit any more
+        assert outcome_of(await crawled(Shop(shop, selector="h3"), read)) == ("empty", ["no-records", "nothing-found"])
+        limited = settings_for(tmp_path, fetch__allow_hosts=["127.0.0.1"], crawl__limit=3)
+        assert outcome_of(await crawled(Shop(shop), limited)) == ("incomplete", ["limit"])
+        # a catalogue that halves, as the expectation says; pages that do not exist are no warning
+        shop.sold_out, shop.missing = {1, 2, 3}, {4}
+        strict = settings_for(tmp_path, fetch__allow_hosts=["127.0.0.1"], expect__max_change=0.4, expect__min_records=6)
+        assert outcome_of(await crawled(Shop(shop), strict)) == ("done with warnings", ["min-records", "max-change"])
+        assert outcome_of(await crawled(Shop(shop), read)) == ("done", [])
+        shop.url = "http://127.0.0.1:9/"  # nobody is there
+        assert outcome_of(await crawled(Shop(shop), read)) == ("failed", ["nothing-came"])
+
+
+SPIDER = """
+from gossamer import Item, Page, Spider
+
+class Thing(Item, key="url"):
+    title: str
+
+class Things(Spider):
+    start_urls = ["{url}"]
+
+    def parse(self, page: Page):
+        yield from page.follow_all("li a", self.thing)
+
+    def thing(self, page: Page):
+        for title in page.css("h1::text").getall():
+            yield Thing(url=page.url, title=title)
+"""
+
+
+@pytest.mark.long
+async def test_the_exit_code_tells_the_outcome_and_status_history_and_json_tell_it_too(tmp_path: Path) -> None:
+    toml = QUICK.replace("[fetch]", '[fetch]\nallow_hosts = ["127.0.0.1"]')
+    (tmp_path / "gossamer.toml").write_text(toml, encoding="utf-8")
+    (tmp_path / "spiders").mkdir()
+    spider = tmp_path / "spiders" / "things.py"
+    with moving_shop(5) as shop:
+        spider.write_text(SPIDER.format(url=shop.url), encoding="utf-8")
+        codes = [
+            (await gossamer(tmp_path, "crawl", "things", "--quiet", *flags)).code
+            for flags in ((), ("--min-records", "6"), ("--limit", "2"))
+        ]
+        spider.write_text(SPIDER.format(url=shop.url).replace("h1", "h3"), encoding="utf-8")
+        empty = await gossamer(tmp_path, "crawl", "things")
+        listed = await gossamer(tmp_path, "job", "list", "--json")
+        shown = await gossamer(tmp_path, "status", "things-4")
+    assert (codes, empty.code) == ([0, 3, 6], 4)
+    assert "Empty: no record came of 6 pages" in empty.err.replace("\n", " ")
+    assert "Done" not in empty.err
+    assert '"outcome": "empty"' in listed.out
+    assert '"code": "min-records"' in listed.out
+    assert "its selectors found nothing on 6 pages" in shown.out
+
+
+async def test_a_run_marks_only_records_as_gone_that_it_stood_for(tmp_path: Path) -> None:
+    read = settings_for(tmp_path, fetch__allow_hosts=["127.0.0.1"])
+    with moving_shop(24) as shop:
+        # Given a run of the whole catalogue, and the same spider with an argument: it sees a part of it
+        await crawled(Shop(shop), read)
+        await crawled(Shop(shop, only="/p/1"), read)
+        assert await gone(read) == []
+
+        # When one thing is sold out, then the run with the argument speaks for its own records alone
+        shop.sold_out = {2, 11}
+        await crawled(Shop(shop, only="/p/1"), read)
+        assert await gone(read) == ["11"]
+        # and another start is another run, too
+        await crawled(Shop(shop, start="?page=2"), read)
+        assert await gone(read) == ["11"]
+
+        # When the whole catalogue is run again, all that is gone is known
+        await crawled(Shop(shop), read)
+        assert await gone(read) == ["11", "2"]

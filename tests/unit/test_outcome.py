@@ -1,0 +1,103 @@
+"""What a job was worth: facts in, one of six outcomes with its reasons out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gossamer import Item, Page, Spider
+from gossamer.model.outcome import (
+    EXIT_CODES,
+    Expectations,
+    JobFacts,
+    LastRun,
+    Outcome,
+    implied,
+    outcome_of,
+)
+from gossamer.parse.spider import declares_items
+
+FINE: dict[str, Any] = {"ending": "done", "pages": 100, "records": 90, "gives_records": True}
+
+
+@pytest.mark.parametrize(
+    ("facts", "outcome", "codes"),
+    [
+        ({}, "done", []),
+        ({"dead": {"http-404": 3, "http-410": 1}}, "done", []),  # every site links to pages that do not exist
+        ({"dead": {"timeout": 2}}, "done with warnings", ["dead-letters"]),
+        ({"dead": {"timeout": 2}, "expected": {"max_dead_share": 0.05}}, "done", []),
+        ({"dead": {"http-404": 50}, "expected": {"max_dead_share": 0.05}}, "done with warnings", ["dead-letters"]),
+        ({"expected": {"min_records": 91, "min_pages": 101}}, "done with warnings", ["min-records", "min-pages"]),
+        ({"expected": {"min_records": 90, "min_pages": 100}}, "done", []),
+        ({"last": LastRun("books-1", 200), "expected": {"max_change": 0.5}}, "done with warnings", ["max-change"]),
+        ({"last": LastRun("books-1", 40), "expected": {"max_change": 0.5}}, "done with warnings", ["max-change"]),
+        ({"last": LastRun("books-1", 100), "expected": {"max_change": 0.1}}, "done", []),
+        ({"doubt": "saw 9 where 90 were"}, "done with warnings", ["fewer-records"]),
+        ({"lost": 2, "trouble": "no such file"}, "done with warnings", ["lost-results", "source"]),
+        ({"records": 0}, "empty", ["no-records", "nothing-found"]),
+        (
+            {"records": 0, "dead": {"blocked-login": 5, "blocked-captcha": 2, "http-403": 1, "parse": 1}},
+            "empty",
+            ["no-records", "logged-out", "blocked", "not-understood", "nothing-found", "dead-letters"],
+        ),
+        ({"records": 0, "gives_records": False}, "done", []),  # a spider that archives pages, say
+        ({"records": 0, "gives_records": False, "expected": {"min_records": 1}}, "empty", ["no-records"]),
+        ({"records": 0, "expected": {"min_records": 0}}, "done", []),
+        ({"records": 0, "pages": 0}, "done", []),  # nothing was due
+        ({"dead": {"quality": 7}}, "held back", ["quality"]),
+        ({"ending": "limit", "limit": 100}, "incomplete", ["limit"]),
+        ({"dead": {"budget": 4}}, "incomplete", ["budget"]),
+        ({"ending": "limit", "limit": 3, "dead": {"quality": 1}}, "held back", ["quality", "limit"]),
+        ({"pages": 0, "records": 0, "dead": {"dns": 1}, "failure": "no such host"}, "failed", ["nothing-came"]),
+        ({"ending": "source failed: no file"}, "failed", ["source-failed"]),
+    ],
+)  # fmt: skip
+def test_the_worst_that_is_found_gives_the_word_and_all_of_it_is_told(facts, outcome, codes):
+    expected = Expectations(**facts.get("expected", {}))
+    found = outcome_of(JobFacts(**{**FINE, **facts, "expected": expected}))
+    assert (found.outcome.value, [reason.code for reason in found.reasons][: len(codes) or None]) == (outcome, codes)
+    assert all(reason.message for reason in found.reasons)
+
+
+def test_some_endings_tell_the_outcome_alone():
+    for ending in ("cancelled", "replaced", "limit"):
+        told = implied(ending)
+        assert told is not None
+        assert (told.outcome, told.reasons[0].code) == (Outcome.INCOMPLETE, ending)
+    assert implied("source failed: no such file").in_words == "failed: no such file"
+    assert implied("done") is None
+
+
+def test_every_outcome_has_an_exit_code_of_its_own_and_only_done_has_zero():
+    assert len(set(EXIT_CODES.values())) == len(Outcome)
+    assert [outcome for outcome, code in EXIT_CODES.items() if code == 0] == [Outcome.DONE]
+    assert 2 not in EXIT_CODES.values()  # a command that cannot be understood
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [{"min_records": -1}, {"max_dead_share": 1.5}, {"max_change": "half"}, {"min_pages": 0.5}, {"min_pages": True}],
+)
+def test_what_nobody_can_expect_is_told(bad):
+    assert next(iter(bad)) in Expectations(**bad).fault()
+
+
+class Thing(Item):
+    name: str
+
+
+class Naming(Spider):
+    def parse(self, page: Page):
+        yield from (Thing(url=page.url, name=text) for text in page.css("h1::text").getall())
+
+
+class Following(Spider):
+    def parse(self, page: Page):
+        yield from page.follow_all("a")
+
+
+def test_a_spider_that_names_a_class_of_items_declares_items():
+    assert declares_items(Naming())
+    assert not declares_items(Following())
