@@ -18,7 +18,7 @@ from gossamer.backends.redis.state import open_redis_state
 from gossamer.backends.sqlite.state import open_sqlite_state
 from gossamer.backends.state import State
 from gossamer.clock import ServerClock, SystemClock, VirtualClock
-from gossamer.routing.contract import Bound, LearnedRoute
+from gossamer.routing.contract import MOST_PATTERNS, Bound, LearnedRoute
 from tests.patience import PATIENCE
 
 from .frontiers import LEASE, UNLIMITED, Backends, Lab
@@ -89,12 +89,12 @@ def changed(learned: LearnedRoute, **fields: object) -> LearnedRoute:
 
 
 async def test_a_learned_route_comes_back_as_it_was_learned(state):
-    assert await state.routes.learned("shop.example") is None
+    assert await state.routes.learned("shop.example") == []
 
     assert await state.routes.learn(SHOP, instead_of=None)
 
-    assert await state.routes.learned("shop.example") == SHOP
-    assert await state.routes.learned("other.example") is None
+    assert await state.routes.learned("shop.example") == [SHOP]
+    assert await state.routes.learned("other.example") == []
 
 
 async def test_what_was_learned_meanwhile_is_not_overwritten(state):
@@ -108,7 +108,34 @@ async def test_what_was_learned_meanwhile_is_not_overwritten(state):
     assert not await state.routes.learn(late, instead_of=None)
     assert not await state.routes.learn(late, instead_of=changed(higher, recheck_at=higher.recheck_at + 0.001))
 
-    assert await state.routes.learned("shop.example") == higher
+    assert await state.routes.learned("shop.example") == [higher]
+
+
+async def test_patterns_of_a_site_are_learned_apart_and_the_first_goes_when_there_are_many(state):
+    pages, images = changed(SHOP, pattern="shop.example/p/*"), changed(SHOP, pattern="shop.example/i/*.png", since=NOW)
+    for one in (SHOP, pages, images):
+        assert await state.routes.learn(one, instead_of=None)
+    higher = changed(pages, route="browser", since=NOW + 9)
+    assert not await state.routes.learn(higher, instead_of=SHOP)
+    assert await state.routes.learn(higher, instead_of=pages)
+    assert {one.pattern: one for one in await state.routes.learned("shop.example")} == {
+        "": SHOP, "shop.example/p/*": higher, "shop.example/i/*.png": images,
+    }  # fmt: skip
+
+    for n in range(MOST_PATTERNS - 2):
+        await state.routes.learn(changed(SHOP, pattern=f"shop.example/{n}/*", since=NOW + 10 + n), instead_of=None)
+
+    kept = {one.pattern for one in await state.routes.learned("shop.example")}
+    assert (len(kept), "shop.example/i/*.png" in kept) == (MOST_PATTERNS, False)
+    assert await state.routes.forget("shop.example") == 1
+    assert await state.routes.learned("shop.example") == []
+
+
+async def test_many_workers_learn_many_patterns_of_a_site_at_once(place):
+    async with several(place, 4) as workers:
+        rows = [changed(SHOP, pattern=f"shop.example/{n}/*") for n in range(20)]
+        assert all(await asyncio.gather(*(workers[n % 4].routes.learn(rows[n], instead_of=None) for n in range(20))))
+        assert len(await workers[0].routes.learned("shop.example")) == 20
 
 
 async def test_a_site_that_was_forgotten_is_not_what_it_was(state):
@@ -117,20 +144,20 @@ async def test_a_site_that_was_forgotten_is_not_what_it_was(state):
 
     assert not await state.routes.learn(changed(SHOP, blocks=4), instead_of=SHOP)
 
-    assert await state.routes.learned("shop.example") is None
+    assert await state.routes.learned("shop.example") == []
 
 
 async def test_one_of_twenty_who_saw_the_same_block_wins(place):
     async with several(place, 4) as workers:
         for before in (None, SHOP):
             seen = await workers[0].routes.learned("shop.example")
-            assert seen == before
+            assert seen == ([] if before is None else [before])
             words = [changed(SHOP, blocks=n) if before else SHOP for n in range(100, 120)]
             won = await asyncio.gather(*(workers[n % 4].routes.learn(words[n], instead_of=before) for n in range(20)))
 
             assert sum(won) == 1
             known = {str(await worker.routes.learned("shop.example")) for worker in workers}
-            assert known == {str(words[won.index(True)])}
+            assert known == {str([words[won.index(True)]])}
 
 
 async def test_the_sites_that_were_learned_about_last_come_first(state):

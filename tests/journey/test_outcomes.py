@@ -127,3 +127,32 @@ async def test_a_run_marks_only_records_as_gone_that_it_stood_for(tmp_path: Path
         # When the whole catalogue is run again, all that is gone is known
         await crawled(Shop(shop), read)
         assert await gone(read) == ["11", "2"]
+
+
+class Members(Spider):
+    def __init__(self, site: MovingShop) -> None:
+        self.start_urls = [site.url]
+
+    def parse(self, page: Page) -> Any:
+        yield from page.follow_all("li a", self.thing)
+
+    def thing(self, page: Page) -> Any:
+        yield Thing(url=page.url, title=page.css("h1::text").get(""))
+
+
+async def test_a_redirect_to_a_login_page_is_a_block(tmp_path: Path) -> None:
+    read = settings_for(tmp_path, fetch__allow_hosts=["127.0.0.1"])
+    with moving_shop(6) as shop:
+        shop.members = {4, 5, 6}
+        after = await crawled(Members(shop), read)
+        assert outcome_of(after) == ("done with warnings", ["dead-letters"])
+        assert {reason for _, state, reason in after.fates if state == "dead"} == {"blocked-login"}
+        assert "sends its visitor to a login page" in after.letters[f"{shop.url}p/5"].message
+        assert "/login" not in " ".join(shop.hits)
+
+        # Nothing but walls: not one record, and the reason is told
+        shop.members = set(range(1, 7))
+        assert outcome_of(await crawled(Members(shop), read)) == (
+            "empty",
+            ["no-records", "logged-out", "nothing-found", "dead-letters"],
+        )

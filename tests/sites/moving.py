@@ -21,6 +21,7 @@ class MovingShop:
         self.change_after = change_after
         self.sold_out: set[int] = set()  # not listed any more
         self.missing: set[int] = set()  # listed, and 404
+        self.members: set[int] = set()  # shown to those who are logged in, and nobody is
         self.lastmods: dict[int, str] = {}  # what /sitemap.xml says of a product; it lists all
         self.etag = False  # whether pages have one, and are told from older ones by it
         self.listed: list[str] = []  # further addresses in /sitemap.xml
@@ -46,6 +47,8 @@ class MovingShop:
             if path.startswith("/to/"):
                 return 301, f"/p/{path.removeprefix('/to/')}"
             number = int(path.removeprefix("/p/").partition("?")[0])
+            if number in self.members:
+                return 301, f"/account/login?next=/p/{number}"
             if number in self.missing:
                 return 404, "<html><title>Not here</title></html>"
             self._shown += 1

@@ -63,11 +63,11 @@ def test_sites_are_listed_latest_first_with_their_routes_and_the_reason(learned:
     said = learned.run("routes")
 
     assert said.code == 0
-    assert said.lines[0].split() == ["SITE", "ROUTE", "SINCE", "BECAUSE", "BLOCKS", "CHEAPER", "AGAIN"]
-    assert [line.split()[:2] for line in said.lines[1:4]] == [
-        ["market.example", "browser"],
-        ["shop.example", "residential"],
-        ["news.example", "managed"],
+    assert said.lines[0].split() == ["SITE", "PAGES", "ROUTE", "SINCE", "BECAUSE", "BLOCKS", "CHEAPER", "AGAIN"]
+    assert [line.split()[:4] for line in said.lines[1:4]] == [
+        ["market.example", "all", "others", "browser"],
+        ["shop.example", "all", "others", "residential"],
+        ["news.example", "all", "others", "managed"],
     ]
     assert "an empty shell\\x1b[31m" in said.lines[1]
     assert "\x1b" not in said.out
@@ -92,7 +92,7 @@ def test_programs_get_all_of_it_as_json(learned: ProjectFolder) -> None:
     assert (found["learn"], found["when_spent"]) == (True, "wait")
     assert [one["site"] for one in found["standings"]] == ["market.example", "shop.example", "news.example"]
     first = found["standings"][0]
-    assert sorted(first) == ["blocks", "patience", "reason", "recheck_at", "route", "since", "site"]
+    assert sorted(first) == ["blocks", "patience", "pattern", "reason", "recheck_at", "route", "since", "site"]
     assert first["since"] < first["recheck_at"] < iso_time(4e9)
     assert found["budgets"][1] == {
         "purse": "job/books-1", "for": "job books-1", "spent": 32.5003, "limit": 100, "left": 67.4997,

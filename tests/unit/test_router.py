@@ -87,7 +87,7 @@ async def test_a_failure_of_the_route_is_the_pages_own_when_others_get_through(s
     router = router_on(state)
     route = ROUTES["dc"]
     assert [router.memory.is_the_page(b"p" * 16, route) for _ in range(5)] == [False] * 5
-    router.memory.note_pass("b.test", route)
+    router.memory.note_pass("b.test", "b.test/*", route)
     assert router.memory.is_the_page(b"p" * 16, route)
     assert not router.memory.is_the_page(b"q" * 16, route)
 
@@ -221,3 +221,44 @@ async def test_a_request_that_waited_at_its_gate_in_vain_costs_nothing(state):
     await page.settle_cost(None)
     assert page.cost == ROUTES["dc"].price
     assert await state.budgets.spent() == {"job/j": ROUTES["dc"].price}
+
+
+async def test_what_script_made_pages_teach_holds_for_pages_like_them_alone(state):
+    """After two script-made pages, pictures and feeds of the host do not go through the browser."""
+    router = router_on(state)
+
+    async def first_route(path: str) -> str:
+        page = await router.begin(task(url=f"https://a.test{path}"))
+        page.close()
+        return page.route.name
+
+    async def climbs(path: str) -> None:
+        page = await router.begin(task(url=f"https://a.test{path}"))
+        await page.climb("shell")
+        await page.passed(answer())
+        page.close()
+
+    await climbs("/p/1")
+    await climbs("/p/2")
+    begun = {path: await first_route(path) for path in ("/p/3", "/img/4.png", "/feed.xml", "/news/5", "/")}
+    assert begun == {"/p/3": "browser", "/img/4.png": "direct", "/feed.xml": "direct", "/news/5": "direct",
+                     "/": "direct"}  # fmt: skip
+
+    # Several patterns that agree speak for pages that were never seen, though not for files
+    await climbs("/news/5")
+    await climbs("/about/us")
+    assert (await first_route("/jobs/6"), await first_route("/img/4.png")) == ("browser", "direct")
+
+
+async def test_a_site_on_which_a_page_got_through_cheaply_is_not_judged_as_a_whole(state):
+    router = router_on(state)
+    page = await router.begin(task(url="https://a.test/"))
+    await page.passed(answer())
+    page.close()
+    for path in ("/a/1", "/b/1", "/c/1"):
+        page = await router.begin(task(url=f"https://a.test{path}"))
+        await page.climb("shell")
+        await page.passed(answer())
+        page.close()
+    assert {row.pattern for row in await state.routes.learned("a.test")} == {"a.test/a/*", "a.test/b/*", "a.test/c/*"}
+    assert (await router.begin(task(url="https://a.test/d/1"))).route.name == "direct"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gossamer.backends.sqlite.connection import schema_scripts, statements_of
+from gossamer.backends.sqlite.connection import numbered_scripts, schema_scripts, statements_of
 from gossamer.backends.sqlite.state import APPLICATION_ID, open_sqlite_state
 from gossamer.clock import VirtualClock
 from gossamer.errors import BadState
@@ -48,10 +48,10 @@ async def test_a_file_of_the_first_version_gets_the_books_about_routes(tmp_path)
         assert await state.budgets.take(0.5, [Bound("job/1", 1)]) is None
 
         assert [job.id for job in await state.jobs.jobs()] == ["books-1"]
-        assert await state.routes.learned("shop.example") == standing
+        assert await state.routes.learned("shop.example") == [standing]
 
     connection = sqlite3.connect(file)
-    assert connection.execute("PRAGMA user_version").fetchone() == (len(schema_scripts("state")),)
+    assert connection.execute("PRAGMA user_version").fetchone() == (numbered_scripts("state")[-1][0],)
     connection.close()
 
 

@@ -115,11 +115,12 @@ def _show_sites(found: RouteReport, now: float) -> None:
         out.print("No site has blocked so far: every page begins at its cheapest route.")
         return
     print_table(
-        (Column("SITE", "bold"), Column("ROUTE", "cyan"), Column("SINCE", spare=True), Column("BECAUSE", fold=True),
-         Column("BLOCKS", right=True, spare=True), Column("CHEAPER AGAIN")),
+        (Column("SITE", "bold"), Column("PAGES"), Column("ROUTE", "cyan"), Column("SINCE", spare=True),
+         Column("BECAUSE", fold=True), Column("BLOCKS", right=True, spare=True), Column("CHEAPER AGAIN")),
         [
-            (one.site, one.route, distance(one.since, now) if out.is_terminal else one.since, one.reason,
-             number(one.blocks), _again(one, now))
+            (one.site, one.pattern or "all others", one.route,
+             distance(one.since, now) if out.is_terminal else one.since, one.reason, number(one.blocks),
+             _again(one, now))
             for one in found.standings
         ],
     )  # fmt: skip
@@ -145,20 +146,20 @@ def _show_site(settings: Settings, site: str, found: RouteReport, now: float) ->
         out.print(f"Nothing was learned about {visible(site)}{where}.", markup=False)
         print_facts([("by the settings", rule)])
         return
-    (one,) = found.standings
-    heading(one.site)
-    later = f"; if that fails, once more after {span(one.patience)}" if one.patience else ""
-    again = f"from {moment(one.recheck_at, now)}{later}" if one.recheck_at is not None else ""
-    print_facts(
-        [
-            ("route", one.route),
-            ("since", moment(one.since, now)),
-            ("because", one.reason),
-            ("blocks", number(one.blocks)),
-            ("cheaper again", again),
-            ("by the settings", rule),
-        ]
-    )
+    for one in found.standings:
+        heading(one.site, one.pattern or "")
+        later = f"; if that fails, once more after {span(one.patience)}" if one.patience else ""
+        again = f"from {moment(one.recheck_at, now)}{later}" if one.recheck_at is not None else ""
+        print_facts(
+            [
+                ("route", one.route),
+                ("since", moment(one.since, now)),
+                ("because", one.reason),
+                ("blocks", number(one.blocks)),
+                ("cheaper again", again),
+                ("by the settings", rule),
+            ]
+        )
 
 
 def _rule(settings: Settings, site: str) -> str:

@@ -38,7 +38,7 @@ from ..fetch.robots import BeforeSend, Robots
 from ..model import events
 from ..model.task import DEFAULT_KIND, Task
 from ..model.url import fingerprint, site_of
-from ..routing.blocks import Block, judge
+from ..routing.blocks import Block, judge, judge_redirect
 from ..routing.router import PageRoute, Router
 from ..settings import Settings
 from ..settings.effective import limits_of
@@ -130,6 +130,9 @@ class PageFetch:
                 if isinstance(outcome, Disallowed):
                     return FetchResult(outcome=outcome)
                 response = outcome.response
+                if isinstance(outcome, Redirected) and (wall := self._login_wall(outcome)) is not None:
+                    self._emit(events.Blocked, kind=wall.kind, route=self._log.route, message=wall.words)
+                    return FetchResult(outcome=outcome, block=wall)  # no other route is logged in
                 if _may_be_the_proxys(response, route) and route.another_exit():
                     words = f"status {response.status}, by the proxy or by the site"
                     await self._log.keep(outcome="released", reason=ProxyFailed.reason, error=words)
@@ -198,6 +201,10 @@ class PageFetch:
         self._log.begin_attempt()
         if not isinstance(failure, ProxyFailed) or not route.another_exit():
             raise failure
+
+    def _login_wall(self, outcome: Redirected) -> Block | None:
+        """What is wrong with a redirect that does not lead to the page."""
+        return judge_redirect(self._task.url, outcome.to) if self._detects_blocks else None
 
     def _block_in(self, outcome: Outcome, response: Response, route: PageRoute) -> Block | None:
         """What is wrong with a response that is not the page. Through an exit, a block also counts against that

@@ -113,7 +113,13 @@ class Journey:
             case Disallowed():
                 await self._drop_for_robots(outcome)
             case Redirected():
-                await self._queue_target(outcome)
+                # Here a spider that can log in would do so, and the page would go back to the queue.
+                if result.block is not None and (
+                    wall := failure_of_block(result.block, self._task.url, outcome.status)
+                ):
+                    await self._fail(wall)
+                else:
+                    await self._queue_target(outcome)
             case NotModified():
                 await self._keep_unchanged(outcome)
             case Fetched():

@@ -99,7 +99,7 @@ class DumpedRobots(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DumpedRoute(msgspec.Struct, frozen=True, kw_only=True):
-    """The route that was learned for a site (routing/contract.py)."""
+    """The route that was learned for a pattern of a site (routing/contract.py)."""
 
     site: str
     route: str
@@ -108,6 +108,7 @@ class DumpedRoute(msgspec.Struct, frozen=True, kw_only=True):
     blocks: int
     recheck_at: float
     patience: float
+    pattern: str = ""
 
 
 class DumpedPurse(msgspec.Struct, frozen=True, kw_only=True):

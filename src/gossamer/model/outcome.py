@@ -178,7 +178,9 @@ def _incomplete(facts: JobFacts) -> Found:
 
 def _empty(facts: JobFacts) -> Found:
     """Not one record of a spider that gives records, and what can be seen of the cause."""
-    if facts.records or not facts.pages + sum(facts.dead.values()) or facts.expected.min_records == 0:
+    if facts.records or facts.failure or facts.expected.min_records == 0:
+        return []
+    if not facts.pages + sum(facts.dead.values()):  # nothing was due
         return []
     if not facts.gives_records and not facts.expected.min_records:
         return []

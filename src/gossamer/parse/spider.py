@@ -143,7 +143,8 @@ class SeedDigest:
         self._sum = 0
 
     def add(self, seed: Request) -> None:
-        packed = msgspec.json.encode([seed.url, seed.kind, seed.data], order="deterministic")
+        told = [getattr(seed, name) for name in ("url", "kind", "data", "method", "params", "form", "json", "body")]
+        packed = msgspec.json.encode(told, order="deterministic", enc_hook=repr)
         self._sum += int.from_bytes(blake2b(packed, digest_size=12).digest())
 
     @property

@@ -24,7 +24,7 @@ from ..schedule.sources import FeedSource, PagesSource, source_of
 from ..store.contract import RecordQuery
 from ..store.sink import Sink
 from ..units import many
-from .job_outcome import earlier_runs, job_outcome
+from .job_outcome import earlier_runs, job_outcome, last_good
 from .job_reports import GIVEN_UP
 from .open import Project
 from .retention import forget_old_runs
@@ -146,12 +146,13 @@ async def mark_gone(
     if not counts.done + counts.unchanged or not earlier:
         return 0, ""
     everywhere = await _got_everywhere(project, job, earlier)
+    last = last_good(earlier) or earlier[0]
     if everywhere:
-        before = await project.records.count(RecordQuery(job=earlier[0].id, spider=spider.name))
+        before = await project.records.count(RecordQuery(job=last.id, spider=spider.name))
         now = await project.records.count(RecordQuery(job=job.id, spider=spider.name))
         if before >= MANY_RECORDS and now < before * BELIEVED:
             return 0, (
-                f"{job.id} saw {now:,} records where {earlier[0].id} saw {before:,}. None is marked as gone: see"
+                f"{job.id} saw {now:,} records where {last.id} saw {before:,}. None is marked as gone: see"
                 f" whether the site or the spider has changed."
             )
     same = [one.id for one in earlier]

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from ..frontier.contract import DeadFilter, is_redirect
 from ..model.job import Job, JobCounts
-from ..model.outcome import JobFacts, JobOutcome, LastRun, outcome_of
+from ..model.outcome import JobFacts, JobOutcome, LastRun, Outcome, outcome_of
 from ..model.task import DropReason, UrlState
 from ..parse.spider import Spider, declares_items
 from ..store.contract import RecordQuery
@@ -28,6 +28,12 @@ async def earlier_runs(project: Project, job: Job) -> list[Job]:
     return same[:EARLIER_JOBS]
 
 
+def last_good(earlier: Sequence[Job]) -> Job | None:
+    """The newest of these runs that came to its end with records."""
+    through = (Outcome.DONE, Outcome.WARNINGS)
+    return next((one for one in earlier if one.outcome is not None and one.outcome.outcome in through), None)
+
+
 async def job_outcome(
     project: Project,
     spider: Spider,
@@ -44,11 +50,8 @@ async def job_outcome(
     terms = await project.state.jobs.terms(job.id)
     trouble = (await project.state.seeds.findings(job.id)).trouble if job.schedule or terms.source else ""
     last = None
-    if terms.expected.max_change is not None:
-        complete = next((one for one in earlier if one.ending == "done"), None)
-        if complete is not None:
-            seen = await project.records.count(RecordQuery(job=complete.id, spider=spider.name))
-            last = LastRun(complete.id, seen)
+    if terms.expected.max_change is not None and (good := last_good(earlier)) is not None:
+        last = LastRun(good.id, await project.records.count(RecordQuery(job=good.id, spider=spider.name)))
     return outcome_of(
         JobFacts(
             ending=ending,

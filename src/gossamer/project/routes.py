@@ -21,6 +21,7 @@ class SiteRoute(msgspec.Struct, frozen=True, kw_only=True):
     """Where the pages of a site begin, because the site has blocked cheaper routes."""
 
     site: str
+    pattern: str | None  # of their addresses; None: all pages of the site that have no row of their own
     route: str
     since: str
     reason: str  # the block that led here
@@ -54,8 +55,7 @@ async def route_report(project: Project, site: str | None = None, *, limit: int)
     if site is None:
         learned = await project.state.routes.learned_routes(limit + 1)
     else:
-        known = await project.state.routes.learned(site)
-        learned = [known] if known is not None else []
+        learned = await project.state.routes.learned(site)
     budgets = _budgets(
         project.settings,
         await project.state.budgets.spent(),
@@ -84,6 +84,7 @@ def _report(
         standings=[
             SiteRoute(
                 site=one.site,
+                pattern=one.pattern or None,
                 route=one.route,
                 since=iso_time(one.since),
                 reason=one.reason,

@@ -199,6 +199,11 @@ LOGIN_PATH = re.compile(
     r"(?i)(?:^|[/._-])(?:log[-_]?in|sign[-_]?in|sign[-_]?up|log[-_]?on|auth|authorize|authenticate|oauth2?|sso|register|"
     r"password|anmelden|connexion)(?:$|[/._-])"
 )
+# Where a page sends a visitor who is not logged in. Narrower than the above: shops redirect to many a word.
+LOGIN_REDIRECT = re.compile(
+    r"(?i)(?:^|[/._-])(?:log[-_]?in|sign[-_]?in|log[-_]?on|sso|anmelden|einloggen|connexion|iniciar-sesion)"
+    r"(?:$|[/._;-])|/(?:oauth2?|openid-connect)/(?:v\d/)?auth(?:orize)?$"
+)
 
 # Shells: an element that scripts fill, with nothing in it.
 EMPTY_ROOT = re.compile(

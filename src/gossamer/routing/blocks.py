@@ -105,6 +105,16 @@ def judge(response: Response, *, usual_size: int | None = None, rendered: bool =
     return None
 
 
+def judge_redirect(url: str, to: str) -> Block | None:
+    """A login wall, where a page that is none sends its visitor to a login page; None for any other redirect.
+
+    The target's path says that it is one. Who asks for a login page, or is sent from one to the next, meets no wall.
+    """
+    if table.LOGIN_REDIRECT.search(_path_of(to)) is None or table.LOGIN_PATH.search(_path_of(url)) is not None:
+        return None
+    return Block(LOGIN, f"it sends its visitor to a login page: {to}", CURE_OF[LOGIN])
+
+
 def _by_headers(headers: Headers, status: int) -> Signature | None:
     """The sign that a header gives. Hints of headers stand on ordinary answers too: they need a refusal."""
     for name, signs in _SIGNS_BY_HEADER.items():

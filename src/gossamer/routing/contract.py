@@ -13,9 +13,12 @@ from typing import Protocol
 
 import msgspec
 
+MOST_PATTERNS = 64  # of one site; then what was learned first is forgotten
+
 
 class LearnedRoute(msgspec.Struct, frozen=True, kw_only=True):
-    """The route that was learned for a site. A site that was never blocked has none.
+    """The route that was learned for the pages of a pattern (patterns.py) of a site. Pages that were never blocked have
+    none.
 
     `route` is where the next page begins. `recheck_at` is when a cheaper one may be tried again; `patience` (seconds)
     is how long the wait after that will be if it fails again.
@@ -28,24 +31,27 @@ class LearnedRoute(msgspec.Struct, frozen=True, kw_only=True):
     blocks: int = 0
     recheck_at: float = 0.0
     patience: float = 0.0
+    pattern: str = ""  # "": all pages of the site that have no row of their own
 
 
 class RouteBook(Protocol):
-    """Learned routes. Bounded by the number of sites that ever blocked."""
+    """Learned routes. Bounded by the number of sites that ever blocked, and MOST_PATTERNS of each."""
 
-    async def learned(self, site: str) -> LearnedRoute | None: ...
+    async def learned(self, site: str) -> list[LearnedRoute]:
+        """What is known of the site, by pattern."""
+        ...
 
     async def learn(self, learned: LearnedRoute, *, instead_of: LearnedRoute | None) -> bool:
-        """Write it down if what is known of the site is still `instead_of`; True when it was. Of many workers that
-        saw the same block one wins, and exactly one gets to try a cheaper route again."""
+        """Write it down if what is known of that pattern of the site is still `instead_of`; True when it was. Of many
+        workers that saw the same block one wins, and exactly one gets to try a cheaper route again."""
         ...
 
     async def learned_routes(self, limit: int = 1000) -> list[LearnedRoute]:
-        """The sites that were learned about last come first."""
+        """What was learned last comes first."""
         ...
 
     async def forget(self, site: str | None = None) -> int:
-        """Forget one site, or all; return how many were forgotten."""
+        """Forget one site, or all; return how many sites were forgotten."""
         ...
 
 

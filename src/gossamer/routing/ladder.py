@@ -1,9 +1,9 @@
 """Which route a page should take, and what is learned from how it went. Pure: the router does what is decided here.
 
-A ladder is a list of routes from cheap to dear. A page begins at the rung that was learned for its site, at first
-the cheapest. Blocked there, it climbs at once, rung by rung; the rung on which it gets through is where the next
-pages of that site begin. After a while one page is sent a rung lower, to see whether that is enough again: when it
-is, the site has come down; when it is not, the next such try comes after twice the time.
+A ladder is a list of routes from cheap to dear. A page begins at the rung that was learned for pages like it
+(patterns.py), at first the cheapest. Blocked there, it climbs at once, rung by rung; the rung on which it gets through
+is where the next pages of that pattern begin. After a while one page is sent a rung lower, to see whether that is
+enough again: when it is, they have come down; when it is not, the next such try comes after twice the time.
 """
 
 from __future__ import annotations
@@ -220,9 +220,17 @@ def next_rung(rungs: Sequence[Route], blocked: int, reason: str) -> int | None:
 
 
 def after_climb(
-    terms: RouteTerms, learned: LearnedRoute | None, *, site: str, route: Route, reason: str, now: float
+    terms: RouteTerms,
+    learned: LearnedRoute | None,
+    *,
+    site: str,
+    route: Route,
+    reason: str,
+    now: float,
+    pattern: str = "",
 ) -> LearnedRoute | None:
-    """What is known of a site when a page got through on `route` after it was blocked below. None: nothing new."""
+    """What is known of pages of a pattern when one got through on `route` after it was blocked below. None: nothing
+    new."""
     place = terms.place_of(route.name)
     if not terms.learns or place is None:
         return None
@@ -233,6 +241,7 @@ def after_climb(
         site=site,
         route=route.name,
         since=now,
+        pattern=pattern,
         reason=reason,
         blocks=(learned.blocks if learned is not None else 0) + 1,
         recheck_at=now + terms.recheck,
@@ -244,6 +253,7 @@ def after_probe(terms: RouteTerms, learned: LearnedRoute, route: Route, now: flo
     """The cheaper rung was enough: the site has come down, and may come down further."""
     return LearnedRoute(
         site=learned.site,
+        pattern=learned.pattern,
         route=route.name,
         since=now,
         reason="a cheaper route is enough again",

@@ -39,6 +39,7 @@ from .ladder import (
     wants_probe,
     wished,
 )
+from .patterns import pattern_of
 from .proxies.pools import Pools
 from .site_memory import SiteMemory, remember
 
@@ -93,20 +94,20 @@ class Router:
             return PageRoute(self, task, unlearned, RoutePlan(rungs=rungs), None, wished=True)
         if len(terms.ladder) == 1:
             return PageRoute(self, task, terms, RoutePlan(rungs=terms.ladder), None)
-        memory = self.memory
+        memory, pattern = self.memory, pattern_of(task.url)
         if terms.learns:
-            await memory.wait_for_climb(task.site)
+            await memory.wait_for_climb(pattern)
         now = self.clock.now()
-        learned = await memory.learned(task.site) if terms.learns else None
+        learned = await memory.learned(task.site, pattern) if terms.learns else None
         probes = False
         if learned is not None and wants_probe(terms, learned, now):
             claimed = claim(terms, learned, now)
             probes = await memory.learn(claimed, instead_of=learned)
-            learned = claimed if probes else await memory.learned(task.site)
+            learned = claimed if probes else await memory.learned(task.site, pattern)
         chosen = plan(terms, learned, may_probe=probes)
         if handed and task.fetcher is not None:
             chosen = handed_over(terms, chosen, task.fetcher.removeprefix(LANE_ONLY))
-        page = PageRoute(self, task, terms, chosen, learned)
+        page = PageRoute(self, task, terms, chosen, learned, pattern=pattern)
         if handed:
             page.climbed_before()
         if task.attempt >= LATE_TRIES and not chosen.probes:
@@ -138,7 +139,9 @@ class PageRoute:
         learned: LearnedRoute | None,
         *,
         wished: bool = False,
+        pattern: str = "",
     ) -> None:
+        self._pattern = pattern  # of pages like this one; "": where the ladder has one rung, nothing is learned
         self._router = router
         self._memory = router.memory
         self._wished = wished  # the spider chose the rungs
@@ -266,7 +269,7 @@ class PageRoute:
         self.served(response)
         if not teaches or not (response.status < 300 or response.status == 304):
             return
-        self._memory.note_pass(self._task.site, self.route)
+        self._memory.note_pass(self._task.site, self._pattern, self.route)
         if self._terms.learns:
             try:
                 await self._learn()
@@ -277,11 +280,16 @@ class PageRoute:
         memory, site, route, now = self._memory, self._task.site, self.route, self._router.clock.now()
         if self._plan.probes and self._place == 0 and self._learned is not None:
             await memory.learn(after_probe(self._terms, self._learned, route, now), instead_of=self._learned)
-        elif self._blocked and memory.is_proven(site, self._blocked[0][0]):
-            reason = self._blocked[-1][1]
-            risen = after_climb(self._terms, self._learned, site=site, route=route, reason=reason, now=now)
-            if risen is not None:
-                await memory.learn(risen, instead_of=self._learned)
+        elif self._blocked and memory.is_proven(self._pattern, self._blocked[0][0]):
+            risen = after_climb(
+                self._terms, self._learned, site=site, route=route, reason=self._blocked[-1][1], now=now,
+                pattern=self._pattern,
+            )  # fmt: skip
+            if risen is None:
+                return
+            own = self._learned if self._learned is not None and self._learned.pattern == self._pattern else None
+            if await memory.learn(risen, instead_of=own):
+                await memory.generalise(risen, self._terms.ladder[: self._terms.place_of(route.name)])
 
     def served(self, response: Response) -> None:
         """The exit, if there is one, did what it should."""
@@ -329,20 +337,20 @@ class PageRoute:
     async def climb(self, reason: str) -> bool:
         """The present rung does not do. True when a higher one may help, and the page is on it now.
 
-        One page of a site climbs at a time; those that are blocked meanwhile wait, and go where it got through.
+        One page of a pattern climbs at a time; those that are blocked meanwhile wait, and go where it got through.
         """
         memory, site = self._memory, self._task.site
         self._blocked.append((self.route, reason))
         higher = next_rung(self._plan.rungs, self._place, reason)
         if higher is None:
             return False
-        if self._terms.learns and await memory.wait_for_climb(site, but=self):
-            learned = await memory.learned(site)
+        if self._terms.learns and await memory.wait_for_climb(self._pattern, but=self):
+            learned = await memory.learned(site, self._pattern)
             names = [rung.name for rung in self._plan.rungs]
             if learned is not None and learned.route in names[higher:]:
                 higher, self._learned = names.index(learned.route), learned
         if self._terms.learns:
-            memory.begin_climb(site, self)
+            memory.begin_climb(self._pattern, self)
         self._place = higher
         self._avoid, self._exits_tried = frozenset(), 0
         return True
@@ -357,7 +365,7 @@ class PageRoute:
 
     def close(self) -> None:
         """The page needs no more attempts now: pages that waited for what it finds go on."""
-        self._memory.end_climb(self._task.site, self)
+        self._memory.end_climb(self._pattern, self)
 
 
 def lanes_of(

@@ -1,8 +1,8 @@
 """What one process remembers of sites and routes while it fetches their pages. Bounded, and lost with the process.
 
-What every worker should know of a site (which route its pages need) is in the shared `RouteBook`; here it is read
-through, for a few seconds at a time. The rest is hints that each process gathers for itself: which routes let pages
-through, how large pages of a kind usually are, which page of a site is climbing the ladder just now.
+What every worker should know of a site (which route its pages need, by pattern) is in the shared `RouteBook`; here it
+is read through, for a few seconds at a time. The rest is hints that each process gathers for itself: which routes let
+pages through, how large pages of a kind usually are, which page of a pattern is climbing the ladder just now.
 How it fails: BackendUnavailable when nothing is known of a site yet. Else it goes on with what was known last.
 """
 
@@ -10,13 +10,17 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
+from collections.abc import Sequence
 from contextlib import suppress
 from datetime import timedelta
+
+import msgspec
 
 from ..clock import Clock
 from ..errors import BackendUnavailable
 from ..model.route import Route
 from .contract import LearnedRoute, RouteBook
+from .patterns import agree, known_for
 
 FRESH = timedelta(seconds=3)  # how long what was read from the book is trusted
 CLIMB_WITHIN = timedelta(seconds=60)  # how long pages wait for what the climbing page of their site finds
@@ -31,19 +35,26 @@ class SiteMemory:
     def __init__(self, book: RouteBook | None, clock: Clock) -> None:
         self._book = book
         self._clock = clock
-        self._learned: OrderedDict[str, tuple[float, LearnedRoute | None]] = OrderedDict()
-        self._climbs: OrderedDict[tuple[str, str], int] = OrderedDict()  # (site, route) -> climbs past it since a pass
-        self._climbing: dict[str, tuple[object, asyncio.Event]] = {}  # site -> the page that climbs, and its end
+        self._learned: OrderedDict[str, tuple[float, list[LearnedRoute]]] = OrderedDict()  # by site
+        self._climbs: OrderedDict[tuple[str, str], int] = (
+            OrderedDict()
+        )  # (pattern, route) -> climbs past it since a pass
+        self._passed: OrderedDict[tuple[str, str], bool] = OrderedDict()  # (site, route) by which a page got through
+        self._climbing: dict[str, tuple[object, asyncio.Event]] = {}  # pattern -> the page that climbs, and its end
         self._passed_at: dict[str, float] = {}  # route -> when a page last got through
         self._faults: OrderedDict[bytes, tuple[int, float]] = OrderedDict()  # page -> failed routes, since when
         self._sizes: OrderedDict[tuple[str, str], tuple[int, float]] = OrderedDict()
 
-    # -- which route a site needs ------------------------------------------------------------------------------
+    # -- which route pages need --------------------------------------------------------------------------------
 
-    async def learned(self, site: str) -> LearnedRoute | None:
-        """What was learned about the site; a few seconds old at most, older only while the state is away."""
+    async def learned(self, site: str, pattern: str) -> LearnedRoute | None:
+        """What was learned about pages of that pattern; a few seconds old at most, older only while the state is
+        away."""
+        return known_for(await self._rows(site), pattern)
+
+    async def _rows(self, site: str) -> list[LearnedRoute]:
         if self._book is None:
-            return None
+            return []
         known = self._learned.get(site)
         now = self._clock.monotonic()
         if known is not None and now - known[0] < FRESH.total_seconds():
@@ -62,18 +73,23 @@ class SiteMemory:
         if self._book is None:
             return False
         won = await self._book.learn(learned, instead_of=instead_of)
-        if won:
-            remember(self._learned, learned.site, (self._clock.monotonic(), learned))
-        else:
-            self._learned.pop(learned.site, None)  # it is read anew
+        self._learned.pop(learned.site, None)  # it is read anew
         return won
 
-    # -- one page of a site climbs for all -----------------------------------------------------------------------
+    async def generalise(self, learned: LearnedRoute, cheaper: Sequence[Route]) -> None:
+        """Pages that were never seen begin where several patterns of their site do, unless a page of the site got
+        through by a cheaper route."""
+        if any(self.was_let_through(learned.site, route) for route in cheaper):
+            return
+        if agree(await self._rows(learned.site), learned.route):
+            await self.learn(msgspec.structs.replace(learned, pattern=""), instead_of=None)
 
-    async def wait_for_climb(self, site: str, but: object = None) -> bool:
-        """Where another page of the site is climbing the ladder just now, wait for what it finds. False when no page
-        is."""
-        climbing = self._climbing.get(site)
+    # -- one page of a pattern climbs for all --------------------------------------------------------------------
+
+    async def wait_for_climb(self, pattern: str, but: object = None) -> bool:
+        """Where another page of the pattern is climbing the ladder just now, wait for what it finds. False when no
+        page is."""
+        climbing = self._climbing.get(pattern)
         if climbing is None or climbing[0] is but:
             return False
         with suppress(TimeoutError):
@@ -81,30 +97,31 @@ class SiteMemory:
                 await climbing[1].wait()
         return True
 
-    def begin_climb(self, site: str, page: object) -> None:
-        if site not in self._climbing:
-            self._climbing[site] = (page, asyncio.Event())
+    def begin_climb(self, pattern: str, page: object) -> None:
+        if pattern not in self._climbing:
+            self._climbing[pattern] = (page, asyncio.Event())
 
-    def end_climb(self, site: str, page: object) -> None:
-        climbing = self._climbing.get(site)
+    def end_climb(self, pattern: str, page: object) -> None:
+        climbing = self._climbing.get(pattern)
         if climbing is not None and climbing[0] is page:
-            del self._climbing[site]
+            del self._climbing[pattern]
             climbing[1].set()
 
     # -- how pages fared ---------------------------------------------------------------------------------------------
 
-    def note_pass(self, site: str, route: Route) -> None:
+    def note_pass(self, site: str, pattern: str, route: Route) -> None:
         self._passed_at[route.name] = self._clock.monotonic()
-        remember(self._climbs, (site, route.name), 0)
+        remember(self._passed, (site, route.name), True)
+        remember(self._climbs, (pattern, route.name), 0)
 
     def was_let_through(self, site: str, route: Route) -> bool:
         """Did a page of the site get through by that route, as far as this process remembers?"""
-        return (site, route.name) in self._climbs
+        return (site, route.name) in self._passed
 
-    def is_proven(self, site: str, route: Route) -> bool:
-        """A page climbed past `route`: is that enough to say that the site needs a dearer one? Where pages got through
-        there before, it takes two: a single page may be an exception."""
-        key = (site, route.name)
+    def is_proven(self, pattern: str, route: Route) -> bool:
+        """A page climbed past `route`: is that enough to say that pages of its pattern need a dearer one? Where some
+        got through there before, it takes two: a single page may be an exception."""
+        key = (pattern, route.name)
         climbs = self._climbs.get(key)
         if climbs is None:
             return True

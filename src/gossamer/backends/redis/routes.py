@@ -10,14 +10,20 @@ from collections.abc import AsyncIterator, Sequence
 
 import msgspec
 
-from ...routing.contract import Bound, LearnedRoute
+from ...routing.contract import MOST_PATTERNS, Bound, LearnedRoute
 from ..budget_units import days_before, tokens_in, units_allowed, units_to_give, units_to_take
 from .connection import Server
 from .keys import Keyspace
 
 AT_ONCE = 1_000
 
-_read = msgspec.json.Decoder(LearnedRoute).decode
+_decode = msgspec.json.Decoder(list[LearnedRoute] | LearnedRoute).decode
+
+
+def _read(packed: bytes | None) -> list[LearnedRoute]:
+    """What is known of a site, by pattern. Before format 8 it was one route for all of it."""
+    found = _decode(packed) if packed else []
+    return found if isinstance(found, list) else [found]
 
 
 class RedisRouteBook:
@@ -25,22 +31,26 @@ class RedisRouteBook:
         self._server = server
         self._key = keys.book("standings")
 
-    async def learned(self, site: str) -> LearnedRoute | None:
-        packed = await self._server.call("HGET", self._key, site)
-        return _read(packed) if packed else None
+    async def learned(self, site: str) -> list[LearnedRoute]:
+        return _read(await self._server.call("HGET", self._key, site))
 
     async def learn(self, learned: LearnedRoute, *, instead_of: LearnedRoute | None) -> bool:
         # Compared here, and again as bytes by the script: bytes that another version has written, with other fields,
-        # may mean the same.
-        known = await self._server.call("HGET", self._key, learned.site) or b""
-        if (_read(known) if known else None) != instead_of:
-            return False
-        new = msgspec.json.encode(learned)
-        return bool(await self._server.run("routes_learn", (self._key,), learned.site, known, new))
+        # may mean the same. Where another pattern of the site was written in between, it is compared anew.
+        while True:
+            known = await self._server.call("HGET", self._key, learned.site) or b""
+            rows = {row.pattern: row for row in _read(known)}
+            if rows.get(learned.pattern) != instead_of:
+                return False
+            rows[learned.pattern] = learned
+            kept = sorted(rows.values(), key=lambda row: (-row.since, row.pattern))[:MOST_PATTERNS]
+            new = msgspec.json.encode(sorted(kept, key=lambda row: row.pattern))
+            if await self._server.run("routes_learn", (self._key,), learned.site, known, new):
+                return True
 
     async def learned_routes(self, limit: int = 1000) -> list[LearnedRoute]:
-        every = {one.site: one async for one in self.walk()}
-        return heapq.nsmallest(limit, every.values(), key=lambda one: (-one.since, one.site))
+        every = {(one.site, one.pattern): one async for one in self.walk()}
+        return heapq.nsmallest(limit, every.values(), key=lambda one: (-one.since, one.site, one.pattern))
 
     async def forget(self, site: str | None = None) -> int:
         if site is None:
@@ -50,7 +60,8 @@ class RedisRouteBook:
     async def walk(self) -> AsyncIterator[LearnedRoute]:
         """Every learned route; one may come twice while they change."""
         async for _, packed in self._server.scan(self._key, AT_ONCE):
-            yield _read(packed)
+            for one in _read(packed):
+                yield one
 
 
 class RedisBudgetBook:

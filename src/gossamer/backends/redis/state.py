@@ -32,7 +32,8 @@ from .spools import RedisSpools
 from .state_stream import RedisStateStream
 from .workers import RedisWorkers
 
-VERSION = 5  # 1 had no lanes, 2 no paused jobs, 3 no order of jobs by name, 4 no notes of waiting results
+VERSION = 8  # 1 had no lanes, 2 no paused jobs, 3 no order of jobs by name, 4 no notes of waiting results, 7 one route
+# for all of a site
 SHARDS_ALONE, SHARDS_IN_CLUSTER = 1, 8
 
 

@@ -36,6 +36,7 @@ from ...model.job import JobTerms
 from ...model.schedule import ScheduleProgress
 from ...model.stream import MoveMark
 from ...model.task import UrlState
+from ...routing.contract import LearnedRoute
 from ..schedule_rows import readable
 from . import rows, stream_rows
 from .access import RedisKeys
@@ -185,8 +186,8 @@ class RedisStateStream:
                 case DumpedRobots():
                     await self._robots.put(msgspec.convert(msgspec.structs.asdict(item), RobotsEntry))
                 case DumpedRoute():
-                    await self._server.call(
-                        "HSETNX", self._keys.book("standings"), item.site, msgspec.json.encode(item)
+                    await self._routes.learn(
+                        msgspec.convert(msgspec.structs.asdict(item), LearnedRoute), instead_of=None
                     )
                 case DumpedPurse():
                     await self._server.call("HSETNX", self._keys.book("purses"), item.name, item.spent)

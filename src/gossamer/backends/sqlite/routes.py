@@ -11,13 +11,16 @@ from collections.abc import Sequence
 
 import msgspec
 
-from ...routing.contract import Bound, LearnedRoute
+from ...routing.contract import MOST_PATTERNS, Bound, LearnedRoute
 from ..budget_units import days_before, tokens_in, units_allowed, units_to_give, units_to_take
 from .connection import Database
 
 _FIELDS = LearnedRoute.__struct_fields__
 _SELECT = f"SELECT {', '.join(_FIELDS)} FROM standings "  # noqa: S608 - our own names
 _WRITE = f"INSERT OR REPLACE INTO standings ({', '.join(_FIELDS)}) VALUES ({', '.join('?' * len(_FIELDS))})"  # noqa: S608
+_FORGET_FIRST = """
+DELETE FROM standings WHERE site = ? AND pattern IN (
+    SELECT pattern FROM standings WHERE site = ? ORDER BY since DESC, pattern LIMIT -1 OFFSET ?)"""
 _SPENT = "SELECT spent FROM purses WHERE name = ?"
 _TAKE = """
 INSERT INTO purses (name, spent) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET spent = spent + excluded.spent"""
@@ -27,28 +30,34 @@ class SqliteRouteBook:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def learned(self, site: str) -> LearnedRoute | None:
-        return await self._database.read(lambda connection: _find(connection, site))
+    async def learned(self, site: str) -> list[LearnedRoute]:
+        rows = await self._database.read(
+            lambda connection: connection.execute(_SELECT + "WHERE site = ? ORDER BY pattern", (site,)).fetchall()
+        )
+        return [_learned(row) for row in rows]
 
     async def learn(self, learned: LearnedRoute, *, instead_of: LearnedRoute | None) -> bool:
         def write(connection: sqlite3.Connection) -> bool:
-            if _find(connection, learned.site) != instead_of:
+            if _find(connection, learned.site, learned.pattern) != instead_of:
                 return False
             connection.execute(_WRITE, msgspec.structs.astuple(learned))
+            connection.execute(_FORGET_FIRST, (learned.site, learned.site, MOST_PATTERNS))
             return True
 
         return await self._database.write(write)
 
     async def learned_routes(self, limit: int = 1000) -> list[LearnedRoute]:
-        sql = _SELECT + "ORDER BY since DESC, site LIMIT ?"
+        sql = _SELECT + "ORDER BY since DESC, site, pattern LIMIT ?"
         rows = await self._database.read(lambda connection: connection.execute(sql, (limit,)).fetchall())
         return [_learned(row) for row in rows]
 
     async def forget(self, site: str | None = None) -> int:
         def write(connection: sqlite3.Connection) -> int:
-            if site is None:
-                return connection.execute("DELETE FROM standings").rowcount
-            return connection.execute("DELETE FROM standings WHERE site = ?", (site,)).rowcount
+            if site is not None:
+                return int(connection.execute("DELETE FROM standings WHERE site = ?", (site,)).rowcount > 0)
+            (sites,) = connection.execute("SELECT count(DISTINCT site) FROM standings").fetchone()
+            connection.execute("DELETE FROM standings")
+            return int(sites)
 
         return await self._database.write(write)
 
@@ -101,8 +110,8 @@ class SqliteBudgetBook:
         return await self._database.write(write)
 
 
-def _find(connection: sqlite3.Connection, site: str) -> LearnedRoute | None:
-    row = connection.execute(_SELECT + "WHERE site = ?", (site,)).fetchone()
+def _find(connection: sqlite3.Connection, site: str, pattern: str) -> LearnedRoute | None:
+    row = connection.execute(_SELECT + "WHERE site = ? AND pattern = ?", (site, pattern)).fetchone()
     return _learned(row) if row is not None else None
 
 

@@ -85,7 +85,7 @@ _SMALL: tuple[tuple[str, Callable[..., StateRow]], ...] = (
     ),
     ("SELECT name, next_at, rest_until, asked_interval, in_flight FROM sites ORDER BY number", _fields(DumpedSite)),
     ("SELECT origin, status, body, fetched_at, expires_at FROM robots ORDER BY origin", _fields(DumpedRobots)),
-    (f"SELECT {', '.join(DumpedRoute.__struct_fields__)} FROM standings ORDER BY site", _fields(DumpedRoute)),  # noqa: S608
+    (f"SELECT {', '.join(DumpedRoute.__struct_fields__)} FROM standings ORDER BY site, pattern", _fields(DumpedRoute)),  # noqa: S608
     ("SELECT name, spent FROM purses ORDER BY name", _fields(DumpedPurse)),
     (
         "SELECT queues.job, sites.name, sum(queues.taken) FROM queues JOIN sites ON sites.number = queues.site "
@@ -288,8 +288,8 @@ class SqliteStateStream(SqliteStream):
                 )
             case DumpedRoute():
                 connection.execute(
-                    "INSERT OR IGNORE INTO standings (site, route, since, reason, blocks, recheck_at, patience) "
-                    "VALUES (?, ?, ?, ?, ?, ?, ?)",
+                    "INSERT OR IGNORE INTO standings (site, route, since, reason, blocks, recheck_at, patience, "
+                    "pattern) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
                     msgspec.structs.astuple(item),
                 )
             case DumpedPurse():
