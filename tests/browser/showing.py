@@ -32,7 +32,8 @@ from tests.sites.rendered import dress
 HOST = "site.localhost"
 OTHER = "other.localhost"  # another origin and site, allowed as well
 CANARY = "canary.localhost"  # leads to the same loopback, but nobody allowed it
-GUARD = AddressGuard(allow_hosts=frozenset({HOST, OTHER}))
+NAMES = [f"h{number}.{HOST}" for number in range(10)]  # of the same site
+GUARD = AddressGuard(allow_hosts=frozenset({HOST, OTHER, *NAMES}))
 LIMITS = msgspec.structs.replace(patience.LIMITS, max_body=200_000)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 
@@ -18,10 +19,31 @@ from gossamer.units import Size
 from tests.patience import PATIENCE
 from tests.sites.hostile import Call, whole
 
-from .showing import LIMITS, Show, a_show, born_at, family, renderers, still_alive, until
+from .showing import LIMITS, NAMES, Show, a_show, born_at, family, renderers, still_alive, until
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.long]
 HASTY = Limits(total=timedelta(seconds=2))
+
+
+async def test_a_page_asks_its_own_site_for_a_few_things_at_once_whatever_names_the_site_has(show: Show) -> None:
+    under_way, most, together = 0, 0, asyncio.Event()
+
+    async def slow(call: Call) -> None:
+        nonlocal under_way, most
+        under_way += 1
+        most = max(most, under_way)
+        if under_way >= 12:
+            together.set()  # enough to know
+        with suppress(TimeoutError):
+            await asyncio.wait_for(together.wait(), 0.15)
+        under_way -= 1
+        await whole(call, b"x", kind="image/png")
+
+    show.site.shown["/slow.png"] = slow
+    pictures = "".join(f'<img src="{show.url("/slow.png", NAMES[n % 10])}?{n}">' for n in range(40))
+    await show.get(show.page(pictures), block=(), limits=LIMITS)
+    assert len(show.site.seen("/slow.png")) == 40
+    assert 2 <= most <= 6
 
 
 async def test_pages_that_never_end_are_timeouts_and_the_browser_goes_on(show: Show) -> None:

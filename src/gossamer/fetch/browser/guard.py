@@ -169,8 +169,28 @@ class GuardProxy:
             await answer(writer, 400, keep=False)
             return
         port = parts.port or (443 if tunnel else 80)
-        authority = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        if holder.calls_home(host):
+            await answer(writer, 403, keep=False)
+            return
         abroad = holder.asking(host, tunnel=tunnel)
+        async with holder.place_at(host, tunnel=tunnel):
+            await self._carry(holder, host, port, line, headers, reader, writer, abroad)
+
+    async def _carry(
+        self,
+        holder: Pass,
+        host: str,
+        port: int,
+        line: str,
+        headers: Pairs,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        abroad: ForeignSite | None,
+    ) -> None:
+        """Dial, and hand on what comes."""
+        method, target, _ = line.split(" ", 2)
+        tunnel = method == "CONNECT"
+        authority = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         assert self._dialer is not None
         try:
             far = await self._dialer.dial(host, port, holder.exit, tunnel=tunnel, within=holder.connect)

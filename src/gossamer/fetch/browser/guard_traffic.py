@@ -10,6 +10,7 @@ import asyncio
 import re
 import secrets
 from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, nullcontext
 from datetime import timedelta
 
 from ...errors import AddressRefused, BadResponse, ConnectionDropped, GossamerError, ProxyFailed
@@ -40,6 +41,18 @@ class ForeignSite:
         return self.tunnels > MAX_TUNNELS_ABROAD or self.requests > MAX_REQUESTS_ABROAD or self.sent > MAX_SENT_ABROAD
 
 
+AT_ONCE = 6  # plain requests of a page to one site
+TUNNELS_AT_ONCE = 64  # more, since Chromium keeps those that are idle; to one host it opens 6
+
+# What Chromium asks in the name of a page although no page asks for it: what the fields of a form are, above all. It
+# says which pages are visited. Flags that forbid it come and go with versions. What Chromium asks in its own name has
+# no pass, and comes no further than the guard.
+CALLS_HOME = frozenset(
+    f"{name}.googleapis.com"
+    for name in ("content-autofill", "optimizationguide-pa", "safebrowsing", "safebrowsinghttpgateway", "update")
+) | {f"clients{number}.google.com" for number in range(1, 7)}
+
+
 class Pass:
     """The right to use the guard proxy, what was done with it, and what went wrong. It shows no secret."""
 
@@ -68,6 +81,7 @@ class Pass:
         self.lines: set[asyncio.Task[None]] = set()
         self._home = home
         self._abroad: dict[str, ForeignSite] = {}
+        self._places: dict[tuple[str, bool], asyncio.Semaphore] = {}
         self._troubles: dict[str, GossamerError] = {}
         self._on_bytes = on_bytes
         self._gate = gate
@@ -92,6 +106,18 @@ class Pass:
 
     def forgive(self, authority: str) -> None:
         self._troubles.pop(_key(authority), None)
+
+    def place_at(self, host: str, *, tunnel: bool) -> AbstractAsyncContextManager[None]:
+        """Entered by a request or tunnel of a page to the site of `host`: so many are under way at once, whatever names
+        of it they use."""
+        if self._home is None:
+            return nullcontext()
+        places = asyncio.Semaphore(TUNNELS_AT_ONCE if tunnel else AT_ONCE)
+        return self._places.setdefault((site_of_host(host), tunnel), places)
+
+    def calls_home(self, host: str) -> bool:
+        """Is it the browser that asks, for itself, its maker's servers?"""
+        return host.lower() in CALLS_HOME and self._home is not None and site_of_host(host) != self._home
 
     @property
     def overdone(self) -> list[str]:
