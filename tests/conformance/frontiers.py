@@ -81,6 +81,7 @@ class Backends:
     """Opens labs by name. Servers are started when the first lab asks for them, and stopped by `close`."""
 
     NAMES = ("sqlite", "valkey", "shards", "cluster")
+    UNSHARDED = ("sqlite", "valkey", "cluster")  # for what is in no shard, or in that of one site
 
     def __init__(self) -> None:
         self._stack = ExitStack()

@@ -11,7 +11,7 @@ from tests.conformance.frontiers import Backends
 INTERVAL, LONGEST = timedelta(seconds=2), timedelta(seconds=5)
 
 
-@pytest.fixture(params=Backends.NAMES)
+@pytest.fixture(params=Backends.UNSHARDED)
 async def lab(request, tmp_path, backends):
     async with backends.open(request.param, tmp_path) as lab:
         yield lab

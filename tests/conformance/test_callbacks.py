@@ -13,7 +13,7 @@ from .frontiers import Backends
 NOW = 1_800_000_000.0
 
 
-@pytest.fixture(params=Backends.NAMES)
+@pytest.fixture(params=Backends.UNSHARDED)
 async def book(request, tmp_path, backends):
     async with backends.open(request.param, tmp_path) as lab:
         yield lab.callbacks

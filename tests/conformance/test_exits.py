@@ -26,7 +26,7 @@ TERMS = RestTerms(cooldown=60.0, max_cooldown=600.0)
 PAGE, OTHER_PAGE = b"\x01" * 16, b"\x02" * 16
 
 
-@pytest.fixture(params=Backends.NAMES)
+@pytest.fixture(params=Backends.UNSHARDED)
 async def lab(request, tmp_path, backends):
     async with backends.open(request.param, tmp_path) as opened:
         yield opened

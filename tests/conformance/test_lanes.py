@@ -16,7 +16,7 @@ PLAIN, BROWSER, BOTH = frozenset({""}), frozenset({"browser"}), frozenset({"", "
 WISHES = '{"session":"mine"}'
 
 
-@pytest.fixture(params=Backends.NAMES)
+@pytest.fixture(params=Backends.UNSHARDED)
 async def lab(request, tmp_path, backends):
     async with backends.open(request.param, tmp_path) as lab:
         yield lab

@@ -63,7 +63,7 @@ class Place:
             yield shared
 
 
-@pytest.fixture(params=[name for name in Backends.NAMES if name != "shards"])  # these books are in no shard
+@pytest.fixture(params=Backends.UNSHARDED)
 def place(request: pytest.FixtureRequest, tmp_path: Path, backends: Backends) -> Place:
     address = "" if request.param == "sqlite" else backends.address(request.param)
     return Place(address, tmp_path, f"lab-{uuid4().hex}")

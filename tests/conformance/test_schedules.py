@@ -14,7 +14,7 @@ from tests.conformance.frontiers import Backends, candidate
 from tests.conformance.schedule_books import DUE, PRICES, TERM, fired, opening, settled, spoil, standing_of, written
 
 
-@pytest.fixture(params=Backends.NAMES)
+@pytest.fixture(params=Backends.UNSHARDED)
 async def lab(request, tmp_path, backends):
     async with backends.open(request.param, tmp_path) as lab:
         yield lab

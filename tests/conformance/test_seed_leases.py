@@ -12,7 +12,7 @@ from tests.conformance.frontiers import Backends
 WHILE = timedelta(seconds=15)
 
 
-@pytest.fixture(params=Backends.NAMES)
+@pytest.fixture(params=Backends.UNSHARDED)
 async def lab(request, tmp_path, backends):
     async with backends.open(request.param, tmp_path) as lab:
         yield lab

@@ -18,7 +18,7 @@ REFUSED = SiteFailure(host="a.test", reason="connect", never=False)
 UNKNOWN = SiteFailure(host="a.test", reason="dns", never=True)
 
 
-@pytest.fixture(params=Backends.NAMES)
+@pytest.fixture(params=Backends.UNSHARDED)
 async def lab(request, tmp_path, backends):
     async with backends.open(request.param, tmp_path) as lab:
         yield lab

@@ -14,7 +14,7 @@ NOW = timedelta(0)
 DELAY = timedelta(seconds=4)
 
 
-@pytest.fixture(params=Backends.NAMES)
+@pytest.fixture(params=Backends.UNSHARDED)
 async def lab(request, tmp_path, backends):
     async with backends.open(request.param, tmp_path) as lab:
         yield lab

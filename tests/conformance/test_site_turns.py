@@ -17,7 +17,7 @@ BURSTS = SiteTerms(interval=timedelta(seconds=0.5), burst=4, concurrency=8)
 ONE_AT_A_TIME = SiteTerms(interval=None, burst=1, concurrency=1)
 
 
-@pytest.fixture(params=Backends.NAMES)
+@pytest.fixture(params=Backends.UNSHARDED)
 async def lab(request, tmp_path, backends):
     async with backends.open(request.param, tmp_path) as lab:
         yield lab

@@ -11,7 +11,7 @@ from .frontiers import Backends, candidate
 NOW = 1_800_000_000.0
 
 
-@pytest.fixture(params=Backends.NAMES)
+@pytest.fixture(params=Backends.UNSHARDED)
 async def lab(request, tmp_path, backends):
     async with backends.open(request.param, tmp_path) as opened:
         yield opened
