@@ -1,4 +1,5 @@
-"""Servers and workers are killed while clients wait for batches: every job ends, and no request is done twice."""
+"""Servers and workers are killed while clients wait for batches: every job ends, whoever wants to hear of it is told,
+and no request is done twice."""
 
 from __future__ import annotations
 
@@ -19,6 +20,8 @@ from gossamer.client import Client, ServerError
 from tests.faults.commands import CommandProject, children_of
 from tests.patience import PATIENCE
 from tests.sites.running import Park, park
+
+from .receiver import receiving
 
 T = TypeVar("T")
 BATCHES, PAGES = 12, 10
@@ -45,7 +48,7 @@ def project(tmp_path: Path) -> Iterator[CommandProject]:
         port = taken.getsockname()[1]
     made = CommandProject(tmp_path / "p", [], SETTINGS.format(port=port))
     with (made.folder / "gossamer.toml").open("a") as file:
-        file.write('allow_hosts = ["site0.localhost"]\n')
+        file.write('allow_hosts = ["site0.localhost", "receiver.localhost"]\n')
     yield made
     made.close()
 
@@ -77,12 +80,13 @@ def test_every_batch_ends_and_every_page_is_there_whoever_is_killed(project: Com
     key = msgspec.json.decode(project.done("keys", "add", "robot", "--scopes", "scrape,jobs,records", "--json"))["key"]
     port = int((project.folder / "gossamer.toml").read_text().partition("port = ")[2].split()[0])
     up = project.run("up", "--quiet")
-    with Client(f"http://127.0.0.1:{port}", key) as client:
+    with Client(f"http://127.0.0.1:{port}", key) as client, receiving() as receiver:
         # given batches that are asked for while servers and workers are killed
         jobs, killed = [], Counter[str]()
         for n in range(BATCHES):
             urls = [site.url(path=f"/page/{1 + n * PAGES + page}") for page in range(PAGES)]
-            jobs.append(patiently(lambda urls=urls: client.batch(urls)).job_id)
+            begun = patiently(lambda urls=urls: client.batch(urls, callback_url=receiver.url, formats=["metadata"]))
+            jobs.append(begun.job_id)
             there = victims(up.pid)
             if n % 2 and there:
                 verb = sorted(there)[n // 2 % len(there)]
@@ -92,6 +96,9 @@ def test_every_batch_ends_and_every_page_is_there_whoever_is_killed(project: Com
         # when all of them have ended
         ended = [patiently(lambda job=job: client.wait(job, every=0.2)) for job in jobs]
         pages = [page for job in jobs for page in patiently(lambda job=job: list(client.results(job)))]
+        while len(receiver.ids()) < BATCHES:
+            time.sleep(0.1)
+        secret = project.done("callbacks", "secret", "--key", "robot").strip()
 
     # then each is one job, and each page is there
     assert killed["serve"] >= 1
@@ -100,6 +107,9 @@ def test_every_batch_ends_and_every_page_is_there_whoever_is_killed(project: Com
     assert [(job.status, job.total) for job in ended] == [("completed", PAGES)] * BATCHES
     assert all(page.success for page in pages)
     assert {hit.path for hit in site.hits()} == {f"/page/{1 + n}" for n in range(BATCHES * PAGES)}
+    assert {one.told["data"]["job_id"] for one in receiver.deliveries} == set(jobs)
+    assert len({(one.id, one.body) for one in receiver.deliveries}) == BATCHES  # what came twice is the same
+    assert all(one.is_signed_with(secret) for one in receiver.deliveries)
     up.signal(signal.SIGTERM)
     assert up.ended() == 0, up.said()
 
