@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from gossamer.access.contract import Callback
-from gossamer.access.webhooks import PAUSES
+from gossamer.access.webhooks import PAUSES, new_secret
 from gossamer.project.callbacks import Deliverer, callback_transport
 from gossamer.project.page_results import PageReader
 from tests.sites.running import park
@@ -74,6 +74,7 @@ async def test_a_batch_that_has_ended_is_told_once_with_a_signature(tmp_path: Pa
 
     (one,) = receiver.deliveries
     assert one.is_signed_with(secret)
+    assert not one.is_signed_with(new_secret())
     assert one.id == delivered["id"]
     assert one.told["type"] == "job.completed"
     assert one.told["data"]["job_id"] == begun["job_id"]
