@@ -34,6 +34,7 @@
         │   ├── TlsFailed, BadResponse, RedirectLoop
         │   ├── ExtensionFailed  an extension raised, hung or gave back something else
         │   ├── FileRefused    a file of a type that is not wanted, or too large
+        │   ├── NotArchived    a replay wanted a page that has no raw copy
         │   ├── NoRoute        a route that does not exist, or is not installed
         │   ├── Walled         as Blocked, and no route is left that could help
         │   └── ClientError    4xx other than 408, 425 and 429
@@ -255,6 +256,10 @@ class FileRefused(FetchRefused):
     def __init__(self, message: str, *, reason: str, status: int | None = None) -> None:
         super().__init__(message, status=status)
         self.reason = reason
+
+
+class NotArchived(FetchRefused):
+    reason = "not-archived"
 
 
 class NoRoute(FetchRefused):

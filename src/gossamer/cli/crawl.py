@@ -62,6 +62,9 @@ def crawl_verb(
     max_change: Annotated[
         float | None, typer.Option(min=0, help="Warn when the records differ by more from the last run: 0.5.")
     ] = None,
+    replay: Annotated[
+        bool, typer.Option("--replay", help="Answer from the archive only; send nothing, store nothing.")
+    ] = False,
 ) -> None:
     """Crawl. The same command again goes on where it was; in a second terminal it shares the work. The exit code
     tells the outcome: 0 is done."""
@@ -77,6 +80,11 @@ def crawl_verb(
     }
     settings = settings_with(**flags)
     wanted = crawl_target(settings, target, Path.cwd())  # what is mistyped is told before the crawl is loaded
+    if replay:
+        from .testing import run_replay
+
+        run_replay(wanted, settings, output=output, quiet=quiet)
+        return
     report = run_crawl(
         wanted.spider,
         allow_local(settings, wanted.urls, flags),

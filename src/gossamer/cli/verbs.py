@@ -41,6 +41,8 @@ HOMES = {
     "doctor": "doctor",
     "version": "project",
     "check": "check",
+    "save": "testing",
+    "test": "testing",
     "fetch": "fetch",
     "shell": "fetch",
 }

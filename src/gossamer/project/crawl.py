@@ -13,6 +13,7 @@ from ..crawl.heartbeat import Heartbeat, Vitals
 from ..crawl.seeding import work_off
 from ..crawl.worker import Worker
 from ..errors import Misconfigured, Transient
+from ..fetch.open_route import Transports
 from ..model.events import EventHub, EventSink, Trouble
 from ..model.job import Job, JobCounts
 from ..parse.spider import Spider
@@ -70,12 +71,14 @@ async def crawl(
     attend: Attend | None = None,
     after: Callable[[Project, Job], Awaitable[None]] | None = None,
     heeds_signals: bool = True,
+    transports: Transports | None = None,
 ) -> CrawlReport:
     """Crawl until the job is over, or until SIGINT or SIGTERM; without `heeds_signals` these are left to the caller.
     Raises Misconfigured and Transient.
 
     The unfinished job of that name goes on, unless `fresh`. `attend` runs beside the crawl and is cancelled with
-    its end; `after` runs when the work is over and the stores are still open.
+    its end; `after` runs when the work is over and the stores are still open. `transports` take the place of those of
+    the settings, and then no robots.txt is asked for.
     """
     async with open_project(settings, spider=spider) as project:
         clock = project.clock
@@ -98,7 +101,7 @@ async def crawl(
         storing: Storing | None = None
         async with (
             sink_of(project, listeners) as sink,
-            open_worker(project, spider, job.id, scope, sink, listeners, terms=terms) as worker,
+            open_worker(project, spider, job.id, scope, sink, listeners, terms=terms, transports=transports) as worker,
             heartbeat,
         ):
             with (

@@ -158,18 +158,22 @@ async def open_worker(
     terms: JobTerms | None = None,
     serves: frozenset[str] | None = None,
     look: timedelta = LOOK,
+    transports: Transports | None = None,
 ) -> AsyncIterator[Worker]:
     """A worker of this process for one job, ready to run. `sink` is that of the process. `terms` are the job's;
-    `serves` are the routes it works on; None: all. `look` lies between two looks at a job whose window is closed."""
+    `serves` are the routes it works on; None: all. `look` lies between two looks at a job whose window is closed.
+    `transports` take the place of those of the settings, in a replay."""
     settings, clock = project.settings, project.clock
     ones = extensions_of(settings, spider)
     limit = TimeLimit(settings.crawl.parse_timeout, project.box)
     extensions = Extensions(ones, limit)
     routing = routing_of(settings)
-    check_installed(settings, routing, serves)
+    replays = transports is not None
+    if not replays:
+        check_installed(settings, routing, serves)
     async with (
         listening(ones, events or Silence(), clock) as listener,
-        transports_of(settings, clock) as transports,
+        transports or transports_of(settings, clock) as opened,
         Pools(
             settings.proxies,
             project.state.exits,
@@ -189,14 +193,15 @@ async def open_worker(
         router = Router(
             terms_for=routing.terms_for,
             routes=routing.routes,
-            transports=transports,
+            transports=opened,
             exits=pools,
             book=project.state.routes,
             budget=budget,
             clock=clock,
             serves=serves,
         )
-        fetcher = fetcher_of(settings, robots, robots_rule(settings, spider), clock, around=extensions.around_fetch)
+        asked = None if replays else robots
+        fetcher = fetcher_of(settings, asked, robots_rule(settings, spider), clock, around=extensions.around_fetch)
         since = day_of(clock.now() - HABITS_OF.total_seconds())
         counted = await project.records.scores(spider=spider.name, since=since)
         watched = terms is not None and bool(terms.schedule)
