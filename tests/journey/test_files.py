@@ -184,6 +184,43 @@ async def test_an_export_joins_items_with_their_files_and_writes_them_under_safe
     assert (folder / "pictures" / image["path"]).read_bytes() == PNG
 
 
+class Quoting(Spider):
+    """Yields what a page says, as it stands."""
+
+    def __init__(self, url: str) -> None:
+        self.start_urls = [url]
+
+    def parse(self, page: Page):
+        yield {"url": page.url, "said": page.json()}
+        yield page.download("/secret.png")
+
+
+async def test_a_page_that_speaks_of_files_names_neither_paths_nor_files_of_others(tmp_path):
+    secret = sha256(PNG).hexdigest()
+    said = [
+        {"kind": "file", "url": "https://evil.example/1", "sha256": "/../../../../etc/x", "name": "a", "size": 1},
+        {"kind": "file", "url": "https://evil.example/2", "sha256": secret, "name": "mine.png", "path": "/etc/passwd"},
+        {"kind": "file", "url": "https://evil.example/3", "sha256": {"a": 1}, "name": 7, "size": "x"},
+        {"kind": "file", "url": "no address", "location": 5},
+    ]
+    async with download_site() as site:
+        site.shown["/secret.png"] = Content(body=PNG, type="image/png")
+        url = site.show("/", msgspec.json.encode(said).decode())
+        read = for_files(tmp_path)
+        await crawled(Quoting(url), read)
+    folder = tmp_path / "out"
+
+    async def question(project):
+        await export_records(project, RecordFilter(), str(tmp_path / "all.jsonl"), files=folder)
+
+    await look(read, question)
+
+    lines = [msgspec.json.decode(line) for line in (tmp_path / "all.jsonl").read_text().splitlines()]
+    (quoted,) = [line["said"] for line in lines if "said" in line]
+    assert [set(one) for one in quoted] == [{"kind", "url"}] * 4
+    assert [path.name for path in folder.rglob("*")] == [f"secret-{secret[:16]}.png"]
+
+
 @pytest.mark.parametrize(
     ("text", "name"),
     [

@@ -161,3 +161,27 @@ def test_a_secret_is_not_put_into_an_address() -> None:
     form = page_of("<form><input name=a></form>").form()
     with pytest.raises(ParseFailed, match="would be part of the address"):
         form.submission({"a": SecretText("CLUB", lambda name: "x")})
+
+
+@pytest.mark.parametrize(
+    ("action", "allowed"),
+    [
+        ("/login", True), ("https://id.club.example/login", True), ("https://evil.example/login", False),
+        ("//evil.example/", False), ("http://club.example/login", False), ("https://club.example.evil.example/", False),
+        ("https://club.example@evil.example/", False),
+    ],
+)  # fmt: skip
+def test_a_page_does_not_say_that_a_secret_goes_elsewhere(action: str, allowed: bool) -> None:
+    """However it says so: in the form, by a button, or by its base."""
+    secret = SecretText("CLUB", lambda name: "x")
+    for markup in (
+        f"<form method=post action='{action}'><input name=a></form>",
+        f"<form method=post action=/login><input name=a><button formaction='{action}'>Go</button></form>",
+    ):
+        form = page_of(markup).form()
+        assert form.submission({"a": "no secret"}).method == "POST"
+        if allowed:
+            assert form.submission({"a": secret}).method == "POST"
+        else:
+            with pytest.raises(ParseFailed, match="would send a secret to"):
+                form.submission({"a": secret})

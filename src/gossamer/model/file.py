@@ -11,6 +11,7 @@ from urllib.parse import unquote, urlsplit
 from .item import Item, safe_text
 
 HEAD_BYTES = 512  # that tell what a file is
+_HASH = re.compile(r"[0-9a-f]{64}")
 _LONGEST_NAME = 120  # characters; with a hash before it every file system takes it
 
 
@@ -30,6 +31,11 @@ class File(Item, key="url", tag_field="kind", tag="file", omit_defaults=True):
 def is_file(value: object) -> bool:
     """Is this part of a record's data a File?"""
     return isinstance(value, dict) and value.get("kind") == "file" and isinstance(value.get("url"), str)
+
+
+def is_hash(text: object) -> bool:
+    """Is it the SHA-256 of a file, as files are named by?"""
+    return isinstance(text, str) and _HASH.fullmatch(text) is not None
 
 
 # -- types ---------------------------------------------------------------------------------------------------------

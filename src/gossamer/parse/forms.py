@@ -20,7 +20,7 @@ from turbohtml import Element
 from ..errors import InvalidUrl, ParseFailed
 from ..model.payload import Body, Part
 from ..model.task import Request
-from ..model.url import origin_of
+from ..model.url import origin_of, site_of
 from .form_data import MULTIPART, NO_FILE, PLAIN, URLENCODED, Entry, Upload, multipart, plain, urlencoded
 from .links import LinkBase
 
@@ -151,6 +151,8 @@ class Form(msgspec.Struct, frozen=True, kw_only=True):
             parts, content_type = plain(entries, self.encoding), PLAIN
         else:
             parts, content_type = urlencoded(entries, self.encoding), URLENCODED
+        if not all(isinstance(part, bytes) for part in parts):
+            self._check_secrets_may_go(url)
         return Submission(method="POST", url=url, parts=tuple(parts), content_type=content_type)
 
     def request(
@@ -181,6 +183,16 @@ class Form(msgspec.Struct, frozen=True, kw_only=True):
         except InvalidUrl as error:
             raise ParseFailed(f"{self} cannot be submitted: {error}") from error
         return url.partition("#")[0]
+
+    def _check_secrets_may_go(self, url: str) -> None:
+        """A page may say where its form goes, and not that a secret goes to somebody else, or in plain text. Raises
+        ParseFailed."""
+        plainly = self.page_url.startswith("https:") and not url.startswith("https:")
+        if plainly or site_of(url) != site_of(self.page_url):
+            raise ParseFailed(
+                f"{self} would send a secret to {origin_of(url)}, which {origin_of(self.page_url)} is not. If that is "
+                "meant, name the address yourself: page.follow(url, method='POST', form={...})."
+            )
 
     def _pressed(self, press: Press) -> Control | None:
         buttons = self.buttons

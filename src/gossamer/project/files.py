@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from ..errors import BackendUnavailable, InvalidUrl, Misconfigured, Permanent
-from ..model.file import File, is_file, safe_file_name
+from ..model.file import File, is_file, is_hash, safe_file_name
 from ..model.item import type_name
 from ..model.record import ItemSchema, RecordIdentity, StoredRecord
 from ..model.url import UrlRules, parse_url, site_of
@@ -43,6 +43,8 @@ class FileFolder:
 
     async def write(self, sha256: str, name: str, size: int | None) -> str | None:
         """The name of the file in the folder; None where the archive does not have it any more."""
+        if not is_hash(sha256):
+            return None
         stem, dot, ending = safe_file_name(name).rpartition(".")
         own = f"{stem}-{sha256[:16]}.{ending}" if dot else f"{ending}-{sha256[:16]}"
         path = self._folder / own
@@ -99,10 +101,9 @@ class JoinedRecords:
             yield joined
 
     async def _joined(self, chunk: Sequence[StoredRecord]) -> Sequence[StoredRecord]:
-        places = [place for record in chunk for place in _files_in(record.data)]
+        places = [place for record in chunk for place in _named_files(record)]
         known = await self._known({place["url"] for place in places})
         for place in places:
-            # What the record itself holds goes first: it may be the file's own.
             place.update({**known.get(place["url"], {}), **place})
             if self._folder is not None and place.get("sha256"):
                 path = await self._folder.write(place["sha256"], place.get("name", ""), place.get("size"))
@@ -136,6 +137,18 @@ class JoinedRecords:
         except InvalidUrl:
             return None
         return FILE_TYPE, site_of(href), self._rules.canonical(href)
+
+
+def _named_files(record: StoredRecord) -> Iterator[dict[str, Any]]:
+    """The files in a record. Of its own file it knows more than the address; whatever else an item says of one may be
+    the words of a page, and is not believed."""
+    if record.type == FILE_TYPE:
+        yield record.data
+        return
+    for place in _files_in(record.data):
+        for name in set(place) - {"kind", "url"}:
+            del place[name]
+        yield place
 
 
 def _files_in(data: Any, level: int = 0) -> Iterator[dict[str, Any]]:  # Any: whatever an item held
