@@ -11,7 +11,7 @@ import pytest
 
 from gossamer import Money, Page, __version__
 from gossamer.cli.app import app
-from gossamer.cli.verbs import HOMES
+from gossamer.cli.verbs import GROUPS, HOMES
 from gossamer.model.page import Headers, Snapshot
 from gossamer.parse.discovery import list_spiders
 from gossamer.settings import load
@@ -293,3 +293,12 @@ def test_every_verb_is_found_in_the_file_that_is_said_to_hold_it():
 
     assert homes == {verb: home for verb, home in HOMES.items() if verb not in groups}
     assert [verb for verb, files in groups.items() if HOMES[verb] not in files] == []
+
+
+def test_the_help_has_every_verb_in_a_group_with_ten_words_at_most(project):
+    told = {verb: words for verbs in GROUPS.values() for verb, words in verbs.items()}
+    assert {*told} == {*HOMES}
+    assert {verb: words for verb, words in told.items() if len(words.split()) > 10} == {}
+    help = project.run("--help").out
+    assert sorted(GROUPS, key=help.index) == list(GROUPS)
+    assert "Every version of a record." in help

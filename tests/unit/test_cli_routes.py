@@ -76,7 +76,7 @@ def test_sites_are_listed_latest_first_with_their_routes_and_the_reason(learned:
 def test_budgets_of_today_and_of_jobs_stand_below(learned: ProjectFolder) -> None:
     said = learned.run("routes")
 
-    assert said.lines[5] == "Budgets  in tokens; when one is spent, tasks wait"
+    assert said.lines[5] == "Budgets  in credits; when one is spent, tasks wait"
     assert [line.split() for line in said.lines[6:]] == [
         ["FOR", "SPENT", "LIMIT", "LEFT"],
         ["all", "of", "today", "32.5003", "500", "467.4997"],
@@ -186,7 +186,7 @@ def test_learning_that_is_off_is_told(learned: ProjectFolder) -> None:
     said = learned.run("routes")
 
     assert "router.learn is off" in said.out
-    assert "Budgets  in tokens; when one is spent, tasks are buried" in said.lines
+    assert "Budgets  in credits; when one is spent, tasks are buried" in said.lines
 
 
 def test_on_a_narrow_terminal_what_matters_stays(learned: ProjectFolder) -> None:

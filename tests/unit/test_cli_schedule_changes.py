@@ -75,6 +75,17 @@ def test_a_run_by_hand_is_counted_and_the_next_one_gets_what_is_left_of_the_budg
     assert found["last_runs"][1]["ending"] == "replaced"
 
 
+def test_a_run_within_the_minimum_age_says_that_nothing_is_due(shop):
+    shop.write("gossamer.toml", f'{DAILY}min_age = "2h"\n')
+    assert "not due" not in shop.run("schedule", "run", "daily").err
+
+    said = shop.run("schedule", "run", "daily", "--replace")
+
+    assert said.code == 0
+    assert "its min_age is 2 h" in said.err
+    assert "are not due, and are left out" in said.err
+
+
 def test_a_run_that_is_refused_changes_nothing(shop):
     shop.run("schedule", "run", "daily")
     shop.write("gossamer.toml", DAILY.replace("limit = 5", "limit = 500"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 import sys
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 from gossamer.backends.postgres.connection import check_version, migrate_database, open_database
 from gossamer.backends.postgres.migrations import Migration, known_migrations
 from gossamer.backends.postgres.records import PostgresRecords, open_postgres_records
+from gossamer.backends.sqlite.records import open_sqlite_records
 from gossamer.clock import VirtualClock
 from gossamer.errors import BadState, Misconfigured, MissingExtra
 from gossamer.store.contract import RecordQuery
@@ -43,7 +45,32 @@ async def test_the_first_opening_makes_the_tables_and_the_next_finds_them(
     for expected in (1, 0):
         async with open_postgres_records(postgres.address(), CLOCK, schema=schema) as store:
             assert await store.save([result(book())]) == [expected]
-    assert postgres.sql(f"SELECT number, name FROM {schema}.migrations") == ["1|records-001", "2|records-002"]
+    assert postgres.sql(f"SELECT number, name FROM {schema}.migrations") == [
+        f"{one.number}|{one.name}" for one in KNOWN
+    ]
+
+
+async def test_the_views_are_those_of_the_sqlite_file_and_show_the_same(
+    postgres: PostgresServer, schema: str, tmp_path: Path
+) -> None:
+    async with (
+        open_postgres_records(postgres.address(), CLOCK, schema=schema) as store,
+        open_sqlite_records(tmp_path / "records.db", CLOCK) as file,
+    ):
+        for records in (store, file):
+            await records.save([result(book())])
+    connection = sqlite3.connect(tmp_path / "records.db")
+    try:
+        views = [name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'view'")]
+        assert len(views) == 5
+        for view in views:
+            told = connection.execute(f"SELECT * FROM {view}")
+            assert sorted(columns(postgres, schema, view)) == sorted(column[0] for column in told.description), view
+            assert postgres.sql(f"SELECT count(*) FROM {schema}.{view}") == [str(len(told.fetchall()))], view
+        seen = connection.execute("SELECT first_seen FROM record_list").fetchone()[0]
+    finally:
+        connection.close()
+    assert postgres.sql(f"SELECT date_trunc('second', first_seen) FROM {schema}.record_list") == [seen]
 
 
 async def test_many_that_open_an_empty_database_at_once_make_the_tables_once(

@@ -88,7 +88,7 @@ BOOKS = Job(id="books-1", name="books", state=JobState.RUNNING, created_at=1000.
 
 def view(counts: JobCounts, **fields) -> JobView:
     now = fields.pop("now", 1100.0)
-    known = {name: fields.pop(name) for name in ("sealed", "served", "closed") if name in fields}
+    known = {name: fields.pop(name) for name in ("sealed", "served", "closed", "lost") if name in fields}
     return job_view(msgspec.structs.replace(BOOKS, **fields), counts, now, **known)
 
 
@@ -106,6 +106,7 @@ CLOSED = "Thu 03:00-04:00 UTC"  # the epoch began on a Thursday, at midnight
         (view(IDLE), "running", "running"),
         (view(IDLE, served=False), "unserved", "unserved: no worker works on it"),
         (view(HALF, served=False), "running", "running"),  # pages are in hand, whatever the cards say
+        (view(HALF, served=False, lost=True), "not responding", "not responding: its process is dead or silent"),
         (view(JobCounts(), sealed=False), "reading", "reading its source"),
         (view(IDLE, sealed=False), "running", "running"),
         (view(IDLE, windows=CLOSED), "waiting", "waiting for its window, opens at 1970-01-01 "),

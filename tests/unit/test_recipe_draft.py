@@ -228,3 +228,18 @@ def test_a_draft_of_an_empty_page_says_that_nothing_was_recognised():
     assert "Every rule found something" not in draft.text
     assert draft.summary == "page (nothing was recognised)"
     assert recipe(draft.text).recipe.start_kind == "page"
+
+
+@pytest.mark.parametrize(
+    ("shown", "kept"),
+    [
+        ("<p class='sku'>MUG-0012/45</p>", True),
+        ("<p>SKU: MUG-0012/45</p>", True),
+        ("<p>SKU: 123 456 78</p>", False),  # the parser reads 123, which would be the key of many products
+        ("<p>SKU: LMP-0042 X</p>", False),
+    ],
+)
+def test_a_draft_has_no_number_that_was_cut(shown, kept):
+    text = draft_recipe(page_of(f"<h1>Blue mug</h1><p class='price'>€12.50</p>{shown}"), None, "mugs").text
+    assert ("\nsku = " in text, 'key = "sku"' in text and not kept) == (kept, False)
+    assert "price = " in text

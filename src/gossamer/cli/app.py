@@ -19,6 +19,7 @@ from rich.text import Text
 from ..errors import GossamerError, Misconfigured
 from ..settings import Settings, load
 from ..units import parse_duration, visible
+from .verbs import VerbList, register
 
 if TYPE_CHECKING:
     from ..project.open import Project
@@ -27,6 +28,7 @@ T = TypeVar("T")
 
 app = typer.Typer(
     name="gossamer",
+    cls=VerbList,
     help="Crawl the web politely, keep what you find with its history, and see what is going on.",
     no_args_is_help=True,
     add_completion=False,
@@ -58,8 +60,6 @@ def options(
 def run() -> None:
     """Run the command. Errors end with one line and exit code 1 (what was mistyped: 2); Ctrl-C with 130; a closed
     pipe quietly. A defect of ours gets one line as well; Python's development mode shows its traceback."""
-    from .verbs import register
-
     try:
         register(sys.argv[1:])
         sys.exit(app(prog_name="gossamer", standalone_mode=False))

@@ -188,7 +188,7 @@ def summarise(report: CrawlReport, tally: EventCounts, settings: Settings, outpu
     table.add_row("retries", f"{counts.retries:,}")
     if settings.routes or tally.blocked:
         blocked = f"  [dim]{many(tally.blocked, 'block')} met[/]" if tally.blocked else ""
-        table.add_row("cost", f"{tally.tokens:,.10g} tokens{blocked}")
+        table.add_row("cost", f"{tally.tokens:,.10g} credits{blocked}")
     reasons = ", ".join(f"{count} {reason}" for reason, count in tally.reasons.most_common(4))
     style = "red" if counts.dead else ""
     table.add_row("dead letters", f"[{style}]{counts.dead:,}[/]  [dim]{reasons}[/]" if style else "0")

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from ..model.job import JobState
 from ..project.jobs import (
+    NOT_RESPONDING,
     PAUSED,
     RUNNING,
     UNSERVED,
@@ -331,7 +332,7 @@ def _print_job(job: JobView, now: float) -> None:
         ]
     )
     tips = [(f"gossamer status {job.id}", "sites, reasons of failures, where the data is")]
-    if job.standing == UNSERVED:
+    if job.standing in (UNSERVED, NOT_RESPONDING):
         tips.append(("gossamer worker", "works on every running job of the project"))
     if job.state is JobState.RUNNING:
         verb = "resume" if job.paused else "pause"

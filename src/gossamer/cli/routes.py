@@ -174,7 +174,7 @@ def _show_budgets(found: RouteReport) -> None:
         return
     out.print()
     deed = "tasks are buried" if found.when_spent == "bury" else "tasks wait"
-    heading("Budgets", f"in tokens; when one is spent, {deed}")
+    heading("Budgets", f"in credits; when one is spent, {deed}")
     shown, hidden = found.budgets, 0
     if out.is_terminal:
         kinds: dict[str, list[BudgetView]] = {}
@@ -185,8 +185,8 @@ def _show_budgets(found: RouteReport) -> None:
     print_table(
         (Column("FOR"), Column("SPENT", right=True), Column("LIMIT", right=True), Column("LEFT", right=True)),
         [
-            (one.meaning, _tokens(one.spent), "none" if one.limit is None else _tokens(one.limit),
-             "" if one.left is None else _tokens(one.left))
+            (one.meaning, _credits(one.spent), "none" if one.limit is None else _credits(one.limit),
+             "" if one.left is None else _credits(one.left))
             for one in shown
         ],
         indent=2,
@@ -273,7 +273,7 @@ def _show_pools(pools: Sequence[PoolView]) -> None:
         [
             (one.pool, one.kind, number(one.listed), number(one.resting), number(one.tries),
              _share(one.successes, one.tries), number(one.bans), _latency(one.latency), _received(one.bytes),
-             _tokens(one.cost))
+             _credits(one.cost))
             for one in pools
         ],
     )  # fmt: skip
@@ -313,7 +313,7 @@ def _exit_row(one: ExitView, now: float) -> tuple[str | None, ...]:
         number(one.bans),
         _latency(one.latency),
         _received(one.bytes),
-        _tokens(one.cost),
+        _credits(one.cost),
         one.last_error,
     )
 
@@ -344,7 +344,7 @@ def _received(count: int) -> str:
     return size(count) if out.is_terminal else str(count)
 
 
-def _tokens(amount: float) -> str:
+def _credits(amount: float) -> str:
     """`12.5`, `1,234`, `0.0003`; in a pipe without commas and in full."""
     if not out.is_terminal:
         return f"{amount:.9f}".rstrip("0").rstrip(".")

@@ -290,6 +290,8 @@ def run_verb(
     """Begin a run now, besides its ticks. Workers take it up at once; no scheduler is needed."""
     begun = _change(name, lambda project: run_schedule(project, name, replace=replace))
     _say(f"{begun.job} is begun. Workers take it up; see: gossamer job show {begun.job}")
+    if begun.note:
+        _note(begun.note)
 
 
 @schedule_app.command("remove")

@@ -1,8 +1,12 @@
-"""Which file holds which verb. Only the file of the verb in use is imported: starting quickly is a feature."""
+"""Which file holds which verb, and the list that `gossamer --help` shows. Only the file of the verb in use is imported:
+starting quickly is a feature."""
 
 from __future__ import annotations
 
 from importlib import import_module
+from typing import Any
+
+from typer.core import TyperGroup
 
 HOMES = {
     "crawl": "crawl",
@@ -48,8 +52,83 @@ HOMES = {
 }
 
 
+# The list of `gossamer --help`: at most ten words for each verb, in the order in which a person meets them.
+GROUPS = {
+    "Crawl": {
+        "demo": "Crawl the built-in shop; needs no internet.",
+        "crawl": "Crawl a spider, a recipe or a URL.",
+        "up": "Run scheduler, workers and server here, until Ctrl-C.",
+        "schedule": "What is scraped, and when.",
+        "worker": "Work on every running job of the project.",
+        "scheduler": "Begin the runs of schedules when they are due.",
+    },
+    "Look": {
+        "status": "Where every job stands.",
+        "why": "The whole story of one URL.",
+        "dead": "Pages that were given up: why, and try again.",
+        "quality": "The share of faultless items, per spider and day.",
+        "job": "The runs of the project: list, pause, cancel.",
+        "workers": "The processes that work on the project, on all machines.",
+        "routes": "The ways to each site that were learned; budgets.",
+        "proxies": "The exits of proxy pools, and whether they work.",
+    },
+    "Data": {
+        "export": "Write the records to a file: JSON Lines, CSV, Parquet.",
+        "history": "Every version of a record.",
+        "diff": "What changed between two runs.",
+        "schemas": "The shapes that items had over time.",
+        "reparse": "Parse archived pages again, without a request.",
+        "warc": "Raw pages as WARC files.",
+    },
+    "Operate": {
+        "doctor": "Check this machine and this project.",
+        "serve": "Open the project to programs over HTTP.",
+        "keys": "The keys of the HTTP door: make, list, revoke.",
+        "audit": "Who changed what over HTTP.",
+        "callbacks": "Callbacks of jobs: list, show, send again.",
+        "spool": "Results that wait on disks: list, store, give up.",
+        "prune": "Forget attempts, raw pages and jobs of some age.",
+        "backup": "Write the whole project into one file.",
+        "restore": "Load a backup into a project that is empty.",
+        "move": "Move the project to other addresses, laptop to fleet.",
+        "migrate": "Bring the record store's tables up to date.",
+    },
+    "Develop": {
+        "new": "Make a project with a spider, or draft a recipe.",
+        "check": "Try a spider or a recipe on a page.",
+        "shell": "Try selectors on a page at a Python prompt.",
+        "fetch": "Fetch one page and print it.",
+        "spiders": "List the project's spiders and recipes.",
+        "settings": "Every setting, its value and where that came from.",
+        "version": "Print the version.",
+    },
+}
+
+
+class VerbList(TyperGroup):
+    """The verbs in the order of GROUPS."""
+
+    def list_commands(self, ctx: Any) -> list[str]:  # Any: its class depends on the version of typer
+        known = [verb for verbs in GROUPS.values() for verb in verbs if verb in self.commands]
+        return [*known, *(verb for verb in self.commands if verb not in known)]
+
+
 def register(arguments: list[str]) -> None:
     """Import the home of the verb that the command line names; all homes when it names none (help, a typo)."""
     named = next((word for word in arguments if not word.startswith("-")), None)
     for home in [HOMES[named]] if named in HOMES else dict.fromkeys(HOMES.values()):
         import_module(f".{home}", __package__)
+    if named not in HOMES:
+        _put_into_groups()
+
+
+def _put_into_groups() -> None:
+    from .app import app
+
+    places = {verb: (group, words) for group, verbs in GROUPS.items() for verb, words in verbs.items()}
+    for command in app.registered_commands:
+        if command.name in places:
+            command.rich_help_panel, command.short_help = places[command.name]
+    for group in app.registered_groups:
+        if group.name in places:
+            group.rich_help_panel, group.short_help = places[group.name]

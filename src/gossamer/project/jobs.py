@@ -13,6 +13,7 @@ from datetime import timedelta
 
 import msgspec
 
+from ..backends.worker_names import is_gone
 from ..clock import iso_time
 from ..crawl.heartbeat import MISSING_AFTER
 from ..errors import Misconfigured
@@ -28,6 +29,7 @@ from .open import Project
 from .spools import waiting_by_job
 
 RUNNING, READING, WAITING, UNSERVED, PAUSED = "running", "reading", "waiting", "unserved", "paused"
+NOT_RESPONDING = "not responding"  # its workers hold pages and are dead or silent
 STORING = "storing"  # its pages are done, and results of them wait on the disks of workers
 SITES_LOOKED_AT = 1000  # of one job; a job with more sites is never said to wait for all of them
 TAKEN_UP_WITHIN = timedelta(seconds=10)  # workers look for jobs every second, and say every five which they work on
@@ -157,7 +159,16 @@ async def counted_views(project: Project, jobs: Iterable[Job]) -> list[tuple[Job
         now = project.clock.now()
         served = is_served(job, cards, now) if is_running else True
         closed = await _closed_sites(project, job, sealed, now) if is_running and not counts.leased else None
-        view = job_view(job, counts, now, sealed=sealed, served=served, closed=closed, storing=storing[job.id])
+        view = job_view(
+            job,
+            counts,
+            now,
+            sealed=sealed,
+            served=served,
+            closed=closed,
+            storing=storing[job.id],
+            lost=is_running and is_lost(job, cards, now),
+        )
         views.append((view, counts))
     return views
 
@@ -171,10 +182,12 @@ def job_view(
     served: bool = True,
     closed: ClosedSites | None = None,
     storing: int = 0,
+    lost: bool = False,
 ) -> JobView:
     """A job in view of its counts at `now`. `sealed`: all its seeds are in. `served`: a worker says that it works on
-    it, or may be about to. `storing` results wait on the disks of workers."""
-    standing = _standing(job, counts, now, sealed, served, closed)
+    it, or may be about to. `storing` results wait on the disks of workers. `lost`: its last workers are dead or
+    silent."""
+    standing = _standing(job, counts, now, sealed, served, closed, lost)
     if storing and sealed and job.state is JobState.RUNNING and not counts.open:
         standing = STORING
     opens: float | None = None
@@ -219,13 +232,15 @@ def job_view(
     return msgspec.structs.replace(view, eta_seconds=round(view.remaining / rate, 3))
 
 
-def _standing(job: Job, counts: JobCounts, now: float, sealed: bool, served: bool, closed: ClosedSites | None) -> str:
+def _standing(
+    job: Job, counts: JobCounts, now: float, sealed: bool, served: bool, closed: ClosedSites | None, lost: bool
+) -> str:
     if job.state is not JobState.RUNNING:
         return job.ending.partition(":")[0] or job.state.value
     if job.paused:
         return PAUSED
     if counts.leased:
-        return RUNNING
+        return NOT_RESPONDING if lost else RUNNING
     if not _may_fetch(job, now) or closed is not None:
         return WAITING  # that needs no worker
     if not served:
@@ -245,6 +260,8 @@ def _in_words(
         return "reading its source"
     if standing == STORING:
         return f"storing: its pages are done, and {many(storing, 'result')} wait on disk (gossamer spool)"
+    if standing == NOT_RESPONDING:
+        return "not responding: its process is dead or silent. The pages in hand are tried again by the next one"
     if standing == UNSERVED:
         return "unserved: no worker works on it just now; start one (gossamer up), or see what they say"
     if job.outcome is not None:
@@ -292,10 +309,21 @@ def closed_until(settings: Settings, site: str, now: float) -> tuple[bool, float
 
 def is_served(job: Job, cards: Collection[WorkerCard], now: float) -> bool:
     """Does a worker say that it works on the job? A new job has some seconds to be taken up, if a worker is alive."""
-    alive = [card for card in cards if now - card.seen_at <= MISSING_AFTER.total_seconds()]
+    alive = [card for card in cards if _is_alive(card, now)]
     if any(job.id in card.job.split(", ") for card in alive):
         return True
     return bool(alive) and now - job.created_at < TAKEN_UP_WITHIN.total_seconds()
+
+
+def is_lost(job: Job, cards: Collection[WorkerCard], now: float) -> bool:
+    """Are all workers that say they work on the job dead or silent? Of a process on this machine that is known at once,
+    of others after MISSING_AFTER."""
+    its_own = [card for card in cards if job.id in card.job.split(", ")]
+    return bool(its_own) and not any(_is_alive(card, now) for card in its_own)
+
+
+def _is_alive(card: WorkerCard, now: float) -> bool:
+    return now - card.seen_at <= MISSING_AFTER.total_seconds() and not is_gone(card.name)
 
 
 def crawl_command(name: str) -> str:

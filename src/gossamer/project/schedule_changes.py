@@ -71,6 +71,7 @@ class ScheduleRun(msgspec.Struct, frozen=True):
 
     name: str
     job: str
+    note: str = ""  # why it will probably find nothing to do
 
 
 # -- adding ------------------------------------------------------------------------------------------------------
@@ -296,9 +297,22 @@ async def run_schedule(project: Project, name: str, *, replace: bool = False) ->
         replaces = going[0].id if going else ""
         settled = await project.state.schedules.begin(kept, run_now(kept), opening, replaces=replaces)
         if settled is not None:
-            return ScheduleRun(name, settled.progress.last_job)
+            return ScheduleRun(name, settled.progress.last_job, await _too_soon(project, kept, now))
         await project.clock.sleep(RUN_PAUSE.total_seconds())
     raise Transient(f"Others change schedule {name} or begin runs of it all the time. Nothing was begun; try again.")
+
+
+async def _too_soon(project: Project, kept: ScheduleProgress, now: float) -> str:
+    """That the pages of the last run are younger than the schedule's `min_age`; "" when they are not."""
+    min_age = kept.schedule.min_age
+    last = await project.state.jobs.job(kept.last_job) if kept.last_job else None
+    if min_age is None or last is None or now - last.created_at >= min_age.total_seconds():
+        return ""
+    ago = span(now - last.created_at)
+    return (
+        f"Its last run began {ago} ago, and its min_age is {span(min_age.total_seconds())}: pages that were fetched"
+        f" since are not due, and are left out."
+    )
 
 
 async def _kept(project: Project, progress: ScheduleProgress) -> ScheduleProgress:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import msgspec
 
+from ..backends.worker_names import is_gone
 from ..crawl.heartbeat import MISSING_AFTER
 from .open import Project
 from .story import view_fields
@@ -34,7 +35,7 @@ class WorkerView(msgspec.Struct, frozen=True, kw_only=True):
     cpu: float  # share of one core since the heartbeat before
     memory: int  # bytes
     waiting: int  # results on its disk that are not stored yet
-    missing: bool  # no heartbeat came for MISSING_SECONDS
+    missing: bool  # no heartbeat came for MISSING_SECONDS, or it is known to be dead
 
 
 class SchedulerView(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,7 +54,7 @@ async def list_workers(project: Project) -> list[WorkerView]:
         WorkerView(
             **view_fields(card, "started_at", "seen_at"),
             waiting=waiting.get(card.name, 0),
-            missing=now - card.seen_at > MISSING_SECONDS,
+            missing=now - card.seen_at > MISSING_SECONDS or is_gone(card.name),
         )
         for card in await project.state.workers.workers()
     ]

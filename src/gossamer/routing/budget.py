@@ -102,9 +102,9 @@ class BudgetKeeper:
     def _spent(self, budget: str, limit: float, route: Route) -> BudgetSpent:
         kind = budget.partition("/")[0]
         words = {
-            "job": f"The budget of this job ({limit:g} tokens, router.budget_job) is spent; with more it goes on",
-            "day": f"The budget of this day ({limit:g} tokens, router.budget_day) is spent",
-            "domain": f"The budget of this domain for the day ({limit:g} tokens, router.budget_domain) is spent",
+            "job": f"The budget of this job ({limit:g} credits, router.budget_job) is spent; with more it goes on",
+            "day": f"The budget of this day ({limit:g} credits, router.budget_day) is spent",
+            "domain": f"The budget of this domain for the day ({limit:g} credits, router.budget_domain) is spent",
         }[kind]
         tomorrow = self._today() + timedelta(days=1)
         wait = JOB_WAIT if kind == "job" else tomorrow - datetime.fromtimestamp(self._clock.now(), UTC)

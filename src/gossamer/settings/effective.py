@@ -238,11 +238,11 @@ def _check_budgets(settings: Settings, ladder: tuple[Route, ...]) -> None:
         if budget is None:
             continue
         if not isfinite(budget) or budget <= 0:
-            raise Misconfigured(f"Setting {name}: a budget is a number of tokens above 0; none means no bound.")
+            raise Misconfigured(f"Setting {name}: a budget is a number of credits above 0; none means no bound.")
         for route in ladder:
             if route.cost(max_body) > budget:
                 raise Misconfigured(
-                    f"Setting {name}: {budget:g} tokens do not pay for one page by route {route.name}, which may cost "
+                    f"Setting {name}: {budget:g} credits do not pay for one page by route {route.name}, which may cost "
                     f"{route.cost(max_body):g} (price_per_gb counts for fetch.max_body). Raise it, or drop the route."
                 )
 

@@ -5,9 +5,9 @@
 
 What it does: the list becomes a page kind that follows its links (stable_selectors.py finds them). On the page behind
 it, a product gets a rule for every value that the ready product parser found, provided that the rule finds the same
-value; an article is left to the ready article parser; any other page gets title, headline and text. A start page
-without a list is drafted as such a page itself. The blocks that repeat on the page (blocks.py) are the items where
-neither is behind them; else they stand in a comment.
+value or the parser is sure of its own; an article is left to the ready article parser; any other page gets title,
+headline and text. A start page without a list is drafted as such a page itself. The blocks that repeat on the
+page (blocks.py) are the items where neither is behind them; else they stand in a comment.
 How it fails: it does not; the top of the file says which rules were not tried and whether nothing was recognised.
 """
 
@@ -33,6 +33,7 @@ from .values import UnreadableValue, value_of
 
 _SURE = 0.5  # confidence of a price that makes a product
 _BY_SIGHT = ("page", "page script")  # sources of a price that a list of products has as well
+_NUMBERS = ("sku", "gtin", "mpn")
 _LONG = 600  # characters of text that make an article
 _MOST_ELEMENTS = 5000
 _OFFERS, _RATING = "Product.offers.", "Product.aggregateRating."
@@ -217,6 +218,8 @@ def _product_fields(page: Page, product: Any) -> Iterator[tuple[str, str]]:
         rules = [f"structured = {_quoted(path)}" for path in _structured(page, name, value, options)]
         if selector := _shown_in(page, name, value, options, texts):
             rules.append(f"css = {_quoted(selector)}")
+        if not rules and not _is_sure(product, name, value, texts):
+            continue
         parts = [f"sources = [{', '.join(f'{{ {rule} }}' for rule in rules)}]"] if len(rules) > 1 else rules[:]
         parts = parts or [f"product = {_quoted(name)}"]
         if isinstance(kind, tuple):
@@ -230,6 +233,18 @@ def _product_fields(page: Page, product: Any) -> Iterator[tuple[str, str]]:
         if name == "title":
             parts.append("required = true")
         yield name, f"{{ {', '.join(parts)} }}"
+
+
+def _is_sure(product: Any, name: str, value: Any, texts: list[tuple[Element, str]]) -> bool:
+    """May a field rest on the ready parser alone? Not with a value that it doubts, nor with a number that goes on
+    behind what was read: `123 456 78` is not 123, and as a key it would make one record of many."""
+    found = product.found.get(name)
+    if found is not None and found.confidence < _SURE:
+        return False
+    if name not in _NUMBERS or found is None or found.source not in _BY_SIGHT:
+        return True
+    whole = re.compile(rf"(?<!\w){re.escape(str(value))}\W*")
+    return any(match.end() == len(text) for _, text in texts for match in whole.finditer(text))
 
 
 def _structured(page: Page, name: str, value: Any, options: TypeOptions) -> list[str]:
