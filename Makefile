@@ -1,7 +1,7 @@
 # Gossamer's outer door. `make` alone prints this list; everything lives in .venv, nothing is installed elsewhere.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-long test-all lint docs fuzz lock audit sbom bench quality soak storm clean
+.PHONY: help setup run test test-long test-all lint docs pictures fuzz lock audit sbom bench quality soak storm clean
 MAKEFLAGS += --no-print-directory
 
 PYTHON := .venv/bin/python
@@ -65,6 +65,9 @@ lint: $(STAMP) ## style, types and the direction of imports
 
 docs: $(STAMP) ## draw docs/images/architecture.svg and write the tree of docs/architecture.md
 	@$(PYTHON) scripts/architecture.py
+
+pictures: $(STAMP) ## draw the pictures of README and manual again, from what the commands show today; needs tmux
+	@PATH="$(CURDIR)/.venv/bin:$$PATH" $(PYTHON) docs/images/capture.py
 
 # Tools that look at the packages, apart from the packages.
 TOOLS := .venv-tools/bin
