@@ -10,8 +10,11 @@ import pytest
 from gossamer import File, Item, Page, Spider
 from gossamer.model.file import safe_file_name
 from gossamer.project.export import export_records
+from gossamer.project.move.move import move
 from gossamer.project.records import RecordFilter
+from gossamer.project.story import story_of
 from tests.journey.crawling import crawled, look, settings_for
+from tests.services.proxies import http_proxy, socks_proxy
 from tests.sites.downloads import Content, download_site
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"pixels" * 200
@@ -236,3 +239,60 @@ def test_the_name_of_a_file_is_safe_in_any_folder(text, name):
     assert not set(safe) & set("/\\\x00\n")
     assert not safe.startswith(".")
     safe.encode()
+
+
+def by_route(folder, route, extra=""):
+    (folder / "gossamer.toml").write_text(
+        f'[fetch]\nallow_hosts = ["127.0.0.1"]\n[router]\nladder = ["way"]\n[routes.way]\n{route}\n{extra}'
+    )
+    return settings_for(folder)
+
+
+async def test_a_download_through_proxies_is_resumed_where_it_ended(tmp_path):
+    with http_proxy() as one, socks_proxy() as two:
+        async with download_site() as site:
+            site.shown["/big"] = big = Content(size=9 * MB, cut=4 * MB)
+            url = site.show("/", '<a href="/big">')
+            pool = f'[proxies.p]\nurls = ["{one.url}", "{two.url}"]\nallow_private = true\ncooldown = "10ms"\n'
+
+            after = await crawled(Things(url), by_route(tmp_path, 'pool = "p"', pool))
+
+    assert files_of(after)[site.url("/big")]["sha256"] == big.sha256
+    asked = site.asked("/big")
+    assert [one.status for one in asked] == [200, 206, 206]
+    assert all(4 * n * MB - MB <= one.begins <= 4 * n * MB for n, one in enumerate(asked))
+    assert one.passages
+    assert two.passages
+
+
+async def test_a_route_that_does_not_stream_takes_files_up_to_the_limit_of_pages(tmp_path):
+    pytest.importorskip("wreq")
+    async with download_site() as site:
+        site.shown["/small"] = small = Content(size=MB // 2)
+        site.shown["/big"] = Content(size=2 * MB)
+        url = site.show("/", '<a href="/small"><a href="/big">')
+
+        after = await crawled(Things(url), by_route(tmp_path, 'transport = "profile"\nprofile = "chrome"'))
+
+        assert files_of(after)[site.url("/small")]["sha256"] == small.sha256
+        letter = after.letters[site.url("/big")]
+        assert letter.reason == "file-size"
+        assert "longer than fetch.max_body" in letter.message
+
+
+async def test_files_are_in_the_story_of_their_address_and_move_with_the_archive(tmp_path):
+    async with download_site() as site:
+        site.shown["/a.png"] = Content(body=PNG, type="image/png")
+        url = site.show("/", '<img src="/a.png">')
+        read = for_files(tmp_path)
+        await crawled(Things(url), read)
+
+    story = await look(read, lambda project: story_of(project, site.url("/a.png")))
+    assert [one.outcome for one in story.attempts] == ["done"]
+    assert [one.state for one in story.jobs] == ["done"]
+
+    target = msgspec.structs.replace(read, archive=f"folder:///{tmp_path / 'elsewhere'}")
+    report = await move(read, target, ["archive"])
+
+    assert not report.problems
+    assert await content_of(target, sha256(PNG).hexdigest()) == PNG

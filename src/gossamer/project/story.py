@@ -18,8 +18,10 @@ from ..crawl.page_facts import rhythm_of
 from ..crawl.windows import WINDOW
 from ..errors import FetchFailed, RouteFailed
 from ..frontier.contract import UrlStory
+from ..model.download import Download
 from ..model.job import Job, JobState
 from ..model.record import Attempt, PageFacts
+from ..model.route import How
 from ..model.task import LANE_ONLY, DropReason, UrlState
 from ..model.url import site_of, typed_url
 from ..schedule.change_rate import Rhythm, prior_of, rate, sums_of
@@ -152,12 +154,15 @@ async def story_of(project: Project, url: str) -> Story:
     """The whole story of a URL, as a person would type it. Raises InvalidUrl."""
     href = typed_url(url)
     canonical, fingerprint = project.rules.canonical(href), project.rules.fingerprint(href)
-    stories = await project.state.queue.story(site_of(canonical), fingerprint)
+    as_file = project.rules.fingerprint(href, How(file=Download()))  # the address may be wanted as a file, too
+    site = site_of(canonical)
+    stories = [*await project.state.queue.story(site, fingerprint), *await project.state.queue.story(site, as_file)]
     attempts: list[Attempt] = []
     visits: list[PageFacts] = []
     facts, records, more = None, list[StoryRecord](), False
     if not project.absent:
-        attempts = await project.records.attempts(fingerprint)
+        attempts = [*await project.records.attempts(fingerprint), *await project.records.attempts(as_file)]
+        attempts.sort(key=lambda one: one.at)
         visits = await project.records.visits(fingerprint)
         facts = (await project.records.facts([fingerprint])).get(fingerprint)
         records, more = await _records(project, [href.partition("#")[0], canonical, *(story.url for story in stories)])
