@@ -22,7 +22,7 @@ from ..monitor.logs import JsonLog
 from ..monitor.progress import short_duration
 from ..project.spiders import crawl_target
 from ..project.spools import results_waiting
-from ..project.status import place_near
+from ..project.status import place_near, what_it_waits_for
 from ..project.workers import lacks_scheduler
 from ..settings import Settings
 from ..units import many, visible
@@ -146,7 +146,8 @@ def run_crawl(
             err.print("[dim]Schedules run with `gossamer up`.[/]")
         jobs, job = running.project.state.jobs, running.job
         storing = partial(results_waiting, running.project, job.id)
-        await ProgressLine(jobs, storing, clock, err, job=job.id, limit=job.limit).show()
+        waits = partial(what_it_waits_for, running.project, job.id)
+        await ProgressLine(jobs, storing, clock, err, job=job.id, limit=job.limit, waits=waits).show()
 
     report = run_async(
         service.run_crawl(

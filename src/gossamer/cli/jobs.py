@@ -149,6 +149,7 @@ def _print_detail(job: JobDetail, now: float) -> None:
             ("windows", _windows(job, now)),
             ("pages", Text.assemble(f"{counts.done:,} done, {counts.unchanged:,} unchanged, ", dead, limit)),
             ("queue", f"{counts.queued:,} queued, {counts.waiting:,} waiting, {counts.leased:,} in hand"),
+            ("waits for", Text(visible(job.waits_for), style="yellow") if job.waits_for else ""),
             ("retries", f"{counts.retries:,}"),
             ("records", f"{job.records:,}" if job.records is not None else "not known"),
             ("waiting", f"{many(job.storing, 'result')} on the disks of workers" if job.storing else ""),
@@ -172,9 +173,10 @@ def _warn(words: str | None) -> None:
         err.print(Text(visible(words), style="yellow"), soft_wrap=True)
 
 
-def _because(job: JobView | JobStatus) -> Text:
+def _because(job: JobView | JobStatus) -> Text | str:
     """Why its outcome is not `done`."""
-    return Text(visible("; ".join(reason.message for reason in job.reasons) or job.fault), style="yellow")
+    words = "; ".join(reason.message for reason in job.reasons) or job.fault
+    return Text(visible(words), style="yellow") if words else ""
 
 
 def _windows(job: JobView | JobStatus, now: float) -> str:

@@ -16,13 +16,14 @@ from ..clock import Clock
 from ..model import events
 from ..model.job import JobCounts
 from ..monitor.progress import JobProgress, Speedometer, describe
-from ..units import span
+from ..units import span, visible
 
 REFRESH = timedelta(milliseconds=250)
 PLAIN_EVERY = timedelta(seconds=10)
 BAR = 24  # characters
 WAYS = ("proxy", "browser", "managed-api", "exits-rest")  # stages whose every line names another page
 LONG_WAIT = timedelta(seconds=10)  # a shorter one is not worth a line
+WAIT_TOLD_EVERY = timedelta(minutes=1)
 MOST_LINES = 50  # per job; after that `gossamer status` and the logs know more
 MOST_JOBS = 1000  # jobs whose warnings are remembered
 
@@ -32,7 +33,8 @@ class CountedJobs(Protocol):
 
 
 class ProgressLine:
-    """Shows the progress of a job until the task is cancelled. `storing` tells how many of its results wait."""
+    """Shows the progress of a job until the task is cancelled. `storing` tells how many of its results wait, `waits`
+    what the job waits for when nothing of it moves: that is said every minute."""
 
     def __init__(
         self,
@@ -43,7 +45,10 @@ class ProgressLine:
         *,
         job: str,
         limit: int | None,
+        waits: Callable[[], Awaitable[str]] | None = None,
     ) -> None:
+        self._waits = waits
+        self._told_at = clock.monotonic()
         self._jobs = jobs
         self._storing = storing
         self._clock = clock
@@ -74,7 +79,15 @@ class ProgressLine:
             stream.write(f"{self._job}: {describe(await self._progress())}\n")
             stream.flush()
 
+    async def _tell_wait(self) -> None:
+        if self._waits is None or self._clock.monotonic() - self._told_at < WAIT_TOLD_EVERY.total_seconds():
+            return
+        self._told_at = self._clock.monotonic()
+        if words := await self._waits():
+            self._console.print(Text(f"Waiting: {visible(words)}", style="yellow"))
+
     async def _progress(self) -> JobProgress:
+        await self._tell_wait()
         counts = await self._jobs.counts(self._job)
         # What waits on disks is of interest when the pages are done.
         storing = 0 if counts.open else await self._storing()

@@ -28,6 +28,7 @@ from .job_end import close_when_stored
 from .job_outcome import why_nothing_came
 from .open import Project, open_project
 from .spools import Storing
+from .start_check import check_start
 from .wiring import open_worker, seed_context, sink_of
 
 
@@ -84,6 +85,7 @@ async def crawl(
         clock = project.clock
         began = clock.monotonic()
         await _leave_schedules_alone(project, name or spider.name)
+        check_start(settings, spider)
         title = name or spider.name
         terms = sealed_terms(settings, title, job_terms(settings, spider))
         job, resumed = await project.state.jobs.open_job(title, terms, fresh=fresh)

@@ -35,6 +35,7 @@ from .job_slots import USUAL_TERMS, Obstacles, PoolTerms, SlotHolder, WaitingJob
 from .open import Project, open_beside
 from .spiders import spider_of_job
 from .spools import Storing
+from .start_check import check_start
 from .wiring import is_over, open_worker, seed_context, sink_of
 
 
@@ -225,6 +226,7 @@ class WorkerPool:
         self._since.pop(job.id, None)
         try:
             spider, settings = spider_of_job(self._project.settings, job)
+            check_start(settings, spider)
         except Exception as error:  # a spider's constructor may raise anything
             self._leave_alone(job, error)
             return

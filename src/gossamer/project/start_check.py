@@ -1,0 +1,77 @@
+"""What can never work is refused before a crawl begins, not after it has waited for it.
+
+Routes and budgets that lead nowhere, a wish of the spider that no route fulfils or no budget pays for, a proxy at an
+address that is not allowed. What may pass (a proxy that does not answer, a budget of today) is left to the crawl.
+How it fails: Misconfigured, with what to change. Settings are read when a command starts: mend them, start it again.
+"""
+
+from __future__ import annotations
+
+import os
+
+from ..errors import AddressRefused, Misconfigured
+from ..fetch.addresses import AddressGuard
+from ..fetch.exits import is_literal
+from ..model.route import Exit, Route
+from ..parse.spider import Spider
+from ..routing.ladder import wished
+from ..routing.proxies.gateway import open_gateway
+from ..routing.proxies.sources import listed_exits
+from ..settings import Settings
+from ..settings.effective import Routing, routing_of
+
+
+def check_start(settings: Settings, spider: Spider) -> None:
+    """Raises Misconfigured for a crawl of this spider that could never get a page."""
+    routing = routing_of(settings)
+    rungs = _wished(settings, spider, routing) or routing.ladder
+    ladders = [rungs, *(routing.terms_for(site).ladder for site in settings.domains)]
+    pools = {route.pool: None for ladder in ladders for route in ladder if route.pool is not None}
+    for pool in pools:
+        _check_pool(settings, pool)
+
+
+def _wished(settings: Settings, spider: Spider, routing: Routing) -> tuple[Route, ...]:
+    """The rungs that the spider asks for; none where it leaves them to the router."""
+    if spider.fetcher is None and spider.proxy_pool is None:
+        return ()
+    if spider.proxy_pool is not None and spider.proxy_pool not in settings.proxies:
+        known = f"There is {', '.join(settings.proxies)}." if settings.proxies else "There is none yet."
+        raise Misconfigured(f"Spider {spider.name}: there is no pool [proxies.{spider.proxy_pool}]. {known}")
+    try:
+        rungs = wished(routing.ladder, routing.routes, fetcher=spider.fetcher, pool=spider.proxy_pool)
+    except Misconfigured as error:
+        raise Misconfigured(f"Spider {spider.name}: {error}") from error
+    max_body, router = settings.fetch.max_body.bytes, settings.router
+    for name in ("budget_job", "budget_day"):
+        budget = getattr(router, name)
+        if budget is not None and all(route.cost(max_body) > budget for route in rungs):
+            raise Misconfigured(
+                f"Setting router.{name}: {budget:g} tokens do not pay for one page by route {rungs[0].name}, which"
+                f" spider {spider.name} asks for and which may cost {rungs[0].cost(max_body):g}. Raise it."
+            )
+    return rungs
+
+
+def _check_pool(settings: Settings, pool: str) -> None:
+    """A proxy at a private address is dialled only where its pool, or the settings, allow that."""
+    terms = settings.proxies[pool]
+    if terms.allow_private:
+        return
+    if terms.gateway:
+        exits: tuple[Exit, ...] = (open_gateway(pool, terms, settings.root, os.environ).door,)
+    else:
+        exits = listed_exits(pool, terms, settings.root, os.environ)
+    fetch = settings.fetch
+    guard = AddressGuard(fetch.allow_private, frozenset(fetch.allow_hosts), fetch.deny)
+    for exit in exits:
+        own = exit.host == "localhost" or exit.host.endswith(".localhost")
+        if not own and not is_literal(exit.host):
+            continue  # a name is judged when it is dialled
+        try:
+            guard.check(exit.host, "127.0.0.1" if own else exit.host)
+        except AddressRefused as error:
+            raise Misconfigured(
+                f"Pool {pool}: its proxy {exit.address} is at a private address, and would never be dialled. If that is"
+                f" meant, write allow_private = true into [proxies.{pool}]."
+            ) from error
