@@ -125,6 +125,22 @@ async def test_a_job_keeps_its_outcome_until_it_runs_again(lab):
     assert (await lab.jobs.job(job.id)).outcome.outcome is Outcome.INCOMPLETE
 
 
+async def test_the_limits_of_a_job_hold_for_its_replay(lab):
+    job = await lab.job("books", limit=2, depth=1)
+    await lab.frontier.add(job.id, [candidate("https://a.test/")])
+    await lab.jobs.seal_seeds(job.id)
+    (lease,) = (await lab.frontier.lease(job.id, "w", 1)).leases
+    await lab.frontier.bury(lease, "http-500", 'it said "replayed":false')
+    await lab.jobs.close_job(job.id, "done")
+
+    await lab.queue.replay(DeadFilter())
+
+    terms = await lab.jobs.terms(job.id)
+    assert (terms.replayed, terms.limit, terms.depth) == (True, 2, 1)
+    again, found = await lab.jobs.open_job("books", JobTerms(limit=None), fresh=False)
+    assert (again.id, found, again.limit, again.depth) == (job.id, True, 2, 1)
+
+
 async def test_a_paused_job_that_ended_is_not_paused_when_a_letter_makes_it_run_again(lab):
     job = (await lab.job()).id
     await lab.frontier.add(job, [candidate("https://a.test/")])

@@ -14,7 +14,7 @@ from tests.sites.moving import MovingShop, moving_shop
 
 pytestmark = pytest.mark.long
 
-HELD_BACK, INCOMPLETE = 5, 6  # exit codes of crawls
+WITH_WARNINGS, EMPTY, HELD_BACK, INCOMPLETE = 3, 4, 5, 6  # exit codes of crawls
 
 SPIDER = """
 from gossamer import Item, Money, Page, Spider
@@ -80,6 +80,8 @@ async def test_a_changed_layout_closes_the_store_and_everything_is_recovered_wit
         assert 20 < waiting["quality"] <= 60
         spoilt = [one for one in await records(broken) if not one["title"]]
         assert len(spoilt) + waiting["quality"] == 60
+        leaked = json.loads((await well(broken, "quality", "--faulty", "--json")).out)
+        assert sorted(one["url"] for one in leaked) == [one["url"] for one in spoilt]
         scores = json.loads((await well(broken, "quality", "shop", "--json")).out)
         [title] = [one for one in scores if one["field"] == "title"]
         assert title["faulty"] == 60
@@ -91,6 +93,7 @@ async def test_a_changed_layout_closes_the_store_and_everything_is_recovered_wit
         replay = await well(broken, "dead", "replay", "--reason", "quality")
         assert f"{waiting['quality']} pages parsed again from the archive" in replay.out
         await well(broken, "reparse", "--spider", "shop")
+        assert json.loads((await well(broken, "quality", "--faulty", "--json")).out) == []
 
         assert len(shop.hits) == asked
         assert json.loads((await well(broken, "dead", "list", "--json")).out)["total"] == 0
@@ -109,7 +112,7 @@ async def test_required_fields_that_vanish_are_parse_failures_that_are_parsed_ag
 ) -> None:
     with moving_shop(30, change_after=20) as shop:
         project(tmp_path, shop)
-        await well(tmp_path, "crawl", "shop")
+        await well(tmp_path, "crawl", "shop", code=WITH_WARNINGS)
         letters = json.loads((await well(tmp_path, "dead", "list", "--json")).out)
         assert letters["by_reason"] == {"parse": 10}
         assert "Parser version" in letters["letters"][0]["message"]
@@ -162,7 +165,7 @@ async def test_a_crawl_that_left_pages_out_speaks_only_for_those_it_saw(tmp_path
         shop.sold_out = {1, 2, 3}
         await well(tmp_path, "crawl", "shop", "--limit", "2", code=INCOMPLETE)
         assert len(await records(tmp_path)) == 6
-        await well(tmp_path, "crawl", "shop", "--depth", "0")
+        await well(tmp_path, "crawl", "shop", "--depth", "0", code=EMPTY)
         assert len(await records(tmp_path)) == 6
 
 
@@ -229,7 +232,7 @@ async def test_a_reparse_says_what_is_wrong(tmp_path: Path) -> None:
 async def test_pages_that_were_held_back_stay_so_until_the_spider_is_mended(tmp_path: Path) -> None:
     with moving_shop(120, change_after=60) as shop:
         project(tmp_path, shop, title="h1, h2")  # the title is found, the price is not
-        await well(tmp_path, "crawl", "shop")
+        await well(tmp_path, "crawl", "shop", code=HELD_BACK)
         waiting = json.loads((await well(tmp_path, "dead", "list", "--json")).out)["by_reason"]["quality"]
         stored = len(await records(tmp_path))
 

@@ -22,7 +22,6 @@ from ..project.dead_letters import (
     replay_letters,
     show_letters,
 )
-from ..project.jobs import crawl_command
 from ..project.open import is_crawled
 from ..project.story import tries
 from ..units import distance, many, moment, visible
@@ -88,14 +87,15 @@ def _print_page(page: DeadLetterPage, now: float) -> None:
         (Column("ID", "cyan", right=True), Column("DIED"), Column("JOB", spare=True), Column("REASON", "red"),
          Column("TRIES", right=True), Column("URL")),
         [
-            (letter.id, distance(letter.died_at, now) if out.is_terminal else moment(letter.died_at), letter.job,
-             letter.reason, letter.attempts, letter.url)
+            (letter.id, distance(letter.died_at, now) if out.is_terminal else moment(letter.died_at),
+             ", ".join(letter.jobs), letter.reason, letter.attempts, letter.url)
             for letter in letters
         ],
     )  # fmt: skip
     out.print()
-    if page.total > len(letters):
-        out.print(f"The latest {len(letters):,} of {page.total:,}; --limit shows more.")
+    listed = sum(len(letter.jobs) for letter in letters)
+    if page.total > listed:
+        out.print(f"The latest {listed:,} of {page.total:,}; --limit shows more.")
     print_table(
         (Column("REASON", "red"), Column("LETTERS", right=True)),
         [*page.by_reason.items(), ("all", number(page.total))],
@@ -199,10 +199,9 @@ def _print_replayed(done: Replayed) -> None:
         shares = [f"{name} ({n:,})" if len(done.queued) > 1 else name for name, n in done.queued.items()]
         count = sum(done.queued.values())
         out.print(f"{many(count, 'URL is', 'URLs are')} back in the queue of {visible(', '.join(shares))}.")
-    if done.jobs:
-        out.print("Go on with:")
-    for name in done.jobs:
-        out.print(Text(f"  {crawl_command(name)}", style="cyan"))
+    if done.command is not None:
+        out.print(f"{visible(', '.join(done.opened))} {'runs' if len(done.opened) == 1 else 'run'} again. Go on with:")
+        out.print(Text(f"  {visible(done.command)}", style="cyan"))
 
 
 def _print_parsed(done: Replayed) -> None:

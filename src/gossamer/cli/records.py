@@ -4,6 +4,7 @@ another), `gossamer quality` (how good the data was) and `gossamer schemas` (the
 from __future__ import annotations
 
 import json
+import shlex
 from collections import Counter
 from typing import Annotated, Any
 
@@ -12,6 +13,7 @@ import typer
 from rich.text import Text
 
 from ..project.records import (
+    FaultyRecord,
     FieldChange,
     ItemShape,
     QualityScore,
@@ -20,11 +22,13 @@ from ..project.records import (
     RecordVersions,
     changes,
     differences,
+    faulty_records,
     history,
     is_reparse,
     quality,
     schemas,
 )
+from ..settings import Settings
 from ..units import many, moment, visible
 from .app import app, err, open_crawled, out, run_async, settings_with
 from .layout import Column, advise, heading, print_json, print_table
@@ -35,6 +39,7 @@ LONGEST = 60  # characters of a value that are shown
 SIGNS = {"added": ("+", "green"), "changed": ("~", "yellow"), "gone": ("-", "red")}
 DAYS = 14
 RULES_SHOWN = 3
+MOST_FAULTY = 10_000  # records that are listed
 
 JsonOption = Annotated[bool, typer.Option("--json", help="For programs.")]
 
@@ -189,10 +194,16 @@ def _shown(value: Any) -> str:  # Any: whatever an item held
 def quality_verb(
     spider: Annotated[str | None, typer.Argument(help="Only this spider, field by field.")] = None,
     days: Annotated[int, typer.Option(min=1, max=36_500, help="Of this many days up to today (UTC).")] = DAYS,
+    faulty: Annotated[
+        bool, typer.Option("--faulty", help="List the stored records that break rules, page by page.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Show the share of faultless items per spider and day; with a spider's name, per field."""
     settings = settings_with()
+    if faulty:
+        _list_faulty(settings, spider, days, as_json)
+        return
 
     async def find() -> list[QualityScore]:
         async with open_crawled(settings) as project:
@@ -223,9 +234,38 @@ def quality_verb(
         advise((f"gossamer quality {scores[-1].spider}", "field by field"))
     else:
         advise(
+            ("gossamer quality --faulty", "records that were stored with faults"),
             ("gossamer dead list --reason quality", "pages that were held back"),
             ("gossamer dead replay --reason quality", "parse them again, when the spider is mended"),
         )
+
+
+def _list_faulty(settings: Settings, spider: str | None, days: int, as_json: bool) -> None:
+    async def find() -> list[FaultyRecord]:
+        found: list[FaultyRecord] = []
+        async with open_crawled(settings) as project:
+            async for record in faulty_records(project, spider, days=days):
+                found.append(record)
+                if len(found) == MOST_FAULTY:
+                    break
+        return found
+
+    found = run_async(find())
+    if as_json:
+        print_json(found)
+        return
+    if not found:
+        out.print(f"No stored record of the last {days} days breaks a rule.")
+        return
+    print_table(
+        (Column("SPIDER", spare=True), Column("ITEM", "bold"), Column("JOB"), Column("FAULT", "red"), Column("URL")),
+        [(one.spider, one.type, one.job, "; ".join(one.faults), one.url) for one in found],
+    )
+    more = " or more" if len(found) == MOST_FAULTY else ""
+    out.print(f"{many(len(found), 'record')}{more}.")
+    name = shlex.quote(found[0].spider)
+    advise((f"gossamer reparse --spider {name} --dry-run", "what the archive gives, once the spider is mended"),
+           (f"gossamer reparse --spider {name}", "take them back"))  # fmt: skip
 
 
 def _share(value: float) -> str:

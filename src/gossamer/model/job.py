@@ -105,18 +105,26 @@ class JobTerms(msgspec.Struct, frozen=True, kw_only=True):
     seal: str = ""  # of the project's key, over what a worker would run (schedule/authority.py)
     expected: Expectations = Expectations()  # what it must come to for its outcome to be `done`
     coverage: str = ""  # which records it stands for: spider, arguments, source; "": begun by an older version
+    replayed: bool = False  # it had ended, and runs again for its dead letters
 
     def resumed(self, begun: JobTerms) -> JobTerms:
         """These terms for an unfinished job that was begun under others and is resumed.
 
         The command that runs now decides how far to go. Deduplication, the owner, and what a schedule or a key asked
-        for, stay as the job began; so does what it stands for.
+        for, stay as the job began; so does what it stands for. The limits of a job hold for its replay, too.
         """
-        kept = (*DEDUP, "owner", "coverage", *(SCHEDULED if begun.schedule or begun.source else ()))
+        kept = (
+            *DEDUP,
+            *(REPLAYED if begun.replayed else ()),
+            "owner",
+            "coverage",
+            *(SCHEDULED if begun.schedule or begun.source else ()),
+        )
         return msgspec.structs.replace(self, **{name: getattr(begun, name) for name in kept})
 
 
 _OF_TERMS = tuple(field for field in Job.__struct_fields__ if field in JobTerms.__struct_fields__)
+REPLAYED = ("limit", "depth", "replayed")
 DEDUP = ("dedup", "dedup_window", "dedup_expected", "dedup_error")
 SCHEDULED = (
     "schedule", "due", "spider", "source", "kind", "priority", "min_age", "windows", "budget", "min_interval",

@@ -16,7 +16,7 @@ import msgspec
 
 FEWEST = 20  # items that the guard must have seen before it closes
 REPLAY = "gossamer dead replay --reason quality"
-REPARSE = "gossamer reparse, for what was stored before it was noticed"
+REPARSE = "gossamer reparse, for what was stored before it was noticed (gossamer quality --faulty)"
 
 
 class GuardChange(msgspec.Struct, frozen=True, kw_only=True):

@@ -14,12 +14,15 @@ import msgspec
 
 from ..errors import InvalidUrl, Misconfigured
 from ..frontier.contract import DeadFilter, DeadLetter
+from ..model.job import Job
 from ..model.task import UrlState
 from ..model.url import site_of, typed_url
 from ..units import visible
-from .jobs import find_job
+from .jobs import crawl_command, find_job
 from .open import Project
 from .story import AttemptView, attempt_view, view_fields
+
+JOBS_OF_A_LETTER = 10  # jobs in which the same address was given up; of more than these an address may come twice
 
 
 class DeadLetterChoice(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,6 +51,7 @@ class DeadLetterView(msgspec.Struct, frozen=True, kw_only=True):
     fingerprint: str  # in hex
     depth: int
     priority: int
+    jobs: list[str] = []  # in which the same address was given up, the newest first
 
 
 class DeadLetterDetail(DeadLetterView, frozen=True, kw_only=True):
@@ -58,7 +62,7 @@ class DeadLetterDetail(DeadLetterView, frozen=True, kw_only=True):
 
 
 class DeadLetterPage(msgspec.Struct, frozen=True, kw_only=True):
-    """The latest dead letters, and how many there are in all and for each reason."""
+    """The latest dead letters, each address once, and how many there are in all and for each reason."""
 
     total: int
     by_reason: dict[str, int]
@@ -89,6 +93,8 @@ class Replayed(msgspec.Struct, frozen=True, kw_only=True):
     parsed: bool = False  # some of the letters were meant to be parsed again
     queued: dict[str, int] = {}  # job -> letters that are back in its queue, to be fetched
     jobs: list[str] = []  # names of the jobs that have work again
+    opened: list[str] = []  # ids of these jobs, which run again
+    command: str | None = None  # the one command that works them off
 
     @property
     def matched(self) -> bool:
@@ -109,11 +115,16 @@ async def list_letters(project: Project, choice: DeadLetterChoice, *, limit: int
     """The latest of these letters, at most `limit`. Raises Misconfigured."""
     which = await _filter(project, choice)
     reasons = await project.state.queue.dead_reasons(which)
-    letters = await project.state.queue.dead(which, limit)
+    by_address: dict[bytes, list[DeadLetter]] = {}
+    for letter in await project.state.queue.dead(which, limit * JOBS_OF_A_LETTER):
+        by_address.setdefault(letter.fingerprint, []).append(letter)
     return DeadLetterPage(
         total=sum(reasons.values()),
         by_reason=reasons,
-        letters=[DeadLetterView(**view_fields(letter, "died_at")) for letter in letters],
+        letters=[
+            DeadLetterView(**{**view_fields(alike[0], "died_at"), "jobs": [one.job for one in alike]})
+            for alike in [*by_address.values()][:limit]
+        ],
     )
 
 
@@ -169,6 +180,8 @@ async def replay_letters(
         left_out.update(one.left_out)
     names = [job.name for job in await project.state.jobs.jobs() if job.id in queued]
     names += [name for one in revivals for name in sorted(one.jobs)]
+    names = list(dict.fromkeys(names))
+    opened = [job for job in await project.state.jobs.running_jobs() if job.id in queued or job.name in names]
     return Replayed(
         **{name: sum(getattr(one, name) for one in revivals) for name in _COUNTED},
         failures=[FailedPage(page.wanted.url, page.message) for one in revivals for page in one.failures],
@@ -176,8 +189,17 @@ async def replay_letters(
         unread=sorted({name for one in revivals for name in one.unread}),
         parsed=bool(revivals),
         queued=dict(queued),
-        jobs=list(dict.fromkeys(names)),
+        jobs=names,
+        opened=[job.id for job in opened],
+        command=_command(opened),
     )
+
+
+def _command(opened: list[Job]) -> str | None:
+    """The one command that works these jobs off, under the terms that they were begun with."""
+    if len(opened) == 1 and not opened[0].schedule:
+        return crawl_command(opened[0].name)
+    return "gossamer worker --until-idle" if opened else None
 
 
 _COUNTED = ("resolved", "records", "changed", "links", "failed", "lost", "taken", "requeued")

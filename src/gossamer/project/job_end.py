@@ -35,6 +35,8 @@ LEFT_OUT = {  # pages that another crawl may have visited
 }  # fmt: skip
 LOOK = timedelta(seconds=1)  # between two looks whether the results that a job waits for are stored
 MANY_RECORDS = 20
+EARLIER_LETTERS = 20  # jobs of the same name whose dead letters a later one may close ...
+MOST_LETTERS = 2_000  # ... and how many of these are looked at
 BELIEVED = 0.5  # a crawl that sees less than this part of what the one before saw is not believed
 
 
@@ -113,6 +115,27 @@ async def _close(project: Project, spider: Spider, job: Job, counts: JobCounts, 
         project, spider, job, counts, ending, earlier=earlier, lost=lost, doubt="" if lost else doubt
     )
     await end_job(project, job, ending, events, outcome)
+    try:
+        await close_letters(project, job)
+    except Transient as error:  # the next run will see to it
+        events.emit(Trouble(at=project.clock.now(), job=job.id, stage="dead letters", message=str(error)))
+
+
+async def close_letters(project: Project, job: Job) -> int:
+    """Close dead letters of earlier jobs of the same name whose pages this one has got; return how many."""
+    queue, closed, looked = project.state.queue, 0, 0
+    for before in await project.state.history.newest_jobs(job.name, EARLIER_LETTERS):
+        if before.created_at >= job.created_at or not (await project.state.jobs.counts(before.id)).dead:
+            continue
+        async for letter in queue.letters(DeadFilter(job=before.id)):
+            stories = await queue.story(letter.site, letter.fingerprint)
+            came = [one for one in stories if one.job == job.id and one.state in (UrlState.DONE, UrlState.UNCHANGED)]
+            if came and await queue.resolve(letter, reason=f"{job.id} had it") is not None:
+                closed += 1
+            looked += 1
+            if looked == MOST_LETTERS:
+                return closed
+    return closed
 
 
 async def end_job(

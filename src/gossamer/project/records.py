@@ -10,6 +10,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Iterator
 from datetime import timedelta
+from functools import partial
 from typing import Any, Literal
 
 import msgspec
@@ -17,7 +18,8 @@ import msgspec
 from ..clock import iso_time
 from ..errors import Misconfigured
 from ..model.record import StoredRecord, Tally, day_of
-from ..pipeline.inspection import WHOLE
+from ..pipeline.inspection import WHOLE, Habits
+from ..pipeline.quality_rules import faults_of
 from ..store.contract import Difference, RecordQuery, Version
 from ..store.export.text_formats import meta_of
 from .jobs import find_job
@@ -285,6 +287,45 @@ async def quality(project: Project, spider: str | None = None, *, days: int) -> 
     """The scores of the last `days` days, by day, spider and type of item; whole items before their fields."""
     since = day_of(project.clock.now() - timedelta(days=days - 1).total_seconds())
     return scores_of(await project.records.scores(spider=spider, since=since))
+
+
+class FaultyRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """A stored record that breaks quality rules."""
+
+    spider: str
+    type: str
+    key: str
+    url: str
+    job: str
+    faults: list[str]
+
+
+async def faulty_records(project: Project, spider: str | None = None, *, days: int) -> AsyncIterator[FaultyRecord]:
+    """Stored records of the last `days` days that break the built-in rules: what leaked before the quality guard
+    closed. A field is missed that items of that type nearly always had. Rules of a spider's own need the page, and are
+    left to `gossamer reparse`."""
+    terms, since = project.settings.quality, project.clock.now() - timedelta(days=days).total_seconds()
+    habits: dict[str, Habits] = {}
+    async for record in project.records.records(RecordQuery(spider=spider, since=since, gone=False)):
+        known = habits.get(record.spider)
+        if known is None:
+            counted = await project.records.scores(spider=record.spider)
+            known = habits[record.spider] = Habits(terms.usual, counted, strict=True)
+        broken = partial(_broken, known, record.type)
+        if faults := faults_of(record.data, terms, broken=broken):
+            yield FaultyRecord(
+                spider=record.spider,
+                type=record.type,
+                key=record.key,
+                url=record.url,
+                job=record.job,
+                faults=[fault.message for fault in faults],
+            )
+
+
+def _broken(habits: Habits, type: str, _: str, field: str) -> bool:
+    """Stored data is a dict, which does not know the type that it was made of."""
+    return habits.broken(type, field)
 
 
 def scores_of(tallies: list[Tally]) -> list[QualityScore]:

@@ -48,9 +48,15 @@ _RESOLVE = """
 UPDATE urls SET state = 'done', reason = ?, message = '', deliveries = 0, changed_at = ?
 WHERE number = ? AND job = ? AND fingerprint = ? AND state = 'dead' AND changed_at = ?"""
 
+_RUN_AGAIN = """
+UPDATE jobs SET state = 'running', ending = '', outcome = '', finished_at = NULL,
+    terms = iif(state = 'running', terms, json_set(terms, '$.replayed', json('true')))
+WHERE number = ?"""
+
 # A job with the ending "limit" had open tasks already, which were not to be done.
 _REVIVE = """
-UPDATE jobs SET state = 'running', ending = '', outcome = '', finished_at = NULL
+UPDATE jobs SET state = 'running', ending = '', outcome = '', finished_at = NULL,
+    terms = json_set(terms, '$.replayed', json('true'))
 WHERE number = ? AND state <> 'running' AND ending <> 'limit'
     AND (? IS NULL OR done + unchanged + dead + leased - redirected < ?)"""
 
@@ -134,10 +140,7 @@ class SqliteQueueView:
                 changes.setdefault(job, CountChanges()).move("dead", "queued")
             for job, counts in changes.items():
                 counts.write(connection, job)
-                connection.execute(
-                    "UPDATE jobs SET state = 'running', ending = '', outcome = '', finished_at = NULL WHERE number = ?",
-                    (job,),
-                )
+                connection.execute(_RUN_AGAIN, (job,))
             return len(letters)
 
         await self._jobs.clear_all()  # in portions, so that little is left for the transaction below

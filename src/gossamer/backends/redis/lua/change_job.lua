@@ -29,6 +29,12 @@ if verb == 'seal' then
 elseif verb == 'reopen' then
     if job.state == 'running' then return 0 end
     job.state, job.ending, job.finished_at, job.outcome = 'running', '', '', ''
+    -- As text: JSON in Lua would round its numbers. Quotes inside of values are escaped, so this can be the key alone.
+    local terms, changed = string.gsub(job.terms, '"replayed":false', '"replayed":true', 1)
+    if changed == 0 and not string.find(terms, '"replayed":true', 1, true) then
+        terms = string.gsub(terms, '^{', '{"replayed":true,', 1)
+    end
+    job.terms = terms
     redis.call('SREM', DROPPING, job.id)
     -- A newer unfinished job of that name keeps the name; this one is found by its id.
     if redis.call('HSETNX', RUNNING, job.name, job.id) == 0 then
