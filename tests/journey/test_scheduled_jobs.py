@@ -21,7 +21,7 @@ from gossamer.project.open import Project, open_project
 from gossamer.project.worker_pool import WorkerPool
 from gossamer.schedule.sources import parse_source
 from gossamer.settings import Settings, load
-from gossamer.settings.effective import job_terms
+from gossamer.settings.effective import coverage_of, job_terms
 from gossamer.store.contract import RecordQuery
 from tests.patience import PATIENCE
 from tests.sites.moving import MovingShop, moving_shop
@@ -51,9 +51,8 @@ async def ran(
     """Open a job as a tick would, and let a pool work until nothing is left."""
     async with open_project(settings) as system:
         usual = job_terms(settings, Spider())
-        job, _ = await system.state.jobs.open_job(
-            name, msgspec.structs.replace(usual, **{"schedule": name, "spider": "things", **terms}), fresh=True
-        )
+        own = {"schedule": name, "spider": "things", "coverage": coverage_of(Spider(), terms.get("source", ""))}
+        job, _ = await system.state.jobs.open_job(name, msgspec.structs.replace(usual, **{**own, **terms}), fresh=True)
         await WorkerPool(system, Silence(), until_idle=True, terms=PoolTerms(source_pauses=source_pauses)).run()
         ended = await system.state.jobs.job(job.id)
         assert ended is not None
@@ -190,7 +189,20 @@ async def test_a_budget_goes_first_to_pages_that_announce_a_change(tmp_path: Pat
         assert (rhythm.checks, rhythm.false_alarms) == (1, 1)  # it was announced, and was none
 
 
-async def test_what_has_dropped_out_of_a_list_is_not_gone(tmp_path: Path) -> None:
+async def test_what_has_dropped_out_of_a_sitemap_is_gone_in_the_runs_of_its_schedule(tmp_path: Path) -> None:
+    with moving_shop(4) as shop:
+        settings = settings_in(tmp_path)
+        listed = source(sitemap=f"{shop.url}sitemap.xml")
+        await ran(settings, "listed", source=listed)
+        await ran(settings, "others", source=listed, schedule="others")
+        shop.products = 3
+        await ran(settings, "listed", source=listed)
+        async with open_project(settings) as system:
+            gone = [record.url async for record in system.records.records(RecordQuery(gone=True))]
+        assert gone == [f"{shop.url}p/4"]
+
+
+async def test_a_run_of_another_list_says_nothing_of_the_first(tmp_path: Path) -> None:
     with moving_shop(4) as shop:
         settings = settings_in(tmp_path)
         await ran(settings, "listed", source=source(urls=[f"{shop.url}p/{{1..2}}"]))
