@@ -266,6 +266,16 @@ async def test_the_last_version_that_a_job_saw_counts(record_store: Records) -> 
     assert await differences(record_store, "books-1", "books-2") == expected
 
 
+async def test_the_version_that_a_job_saw_last_is_known(record_store: Records) -> None:
+    await record_store.save([visit(LISTING, book("a", price=1), at=NOW)])
+    await record_store.save([visit(LISTING, book("a", price=1), at=NOW + 1, job="books-2")])
+    await record_store.save([visit(LISTING, book("a", price=3), at=NOW + 2, job="books-3")])
+    identity = ("Book", "shop.example", "a")
+    seen = [await record_store.seen_version(f"books-{number}", *identity) for number in range(5)]
+    assert seen == [0, 1, 1, 2, 0]
+    assert await record_store.seen_version("books-1", "Book", "shop.example", "b") == 0
+
+
 async def test_what_was_seen_and_not_kept_is_no_claim(record_store: Records) -> None:
     await record_store.save([visit(LISTING, book("a", price=2), at=NOW + 5, job="books-2")])
     await record_store.save([visit(LISTING, book("a", price=1), at=NOW)])

@@ -15,6 +15,7 @@ from gossamer.model.job import JobTerms
 from gossamer.project import wire_views
 from gossamer.project.retention import forget_owned_jobs
 from gossamer.project.wire_jobs import MOST_PAGES
+from tests.sites.hostile_server import hostile_site
 from tests.sites.running import Park, park
 
 from .serving import serving, settings_of
@@ -330,6 +331,28 @@ async def test_a_key_sees_the_records_of_its_job_also_where_another_job_stored_t
                 )
 
     assert seen == [(5, 5, 5), (5, 5, 5)]
+
+
+async def test_what_a_job_of_another_key_changes_later_is_not_given_to_the_first(tmp_path: Path) -> None:
+    """Its page may have been had with a login of its own."""
+    async with hostile_site() as site:
+        start = site.show("/", "<h1>for all</h1>")
+        settings = settings_of(tmp_path, start=start, fetch__allow_hosts=["127.0.0.1"], politeness__robots=False)
+        async with serving(settings) as door:
+            titles, jobs = {}, {}
+            for name in ("first", "second"):
+                jobs[name] = key, job = await door.new_key(name, "scrape", "jobs", "records"), ""
+                async with door.client(key) as client:
+                    job = (await client.crawl(spider="things", limit=1)).job_id
+                    await client.wait(job, every=0.05)
+                jobs[name] = key, job
+                site.show("/", "<h1>for the second alone</h1>")
+            for name, (key, job) in jobs.items():
+                found = (await door.get("/api/v1/records", key, job=job)).json()["records"]
+                table = (await door.get(f"/api/v1/jobs/{job}/records", key, format="csv")).text
+                titles[name] = [record["title"] for record in found], "for the second alone" in table
+
+    assert titles == {"first": (["for all"], False), "second": (["for the second alone"], True)}
 
 
 async def test_the_progress_of_a_job_comes_as_events_until_it_ends(tmp_path: Path, site: Park) -> None:

@@ -114,12 +114,35 @@ async def job_reports(
 
 async def _seen(project: Project, caller: Caller, query: RecordQuery) -> AsyncIterator[StoredRecord]:
     """All that a job saw, if the caller sees the job, also what another job stored first; else what was last changed
-    by a job that the caller sees."""
+    by a job that the caller sees. What a job of another key has changed since is given as the caller's job saw it."""
     sight = Sight(project, caller)
-    whole = query.job is not None and await sight.of(query.job)
+    whole = query.job if query.job is not None and await sight.of(query.job) else None
     async for record in project.records.records(query):
-        if whole or await sight.of(record.job):
+        if await sight.of(record.job):
             yield record
+        elif whole is not None and (seen := await _as_seen(project, whole, record)) is not None:
+            yield seen
+
+
+async def _as_seen(project: Project, job: str, record: StoredRecord) -> StoredRecord | None:
+    """The record in the version that the job saw last; None where that is not known."""
+    identity = (record.type, record.site, record.key)
+    version = await project.records.seen_version(job, *identity)
+    if version == record.version:
+        return record
+    for past in await project.records.history(*identity) if version else ():
+        if past.version == version:
+            return msgspec.structs.replace(
+                record,
+                data=msgspec.json.decode(past.data, type=dict[str, Any]),
+                job=past.job,
+                version=past.version,
+                last_changed=past.at,
+                last_checked=past.at,
+                schema=past.schema,
+                gone_since=past.at if past.gone else None,
+            )
+    return None
 
 
 async def record_lines(project: Project, caller: Caller, query: RecordQuery) -> AsyncIterator[dict[str, Any]]:

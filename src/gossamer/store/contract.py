@@ -141,6 +141,10 @@ class RecordHistory(Protocol):
         """Every version of a record, oldest first; that it was gone for a time is a version too."""
         ...
 
+    async def seen_version(self, job: str, type: str, site: str, key: str) -> int:
+        """The version of a record that the job saw last; 0: it saw none, or that is not known."""
+        ...
+
     def differences(self, before: str, after: str) -> AsyncIterator[Difference]:
         """What the job `after` saw differently from the job `before`: each record in the version that the job saw last.
         In flat memory."""

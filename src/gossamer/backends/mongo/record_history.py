@@ -50,6 +50,14 @@ async def versions(database: MongoDatabase, type: str, site: str, key: str) -> l
     ]  # fmt: skip
 
 
+async def seen_version(database: MongoDatabase, job: str, type: str, site: str, key: str) -> int:
+    record = await database.one("records", {"_id": identity_of(mend(type), mend(site), mend(key))}, ["number"])
+    if record is None:
+        return 0
+    seen = await database.one("sightings", {"_id": sighting_name(job_hash(mend(job)), record["number"])}, ["version"])
+    return int(seen["version"]) if seen is not None else 0
+
+
 def version_of(past: Document) -> Version:
     return Version(
         version=int.from_bytes(past["_id"][-4:], "big"), at=past["at"], job=past["job"], data=past["source"],

@@ -157,6 +157,9 @@ class MongoRecords:
     async def history(self, type: str, site: str, key: str) -> list[Version]:
         return await history.versions(self.database, type, site, key)
 
+    async def seen_version(self, job: str, type: str, site: str, key: str) -> int:
+        return await history.seen_version(self.database, job, type, site, key)
+
     async def differences(self, before: str, after: str) -> AsyncIterator[Difference]:
         async for one in history.differences(self.database, before, after):
             yield one

@@ -25,6 +25,10 @@ UNION ALL
 SELECT version, last_changed, job, source, gone_since IS NOT NULL, schema FROM @records WHERE identity = $1
 ORDER BY 1"""
 
+SEEN_VERSION = """
+SELECT sightings.version FROM @records AS records JOIN @sightings AS sightings ON sightings.record = records.number
+WHERE records.identity = $1 AND sightings.job = $2"""
+
 # The first records after a number that one of two jobs saw. Each side is cut at as many, so that of those that remain
 # both sides are known.
 _SEEN = f"""

@@ -27,6 +27,7 @@ from .record_history import (
     COMPARED_DATA,
     HIGHEST,
     RETIRED,
+    SEEN_VERSION,
     VERSIONS,
     differences,
     retire_some,
@@ -198,6 +199,11 @@ class PostgresRecords:
     async def history(self, type: str, site: str, key: str) -> list[Version]:
         rows = await self._database.rows(VERSIONS, identity_of(stored(type), stored(site), stored(key)))
         return [version_of(row) for row in rows]
+
+    async def seen_version(self, job: str, type: str, site: str, key: str) -> int:
+        identity = identity_of(stored(type), stored(site), stored(key))
+        rows = await self._database.rows(SEEN_VERSION, identity, stored(job))
+        return rows[0][0] if rows else 0
 
     async def differences(self, before: str, after: str) -> AsyncIterator[Difference]:
         last, transact = -1, self._database.transact

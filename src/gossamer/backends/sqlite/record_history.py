@@ -29,6 +29,10 @@ SELECT version, last_changed, job, data, gone_since IS NOT NULL, schema
 FROM records WHERE type = :type AND site = :site AND key = :key
 ORDER BY 1"""
 
+_SEEN_VERSION = """
+SELECT sightings.version FROM records JOIN sightings ON sightings.record = records.number
+WHERE type = ? AND site = ? AND key = ? AND sightings.job = ?"""
+
 # The first records after a number that one of two jobs saw. Each side is cut at as many, so that of those that remain
 # both sides are known.
 _SEEN = f"""
@@ -88,6 +92,11 @@ def versions(connection: sqlite3.Connection, type: str, site: str, key: str) -> 
         Version(version=version, at=at, job=job, data=data, gone=bool(gone), schema=schema)
         for version, at, job, data, gone, schema in rows
     ]
+
+
+def seen_version(connection: sqlite3.Connection, job: str, type: str, site: str, key: str) -> int:
+    row = connection.execute(_SEEN_VERSION, (mend(type), mend(site), mend(key), mend(job))).fetchone()
+    return row[0] if row is not None else 0
 
 
 def seen_by_either(connection: sqlite3.Connection, before: str, after: str, last: int) -> list[Seen]:

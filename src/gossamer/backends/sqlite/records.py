@@ -24,7 +24,16 @@ from ...store.record_rows import ATTEMPT_FIELDS, PAGE_FIELDS, TALLY_FIELDS, VISI
 from ...store.record_rules import mend, stored_record, with_texts, write_cursor
 from .connection import Database
 from .page_log import find
-from .record_history import COMPARED_DATA, HIGHEST, RETIRED, differences, retire_some, seen_by_either, versions
+from .record_history import (
+    COMPARED_DATA,
+    HIGHEST,
+    RETIRED,
+    differences,
+    retire_some,
+    seen_by_either,
+    seen_version,
+    versions,
+)
 from .record_queries import CHUNK, KIND, MOST_FOUND, NEWEST, Selection, selection
 from .record_stream import SqliteRecordStream
 from .record_writes import save_results
@@ -165,6 +174,9 @@ class SqliteRecords:
 
     async def history(self, type: str, site: str, key: str) -> list[Version]:
         return await self._database.read(lambda connection: versions(connection, type, site, key))
+
+    async def seen_version(self, job: str, type: str, site: str, key: str) -> int:
+        return await self._database.read(lambda connection: seen_version(connection, job, type, site, key))
 
     async def differences(self, before: str, after: str) -> AsyncIterator[Difference]:
         last = -1
