@@ -37,6 +37,7 @@ LOOK = timedelta(milliseconds=100)  # between two looks at which jobs still run
 MOST_REDIRECTS = 50
 MOST_RECORDS = 1000  # of one page
 MOST_LETTERS = 1000
+FIRST_RESULTS = 10  # of a batch that are shown with its job
 MOST_OF_A_PAGE = 64 * 1024 * 1024  # bytes in all formats that were asked for
 
 
@@ -86,7 +87,7 @@ async def answer_of(project: Project, pages: PageReader, job: Job) -> JobAnswer:
     result, results, following = None, None, None
     wanted = await wanted_pages(project, job)
     if wanted and is_ended(job):
-        results = await pages.outcomes(job, wanted)
+        results = await pages.outcomes(job, wanted[:FIRST_RESULTS])
         following = len(results) if len(wanted) > len(results) else None
         if job.name.startswith("scrape-"):
             result, results = results[0], None
