@@ -2,7 +2,7 @@
 
 Every row crawls new sites at a fixed rate: plain or over TLS with handshakes as slow as real ones, direct, through a
 proxy, by profile and in a browser, with one process and with sixteen that are killed, stopped and dropped. The witness
-is the site: its own process, with the kernel's time of every request.
+is the site, or the proxy before it: its own process, with the kernel's time of every request.
 """
 
 from __future__ import annotations
@@ -42,6 +42,8 @@ def main() -> int:
         print(f"{row.name}: {len(paced.short)} of {paced.gaps} gaps too short", flush=True)
         for words in paced.short[:SHOWN]:
             print(f"    {words}", flush=True)
+        if paced.short_beyond:
+            print(f"    {paced.short_beyond} are too short at the site: the proxy before it was slow", flush=True)
     cells = [
         (
             paced.row.name, f"{paced.gaps:,}", f"{paced.row.interval * 1000:.0f}", f"{paced.smallest * 1000:.1f}",

@@ -2,7 +2,8 @@
 
 A row says how pages are asked for and what goes wrong meanwhile. The sites are many and new: their first connections
 are made while other requests wait. `measure` crawls them and reads from the log of the park, for each site, the gaps
-between two requests of any kind; robots.txt, repeats and dropped requests count.
+between two requests of any kind; robots.txt, repeats and dropped requests count. Through a proxy the times are those at
+which the proxy got the requests: when it passes them on is not the crawler's to say.
 
 How it fails: a crawl that asks for nothing for PATIENCE, or a worker that gives up, fails with the worker's own words.
 """
@@ -20,14 +21,14 @@ import time
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 
 from gossamer.fetch.browser.chromium import find_executable
 from tests.faults.fleet import FleetProject, WorkerProcess, workers
 from tests.patience import PATIENCE
-from tests.services.proxies import http_proxy
+from tests.services.stamped_proxy import StampedProxy, stamped_proxy
 from tests.services.valkey import running_valkey
 from tests.sites.running import Hit, Park, park
 
@@ -111,6 +112,7 @@ class Paced:
     share: float  # of the allowed rate that was reached
     missing: int  # pages that the site was never asked for
     faults: int  # kills, stops and dropped requests
+    short_beyond: int = 0  # gaps that are too short at the site, though they were none at the proxy before it
 
     @property
     def is_kept(self) -> bool:
@@ -131,12 +133,16 @@ def measure(row: Row, folder: Path, gaps: int, chance: random.Random) -> Paced:
     with ExitStack() as stack:
         site = stack.enter_context(park(**plan))
         _go_first(site.pid)
-        project = stack.enter_context(_project(row, folder, site, pages))
+        proxy = stack.enter_context(stamped_proxy()) if row.route == "proxy" else None
+        project = stack.enter_context(_project(row, folder, site, pages, proxy))
         with workers() as crew:
             crew += project.crew(row.processes)
             blows = _blow(row, project, crew, hosts * pages, chance)
         hits = site.hits(robots=True)
-    return judge(row, hits, hosts * pages, blows)
+        paced = judge(row, hits, hosts * pages, blows)
+        if proxy is None:
+            return paced
+        return replace(judge(row, proxy.as_sent(hits), hosts * pages, blows), short_beyond=len(paced.short))
 
 
 def judge(row: Row, hits: list[Hit], pages: int, blows: int) -> Paced:
@@ -173,7 +179,7 @@ def _told(hit: Hit) -> str:
 
 
 @contextmanager
-def _project(row: Row, folder: Path, site: Park, pages: int) -> Iterator[FleetProject]:
+def _project(row: Row, folder: Path, site: Park, pages: int, proxy: StampedProxy | None) -> Iterator[FleetProject]:
     with ExitStack() as stack:
         state = "sqlite:///gossamer-data/state.db"
         if row.valkey:
@@ -184,8 +190,7 @@ def _project(row: Row, folder: Path, site: Park, pages: int) -> Iterator[FleetPr
             settings += f'[lease]\nduration = "{LEASE}s"\nmax_deliveries = 100\n'
         if row.drops:
             settings += "[retry]\nmax_attempts = 20\n"
-        if row.route == "proxy":
-            proxy = stack.enter_context(http_proxy())
+        if proxy is not None:
             settings += f'[proxies.gate]\nurls = ["{proxy.address}"]\nallow_private = true\n'
             settings += '[routes.gate]\npool = "gate"\n[router]\nladder = ["gate"]\n'
         elif row.route == "profile":

@@ -14,6 +14,7 @@ import socket
 import ssl
 import struct
 import time
+from contextlib import suppress
 
 MOST_READ = 64 * 1024
 SO_TIMESTAMPNS = 35  # Linux; the module `socket` has no name for it
@@ -27,6 +28,9 @@ class Line:
 
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
+        self.peer = 0  # the other side's port
+        with suppress(OSError):  # it has reset the connection already, and the first read tells
+            self.peer = sock.getpeername()[1]
         self._unsent = b""
         self._loop = asyncio.get_running_loop()
         self.is_open = True

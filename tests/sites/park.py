@@ -92,7 +92,7 @@ class Visit:
         self._ledger.write(
             at=self._wall + time.monotonic() - time.time(), wall=self._wall,
             host=host, path=path, status=status, method=method,
-            connection=self._number, in_hand=self._ledger.in_hand[host],
+            connection=self._number, peer=self._line.peer, in_hand=self._ledger.in_hand[host],
             headers={name: headers[name] for name in LOGGED if name in headers},
         )  # fmt: skip
 

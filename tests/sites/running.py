@@ -35,6 +35,7 @@ class Hit(msgspec.Struct, frozen=True, kw_only=True):
     method: str
     connection: int
     in_hand: int
+    peer: int = 0  # the port that it came from
     headers: dict[str, str] = {}
 
     @property
