@@ -18,9 +18,9 @@ TASK = Task(
 )  # fmt: skip
 
 
-def held(clock: VirtualClock) -> HeldLease:
-    lease = Lease(task=TASK, token=1, delivery=1, expires_at=60.0)
-    return HeldLease(lease, clock, timedelta(seconds=60), clock.monotonic())
+def held(clock: VirtualClock, duration: timedelta = timedelta(seconds=60)) -> HeldLease:
+    lease = Lease(task=TASK, token=1, delivery=1, expires_at=duration.total_seconds())
+    return HeldLease(lease, clock, duration, clock.monotonic())
 
 
 class Away:
@@ -70,6 +70,18 @@ async def test_no_request_may_be_made_after_the_lease_has_run_out() -> None:
     lease.check()
     clock.advance(11)
     with pytest.raises(LeaseLost, match="others will fetch it"):
+        lease.check()
+
+
+@pytest.mark.parametrize(("duration", "last_moment"), [(60, 1.0), (3, 0.5)])
+async def test_no_request_may_be_made_in_the_last_moment_of_a_lease(duration: int, last_moment: float) -> None:
+    # It would leave after the end of the lease if the process had to wait for a core just then.
+    clock = VirtualClock()
+    lease = held(clock, timedelta(seconds=duration))
+    clock.advance(duration - last_moment - 0.01)
+    lease.check()
+    clock.advance(0.02)
+    with pytest.raises(LeaseLost):
         lease.check()
 
 

@@ -19,6 +19,7 @@ from ..model.task import Lease
 
 T = TypeVar("T")
 
+LAST_MOMENT = timedelta(seconds=1)  # before the end of a lease; of a short one, a sixth of it
 BACKOFF = Backoff(first=timedelta(milliseconds=100), longest=timedelta(seconds=2))
 
 
@@ -38,6 +39,7 @@ class HeldLease:
         self.lost = False  # the backend said so
         self._clock = clock
         self._duration = duration.total_seconds()
+        self._last_moment = min(LAST_MOMENT, duration / 6).total_seconds()
         self._until = asked_at + self._duration
         self._fetch: asyncio.Task[object] | None = None
         self._on_failure = on_failure
@@ -53,8 +55,12 @@ class HeldLease:
             self._fetch.cancel()
 
     def check(self) -> None:
-        """Raises LeaseLost when the task may be another worker's: no request may be made for it."""
-        if self.lost or self._clock.monotonic() >= self._until:
+        """Raises LeaseLost when the task may be another worker's, or soon: no request may be made for it.
+
+        Soon, because a process may wait for a core between this check and the wire. The worker that gets the site
+        keeps its distance from the end of the lease; what left later than that would come too close to its request.
+        """
+        if self.lost or self._clock.monotonic() >= self._until - self._last_moment:
             raise self._loss()
 
     @contextmanager
