@@ -295,6 +295,15 @@ async def test_out_of_memory_stops_producers_and_lets_workers_go_on():
         assert counts.discovered == counts.open + counts.settled + counts.dropped + counts.duplicates
 
 
+async def test_out_of_memory_a_project_can_still_be_opened():
+    with running_valkey("--maxmemory-policy", "noeviction") as server:
+        async with opened(server, project="books") as state:
+            job, _ = await state.jobs.open_job("books", JobTerms(), fresh=False)
+        server.say("CONFIG", "SET", "maxmemory", "1mb")
+        async with opened(server, project="books") as state:
+            assert [known.id for known in await state.jobs.jobs()] == [job.id]
+
+
 async def test_a_server_that_loses_our_scripts_gets_them_again(valkey):
     async with opened(valkey) as state:
         job, _ = await state.jobs.open_job("books", JobTerms(), fresh=False)

@@ -126,14 +126,16 @@ async def _agreed_shards(server: Server, project: str, wanted: int | None) -> in
     """The number of shards, which is stored when the project begins: with another number, sites would not be found."""
     book = Keyspace(project, 1).book("book")
     usual = wanted or (SHARDS_IN_CLUSTER if server.cluster else SHARDS_ALONE)
-    # The first field of a new project: a project that has others and not this one was begun with version 1.
-    begun = await server.call("EXISTS", book)
-    await server.call("HSETNX", book, "fingerprints", 1 if begun else FINGERPRINT_VERSION)
-    await server.call("HSETNX", book, "version", VERSION)
-    await server.call("HSETNX", book, "shards", usual)
-    version, shards, fingerprints = (
-        int(value) for value in await server.call("HMGET", book, "version", "shards", "fingerprints")
-    )
+    fields = ("version", "shards", "fingerprints")
+    found = await server.call("HMGET", book, *fields)
+    if None in found:  # else nothing is written: a server without memory lets a project be opened that it has
+        # The first field of a new project: a project that has others and not this one was begun with version 1.
+        begun = await server.call("EXISTS", book)
+        await server.call("HSETNX", book, "fingerprints", 1 if begun else FINGERPRINT_VERSION)
+        await server.call("HSETNX", book, "version", VERSION)
+        await server.call("HSETNX", book, "shards", usual)
+        found = await server.call("HMGET", book, *fields)
+    version, shards, fingerprints = (int(value) for value in found)
     if version > VERSION:
         raise BadState(
             f"The state of project {project} at {server.where} was written by a newer Gossamer (format {version}, this "
