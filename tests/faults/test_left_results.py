@@ -83,9 +83,9 @@ def test_a_machine_that_is_cut_off_from_the_record_store_leaves_nothing_gone(tmp
             "GOSSAMER_STORE__SPOOL": str(tmp_path / "there"),
         }
         with workers(project.start(command=("worker",), **there)) as crew:
-            poll_until(lambda: len(_workers(project)) == 1, crew)
+            poll_until(lambda: len(listed_workers(project)) == 1, crew)
             crew.append(project.start(command=("crawl", "park")))
-            poll_until(lambda: sum(one.done >= 1 for one in _workers(project)) == 2, crew)
+            poll_until(lambda: sum(one.done >= 1 for one in listed_workers(project)) == 2, crew)
             cable.cut()
             poll_until(lambda: all_settled(project), crew)
 
@@ -105,7 +105,7 @@ def test_a_machine_that_is_cut_off_from_the_record_store_leaves_nothing_gone(tmp
         assert (books.records, books.gone, books.false_ends) == (PAGES, 0, 0)
 
 
-def _workers(project: FleetProject) -> list[WorkerView]:
+def listed_workers(project: FleetProject) -> list[WorkerView]:
     async def look() -> list[WorkerView]:
         async with open_project(load(start=project.folder, environ={}), to_look=True) as system:
             return await list_workers(system)
@@ -118,7 +118,7 @@ def test_results_that_wait_are_stored_when_the_store_is_back_whatever_runs(tmp_p
         # given a job whose pages were done while the record store was away
         project = fleet.project(tmp_path, site)
         with workers(project.start(command=("worker",))) as crew:
-            poll_until(lambda: len(_workers(project)) == 1, crew)
+            poll_until(lambda: len(listed_workers(project)) == 1, crew)
             crawl = project.start(command=("crawl", "park"))
             crew.append(crawl)
             poll_until(lambda: len(site.hits()) > 100, crew)
@@ -130,7 +130,7 @@ def test_results_that_wait_are_stored_when_the_store_is_back_whatever_runs(tmp_p
             assert " stay in " in crawl.said(), crawl.said()  # how many, and where, also with --quiet
 
             # when it is back, and the worker that is left has no page to fetch, and says that results wait with it
-            poll_until(lambda: any(one.waiting and one.state == "storing" for one in _workers(project)), crew[:1])
+            poll_until(lambda: any(one.waiting and one.state == "storing" for one in listed_workers(project)), crew[:1])
             fleet.postgres.start()
             poll_until(lambda: read(project, records=False).job.state is not JobState.RUNNING, crew[:1])
             crew[0].signal(signal.SIGTERM)
