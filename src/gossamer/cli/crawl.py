@@ -43,7 +43,9 @@ def crawl_verb(
     ],
     output: Annotated[
         str | None,
-        typer.Option("-o", "--output", help="Write the records here: .jsonl, .csv or .parquet; also s3://bucket/file."),
+        typer.Option(
+            "-o", "--output", help="Write the records here, replacing the file: .jsonl, .csv, .parquet; s3://..."
+        ),
     ] = None,
     depth: Annotated[int | None, typer.Option(min=0, help="Follow links this many steps from the start.")] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Stop after this many pages.")] = None,

@@ -96,6 +96,8 @@ GROUPS = {
     "Develop": {
         "new": "Make a project with a spider, or draft a recipe.",
         "check": "Try a spider or a recipe on a page.",
+        "save": "Keep a page and what a spider makes of it.",
+        "test": "Does the spider still make that of its pages?",
         "shell": "Try selectors on a page at a Python prompt.",
         "fetch": "Fetch one page and print it.",
         "spiders": "List the project's spiders and recipes.",

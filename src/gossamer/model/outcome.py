@@ -171,7 +171,7 @@ def _incomplete(facts: JobFacts) -> Found:
     elif known is not None and known.outcome is Outcome.INCOMPLETE:
         found += [(known.outcome, reason) for reason in known.reasons]
     if unpaid := facts.dead.get(BUDGET_REASON, 0):
-        words = f"no tokens were left for {many(unpaid, 'page')} (router.budget_...)"
+        words = f"no credits were left for {many(unpaid, 'page')} (router.budget_...)"
         found.append((Outcome.INCOMPLETE, Reason("budget", words)))
     return found
 
