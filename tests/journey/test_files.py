@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from hashlib import sha256
 
 import msgspec
@@ -296,3 +297,23 @@ async def test_files_are_in_the_story_of_their_address_and_move_with_the_archive
 
     assert not report.problems
     assert await content_of(target, sha256(PNG).hexdigest()) == PNG
+
+
+async def test_a_packed_body_is_unpacked_on_the_way_within_the_bound_and_a_packed_file_is_left_alone(tmp_path):
+    text = b"a line of text\n" * 5_000
+    packed = {"Content-Encoding": "gzip"}
+    async with download_site() as site:
+        site.shown["/text"] = Content(body=gzip.compress(text), type="text/csv", headers=packed)
+        site.shown["/bomb"] = Content(body=gzip.compress(bytes(50 * MB)), type="text/csv", headers=packed)
+        site.shown["/cut"] = Content(body=gzip.compress(text)[:-20], type="text/csv", headers=packed)
+        site.shown["/x.tgz"] = tgz = Content(body=gzip.compress(text), type="application/x-gzip", headers=packed)
+        url = site.show("/", "".join(f'<a href="{path}">' for path in ("/text", "/bomb", "/cut", "/x.tgz")))
+
+        after = await crawled(Things(url, max_size=MB), for_files(tmp_path))
+
+        files = files_of(after)
+        assert files[site.url("/text")]["sha256"] == sha256(text).hexdigest()
+        assert files[site.url("/x.tgz")]["sha256"] == tgz.sha256
+        assert after.letters[site.url("/bomb")].reason == "file-size"
+        assert after.letters[site.url("/cut")].reason == "dropped-connection"
+        assert not [*(tmp_path / "gossamer-data/parts").iterdir()]

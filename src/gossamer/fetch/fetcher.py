@@ -64,7 +64,7 @@ class PageRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FetchRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """One request for a page as extensions see it: what will be sent, and for which callback."""
+    """One request for a page as extensions see it: what will be sent."""
 
     url: str
     headers: Pairs
