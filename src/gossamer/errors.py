@@ -36,6 +36,7 @@
         │   ├── FileRefused    a file of a type that is not wanted, or too large
         │   ├── NotArchived    a replay wanted a page that has no raw copy
         │   ├── NoRoute        a route that does not exist, or is not installed
+        │   ├── Uncertain      a POST or the like was sent, and nobody knows whether it arrived
         │   ├── Walled         as Blocked, and no route is left that could help
         │   └── ClientError    4xx other than 408, 425 and 429
         └── ParseFailed        the spider raised, or an item misses required fields
@@ -266,6 +267,12 @@ class NoRoute(FetchRefused):
     """The spider or the settings want a route that does not exist here, or that is not installed."""
 
     reason = "no-way"
+
+
+class Uncertain(FetchRefused):
+    """A request that must not be sent twice was sent, and no answer came."""
+
+    reason = "uncertain"
 
 
 class RedirectLoop(FetchRefused):

@@ -43,6 +43,8 @@ def spelled(hint: Any) -> str:
         return f"{inner}, or none" if " " in inner else f"{inner} or none"
     if get_origin(hint) is tuple:
         return f"list of {spelled(get_args(hint)[0])}s"
+    if get_origin(hint) is dict:
+        return f"table of {spelled(get_args(hint)[1])}s"
     return {
         str: "text", int: "number", float: "number", bool: "yes or no", timedelta: "duration", Rate: "rate",
         Size: "size", Secret: "secret",

@@ -13,6 +13,7 @@ from ..frontier.admission import Admission, Judged
 from ..frontier.contract import Frontier, JobBook, SeedBook
 from ..frontier.retry import RetryTerms
 from ..model import events
+from ..model.secret_text import secret_of_environment
 from ..model.task import Request
 from ..parse.spider import Spider
 from ..parse.timelimit import TimeLimit
@@ -23,6 +24,7 @@ from ..store.sink import Sink
 from .freshness import Freshness
 from .guest_turn import GuestTurns
 from .pacer import Pacer
+from .page_request import PageRequests, put_aside
 from .parse_page import AroundParse
 from .windows import JobWindows
 
@@ -84,6 +86,7 @@ class JobContext(msgspec.Struct, frozen=True, kw_only=True):
     conditional: bool = True  # the server is asked whether a known page has changed
     around_parse: AroundParse | None = None  # extensions, where there are any
     files: object | None = None  # FileTerms (file_journey.py), where files can be kept
+    requests: PageRequests = PageRequests(lambda site: (), secret_of_environment, None)
     source_sites: SourceSites | None = None  # sites that other workers find, where they read the source
 
     async def judge(self, requests: Sequence[Request], *, depth: int, priority: int, site: str) -> Judged:
@@ -91,4 +94,7 @@ class JobContext(msgspec.Struct, frozen=True, kw_only=True):
         if requests and self.source_sites is not None:
             await self.source_sites.look_up(site)
         judged = self.admission.judge(requests, depth=depth, priority=priority, site=site)
+        candidates = await put_aside(judged.candidates, self.requests.archive, self.clock)
+        if candidates is not judged.candidates:
+            judged = msgspec.structs.replace(judged, candidates=tuple(candidates))
         return judged if self.freshness is None else await self.freshness.mark(judged)

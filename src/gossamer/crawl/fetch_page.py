@@ -36,14 +36,16 @@ from ..fetch.contract import Response
 from ..fetch.fetcher import AroundFetch, Disallowed, Fetched, Fetcher, NotModified, Outcome, PageRequest, Redirected
 from ..fetch.robots import BeforeSend, Robots
 from ..model import events
+from ..model.payload import SAFE_METHODS
 from ..model.task import DEFAULT_KIND, Task
-from ..model.url import fingerprint, site_of
+from ..model.url import fingerprint, origin_of, site_of
 from ..routing.blocks import Block, judge, judge_redirect
 from ..routing.router import PageRoute, Router
 from ..settings import Settings
 from ..settings.effective import limits_of
 from .attempt_log import AttemptLog
 from .held_lease import HeldLease
+from .unsafe_send import UnsafeSend
 
 BANNING = ("forbidden", "challenge", "captcha")  # blocks that are about the visitor, not about the page
 ABOUT = 0.2  # sizes that differ by this share are the same
@@ -75,7 +77,7 @@ class PageFetch:
     `before_send` is awaited for the gate of every request, which keeps the site's pace. `held` is the lease under which
     the page is fetched: when it is lost, the fetch ends. `emit` tells the monitor; `ease` gives the site a moment's
     rest, from all workers. Responses are judged for blocks if `detects_blocks`; of statuses in `wanted_statuses` the
-    page is wanted.
+    page is wanted. `once` is there for a request that must not be sent twice.
     """
 
     def __init__(
@@ -91,7 +93,9 @@ class PageFetch:
         ease: Callable[[], Awaitable[None]] = _no_rest,
         wanted_statuses: frozenset[int] = frozenset(),
         detects_blocks: bool = False,
+        once: UnsafeSend | None = None,
     ) -> None:
+        self._once = once
         self._task = task
         self._log = log
         self._fetcher = fetcher
@@ -104,20 +108,24 @@ class PageFetch:
         self._detects_blocks = detects_blocks
         self._repeated = False  # after a stale connection
         self._is_file = False
+        self._shows_page = True  # HEAD and OPTIONS bring none
         self._small: int | None = None  # bytes of a response that seemed to be too small
 
     async def run(self, request: PageRequest) -> FetchResult:
         """Fetch the page."""
         self._is_file = request.into is not None
+        self._shows_page = request.method not in ("HEAD", "OPTIONS")
         try:
             route = await self._router.begin(self._task)
         except Misconfigured as error:
             raise NoRoute(str(error)) from error
+        answered = False
         try:
             while True:
                 try:
                     outcome = await self._attempt(route, request)
                 except RouteFailed as failure:
+                    self._check_repeat(failure)
                     await self._go_on_after(failure, route)
                     continue
                 except StaleConnection as failure:
@@ -127,12 +135,26 @@ class PageFetch:
                     await self._log.keep(outcome="released", reason=failure.reason, error=str(failure))
                     self._log.begin_attempt()
                     continue
+                except FetchFailed as failure:
+                    self._check_repeat(failure)
+                    raise
                 if isinstance(outcome, Disallowed):
                     return FetchResult(outcome=outcome)
                 response = outcome.response
                 if isinstance(outcome, Redirected) and (wall := self._login_wall(outcome)) is not None:
                     self._emit(events.Blocked, kind=wall.kind, route=self._log.route, message=wall.words)
                     return FetchResult(outcome=outcome, block=wall)  # no other route is logged in
+                if request.auth is not None and not answered and self._fetcher.may_answer(request, response):
+                    answered = True  # once: a login that is wrong stays wrong
+                    await self._log.keep(outcome="released", reason="login", error="the site asked for a digest login")
+                    self._log.begin_attempt()
+                    continue
+                if self._once is not None and not self._once.repeats:
+                    # It has been answered: another exit or route would do once more what was asked for.
+                    block = self._block_in(outcome, response, route)
+                    if block is None:
+                        await route.passed(response)
+                    return FetchResult(outcome=outcome, block=block)
                 if _may_be_the_proxys(response, route) and route.another_exit():
                     words = f"status {response.status}, by the proxy or by the site"
                     await self._log.keep(outcome="released", reason=ProxyFailed.reason, error=words)
@@ -161,7 +183,8 @@ class PageFetch:
                     opened = await route.open()
                 except Misconfigured as error:
                     raise NoRoute(str(error)) from error
-                outcome = await self._fetcher.fetch(request, route.paid(self._before_send), opened)
+                watch = {} if self._once is None else {"watch": self._once.watch}
+                outcome = await self._fetcher.fetch(request, route.paid(self._before_send), opened, **watch)
             if not isinstance(outcome, Disallowed):
                 response = outcome.response
                 self._log.answered(response)
@@ -181,6 +204,11 @@ class PageFetch:
                     route=route.route.name,
                     cost=route.cost,
                 )
+
+    def _check_repeat(self, failure: FetchFailed) -> None:
+        """Raises Uncertain when the request may have arrived and must not be made again."""
+        if self._once is not None and (verdict := self._once.verdict(failure)) is not failure:
+            raise verdict from failure
 
     async def _go_on_after(self, failure: RouteFailed, route: PageRoute) -> None:
         """Return when another exit may be tried. Else raise the failure, or what it means when the same route lets
@@ -209,7 +237,8 @@ class PageFetch:
     def _block_in(self, outcome: Outcome, response: Response, route: PageRoute) -> Block | None:
         """What is wrong with a response that is not the page. Through an exit, a block also counts against that
         exit."""
-        if not isinstance(outcome, Fetched) or not self._detects_blocks or response.taken:
+        shown = self._shows_page and not response.taken
+        if not isinstance(outcome, Fetched) or not self._detects_blocks or not shown:
             return None
         memory, site, kind = self._router.memory, self._task.site, self._task.kind
         usual = None if self._is_file else memory.usual_size(site, kind)
@@ -289,13 +318,39 @@ async def fetch_unqueued(
     while True:
         task = _unqueued_task(request.url)
         log = AttemptLog(task, clock)
-        fetch = PageFetch(task, log, fetcher=fetcher(request.url), router=router, before_send=before_send(task.site))
+        fetch = PageFetch(
+            task,
+            log,
+            fetcher=fetcher(request.url),
+            router=router,
+            before_send=before_send(task.site),
+            once=None if request.method in SAFE_METHODS else UnsafeSend(None, repeats=False),
+        )
         outcome = (await fetch.run(request)).outcome
         if not isinstance(outcome, Redirected):
             return outcome
         if redirected is not None:
             redirected(outcome)
-        request = msgspec.structs.replace(request, url=outcome.to, redirects=outcome.redirects)
+        request = _towards(request, outcome)
+
+
+def _towards(request: PageRequest, outcome: Redirected) -> PageRequest:
+    """The request for the target of a redirect."""
+    stays, kept = origin_of(outcome.to) == origin_of(request.url), outcome.method == request.method
+    return msgspec.structs.replace(
+        request,
+        url=outcome.to,
+        redirects=outcome.redirects,
+        method=outcome.method,
+        body=request.body if kept else None,
+        headers=tuple(
+            one
+            for one in request.headers
+            if (stays or one[0].lower() not in request.private) and (kept or not one[0].lower().startswith("content-"))
+        ),
+        cookies=request.cookies if stays else (),
+        auth=request.auth if stays else None,
+    )
 
 
 def _unqueued_task(url: str) -> Task:

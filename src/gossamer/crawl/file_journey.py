@@ -167,7 +167,7 @@ class FileJourney(Journey):
         while True:
             before = part.size
             try:
-                return await self._page_fetch().run(self._request())
+                return await self._page_fetch().run(await self._request())
             except FileRefused:
                 part.restart()
                 raise
@@ -178,7 +178,7 @@ class FileJourney(Journey):
                 await self._log.keep(outcome="released", reason=CUT, error=words)
                 self._log.begin_attempt()
 
-    def _request(self) -> PageRequest:
+    async def _request(self) -> PageRequest:
         part, copy = self._part, self._copy
         etag = last_modified = ""
         if part.complete and part.head is not None:
@@ -187,13 +187,9 @@ class FileJourney(Journey):
                 part.restart()
         elif copy is not None and not part.size:
             etag, last_modified = copy.etag, copy.last_modified
-        return PageRequest(
-            url=self._task.url,
-            etag=etag,
-            last_modified=last_modified,
-            redirects=self._task.redirects,
-            into=self._receiver,
-            limits=self._terms.limits,
+        request = await self._context.requests.made_for(self._task, self._how, None)
+        return msgspec.structs.replace(
+            request, etag=etag, last_modified=last_modified, into=self._receiver, limits=self._terms.limits
         )
 
     # -- 2. check ------------------------------------------------------------------------------------------

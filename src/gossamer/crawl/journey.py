@@ -23,7 +23,16 @@ from typing import Any
 import msgspec
 
 from ..clock import iso_time
-from ..errors import BudgetSpent, FetchFailed, FetchRefused, GossamerError, LeaseLost, ParseFailed, RouteFailed
+from ..errors import (
+    BudgetSpent,
+    FetchFailed,
+    FetchRefused,
+    GossamerError,
+    LeaseLost,
+    ParseFailed,
+    RouteFailed,
+    Uncertain,
+)
 from ..fetch.contract import Gate
 from ..fetch.fetcher import Disallowed, Fetched, NotModified, PageRequest, Redirected
 from ..fetch.retry_after import parse_retry_after
@@ -33,7 +42,8 @@ from ..frontier.retry import GiveUp, decide, failure_of, reason_of
 from ..model import events
 from ..model.page import Snapshot
 from ..model.record import PageFacts, Record
-from ..model.task import LANE_ONLY, Request, UrlState
+from ..model.route import How
+from ..model.task import Request, UrlState
 from ..pipeline.steps import Piped
 from ..routing.blocks import Block
 from ..routing.router import RouteNotServed
@@ -43,8 +53,10 @@ from .fetch_page import FetchResult, PageFetch, failure_of_block
 from .held_lease import HeldLease
 from .pacer import TooEarly
 from .page_facts import content_of, observed, was_done
+from .page_request import redirected
 from .parse_page import parse_page
 from .site_notes import SiteNotes
+from .unsafe_send import UNCERTAIN, unsafe_send
 from .windows import NEXT_LOOK, WINDOW
 
 SITE_AWAY = "site away"  # the reason of a task that waits until its site can be reached
@@ -60,6 +72,8 @@ class Journey:
         self._lease = held.lease
         self._task = held.lease.task
         self._known = known
+        self._how = self._task.wishes() if self._task.how else None  # None: a plain GET
+        self._once = unsafe_send(context, held.lease, self._how) if self._how is not None else None
         self._site = SiteNotes(context, held)
         self._began = context.clock.monotonic()
         self._log = AttemptLog(
@@ -93,6 +107,9 @@ class Journey:
         if (away := self._site.given_up()) is not None:
             words = f"{away.host} is away since {iso_time(away.since)}; this page was not tried."
             await self._give_up(away.reason, words)
+            return
+        if self._lease.sent and self._once is not None and not self._once.repeats:
+            await self._give_up(Uncertain.reason, UNCERTAIN)
             return
         try:
             result = await self._fetch()
@@ -128,9 +145,9 @@ class Journey:
     # -- 1. fetch ------------------------------------------------------------------------------------------
 
     async def _fetch(self) -> FetchResult:
-        return await self._page_fetch().run(self._request())
+        return await self._page_fetch().run(await self._request())
 
-    def _request(self) -> PageRequest:
+    async def _request(self) -> PageRequest:
         known = self._known
         # A page parsed by other code than today's must be parsed again, so it is asked for in full.
         usable = (
@@ -139,12 +156,7 @@ class Journey:
             and known.parser == self._context.parser_version
             and known.status == 200
         )
-        return PageRequest(
-            url=self._task.url,
-            etag=known.etag if known is not None and usable else "",
-            last_modified=known.last_modified if known is not None and usable else "",
-            redirects=self._task.redirects,
-        )
+        return await self._context.requests.made_for(self._task, self._how, known if usable else None)
 
     def _page_fetch(self) -> PageFetch:
         context = self._context
@@ -159,6 +171,7 @@ class Journey:
             ease=self._site.rest_shortly,
             wanted_statuses=frozenset(context.spider.handle_statuses),
             detects_blocks=context.detects_blocks(self._task.site),
+            once=self._once,
         )
 
     async def _before_send(self, asked: timedelta | None = None, elsewhere: str | None = None) -> Gate:
@@ -198,25 +211,13 @@ class Journey:
         await self._parse_and_store(snapshot)
 
     async def _queue_target(self, outcome: Redirected) -> None:
-        """The target is queued like any link, at the same depth: scope, dedup and its site's pace apply to it.
-
-        What the spider wished for this page (a route, a session, rendering) it wishes for its new address too.
-        """
+        """The target is queued like any link, at the same depth: scope, dedup and its site's pace apply to it."""
         task = self._task
-        wishes = task.wishes()
-        request = Request(
-            url=outcome.to,
-            kind=task.kind,
-            data=task.user_data(),
-            fetcher=None if (task.fetcher or "").startswith(LANE_ONLY) else task.fetcher,
-            proxy_pool=task.proxy_pool,
-            country=task.country,
-            session=wishes.session,
-            render=wishes.render,
-            lastmod=wishes.lastmod,
-            file=wishes.file,
-            max_attempts=task.max_attempts,
-        )
+        try:
+            request = redirected(task, self._how or How(), outcome)
+        except FetchRefused as failure:
+            await self._fail(failure)
+            return
         judged = await self._context.judge([request], depth=task.depth, priority=task.priority, site=task.site)
         candidates = [msgspec.structs.replace(one, redirects=outcome.redirects) for one in judged.candidates]
         reason = redirect_reason(outcome.to)
@@ -255,6 +256,9 @@ class Journey:
         context, task = self._context, self._task
         message = str(failure)
         self._log.status = self._log.status or getattr(failure, "status", None)
+        if self._once is not None and not self._once.may_repeat(failure):
+            await self._give_up(reason_of(failure), message, detail)
+            return
         away = await self._site.failed(failure)
         if away is not None and away.over:
             await self._give_up(reason_of(failure), f"{message} The site is away since {iso_time(away.since)}.", detail)
@@ -318,6 +322,8 @@ class Journey:
 
     async def _release(self, delay: timedelta, reason: str, lane: str | None = None) -> None:
         context = self._context
+        if self._once is not None and self._once.noted:  # and not sent after all, or it would not be released
+            await self._held.settle(lambda: context.frontier.note_sent(self._lease, sent=False))
         await self._held.settle(
             lambda: context.frontier.release(
                 self._lease, delay, reason, paced_ahead=context.pacer.ahead(self._task.site), lane=lane

@@ -34,10 +34,11 @@ from ..schedule.authority import demand_own_job
 from ..schedule.recrawl import PageChoice, RecrawlBounds
 from ..schedule.sources import FeedSource, Listing, PagesSource, SitemapSource, StartSource
 from ..settings import Settings
-from ..store.contract import RecordStore
+from ..store.contract import Archive, RecordStore
 from .freshness import freshness_of
 from .guest_turn import Announce, take_turn
 from .page_facts import rhythm_of
+from .page_request import put_aside
 from .source_files import ClosedFor, SourceFiles
 from .windows import job_windows
 from .worker import Worker
@@ -73,6 +74,7 @@ class SeedContext(msgspec.Struct, frozen=True, kw_only=True):
     open_files: OpenFiles
     end_job: Callable[[Job, str, EventSink], Awaitable[None]]
     source_pauses: tuple[timedelta, ...] = SOURCE_PAUSES
+    archive: Archive | None = None  # where long bodies of requests wait
 
 
 async def work_off(
@@ -170,7 +172,7 @@ def _admission(context: SeedContext, spider: Spider, scope: Scope) -> Admission:
 
 async def offer(context: SeedContext, job: str, judged: Judged, max_queued: int | None) -> None:
     """Enter the candidates, waiting while the queue is full. Never more at once than it could ever hold."""
-    candidates = judged.candidates
+    candidates = await put_aside(judged.candidates, context.archive, context.clock)
     at_once = min(SEEDS_AT_ONCE, max_queued or SEEDS_AT_ONCE)
     for start in range(0, len(candidates), at_once):
         while True:

@@ -75,7 +75,8 @@ class TransportRequest(msgspec.Struct, frozen=True, kw_only=True):
     """What to send. `headers` already hold the user agent, cookies and validators.
 
     A request whose method is not safe (model/payload.py) is written at most once. `body` may be empty, which is sent;
-    None is no body. `gate` keeps the site's pace; None for a request that may leave at any time.
+    None is no body. `chosen` are the headers, in small letters, that the user wants as they are, whatever a profile
+    says. `gate` keeps the site's pace; None for a request that may leave at any time.
     `exit` is the proxy to leave through; a transport that is given one never leaves any other way. `profile`,
     `render` and `country` are for the transports that know what to do with them. `into` may take the body in place of
     memory; a transport that does not know it gives the body as usual, up to `limits.max_body`.
@@ -85,6 +86,7 @@ class TransportRequest(msgspec.Struct, frozen=True, kw_only=True):
     headers: tuple[tuple[str, str], ...] = ()
     method: str = "GET"
     body: bytes | None = None
+    chosen: frozenset[str] = frozenset()
     limits: Limits = Limits()
     gate: Gate | None = None
     exit: Exit | None = None

@@ -23,14 +23,19 @@ import msgspec
 
 from ..clock import Clock
 from ..errors import BadResponse, ExtensionFailed, InvalidUrl, RedirectLoop
+from ..model.payload import SAFE_METHODS
 from ..model.url import origin_of, parse_url, site_of, without_user
 from .body import ACCEPT_ENCODING
-from .contract import BodyReceiver, Limits, Response
+from .contract import BodyReceiver, Gate, Limits, Response
 from .cookies import CookieJar
+from .logins import Logins
 from .open_route import OpenRoute, Pairs
 from .robots import BeforeSend, Robots
 from .robots_rules import RobotsRules
 
+Watch = Callable[[Gate | None], Gate]
+
+PRIVATE = frozenset({"authorization", "cookie", "proxy-authorization"})
 _MOVED = frozenset({301, 302, 303, 307, 308})
 
 
@@ -42,11 +47,10 @@ class FileReceiver(BodyReceiver, Protocol):
 
 
 class PageRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """What to fetch. `redirects` are the URLs that led here; `headers`, `cookies` and `auth` are sent to the
-    origin of `url` only.
+    """What to fetch. `redirects` are the URLs that led here, each after its method unless that is GET.
 
-    `etag` and `last_modified` are the validators of the copy we have. A file goes `into` a receiver, within `limits` of
-    its own.
+    `cookies`, `auth` and the headers that are `private` are sent to the origin of `url` only. `etag` and
+    `last_modified` are the validators of the copy we have. A file goes `into` a receiver, within `limits` of its own.
     """
 
     url: str
@@ -54,6 +58,7 @@ class PageRequest(msgspec.Struct, frozen=True, kw_only=True):
     last_modified: str = ""
     redirects: tuple[str, ...] = ()
     headers: Pairs = ()
+    private: frozenset[str] = PRIVATE  # names of headers, in small letters
     method: str = "GET"
     body: bytes | None = None
     cookies: Pairs = ()  # go before those of the jar
@@ -102,10 +107,12 @@ class NotModified(Answered, frozen=True, kw_only=True):
 
 
 class Redirected(Answered, frozen=True, kw_only=True):
-    """The page is elsewhere, at `to`; `redirects` is what its PageRequest has to carry."""
+    """The page is elsewhere, at `to`, and is to be asked for with that method, and with the body if the method was
+    kept; `redirects` is what its PageRequest has to carry."""
 
     to: str
     status: int
+    method: str = "GET"
 
 
 class Disallowed(msgspec.Struct, frozen=True, kw_only=True):
@@ -141,6 +148,7 @@ class Fetcher:
         self._limits = limits
         self._max_redirects = max_redirects
         self._clock = clock
+        self._logins = Logins()
         self._defaults: Pairs = (
             ("User-Agent", user_agent),
             ("Accept", "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"),
@@ -148,14 +156,20 @@ class Fetcher:
             ("Accept-Encoding", ACCEPT_ENCODING),
         )
 
-    async def fetch(self, request: PageRequest, before_send: BeforeSend, route: OpenRoute) -> Outcome:
+    async def fetch(
+        self, request: PageRequest, before_send: BeforeSend, route: OpenRoute, watch: Watch | None = None
+    ) -> Outcome:
         """Fetch the page, all of it by the same route. `before_send` is awaited for the gate of every request, that for
-        robots.txt included, with the site's crawl-delay if it is known, and may raise.
+        robots.txt included, with the site's crawl-delay if it is known, and may raise. `watch` is given the gate of
+        every request that is not safe to repeat, and returns the one to use.
 
         Raises FetchFailed or FetchRefused; RedirectLoop for a chain that comes back or is too long.
         """
         jar = route.jar
-        url = request.url
+        url, method = request.url, request.method
+        limits = request.limits or self._limits
+        if request.timeout is not None:
+            limits = _within(limits, request.timeout)
         trail = request.redirects
         asked: set[str] = set()  # in this call; what stands in the trail besides was asked for with other cookies
         while True:
@@ -165,13 +179,21 @@ class Fetcher:
                 delay = rules.crawl_delay
                 if not rules.allowed(url):
                     return Disallowed(url=url, rule=rules.refusal(url), crawl_delay=delay, redirects=trail)
-            asked.add(url)
+            asked.add(_step(method, url))
             if self._around is None:
                 gate = await before_send(delay)
-                limits = request.limits or self._limits
-                response = await route.fetch_page(url, self._headers(request, url, jar), limits, gate, request.into)
+                headers = self._headers(request, url, method, jar)
+                if method == "GET" and not request.headers:
+                    response = await route.fetch_page(url, headers, limits, gate, request.into)
+                else:
+                    response = await _send(route, request, method, url, headers, limits, gate, watch)
             else:
-                response = await self._send_around(self._around, request, url, before_send, route, rules)
+                given = FetchRequest(url=url, headers=self._headers(request, url, method, jar), method=method)
+
+                async def send(target: str, headers: Pairs, gate: Gate | None, method: str = method) -> Response:
+                    return await _send(route, request, method, target, headers, limits, gate, watch)
+
+                response = await self._send_around(self._around, given, send, before_send, rules)
             now = self._clock.now()
             cookie_changed = jar.absorb(url, response.headers)
             status = response.status
@@ -181,27 +203,35 @@ class Fetcher:
             if not moved and (response.url == url or site_of(response.url) == site_of(url)):
                 return Fetched(response=response, fetched_at=now, crawl_delay=delay, redirects=trail)
             target = _target(response) if moved else response.url.partition("#")[0]
-            trail = (*trail, url)
+            trail = (*trail, _step(method, url))
+            method = _method_after(status, method) if moved else "GET"
+            step = _step(method, target)
             same_site = site_of(target) == site_of(url)
-            sent_back = same_site and target in trail and target not in asked
+            sent_back = same_site and step in trail and step not in asked
             let_in = cookie_changed or (sent_back and jar.header_for(target) is not None)
-            self._check_trail(target, trail, let_in)
+            self._check_trail(step, trail, let_in)
             if not (let_in and same_site):
                 return Redirected(
-                    to=target, status=status, response=response, fetched_at=now, crawl_delay=delay, redirects=trail
+                    to=target,
+                    status=status,
+                    method=method,
+                    response=response,
+                    fetched_at=now,
+                    crawl_delay=delay,
+                    redirects=trail,
                 )
             url = target
 
     async def _send_around(
         self,
         around: AroundFetch,
-        request: PageRequest,
-        url: str,
+        request: FetchRequest,
+        make: Callable[[str, Pairs, Gate | None], Awaitable[Response]],
         before_send: BeforeSend,
-        route: OpenRoute,
         rules: RobotsRules | None,
     ) -> Response:
         """The request by way of extensions. Each time that they send it, it is checked and takes its turn."""
+        url = request.url
 
         async def send(given: FetchRequest) -> Response:
             target = without_user(parse_url(given.url).partition("#")[0])
@@ -211,21 +241,24 @@ class Fetcher:
                 )
             if rules is not None and not rules.allowed(target):
                 raise ExtensionFailed(f"An extension wanted {target}, which robots.txt forbids.")
-            gate = await before_send(rules.crawl_delay if rules is not None else None)
-            limits = request.limits or self._limits
-            response = await route.fetch_page(target, given.headers, limits, gate, request.into)
+            response = await make(
+                target, given.headers, await before_send(rules.crawl_delay if rules is not None else None)
+            )
             # It stands for the page that was asked for, wherever the extension has found it.
             return msgspec.structs.replace(response, url=url) if target != url and response.url == target else response
 
-        return await around(FetchRequest(url=url, headers=self._headers(request, url, route.jar)), send)
+        return await around(request, send)
 
-    def _headers(self, request: PageRequest, url: str, jar: CookieJar) -> Pairs:
+    def _headers(self, request: PageRequest, url: str, method: str, jar: CookieJar) -> Pairs:
         cookie = jar.header_for(url)
-        if cookie is None and not (request.headers or request.etag or request.last_modified or request.into):
+        if cookie is None and not (
+            request.headers or request.etag or request.last_modified or request.cookies or request.auth or request.into
+        ):
             return self._defaults
-        extra: list[tuple[str, str]] = []
-        if request.headers and origin_of(url) == origin_of(request.url):
-            extra += request.headers
+        at_home = origin_of(url) == origin_of(request.url)
+        extra = [pair for pair in request.headers if at_home or pair[0].lower() not in request.private]
+        if method != request.method:
+            extra = [pair for pair in extra if not pair[0].lower().startswith("content-")]  # they were about the body
         if request.into is not None and url == request.url:
             extra += request.into.begin()
         if url == request.url:
@@ -233,10 +266,21 @@ class Fetcher:
                 extra.append(("If-None-Match", request.etag))
             if request.last_modified:
                 extra.append(("If-Modified-Since", request.last_modified))
+        if at_home and request.cookies:
+            own = "; ".join(f"{name}={value}" for name, value in request.cookies)
+            cookie = f"{own}; {cookie}" if cookie is not None else own
         if cookie is not None:
             extra.append(("Cookie", cookie))
-        own = {name.lower() for name, _ in extra}
-        return (*(pair for pair in self._defaults if pair[0].lower() not in own), *extra)
+        if at_home and request.auth is not None:
+            extra.append(("Authorization", self._logins.authorization(request.auth, method, url)))
+        chosen = {name.lower() for name, _ in extra}
+        return (*(pair for pair in self._defaults if pair[0].lower() not in chosen), *extra)
+
+    def may_answer(self, request: PageRequest, response: Response) -> bool:
+        """Does the server want the login in another way, in which the same request can be made again?"""
+        if response.status != 401 or request.auth is None:
+            return False
+        return self._logins.heed(response.url, response.headers)
 
     def _check_trail(self, target: str, trail: tuple[str, ...], let_in: bool) -> None:
         if len(trail) > self._max_redirects:
@@ -246,6 +290,47 @@ class Fetcher:
             )
         if target in trail and not let_in:
             raise RedirectLoop(f"{trail[-1]} redirects to {target}, which led there. The site has to mend that.")
+
+
+async def _send(
+    route: OpenRoute,
+    request: PageRequest,
+    method: str,
+    url: str,
+    headers: Pairs,
+    limits: Limits,
+    gate: Gate | None,
+    watch: Watch | None,
+) -> Response:
+    """Make a request that is more than a GET."""
+    return await route.fetch_page(
+        url,
+        headers,
+        limits,
+        gate if watch is None or method in SAFE_METHODS else watch(gate),
+        request.into,
+        method=method,
+        body=request.body if method == request.method else None,
+        chosen=frozenset(name.lower() for name, _ in request.headers),
+    )
+
+
+def _within(limits: Limits, timeout: timedelta) -> Limits:
+    return msgspec.structs.replace(
+        limits, total=timeout, read=min(limits.read, timeout), connect=min(limits.connect, timeout)
+    )
+
+
+def _step(method: str, url: str) -> str:
+    """A request as it stands in the trail."""
+    return url if method == "GET" else f"{method} {url}"
+
+
+def _method_after(status: int, method: str) -> str:
+    """The method with which a redirect is followed, as browsers do it; another one is without the body."""
+    if (status == 303 and method != "HEAD") or (status in (301, 302) and method == "POST"):
+        return "GET"
+    return method
 
 
 def _target(response: Response) -> str:

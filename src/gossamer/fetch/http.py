@@ -5,7 +5,8 @@ exit it dials the proxy and nobody else, and keeps the connections of each ident
 How it fails: FetchFailed (try later) or FetchRefused (do not); `translated` is the whole list. On the way through an
 exit, what may have been the proxy is ProxyFailed (`translated_on_exit`).
 How it recovers: a connection that misbehaved is closed and never reused; the next request dials anew. Nothing is sent
-twice: a connection that the server closed while it was idle, or just when it was taken up again, is StaleConnection.
+twice: a connection that the server closed while it was idle, or just when it was taken up again, is StaleConnection. A
+request that must not be repeated gets a connection of its own, about which there can be no such doubt.
 Not its job: redirects, cookies, robots.txt, and how many connections a site may see - the frontier grants those.
 """
 
@@ -19,6 +20,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
+from io import BytesIO
 from itertools import chain
 from types import TracebackType
 from typing import Any, Self
@@ -31,6 +33,7 @@ from yarl import URL
 
 from ..errors import BadResponse, FetchFailed, FetchRefused, GossamerError
 from ..model.page import Headers
+from ..model.payload import SAFE_METHODS
 from ..model.route import Exit
 from .addresses import AddressGuard, GuardedResolver
 from .body import BodyDecoder, layers_of
@@ -42,6 +45,7 @@ from .proxy_check import knock
 
 _MAX_HEADERS = 128
 _WIRE_SLACK = 64 * 1024  # headers and checksums of a packed body that is just as long as the limit
+_BIG_BODY = 1024 * 1024  # bytes of a body that are not written in one go
 _UNSAFE_URL = re.compile(r"[^\x21-\x7e]")
 
 
@@ -114,7 +118,8 @@ class AiohttpTransport:
             "max_headers": _MAX_HEADERS,
         }
         if request.body is not None:
-            options["data"] = request.body
+            options["data"] = request.body if len(request.body) < _BIG_BODY else BytesIO(request.body)
+            options["skip_auto_headers"] = (hdrs.CONTENT_TYPE,)
         try:
             url = URL(href, encoded=True)
             async with asyncio.timeout(None) as deadline:
@@ -124,6 +129,7 @@ class AiohttpTransport:
                 else:
                     way = Leaving(exit.host, guard_for(exit, self._guard), exit, request.gate, deadline, within)
                     way.target = await self._prepare(exit, url, limits, options)
+                way.anew = request.method not in SAFE_METHODS
                 leaving.set(way)
                 answer = await session.request(request.method, url, middlewares=(SentOnce(),), **options)
                 if answer.status == 407 and exit is not None and "proxy" in options and url.scheme == "http":

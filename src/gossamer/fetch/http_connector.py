@@ -31,11 +31,11 @@ class Leaving:
     """How the current task leaves: whom it dials, who judges that address, as whom, through which gate.
 
     `target` is what the exit is asked for where it is not left to aiohttp: a name, or the address that was checked.
-    `deadline` begins when the request may be written, and ends `within` seconds later. `made_anew` is set when there
-    was no connection to take up again; `waited` are the seconds spent at the gate.
+    `deadline` begins when the request may be written, and ends `within` seconds later. `anew` wants a connection that
+    never served; `made_anew` is set when there was none to take up again; `waited` are the seconds spent at the gate.
     """
 
-    __slots__ = ("deadline", "exit", "gate", "guard", "host", "made_anew", "target", "waited", "within")
+    __slots__ = ("anew", "deadline", "exit", "gate", "guard", "host", "made_anew", "target", "waited", "within")
 
     def __init__(
         self,
@@ -53,6 +53,7 @@ class Leaving:
         self.deadline = deadline
         self.within = within
         self.target = ""
+        self.anew = False
         self.made_anew = False
         self.waited = 0.0
 
@@ -182,6 +183,9 @@ class Connector(aiohttp.TCPConnector):
         while True:
             way.made_anew = False
             connection = await super().connect(req, traces, timeout)
+            if way.anew and not way.made_anew:
+                connection.close()
+                continue
             now = asked_at = clock()
             if way.gate is None:
                 break

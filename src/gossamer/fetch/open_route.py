@@ -93,13 +93,25 @@ class OpenRoute(msgspec.Struct, frozen=True, kw_only=True):
     meter: Callable[[int], None] | None = None
 
     async def fetch_page(
-        self, url: str, headers: Pairs, limits: Limits, gate: Gate | None, into: BodyReceiver | None = None
+        self,
+        url: str,
+        headers: Pairs,
+        limits: Limits,
+        gate: Gate | None,
+        into: BodyReceiver | None = None,
+        *,
+        method: str = "GET",
+        body: bytes | None = None,
+        chosen: frozenset[str] = frozenset(),
     ) -> Response:
         """Make one request for a page, or for a file that goes `into` a receiver. Raises what `Transport.fetch`
         raises."""
         request = TransportRequest(
             url=url,
             headers=headers,
+            method=method,
+            body=body,
+            chosen=chosen,
             limits=limits,
             gate=gate,
             exit=self.exit,

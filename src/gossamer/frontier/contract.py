@@ -22,6 +22,7 @@ from .away import AwayTerms, SiteFailure, Verdict
 from .politeness import TermsFor
 
 RENEWAL = timedelta(seconds=4)  # workers renew their leases at least this often, and so learn which of them are lost
+SENT = "sent, its answer unknown"  # the stored reason of such a task while it is open
 _REDIRECTED = "redirected to "  # stored in the reason of a task: older states have it too
 
 
@@ -123,6 +124,12 @@ class Frontier(SiteBook, Protocol):
 
     async def renew(self, leases: Sequence[Lease]) -> list[Lease]:
         """Prolong leases from now and return those that are lost. Also proves that the worker is alive."""
+        ...
+
+    async def note_sent(self, lease: Lease, *, sent: bool = True) -> None:
+        """Note, durably, that the request of this lease, which must not be repeated blindly, is about to be written, or
+        was not after all. `Lease.sent` tells it to others when this lease is lost or released; `retry` and `bury`
+        forget it. Raises LeaseLost."""
         ...
 
     async def complete(

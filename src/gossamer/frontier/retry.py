@@ -37,6 +37,7 @@ class RetryTerms(msgspec.Struct, frozen=True, kw_only=True):
     rate_limited_cap: timedelta = 5 * MINUTE
     statuses: frozenset[int] = frozenset(RETRY_STATUSES)
     max_attempts: int | None = None  # None: as many as the task says
+    unsafe: bool = False  # may a POST be sent again when nobody knows whether it arrived?
     site_away: timedelta = 10 * MINUTE  # how long a site that answered before is waited for when it cannot be reached
 
     def away(self, max_attempts: int) -> AwayTerms:

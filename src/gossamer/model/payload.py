@@ -43,6 +43,7 @@ class Body(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     parts: tuple[Part, ...] = ()
     archived: str = ""  # its digest
+    ref: str = ""  # of the archive
     size: int = 0  # bytes, without the secrets
 
     @property

@@ -7,6 +7,7 @@ where the mark was. Neither of them holds the secret.
 
 from __future__ import annotations
 
+import os
 import re
 import secrets
 from collections.abc import Callable
@@ -23,6 +24,9 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
 _NUMBER = secrets.token_hex(8)
 _MARK = re.compile(rf"<secret ({_NAME.pattern}) {_NUMBER}>")
 
+_IN_SETTINGS = re.compile(rf"\$\{{({_NAME.pattern})\}}")
+
+ENVIRONMENT = "GOSSAMER_SECRET_"
 AS_IS, IN_FORM, IN_JSON = "", "form", "json"
 
 
@@ -77,6 +81,25 @@ def parted(text: str, written: str = AS_IS) -> tuple[str | SecretRef, ...]:
 def stored(text: str) -> Text:
     """The text as it may be stored."""
     return parted(text) if has_secret(text) else str(text)
+
+
+def stored_setting(text: str) -> Text:
+    """A text of the settings, in which ${NAME} is a secret, as it may be stored."""
+    pieces = _IN_SETTINGS.split(text)
+    if len(pieces) == 1:
+        return text
+    return tuple(SecretRef(one) if number % 2 else one for number, one in enumerate(pieces) if number % 2 or one)
+
+
+def secret_of_environment(name: str) -> str:
+    """Raises Misconfigured."""
+    found = os.environ.get(f"{ENVIRONMENT}{name}")
+    if found is None:
+        raise Misconfigured(
+            f"There is no secret {name} here. Set {ENVIRONMENT}{name} in the environment of every worker, or put a "
+            f"file {name} into the folder that the setting `secrets` names."
+        )
+    return found
 
 
 def revealed(text: Text, reveal: Reveal) -> str:

@@ -314,7 +314,8 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The right to work on a task until `expires_at` (the backend's clock). `token` fences it.
 
     `delivery` counts how often the task was handed out; `pace` is the spacing that the site demands
-    between two requests, None when there is no limit.
+    between two requests, None when there is no limit. `sent`: a request that must not be repeated blindly may have left
+    under an earlier lease.
     """
 
     task: Task
@@ -323,6 +324,7 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     expires_at: float
     pace: Pace | None = None
     away: Away | None = None
+    sent: bool = False
 
 
 class Away(msgspec.Struct, frozen=True, gc=False):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 import unicodedata
-from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from itertools import groupby
 from pathlib import Path
@@ -15,6 +15,7 @@ import msgspec
 
 from ..errors import InvalidUrl, Misconfigured, ParseFailed
 from ..model.item import AnyItem, Item
+from ..model.secret_text import Reveal, SecretText, secret_of_environment
 from ..model.task import DEFAULT_KIND, Request, fault_of
 from ..model.url import parse_url, site_of
 from .page import Page
@@ -63,9 +64,12 @@ class Spider:
     max_depth: int | None = None
     max_attempts: int | None = None
     limit: int | None = None  # pages in all
+    headers: Mapping[str, str] = {}  # sent with every request of this spider
+    retry_unsafe: bool | None = None  # may a POST be sent again when nobody knows whether it arrived?
     fetcher: str | None = None  # a route, or a kind of transport ("browser"), for requests that name none
     proxy_pool: str | None = None
 
+    _reveal: Reveal = staticmethod(secret_of_environment)  # what looks secrets up
     _callbacks: tuple[str, ...] = (DEFAULT_KIND,)  # read once per class: every page asks
     handle_statuses: Sequence[int] = ()  # error statuses (404, ...) whose pages go to the callbacks all the same
 
@@ -82,6 +86,15 @@ class Spider:
     def parse(self, page: Page) -> Answer:
         """What to do with a page. Yield items (or dicts) and requests."""
         raise ParseFailed(f"{type(self).__name__} has no parse(self, page); write one, or name another callback.")
+
+    def secret(self, name: str) -> SecretText:
+        """A secret for headers, logins, cookies, forms and JSON of requests: GOSSAMER_SECRET_<name> of the environment,
+        or the file of that name in the folder `secrets`. Its text is looked up when the request is sent."""
+        return SecretText(name, self._reveal)
+
+    def use_secrets(self, reveal: Reveal) -> None:
+        """Look secrets up there from now on."""
+        self._reveal = reveal
 
     def allowed_sites(self, seeds: Iterable[str]) -> frozenset[str] | None:
         """The hosts or registrable domains this spider keeps to, given its seeds; None means everywhere."""

@@ -19,6 +19,7 @@ from ..crawl.file_journey import FileTerms
 from ..crawl.freshness import freshness_of
 from ..crawl.guest_turn import Announce, GuestTurns
 from ..crawl.pacer import AddressPace, Pacer
+from ..crawl.page_request import PageRequests
 from ..crawl.seeding import SOURCE_PAUSES, SeedContext
 from ..crawl.source_files import ClosedFor, SourceFiles
 from ..crawl.windows import job_windows
@@ -45,7 +46,17 @@ from ..routing.proxies.contract import ExitBook
 from ..routing.proxies.pools import Pools
 from ..routing.router import Router, lanes_of
 from ..settings import Settings
-from ..settings.effective import Routing, limits_of, minimum_quality, retry_terms, robots_rule, routing_of, site_terms
+from ..settings.effective import (
+    Routing,
+    header_defaults,
+    limits_of,
+    minimum_quality,
+    retry_terms,
+    robots_rule,
+    routing_of,
+    secrets_of,
+    site_terms,
+)
 from ..store.archive_quota import ArchiveQuota
 from ..store.part_files import PartFolder
 from ..store.sink import Sink
@@ -146,6 +157,17 @@ def sink_of(project: Project, events: EventSink | None = None) -> Sink:
     )
 
 
+def page_requests(project: Project, spider: Spider | None) -> PageRequests:
+    """Raises Misconfigured."""
+    settings = project.settings
+    reveal = secrets_of(settings)
+    if spider is not None:
+        spider.use_secrets(reveal)
+    return PageRequests(
+        header_defaults(settings, spider), reveal, project.archive if settings.store.keep_pages else None
+    )
+
+
 @asynccontextmanager
 async def open_worker(
     project: Project,
@@ -243,6 +265,7 @@ async def open_worker(
             sink=sink,
             frontier=project.state.frontier,
             retry_terms_for=retry_terms(settings),
+            requests=page_requests(project, spider),
             clock=clock,
             events=listener,
             time_limit=limit,
@@ -350,4 +373,5 @@ def seed_context(project: Project, *, source_pauses: tuple[timedelta, ...] = SOU
         ),
         end_job=partial(end_job, project),
         source_pauses=source_pauses,
+        archive=project.archive if project.settings.store.keep_pages else None,
     )

@@ -18,7 +18,9 @@ from ..frontier.politeness import SiteTerms
 from ..frontier.retry import RetryTerms
 from ..model.job import Job
 from ..model.outcome import Expectations
+from ..model.payload import BadPayload, Pairs, headers_of
 from ..model.route import TRANSPORTS, Route
+from ..model.secret_text import Reveal, secret_of_environment, stored_setting
 from ..model.url import UrlRules, authority_of, bad_port_of, host_of
 from ..parse.spider import Spider
 from ..routing.budget import Budgets
@@ -164,11 +166,60 @@ def retry_terms(settings: Settings) -> Callable[[str], RetryTerms]:
             cap=domain.retry_cap or retry.cap,
             rate_limited_cap=retry.rate_limited_cap,
             site_away=retry.site_away,
+            unsafe=retry.unsafe,
             statuses=frozenset(domain.retry_statuses if domain.retry_statuses is not None else retry.statuses),
             max_attempts=domain.max_attempts,
         )
 
     return terms
+
+
+def header_defaults(settings: Settings, spider: Spider | None) -> Callable[[str], Pairs]:
+    """The headers of every request to a site: of the settings, of its own table, of the spider, the later ones going
+    before. Raises Misconfigured."""
+    own = _headers(spider.headers, f"Spider {spider.name}: headers", headers_of) if spider is not None else ()
+
+    def headers(site: str) -> Pairs:
+        of_site = settings.domain(site).headers or {}
+        found = _headers(settings.fetch.headers, "Setting fetch.headers", _of_settings)
+        found += _headers(of_site, f"Domain {site}: headers", _of_settings)
+        return tuple({name.lower(): (name, value) for name, value in found + own}.values())
+
+    for domain in ("", *settings.domains):
+        headers(domain)  # a wrong one is reported now
+    return lru_cache(maxsize=SITES_REMEMBERED)(headers)
+
+
+def _headers(headers: Mapping[str, str], where: str, stored: Callable[[Mapping[str, str]], Pairs]) -> Pairs:
+    try:
+        return stored(headers)
+    except BadPayload as error:
+        raise Misconfigured(f"{where}: it {error}.") from error
+
+
+def _of_settings(headers: Mapping[str, str]) -> Pairs:
+    return tuple((name, stored_setting(value)) for name, value in headers_of(headers) if isinstance(value, str))
+
+
+def secrets_of(settings: Settings) -> Reveal:
+    """What looks secrets up: in the environment, else in the folder that the setting `secrets` names."""
+    folder = settings.root / settings.secrets if settings.secrets else None
+
+    def reveal(name: str) -> str:
+        try:
+            return secret_of_environment(name)
+        except Misconfigured:
+            if folder is None:
+                raise
+            file = folder / name
+            if not file.is_file():
+                raise
+        try:
+            return file.read_text(encoding="utf-8").strip("\r\n")
+        except (OSError, UnicodeError) as error:
+            raise Misconfigured(f"The secret {name} cannot be read from {file} ({type(error).__name__}).") from None
+
+    return reveal
 
 
 class Routing(msgspec.Struct, frozen=True, kw_only=True):

@@ -18,6 +18,7 @@ import msgspec
 
 from ..errors import Misconfigured, UnknownSetting
 from ..model.outcome import Expectations
+from ..model.secret_text import ENVIRONMENT as SECRET_PREFIX
 from ..schedule.windows import parse_windows
 from ..units import Rate, Secret, Size, parse_duration, parse_rate, parse_size
 from .tables import Domain, Managed, ProxyPool, RouteTable, ScheduleTable, Settings, TransportTable
@@ -84,7 +85,7 @@ def load(
         for key, value in _flatten(table):
             _put(values, key, value, origins, str(file))
     for name, text in environ.items():
-        if name.startswith(ENV_PREFIX) and name != TRUST:
+        if name.startswith(ENV_PREFIX) and name != TRUST and not name.startswith(SECRET_PREFIX):
             key = name.removeprefix(ENV_PREFIX).lower().replace("__", ".")
             _put(values, key, _from_text(key, text), origins, name)
     for key, value in (flags or {}).items():
@@ -177,7 +178,7 @@ def _flatten(table: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]
         key = f"{prefix}{name}"
         if key in NAMED_TABLES and isinstance(value, dict):
             pairs.extend((f"{key}.{own}", terms) for own, terms in value.items())
-        elif isinstance(value, dict):
+        elif isinstance(value, dict) and key not in known_keys():
             pairs.extend(_flatten(value, f"{key}."))
         else:
             pairs.append((key, value))

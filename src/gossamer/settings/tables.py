@@ -251,6 +251,7 @@ class Fetch(msgspec.Struct, frozen=True, kw_only=True):
     deny: tuple[str, ...] = ()  # networks
     conditional: bool = True
     detect_blocks: bool = True
+    headers: dict[str, str] = {}  # for every page; ${NAME} is a secret
 
 
 class Retry(msgspec.Struct, frozen=True, kw_only=True):
@@ -260,6 +261,7 @@ class Retry(msgspec.Struct, frozen=True, kw_only=True):
     rate_limited_cap: timedelta = timedelta(seconds=300)
     site_away: timedelta = timedelta(minutes=10)
     statuses: tuple[int, ...] = RETRY_STATUSES
+    unsafe: bool = False  # send a POST again when nobody knows whether it arrived
 
 
 class Lease(msgspec.Struct, frozen=True, kw_only=True):
@@ -353,6 +355,7 @@ class Domain(msgspec.Struct, frozen=True, kw_only=True):
     budget: float | None = None  # tokens for each day
     detect_blocks: bool | None = None
     windows: str | None = None  # when its pages may be fetched: "22:00-06:00 Europe/Berlin"
+    headers: dict[str, str] | None = None  # beside those of [fetch.headers], and before them
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -363,6 +366,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     records: str = "sqlite:///gossamer-data/records.db"
     archive: str = "folder:///gossamer-data/archive"
     spiders: str = "spiders"
+    secrets: str = ""  # a folder with a file for each secret, as /run/secrets
     crawl: Crawl = Crawl()
     politeness: Politeness = Politeness()
     fetch: Fetch = Fetch()

@@ -99,6 +99,18 @@ class RedisFrontier:
             lost += [lease for lease, kept in zip(held, answer, strict=True) if not kept]
         return lost
 
+    async def note_sent(self, lease: Lease, *, sent: bool = True) -> None:
+        known, shard = await self.job(lease.task.job), self._keys.shard_of(lease.task.site)
+        noted = await self._server.run(
+            "note_sent",
+            self._keys.of_job(shard, known.number),
+            self._server.now(),
+            rows.pack_lease(lease),
+            int(sent),
+        )
+        if not noted:
+            raise _lost(lease)
+
     async def complete(
         self,
         lease: Lease,

@@ -23,7 +23,7 @@ _REASONS = {
 
 _CANDIDATE = struct.Struct(">16sBiIIB")
 _ROW = struct.Struct(">BIiddIIIIIddd")
-_LEASE = struct.Struct(">16sdiIIIIIdddId")
+_LEASE = struct.Struct(">16sdiIIIIIdddIdB")
 _SITE = struct.Struct(">dddId")
 _TURNS = struct.Struct(">IIddd")
 _AWAY = struct.Struct(">dddI")
@@ -198,7 +198,7 @@ def pack_lease(lease: Lease) -> bytes:
 def read_lease(packed: bytes, job: str, to_id: Any) -> tuple[Lease, bool]:  # Any: a function of a number
     """A lease as lua/serve.lua packs it, and whether its task could be decoded (else its URL is empty)."""
     (fingerprint, number, priority, depth, attempts, max_attempts, token, deliveries, created, expires_at, interval,
-     burst, ahead) = _LEASE.unpack_from(packed)  # fmt: skip
+     burst, ahead, sent) = _LEASE.unpack_from(packed)  # fmt: skip
     place = _LEASE.size
     length = int.from_bytes(packed[place : place + 2], "big")
     site = packed[place + 2 : place + 2 + length].decode("utf-8", "surrogatepass")
@@ -228,7 +228,9 @@ def read_lease(packed: bytes, job: str, to_id: Any) -> tuple[Lease, bool]:  # An
     )
     pace = Pace(interval, burst, ahead) if interval >= 0 else None
     away = Away(host, why, since, bool(given_up)) if since else None
-    lease = Lease(task=task, token=token, delivery=deliveries, expires_at=expires_at, pace=pace, away=away)
+    lease = Lease(
+        task=task, token=token, delivery=deliveries, expires_at=expires_at, pace=pace, away=away, sent=bool(sent)
+    )
     return lease, tail is not None
 
 

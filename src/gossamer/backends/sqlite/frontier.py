@@ -11,7 +11,7 @@ import msgspec
 from ...clock import Clock
 from ...errors import FrontierFull, LeaseLost
 from ...frontier.away import AwayNote, AwayTerms, SiteFailure, Verdict, after_failure
-from ...frontier.contract import Added, LeaseBatch, redirect_reason
+from ...frontier.contract import SENT, Added, LeaseBatch, redirect_reason
 from ...frontier.politeness import TermsFor
 from ...model.task import Candidate, Lease, UrlState
 from .connection import Database
@@ -103,6 +103,17 @@ class SqliteFrontier:
 
         return await self._database.write(write)
 
+    async def note_sent(self, lease: Lease, *, sent: bool = True) -> None:
+        def write(connection: sqlite3.Connection) -> None:
+            noted = connection.execute(
+                "UPDATE urls SET reason = ? WHERE number = ? AND token = ? AND state = 'leased' AND lease_until > ?",
+                (SENT if sent else "", lease.task.id, lease.token, self._clock.now()),
+            ).rowcount
+            if not noted:
+                raise _lost(lease)
+
+        await self._database.write(write)
+
     async def complete(
         self,
         lease: Lease,
@@ -168,7 +179,7 @@ class SqliteFrontier:
                 connection, lease, now, paced_ahead,
                 state=UrlState.WAITING.value, reason=reason, due_at=now + delay.total_seconds(),
                 attempts=lease.task.attempt + used_up, deliveries=0 if used_up else lease.delivery - 1,
-                fetcher=lease.task.fetcher if lane is None else lane or None,
+                fetcher=lease.task.fetcher if lane is None else lane or None, keeps_note=not used_up,
             )  # fmt: skip
             CountChanges(leased=-1, waiting=1, retries=int(used_up)).write(connection, job)
 
@@ -236,21 +247,27 @@ class SqliteFrontier:
         now: float,
         paced_ahead: timedelta,
         answered: bool = False,
+        keeps_note: bool = False,
         **columns: str | float | None,
     ) -> int:
         """Write what became of a leased URL and free its slot. Returns the number of the job. Raises LeaseLost before
         anything is changed."""
         row = connection.execute(
-            "SELECT job, site FROM urls WHERE number = ? AND token = ? AND state = 'leased' AND lease_until > ?",
+            "SELECT job, site, reason FROM urls "
+            "WHERE number = ? AND token = ? AND state = 'leased' AND lease_until > ?",
             (lease.task.id, lease.token, now),
         ).fetchone()
         if row is None:
-            raise LeaseLost(
-                f"The lease on {lease.task.url} has expired or was given to another worker; nothing was changed."
-            )
+            raise _lost(lease)
+        if keeps_note and row[2] == SENT:
+            columns["reason"] = SENT
         changed = {**columns, "worker": None, "lease_until": None, "changed_at": now}
         names = ", ".join(f"{name} = ?" for name in changed)
         connection.execute(f"UPDATE urls SET {names} WHERE number = ?", (*changed.values(), lease.task.id))  # noqa: S608
         next_at, answered_at = now + paced_ahead.total_seconds(), now if answered else None
         self._rows.free_slot(connection, row[1], next_at=next_at, answered_at=answered_at)
         return int(row[0])
+
+
+def _lost(lease: Lease) -> LeaseLost:
+    return LeaseLost(f"The lease on {lease.task.url} has expired or was given to another worker; nothing was changed.")

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from ...frontier.contract import LeaseBatch
+from ...frontier.contract import SENT, LeaseBatch
 from ...frontier.politeness import GIVE_WAY, HEAD_START, TURN, TermsFor, after_start, earliest_start
 from ...frontier.turns import Want, after_refusal, makes_way
 from ...model.task import Away, Lease, Pace, Task
@@ -25,7 +25,7 @@ PAUSED = timedelta(seconds=1)  # how often a worker checks whether a paused job 
 
 _TASKS = """
 SELECT number, url, fingerprint, kind, priority, depth, attempts, max_attempts, created_at, data, redirects,
-    fetcher, proxy_pool, country, how, token, deliveries, turn
+    fetcher, proxy_pool, country, how, token, deliveries, reason, turn
 FROM urls WHERE job = ? AND site = ? AND fetcher IS ? AND state = 'queued' ORDER BY priority DESC, turn LIMIT ?"""
 
 _READY = """
@@ -272,7 +272,7 @@ class TaskDispatcher:
     ) -> Lease:
         # Any: the types of a row are those of the schema, which is STRICT.
         (number, url, fingerprint, kind, priority, depth, attempts, max_attempts, created_at, data, redirects,
-         fetcher, proxy_pool, country, how, token, deliveries, _) = row  # fmt: skip
+         fetcher, proxy_pool, country, how, token, deliveries, reason, _) = row  # fmt: skip
         task = Task(
             id=number,
             job=job.id,
@@ -299,6 +299,7 @@ class TaskDispatcher:
             expires_at=now + self._duration,
             pace=pace,
             away=away,
+            sent=reason == SENT,
         )
 
     def _park(

@@ -13,6 +13,8 @@ local call, pack, unpack_from, byte = redis.call, struct.pack, struct.unpack, st
 local QUEUED, WAITS, IN_HAND, DONE, UNCHANGED, DROPPED, BURIED = 1, 2, 3, 4, 5, 6, 7
 local COUNTER = {'queued', 'waiting', 'leased', 'done', 'unchanged', 'dropped', 'dead'}
 
+local SENT = 'sent, its answer unknown'  -- as in frontier/contract.py: the reason of an open task
+
 local Q_READY, Q_EMPTY, Q_SLEEPING, Q_FULL, Q_HELD = 1, 2, 3, 4, 5
 
 -- A server that is out of memory refuses a script's first growing write, but not those after a shrinking one.

@@ -151,8 +151,8 @@ local function give(row, site, interval, burst, buries)
     end
     local given_up = site.given_up_until > now
     local away = (site.strikes > 0 or given_up) and site or {away_since = 0, away_reason = '', away_host = ''}
-    answer[#answer + 1] = pack('>c16di4I4I4I4I4I4dddI4d', row.fingerprint, row.id, row.priority, row.depth,
-        row.attempts, row.max_attempts, row.token, row.deliveries, row.created, row.at, interval, burst, ahead)
+    answer[#answer + 1] = pack('>c16di4I4I4I4I4I4dddI4dB', row.fingerprint, row.id, row.priority, row.depth,
+        row.attempts, row.max_attempts, row.token, row.deliveries, row.created, row.at, interval, burst, ahead, row.reason == SENT and 1 or 0)
         .. pack('>Hc0', #site.name, site.name)
         .. pack('>dBHc0Hc0', away.away_since, given_up and 1 or 0, #away.away_reason, away.away_reason, #away.away_host,
             away.away_host)

@@ -32,6 +32,7 @@ local function settle(text)
         queue = queue_of(queue_number(row))
         message = ''
     end
+    if row.reason == SENT and (verb == RELEASE or verb == MOVE) then reason = SENT end
     row.worker, row.changed, row.reason, row.message, row.at = '', now, reason, message, 0
 
     if verb == COMPLETE then

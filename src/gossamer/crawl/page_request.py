@@ -1,0 +1,151 @@
+"""From a task to the request that is made for it, and from a redirect to the request for its target.
+
+Headers come from the settings, the site's table, the spider and the request, the later ones going before. Secrets are
+looked up here, when the request is about to be made. A long body is read from the archive.
+How it fails: FetchRefused for a secret or a body that is not there any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+
+import msgspec
+
+from ..clock import Clock
+from ..errors import FetchRefused, Misconfigured, Permanent
+from ..fetch.fetcher import PRIVATE, PageRequest, Redirected
+from ..model.page import Headers, Snapshot
+from ..model.payload import MAX_QUEUED_BODY, Body, Pairs, Part
+from ..model.record import PageFacts
+from ..model.route import How
+from ..model.secret_text import Reveal, is_secret, revealed
+from ..model.task import LANE_ONLY, Candidate, Request, Task
+from ..model.url import origin_of
+from ..store.contract import Archive
+
+HeadersFor = Callable[[str], Pairs]
+
+
+class PageRequests:
+    """Makes the requests of one job. `headers_for(site)` are those that no request need name."""
+
+    def __init__(self, headers_for: HeadersFor, reveal: Reveal, archive: Archive | None) -> None:
+        self._headers_for = headers_for
+        self._reveal = reveal
+        self.archive = archive
+
+    async def made_for(self, task: Task, how: How | None, known: PageFacts | None) -> PageRequest:
+        """The request for a task. `how` is None for a plain GET; `known` is the copy that we have, if it may be used.
+        Raises FetchRefused."""
+        headers = self._headers_for(task.site)
+        etag, last_modified = (known.etag, known.last_modified) if known is not None else ("", "")
+        if how is None and not headers:
+            return PageRequest(url=task.url, etag=etag, last_modified=last_modified, redirects=task.redirects)
+        how = how if how is not None else _PLAIN
+        headers = merged(headers, how.headers)
+        is_get = how.method == "GET"
+        try:
+            return PageRequest(
+                url=task.url,
+                etag=etag if is_get else "",
+                last_modified=last_modified if is_get else "",
+                redirects=task.redirects,
+                headers=self._revealed(headers),
+                private=frozenset(name.lower() for name, value in headers if is_secret(value)) | PRIVATE,
+                method=how.method,
+                body=(await self._body(how.body)).content(self._reveal) if how.body is not None else None,
+                cookies=self._revealed(how.cookies),
+                auth=(revealed(how.auth[0], self._reveal), revealed(how.auth[1], self._reveal)) if how.auth else None,
+                timeout=timedelta(seconds=how.timeout) if how.timeout is not None else None,
+            )
+        except Misconfigured as error:
+            raise FetchRefused(str(error)) from error
+
+    def _revealed(self, pairs: Pairs) -> tuple[tuple[str, str], ...]:
+        found = tuple((name, revealed(value, self._reveal)) for name, value in pairs)
+        for name, value in found:
+            if "\r" in value or "\n" in value or "\0" in value:
+                raise Misconfigured(f"The secret in {name} has more than one line; no header can carry it.")
+        return found
+
+    async def _body(self, body: Body) -> Body:
+        if not body.archived:
+            return body
+        try:
+            if self.archive is None:
+                raise Permanent("there is no archive (store.keep_pages is off)")
+            kept = await self.archive.get(body.ref)
+            return Body(parts=msgspec.json.decode(kept.body, type=tuple[Part, ...]), size=body.size)
+        except (Permanent, msgspec.DecodeError) as error:
+            raise FetchRefused(f"The body of this request cannot be had from the archive: {error}") from error
+
+
+async def put_aside(candidates: Sequence[Candidate], archive: Archive | None, clock: Clock) -> Sequence[Candidate]:
+    """The candidates, bodies that are too long for the queue put into the archive. Without an archive they stay where
+    they are. Raises BackendUnavailable."""
+    if archive is None or all(len(one.how) <= MAX_QUEUED_BODY for one in candidates):
+        return candidates
+    return [await _put_aside(one, archive, clock.now()) for one in candidates]
+
+
+async def _put_aside(candidate: Candidate, archive: Archive, now: float) -> Candidate:
+    how = candidate.wishes()
+    if len(candidate.how) <= MAX_QUEUED_BODY or how.body is None or how.body.archived:
+        return candidate
+    page = Snapshot(
+        url=candidate.url,
+        requested_url=candidate.url,
+        status=0,
+        headers=Headers(),
+        body=msgspec.json.encode(how.body.parts),
+        fetched_at=now,
+    )
+    (ref,) = await archive.put([page])
+    body = Body(archived=how.body.digest, ref=ref, size=how.body.size)
+    stored = msgspec.json.encode(msgspec.structs.replace(how, body=body)).decode()
+    return msgspec.structs.replace(candidate, how=stored)
+
+
+_PLAIN = How()
+
+
+def merged(*sources: Pairs) -> Pairs:
+    """Headers of several sources; of those with the same name the last one, whatever its upper and lower case."""
+    found = {name.lower(): (name, value) for pairs in sources for name, value in pairs}
+    return tuple(found.values())
+
+
+def redirected(task: Task, how: How, outcome: Redirected) -> Request:
+    """The request for the target of a redirect. What the spider wished for this page it wishes for its new address too,
+    but nobody else is told what was meant for the first one alone. Raises FetchRefused."""
+    body = how.body if outcome.method == how.method else None
+    headers = how.headers if body is not None or how.body is None else _without_content(how.headers)
+    stays = origin_of(outcome.to) == origin_of(task.url)
+    if not stays:
+        headers = tuple(one for one in headers if one[0].lower() not in PRIVATE and not is_secret(one[1]))
+        if body is not None and (body.archived or any(not isinstance(part, bytes) for part in body.parts)):
+            raise FetchRefused(
+                f"{task.url} redirects to {outcome.to}, at another origin, which shall not get the secrets in the body."
+            )
+    return Request(
+        url=outcome.to,
+        kind=task.kind,
+        data=task.user_data(),
+        fetcher=None if (task.fetcher or "").startswith(LANE_ONLY) else task.fetcher,
+        proxy_pool=task.proxy_pool,
+        country=task.country,
+        max_attempts=task.max_attempts,
+        stored=msgspec.structs.replace(
+            how,
+            method=outcome.method,
+            headers=headers,
+            cookies=how.cookies if stays else (),
+            auth=how.auth if stays else None,
+            body=body,
+        ),
+    )
+
+
+def _without_content(headers: Pairs) -> Pairs:
+    return tuple(one for one in headers if not one[0].lower().startswith("content-"))
