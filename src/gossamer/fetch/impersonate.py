@@ -87,6 +87,7 @@ class _Prepared(msgspec.Struct, frozen=True):
     method: Any  # an enum of wreq's
     headers: Any  # wreq.HeaderMap
     order: list[str]
+    body: dict[str, Any]  # as an argument, where there is one
 
 
 class WreqTransport:
@@ -170,7 +171,7 @@ async def _made(
         async with asyncio.timeout_at(min(end, loop.time() + patience)) as deadline:
             with _watched(request.gate, client, clients):
                 answer = await client.driver.request(
-                    prepared.method, target.url, headers=prepared.headers, orig_headers=prepared.order
+                    prepared.method, target.url, headers=prepared.headers, orig_headers=prepared.order, **prepared.body
                 )
             client.speaks_http2 = client.speaks_http2 or answer.version == library().Version.HTTP_2
             our_end = str(answer.local_addr or "")
@@ -299,16 +300,17 @@ def _prepared(request: TransportRequest, target: _Target, profile: Profile | Non
         # wreq would leave out what it cannot send, and say nothing.
         if not (_HEADER_NAME.fullmatch(name) and _HEADER_VALUE.fullmatch(value)):
             raise FetchRefused(f"{shown(request.url)} cannot be requested: no request may carry the header {name!a}.")
-        if profile is None or name.lower() not in OWN_HEADERS:
+        if profile is None or name.lower() not in OWN_HEADERS or name.lower() in request.chosen:
             headers.append(name, value)
             names.append(name)
     if target.login is not None and "authorization" not in headers:
         headers.append("Authorization", _basic(target.login))
         names.append("Authorization")
+    body = {"body": request.body} if request.body is not None else {}
     if profile is None:
-        return _Prepared(method, headers, ["Host", *names])
+        return _Prepared(method, headers, ["Host", *names], body)
     known = {name.lower() for name in profile.order}
-    return _Prepared(method, headers, [*profile.order, *(name for name in names if name.lower() not in known)])
+    return _Prepared(method, headers, [*profile.order, *(name for name in names if name.lower() not in known)], body)
 
 
 def _basic(login: str) -> str:

@@ -124,6 +124,8 @@ class BrowserPage:
                 for pair in self._request.headers
                 if pair[0].lower() not in _BROWSERS_OWN and not pair[0].lower().startswith(("sec-", "proxy-"))
             ),
+            method=self._request.method,
+            body=self._request.body,
             block=self._block,
             max_body=self._request.limits.max_body,
             max_header=self._request.limits.max_header,

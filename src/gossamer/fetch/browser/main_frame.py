@@ -67,6 +67,8 @@ class MainFrame:
         gate_pass: Pass,
         *,
         headers: Pairs,
+        method: str,
+        body: bytes | None,
         block: tuple[str, ...],
         max_body: int,
         max_header: int,
@@ -74,6 +76,8 @@ class MainFrame:
         self._session = session
         self._pass = gate_pass
         self._headers = headers
+        self._method = method
+        self._body = body
         self._block = block
         self._max_body = max_body
         self._max_header = max_header
@@ -223,6 +227,10 @@ class MainFrame:
                 del self._raw[next(name for name in self._raw if name != shown)]
             if self._first is None:
                 self._first = request
+                if self._method != "GET":
+                    order["method"] = self._method
+                if self._body is not None:
+                    order["postData"] = base64.b64encode(self._body).decode("ascii")
                 if self._headers:
                     pairs = [*event["request"]["headers"].items(), *self._headers]
                     merged = {name.lower(): (name, value) for name, value in pairs}

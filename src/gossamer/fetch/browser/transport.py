@@ -26,6 +26,7 @@ from typing import Self
 import msgspec
 
 from ...errors import BrowserFailed, FetchRefused, GossamerError, Misconfigured, PageCrashed, TimedOut
+from ...model.payload import SAFE_METHODS
 from ...model.url import site_of
 from ...settings.tables import Browser as BrowserSettings
 from ..addresses import AddressGuard
@@ -36,6 +37,7 @@ from .main_frame import KINDS
 from .page_actions import MAX_REQUESTS
 from .pool import BrowserPool, BrowserProcess
 
+METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 _UNSAFE_URL = re.compile(r"[^\x21-\x7e]")
 _CLOSE_PATIENCE = 5.0  # seconds
 _GONE_PATIENCE = 2.0  # seconds; the news of a death may come later than its effects
@@ -90,12 +92,12 @@ class BrowserTransport:
 
     async def fetch(self, request: TransportRequest) -> Response:
         """Show the page and return what it became. Raises FetchFailed or FetchRefused."""
-        if request.method != "GET":
-            raise FetchRefused(f"The browser opens pages by GET, not by {request.method}.")
+        if request.method not in METHODS:
+            raise FetchRefused(f"The browser opens pages by {', '.join(METHODS)}, not by {request.method[:20]}.")
         if _UNSAFE_URL.search(request.url) or not request.url.startswith(("http://", "https://")):
             raise FetchRefused(f"{request.url[:200]!a} cannot be opened in a browser.")
         pool = self.pool
-        for tries_left in (1, 0):
+        for tries_left in (1, 0) if request.method in SAFE_METHODS else (0,):
             async with pool.seat() as process:
                 try:
                     return await self._visit(process, request)
@@ -108,7 +110,7 @@ class BrowserTransport:
                         ) from error
                     if not tries_left:
                         raise BrowserFailed(
-                            f"{request.url[:200]}: the browser was lost twice ({process.why_gone or error})."
+                            f"{request.url[:200]}: the browser was lost ({process.why_gone or error})."
                         ) from error
         raise AssertionError("unreachable")
 

@@ -132,7 +132,10 @@ class ManagedTransport:
         if request.exit is not None:
             raise FetchRefused(f"A managed route takes no proxy: {self._vendor.name} leaves from where it wants.")
         if request.method != "GET":
-            raise FetchRefused(f"A managed API can only be asked to GET, not to {request.method[:20]!a}.")
+            raise FetchRefused(
+                f"A managed API can only be asked to GET, not to {request.method[:20]!a}. Name another route for the "
+                "request: fetcher='http', or one of your own."
+            )
         try:
             # Who we are on that site is nothing that the vendor, or a reader of our words, should know.
             url = without_user(parse_url(request.url).partition("#")[0])
