@@ -119,7 +119,7 @@ async def api_site() -> AsyncIterator[ApiSite]:
         try:
             while await _one(site, reader, writer, number):
                 pass
-        except (ConnectionError, asyncio.IncompleteReadError):
+        except (ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
             pass
         finally:
             writer.close()
@@ -138,7 +138,7 @@ async def _one(site: ApiSite, reader: asyncio.StreamReader, writer: asyncio.Stre
     method, target, _ = first.split(" ")
     headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines if line)}
     body = await reader.readexactly(int(headers.get("content-length", "0")))
-    path = target if target.startswith("/") else target.partition("://")[2].partition("/")[1:][-1].join(("/", ""))
+    path = target if target.startswith("/") else f"/{target.split('/', 3)[3]}"  # a proxy is told the whole address
     asked = Asked(method=method, path=path, headers=headers, body=body, connection=number)
     site.log.append(asked)
     if urlsplit(path).path in site.hang:

@@ -48,6 +48,22 @@ class Answering(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body)
 
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        told = {
+            "method": self.command,
+            "body": body.decode(),
+            "headers": {k.lower(): v for k, v in self.headers.items()},
+        }
+        text = json.dumps(told).encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text)
+
+    do_PUT = do_POST
+
     def log_message(self, *words: object) -> None:
         """The test asks `seen`."""
 
@@ -245,3 +261,32 @@ def test_a_new_project_crawls_at_once(project, site, monkeypatch):
     assert (record["url"], record["title"], record["headline"]) == (f"{site.url}/", "Lamps & more", "Lamps")
     assert "gives light" in record["text"]
     assert "answered 404" in project.run("dead", "show", f"{site.url}/a").out
+
+
+def test_fetch_sends_what_the_command_line_says(project, site):
+    url = f"{site.url}/echo"
+    form = json.loads(project.run("fetch", url, "--form", "a=1", "--form", "b=x y", "-H", "X-Own: 7").raw)
+    assert (form["method"], form["body"], form["headers"]["x-own"]) == ("POST", "a=1&b=x+y", "7")
+    told = json.loads(project.run("fetch", url, "-X", "PUT", "--json", '{"n": [1]}', "--auth", "ann:p:w").raw)
+    assert (told["method"], told["body"]) == ("PUT", '{"n":[1]}')
+    assert told["headers"]["authorization"] == "Basic YW5uOnA6dw=="
+    assert json.loads(project.run("fetch", url, "-d", "as it is").raw)["body"] == "as it is"
+
+    for words, flags in {
+        "--json is no JSON": ("--json", "{"),
+        "is not a header": ("-H", "nothing"),
+        "more than one body": ("--json", "1", "-d", "x"),
+        "not for spiders": ("-H", "Host: evil.example"),
+        "no text of one line": ("-H", "X: a\nb"),
+    }.items():
+        said = project.run("fetch", url, *flags)
+        assert said.code != 0
+        assert words in said.err
+        assert "Traceback" not in said.err
+
+
+def test_a_request_can_be_made_at_the_prompt(project, site):
+    code = "fetch(Request(url='/echo', method='POST', json={'a': 1})); page.json()['body']"
+    said = project.run("shell", f"{site.url}/", stdin=code)
+
+    assert said.out.splitlines()[-1] == repr('{"a":1}')

@@ -22,7 +22,7 @@ import msgspec
 import typer
 from rich.text import Text
 
-from .. import Item, Money, Page
+from .. import Item, Money, Page, Request
 from ..errors import FetchRefused, GossamerError, InvalidUrl, Misconfigured
 from ..model.url import typed_url
 from ..project.fetch import Download, archived_page, fetch_one, file_page, is_archive_ref, text_of
@@ -48,13 +48,20 @@ def fetch_verb(
     markdown: Annotated[bool, typer.Option("--markdown", help="The main content as Markdown.")] = False,
     json_ld: Annotated[bool, typer.Option("--json-ld", help="The JSON-LD in the page, as a list.")] = False,
     route: Annotated[str | None, typer.Option(help="By this route: browser, or one from gossamer.toml.")] = None,
+    method: Annotated[str | None, typer.Option("-X", "--request", help="The method; with a body it is POST.")] = None,
+    header: Annotated[list[str] | None, typer.Option("-H", "--header", help="A header, 'Name: value'.")] = None,
+    data: Annotated[str | None, typer.Option("-d", "--data", help="The body, as it is.")] = None,
+    json: Annotated[str | None, typer.Option("--json", help="The body, as JSON.")] = None,
+    form: Annotated[list[str] | None, typer.Option("--form", help="A field of a form, name=value.")] = None,
+    auth: Annotated[str | None, typer.Option("--auth", help="user:password, for basic or digest.")] = None,
 ) -> None:
     """Fetch one page as the crawler would, and print it. Exit code 1 when the answer is an error."""
     if text + markdown + json_ld > 1:
         raise Misconfigured("Choose one of --text, --markdown and --json-ld.")
     settings = settings_for(url)
     robots = settings.politeness.robots and not no_robots
-    download = run_async(fetch_one(typed_url(url), settings, robots=robots, route=route))
+    request = _request(typed_url(url), method, header or [], data, json, form or [], auth)
+    download = run_async(fetch_one(typed_url(url), settings, robots=robots, route=route, request=request))
     if headers:
         _print_headers(download)
     snapshot = download.snapshot
@@ -73,6 +80,40 @@ def fetch_verb(
         _deliver(page.body, output, is_text=False)
     if snapshot.status >= 400:
         raise FetchRefused(f"{snapshot.url} answered {_status(snapshot.status)}.", status=snapshot.status)
+
+
+def _request(
+    url: str,
+    method: str | None,
+    headers: list[str],
+    data: str | None,
+    json: str | None,
+    form: list[str],
+    auth: str | None,
+) -> Request:
+    """Raises Misconfigured."""
+    named = dict(_pair(text, ":", "a header, 'Name: value'") for text in headers)
+    try:
+        body = msgspec.json.decode(json) if json is not None else None
+    except msgspec.DecodeError as error:
+        raise Misconfigured(f"--json is no JSON: {error}.") from error
+    sends = data is not None or json is not None or bool(form)
+    return Request(
+        url=url,
+        method=method or ("POST" if sends else "GET"),
+        headers=named or None,
+        body=data,
+        json=body,
+        form=[_pair(text, "=", "a field, name=value") for text in form] or None,
+        auth=_pair(auth, ":", "user:password") if auth is not None else None,
+    )
+
+
+def _pair(text: str, mark: str, what: str) -> tuple[str, str]:
+    name, found, value = text.partition(mark)
+    if not found or not name:
+        raise Misconfigured(f"{text[:60]!a} is not {what}.")
+    return name, value.lstrip() if mark == ":" else value
 
 
 def settings_for(url: str) -> Settings:
@@ -133,7 +174,9 @@ def shell_verb(
         run_piped(sys.stdin.read(), bench.names)
 
 
-def open_page(target: str, url: str | None, *, robots: bool, route: str | None = None) -> Page:
+def open_page(
+    target: str, url: str | None, *, robots: bool, route: str | None = None, request: Request | None = None
+) -> Page:
     """The page that the user means: fetched, read from a file, or from the archive. Raises GossamerError."""
     if is_archive_ref(target):
         return run_async(_archived(target))
@@ -146,7 +189,7 @@ def open_page(target: str, url: str | None, *, robots: bool, route: str | None =
         raise Misconfigured(f"{error} There is no file of that name either.") from error
     settings = settings_for(href)
     robots = robots and settings.politeness.robots
-    return Page(run_async(fetch_one(href, settings, robots=robots, route=route)).snapshot)
+    return Page(run_async(fetch_one(href, settings, robots=robots, route=route, request=request)).snapshot)
 
 
 async def _archived(ref: str) -> Page:
@@ -167,6 +210,7 @@ class Bench:
             "fetch": self.fetch,
             "Item": Item,
             "Money": Money,
+            "Request": Request,
         }
         self._put(page)
 
@@ -192,9 +236,11 @@ class Bench:
         if sys.stdin.isatty() and (sys.platform == "darwin" or os.environ.get("DISPLAY")):
             webbrowser.open(Path(file.name).as_uri())
 
-    def fetch(self, url: str) -> Page:
+    def fetch(self, url: str | Request) -> Page:
         """Fetch another page; it is `page` from here on. Relative addresses start from the present one."""
-        self._put(open_page(self.page.urljoin(url), None, robots=self._robots, route=self._route))
+        request = url if isinstance(url, Request) else Request(url=url)
+        request = msgspec.structs.replace(request, url=self.page.urljoin(request.url))
+        self._put(open_page(request.url, None, robots=self._robots, route=self._route, request=request))
         return self.page
 
     def _put(self, page: Page) -> None:

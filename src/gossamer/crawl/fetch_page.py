@@ -316,7 +316,7 @@ async def fetch_unqueued(
     `fetcher` is asked for the URL and `before_send` for the site of each request; `redirected` hears of every redirect.
     """
     while True:
-        task = _unqueued_task(request.url)
+        task = unqueued_task(request.url)
         log = AttemptLog(task, clock)
         fetch = PageFetch(
             task,
@@ -353,7 +353,8 @@ def _towards(request: PageRequest, outcome: Redirected) -> PageRequest:
     )
 
 
-def _unqueued_task(url: str) -> Task:
+def unqueued_task(url: str) -> Task:
+    """A task for a fetch that stands in no queue."""
     return Task(
         id=0,
         job="",

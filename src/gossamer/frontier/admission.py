@@ -101,11 +101,11 @@ class Admission:
         known = self._known
         for request in requests:
             plain = request.is_plain
-            if plain and request.url in known and not request.force:
+            if plain and not request.force and request.url in known:
                 duplicates += 1
                 continue
             try:
-                candidate = self._candidate(request, depth, priority, encode)
+                candidate = self._candidate(request, plain, depth, priority, encode)
             except InvalidUrl:
                 candidate = _invalid(request, site, depth)
             if candidate.fingerprint in seen and not request.force:
@@ -116,8 +116,10 @@ class Admission:
             offered.append(request.url if plain else "")
         return Judged(candidates=tuple(candidates), offered=tuple(offered), duplicates=duplicates)
 
-    def _candidate(self, request: Request, depth: int, priority: int, encode: Callable[[object], bytes]) -> Candidate:
-        href = parse_url(request.address()).partition("#")[0]
+    def _candidate(
+        self, request: Request, plain: bool, depth: int, priority: int, encode: Callable[[object], bytes]
+    ) -> Candidate:
+        href = parse_url(request.url if plain else request.address()).partition("#")[0]
         href = href if self._keep_user else without_user(href)
         authority = authority_of(href)
         site = site_of_authority(authority)
@@ -125,7 +127,7 @@ class Admission:
             raise InvalidUrl(f"{href[:100]}... has a host name of more than {MAX_HOST} characters.")
         return Candidate(
             url=href,
-            fingerprint=self._rules.fingerprint(href, None if request.is_plain else request.wishes()),
+            fingerprint=self._rules.fingerprint(href, None if plain else request.wishes()),
             site=site,
             shape=shape_of(href),
             kind=request.kind,
@@ -135,7 +137,7 @@ class Admission:
             dropped=self._verdict(request, href, site, authority.partition(":")[0], depth),
             force=request.force,
             fetcher=request.fetcher or self._fetcher,
-            how=request.how(),
+            how=request.way() if plain else request.how(),
             proxy_pool=request.proxy_pool or self._proxy_pool,
             country=request.country,
             max_attempts=request.max_attempts,

@@ -145,10 +145,16 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     def how(self) -> str:
         """What travels with the task as JSON, or "" for a plain GET without any wish. Raises BadPayload."""
-        if self.render is None and self.session is None and self.lastmod is None and self.is_plain:
-            return ""
+        if self.is_plain:
+            return self.way()
         text = msgspec.json.encode(self.wishes()).decode()
         return text if text != "{}" else ""
+
+    def way(self) -> str:
+        """As `how`, of a request that is plain."""
+        if self.render is None and self.session is None and self.lastmod is None:
+            return ""
+        return msgspec.json.encode(How(render=self.render, session=self.session, lastmod=self.lastmod)).decode()
 
     def storable(self) -> Request:
         """The same request as JSON can hold it: its secrets by name. Raises BadPayload."""

@@ -16,11 +16,13 @@ from pathlib import Path
 import msgspec
 
 from ..clock import SystemClock
-from ..crawl.fetch_page import fetch_unqueued, fetcher_of
+from ..crawl.fetch_page import fetch_unqueued, fetcher_of, unqueued_task
+from ..crawl.page_request import PageRequests
 from ..errors import FetchRefused, GossamerError, Misconfigured, RobotsUnreachable
 from ..fetch.fetcher import Disallowed, Fetched, PageRequest
 from ..fetch.robots import MemoryShelf
 from ..model.page import Headers, Snapshot
+from ..model.task import Request, fault_of
 from ..model.url import origin_of, parse_url, site_of, typed_url
 from ..parse.media import Media
 from ..parse.page import Page
@@ -28,7 +30,7 @@ from ..routing.ladder import RouteTerms, wished
 from ..routing.proxies.pools import Pools
 from ..routing.router import Router
 from ..settings import Settings
-from ..settings.effective import routing_of
+from ..settings.effective import header_defaults, routing_of, secrets_of
 from .open import Project, open_project
 from .wiring import robots_of, transports_of
 
@@ -46,8 +48,12 @@ class Download(msgspec.Struct, frozen=True, kw_only=True):
     note: str = ""
 
 
-async def fetch_one(url: str, settings: Settings, *, robots: bool, route: str | None = None) -> Download:
+async def fetch_one(
+    url: str, settings: Settings, *, robots: bool, route: str | None = None, request: Request | None = None
+) -> Download:
     """Fetch `url`, following redirects up to the limit; each hop is checked. Raises FetchFailed, FetchRefused.
+
+    `request` tells what is sent there, where that is more than a GET.
 
     It goes by the route of that name, else by the first of the site's ladder. Raises Misconfigured when there is none.
     """
@@ -69,7 +75,7 @@ async def fetch_one(url: str, settings: Settings, *, robots: bool, route: str | 
         fetcher = fetcher_of(settings, asked, lambda site: True, clock)
         try:
             outcome = await fetch_unqueued(
-                PageRequest(url=url.partition("#")[0]),
+                await _page_request(url, request, settings),
                 fetcher=lambda at: fetcher,
                 router=Router(
                     terms_for=lambda site: RouteTerms(ladder=(taken,), learns=False),
@@ -111,6 +117,17 @@ async def fetch_one(url: str, settings: Settings, *, robots: bool, route: str | 
         hops=tuple(hops),
         note=response.note,
     )
+
+
+async def _page_request(url: str, request: Request | None, settings: Settings) -> PageRequest:
+    """Raises Misconfigured, FetchRefused."""
+    how = None
+    if request is not None:
+        if fault := fault_of(request):
+            raise Misconfigured(f"The request for {request.url!a:.200} {fault}.")
+        url, how = parse_url(request.address()), None if request.is_plain else request.wishes()
+    requests = PageRequests(header_defaults(settings, None), secrets_of(settings), None)
+    return await requests.made_for(unqueued_task(url.partition("#")[0]), how, None)
 
 
 async def _at_once(asked: timedelta | None = None, elsewhere: str | None = None) -> None:
