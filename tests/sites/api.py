@@ -41,6 +41,7 @@ class ApiSite:
         self.log: list[Asked] = []
         self.hang: set[str] = set()
         self.fail: dict[str, list[int]] = {}
+        self.pause = 0.0  # seconds before an answer
         self.close_idle = False  # close each connection after its answer, without saying so
 
     def url(self, path: str, host: str = "127.0.0.1") -> str:
@@ -143,6 +144,8 @@ async def _one(site: ApiSite, reader: asyncio.StreamReader, writer: asyncio.Stre
     site.log.append(asked)
     if urlsplit(path).path in site.hang:
         return False
+    if site.pause:
+        await asyncio.sleep(site.pause)
     status, own, content = site.answer(asked)
     told = {"Content-Length": str(len(content)), **own}
     text = "".join(f"{name}: {value}\r\n" for name, value in told.items())
