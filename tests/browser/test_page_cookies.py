@@ -1,71 +1,82 @@
-"""Cookies of a browser as `Set-Cookie` lines. No browser is needed to write them."""
+"""Cookies between the jar and a browser. No browser is needed to write them."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from gossamer.clock import SystemClock
-from gossamer.fetch.browser.browser_page import set_cookie_lines
+import msgspec
+
+from gossamer.clock import VirtualClock
+from gossamer.fetch.browser.browser_cookies import browser_cookie, cookie_changes
 from gossamer.fetch.cookies import CookieJar
 from gossamer.model.page import Headers
+from gossamer.model.session import Cookie
 
 URL = "https://www.shop.example/books/page"
 LATER = 4_000_000_000
 
 
-def cookie(name: str, value: str = "1", domain: str = "www.shop.example", **more: Any) -> dict[str, Any]:
+def found(name: str, value: str = "1", domain: str = "www.shop.example", **more: Any) -> dict[str, Any]:
     """As the browser tells of it."""
-    plain = {"path": "/", "expires": -1, "httpOnly": False, "secure": False}
+    plain = {"path": "/", "expires": -1, "httpOnly": False, "secure": False, "sameSite": "Lax"}
     return {"name": name, "value": value, "domain": domain, **plain, **more}
 
 
-def lines(*cookies: dict[str, Any], url: str = URL, max_size: int = 10_000, **known: Any) -> list[str]:
-    return set_cookie_lines(url, cookies, max_size=max_size, **{"given": (), "told": (), **known})
+def cookie(name: str, value: str = "1", **more: Any) -> Cookie:
+    plain = {"domain": "www.shop.example", "path": "/", "host_only": True, "secure": False, "expires": None}
+    return Cookie(name=name, value=value, **{**plain, **more})
 
 
-def test_a_line_says_all_that_a_jar_must_know() -> None:
-    assert lines(cookie("a")) == ["a=1; Path=/"]
-    long = cookie("b", domain=".shop.example", path="/books", expires=LATER, secure=True, httpOnly=True)
-    assert lines(long) == [
-        "b=1; Domain=shop.example; Path=/books; Expires=Tue, 02 Oct 2096 07:06:40 GMT; Secure; HttpOnly"
+def test_every_flag_goes_there_and_comes_back() -> None:
+    flags = {"secure": True, "http_only": True, "same_site": "Strict", "expires": float(LATER), "path": "/books"}
+    cookies = [cookie("a"), cookie("b", **flags), cookie("c", domain="shop.example", host_only=False), cookie("", "x")]
+    told = [{**found("", ""), **browser_cookie(one)} for one in cookies]
+    assert [one["domain"] for one in told] == [
+        "www.shop.example",
+        "www.shop.example",
+        ".shop.example",
+        "www.shop.example",
     ]
+    assert (told[1]["httpOnly"], told[1]["secure"], told[1]["sameSite"], told[1]["expires"]) == (
+        True,
+        True,
+        "Strict",
+        LATER,
+    )
+    back = cookie_changes((), told)
+    assert [msgspec.structs.replace(one, same_site="") for one in back] == [
+        msgspec.structs.replace(one, same_site="") for one in cookies
+    ]
+    assert cookie_changes(cookies, told) == ()
 
 
-def test_only_what_the_address_may_set_is_told() -> None:
-    others = ("other.example", ".other.example", "img.shop.example", ".img.shop.example", "shop.example", ".example")
-    assert lines(*(cookie("a", domain=domain) for domain in others)) == []
-    assert lines(cookie("a", secure=True), url="http://www.shop.example/") == []
+def test_what_came_changed_and_went_is_told() -> None:
+    given = [cookie("same", expires=LATER + 0.4), cookie("new"), cookie("longer"), cookie("gone", http_only=True)]
+    left = [found("same", expires=LATER), found("new", "2"), found("longer", expires=LATER), found("script")]
+    changes = cookie_changes(given, left)
+    assert [(one.name, one.value, one.expires) for one in changes] == [
+        ("new", "2", None), ("longer", "1", LATER), ("script", "1", None), ("gone", "1", 0.0),
+    ]  # fmt: skip
+
+
+def test_what_was_lent_for_one_page_is_not_kept() -> None:
+    assert cookie_changes((), [found("once")], lent=[("once", "1")]) == ()
+    assert len(cookie_changes((), [found("once", "2")], lent=[("once", "1")])) == 1
 
 
 def test_an_address_of_numbers_keeps_its_cookies() -> None:
-    assert lines(cookie("a", domain="[::1]"), url="http://[::1]:8080/") == ["a=1; Path=/"]
+    (six,) = cookie_changes((), [found("a", domain="[::1]")])
+    assert (six.domain, browser_cookie(six)["domain"]) == ("::1", "[::1]")
 
 
-def test_what_is_known_already_is_not_told_again() -> None:
-    told = ["a=1; Domain=shop.example", "b=1; Path=/", "c=1; Max-Age=60"]
-    left = [cookie("a", domain=".shop.example", path="/books"), cookie("b", "2"), cookie("c", path="/books")]
-    assert lines(*left, told=told) == ["b=2; Path=/"]
-
-
-def test_what_we_gave_comes_back_only_when_it_was_changed() -> None:
-    given = [("same", "1"), ("changed", "1"), ("prolonged", "1"), ("elsewhere", "1")]
+def test_the_jar_does_what_the_browser_did() -> None:
+    jar = CookieJar(VirtualClock())
+    jar.absorb(URL, Headers((("Set-Cookie", "gone=1; HttpOnly"), ("Set-Cookie", "a=1; Path=/"))))
     left = [
-        cookie("same"),
-        cookie("changed", "2"),
-        cookie("prolonged", expires=LATER),
-        cookie("elsewhere", path="/books"),
+        found("a", "2"),
+        found("alien", domain=".other.example"),
+        found("split", "1\r\nX: y"),
+        found("s", path="/books"),
     ]
-    assert [line.partition("=")[0] for line in lines(*left, given=given)] == ["changed", "prolonged", "elsewhere"]
-
-
-def test_the_fetchers_jar_takes_every_line() -> None:
-    left = [cookie("a", expires=LATER), cookie("b", "x=y", path="/books"), cookie("", "nameless"), cookie("d", "")]
-    jar = CookieJar(SystemClock())
-    jar.absorb(URL, Headers(("Set-Cookie", line) for line in lines(*left)))
-    assert jar.header_for(URL) == "b=x=y; a=1; nameless; d="
-
-
-def test_there_is_an_end_to_what_a_page_may_leave() -> None:
-    many = [cookie(f"c{number}", "x" * 4000) for number in range(50)]
-    found = lines(*many, cookie("small"), max_size=10_000)
-    assert [line.partition("=")[0] for line in found] == ["c0", "c1", "small"]
+    assert jar.take_in(URL, cookie_changes(jar.of_site(URL), left))
+    assert jar.header_for(URL) == "s=1; a=2"

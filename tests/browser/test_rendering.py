@@ -20,7 +20,7 @@ from gossamer.errors import (
 )
 from gossamer.fetch.browser import page_actions
 from gossamer.fetch.contract import Limits
-from gossamer.fetch.cookies import CookieJar
+from gossamer.fetch.cookies import Cookie, CookieJar
 from gossamer.model.route import Action
 from tests.gates import HeldGate
 from tests.patience import PATIENCE
@@ -151,25 +151,29 @@ async def test_cookies_go_to_their_host_and_come_back(show: Show) -> None:
 async def test_cookies_that_scripts_set_come_back(show: Show) -> None:
     url = show.page(
         f"""<script>document.cookie = "own=1"; document.cookie = "given=new; path=/; max-age=3600";
-        document.cookie = "wide=1; path=/; domain={HOST}"; fetch("/shop/set")</script>""",
+        document.cookie = "wide=1; path=/; domain={HOST}";
+        document.cookie = "gone=; path=/; max-age=0"; fetch("/shop/set")</script>""",
         "Set-Cookie: first=1; HttpOnly",
         path="/shop/page",
     )
     show.site.show("/shop/set", "", "Set-Cookie: late=1; Path=/shop; HttpOnly")
-    response = await show.get(url, ("Cookie", "given=old; kept=1"))
-    first, *rest = response.headers.getall("set-cookie")
-    assert first == "first=1; HttpOnly"
-    expires = next(line for line in rest if line.startswith("given=")).partition("; Expires=")[2]
-    assert sorted(rest) == [
-        f"given=new; Path=/; Expires={expires}",
-        "late=1; Path=/shop; HttpOnly",
-        "own=1; Path=/shop",
-        f"wide=1; Domain={HOST}; Path=/",
-    ]
+    given = Cookie("given", "old", HOST, "/", host_only=True, secure=False, expires=None)
+    kept = Cookie("kept", "1", HOST, "/", host_only=True, secure=False, expires=None, http_only=True)
+    gone = Cookie("gone", "1", HOST, "/", host_only=True, secure=False, expires=None)
+    response = await show.get(url, ("Cookie", "given=old; kept=1; gone=1; lent=1"), cookies=(given, kept, gone))
+    assert show.site.seen("/shop/page")[0].headers["cookie"] == "given=old; kept=1; gone=1; lent=1"
+    found = {cookie.name: cookie for cookie in response.cookies}
+    assert sorted(found) == ["first", "given", "gone", "late", "own", "wide"]
+    assert (found["first"].http_only, found["late"].path, found["late"].http_only) == (True, "/shop", True)
+    assert (found["given"].value, found["given"].host_only, found["wide"].host_only) == ("new", True, False)
+    assert found["given"].expires is not None
     jar = CookieJar(SystemClock())
+    for cookie in (given, kept, gone):
+        jar.keep(cookie)
     jar.absorb(url, response.headers)
+    jar.take_in(url, response.cookies)
     after = (jar.header_for(url) or "").split("; ")
-    assert sorted(after) == ["first=1", "given=new", "late=1", "own=1", "wide=1"]
+    assert sorted(after) == ["first=1", "given=new", "kept=1", "late=1", "own=1", "wide=1"]
 
 
 async def test_cookies_of_another_site_do_not_come_back(show: Show) -> None:
@@ -179,7 +183,10 @@ async def test_cookies_of_another_site_do_not_come_back(show: Show) -> None:
     url = show.page(f"<script>document.cookie = 'own=1'; location = '{there}'</script>", "Set-Cookie: server=1")
     response = await show.get(url)
     assert (response.url, b"<title>foreign=1</title>" in response.body) == (there, True)
-    assert sorted(response.headers.getall("set-cookie")) == ["own=1; Path=/", "server=1; Path=/"]
+    assert response.headers.getall("set-cookie") == []
+    jar = CookieJar(SystemClock())
+    jar.take_in(url, response.cookies)
+    assert sorted(cookie.name for cookie in jar.all()) == ["own", "server"]
 
 
 async def test_headers_go_with_the_document_and_with_nothing_else(show: Show) -> None:

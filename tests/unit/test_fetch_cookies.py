@@ -171,3 +171,62 @@ def test_no_line_raises_or_can_be_injected(line: str, url: str) -> None:
     set_cookies(jar, url, line)
     header = jar.header_for(url) or ""
     assert not set("\r\n\x00") & set(header)
+
+
+@pytest.mark.parametrize(
+    ("url", "line", "kept"),
+    [
+        ("https://a.example/x/", "__Secure-k=1; Secure; Domain=a.example", True),
+        ("https://a.example/", "__Secure-k=1", False),
+        ("https://a.example/x/", "__Host-k=1; Secure; Path=/", True),
+        ("https://a.example/x/", "__host-k=1; Secure; Path=/", True),
+        ("https://a.example/", "__HOST-k=1; Path=/", False),
+        ("https://a.example/", "__Host-k=1; Secure", False),  # the path must be said
+        ("https://a.example/", "__Host-k=1; Secure; Path=/; Domain=a.example", False),
+        ("https://a.example/", "=__Host-k=1; Secure; Path=/", False),  # it would be sent as if it were one
+        ("https://a.example/", "__SECURE-k; Secure", False),
+    ],
+)
+def test_a_name_promises_only_what_holds(url: str, line: str, kept: bool) -> None:
+    jar, _ = a_jar()
+    assert set_cookies(jar, url, line) is kept
+
+
+def test_an_answer_in_the_clear_does_not_touch_what_was_set_in_safety() -> None:
+    jar, _ = a_jar()
+    set_cookies(jar, "https://www.a.example/", "s=1; Secure; Domain=a.example; Path=/in")
+    assert not set_cookies(jar, "http://www.a.example/", "s=2; Path=/in/deeper")
+    assert not set_cookies(jar, "http://a.example/", "s=2; Path=/in; Max-Age=0")
+    assert set_cookies(jar, "http://a.example/", "s=2; Path=/", "t=2; Path=/in")
+    assert jar.header_for("https://www.a.example/in/deeper") == "s=1"
+
+
+def test_flags_are_noted_and_values_never_print() -> None:
+    jar, _ = a_jar()
+    set_cookies(jar, "https://a.example/", "k=hidden; HttpOnly; SameSite=lAx; Secure", "l=hidden; SameSite=Whatever")
+    strict, plain = jar.of_site("https://a.example/")
+    assert (strict.http_only, strict.secure, strict.same_site) == (True, True, "Lax")
+    assert (plain.http_only, plain.secure, plain.same_site) == (False, False, "")
+    assert "hidden" not in f"{jar.all()!r} {jar.all()}"
+
+
+def test_a_bomb_of_cookies_bursts_outside() -> None:
+    jar, _ = a_jar()
+    bomb = [f"k={'x' * 1_000_000}"] * 20 + [f"n{number}={'x' * 4000}" for number in range(10_000)]
+    for number in range(30):
+        set_cookies(jar, f"https://s{number}.example/", *bomb)
+        set_cookies(jar, f"https://s{number}.example/", *(f"n{one}={'x' * 4000}" for one in range(100)))
+    assert sum(cookie.size for cookie in jar.all()) <= 4 << 20
+
+
+def test_changes_are_told_cookie_by_cookie_and_survive_a_reload() -> None:
+    jar = CookieJar(VirtualClock(), notes_changes=True)
+    set_cookies(jar, "https://a.example/", "a=1", "b=1", "c=1")
+    stored = jar.all()
+    assert len(jar.take_changes()) == 3
+    set_cookies(jar, "https://a.example/", "a=2", "b=; Max-Age=0", "c=1")
+    jar.replace(stored)
+    assert jar.header_for("https://a.example/") == "a=2; c=1"
+    changes = jar.take_changes()
+    assert {key[2]: cookie.value if cookie else None for key, cookie in changes.items()} == {"a": "2", "b": None}
+    assert jar.take_changes() == {}

@@ -13,6 +13,7 @@ import msgspec
 
 from ..model.page import Headers
 from ..model.route import Exit, Render
+from ..model.session import Cookie
 
 Bytes = int
 
@@ -94,6 +95,7 @@ class TransportRequest(msgspec.Struct, frozen=True, kw_only=True):
     render: Render | None = None
     country: str | None = None
     into: BodyReceiver | None = None
+    cookies: tuple[Cookie, ...] = ()  # for a browser: all of the site, with their flags; others go by `headers`
 
 
 class Response(msgspec.Struct, frozen=True, kw_only=True):
@@ -110,6 +112,7 @@ class Response(msgspec.Struct, frozen=True, kw_only=True):
     note: str = ""  # what was odd: "truncated gzip", say
     cost: float | None = None  # tokens, where the answer itself tells
     screenshot: bytes = b""  # PNG, where one was asked for
+    cookies: tuple[Cookie, ...] = ()  # that came or changed in a browser; those that have expired are gone
     taken: bool = False  # the body went to the receiver, and `body` is empty
 
 

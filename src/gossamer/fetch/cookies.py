@@ -1,52 +1,59 @@
-"""Cookies of one job, kept in memory (RFC 6265). A site's cookies go to that site only."""
+"""Cookies: a jar by RFC 6265bis. A site's cookies go to that site only.
+
+Every page is asked for as if somebody had typed its address, so `SameSite` is noted (for browsers that get our cookies)
+and keeps nothing back. Values never print.
+"""
 
 from __future__ import annotations
 
 import re
+from calendar import timegm
 from collections import OrderedDict
-from email.utils import mktime_tz, parsedate_tz
-
-import msgspec
+from collections.abc import Iterable
+from datetime import date
 
 from ..clock import Clock
 from ..model.page import Headers
+from ..model.session import Cookie, CookieKey
 from ..model.url import host_of, site_of_host
 
-_MAX_COOKIE = 4096
+_MAX_COOKIE = 4096  # bytes of name and value
+_MAX_ATTRIBUTE = 1024
 _MAX_HEADER = 16 * 1024  # servers refuse requests whose headers are longer
 _LONGEST_AGE = 400 * 86_400.0
+_BLANKS = " \t"
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
-_AGE = re.compile(r"-?\d+")
+_AGE = re.compile(r"-?[0-9]+")
+_SAME_SITE = {"strict": "Strict", "lax": "Lax", "none": "None"}
 
-
-class Cookie(msgspec.Struct, frozen=True):
-    """`expires` None means until the job ends. `domain` without `host_only` covers its subdomains."""
-
-    name: str
-    value: str
-    domain: str
-    path: str
-    host_only: bool
-    secure: bool
-    expires: float | None
-
-
-_Key = tuple[str, str, str]  # domain, path, name
+CookieChanges = dict[CookieKey, Cookie | None]  # None: it is gone
 
 
 class CookieJar:
     """What the sites asked us to remember.
 
-    Bounded: a site that sets more than `max_per_site` loses its oldest, and beyond `max_total` the site that was
-    used longest ago loses all of its cookies.
+    Bounded: a site that sets more than `max_per_site` loses its oldest, and beyond `max_total` cookies or `max_bytes`
+    the site that was used longest ago loses all of its cookies. With `notes_changes`, `take_changes` tells what changed
+    since it was called last.
     """
 
-    def __init__(self, clock: Clock, *, max_per_site: int = 100, max_total: int = 20_000) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        *,
+        max_per_site: int = 100,
+        max_total: int = 20_000,
+        max_bytes: int = 4 << 20,
+        notes_changes: bool = False,
+    ) -> None:
         self._clock = clock
         self._max_per_site = max_per_site
         self._max_total = max_total
-        self._sites: OrderedDict[str, dict[_Key, Cookie]] = OrderedDict()
+        self._max_bytes = max_bytes
+        self._sites: OrderedDict[str, dict[CookieKey, Cookie]] = OrderedDict()
         self._total = 0
+        self._bytes = 0
+        self._changes: CookieChanges | None = {} if notes_changes else None
 
     def __len__(self) -> int:
         return self._total
@@ -56,21 +63,11 @@ class CookieJar:
         if not self._sites:
             return None  # most crawls never see a cookie
         host = host_of(url)
-        site = site_of_host(host)
-        cookies = self._sites.get(site)
-        if cookies is None:
-            return None
-        self._sites.move_to_end(site)
-        now = self._clock.now()
-        for key in [key for key, cookie in cookies.items() if cookie.expires is not None and cookie.expires <= now]:
-            self._forget(site, key)
         path, safe = _path_of(url), url.startswith("https:")
         fitting = [
             cookie
-            for cookie in cookies.values()
-            if (cookie.domain == host or (not cookie.host_only and host.endswith(f".{cookie.domain}")))
-            and _path_covers(cookie.path, path)
-            and (safe or not cookie.secure)
+            for cookie in self.of_site(url)
+            if cookie.covers(host) and _path_covers(cookie.path, path) and (safe or not cookie.secure)
         ]
         fitting.sort(key=lambda cookie: -len(cookie.path))
         parts, size = [], 0
@@ -82,62 +79,53 @@ class CookieJar:
             parts.append(part)
         return "; ".join(parts) or None
 
+    def of_site(self, url: str) -> tuple[Cookie, ...]:
+        """Every cookie of the site of `url` that has not expired, the oldest first."""
+        site = site_of_host(host_of(url))
+        cookies = self._sites.get(site)
+        if cookies is None:
+            return ()
+        self._sites.move_to_end(site)
+        now = self._clock.now()
+        for key in [key for key, cookie in cookies.items() if cookie.expires is not None and cookie.expires <= now]:
+            self._forget(site, key)
+        return tuple(cookies.values())
+
+    def all(self) -> tuple[Cookie, ...]:
+        """Every cookie, also what has expired since it was last looked at."""
+        return tuple(cookie for cookies in self._sites.values() for cookie in cookies.values())
+
     def absorb(self, url: str, headers: Headers) -> bool:
         """Take in the `Set-Cookie` lines of a response from `url`. True when a value came, changed or went."""
         if "set-cookie" not in headers:
             return False
         changed = False
         for line in headers.getall("set-cookie")[: self._max_per_site]:
-            cookie = self._read(url, line)
-            if cookie is not None:
-                changed |= self._keep(cookie)
+            cookie = read_cookie(url, line, self._clock.now())
+            if cookie is not None and not self._is_shielded(url, cookie):
+                changed |= self.keep(cookie)
         return changed
 
-    def _read(self, url: str, line: str) -> Cookie | None:
-        if len(line) > 2 * _MAX_COOKIE or _CONTROL.search(line):
-            return None
-        first, *rest = line.split(";")
-        name, equals, value = first.partition("=")
-        if not equals:
-            name, value = "", first
-        name, value = name.strip(), value.strip()
-        if not (name or value) or len(name) + len(value) > _MAX_COOKIE:
-            return None
-        host = host_of(url)
-        domain, host_only = host, True
-        path = _default_path(_path_of(url))
-        secure, expires, by_age = False, None, False
-        now = self._clock.now()
-        for attribute in rest:
-            key, _, given = attribute.partition("=")
-            key, given = key.strip().lower(), given.strip()
-            if key == "domain" and given.lstrip("."):
-                wanted = given.lstrip(".").rstrip(".").lower()
-                if not _may_set(host, wanted):
-                    return None
-                domain, host_only = wanted, _is_address(host)
-            elif key == "path":
-                path = given if given.startswith("/") else _default_path(_path_of(url))
-            elif key == "secure":
-                secure = True
-            elif key == "max-age" and _AGE.fullmatch(given):
-                age = float(given[:18])
-                expires, by_age = now + min(age, _LONGEST_AGE) if age > 0 else 0.0, True
-            elif key == "expires" and not by_age:
-                at = _date(given)
-                expires = expires if at is None else min(at, now + _LONGEST_AGE)
-        if secure and not url.startswith("https:"):
-            return None  # else a plain-text answer could overwrite what was set in safety
-        return Cookie(name, value, domain, path, host_only, secure, expires)
+    def take_in(self, url: str, cookies: Iterable[Cookie]) -> bool:
+        """Take in what a browser did to cookies while it showed `url`; one that has expired is gone. Only the site of
+        `url` is heard. True when a value came, changed or went."""
+        site = site_of_host(host_of(url))
+        fitting = [cookie for cookie in cookies if site_of_host(cookie.domain) == site and _fits(cookie)]
+        changed = False
+        for cookie in fitting[: self._max_per_site]:
+            changed |= self.keep(cookie)
+        return changed
 
-    def _keep(self, cookie: Cookie) -> bool:
+    def keep(self, cookie: Cookie) -> bool:
+        """Put a cookie in, in place of one with the same key. True when a value came, changed or went."""
         site = site_of_host(cookie.domain)
-        key = (cookie.domain, cookie.path, cookie.name)
+        key = cookie.key
         cookies = self._sites.get(site)
         old = cookies.get(key) if cookies is not None else None
         if cookie.expires is not None and cookie.expires <= self._clock.now():
             if old is not None:
                 self._forget(site, key)
+                self._note(key, None)
             return old is not None
         if cookies is None:
             cookies = self._sites[site] = {}
@@ -145,19 +133,137 @@ class CookieJar:
             self._total += 1
             if len(cookies) >= self._max_per_site:
                 self._forget(site, next(iter(cookies)))
+        else:
+            self._bytes -= old.size
+        self._bytes += cookie.size
         cookies[key] = cookie
         self._sites.setdefault(site, cookies)
         self._sites.move_to_end(site)
-        while self._total > self._max_total and len(self._sites) > 1:
-            self._total -= len(self._sites.popitem(last=False)[1])
+        while (self._total > self._max_total or self._bytes > self._max_bytes) and len(self._sites) > 1:
+            for lost in self._sites.popitem(last=False)[1].values():
+                self._total, self._bytes = self._total - 1, self._bytes - lost.size
+        if cookie != old:
+            self._note(key, cookie)
         return old is None or old.value != cookie.value
 
-    def _forget(self, site: str, key: _Key) -> None:
+    def replace(self, cookies: Iterable[Cookie]) -> None:
+        """Hold these, and what changed here since changes were taken last."""
+        self._sites.clear()
+        self._total = self._bytes = 0
+        waiting, self._changes = self._changes, None
+        for cookie in cookies:
+            self.keep(cookie)
+        for key, change in (waiting or {}).items():
+            if change is not None:
+                self.keep(change)
+            elif key in self._sites.get(site_of_host(key[0]), {}):
+                self._forget(site_of_host(key[0]), key)
+        self._changes = waiting
+
+    @property
+    def has_changes(self) -> bool:
+        return bool(self._changes)
+
+    def take_changes(self) -> CookieChanges:
+        """What changed since this was called last."""
+        taken = self._changes or {}
+        if taken:
+            self._changes = {}
+        return taken
+
+    def give_back(self, changes: CookieChanges) -> None:
+        """These were taken and could not be kept: they count as changes still, unless there are newer ones."""
+        if self._changes is not None:
+            self._changes = {**changes, **self._changes}
+
+    def _note(self, key: CookieKey, cookie: Cookie | None) -> None:
+        if self._changes is not None:
+            self._changes[key] = cookie
+
+    def _is_shielded(self, url: str, cookie: Cookie) -> bool:
+        """Would an answer in plain text replace, or stand before, what was set in safety?"""
+        if url.startswith("https:"):
+            return False
+        known = self._sites.get(site_of_host(cookie.domain), {}).values()
+        return cookie.secure or any(
+            one.secure
+            and one.name == cookie.name
+            and (one.covers(cookie.domain) or cookie.covers(one.domain))
+            and _path_covers(one.path, cookie.path)
+            for one in known
+        )
+
+    def _forget(self, site: str, key: CookieKey) -> None:
         cookies = self._sites[site]
-        del cookies[key]
+        self._bytes -= cookies.pop(key).size
         self._total -= 1
         if not cookies:
             del self._sites[site]
+
+
+def read_cookie(url: str, line: str, now: float) -> Cookie | None:
+    """The cookie that a `Set-Cookie` line of a response from `url` sets; None when it must be ignored."""
+    if len(line) > 4 * _MAX_COOKIE or _CONTROL.search(line):
+        return None
+    first, *rest = line.split(";")
+    name, equals, value = first.partition("=")
+    if not equals:
+        name, value = "", first
+    name, value = name.strip(_BLANKS), value.strip(_BLANKS)
+    if not (name or value) or len(f"{name}{value}".encode("utf-8", "surrogatepass")) > _MAX_COOKIE:
+        return None
+    host = host_of(url)
+    wanted, path, expires, age = "", "", None, None
+    secure = http_only = False
+    same_site = ""
+    for attribute in rest:
+        key, _, given = attribute.partition("=")
+        key, given = key.strip(_BLANKS).lower(), given.strip(_BLANKS)
+        if len(given) > _MAX_ATTRIBUTE:
+            continue
+        if key == "domain":
+            wanted = given.removeprefix(".").lower()
+        elif key == "path":
+            path = given if given.startswith("/") else ""
+        elif key == "secure":
+            secure = True
+        elif key == "httponly":
+            http_only = True
+        elif key == "samesite":
+            same_site = _SAME_SITE.get(given.lower(), "")
+        elif key == "max-age" and _AGE.fullmatch(given):
+            seconds = float(given[:18])
+            age = now + min(seconds, _LONGEST_AGE) if seconds > 0 else 0.0
+        elif key == "expires" and (at := read_date(given)) is not None:
+            expires = min(at, now + _LONGEST_AGE)
+    if (wanted and not _may_set(host, wanted)) or _breaks_its_prefix(name, value, secure, wanted, path):
+        return None
+    return Cookie(
+        name=name,
+        value=value,
+        domain=wanted or host,
+        path=path or _default_path(_path_of(url)),
+        host_only=not wanted or _is_address(host),
+        secure=secure,
+        expires=expires if age is None else age,
+        http_only=http_only,
+        same_site=same_site,
+    )
+
+
+def _breaks_its_prefix(name: str, value: str, secure: bool, wanted: str, path: str) -> bool:
+    """A name may promise that a cookie was set in safety, by its very host. Nobody else may make that promise."""
+    named = (name or value).lower()
+    if not named.startswith(("__secure-", "__host-")):
+        return False
+    if not name or not secure:
+        return True
+    return named.startswith("__host-") and (bool(wanted) or path != "/")
+
+
+def _fits(cookie: Cookie) -> bool:
+    size = len(f"{cookie.name}{cookie.value}".encode("utf-8", "surrogatepass"))
+    return 0 < size <= _MAX_COOKIE and not _CONTROL.search(f"{cookie.name}{cookie.value}{cookie.path}")
 
 
 def _may_set(host: str, domain: str) -> bool:
@@ -188,9 +294,35 @@ def _path_covers(covering: str, path: str) -> bool:
     return len(path) == len(covering) or covering.endswith("/") or path[len(covering)] == "/"
 
 
-def _date(text: str) -> float | None:
-    try:
-        parts = parsedate_tz(text[:64])
-        return None if parts is None else float(mktime_tz(parts))
-    except (ValueError, TypeError, IndexError, OverflowError):
+# -- dates, by the algorithm of the RFC: any order, any separators ---------------------------------------------------
+
+_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+_DATE_TOKEN = re.compile(r"[0-9A-Za-z:\x7f-\U0010ffff]+")
+_TIME = re.compile(r"([0-9]{1,2}):([0-9]{1,2}):([0-9]{1,2})(?:[^0-9].*)?", re.DOTALL)
+_DAY = re.compile(r"([0-9]{1,2})(?:[^0-9].*)?", re.DOTALL)
+_YEAR = re.compile(r"([0-9]{2,4})(?:[^0-9].*)?", re.DOTALL)
+
+
+def read_date(text: str) -> float | None:
+    """The moment that `Expires` names, whatever its spelling; None for what is no date."""
+    time: tuple[int, int, int] | None = None
+    day = month = year = None
+    for token in _DATE_TOKEN.findall(text[:_MAX_ATTRIBUTE]):
+        if time is None and (found := _TIME.fullmatch(token)):
+            time = (int(found[1]), int(found[2]), int(found[3]))
+        elif day is None and (found := _DAY.fullmatch(token)):
+            day = int(found[1])
+        elif month is None and token[:3].lower() in _MONTHS:
+            month = _MONTHS.index(token[:3].lower()) + 1
+        elif year is None and (found := _YEAR.fullmatch(token)):
+            year = int(found[1])
+            year += 1900 if 70 <= year <= 99 else 2000 if year <= 69 else 0
+    if time is None or day is None or month is None or year is None or year < 1601:
         return None
+    if time[0] > 23 or time[1] > 59 or time[2] > 59:
+        return None
+    try:
+        date(year, month, day)
+    except ValueError:
+        return None
+    return float(timegm((year, month, day, *time)))

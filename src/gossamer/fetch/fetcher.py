@@ -61,6 +61,7 @@ class PageRequest(msgspec.Struct, frozen=True, kw_only=True):
     private: frozenset[str] = PRIVATE  # names of headers, in small letters
     method: str = "GET"
     body: bytes | None = None
+    follows: bool = False  # redirects within the site, at once
     cookies: Pairs = ()  # go before those of the jar
     auth: tuple[str, str] | None = None
     timeout: timedelta | None = None  # in place of that of the settings, for each request
@@ -196,6 +197,8 @@ class Fetcher:
                 response = await self._send_around(self._around, given, send, before_send, rules)
             now = self._clock.now()
             cookie_changed = jar.absorb(url, response.headers)
+            if response.cookies:
+                cookie_changed |= jar.take_in(url, response.cookies)
             status = response.status
             if status == 304 and url == request.url and (request.etag or request.last_modified):
                 return NotModified(response=response, fetched_at=now, crawl_delay=delay, redirects=trail)
@@ -210,7 +213,7 @@ class Fetcher:
             sent_back = same_site and step in trail and step not in asked
             let_in = cookie_changed or (sent_back and jar.header_for(target) is not None)
             self._check_trail(step, trail, let_in)
-            if not (let_in and same_site):
+            if not (same_site and (let_in or request.follows)):
                 return Redirected(
                     to=target,
                     status=status,

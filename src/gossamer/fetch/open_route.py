@@ -119,6 +119,7 @@ class OpenRoute(msgspec.Struct, frozen=True, kw_only=True):
             render=self.render,
             country=self.country,
             into=into,
+            cookies=self.jar.of_site(url) if self.route.transport == BROWSER else (),
         )
         return await self._fetch(self.transport, request)
 

@@ -7,20 +7,18 @@ transport tells apart. How it recovers: the context goes, and everything of the 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from email.utils import formatdate
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ...clock import SystemClock
 from ...errors import ConnectionDropped, FetchRefused, PageCrashed
 from ...model.page import Headers
 from ...model.route import Render
-from ...model.url import host_of, origin_of
+from ...model.session import Cookie
+from ...model.url import origin_of
 from ..contract import Response, TransportRequest
-from ..cookies import CookieJar
+from .browser_cookies import browser_cookie, cookie_changes
 from .guard import GuardProxy, Pass
 from .main_frame import KINDS, FrameAnswer, MainFrame, Pairs, with_port
 from .page_actions import MAX_REQUESTS, SCREEN, Traffic, make_ready, read_page, stop_page, take_picture, translated
@@ -64,7 +62,9 @@ class BrowserPage:
         self._stopped = asyncio.Event()  # it asked for too much
         self._how_broken = ""  # in the browser's words
         self._notes: list[str] = []
-        self._given: list[tuple[str, str]] = []  # cookies, name and value
+        self._lent: list[tuple[str, str]] = []  # cookies for this page alone, name and value
+        self._given: list[Cookie] = []  # cookies of the site that the browser has taken
+        self._left: tuple[Cookie, ...] = ()  # cookies that the page has changed
 
     async def run(self) -> Response:
         """Raises FetchFailed, FetchRefused, Playwright's Error."""
@@ -173,24 +173,34 @@ class BrowserPage:
         self._documents.begin(work)
 
     async def _give_cookies(self, context: BrowserContext, line: str) -> None:
-        from playwright.async_api import Error
-
-        refused = 0
+        """Those of the site with all their flags, and those that only the header names for this page alone."""
+        known = {(cookie.name, cookie.value) for cookie in self._request.cookies}
         for part in filter(None, (part.strip() for part in line.split(";"))):
             name, equals, value = part.partition("=")
-            if not equals:
-                name, value = "", part
-            self._given.append((name, value))
-            # Any: the library does not export the type of a cookie.
-            cookie: Any = {"name": name, "value": value, "url": origin_of(self._request.url) + "/"}
-            try:
-                await context.add_cookies([cookie])
-            except Error:
-                if not self._browser.is_connected():
-                    raise
-                refused += 1
-        if refused:
+            pair = (name, value) if equals else ("", part)
+            if pair not in known:
+                self._lent.append(pair)
+        here = origin_of(self._request.url) + "/"
+        lent = [{"name": name, "value": value, "url": here} for name, value in self._lent]
+        if not lent and not self._request.cookies:
+            return
+        for cookie in (*map(browser_cookie, self._request.cookies), *lent):
+            await self._give(context, cookie)
+        # What it did not take is not gone afterwards.
+        taken = {cookie.key for cookie in cookie_changes((), await context.cookies())}
+        self._given = [cookie for cookie in self._request.cookies if cookie.key in taken]
+        refused = len(self._request.cookies) + len(lent) - len(taken)
+        if refused > 0:
             self._notes.append(f"the browser does not take {refused} of the cookies")
+
+    async def _give(self, context: BrowserContext, cookie: Any) -> None:  # Any: the library does not export its type
+        from playwright.async_api import Error
+
+        try:
+            await context.add_cookies([cookie])
+        except Error:
+            if not self._browser.is_connected():
+                raise
 
     async def _work(self, page: Page, session: CDPSession) -> Response:
         from playwright.async_api import Error
@@ -267,21 +277,15 @@ class BrowserPage:
             await asyncio.gather(ready, broken, stopped, return_exceptions=True)
 
     async def _headers_of(self, answer: FrameAnswer) -> Pairs:
-        """With a line for every cookie that the page left, as if the address that was asked for had set them all."""
         assert self._documents is not None
         assert self._opening is not None
         headers = await self._documents.headers_of(answer)
+        found = await (await self._opening).cookies()
+        self._left = cookie_changes(self._given, found, lent=self._lent)
         if answer.url != self._request.url.partition("#")[0]:
             # The page moved on. Lines of another document would be taken for those of the one that was asked for.
-            headers = tuple(pair for pair in headers if pair[0].lower() != "set-cookie")
-        lines = set_cookie_lines(
-            self._request.url,
-            await (await self._opening).cookies(),
-            given=self._given,
-            told=[value for name, value in headers if name.lower() == "set-cookie"],
-            max_size=self._request.limits.max_header,
-        )
-        return (*headers, *(("Set-Cookie", line) for line in lines))
+            return tuple(pair for pair in headers if pair[0].lower() != "set-cookie")
+        return headers
 
     async def _raw(self, answer: FrameAnswer) -> Response:
         headers = await self._headers_of(answer)
@@ -309,57 +313,5 @@ class BrowserPage:
             address=self._pass.address,
             note="; ".join(filter(None, notes)),
             screenshot=picture,
+            cookies=self._left,
         )
-
-
-def set_cookie_lines(
-    url: str,
-    cookies: Iterable[Mapping[str, Any]],  # Any: the library does not export the type of a cookie
-    *,
-    given: Iterable[tuple[str, str]],
-    told: Iterable[str],
-    max_size: int,
-) -> list[str]:
-    """Lines for those of the browser's `cookies` that a page at `url` may set and that nobody knows yet.
-
-    `given` are names and values that the browser had from us, `told` the lines that are known already. The lines are
-    `max_size` characters long at most, all together.
-    """
-    host = host_of(url)
-    from_us = frozenset(given)
-    jar = CookieJar(SystemClock())
-    jar.absorb(url, Headers(("Set-Cookie", line) for line in told))
-    lines: list[str] = []
-    for cookie in cookies:
-        domain = str(cookie["domain"])
-        whole_domain = domain.startswith(".")
-        if not whole_domain and domain.strip("[]") != host:
-            continue  # without a domain the line would speak for `host`
-        if not whole_domain and _unchanged(cookie, from_us):
-            continue  # its path and domain were lost on the way here; the server that gave it knows better
-        line = _line(cookie)
-        if max_size < len(line):
-            continue
-        if jar.absorb(url, Headers((("Set-Cookie", line),))):
-            lines.append(line)
-            max_size -= len(line)
-    return lines
-
-
-def _unchanged(cookie: Mapping[str, Any], from_us: frozenset[tuple[str, str]]) -> bool:
-    plain = cookie["path"] == "/" and cookie["expires"] < 0
-    return plain and (cookie["name"], cookie["value"]) in from_us
-
-
-def _line(cookie: Mapping[str, Any]) -> str:
-    parts = [f"{cookie['name']}={cookie['value']}"]
-    if cookie["domain"].startswith("."):
-        parts.append(f"Domain={cookie['domain'][1:]}")
-    parts.append(f"Path={cookie['path']}")
-    if cookie["expires"] >= 0:
-        parts.append(f"Expires={formatdate(cookie['expires'], usegmt=True)}")
-    if cookie["secure"]:
-        parts.append("Secure")
-    if cookie["httpOnly"]:
-        parts.append("HttpOnly")
-    return "; ".join(parts)
