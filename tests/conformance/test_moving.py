@@ -17,6 +17,7 @@ from gossamer.backends.object.archive import open_object_archive
 from gossamer.clock import VirtualClock
 from gossamer.errors import Misconfigured
 from gossamer.fetch.robots import RobotsEntry
+from gossamer.fetch.sessions import begin_login, end_login
 from gossamer.frontier.contract import DeadFilter, UrlStory
 from gossamer.frontier.politeness import SiteTerms
 from gossamer.model.job import JobCounts, JobState, JobTerms
@@ -24,6 +25,7 @@ from gossamer.model.outcome import JobOutcome, Outcome, Reason
 from gossamer.model.page import Headers, Snapshot
 from gossamer.model.record import ItemSchema, Tally
 from gossamer.model.schedule import Schedule
+from gossamer.model.session import Cookie
 from gossamer.model.stream import MoveMark, MoveStatus, RowStream
 from gossamer.model.task import DropReason, UrlState
 from gossamer.store.contract import RecordQuery, Records, SpoolNote, VisitQuery
@@ -49,6 +51,7 @@ async def copy(source: RowStream[Any], target: RowStream[Any]) -> None:
 # -- state ------------------------------------------------------------------------------------------------------
 
 
+COOKIE = Cookie("sid", "ö", "shop.example", "/", host_only=False, secure=True, expires=NOW + 9.5, http_only=True)
 KEY = ApiKey(id="new", name="laptop", digest="ab" * 32, scopes=("scrape", "jobs"), created_at=NOW, rate=2.5)
 
 
@@ -103,6 +106,8 @@ async def lived_in(lab: Lab) -> str:
     await lab.keys.add(msgspec.structs.replace(KEY, id="old", name="gone"))
     await lab.keys.note_use("old", NOW + 5)
     await lab.keys.revoke("old", NOW + 6)
+    await lab.sessions.change("shop/member", begin_login("w", "h", 60, lambda worker: False))
+    await lab.sessions.change("shop/member", end_login(1, {COOKIE.key: COOKIE}, {"X-Token": "t"}, ["shop.example"]))
     await lab.robots.put(
         RobotsEntry(origin=SHOP, status=200, text="User-agent: *\nDisallow: /x", fetched_at=NOW, expires_at=NOW + 9_000)
     )
@@ -157,6 +162,7 @@ async def test_every_url_has_the_same_story_on_the_other_side(labs: tuple[Lab, L
 
     assert await target.stream.counts() == await source.stream.counts()
     assert await target.keys.keys() == await source.keys.keys()
+    assert await target.sessions.sessions() == await source.sessions.sessions() != []
     assert [(key.used_at, key.revoked_at) for key in await target.keys.keys()] == [(None, None), (NOW + 5, NOW + 6)]
     for known in await source.jobs.jobs():
         assert await stories(target, known.id) == await stories(source, known.id)

@@ -8,6 +8,7 @@ from ..access.contract import AnswerBook, AuditLog, CallbackBook, KeyBook
 from ..clock import Clock
 from ..errors import BadState
 from ..fetch.robots import RobotsShelf
+from ..fetch.sessions import SessionBook
 from ..frontier.contract import (
     AddressBook,
     Frontier,
@@ -46,6 +47,7 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     routes: RouteBook
     budgets: BudgetBook
     exits: ExitBook
+    sessions: SessionBook
     keys: KeyBook
     answers: AnswerBook
     audit: AuditLog

@@ -354,6 +354,7 @@ class UrlStory(msgspec.Struct, frozen=True, kw_only=True):
     site_taken_by: str | None = None  # the job that had the site when a worker last asked for this queue in vain
     lane: str = ""  # workers that serve this lane may lease it
     ahead_of_it: int | None = None  # queued tasks of the same site and lane that are handed out first
+    session: str | None = None  # as which visitor it is fetched
     incidents: tuple[tuple[float, str], ...] = ()  # expired leases; replayed or resolved dead letters
 
 

@@ -1,9 +1,9 @@
 """The rows of a state, in a form that no backend owns: what a move copies and a backup file holds (model/stream.py).
 
-Dumped in the order job, key, callback, schedule, seeds, site, robots, route, purse, budget, shape, URL. Queued URLs of
-a lane come in the order in which they would be leased. A leased task is dumped as queued: its worker is gone, or the
-copy would not have begun. The leading scheduler and the health of proxy exits are left out: both are learned again
-within minutes. The answers and the audit log of the HTTP door are left out, too.
+Dumped in the order job, key, callback, session, schedule, seeds, site, robots, route, purse, budget, shape, URL.
+Queued URLs of a lane come in the order in which they would be leased. A leased task is dumped as queued: its worker is
+gone, or the copy would not have begun. The leading scheduler and the health of proxy exits are left out: both are
+learned again within minutes. The answers and the audit log of the HTTP door are left out, too.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import msgspec
 from ..access.contract import ApiKey, Callback, CallbackSecret
 from ..model.job import JobTerms
 from ..model.schedule import ScheduleProgress
+from ..model.session import KeptSession
 from ..model.stream import RowStream
 from ..model.task import UrlState
 from .contract import SeedFindings
@@ -63,6 +64,12 @@ class DumpedCallbackSecrets(msgspec.Struct, frozen=True):
 
     owner: str
     secrets: tuple[CallbackSecret, ...]
+
+
+class DumpedSession(msgspec.Struct, frozen=True):
+    """A session with its cookies. A login that was under way counts as broken off."""
+
+    session: KeptSession
 
 
 class DumpedSchedule(msgspec.Struct, frozen=True):
@@ -170,6 +177,7 @@ StateRow = (
     | DumpedKey
     | DumpedCallback
     | DumpedCallbackSecrets
+    | DumpedSession
     | DumpedSchedule
     | DumpedSeeds
     | DumpedSite

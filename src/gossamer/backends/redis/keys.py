@@ -28,6 +28,8 @@ keys of one shard lie on one node, so that a script may touch them together; sha
     gossamer:{P}:callbacks-ended     zset    ids of those that are over, by the time they were; bounded
     gossamer:{P}:callback-secrets    hash    id of a key, or "" -> JSON: what callbacks are signed with
     gossamer:{P}:audit          list    JSON: writes over HTTP, the newest first; bounded
+    gossamer:{P}:kept-sessions  hash    name of a session -> MessagePack: its cookies, its headers, its login
+    gossamer:{P}:kept-sessions-used  zset    names of sessions, by the time they were used last
     gossamer:{P}:standings      hash    site that blocks -> JSON: the route its pages begin with, and why
     gossamer:{P}:purses         hash    budget -> tokens that were spent, in billionths, as decimal digits
     gossamer:{P}:pools          set     names of proxy pools whose exits were used

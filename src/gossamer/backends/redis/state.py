@@ -28,12 +28,14 @@ from .queue_view import RedisQueueView
 from .robots import RedisRobotsShelf
 from .routes import RedisBudgetBook, RedisRouteBook
 from .schedules import RedisSchedules
+from .sessions import RedisSessions
 from .spools import RedisSpools
 from .state_stream import RedisStateStream
 from .workers import RedisWorkers
 
-VERSION = 8  # 1 had no lanes, 2 no paused jobs, 3 no order of jobs by name, 4 no notes of waiting results, 7 one route
-# for all of a site
+# 1 had no lanes, 2 no paused jobs, 3 no order of jobs by name, 4 no notes of waiting results, 5 no sessions, 7 one
+# route for all of a site
+VERSION = 8
 SHARDS_ALONE, SHARDS_IN_CLUSTER = 1, 8
 
 
@@ -110,6 +112,7 @@ async def open_redis_state(
                 routes=routes,
                 budgets=budgets,
                 exits=RedisExitBook(server, keys),
+                sessions=RedisSessions(server, keys),
                 keys=RedisKeys(server, keys),
                 answers=RedisAnswers(server, keys),
                 audit=RedisAudit(server, keys),

@@ -26,6 +26,7 @@ from ...frontier.state_rows import (
     DumpedRoute,
     DumpedSchedule,
     DumpedSeeds,
+    DumpedSession,
     DumpedShape,
     DumpedSite,
     DumpedUrl,
@@ -34,6 +35,7 @@ from ...frontier.state_rows import (
 )
 from ...model.job import JobTerms
 from ...model.schedule import ScheduleProgress
+from ...model.session import without_lock
 from ...model.stream import MoveMark
 from ...model.task import UrlState
 from ...routing.contract import LearnedRoute
@@ -47,12 +49,14 @@ from .keys import JOB_KEYS, SEED_KEYS, SHARD_KEYS, Keyspace
 from .robots import RedisRobotsShelf
 from .routes import RedisBudgetBook, RedisRouteBook
 from .schedules import RedisSchedules, schedule_text
+from .sessions import RedisSessions
 
 BATCH = 500  # rows in memory
 MARK = "mark"  # a field of the book
 BOOK_KEYS = (
     "jobs", "running", "dropping", "named", "workers", "spools", "standings", "purses", "schedules", "leader",
     *SEED_KEYS, "keys", "keys-used", "keys-revoked", "audit", *CALLBACK_KEYS, "callback-secrets",
+    "kept-sessions", "kept-sessions-used",
 )  # fmt: skip
 WALKS = 5  # HSCAN may return an entry twice; then the hash is walked again
 
@@ -80,6 +84,7 @@ class RedisStateStream:
         self._budgets = budgets
         self._access = RedisKeys(server, keys)
         self._callbacks = RedisCallbacks(server, keys)
+        self._sessions = RedisSessions(server, keys)
 
     async def mark(self) -> MoveMark | None:
         text = await self._server.call("HGET", self._keys.book("book"), MARK)
@@ -131,6 +136,7 @@ class RedisStateStream:
             ("keys", "keys"),
             ("callbacks", "callbacks"),
             ("callback secrets", "callback-secrets"),
+            ("sessions", "kept-sessions"),
         ):
             counts[name] = await self._server.call("HLEN", self._keys.book(key))
         return {name: count for name, count in {"jobs": len(jobs), **counts}.items() if count}
@@ -142,6 +148,7 @@ class RedisStateStream:
         yield [DumpedKey(key) for key in await self._access.keys()]
         yield [DumpedCallback(one) for one in await self._callbacks.everything()]
         yield [DumpedCallbackSecrets(owner, found) for owner, found in await self._callbacks.all_secrets()]
+        yield [DumpedSession(without_lock(one)) for one in await self._sessions.sessions()]
         yield [DumpedSchedule(readable(one)) for one in await self._schedules.everything()]
         yield [
             DumpedSeeds(job.id, sown) for job in jobs if (sown := await self._seeds.findings(job.id)) != SeedFindings()
@@ -201,6 +208,8 @@ class RedisStateStream:
                     await self._callbacks.enter(callback)
                 case DumpedCallbackSecrets(owner, secrets):
                     await self._callbacks.enter_secrets(owner, secrets)
+                case DumpedSession(session):
+                    await self._sessions.add(session)
                 case DumpedSchedule():
                     await self._add_schedule(item.standing)
         now = repr(await self.time())

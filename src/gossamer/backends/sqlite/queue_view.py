@@ -10,7 +10,7 @@ import msgspec
 
 from ...clock import Clock
 from ...frontier.contract import Added, DeadFilter, DeadLetter, SiteLoad, UrlStory
-from ...model.task import Candidate, UrlState
+from ...model.task import Candidate, UrlState, wishes_of
 from .cleanup import drop_rest
 from .connection import Database
 from .jobs import SqliteJobs
@@ -32,7 +32,8 @@ SELECT urls.number, jobs.id, urls.url, urls.state, urls.reason, urls.message, si
     coalesce(urls.fetcher, ''),
     (SELECT count(*) FROM (SELECT 1 FROM urls AS other WHERE other.job = urls.job AND other.site = urls.site
         AND other.fetcher IS urls.fetcher AND other.state = 'queued' AND (other.priority > urls.priority
-        OR (other.priority = urls.priority AND (other.turn, other.number) < (urls.turn, urls.number))) LIMIT 100000))
+        OR (other.priority = urls.priority AND (other.turn, other.number) < (urls.turn, urls.number))) LIMIT 100000)),
+    urls.how
 FROM urls JOIN jobs ON jobs.number = urls.job JOIN sites ON sites.number = urls.site
 LEFT JOIN urls AS parent ON parent.number = urls.found_on
 WHERE urls.job = ? AND urls.site = ? AND urls.fingerprint = ?"""
@@ -232,6 +233,7 @@ def _story(connection: sqlite3.Connection, row: tuple[object, ...]) -> UrlStory:
     names = [name for name in UrlStory.__struct_fields__ if name != "incidents"]
     fields = dict(zip(names, values, strict=True))
     fields["state"] = UrlState(str(fields["state"]))
+    fields["session"] = wishes_of(str(fields["session"])).session
     if fields["state"] is not UrlState.QUEUED:
         fields["ahead_of_it"] = None
     incidents = connection.execute("SELECT at, what FROM incidents WHERE url = ? ORDER BY at", (number,)).fetchall()

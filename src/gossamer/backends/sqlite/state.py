@@ -24,6 +24,7 @@ from .queue_view import SqliteQueueView
 from .robots import SqliteRobotsShelf
 from .routes import SqliteBudgetBook, SqliteRouteBook
 from .schedules import SqliteSchedules
+from .sessions import SqliteSessions
 from .spools import SqliteSpools
 from .state_stream import SqliteStateStream
 from .workers import SqliteWorkers
@@ -85,6 +86,7 @@ async def open_sqlite_state(
                 routes=SqliteRouteBook(database),
                 budgets=SqliteBudgetBook(database),
                 exits=SqliteExitBook(database, clock),
+                sessions=SqliteSessions(database, clock),
                 keys=SqliteKeys(database),
                 answers=SqliteAnswers(database, clock),
                 audit=SqliteAudit(database),

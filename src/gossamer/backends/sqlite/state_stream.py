@@ -24,6 +24,7 @@ from ...frontier.state_rows import (
     DumpedRoute,
     DumpedSchedule,
     DumpedSeeds,
+    DumpedSession,
     DumpedShape,
     DumpedSite,
     DumpedUrl,
@@ -31,6 +32,7 @@ from ...frontier.state_rows import (
     job_counts,
 )
 from ...model.job import JobTerms
+from ...model.session import without_lock
 from ...model.task import UrlState
 from ..schedule_rows import decode_schedule, readable
 from .access import KEYS, add_key, key_of
@@ -38,6 +40,7 @@ from .callbacks import enter_callback, enter_secrets, read_callback, read_secret
 from .cleanup import clear_some
 from .connection import Database
 from .queue_rows import MICROSECONDS, CountChanges, QueueRows
+from .sessions import SESSIONS, read_session, write_session
 from .stream import SqliteStream
 
 BATCH = 500  # rows in memory
@@ -45,13 +48,13 @@ COUNTED = 10_000  # rows in memory while counting, which needs two columns
 _COUNTED = {
     "sites": "sites", "path shapes": "shapes", "incidents": "incidents", "learned routes": "standings",
     "purses": "purses", "schedules": "schedules", "keys": "api_keys", "callbacks": "callbacks",
-    "callback secrets": "callback_secrets",
+    "callback secrets": "callback_secrets", "sessions": "sessions",
 }  # fmt: skip
 Columns = tuple[Any, ...]  # Any: the types of a row are those of the schema, which is STRICT
 _TABLES = (
     "incidents", "shapes", "queues", "urls", "sites", "robots", "workers", "spools", "standings", "purses", "schedules",
     "sowings", "sown_sites", "forgetting", "jobs", "api_keys", "answers", "audit", "address_paces", "callbacks",
-    "callback_secrets",
+    "callback_secrets", "sessions",
 )  # fmt: skip
 
 
@@ -71,6 +74,7 @@ _SMALL: tuple[tuple[str, Callable[..., StateRow]], ...] = (
         "SELECT owner, secrets FROM callback_secrets ORDER BY owner",
         lambda owner, text: DumpedCallbackSecrets(owner, read_secrets(text)),
     ),
+    (SESSIONS, lambda session: DumpedSession(without_lock(read_session(session)))),
     (
         "SELECT name, standing FROM schedules ORDER BY name",
         lambda name, text: DumpedSchedule(readable(decode_schedule(name, text))),
@@ -261,6 +265,9 @@ class SqliteStateStream(SqliteStream):
                 enter_callback(connection, callback)
             case DumpedCallbackSecrets(owner, secrets):
                 enter_secrets(connection, owner, secrets)
+            case DumpedSession(session):
+                if not connection.execute("SELECT 1 FROM sessions WHERE name = ?", (session.name,)).fetchone():
+                    write_session(connection, session)
             case DumpedSchedule(standing):
                 connection.execute(
                     "INSERT OR IGNORE INTO schedules (name, version, standing) VALUES (?, ?, ?)",

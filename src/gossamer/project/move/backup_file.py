@@ -41,6 +41,7 @@ from ...frontier.state_rows import (
     DumpedRoute,
     DumpedSchedule,
     DumpedSeeds,
+    DumpedSession,
     DumpedShape,
     DumpedSite,
     DumpedUrl,
@@ -88,7 +89,7 @@ class _Frame(msgspec.Struct, frozen=True, array_like=True):
 
 _ROWS: dict[str, dict[str, type[msgspec.Struct]]] = {
     "state": {
-        "job": DumpedJob, "key": DumpedKey, "callback": DumpedCallback,
+        "job": DumpedJob, "key": DumpedKey, "callback": DumpedCallback, "session": DumpedSession,
         "callback secrets": DumpedCallbackSecrets, "schedule": DumpedSchedule, "seeds": DumpedSeeds, "site": DumpedSite,
         "robots": DumpedRobots, "route": DumpedRoute, "purse": DumpedPurse, "budget": DumpedBudget,
         "shape": DumpedShape, "url": DumpedUrl,

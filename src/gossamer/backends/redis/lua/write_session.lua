@@ -1,0 +1,12 @@
+-- Write a session, if it is still what the caller has read. KEYS: sessions, when they were used.
+-- ARGV: name, what was read ('': there was none), what it shall be, when it was used, how many sessions there may be.
+-- Returns 0 when somebody else was faster. Beyond the bound the session that was used longest ago is forgotten.
+
+if (redis.call('HGET', KEYS[1], ARGV[1]) or '') ~= ARGV[2] then return 0 end
+redis.call('HSET', KEYS[1], ARGV[1], ARGV[3])
+redis.call('ZADD', KEYS[2], ARGV[4], ARGV[1])
+if ARGV[2] == '' and redis.call('HLEN', KEYS[1]) > tonumber(ARGV[5]) then
+    local oldest = redis.call('ZPOPMIN', KEYS[2])[1]
+    redis.call('HDEL', KEYS[1], oldest)
+end
+return 1

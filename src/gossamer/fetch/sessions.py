@@ -1,0 +1,241 @@
+"""Sessions in the state: the contract `SessionBook`, and what may happen to a session.
+
+What happens is a `Change`: a pure function of the session as it is and the time of the backend's clock. It returns the
+session as it shall be; the same object means that nothing changes. So the rules stand here, once, and each backend
+applies a change in one atomic step.
+
+How it fails: `BackendUnavailable`; whether the change was made is unknown. How it recovers: every change can be made
+again. A worker that dies while it logs a session in leaves a lock that lapses; what a slower one does under an older
+lock changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import msgspec
+
+from ..model.session import Cookie, KeptSession, LoginLock
+from .cookies import CookieChanges
+
+MOST_SESSIONS = 10_000  # beyond that those that were used longest ago are forgotten
+MOST_COOKIES = 500  # of one session
+MOST_BYTES = 256 * 1024  # of its cookies
+MOST_HEADERS = 8 * 1024  # characters
+MOST_TURNED_AWAY = 300  # pages
+LONGEST_ERROR = 500
+FIRST_PAUSE, LONGEST_PAUSE = 5.0, 3600.0  # seconds after a failed login; doubles
+BLOCKS_BEARABLE = 3  # in a row; then a session of a pool is retired
+
+Change = Callable[[KeptSession, float], KeptSession]
+
+_with = msgspec.structs.replace
+
+
+class SessionBook(Protocol):
+    """The sessions of a project, shared by all workers."""
+
+    async def session(self, name: str) -> KeptSession | None: ...
+
+    async def sessions(self) -> list[KeptSession]:
+        """Every session, in order of their names."""
+        ...
+
+    async def change(self, name: str, change: Change) -> KeptSession:
+        """Make the change in one atomic step, and return the session as it is now. A new name begins a new session;
+        beyond MOST_SESSIONS the one that was used longest ago is forgotten. `change` may be called several times."""
+        ...
+
+    async def forget(self, names: Sequence[str]) -> int:
+        """Delete these; return how many there were."""
+        ...
+
+    async def forget_unused(self, since: float) -> int:
+        """Delete the sessions that were not used since that moment; return how many there were."""
+        ...
+
+
+def changed(session: KeptSession, change: Change, now: float) -> KeptSession:
+    """The session after the change, with its revision and times brought up to date. For backends."""
+    new = change(session, now)
+    if new is session:
+        return session
+    return _with(new, revision=session.revision + 1, used_at=now, created_at=session.created_at or now)
+
+
+def touch(session: KeptSession, now: float) -> KeptSession:
+    """It is in use."""
+    return _with(session, used_at=now)
+
+
+def merge(changes: CookieChanges, *, generation: int = 1, logins: int = 0) -> Change:
+    """Each cookie by itself: what others changed meanwhile stays. What an older generation or login was given is not
+    wanted any more."""
+
+    def change(session: KeptSession, now: float) -> KeptSession:
+        if not changes or (session.generation, session.logins) != (generation, logins):
+            return session
+        return _with(session, cookies=_merged(session.cookies, changes, now))
+
+    return change
+
+
+def _merged(cookies: Sequence[Cookie], changes: CookieChanges, now: float) -> tuple[Cookie, ...]:
+    held = {cookie.key: cookie for cookie in cookies if cookie.expires is None or cookie.expires > now}
+    for key, cookie in changes.items():
+        if cookie is None:
+            held.pop(key, None)
+        else:
+            held[key] = cookie
+    kept = list(held.values())
+    size = sum(cookie.size for cookie in kept)
+    while kept and (len(kept) > MOST_COOKIES or size > MOST_BYTES):
+        size -= kept.pop(0).size  # the oldest
+    return tuple(kept)
+
+
+# -- logins ----------------------------------------------------------------------------------------------------------
+
+
+def may_begin(session: KeptSession, now: float, is_gone: Callable[[str], bool]) -> bool:
+    """Is there a login to make, and nobody who makes it?"""
+    if session.logged_in or now < session.retry_at:
+        return False
+    return session.lock is None or session.lock.until <= now or is_gone(session.lock.worker)
+
+
+def begin_login(worker: str, holder: str, seconds: float, is_gone: Callable[[str], bool]) -> Change:
+    """Take the lock, where it is free. `holder` tells this login from others of the same worker."""
+
+    def change(session: KeptSession, now: float) -> KeptSession:
+        if not may_begin(session, now, is_gone):
+            return session
+        lock = LoginLock(worker=worker, token=session.tokens + 1, until=now + seconds, holder=holder)
+        return _with(session, lock=lock, tokens=lock.token)
+
+    return change
+
+
+def renew_login(token: int, seconds: float) -> Change:
+    """Keep the lock, if it is still ours."""
+
+    def change(session: KeptSession, now: float) -> KeptSession:
+        lock = session.lock
+        if lock is None or lock.token != token:
+            return session
+        return _with(session, lock=_with(lock, until=now + seconds))
+
+    return change
+
+
+def end_login(token: int, changes: CookieChanges, headers: dict[str, str], sites: Sequence[str]) -> Change:
+    """The login went well. Its cookies and headers count from now on, unless the lock was lost meanwhile."""
+
+    def change(session: KeptSession, now: float) -> KeptSession:
+        if session.lock is None or session.lock.token != token:
+            return session
+        return _with(
+            session,
+            cookies=_merged(session.cookies, changes, now),
+            headers=headers,
+            header_sites=tuple(sites) if headers else (),
+            logged_in=True,
+            logged_in_at=now,
+            logins=session.logins + 1,
+            proven=False,
+            lock=None,
+            retry_at=0.0,
+        )
+
+    return change
+
+
+def fail_login(token: int, error: str, first_pause: float = FIRST_PAUSE) -> Change:
+    """The login failed; the next one waits, the longer the more failed in a row."""
+
+    def change(session: KeptSession, now: float) -> KeptSession:
+        if session.lock is None or session.lock.token != token:
+            return session
+        return _failed(_with(session, lock=None), error, now, first_pause)
+
+    return change
+
+
+def release_login(token: int) -> Change:
+    """The login was broken off through no fault of its own: anybody may make it now."""
+
+    def change(session: KeptSession, now: float) -> KeptSession:
+        ours = session.lock is not None and session.lock.token == token
+        return _with(session, lock=None) if ours else session
+
+    return change
+
+
+def _failed(session: KeptSession, error: str, now: float, first_pause: float) -> KeptSession:
+    pause = min(first_pause * 2.0 ** min(session.failures, 20), LONGEST_PAUSE)
+    return _with(
+        session,
+        failures=session.failures + 1,
+        error=error[:LONGEST_ERROR],
+        retry_at=now + pause,
+    )
+
+
+def log_out(seen: int, page: str, first_pause: float = FIRST_PAUSE) -> Change:
+    """A page that was fetched under login number `seen` was logged out. A login under which no page was ever let in
+    counts as failed."""
+
+    def change(session: KeptSession, now: float) -> KeptSession:
+        if session.logins != seen:
+            return session  # there was a login since
+        away = {one: count for one, count in session.turned_away.items() if one != page}
+        away[page] = session.turned_away.get(page, 0) + 1
+        while len(away) > MOST_TURNED_AWAY:
+            del away[next(iter(away))]
+        told = _with(session, turned_away=away)
+        if not session.logged_in:
+            return told
+        told = _with(told, logged_in=False)
+        if session.proven or not seen:
+            return told
+        return _failed(told, "Pages are still logged out after login().", now, first_pause)
+
+    return change
+
+
+def let_in(seen: int, page: str) -> Change:
+    """A page that was fetched under login number `seen` was the page."""
+
+    def change(session: KeptSession, now: float) -> KeptSession:
+        new = session
+        if page in session.turned_away:
+            new = _with(new, turned_away={one: count for one, count in session.turned_away.items() if one != page})
+        if session.logins == seen and not (session.proven and not session.failures and not session.blocks):
+            new = _with(new, proven=True, failures=0, error="", blocks=0)
+        return new
+
+    return change
+
+
+def forget_login(session: KeptSession, now: float) -> KeptSession:
+    """As if it had never logged in, and nothing had failed: the next page logs in again."""
+    return _with(session, logged_in=False, lock=None, failures=0, error="", retry_at=0.0, turned_away={})
+
+
+# -- blocks ----------------------------------------------------------------------------------------------------------
+
+
+def note_block(generation: int, *, for_sure: bool) -> Change:
+    """A page of a session of a pool was blocked. After a few in a row, or at once `for_sure`, the session is retired:
+    another visitor begins under its name."""
+
+    def change(session: KeptSession, now: float) -> KeptSession:
+        if session.generation != generation:
+            return session
+        if not for_sure and session.blocks + 1 < BLOCKS_BEARABLE:
+            return _with(session, blocks=session.blocks + 1)
+        fresh = KeptSession(name=session.name, generation=generation + 1, tokens=session.tokens, logins=session.logins)
+        return _with(fresh, created_at=now)
+
+    return change
