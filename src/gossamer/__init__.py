@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from .model.route import Action, Render
     from .model.task import Request
     from .parse.page import Page
+    from .parse.session import Session
     from .parse.spider import Results, Spider
     from .pipeline.near_duplicates import NearDuplicates
     from .pipeline.quality_rules import Fault
@@ -44,6 +45,7 @@ __all__ = [
     "Request",
     "Response",
     "Results",
+    "Session",
     "Spider",
     "TransportRequest",
     "__version__",
@@ -68,6 +70,7 @@ _ROOMS = {
     "Request": ".model.task",
     "Response": ".fetch.contract",
     "Results": ".parse.spider",
+    "Session": ".parse.session",
     "Spider": ".parse.spider",
     "TransportRequest": ".fetch.contract",
 }

@@ -263,6 +263,12 @@ class NotArchived(FetchRefused):
     reason = "not-archived"
 
 
+class LoginFailed(FetchRefused):
+    """The session of the page cannot be logged in, or does not stay so."""
+
+    reason = "login"
+
+
 class NoRoute(FetchRefused):
     """The spider or the settings want a route that does not exist here, or that is not installed."""
 

@@ -17,6 +17,7 @@ from gossamer.crawl.context import JobContext
 from gossamer.crawl.guest_turn import GuestTurns
 from gossamer.crawl.outages import LONGEST_OUTAGE
 from gossamer.crawl.pacer import Pacer
+from gossamer.crawl.sessions import Sessions
 from gossamer.crawl.windows import JobWindows
 from gossamer.crawl.worker import Worker
 from gossamer.errors import BackendUnavailable, GossamerError, Misconfigured
@@ -158,6 +159,7 @@ class Bench:
             parser_version="1",
             fetcher=fetcher,
             router=self._router(),
+            sessions=Sessions(self.lab.sessions, self.lab.clock, spider="spider"),
             pacer=pacer,
             guests=GuestTurns(
                 pacer, self.lab.seeds, line, self.lab.clock, worker="me", terms_for=lambda site: SiteTerms()

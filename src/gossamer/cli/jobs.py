@@ -105,6 +105,8 @@ def _print_status(settings: Settings, status: ProjectStatus, now: float) -> None
     for job in status.jobs:
         if job.storing:
             _warn(f"{many(job.storing, 'result')} of {job.id} wait on the disks of workers: gossamer spool")
+    for session in status.failing:
+        _warn(f"{session.name} cannot log in: {session.error} See `gossamer sessions`.")
     _warn(status.trouble)
     _print_older(status.total - len(status.jobs))
 

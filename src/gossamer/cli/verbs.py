@@ -25,6 +25,7 @@ HOMES = {
     "status": "jobs",
     "why": "why",
     "dead": "dead",
+    "sessions": "sessions",
     "routes": "routes",
     "proxies": "routes",
     "export": "export",
@@ -71,6 +72,7 @@ GROUPS = {
         "workers": "The processes that work on the project, on all machines.",
         "routes": "The ways to each site that were learned; budgets.",
         "proxies": "The exits of proxy pools, and whether they work.",
+        "sessions": "Visitors with a name, their cookies and logins.",
     },
     "Data": {
         "export": "Write the records to a file: JSON Lines, CSV, Parquet.",

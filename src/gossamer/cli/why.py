@@ -102,6 +102,7 @@ def _print_job(one: JobStory, now: float) -> None:
             ("since", moment(one.changed_at, now)),
             ("found", f"{moment(one.created_at)}, {origin}, depth {one.depth}, priority {one.priority}"),
             ("parsed by", one.kind),
+            ("session", one.session or ""),
             ("message", one.message.partition("\n")[0]),
         ]
     )

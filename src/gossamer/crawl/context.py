@@ -26,6 +26,7 @@ from .guest_turn import GuestTurns
 from .pacer import Pacer
 from .page_request import PageRequests, put_aside
 from .parse_page import AroundParse
+from .sessions import Sessions
 from .windows import JobWindows
 
 RetryTermsFor = Callable[[str], RetryTerms]
@@ -67,6 +68,7 @@ class JobContext(msgspec.Struct, frozen=True, kw_only=True):
     parser_version: str
     fetcher: Fetcher
     router: Router
+    sessions: Sessions
     pacer: Pacer
     guests: GuestTurns
     pipeline: Pipeline

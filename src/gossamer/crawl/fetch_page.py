@@ -95,6 +95,7 @@ class PageFetch:
         detects_blocks: bool = False,
         once: UnsafeSend | None = None,
     ) -> None:
+        self.logs_in = False  # a login wall is no reason to climb: the session of the page can log in
         self._once = once
         self._task = task
         self._log = log
@@ -165,7 +166,9 @@ class PageFetch:
                     await route.passed(response, teaches=self._small is None)
                     return FetchResult(outcome=outcome)
                 self._emit(events.Blocked, kind=block.kind, route=self._log.route, message=block.words)
-                if block.kind == "rate" or not await route.climb(block.kind):
+                if block.kind == "rate" or (self.logs_in and block.kind == "login"):
+                    return FetchResult(outcome=outcome, block=block)
+                if not await route.climb(block.kind):
                     return FetchResult(outcome=outcome, block=block)
                 await self._log.keep(outcome="blocked", reason=f"blocked-{block.kind}", error=block.words)
                 self._log.begin_attempt()
@@ -331,10 +334,10 @@ async def fetch_unqueued(
             return outcome
         if redirected is not None:
             redirected(outcome)
-        request = _towards(request, outcome)
+        request = towards(request, outcome)
 
 
-def _towards(request: PageRequest, outcome: Redirected) -> PageRequest:
+def towards(request: PageRequest, outcome: Redirected) -> PageRequest:
     """The request for the target of a redirect."""
     stays, kept = origin_of(outcome.to) == origin_of(request.url), outcome.method == request.method
     return msgspec.structs.replace(

@@ -28,7 +28,7 @@ from ..model.events import EventSink, Trouble
 from ..model.job import Job
 from ..model.task import DEFAULT_KIND, Candidate, Request
 from ..model.url import UrlRules, site_of
-from ..parse.spider import SeedDigest, Spider, listed_seeds, seeds
+from ..parse.spider import SeedDigest, Spider, listed_seeds, seeds, session_names
 from ..schedule import sources
 from ..schedule.authority import demand_own_job
 from ..schedule.recrawl import PageChoice, RecrawlBounds
@@ -166,6 +166,7 @@ def _admission(context: SeedContext, spider: Spider, scope: Scope) -> Admission:
         remember_known=False,
         fetcher=spider.fetcher,
         proxy_pool=spider.proxy_pool,
+        sessions=session_names(spider),
         keep_user=True,
     )
 

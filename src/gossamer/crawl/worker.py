@@ -22,7 +22,7 @@ from ..errors import BackendUnavailable, GossamerError, LeaseLost, Misconfigured
 from ..frontier.contract import RENEWAL, Frontier, LeaseBatch
 from ..model import events
 from ..model.record import PageFacts
-from ..model.task import Lease
+from ..model.task import Lease, Task
 from ..store.contract import RecordStore
 from .context import JobContext
 from .file_journey import FileJourney
@@ -30,6 +30,7 @@ from .held_lease import HeldLease
 from .journey import Journey
 from .outages import Outages
 from .quarantine import FEW, Quarantine, chosen
+from .session_journey import SessionFileJourney, SessionJourney
 from .slots import Slot, Slots
 
 POLL = timedelta(milliseconds=250)  # how long an idle worker trusts that other workers added nothing
@@ -210,7 +211,7 @@ class Worker:
 
     def _start_journey(self, held: HeldLease, known: dict[bytes, PageFacts]) -> asyncio.Task[None]:
         context, task = self._context, held.lease.task
-        kind = FileJourney if task.how and task.wishes().file is not None else Journey
+        kind = _kind_of_journey(task)
         journey = kind(context, held, known.get(task.fingerprint))
         # Before the journey has its first turn: the next lease is asked for with what is free now.
         slot = self._slots.take(task.site)
@@ -393,6 +394,15 @@ class Worker:
         for journey in journeys:
             journey.cancel()
         await asyncio.gather(*journeys, return_exceptions=True)
+
+
+def _kind_of_journey(task: Task) -> type[Journey]:
+    if not task.how:
+        return Journey  # most pages
+    wishes = task.wishes()
+    if wishes.session is None:
+        return Journey if wishes.file is None else FileJourney
+    return SessionJourney if wishes.file is None else SessionFileJourney
 
 
 def _words(error: Exception) -> str:

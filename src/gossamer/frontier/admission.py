@@ -7,12 +7,13 @@ counted as duplicates here without asking it again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Set
+from collections.abc import Callable, Iterable, Sequence, Set
 
 import msgspec
 
 from ..errors import InvalidUrl
 from ..model.item import safe_text
+from ..model.route import How
 from ..model.task import Candidate, DropReason, Request
 from ..model.url import (
     MAX_HOST,
@@ -72,11 +73,14 @@ class Admission:
         remember_known: bool = True,
         fetcher: str | None = None,
         proxy_pool: str | None = None,
+        sessions: Sequence[str] = (),
         keep_user: bool = False,
     ) -> None:
         self._scope = scope
         self._keep_user = keep_user  # of addresses that the owner of the crawl wrote; sites send us with no login
         self._fetcher, self._proxy_pool = fetcher, proxy_pool  # for requests that name none
+        # Also for requests that name none: of several sessions each page has its own, by its fingerprint.
+        self._sessions = [(name, msgspec.json.encode(How(session=name)).decode()) for name in sessions]
         self._rules = rules
         self._remember_known = remember_known  # off with a dedup window: what is known today may enter tomorrow
         self._known: dict[str, None] = {}
@@ -125,9 +129,11 @@ class Admission:
         site = site_of_authority(authority)
         if len(site) > MAX_HOST:
             raise InvalidUrl(f"{href[:100]}... has a host name of more than {MAX_HOST} characters.")
+        fingerprint = self._rules.fingerprint(href, None if plain else request.wishes())
+        how = request.way() if plain else request.how()
         return Candidate(
             url=href,
-            fingerprint=self._rules.fingerprint(href, None if plain else request.wishes()),
+            fingerprint=fingerprint,
             site=site,
             shape=shape_of(href),
             kind=request.kind,
@@ -137,11 +143,24 @@ class Admission:
             dropped=self._verdict(request, href, site, authority.partition(":")[0], depth),
             force=request.force,
             fetcher=request.fetcher or self._fetcher,
-            how=request.way() if plain else request.how(),
+            how=self._in_session(how, fingerprint) if self._sessions else how,
             proxy_pool=request.proxy_pool or self._proxy_pool,
             country=request.country,
             max_attempts=request.max_attempts,
         )
+
+    def _in_session(self, how: str, fingerprint: bytes) -> str:
+        name, alone = self._sessions[fingerprint[-1] % len(self._sessions)]
+        if not how:
+            return alone
+        wishes = msgspec.json.decode(how, type=How)
+        if wishes.session is not None:
+            return how
+        return msgspec.json.encode(msgspec.structs.replace(wishes, session=name)).decode()
+
+    def fingerprint(self, url: str) -> bytes:
+        """Of a plain GET."""
+        return self._rules.fingerprint(url)
 
     def _verdict(self, request: Request, href: str, site: str, host: str, depth: int) -> DropReason | None:
         verdict = self._scope.verdict(href, site, host, depth)

@@ -34,6 +34,23 @@ class Blocked(Event, frozen=True, kw_only=True, gc=False):
     message: str = ""
 
 
+class LoggedIn(Event, frozen=True, kw_only=True, gc=False):
+    """This worker has logged a session in; `logins` counts those of the session."""
+
+    session: str
+    logins: int
+
+
+class LoginFailed(Event, frozen=True, kw_only=True, gc=False):
+    """A login failed, or let no page in; the next one is made after `delay` seconds. `failures` counts those in a
+    row."""
+
+    session: str
+    failures: int
+    delay: float
+    message: str
+
+
 class BudgetReached(Event, frozen=True, kw_only=True, gc=False):
     """A bound on tokens does not let this page leave. Told once for each purse."""
 

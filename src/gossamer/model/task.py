@@ -231,6 +231,8 @@ def fault_of(request: Request) -> str:
         text = getattr(request, name)
         if text is not None and safe_text(text) != text:
             return f"has a {name} with characters that cannot be stored"
+    if request.session is not None and (len(request.session) > 100 or not request.session.isprintable()):
+        return "has a session whose name is longer than 100 characters, or has some that cannot be printed"
     return ""
 
 
@@ -249,7 +251,8 @@ def _check_payload(request: Request) -> None:
         raise payload.BadPayload(f"has headers and cookies of {length:,} bytes; {payload.MAX_HEADERS:,} are allowed")
 
 
-def _how(text: str) -> How:
+def wishes_of(text: str) -> How:
+    """What travels with a task, decoded."""
     return msgspec.json.decode(text, type=How) if text else _NO_WISHES
 
 
@@ -277,7 +280,7 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     max_attempts: int | None = None
 
     def wishes(self) -> How:
-        return _how(self.how)
+        return wishes_of(self.how)
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -306,7 +309,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     how: str = ""
 
     def wishes(self) -> How:
-        return _how(self.how)
+        return wishes_of(self.how)
 
     def user_data(self) -> dict[str, Any]:
         """The spider's own data, decoded."""

@@ -26,6 +26,7 @@ _LEVELS = {
     "Spooled": "warning",
     "Blocked": "warning",
     "BudgetReached": "error",
+    "LoginFailed": "error",
 }
 
 

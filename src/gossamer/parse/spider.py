@@ -19,6 +19,7 @@ from ..model.secret_text import Reveal, SecretText, secret_of_environment
 from ..model.task import DEFAULT_KIND, Request, fault_of
 from ..model.url import parse_url, site_of
 from .page import Page
+from .session import Session
 
 Yield: TypeAlias = AnyItem | Request | None
 Results: TypeAlias = Iterator[Yield]  # what users write behind `def parse(self, page: Page) ->`
@@ -33,6 +34,8 @@ Answer: TypeAlias = (
 Start: TypeAlias = Iterable[Request | str] | AsyncIterable[Request | str] | Awaitable[Iterable[Request | str]]
 ItemStep: TypeAlias = Callable[..., Any]  # step(item, page) -> item | Drop | None, or a coroutine of that
 
+_MOST_SESSIONS = 250
+_SESSION_NAME = re.compile(r"[\w.@-]{1,100}")
 _LONGEST_NAME = 60  # characters of a spider's name
 
 
@@ -68,6 +71,8 @@ class Spider:
     retry_unsafe: bool | None = None  # may a POST be sent again when nobody knows whether it arrived?
     fetcher: str | None = None  # a route, or a kind of transport ("browser"), for requests that name none
     proxy_pool: str | None = None
+    session: str | None = None  # for requests that name none: they leave as one visitor
+    sessions: int | None = None  # a pool of that many visitors; one that is blocked is replaced
 
     _reveal: Reveal = staticmethod(secret_of_environment)  # what looks secrets up
     _callbacks: tuple[str, ...] = (DEFAULT_KIND,)  # read once per class: every page asks
@@ -96,6 +101,14 @@ class Spider:
         """Look secrets up there from now on."""
         self._reveal = reveal
 
+    async def login(self, session: Session) -> None:
+        """Log a session in. Called before its first page, once for all workers, and again when `logged_out` says so."""
+
+    def logged_out(self, page: Page) -> bool:
+        """Is this what the site shows to visitors who are not logged in? By default: a page with status 401, or one
+        that asks for a login."""
+        return False
+
     def allowed_sites(self, seeds: Iterable[str]) -> frozenset[str] | None:
         """The hosts or registrable domains this spider keeps to, given its seeds; None means everywhere."""
         if self.allowed_domains is None:
@@ -104,6 +117,20 @@ class Spider:
         if "*" in domains:
             return None
         return frozenset(domain.lower().strip(".") for domain in domains)
+
+
+def session_names(spider: Spider) -> list[str]:
+    """The sessions of requests that name none. Raises Misconfigured."""
+    name, count = spider.session, spider.sessions
+    if count is None:
+        names = [name] if name is not None else []
+    elif isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= _MOST_SESSIONS:
+        raise Misconfigured(f"{spider.name}: sessions = {count!r:.50} must be a number from 1 to {_MOST_SESSIONS}.")
+    else:
+        names = [f"{name or 'visitor'}-{number}" for number in range(1, count + 1)]
+    if not all(isinstance(one, str) and _SESSION_NAME.fullmatch(one) for one in names):
+        raise Misconfigured(f"{spider.name}: session = {name!r:.100} must be a name of letters, digits and _.-@")
+    return names
 
 
 def default_name(class_name: str) -> str:

@@ -98,11 +98,18 @@ def _is_debugged(frame: FrameType | None) -> bool:
 
 
 class TimeLimit:
-    """How long the code of one page may take. `box` keeps a note of the page that is being parsed."""
+    """How long the code of one page may take, by which setting. `box` keeps a note of the page that is being
+    parsed."""
 
-    def __init__(self, limit: timedelta = timedelta(seconds=30), box: BlackBox | None = None) -> None:
+    def __init__(
+        self,
+        limit: timedelta = timedelta(seconds=30),
+        box: BlackBox | None = None,
+        setting: str = "crawl.parse_timeout",
+    ) -> None:
         self.seconds = limit.total_seconds()
-        self._box = box
+        self.setting = setting
+        self.box = box
 
     async def run(self, work: Coroutine[Any, Any, T], page: str, *, waits: bool = True) -> T:
         """The result of `work`, the code of that page. Raises what it raises, and ParseFailed when it took too long.
@@ -111,7 +118,7 @@ class TimeLimit:
         `waits` False, for work that waits for backends of ours.
         """
         try:
-            return await _Stretches(work, self.seconds, page, self._box, waits)
+            return await _Stretches(work, self, page, waits)
         except TookTooLong as late:
             detail = "".join(traceback.format_exception(late.__cause__ or late))
             raise ParseFailed(f"The code for {page} failed: {late}", detail=detail[-_LONGEST_DETAIL:]) from late
@@ -121,14 +128,12 @@ class _Stretches(Generic[T]):
     """Runs a coroutine stretch by stretch, from one wait to the next: the timer is set for the stretches only, since
     between two of them the loop runs other journeys."""
 
-    def __init__(
-        self, work: Coroutine[Any, Any, T], seconds: float, page: str, box: BlackBox | None, waits: bool
-    ) -> None:
+    def __init__(self, work: Coroutine[Any, Any, T], limit: TimeLimit, page: str, waits: bool) -> None:
         self._work = work
-        self._left = seconds
-        self._told = f"it took longer than {seconds:g} s (crawl.parse_timeout)"
+        self._left = limit.seconds
+        self._told = f"it took longer than {limit.seconds:g} s ({limit.setting})"
         self._page = page.encode(errors="replace")
-        self._box = box
+        self._box = limit.box
         self._waits = waits
         self._has_timer = threading.get_ident() == threading.main_thread().ident
 

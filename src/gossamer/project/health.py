@@ -45,6 +45,7 @@ from ..units import many, moment, size
 from .open import is_crawled, open_project
 from .schedule_changes import opening_for, schedule_warnings
 from .schedules import Book, book_of_file, read_book
+from .sessions import login_troubles
 from .spools import SpoolView, list_spools, spool_files
 from .timetable import is_missed
 from .wiring import check_installed, transports_of
@@ -117,7 +118,8 @@ async def examine(folder: Path, *, offline: bool = False) -> AsyncIterator[Findi
                 yield Finding(Level.FAIL, role, fault)
     if (found := await _archive_room(settings)) is not None:
         yield found
-    for finding in (*await _waiting_results(settings), *_routes(settings), *_spiders(settings)):
+    logins = [Finding(Level.WARN, "sessions", *words) for words in await login_troubles(settings)]
+    for finding in (*await _waiting_results(settings), *logins, *_routes(settings), *_spiders(settings)):
         yield finding
     async for finding in _schedules(settings):
         yield finding

@@ -25,6 +25,7 @@ from ..store.contract import RecordQuery
 from ..units import distance, many, moment
 from .jobs import JobView, counted_views, find_job
 from .open import Project
+from .sessions import SessionView, failing_sessions
 from .workers import ARCHIVE_FULL, list_workers
 
 SITES_SHOWN = 20
@@ -94,6 +95,7 @@ class ProjectStatus(msgspec.Struct, frozen=True, kw_only=True):
     total: int  # jobs in all
     records: int | None = 0
     trouble: str | None = None  # with the record store, or the archive
+    failing: list[SessionView] = []  # sessions that cannot log in
 
 
 async def project_status(project: Project, *, limit: int | None = None) -> ProjectStatus:
@@ -107,6 +109,7 @@ async def project_status(project: Project, *, limit: int | None = None) -> Proje
         total=len(jobs),
         records=0 if jobs else await _counted(project, RecordQuery()),
         trouble=project.absent or await _archive_trouble(project),
+        failing=await failing_sessions(project),
     )
 
 

@@ -81,6 +81,7 @@ class JobStory(msgspec.Struct, frozen=True, kw_only=True):
     site_taken_by: str | None  # the job that had the site when this URL was asked for last
     lane: str  # which workers may have it: those that serve this lane
     ahead_of_it: int | None  # queued tasks of the same site and lane that go first
+    session: str | None  # the visitor as which it is fetched
     incidents: list[Incident]
     in_words: str  # where it stands and why, in one sentence
     next_step: str | None  # the command that goes on from here

@@ -11,6 +11,7 @@ from importlib.util import find_spec
 
 import msgspec
 
+from ..backends.worker_names import is_gone
 from ..clock import Clock, SystemClock
 from ..crawl.context import JobContext, SourceSites
 from ..crawl.extension import Extensions, listening
@@ -21,6 +22,7 @@ from ..crawl.guest_turn import Announce, GuestTurns
 from ..crawl.pacer import AddressPace, Pacer
 from ..crawl.page_request import PageRequests
 from ..crawl.seeding import SOURCE_PAUSES, SeedContext
+from ..crawl.sessions import Sessions, SessionTerms
 from ..crawl.source_files import ClosedFor, SourceFiles
 from ..crawl.windows import job_windows
 from ..crawl.worker import LOOK, Worker
@@ -33,11 +35,12 @@ from ..fetch.open_route import Opening, Transports
 from ..fetch.robots import MemoryShelf, Robots, RobotsShelf
 from ..frontier.admission import Admission, Scope
 from ..frontier.contract import AddressBook, JobBook, JobTerms
-from ..model.events import EventSink, Silence
+from ..model.events import EventSink, LoggedIn, LoginFailed, Silence
 from ..model.job import JobState
 from ..model.record import day_of
 from ..model.route import BROWSER, HTTP, MANAGED, PROFILE
-from ..parse.spider import Spider, spider_version
+from ..model.session import KeptSession
+from ..parse.spider import Spider, session_names, spider_version
 from ..parse.timelimit import TimeLimit
 from ..pipeline.quality_guard import QualityGuard
 from ..routing.budget import BudgetKeeper, yesterday
@@ -168,6 +171,38 @@ def page_requests(project: Project, spider: Spider | None) -> PageRequests:
     )
 
 
+def sessions_of(project: Project, spider: Spider, job: str, events: EventSink, *, may_log_in: bool = True) -> Sessions:
+    """The sessions of a spider. What becomes of its logins is told."""
+    settings, clock = project.settings, project.clock
+
+    def told(session: str, kept: KeptSession, error: str) -> None:
+        now = clock.now()
+        if error:
+            pause = max(0.0, kept.retry_at - now)
+            words = f"Session {session} of {spider.name} cannot log in: {error}"
+            events.emit(
+                LoginFailed(at=now, job=job, session=session, failures=kept.failures, delay=pause, message=words)
+            )
+        else:
+            events.emit(LoggedIn(at=now, job=job, session=session, logins=kept.logins))
+
+    return Sessions(
+        project.state.sessions,
+        clock,
+        spider=spider.name,
+        worker=project.worker,
+        terms=SessionTerms(
+            tries=settings.sessions.login_tries,
+            pause=settings.sessions.login_pause,
+            timeout=settings.sessions.login_timeout,
+            lock=settings.lease.duration,
+        ),
+        is_gone=is_gone,
+        told=told,
+        may_log_in=may_log_in,
+    )
+
+
 @asynccontextmanager
 async def open_worker(
     project: Project,
@@ -185,6 +220,39 @@ async def open_worker(
     """A worker of this process for one job, ready to run. `sink` is that of the process. `terms` are the job's;
     `serves` are the routes it works on; None: all. `look` lies between two looks at a job whose window is closed.
     `transports` take the place of those of the settings, in a replay."""
+    settings, routing = project.settings, routing_of(project.settings)
+    async with open_context(
+        project, spider, job, scope, sink, events, terms=terms, serves=serves, transports=transports
+    ) as context:
+        yield Worker(
+            context,
+            project.state.frontier,
+            project.records,
+            concurrency=settings.crawl.concurrency,
+            lease_duration=settings.lease.duration,
+            drain_within=settings.crawl.drain,
+            lanes=lanes_of(serves, routing.routes, routing.ladder),
+            quarantine=project.quarantine,
+            max_deliveries=settings.lease.max_deliveries,
+            is_over=partial(is_over, project.state.jobs, job),
+            look=look,
+        )
+
+
+@asynccontextmanager
+async def open_context(
+    project: Project,
+    spider: Spider,
+    job: str,
+    scope: Scope,
+    sink: Sink,
+    events: EventSink | None = None,
+    *,
+    terms: JobTerms | None = None,
+    serves: frozenset[str] | None = None,
+    transports: Transports | None = None,
+) -> AsyncIterator[JobContext]:
+    """What the journeys of a job share, its transports open. For the rest see `open_worker`."""
     settings, clock = project.settings, project.clock
     ones = extensions_of(settings, spider)
     limit = TimeLimit(settings.crawl.parse_timeout, project.box)
@@ -212,6 +280,8 @@ async def open_worker(
         budget = BudgetKeeper(
             project.state.budgets, job, routing.budgets_for, clock, max_body=settings.fetch.max_body.bytes
         )
+        await project.state.sessions.forget_unused(clock.now() - settings.sessions.keep.total_seconds())
+        sessions = sessions_of(project, spider, job, listener, may_log_in=not replays)
         router = Router(
             terms_for=routing.terms_for,
             routes=routing.routes,
@@ -221,6 +291,7 @@ async def open_worker(
             budget=budget,
             clock=clock,
             serves=serves,
+            sessions=sessions,
         )
         asked = None if replays else robots
         fetcher = fetcher_of(settings, asked, robots_rule(settings, spider), clock, around=extensions.around_fetch)
@@ -246,6 +317,7 @@ async def open_worker(
             parser_version=spider_version(type(spider)),
             fetcher=fetcher,
             router=router,
+            sessions=sessions,
             pacer=pacer,
             guests=guests,
             pipeline=pipeline_of(settings, spider, counted=counted, latest=latest_of(project.records, sink)),
@@ -261,6 +333,7 @@ async def open_worker(
                 remember_known=settings.crawl.dedup_window is None,
                 fetcher=spider.fetcher,
                 proxy_pool=spider.proxy_pool,
+                sessions=session_names(spider),
             ),
             sink=sink,
             frontier=project.state.frontier,
@@ -285,19 +358,7 @@ async def open_worker(
             ),
             source_sites=None if grows is None else SourceSites(project.state.jobs, project.state.seeds, job, grows),
         )
-        yield Worker(
-            context,
-            project.state.frontier,
-            project.records,
-            concurrency=settings.crawl.concurrency,
-            lease_duration=settings.lease.duration,
-            drain_within=settings.crawl.drain,
-            lanes=lanes_of(serves, routing.routes, routing.ladder),
-            quarantine=project.quarantine,
-            max_deliveries=settings.lease.max_deliveries,
-            is_over=partial(is_over, project.state.jobs, job),
-            look=look,
-        )
+        yield context
 
 
 @asynccontextmanager

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
+from typing import Protocol
 
 import msgspec
 
@@ -47,6 +48,16 @@ LATE_TRIES = 2  # a page that failed this often begins a rung higher: silence ma
 EXITS_AT_MOST = 3  # tries through a pool for one page, one after the other
 
 
+class SessionJars(Protocol):
+    """The cookies of sessions with a name: the same by every route and through every exit."""
+
+    def jar(self, session: str) -> CookieJar: ...
+
+    def visitor(self, session: str) -> str:
+        """The name under which the session's exit is chosen."""
+        ...
+
+
 class RouteNotServed(Exception):
     """This worker does not serve the route; the task belongs into that lane."""
 
@@ -71,6 +82,7 @@ class Router:
         budget: BudgetKeeper | None = None,
         serves: frozenset[str] | None = None,
         for_files: bool = False,
+        sessions: SessionJars | None = None,
     ) -> None:
         self.terms_for = terms_for
         self.routes = routes
@@ -80,6 +92,7 @@ class Router:
         self.clock = clock
         self.memory = SiteMemory(book, clock)
         self.for_files = for_files
+        self.sessions = sessions
         self._serves = serves
         self._jars: OrderedDict[tuple[str, str, str], CookieJar] = OrderedDict()
 
@@ -114,11 +127,18 @@ class Router:
             page.begin_higher()
         return page
 
+    def visitor(self, session: str | None) -> str | None:
+        """The name under which the exit of a session is chosen."""
+        return session if session is None or self.sessions is None else self.sessions.visitor(session)
+
     def serves(self, route: Route) -> bool:
         return self._serves is None or route.transport in self._serves or route.name in self._serves
 
     def jar_for(self, route: Route, exit: Exit | None, session: str | None) -> CookieJar:
-        """The cookies of one identity: a visitor that comes from elsewhere, or looks different, is another one."""
+        """The cookies of one identity: a visitor that comes from elsewhere, or looks different, is another one, unless
+        it has a name."""
+        if session is not None and self.sessions is not None:
+            return self.sessions.jar(session)
         key = (route.name, exit.identity if exit is not None else "", session or "")
         jar = self._jars.get(key)
         if jar is None:
@@ -197,7 +217,7 @@ class PageRoute:
                 fingerprint=task.fingerprint,
                 attempt=task.attempt,
                 country=task.country,
-                session=wishes.session,
+                session=router.visitor(wishes.session),
                 avoid=self._avoid,
             )
         return OpenRoute(

@@ -126,6 +126,7 @@ def _check(settings: Settings) -> None:
     per_site = settings.politeness.concurrency
     demand(per_site is None or per_site >= 1, "politeness.concurrency", "must be 1 or more.")
     demand(settings.retry.max_attempts >= 1, "retry.max_attempts", "must be 1 or more.")
+    demand(settings.sessions.login_tries >= 1, "sessions.login_tries", "must be 1 or more.")
     demand(settings.lease.max_deliveries >= 1, "lease.max_deliveries", "must be 1 or more.")
     demand(settings.lease.duration.total_seconds() >= 1, "lease.duration", "must be 1s or more.")
     for name in ("browsers", "contexts", "recycle_pages"):

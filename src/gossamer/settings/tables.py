@@ -269,6 +269,13 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
     max_deliveries: int = 5
 
 
+class Sessions(msgspec.Struct, frozen=True, kw_only=True):
+    keep: timedelta = timedelta(days=30)  # a session that was not used for so long is forgotten
+    login_timeout: timedelta = timedelta(minutes=2)
+    login_tries: int = 3  # in a row that may fail; then pages are given up
+    login_pause: timedelta = timedelta(seconds=5)  # after a failed login; doubles
+
+
 class Urls(msgspec.Struct, frozen=True, kw_only=True):
     tracking: tuple[str, ...] = DEFAULT_TRACKING
     trailing_slash: str = "keep"
@@ -372,6 +379,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     fetch: Fetch = Fetch()
     retry: Retry = Retry()
     lease: Lease = Lease()
+    sessions: Sessions = Sessions()
     urls: Urls = Urls()
     store: Store = Store()
     files: Files = Files()

@@ -22,7 +22,7 @@ from ...frontier.admission import Admission
 from ...frontier.contract import DeadFilter, DeadLetter
 from ...model.job import Job
 from ...model.url import origin_of, site_of
-from ...parse.spider import Spider, listed_seeds, seeds
+from ...parse.spider import Spider, listed_seeds, seeds, session_names
 from ...parse.timelimit import TimeLimit
 from ...process.signals import is_cancellation
 from ...settings.effective import scope_of
@@ -197,6 +197,7 @@ class _Desk:
             remember_known=False,
             fetcher=spider.fetcher,
             proxy_pool=spider.proxy_pool,
+            sessions=session_names(spider),
         )
         return _Door(sites, admission)
 

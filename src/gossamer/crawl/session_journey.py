@@ -1,0 +1,161 @@
+"""The journey of a page, or of a file, that belongs to a session: what is done before its request and after its answer,
+beyond what is done for any.
+
+    before  the session is logged in, if its spider knows how; its headers go along
+    after   what the answer did to its cookies is written at once, so that the fleet knows
+    judge   a page that is logged out is fetched again after the next login, and uses up no try
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import msgspec
+
+from ..errors import BackendUnavailable, GossamerError, LoginFailed, ParseFailed
+from ..fetch.contract import Gate
+from ..fetch.fetcher import Fetched, PageRequest, Redirected
+from ..model import events
+from ..model.page import Snapshot
+from ..model.record import PageFacts
+from ..parse.page import Page
+from ..parse.spider import Spider
+from ..routing.blocks import judge_redirect
+from .context import JobContext
+from .fetch_page import BANNING, FetchResult, PageFetch
+from .file_journey import FileJourney
+from .held_lease import HeldLease
+from .journey import Journey
+from .login import login_of
+from .page_request import merged
+from .sessions import Visit
+
+LOGGED_OUT = "logged out"  # the reason of a task that is fetched again after a login
+UNAUTHORIZED = 401
+
+
+class _InSession(Journey):
+    def __init__(self, context: JobContext, held: HeldLease, known: PageFacts | None = None) -> None:
+        super().__init__(context, held, known)
+        self._session = (self._how.session if self._how is not None else None) or ""
+        self._login = login_of(context, gate_for=self._gate_of_login, emit=self._emit, held=held)
+        self._visit = Visit(self._session, 1, 0)
+
+    async def _gate_of_login(self, site: str, asked: timedelta | None) -> Gate:
+        return await self._before_send(asked, site)
+
+    # -- before and after the request ------------------------------------------------------------------------------
+
+    async def _fetch(self) -> FetchResult:
+        self._visit = await self._context.sessions.enter(self._session, self._login)
+        result = None
+        try:
+            result = await super()._fetch()
+            return result
+        finally:
+            await self._keep(result)
+
+    async def _keep(self, result: FetchResult | None) -> None:
+        context, block = self._context, result.block if result is not None else None
+        try:
+            await context.sessions.keep_cookies(self._session)
+            if block is not None and block.kind in BANNING and context.spider.sessions:
+                await context.sessions.was_blocked(self._visit, for_sure=block.kind != "forbidden")
+        except BackendUnavailable as error:
+            self._emit(events.Trouble, stage="session", message=f"{error} Cookies are written with the next page.")
+
+    async def _request(self) -> PageRequest:
+        request = await super()._request()
+        headers = self._context.sessions.headers(self._session, self._task.site)
+        if headers:
+            request = msgspec.structs.replace(
+                request,
+                headers=merged(tuple(headers.items()), request.headers),
+                private=request.private | {name.lower() for name in headers},
+            )
+        # A login page is most often reached by a redirect: logged_out() shall see it.
+        return msgspec.structs.replace(request, follows=True) if self._login is not None else request
+
+    def _page_fetch(self) -> PageFetch:
+        fetch = super()._page_fetch()
+        fetch.logs_in = self._login is not None
+        return fetch
+
+    # -- judge -------------------------------------------------------------------------------------------------------
+
+    async def _settle(self, result: FetchResult) -> None:
+        outcome, sessions = result.outcome, self._context.sessions
+        if not isinstance(outcome, Fetched | Redirected):
+            await super()._settle(result)
+            return
+        page = self._task.fingerprint.hex()
+        try:
+            logged_out = self._login is not None and await self._is_logged_out(result)
+        except ParseFailed as failure:
+            await self._fail(failure, failure.detail)
+            return
+        if logged_out:
+            why = await self._held.settle(lambda: sessions.was_turned_away(self._visit, page))
+            await self._turn_away(LoginFailed(f"{self._task.url}: {why}") if why else None)
+            return
+        block = result.block
+        if self._login is not None and block is not None and block.kind == "login":
+            block = None  # the spider has seen it, and says that it is the page
+        if block is None and outcome.response.status < 400:
+            await self._held.settle(lambda: sessions.was_let_in(self._visit, page))
+        await super()._settle(msgspec.structs.replace(result, block=block))
+
+    async def _turn_away(self, failure: GossamerError | None) -> None:
+        """Fetch the page again when its session was logged in once more; or give it up."""
+        await self._site.answered()
+        if failure is not None:
+            await self._fail(failure)
+            return
+        if self._once is not None:  # a POST was answered by the wall, and did not reach what it was meant for
+            await self._held.settle(lambda: self._context.frontier.note_sent(self._lease, sent=False))
+        await self._log.keep(outcome="released", reason=LOGGED_OUT, error=f"session {self._session} was logged out")
+        await self._release(timedelta(0), LOGGED_OUT)
+
+    async def _is_logged_out(self, result: FetchResult) -> bool:
+        """Raises ParseFailed."""
+        outcome, spider, task = result.outcome, self._context.spider, self._task
+        assert isinstance(outcome, Fetched | Redirected)
+        if isinstance(outcome, Redirected) and judge_redirect(task.url, outcome.to) is not None:
+            return True
+        response = outcome.response
+        if type(spider).logged_out is Spider.logged_out:
+            if response.status == UNAUTHORIZED or (result.block is not None and result.block.kind == "login"):
+                return True
+            return judge_redirect(task.url, response.url) is not None
+        snapshot = Snapshot(
+            url=response.url,
+            requested_url=task.url,
+            status=response.status,
+            headers=response.headers,
+            body=response.body,
+            fetched_at=outcome.fetched_at,
+            cut=response.cut,
+            kind=task.kind,
+            job=task.job,
+            data=task.data,
+            depth=task.depth,
+        )
+
+        async def ask() -> bool:
+            return bool(spider.logged_out(Page(snapshot, depth=task.depth, spider=spider)))
+
+        try:
+            return await self._context.time_limit.run(ask(), task.url)
+        except ParseFailed:
+            raise
+        except Exception as error:  # of the spider's own code
+            brief = f"{type(error).__name__}: {error}"
+            raise ParseFailed(f"{type(spider).__name__}.logged_out failed on {response.url}: {brief[:500]}") from error
+
+
+class SessionJourney(_InSession):
+    """One lease on a page of a session."""
+
+
+class SessionFileJourney(_InSession, FileJourney):
+    """One lease on a file of a session."""

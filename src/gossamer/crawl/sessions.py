@@ -1,0 +1,344 @@
+"""The sessions of a job, as the journeys of one process use them.
+
+What it does: keeps a copy of each session that its pages name, which is read again every second at most, and writes
+back what a page changed, cookie by cookie. Sees to it that a session is logged in before its pages are fetched: one
+worker of the fleet does that (login.py), the pages of all others wait.
+How it fails: SessionWaits (the page goes back to the queue and uses up no try), LoginFailed (the page is given up),
+BackendUnavailable. How it recovers: everything is in the state. Cookies that could not be written are written with the
+next page.
+
+A page is fetched under a generation and a login of its session. What comes back for an older one changes nothing: the
+cookie of a visitor that was logged out must not replace the one that the login brought.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from datetime import timedelta
+
+import msgspec
+
+from ..clock import Clock
+from ..errors import BackendUnavailable, GossamerError, LoginFailed
+from ..fetch.cookies import CookieChanges, CookieJar
+from ..fetch.sessions import (
+    MOST_BYTES,
+    MOST_COOKIES,
+    SessionBook,
+    begin_login,
+    end_login,
+    fail_login,
+    let_in,
+    log_out,
+    may_begin,
+    merge,
+    note_block,
+    release_login,
+    renew_login,
+    touch,
+)
+from ..model.session import KeptSession, LoginLock
+from .pacer import MAX_HOLD, TooEarly
+
+FRESH = 1.0  # seconds that a copy is used before the state is asked again
+LOOK = timedelta(milliseconds=250)  # between two looks at a login that another worker makes
+AGAIN = timedelta(seconds=1)  # the shortest time that a page waits in the queue for a login
+IN_MEMORY = 1000  # sessions
+LOGINS_FOR_A_PAGE = 5  # under which it may be logged out; then it is given up
+TOUCH_AFTER = 3600.0  # seconds; then the state is told that a session is in use
+LOGIN = "\n"  # behind a session's name: its login, which has a jar of its own until it is over
+
+
+class SessionWaits(TooEarly):
+    """The session is being logged in, or its login failed a moment ago."""
+
+    reason = "login"
+
+
+class SessionTerms(msgspec.Struct, frozen=True, kw_only=True):
+    """How sessions log in: how many logins in a row may fail before pages are given up, how long the first pause is,
+    how long a login may take, and after what time the lock of a worker that is gone lapses."""
+
+    tries: int = 3
+    pause: timedelta = timedelta(seconds=5)
+    timeout: timedelta = timedelta(minutes=2)
+    lock: timedelta = timedelta(seconds=60)
+
+
+class Visit(msgspec.Struct, frozen=True):
+    """What a page of a session is fetched as."""
+
+    session: str
+    generation: int
+    logins: int
+
+
+class LoginResult(msgspec.Struct, frozen=True, kw_only=True):
+    """What a login brought. `error` is why it failed; empty when it went well."""
+
+    changes: CookieChanges = {}
+    headers: dict[str, str] = {}
+    sites: tuple[str, ...] = ()
+    error: str = ""
+
+
+RunLogin = Callable[[str, KeptSession], Awaitable[LoginResult]]
+Told = Callable[[str, KeptSession, str], None]  # session, what it is now, why its login failed
+
+
+class _Entry:
+    """A session in this process' memory."""
+
+    __slots__ = ("exchange", "jar", "kept", "read_at", "turn")
+
+    def __init__(self, kept: KeptSession, jar: CookieJar) -> None:
+        self.kept = kept
+        self.jar = jar
+        self.read_at = float("-inf")
+        self.exchange = asyncio.Lock()  # with the state: one page reads or writes for all that wait
+        self.turn = asyncio.Lock()  # of those who want it to be logged in
+
+
+class Sessions:
+    """One per job and process. `told` hears of every login that was made here. Fulfils `routing.router.SessionJars`."""
+
+    def __init__(
+        self,
+        book: SessionBook,
+        clock: Clock,
+        *,
+        spider: str,
+        worker: str = "",
+        terms: SessionTerms | None = None,
+        is_gone: Callable[[str], bool] = lambda worker: False,
+        told: Told = lambda session, kept, error: None,
+        may_log_in: bool = True,
+    ) -> None:
+        self._book = book
+        self._clock = clock
+        self._spider = spider
+        self._worker = worker
+        self.terms = terms or SessionTerms()
+        self._is_gone = is_gone
+        self._told = told
+        self.may_log_in = may_log_in  # not while pages come from the archive
+        self._entries: OrderedDict[str, _Entry] = OrderedDict()
+        self._login_jars: dict[str, CookieJar] = {}
+
+    # -- what routes ask ------------------------------------------------------------------------------------------
+
+    def jar(self, session: str) -> CookieJar:
+        """The cookies of the session: the same by every route."""
+        if session in self._login_jars:
+            return self._login_jars[session]
+        return self._entry(session).jar
+
+    def visitor(self, session: str) -> str:
+        """The name under which its exit is chosen; another one for each generation."""
+        session = session.removesuffix(LOGIN)
+        generation = self._entry(session).kept.generation
+        return session if generation == 1 else f"{session}~{generation}"
+
+    # -- before and after a page ----------------------------------------------------------------------------------
+
+    async def enter(self, session: str, login: RunLogin | None) -> Visit:
+        """The session is ready for a request. With `login`, it is logged in. Raises SessionWaits, LoginFailed."""
+        entry = self._entry(session)
+        await self._refresh(entry)
+        if login is not None and not entry.kept.logged_in:
+            await self._wait_for_login(session, entry, login)
+        if self._clock.now() - entry.kept.used_at > TOUCH_AFTER:
+            self._adopt(entry, await self._book.change(entry.kept.name, touch))
+        return Visit(session, entry.kept.generation, entry.kept.logins)
+
+    def headers(self, session: str, site: str) -> dict[str, str]:
+        kept = self._entry(session).kept
+        return kept.headers if site in kept.header_sites else {}
+
+    async def keep_cookies(self, session: str) -> None:
+        """Write what has changed. While the state is away, it is kept for the next page."""
+        entry = self._entry(session)
+        if not entry.jar.has_changes:
+            return
+        async with entry.exchange:
+            jar, kept = entry.jar, entry.kept
+            changes = jar.take_changes()
+            try:
+                new = await self._book.change(kept.name, merge(changes, generation=kept.generation, logins=kept.logins))
+            except BackendUnavailable:
+                jar.give_back(changes)
+                raise
+            self._adopt(entry, new)
+
+    async def was_let_in(self, visit: Visit, page: str) -> None:
+        """The page was the page. A state that knows that already is not told."""
+        entry = self._entry(visit.session)
+        kept = entry.kept
+        news = kept.failures or kept.blocks or page in kept.turned_away or (visit.logins and not kept.proven)
+        if news:
+            self._adopt(entry, await self._book.change(kept.name, let_in(visit.logins, page)))
+
+    async def was_turned_away(self, visit: Visit, page: str) -> str:
+        """The page was logged out. Returns why it is given up; empty when it is worth another login."""
+        entry = self._entry(visit.session)
+        pause = self.terms.pause.total_seconds()
+        change, failed = log_out(visit.logins, page, pause), False
+
+        def noted(session: KeptSession, now: float) -> KeptSession:
+            nonlocal failed
+            new = change(session, now)
+            failed = new.failures > session.failures
+            return new
+
+        kept = await self._book.change(entry.kept.name, noted)
+        self._adopt(entry, kept)
+        times = kept.turned_away.get(page, 0)
+        if times >= LOGINS_FOR_A_PAGE:
+            return f"The page is logged out again after {times} logins of session {visit.session}."
+        if failed:
+            self._told(visit.session, kept, kept.error)
+        return ""
+
+    async def was_blocked(self, visit: Visit, *, for_sure: bool) -> None:
+        """A page of a session of a pool was blocked."""
+        entry = self._entry(visit.session)
+        self._adopt(entry, await self._book.change(entry.kept.name, note_block(visit.generation, for_sure=for_sure)))
+
+    # -- logins -------------------------------------------------------------------------------------------------
+
+    async def _wait_for_login(self, session: str, entry: _Entry, login: RunLogin) -> None:
+        """One page of this process at a time looks whether the session is logged in, or logs it in."""
+        try:
+            async with asyncio.timeout(MAX_HOLD.total_seconds()):
+                await entry.turn.acquire()
+        except TimeoutError:
+            raise SessionWaits(AGAIN) from None
+        try:
+            deadline = self._clock.monotonic() + MAX_HOLD.total_seconds()
+            while not entry.kept.logged_in:
+                entry.read_at = float("-inf")
+                await self._refresh(entry)
+                if entry.kept.logged_in:
+                    return
+                kept, now = entry.kept, self._clock.now()
+                if kept.failures >= self.terms.tries and now < kept.retry_at:
+                    raise LoginFailed(
+                        f"Session {session} cannot log in: {kept.error} It was tried {kept.failures} times in a row. "
+                        f"Mend login(), then run `gossamer sessions login {self._spider}` and replay the page."
+                    )
+                if may_begin(kept, now, self._is_gone):
+                    await self.log_in(session, login)
+                    continue
+                wait = max(kept.retry_at - now, LOOK.total_seconds())
+                if self._clock.monotonic() + wait > deadline:
+                    raise SessionWaits(max(timedelta(seconds=kept.retry_at - now), AGAIN))
+                await self._clock.sleep(wait)
+        finally:
+            entry.turn.release()
+
+    async def log_in(self, session: str, login: RunLogin) -> KeptSession | None:
+        """Log the session in, if nobody else does; return what it is then, None where somebody else does."""
+        entry = self._entry(session)
+        holder = uuid.uuid4().hex
+        seconds = self.terms.lock.total_seconds()
+        taken = await self._book.change(entry.kept.name, begin_login(self._worker, holder, seconds, self._is_gone))
+        self._adopt(entry, taken)
+        lock = taken.lock
+        if lock is None or lock.holder != holder:
+            return None
+        jar = self._login_jars[session + LOGIN] = self._new_jar(taken)
+        try:
+            result = await self._under_lock(taken, lock, login(session, taken))
+        except BaseException:
+            # The lease of the page is lost, or the worker stops. If this is not heard, the lock lapses.
+            with suppress(GossamerError):
+                await asyncio.shield(self._book.change(taken.name, release_login(lock.token)))
+            raise
+        finally:
+            self._login_jars.pop(session + LOGIN, None)
+        pause = self.terms.pause.total_seconds()
+        if result.error:
+            change = fail_login(lock.token, result.error, pause)
+        else:
+            change = end_login(lock.token, jar.take_changes(), result.headers, result.sites)
+        kept = await self._book.change(taken.name, change)
+        self._adopt(entry, kept)
+        self._told(session, kept, result.error)
+        return kept
+
+    async def _under_lock(self, taken: KeptSession, lock: LoginLock, work: Awaitable[LoginResult]) -> LoginResult:
+        """Make the login; keep its lock meanwhile. When the lock is lost the login ends: another worker makes it."""
+        running = asyncio.ensure_future(work)
+        renewing = asyncio.create_task(self._renew(taken.name, lock))
+        try:
+            await asyncio.wait((running, renewing), return_when=asyncio.FIRST_COMPLETED)
+            if running.done():
+                return await running
+            renewing.result()  # the state stayed away for as long as the lock lasts
+            return LoginResult(error="The login took so long that another worker has taken it over.")
+        finally:
+            for task in (running, renewing):
+                task.cancel()
+            await asyncio.gather(running, renewing, return_exceptions=True)
+
+    async def _renew(self, name: str, lock: LoginLock) -> None:
+        """Returns when the lock is lost."""
+        seconds = self.terms.lock.total_seconds()
+        good_until = self._clock.monotonic() + seconds
+        while True:
+            await self._clock.sleep(seconds / 3)
+            asked_at = self._clock.monotonic()
+            try:
+                kept = await self._book.change(name, renew_login(lock.token, seconds))
+            except BackendUnavailable:
+                if self._clock.monotonic() > good_until:
+                    raise
+                continue
+            if kept.lock is None or kept.lock.token != lock.token:
+                return
+            good_until = asked_at + seconds
+
+    # -- copies -------------------------------------------------------------------------------------------------
+
+    def _entry(self, session: str) -> _Entry:
+        entry = self._entries.get(session)
+        if entry is None:
+            kept = KeptSession(name=f"{self._spider}/{session}")
+            entry = self._entries[session] = _Entry(kept, self._new_jar(kept))
+            while len(self._entries) > IN_MEMORY:
+                self._entries.popitem(last=False)
+        self._entries.move_to_end(session)
+        return entry
+
+    def _new_jar(self, kept: KeptSession) -> CookieJar:
+        jar = CookieJar(
+            self._clock, max_per_site=MOST_COOKIES, max_total=MOST_COOKIES, max_bytes=MOST_BYTES, notes_changes=True
+        )
+        jar.replace(kept.cookies)
+        return jar
+
+    async def _refresh(self, entry: _Entry) -> None:
+        if self._clock.monotonic() - entry.read_at < FRESH:
+            return
+        async with entry.exchange:
+            now = self._clock.monotonic()
+            if now - entry.read_at >= FRESH:
+                kept = await self._book.session(entry.kept.name)
+                entry.read_at = now
+                self._adopt(entry, kept or KeptSession(name=entry.kept.name), whole=True)
+
+    def _adopt(self, entry: _Entry, kept: KeptSession, *, whole: bool = False) -> None:
+        """The copy is `kept` from now on, unless a newer one is here. `whole`: it may be older than a session that was
+        cleared and began anew."""
+        known = entry.kept
+        if kept.revision == known.revision or (kept.revision < known.revision and not whole):
+            return
+        if (kept.generation, kept.logins) != (known.generation, known.logins) or kept.revision < known.revision:
+            entry.jar = self._new_jar(kept)  # pages under way keep the old one, and what they change there is lost
+        else:
+            entry.jar.replace(kept.cookies)
+        entry.kept = kept
