@@ -127,6 +127,7 @@ def measure(row: Row, folder: Path, gaps: int, chance: random.Random) -> Paced:
     plan = {"hosts": hosts, "pages": pages + 1, "tls": row.tls, "http2": row.http2}
     plan["robots"] = "User-agent: *\nDisallow:"
     plan["drop_every"] = 20 if row.drops else None
+    plan["drop_new"] = row.route == "browser"  # which shows each page on connections of its own
     if row.tls and row.slow:
         # Several connections to each site, and a new one now and then.
         plan |= {"handshake_ms": SLOW_HANDSHAKE, "latency_ms": 700, "close_every": 5}

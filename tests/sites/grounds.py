@@ -45,6 +45,7 @@ class Grounds(msgspec.Struct, frozen=True, kw_only=True):
     close_every: int | None = None  # after so many answers on one connection it is closed, as announced; HTTP/1.1 only
     drop_every: int | None = None  # of the requests on connections that served before, each so-and-so-many-th is read,
     # logged with status 0, and its connection closed without an answer
+    drop_new: bool = False  # requests on new connections are counted and dropped as well
 
     def host_names(self) -> list[str]:
         return [f"site{n}.localhost" for n in range(self.hosts)]

@@ -80,9 +80,9 @@ class Visit:
 
     def _is_dropped(self) -> bool:
         """Is this request one of those that get no answer? Those on a new connection are not: the client would know
-        that nobody dropped an idle one."""
+        that nobody dropped an idle one; unless the plan says so."""
         self._served += 1
-        if self._grounds.drop_every is None or self._served == 1:
+        if self._grounds.drop_every is None or (self._served == 1 and not self._grounds.drop_new):
             return False
         self._ledger.on_standing += 1
         return self._ledger.on_standing % self._grounds.drop_every == 0
