@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import inf
+
 import msgspec
 import pytest
 
@@ -44,20 +46,22 @@ async def test_open_ones_come_in_the_order_of_their_time(book):
         await book.enter(callback(id, next_at=next_at, state=state))
     await book.enter(over("over", NOW))
 
-    assert [one.id for one in await book.open(10)] == ["waits", "soon", "late"]
-    assert [one.id for one in await book.open(2)] == ["waits", "soon"]
+    assert [one.id for one in await book.due(NOW + 60, 10)] == ["soon", "late"]
+    assert [one.id for one in await book.due(NOW + 59, 10)] == ["soon"]
+    assert [one.id for one in await book.due(inf, 1)] == ["soon"]
+    assert [one.id for one in await book.waiting(10)] == ["waits"]
     assert await book.pending() == 3
 
 
 async def test_one_that_is_over_is_open_no_more_until_it_is_sent_again(book):
     await book.enter(callback("a"))
     await book.keep(over("a", NOW))
-    assert await book.open(10) == []
+    assert await book.waiting(10) == []
     assert await book.ended(10) == [over("a", NOW)]
 
     again = msgspec.structs.replace(over("a", NOW), state=CallbackState.DUE, ended_at=None, next_at=NOW + 5)
     await book.keep(again)
-    assert await book.open(10) == [again]
+    assert await book.due(NOW + 5, 10) == [again]
     assert await book.ended(10) == []
 
 

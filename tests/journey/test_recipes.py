@@ -89,8 +89,9 @@ async def test_a_drafted_recipe_crawls_the_shelf_that_it_was_drafted_from(tmp_pa
         checked = await gossamer(tmp_path, "check", "garden", start)
         crawling = await gossamer(tmp_path, "crawl", "garden", "--quiet", "-o", "garden.jsonl")
 
-    # 3: one ware of this shelf cannot be read by any recipe, and is a dead letter
+    # The shelf has a page that cannot be read: the outcome tells it, also under --quiet.
     assert (checked.code, crawling.code) == (0, 3), (checked, crawling)
+    assert "garden-1: done with warnings: " in crawling.err
     assert "20 links to product" in checked.out
     lines = (tmp_path / "garden.jsonl").read_text().splitlines()
     assert len(lines) == 49

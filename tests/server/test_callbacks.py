@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -58,9 +59,9 @@ async def _reached(door: Served, state: str) -> dict[str, Any]:
 async def _hurry(door: Served) -> None:
     """What waits for its next try is due now. What is due already may be under way, and is left alone."""
     book, now = door.project.state.callbacks, door.project.clock.now()
-    for one in await book.open(10):
+    for one in await book.due(inf, 10):
         if one.next_at > now:
-            await book.keep(msgspec.structs.replace(one, next_at=0.0))
+            await book.keep(msgspec.structs.replace(one, next_at=1.0))
 
 
 async def test_a_batch_that_has_ended_is_told_once_with_a_signature(tmp_path: Path, receiver: Receiver) -> None:
@@ -109,7 +110,7 @@ async def test_a_message_that_was_not_taken_comes_again_with_the_same_id_and_con
             for tries in (1, 2, 3):
                 while (found := await _reached(door, "due"))["tries"] < tries:
                     await asyncio.sleep(0.02)
-                (kept,) = await door.project.state.callbacks.open(1)
+                (kept,) = await door.project.state.callbacks.due(inf, 1)
                 pauses.append(kept.next_at - door.project.clock.now())
                 assert found["message"] == f"The receiver answered {[500, 302, 429][tries - 1]}."
                 await _hurry(door)

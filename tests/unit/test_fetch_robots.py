@@ -238,7 +238,7 @@ class Stage:
             max_weight=max_weight,
         )
 
-    async def gate(self, asked: object = None) -> None:
+    async def gate(self, asked: object = None, elsewhere: str | None = None) -> None:
         self.gates += 1
 
     async def rules(self, path: str = "/page", host: str | None = None) -> RobotsRules:

@@ -177,7 +177,7 @@ async def test_what_was_queued_before_there_were_lanes_finds_its_lane(valkey, mo
         # then each gets its own, and workers that know no lanes are refused from now on
         assert [lease.task.url for lease in plain.leases] == ["https://a.test/2"]
         assert [(lease.task.url, lease.delivery) for lease in shown.leases] == [("https://a.test/1", 1)]
-        assert str(VERSION) in valkey.say("HGET", "gossamer:{older}:book", "version")
+        assert f"\n{VERSION}\r" in valkey.say("HGET", "gossamer:{older}:book", "version")
 
 
 async def test_the_number_of_shards_cannot_change_while_a_project_lives(valkey):

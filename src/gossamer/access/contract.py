@@ -149,8 +149,12 @@ class CallbackBook(Protocol):
 
     async def callback(self, id: str) -> Callback | None: ...
 
-    async def open(self, limit: int) -> list[Callback]:
-        """Those that are not over: the ones whose time comes first, those that wait for their jobs before them."""
+    async def waiting(self, limit: int) -> list[Callback]:
+        """Those that wait for their jobs, in no order."""
+        ...
+
+    async def due(self, until: float, limit: int) -> list[Callback]:
+        """Those that are to be sent until then, the earliest first."""
         ...
 
     async def ended(self, limit: int) -> list[Callback]:

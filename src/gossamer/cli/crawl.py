@@ -106,7 +106,10 @@ def crawl_verb(
         )
     if not report.ended:
         raise typer.Exit(STOPPED)
-    if report.job.outcome is not None and (code := EXIT_CODES[report.job.outcome.outcome]):
+    outcome = report.job.outcome
+    if outcome is not None and (code := EXIT_CODES[outcome.outcome]):
+        if quiet:  # else the summary has said it
+            err.print(Text(visible(f"{report.job.id}: {outcome.in_words}")), soft_wrap=True)
         raise typer.Exit(code)
 
 

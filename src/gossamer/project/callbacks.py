@@ -18,6 +18,7 @@ import random
 from collections import Counter
 from datetime import timedelta
 from hashlib import blake2b
+from math import inf
 from typing import Any
 
 import msgspec
@@ -46,7 +47,8 @@ LEASE_FOR = timedelta(seconds=20)
 LOOK = timedelta(seconds=1)
 AT_ONCE = 20  # messages under way
 AT_ONCE_PER_HOST = 4
-LOOKED_AT = 1000  # open callbacks in one look
+LOOKED_AT = 1000  # callbacks that are due, in one look
+WAITING_LOOKED_AT = 10_000  # those that wait for their jobs
 MOST_BODY = 20_000  # bytes; a message that would be longer has a link to the results in their place
 ANSWER_BYTES = 1024  # of a receiver, and no more
 LIMITS = Limits(
@@ -133,9 +135,13 @@ async def list_callbacks(
 ) -> list[CallbackView]:
     """Open ones first, then those that are over, the newest first; with an `owner`, of that key alone."""
     book = project.state.callbacks
-    found = [] if state is not None and not state.open else await book.open(LOOKED_AT)
+    found: list[Callback] = []
+    if state in (None, CallbackState.WAITING):
+        found += await book.waiting(WAITING_LOOKED_AT)
+    if state in (None, CallbackState.DUE):
+        found += await book.due(inf, WAITING_LOOKED_AT)
     if state is None or not state.open:
-        found += await book.ended(LOOKED_AT)
+        found += await book.ended(WAITING_LOOKED_AT)
     wanted = (one for one in found if owner in (None, one.owner) and state in (None, one.state))
     return [_view(one) for one, _ in zip(wanted, range(limit), strict=False)]
 
@@ -211,26 +217,23 @@ class Deliverer:
     async def deliver_due(self) -> None:
         """Write the messages of jobs that have ended, and begin to send what is due."""
         now = self._project.clock.now()
-        found = await self._book.open(LOOKED_AT)
-        if not found:
-            return
-        running = {job.id for job in await self._project.state.jobs.running_jobs()}
-        for one in found:
-            if one.state is CallbackState.WAITING and one.job not in running:
-                one = await self._written(one, now)
+        waiting = await self._book.waiting(WAITING_LOOKED_AT)
+        running = {job.id for job in await self._project.state.jobs.running_jobs()} if waiting else set()
+        for one in waiting:
+            if one.job not in running:
+                await self._write(one, now)
+        for one in await self._book.due(now, LOOKED_AT):
             host = authority_of(one.url)
             if (
-                one.state is CallbackState.DUE
-                and one.next_at <= now
-                and one.id not in self._under_way
+                one.id not in self._under_way
                 and len(self._under_way) < AT_ONCE
                 and self._hosts[host] < AT_ONCE_PER_HOST
             ):
                 self._hosts[host] += 1
                 self._under_way[one.id] = asyncio.create_task(self._send(one, host), name=f"callback {one.id}")
 
-    async def _written(self, one: Callback, now: float) -> Callback:
-        """The callback with its message, kept. The message is the same from now on, however often it is sent."""
+    async def _write(self, one: Callback, now: float) -> None:
+        """Write the message. It is the same from now on, however often it is sent."""
         job = await self._project.state.jobs.job(one.job)
         answer = await answer_of(self._project, self._pages, job) if job is not None else None
         due = msgspec.structs.replace(
@@ -240,7 +243,6 @@ class Deliverer:
             next_at=now,
         )
         await self._book.keep(due)
-        return due
 
     async def _send(self, one: Callback, host: str) -> None:
         try:
@@ -291,7 +293,7 @@ class Deliverer:
 
     async def _give_up_on(self, one: Callback) -> None:
         """The receiver wants no more: what else was to go there, of the same owner, is not sent."""
-        for other in await self._book.open(LOOKED_AT):
+        for other in [*await self._book.waiting(WAITING_LOOKED_AT), *await self._book.due(inf, WAITING_LOOKED_AT)]:
             if other.id not in self._under_way and (other.owner, other.url) == (one.owner, one.url):
                 now = self._project.clock.now()
                 words = f"The receiver answered {GONE} to another callback: it wants no more."

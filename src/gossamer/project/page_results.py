@@ -37,7 +37,7 @@ LOOK = timedelta(milliseconds=100)  # between two looks at which jobs still run
 MOST_REDIRECTS = 50
 MOST_RECORDS = 1000  # of one page
 MOST_LETTERS = 1000
-FIRST_RESULTS = 10  # of a batch that are shown with its job
+FIRST_RESULTS = 100  # of a batch that are shown with its job: all of them, if they are not too big
 MOST_OF_A_PAGE = 64 * 1024 * 1024  # bytes in all formats that were asked for
 
 

@@ -12,7 +12,7 @@ from starlette.responses import Response, StreamingResponse
 from ..model.job import Job
 from ..project.jobs import JobChange, cancel_job, pause_job, resume_job
 from ..project.keys import JOBS, RECORDS, SCRAPE, is_still_open_to
-from ..project.page_results import FIRST_RESULTS, JobAnswer, PageOutcome, answer_of
+from ..project.page_results import JobAnswer, PageOutcome, answer_of
 from ..project.records import RecordFilter, query_of
 from ..project.wire_jobs import is_ended, job_for, wanted_pages
 from ..project.wire_views import JobReport, JobReports, RecordPage, job_report, job_reports
@@ -20,7 +20,7 @@ from .answers import ApiError, encode, not_found
 from .endpoint import Call, Endpoint, Reply
 from .record_routes import STREAMED, RecordsForm, records_in_form
 
-RESULTS_AT_ONCE = FIRST_RESULTS
+RESULTS_AT_ONCE = 10
 LOOK = 1.0  # seconds between two events
 SILENCE = 15.0  # seconds without a change after which a sign of life is sent
 LONGEST_STREAM = 3600.0  # seconds; then the client connects again

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from ...access.contract import CALLBACKS_KEPT, Callback, CallbackSecret
+from ...access.contract import CALLBACKS_KEPT, Callback, CallbackSecret, CallbackState
 from .connection import Server
 from .keys import Keyspace
 
@@ -29,6 +29,8 @@ class RedisCallbacks:
 
     async def _keep(self, callback: Callback, *, new: bool) -> bool:
         at = callback.next_at if callback.state.open else callback.ended_at or 0.0
+        if callback.state is CallbackState.WAITING:
+            at = 0.0
         text = msgspec.json.encode(callback)
         is_open = int(callback.state.open)
         done = await self._server.run(
@@ -40,8 +42,12 @@ class RedisCallbacks:
         text = await self._server.call("HGET", self._callbacks, id)
         return msgspec.json.decode(text, type=Callback) if text else None
 
-    async def open(self, limit: int) -> list[Callback]:
-        return await self._some(await self._server.call("ZRANGE", self._open, 0, limit - 1))
+    async def waiting(self, limit: int) -> list[Callback]:
+        return await self._some(await self._server.call("ZRANGEBYSCORE", self._open, 0, 0, "LIMIT", 0, limit))
+
+    async def due(self, until: float, limit: int) -> list[Callback]:
+        ids = await self._server.call("ZRANGEBYSCORE", self._open, "(0", repr(until), "LIMIT", 0, limit)
+        return await self._some(ids)
 
     async def ended(self, limit: int) -> list[Callback]:
         return await self._some(await self._server.call("ZREVRANGE", self._ended, 0, limit - 1))

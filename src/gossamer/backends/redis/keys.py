@@ -24,7 +24,8 @@ keys of one shard lie on one node, so that a script may touch them together; sha
     gossamer:{P}:answer:N       hash    answer to the request named N, or the claim on it: until, digest, status, body;
                                         expires
     gossamer:{P}:callbacks      hash    id of a callback -> JSON
-    gossamer:{P}:callbacks-open      zset    ids of those that are not over, by the time they are sent next
+    gossamer:{P}:callbacks-open      zset    ids of those that are not over, by the time they are sent next;
+                                        0 while the job runs
     gossamer:{P}:callbacks-ended     zset    ids of those that are over, by the time they were; bounded
     gossamer:{P}:callback-secrets    hash    id of a key, or "" -> JSON: what callbacks are signed with
     gossamer:{P}:audit          list    JSON: writes over HTTP, the newest first; bounded

@@ -6,7 +6,7 @@ import sqlite3
 
 import msgspec
 
-from ...access.contract import CALLBACKS_KEPT, Callback, CallbackSecret
+from ...access.contract import CALLBACKS_KEPT, Callback, CallbackSecret, CallbackState
 from .connection import Database
 
 Secrets = tuple[CallbackSecret, ...]
@@ -35,8 +35,11 @@ class SqliteCallbacks:
         found = await self._some("WHERE id = ?", id)
         return found[0] if found else None
 
-    async def open(self, limit: int) -> list[Callback]:
-        return await self._some("WHERE next_at IS NOT NULL ORDER BY next_at, id LIMIT ?", limit)
+    async def waiting(self, limit: int) -> list[Callback]:
+        return await self._some("WHERE next_at = 0 LIMIT ?", limit)
+
+    async def due(self, until: float, limit: int) -> list[Callback]:
+        return await self._some("WHERE next_at > 0 AND next_at <= ? ORDER BY next_at, id LIMIT ?", until, limit)
 
     async def ended(self, limit: int) -> list[Callback]:
         return await self._some("WHERE ended_at IS NOT NULL ORDER BY ended_at DESC, id DESC LIMIT ?", limit)
@@ -45,9 +48,9 @@ class SqliteCallbacks:
         sql = "SELECT count(*) FROM callbacks WHERE next_at IS NOT NULL"
         return int((await self._database.read(lambda c: c.execute(sql).fetchone()))[0])
 
-    async def _some(self, condition: str, value: str | int) -> list[Callback]:
+    async def _some(self, condition: str, *values: str | float) -> list[Callback]:
         sql = f"SELECT callback FROM callbacks {condition}"  # noqa: S608 - our own words
-        rows = await self._database.read(lambda c: c.execute(sql, (value,)).fetchall())
+        rows = await self._database.read(lambda c: c.execute(sql, values).fetchall())
         return [read_callback(text) for (text,) in rows]
 
     async def secrets(self, owner: str) -> Secrets:
@@ -84,7 +87,9 @@ def read_secrets(text: str) -> Secrets:
 
 
 def _row(callback: Callback) -> tuple[str, float | None, float | None, str]:
-    return callback.id, callback.next_at if callback.state.open else None, callback.ended_at, _text(callback)
+    waits = callback.state is CallbackState.WAITING
+    next_at = (0.0 if waits else callback.next_at) if callback.state.open else None
+    return callback.id, next_at, callback.ended_at, _text(callback)
 
 
 def _text(value: Callback | Secrets) -> str:

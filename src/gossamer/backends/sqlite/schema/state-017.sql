@@ -2,7 +2,7 @@
 
 CREATE TABLE callbacks (
     id       TEXT PRIMARY KEY,
-    next_at  REAL,                          -- NULL when it is over
+    next_at  REAL,                          -- 0 while its job runs, NULL when it is over
     ended_at REAL,
     callback TEXT NOT NULL                  -- JSON
 ) STRICT, WITHOUT ROWID;
