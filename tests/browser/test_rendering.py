@@ -24,6 +24,7 @@ from gossamer.fetch.cookies import Cookie, CookieJar
 from gossamer.model.route import Action
 from tests.gates import HeldGate
 from tests.patience import PATIENCE
+from tests.sites.api import api_site
 from tests.sites.certificates import self_signed
 from tests.sites.hostile import Call, HostileSite, hostile_site, whole
 
@@ -326,10 +327,22 @@ async def test_only_pages_that_can_be_opened_are_opened(show: Show) -> None:
     for url in ("file:///etc/passwd", "chrome://version", "http://site.localhost/a b"):
         with pytest.raises(FetchRefused):
             await show.get(url)
-    with pytest.raises(FetchRefused, match="POST"):
-        await show.get(show.url("/rendered"), method="POST")
+    with pytest.raises(FetchRefused, match="not by HEAD"):
+        await show.get(show.url("/rendered"), method="HEAD")
     with pytest.raises(AddressRefused):
         await show.get(show.canary.url("/", CANARY))
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE"])
+async def test_a_page_is_opened_by_any_method_with_its_body(show: Show, method: str) -> None:
+    async with api_site() as site:
+        url = site.url("/echo", HOST)
+        response = await show.get(url, ("Content-Type", "application/json"), method=method, body=b'{"a":1}')
+
+    (asked,) = [one for one in site.log if one.path == "/echo"]
+    assert response.status == 200
+    assert (asked.method, asked.body) == (method, b'{"a":1}')
+    assert asked.headers["content-type"] == "application/json"
 
 
 def _closed_port() -> int:
