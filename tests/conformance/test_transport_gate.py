@@ -125,9 +125,13 @@ async def test_what_the_server_drops_on_a_new_connection_is_no_stale_one(opened:
 async def test_what_may_have_had_an_effect_is_never_stale(opened: Opener) -> None:
     async with a_park(opened, pages=9, drop_every=1) as (ground, transport):
         await transport.fetch(TransportRequest(url=ground.url(0, "/"), limits=LIMITS))
-        with pytest.raises(ConnectionDropped) as dropped:
-            await transport.fetch(TransportRequest(url=ground.url(0, "/"), limits=LIMITS, method="POST"))
-        assert type(dropped.value) is ConnectionDropped
+        order = TransportRequest(url=ground.url(0, "/"), limits=LIMITS, method="POST")
+        if opened.kind == "aiohttp":  # it makes a connection for it, which cannot be stale
+            await transport.fetch(order)
+        else:
+            with pytest.raises(ConnectionDropped) as dropped:
+                await transport.fetch(order)
+            assert type(dropped.value) is ConnectionDropped
         assert [hit.method for hit in ground.hits()] == ["GET", "POST"]
 
 
