@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from .crawl.extension import Extension
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from .model.money import Money
     from .model.route import Action, Render
     from .model.task import Request
+    from .parse.failure import Failure
+    from .parse.link_rules import Rule
     from .parse.page import Page
     from .parse.session import Session
     from .parse.spider import Results, Spider
@@ -34,6 +36,7 @@ __all__ = [
     "Action",
     "Drop",
     "Extension",
+    "Failure",
     "Fault",
     "FetchRequest",
     "File",
@@ -45,6 +48,7 @@ __all__ = [
     "Request",
     "Response",
     "Results",
+    "Rule",
     "Session",
     "Spider",
     "TransportRequest",
@@ -59,6 +63,7 @@ _ROOMS = {
     "Action": ".model.route",
     "Drop": ".pipeline.steps",
     "Extension": ".crawl.extension",
+    "Failure": ".parse.failure",
     "Fault": ".pipeline.quality_rules",
     "FetchRequest": ".fetch.fetcher",
     "File": ".model.file",
@@ -70,6 +75,7 @@ _ROOMS = {
     "Request": ".model.task",
     "Response": ".fetch.contract",
     "Results": ".parse.spider",
+    "Rule": ".parse.link_rules",
     "Session": ".parse.session",
     "Spider": ".parse.spider",
     "TransportRequest": ".fetch.contract",
@@ -105,7 +111,8 @@ async def crawl(
     spider: type[Spider] | Spider | str,
     *,
     fresh: bool = False,
-    output: str | Path | None = None,
+    output: str | Path | Sequence[str] | None = None,
+    arguments: Mapping[str, Any] | None = None,
     on_event: Callable[[Event], None] | None = None,
     **settings: Any,
 ) -> CrawlReport:
@@ -117,4 +124,4 @@ async def crawl(
     """
     from .project.embedded import crawl_inside
 
-    return await crawl_inside(spider, fresh=fresh, output=output, on_event=on_event, **settings)
+    return await crawl_inside(spider, fresh=fresh, output=output, arguments=arguments, on_event=on_event, **settings)

@@ -226,7 +226,7 @@ class AsyncClient:
         return await self.send(_begin("/batch", urls=urls, **wishes))
 
     async def crawl(self, **wishes: Any) -> Begun:
-        """Begin a crawl: spider, recipe or url; limit, depth."""
+        """Begin a crawl: spider, recipe or url; arguments, limit, depth."""
         return await self.send(_begin("/crawls", **wishes))
 
     async def job(self, id: str) -> JobResult:
@@ -317,7 +317,7 @@ class Client:
         return self.send(_begin("/batch", urls=urls, **wishes))
 
     def crawl(self, **wishes: Any) -> Begun:
-        """Begin a crawl: spider, recipe or url; limit, depth."""
+        """Begin a crawl: spider, recipe or url; arguments, limit, depth."""
         return self.send(_begin("/crawls", **wishes))
 
     def job(self, id: str) -> JobResult:

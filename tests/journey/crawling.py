@@ -90,6 +90,7 @@ async def crawled(
     attend: Attend | None = None,
     fresh: bool = False,
     name: str | None = None,
+    arguments: dict[str, Any] | None = None,
     heard: Heard | None = None,
 ) -> Aftermath:
     """Crawl to the end and look at everything that is left."""
@@ -102,7 +103,9 @@ async def crawled(
         letters = await system.state.queue.dead(DeadFilter(job=job.id), limit=1000)
         left["letters"] = {letter.url: letter for letter in letters}
 
-    report = await crawl(spider, read, name=name, events=heard, attend=attend, after=after, fresh=fresh)
+    report = await crawl(
+        spider, read, name=name, arguments=arguments, events=heard, attend=attend, after=after, fresh=fresh
+    )
     return Aftermath(report=report, heard=heard, **left)
 
 

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+ArgumentOption = Annotated[
+    list[str] | None, typer.Option("--argument", "-a", help="An argument of the spider: category=lamps.")
+]
 app = typer.Typer(
     name="gossamer",
     cls=VerbList,

@@ -3,7 +3,9 @@ over. `gossamer demo` and `gossamer.run` show the same."""
 
 from __future__ import annotations
 
+import shlex
 import sys
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -20,13 +22,14 @@ from ..model.outcome import EXIT_CODES, Outcome
 from ..monitor.counts import EventCounts
 from ..monitor.logs import JsonLog
 from ..monitor.progress import short_duration
-from ..project.spiders import crawl_target
+from ..project.spiders import crawl_target, written_arguments
 from ..project.spools import results_waiting
 from ..project.status import place_near, what_it_waits_for
 from ..project.workers import lacks_scheduler
 from ..settings import Settings
 from ..units import many, visible
-from .app import allow_local, app, err, fail, run_async, settings_with
+from .app import ArgumentOption, allow_local, app, err, fail, run_async, settings_with
+from .layout import in_words
 from .progress import Alarms, ProgressLine, Warnings
 
 if TYPE_CHECKING:  # these load what fetches
@@ -42,15 +45,18 @@ def crawl_verb(
         str, typer.Argument(help="A spider's name, a file (spider.py, spider.py:Class, recipe.toml), or a URL.")
     ],
     output: Annotated[
-        str | None,
+        list[str] | None,
         typer.Option(
-            "-o", "--output", help="Write the records here, replacing the file: .jsonl, .csv, .parquet; s3://..."
+            "-o",
+            "--output",
+            help="Write the records here, replacing the file: .jsonl, .csv, .parquet; s3://... Several are possible.",
         ),
     ] = None,
     depth: Annotated[int | None, typer.Option(min=0, help="Follow links this many steps from the start.")] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Stop after this many pages.")] = None,
     rate: Annotated[str | None, typer.Option(help="Requests per site: 5/s, 30/m or unlimited.")] = None,
     concurrency: Annotated[int | None, typer.Option(min=1, help="Pages in flight at once in this process.")] = None,
+    argument: ArgumentOption = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="Start over instead of going on.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress, no summary.")] = False,
     json_logs: Annotated[bool, typer.Option("--json-logs", help="One JSON object per event, to stderr.")] = False,
@@ -91,11 +97,12 @@ def crawl_verb(
         wanted.spider,
         allow_local(settings, wanted.urls, flags),
         name=wanted.name,
+        arguments=written_arguments(argument or ()),
         output=output,
         fresh=fresh,
         quiet=quiet,
         json_logs=json_logs,
-        command=f"gossamer crawl {target}",
+        command=shlex.join(["gossamer", "crawl", target, *(f"-a{one}" for one in argument or ())]),
     )
     if report.failure:
         fail(f"Not one page could be had. {report.failure}")
@@ -118,7 +125,8 @@ def run_crawl(
     settings: Settings,
     *,
     name: str | None = None,
-    output: str | None = None,
+    arguments: Mapping[str, Any] | None = None,
+    output: Sequence[str] | None = None,
     fresh: bool = False,
     quiet: bool = False,
     json_logs: bool = False,
@@ -126,10 +134,10 @@ def run_crawl(
 ) -> CrawlReport:
     """Crawl in this process, with what a person expects to see. Raises Misconfigured and Transient."""
     from ..project import service  # loads what fetches
-    from ..project.export import try_output
+    from ..project.export import outputs_of, try_outputs
 
-    if output is not None:
-        try_output(output)  # what is wrong with it is better known before the crawl than after it
+    outputs = outputs_of(output, spider)
+    try_outputs(outputs, spider)  # what is wrong with them is better known before the crawl than after it
     clock = SystemClock()
     tally = EventCounts(clock)
     log = JsonLog(sys.stderr, clock) if json_logs else None
@@ -160,15 +168,16 @@ def run_crawl(
             settings,
             events=EventHub(*listeners),
             name=name,
+            arguments=arguments,
             fresh=fresh,
-            output=output,
+            output=outputs,
             attend=watch if show else None,
         )
     )
     if log is not None:
         log.summary()
     if show and not report.failure:
-        summarise(report, tally, settings, output, command)
+        summarise(report, tally, settings, ", ".join(outputs) or None, command)
     return report
 
 
@@ -191,6 +200,8 @@ def summarise(report: CrawlReport, tally: EventCounts, settings: Settings, outpu
     if tally.gone:
         be = "is" if tally.gone == 1 else "are"
         table.add_row("gone", f"{tally.gone:,} {be} gone  [dim]known before, not found now[/]")
+    if counts.stats:
+        table.add_row("counted", visible(in_words(counts.stats)))
     table.add_row("retries", f"{counts.retries:,}")
     if settings.routes or tally.blocked:
         blocked = f"  [dim]{many(tally.blocked, 'block')} met[/]" if tally.blocked else ""
@@ -248,7 +259,8 @@ def run_from_script(
     *,
     fresh: bool,
     quiet: bool,
-    output: str | Path | None = None,
+    output: str | Path | Sequence[str] | None = None,
+    arguments: Mapping[str, Any] | None = None,
     settings: dict[str, Any] | None = None,
     **flags: Any,
 ) -> CrawlReport:
@@ -259,4 +271,11 @@ def run_from_script(
     instance = spider() if isinstance(spider, type) else spider
     read = settings_with(**dotted)
     read = allow_local(read, list(instance.start_urls), dotted) if instance.start_urls else read
-    return run_crawl(instance, read, output=str(output) if output is not None else None, fresh=fresh, quiet=quiet)
+    return run_crawl(
+        instance,
+        read,
+        arguments=arguments,
+        output=[str(output)] if isinstance(output, str | Path) else output,
+        fresh=fresh,
+        quiet=quiet,
+    )

@@ -32,7 +32,7 @@ from ..project.status import SITES_SHOWN, JobDetail, JobStatus, ProjectStatus, S
 from ..settings import Settings
 from ..units import distance, many, moment, span, visible
 from .app import app, err, open_crawled, out, run_async, settings_with
-from .layout import Column, advise, heading, number, print_facts, print_json, print_table
+from .layout import Column, advise, heading, in_words, number, print_facts, print_json, print_table
 
 JOBS_SHOWN = 20
 
@@ -145,6 +145,7 @@ def _print_detail(job: JobDetail, now: float) -> None:
     print_facts(
         [
             ("name", job.name),
+            ("arguments", in_words(job.arguments)),
             ("started", moment(job.started, now)),
             ("ended", f"{moment(job.finished, now)}, after {span(job.took)}" if job.took is not None else ""),
             ("because", _because(job)),
@@ -153,6 +154,7 @@ def _print_detail(job: JobDetail, now: float) -> None:
             ("queue", f"{counts.queued:,} queued, {counts.waiting:,} waiting, {counts.leased:,} in hand"),
             ("waits for", Text(visible(job.waits_for), style="yellow") if job.waits_for else ""),
             ("retries", f"{counts.retries:,}"),
+            ("counted", in_words(counts.stats)),
             ("records", f"{job.records:,}" if job.records is not None else "not known"),
             ("waiting", f"{many(job.storing, 'result')} on the disks of workers" if job.storing else ""),
             ("links", _sum(job)),
@@ -317,6 +319,7 @@ def _print_job(job: JobView, now: float) -> None:
         [
             ("name", job.name),
             ("spider", job.spider if job.spider != job.name else ""),
+            ("arguments", in_words(job.arguments)),
             ("schedule", job.schedule),
             ("due", moment(job.due, now)),
             ("started", moment(job.started, now)),
@@ -329,6 +332,7 @@ def _print_job(job: JobView, now: float) -> None:
                 "retries",
                 many(job.retries, "failed try was repeated", "failed tries were repeated") if job.retries else "",
             ),
+            ("counted", in_words(job.stats)),
             ("waiting", f"{many(job.storing, 'result')} on the disks of workers" if job.storing else ""),
             ("limit", f"{many(job.limit, 'page')}; redirects do not count" if job.limit is not None else ""),
             ("rate", f"{rate_words(job.pages_per_second)}, on average since it began"),

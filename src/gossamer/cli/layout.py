@@ -9,7 +9,7 @@ import json
 import re
 import sys
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -38,6 +38,14 @@ class Column(msgspec.Struct, frozen=True):
     right: bool = False
     fold: bool = False
     spare: int = 0
+
+
+def in_words(values: Mapping[str, object]) -> str:
+    """Named values in one line: `pages=1,200, category=lamps`."""
+    return ", ".join(
+        f"{name}={value:,}" if isinstance(value, int) and not isinstance(value, bool) else f"{name}={value}"
+        for name, value in values.items()
+    )
 
 
 def print_table(

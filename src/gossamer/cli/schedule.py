@@ -43,7 +43,7 @@ from ..project.schedules import (
 from ..project.timetable import SKIPPED, UNREAD, in_zone
 from ..settings import FILE_NAME, ScheduleTable, Settings
 from ..units import Size, distance, many, moment, parse_duration, parse_size, seconds_of, visible
-from .app import app, err, out, run_async, settings_with
+from .app import ArgumentOption, app, err, out, run_async, settings_with
 from .jobs import print_jobs
 from .layout import Column, advise, heading, number, print_facts, print_json, print_table
 
@@ -177,6 +177,7 @@ def _facts(settings: Settings, one: ScheduleDetail, now: float) -> list[tuple[st
         skipped += f", the last because {SKIPPED.get(one.skip_reason, one.skip_reason)}"
     return [
         ("spider", one.spider),
+        ("arguments", ", ".join(one.arguments)),
         ("when", one.when),
         ("source", one.source_in_words),
         ("windows", window_words(one.windows, now)),
@@ -333,6 +334,7 @@ def add_verb(
     column: Annotated[str | None, typer.Option(help="The column or field with the addresses, in CSV or JSON.")] = None,
     max_urls: Annotated[int | None, typer.Option(min=1, help="Take at most this many addresses.")] = None,
     kind: Annotated[str | None, typer.Option(help="The callback, or the kind of page, for these addresses.")] = None,
+    argument: ArgumentOption = None,
     priority: Annotated[int, typer.Option(help="Of these addresses; more goes first.")] = 0,
     min_age: Annotated[str | None, typer.Option(help="Leave out pages that were fetched less than this ago.")] = None,
     window: Annotated[
@@ -371,6 +373,7 @@ def add_verb(
         column=column,
         max_urls=max_urls,
         kind=kind or "",
+        arguments=tuple(argument or ()),
         priority=priority,
         min_age=_duration("--min-age", min_age),
         limit=limit,
@@ -442,7 +445,6 @@ def _size(option: str, text: str | None) -> Size | None:
 
 def _windows(texts: Sequence[str]) -> Sequence[str]:
     """Raises Misconfigured for one that says nothing: no windows at all would mean that pages are always fetched."""
-    for text in texts:
-        if not text.strip(" ;"):
-            raise Misconfigured(f"--window {text!r} names no window. Write it like 22:00-06:00, or leave it out.")
+    if empty := [text for text in texts if not text.strip(" ;")]:
+        raise Misconfigured(f"--window {empty[0]!r} names no window. Write it like 22:00-06:00, or leave it out.")
     return texts

@@ -3,6 +3,7 @@ and what `gossamer crawl --replay` shows."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -88,17 +89,19 @@ def _show(result: CaseResult) -> None:
         out.print(Text(f"    {visible(line)}", style=STYLES.get(line[:1], "dim")), soft_wrap=True)
 
 
-def run_replay(wanted: CrawlTarget, settings: Settings, *, output: str | None = None, quiet: bool = False) -> None:
+def run_replay(
+    wanted: CrawlTarget, settings: Settings, *, output: Sequence[str] | None = None, quiet: bool = False
+) -> None:
     """Crawl from the archive, and tell what came of it. Exit code 1 when no page could be had."""
     from ..clock import SystemClock
-    from ..project.export import try_output
+    from ..project.export import outputs_of, try_outputs
     from ..project.replay import replay
 
-    if output is not None:
-        try_output(output)
+    outputs = outputs_of(output, wanted.spider)
+    try_outputs(outputs, wanted.spider)
     tally = EventCounts(SystemClock())
     listeners = EventHub(tally) if quiet else EventHub(tally, Warnings(err))
-    done = run_async(replay(wanted.spider, settings, name=wanted.name, events=listeners, output=output))
+    done = run_async(replay(wanted.spider, settings, name=wanted.name, events=listeners, output=outputs))
     counts = done.crawl.counts
     if not quiet:
         for failure in done.failures:
@@ -111,7 +114,7 @@ def run_replay(wanted: CrawlTarget, settings: Settings, *, output: str | None = 
             f"{done.missing:,} of them not in the archive. Nothing was sent, and nothing stored.",
             markup=False,
         )
-        if output is not None:
-            err.print(f"The records are in {visible(output)}.", markup=False)
+        if outputs:
+            err.print(f"The records are in {visible(', '.join(outputs))}.", markup=False)
     if done.crawl.failure or not counts.done:
         fail(f"Not one page could be had. {done.crawl.failure}")

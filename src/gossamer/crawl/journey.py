@@ -16,7 +16,7 @@ touched by it. Errors of our own (a backend that does not answer) give the task 
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -37,7 +37,7 @@ from ..fetch.contract import Gate
 from ..fetch.fetcher import Disallowed, Fetched, NotModified, PageRequest, Redirected
 from ..fetch.retry_after import parse_retry_after
 from ..frontier.admission import Judged
-from ..frontier.contract import Added, redirect_reason
+from ..frontier.contract import NO_STATS, Added, redirect_reason
 from ..frontier.retry import GiveUp, decide, failure_of, reason_of
 from ..model import events
 from ..model.page import Snapshot
@@ -49,6 +49,7 @@ from ..routing.blocks import Block
 from ..routing.router import RouteNotServed
 from .attempt_log import AttemptLog
 from .context import JobContext
+from .errback import bury
 from .fetch_page import FetchResult, PageFetch, failure_of_block
 from .held_lease import HeldLease
 from .pacer import TooEarly
@@ -298,16 +299,10 @@ class Journey:
         )
 
     async def _give_up(self, reason: str, message: str, detail: str = "") -> None:
-        """To the dead letters, with the raw page if there is one."""
-        context, task = self._context, self._task
-        await self._log.keep(
-            outcome="dead", reason=reason, error=message, page=self._facts_of_failure(reason), with_raw_page=True
-        )
-        text = f"{message}\n\n{detail}" if detail else message
-        await self._held.settle(
-            lambda: context.frontier.bury(self._lease, reason, text, paced_ahead=context.pacer.ahead(task.site))
-        )
-        self._emit(events.Buried, reason=reason, attempt=task.attempt + 1, message=message)
+        """To the dead letters, with the raw page if there is one, and with what the spider's errback gives."""
+        facts = self._facts_of_failure(reason)
+        message = await bury(self._context, self._held, self._log, facts, reason, message, detail)
+        self._emit(events.Buried, reason=reason, attempt=self._task.attempt + 1, message=message)
 
     async def _wait_for_a_route(self, failure: RouteFailed) -> None:
         """No request can leave just now, and that is not the page's fault: no attempt is used up."""
@@ -378,7 +373,7 @@ class Journey:
             self._emit(
                 events.Stored, items=len(piped.records), changed=changed, seconds=context.clock.monotonic() - now
             )
-        added = await self._complete(UrlState.DONE, "", judged.candidates, judged.duplicates)
+        added = await self._complete(UrlState.DONE, "", judged.candidates, judged.duplicates, stats=parsed.stats)
         context.admission.confirm(judged, added)
         self._ended("done", added)
 
@@ -424,6 +419,7 @@ class Journey:
         duplicates: int = 0,
         *,
         redirect: str | None = None,
+        stats: Mapping[str, int] = NO_STATS,
     ) -> Added:
         context = self._context
         return await self._held.settle(
@@ -435,6 +431,7 @@ class Journey:
                 redirect=redirect,
                 duplicates=duplicates,
                 paced_ahead=context.pacer.ahead(self._task.site),
+                stats=stats,
             )
         )
 

@@ -37,13 +37,26 @@ async def parse_page(
     The page's tree, many times the size of its body, ends here: storing may have to wait, and the trees of all pages
     that wait would fill the memory. So would a failure that holds on to its frames.
     """
+    page = Page(snapshot, depth=task.depth, spider=spider)
+    callback = partial(run_callback, spider, task.kind)
+    code = callback(page) if around is None else around(page, callback)
+    return await made_of(page, code, task, spider, pipeline, limit, new=new)
+
+
+async def made_of(
+    page: Page,
+    code: Coroutine[Any, Any, ParsedPage],
+    task: Task,
+    spider: Spider,
+    pipeline: Pipeline,
+    limit: TimeLimit,
+    *,
+    new: bool = False,
+) -> tuple[ParsedPage, Piped] | ParseFailed:
+    """What the spider's `code` makes of the page, its items passed through the pipeline."""
     try:
-        page = Page(snapshot, depth=task.depth, spider=spider)
-        if around is None:
-            parsed = await limit.run(run_callback(spider, task.kind, page), task.url)
-        else:
-            parsed = await limit.run(around(page, partial(run_callback, spider, task.kind)), task.url)
-        piping = pipeline.run(parsed.items, page, spider=spider.name, job=task.job, now=snapshot.fetched_at, new=new)
+        parsed = await limit.run(code, task.url)
+        piping = pipeline.run(parsed.items, page, spider=spider.name, job=task.job, now=page.fetched_at, new=new)
         return parsed, await limit.run(piping, task.url, waits=False)
     except ParseFailed as failure:
         failure.__cause__ = failure.__context__ = None  # what they had to say is in the detail

@@ -72,7 +72,7 @@ class SeedContext(msgspec.Struct, frozen=True, kw_only=True):
     records: RecordStore
     worker: str
     open_files: OpenFiles
-    end_job: Callable[[Job, str, EventSink], Awaitable[None]]
+    end_job: Callable[[Job, str, EventSink], Awaitable[object]]
     source_pauses: tuple[timedelta, ...] = SOURCE_PAUSES
     archive: Archive | None = None  # where long bodies of requests wait
 

@@ -7,9 +7,10 @@ Every verb is atomic; backends may group several calls into one commit.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import timedelta
+from types import MappingProxyType
 from typing import Protocol
 
 import msgspec
@@ -20,9 +21,14 @@ from ..model.outcome import JobOutcome
 from ..model.task import Candidate, Lease, UrlState
 from .away import AwayTerms, SiteFailure, Verdict
 from .politeness import TermsFor
+from .queue_values import DeadFilter as DeadFilter  # these are a part of this contract
+from .queue_values import DeadLetter as DeadLetter
+from .queue_values import SiteLoad as SiteLoad
+from .queue_values import UrlStory as UrlStory
 
 RENEWAL = timedelta(seconds=4)  # workers renew their leases at least this often, and so learn which of them are lost
 SENT = "sent, its answer unknown"  # the stored reason of such a task while it is open
+NO_STATS: Mapping[str, int] = MappingProxyType({})
 _REDIRECTED = "redirected to "  # stored in the reason of a task: older states have it too
 
 
@@ -142,12 +148,14 @@ class Frontier(SiteBook, Protocol):
         redirect: str | None = None,
         duplicates: int = 0,
         paced_ahead: timedelta = timedelta(0),
+        stats: Mapping[str, int] = NO_STATS,
     ) -> Added:
         """Settle as DONE, UNCHANGED or DROPPED and add the discovered links, in one step. Raises LeaseLost.
 
         `redirect` is where the answer pointed instead of giving a page: the task is DONE with that as its reason, and
         does not count towards the page limit of the job. `duplicates` counts further links that are already known.
         `paced_ahead` is how far the worker's pacer is ahead of now for this site; the next grant respects it.
+        `stats` is what the spider counted on the page; it is added to the job's in the same step.
         """
         ...
 
@@ -157,8 +165,21 @@ class Frontier(SiteBook, Protocol):
         """The attempt failed and counts; the task waits for `delay`. Raises LeaseLost."""
         ...
 
-    async def bury(self, lease: Lease, reason: str, message: str, *, paced_ahead: timedelta = timedelta(0)) -> None:
-        """Give up: the task goes to the dead letters. Raises LeaseLost."""
+    async def bury(
+        self,
+        lease: Lease,
+        reason: str,
+        message: str,
+        discovered: Sequence[Candidate] = (),
+        *,
+        duplicates: int = 0,
+        paced_ahead: timedelta = timedelta(0),
+        stats: Mapping[str, int] = NO_STATS,
+    ) -> Added:
+        """Give up: the task goes to the dead letters. What the spider wants in its place is added in the same step.
+
+        Raises LeaseLost.
+        """
         ...
 
     async def release(
@@ -326,75 +347,6 @@ class WorkerBook(Protocol):
     async def forget(self, before: float) -> int:
         """Remove cards whose last heartbeat is older than `before`; return how many."""
         ...
-
-
-class UrlStory(msgspec.Struct, frozen=True, kw_only=True):
-    """The state of a URL in one job, and how it came to it."""
-
-    job: str
-    url: str
-    state: UrlState
-    reason: str
-    message: str
-    site: str
-    kind: str
-    depth: int
-    priority: int
-    attempts: int
-    max_attempts: int
-    deliveries: int
-    created_at: float
-    changed_at: float
-    found_on: str | None
-    ready_at: float | None = None  # when a waiting task is due
-    worker: str | None = None
-    lease_until: float | None = None
-    site_next_at: float | None = None  # when the site's rate allows the next request
-    site_away_since: float | None = None  # when it could not be reached, and was not since
-    site_taken_by: str | None = None  # the job that had the site when a worker last asked for this queue in vain
-    lane: str = ""  # workers that serve this lane may lease it
-    ahead_of_it: int | None = None  # queued tasks of the same site and lane that are handed out first
-    session: str | None = None  # as which visitor it is fetched
-    incidents: tuple[tuple[float, str], ...] = ()  # expired leases; replayed or resolved dead letters
-
-
-class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
-    """A page that was given up, as it was at the moment of the query. `id` is unique in its job, not among all jobs."""
-
-    id: int
-    job: str
-    url: str
-    site: str
-    kind: str
-    reason: str
-    message: str
-    attempts: int
-    deliveries: int
-    died_at: float
-    found_on: str | None
-    fingerprint: bytes
-    depth: int
-    priority: int
-
-
-class DeadFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """Which dead letters are meant. None does not restrict; job, site and fingerprint are looked up by key."""
-
-    id: int | None = None
-    job: str | None = None
-    url: str | None = None
-    reason: str | None = None
-    site: str | None = None
-    fingerprint: bytes | None = None
-
-
-class SiteLoad(msgspec.Struct, frozen=True, kw_only=True):
-    site: str
-    queued: int
-    waiting: int
-    leased: int
-    next_at: float | None
-    away_since: float | None = None  # when the site could not be reached, and was not since
 
 
 class DeadLetters(Protocol):

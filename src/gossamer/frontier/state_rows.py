@@ -45,6 +45,7 @@ class DumpedJob(msgspec.Struct, frozen=True, kw_only=True):
     paused: bool = False
     outcome: str = ""  # as model/job.py writes it
     start: str = ""
+    stats: dict[str, int] = {}
 
 
 class DumpedKey(msgspec.Struct, frozen=True):
@@ -200,6 +201,11 @@ class StateStream(RowStream[StateRow], Protocol):
     async def time(self) -> float:
         """The time by the clock of this state."""
         ...
+
+
+def stats_counted(stats: dict[str, int]) -> dict[str, int]:
+    """What a spider counts itself, as counters of its job."""
+    return {f"stats {name}": count for name, count in stats.items()}
 
 
 def job_counts(job: str, states: dict[str, int], counters: dict[str, int]) -> dict[str, int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from datetime import timedelta
 from enum import StrEnum
 
@@ -39,6 +40,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     owner: str = ""  # the key that began it over HTTP
     coverage: str = ""  # which records it stands for: spider, arguments and source
     start: str = ""  # a digest of the seeds that its spider gave
+    arguments: str = ""  # of its spider, as JSON
 
     @classmethod
     def under(
@@ -94,6 +96,7 @@ class JobTerms(msgspec.Struct, frozen=True, kw_only=True):
     schedule: str = ""
     due: float | None = None  # the tick that it is for
     spider: str = ""  # where it is not the job's name
+    arguments: str = ""  # of the spider, as JSON (parse/arguments.py)
     source: str = ""  # where its seeds come from, as JSON; "": the spider's own start
     kind: str = ""  # the callback for these seeds
     priority: int = 0  # of these seeds
@@ -128,12 +131,13 @@ REPLAYED = ("limit", "depth", "replayed")
 DEDUP = ("dedup", "dedup_window", "dedup_expected", "dedup_error")
 SCHEDULED = (
     "schedule", "due", "spider", "source", "kind", "priority", "min_age", "windows", "budget", "min_interval",
-    "max_interval", "owner", "seal", "expected",
+    "max_interval", "owner", "seal", "expected", "arguments",
 )  # fmt: skip
 
 
 class JobCounts(msgspec.Struct, frozen=True, kw_only=True):
-    """How many URLs of a job are in each state. `discovered` is every link ever offered, duplicates included.
+    """How many URLs of a job are in each state. `discovered` is every link ever offered, duplicates included. `stats`
+    is what the spider counts itself.
 
     Always: discovered == queued + waiting + leased + done + unchanged + dropped + dead + duplicates.
     """
@@ -148,6 +152,7 @@ class JobCounts(msgspec.Struct, frozen=True, kw_only=True):
     dropped: int = 0
     dead: int = 0
     retries: int = 0
+    stats: dict[str, int] = {}
 
     @property
     def open(self) -> int:
@@ -165,6 +170,22 @@ class JobCounts(msgspec.Struct, frozen=True, kw_only=True):
 def outcome_text(outcome: JobOutcome | None) -> str:
     """As backends store it beside the ending; "" where the ending tells it all."""
     return "" if outcome is None else msgspec.json.encode(outcome).decode()
+
+
+COUNTERS = tuple(name for name in JobCounts.__struct_fields__ if name != "stats")
+MOST_STATS = 100  # names that a spider may count under, of one job
+OTHER_STATS = "(others)"  # the sum of all names beyond these
+
+
+def summed_stats(*parts: Mapping[str, int]) -> dict[str, int]:
+    """The sums by name. Names beyond MOST_STATS, those that came last, are summed up in one."""
+    sums: dict[str, int] = {}
+    for part in parts:
+        for name, count in part.items():
+            known = name in sums or len(sums.keys() - {OTHER_STATS}) < MOST_STATS
+            name = name if known else OTHER_STATS
+            sums[name] = sums.get(name, 0) + count
+    return sums
 
 
 def slug(name: str) -> str:

@@ -42,6 +42,7 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True):
     max_interval: timedelta | None = None
     seal: str = ""  # of the project's key, where one is set and it was added at run time
     expected: Expectations = Expectations()  # what a run must come to for its outcome to be `done`
+    arguments: tuple[str, ...] = ()  # of the spider: "category=lamps"
 
 
 class ScheduleProgress(msgspec.Struct, frozen=True, kw_only=True):

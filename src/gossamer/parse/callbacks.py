@@ -19,8 +19,11 @@ from ..errors import ParseFailed
 from ..model.item import AnyItem, Item, safe_text
 from ..model.task import Request, fault_of
 from ..process.signals import is_cancellation
+from .failure import Failure
+from .link_rules import are_followed, rule_requests
 from .page import Page
-from .spider import Spider, callback_names
+from .page_context import PageContext, working_on
+from .spider import FAILED, Spider, callback_names
 from .timelimit import TookTooLong
 
 MAX_YIELDS = 100_000
@@ -30,15 +33,42 @@ _LONGEST_DETAIL = 20_000
 
 
 class ParsedPage(msgspec.Struct, frozen=True):
-    """The items and requests that a callback gave, in order."""
+    """The items and requests that a callback gave, in order, and what it counted."""
 
     items: list[AnyItem]
     requests: list[Request]
+    stats: dict[str, int] = {}
 
 
 async def run_callback(spider: Spider, kind: str, page: Page, *, max_yields: int = MAX_YIELDS) -> ParsedPage:
     """Call the spider's method `kind` with the page and collect what it yields or returns. Raises ParseFailed."""
+    return await _collected(spider, kind, page, max_yields)
+
+
+async def run_errback(spider: Spider, name: str, failure: Failure, *, max_yields: int = MAX_YIELDS) -> ParsedPage:
+    """Call the spider's errback with the failure and collect what it gives, like a callback. Raises ParseFailed."""
+    return await _collected(spider, name, failure, max_yields)
+
+
+async def run_hook(spider: Spider, name: str, job: str, *arguments: object) -> None:
+    """Call a hook of the spider, `opened` or `closed`. Raises ParseFailed."""
+    try:
+        with working_on(PageContext(job)):
+            done = getattr(spider, name)(*arguments)
+            if isinstance(done, Awaitable):
+                await done
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        if is_cancellation(error):
+            raise
+        raise _failure(f"{type(spider).__name__}.{name}", job, error) from error
+
+
+async def _collected(spider: Spider, kind: str, argument: Page | Failure, max_yields: int) -> ParsedPage:
     names = callback_names(spider)
+    if isinstance(argument, Failure):
+        names = (*names, FAILED)
     if kind not in names:
         near = difflib.get_close_matches(kind, names, n=1)
         hint = f" Did you mean {near[0]!r}?" if near else ""
@@ -47,19 +77,12 @@ async def run_callback(spider: Spider, kind: str, page: Page, *, max_yields: int
             f" Bring the method back, or start over with --fresh."
         )
     basket = _Basket(f"{type(spider).__name__}.{kind}", max_yields)
+    counted: dict[str, int] = {}
     try:
-        given = getattr(spider, kind)(page)
-        if isinstance(given, Awaitable):
-            given = await given
-        if given is None or isinstance(given, Item | dict | Request):
-            basket.add(given)
-        elif isinstance(given, AsyncIterable):
-            async for entry in given:
-                basket.add(entry)
-        elif isinstance(given, Iterable) and not isinstance(given, str | bytes):
-            basket.add_all(given)
-        else:
-            basket.add(given)
+        with working_on(PageContext(argument.job, argument.url, counted)):
+            await _collect(getattr(spider, kind)(argument), basket)
+            if spider.rules and isinstance(argument, Page) and are_followed(spider.rules, kind):
+                basket.add_all(rule_requests(spider.rules, argument))
     except (KeyboardInterrupt, _Unusable):
         raise
     except BaseException as error:  # SystemExit in a spider must not end the worker
@@ -67,10 +90,26 @@ async def run_callback(spider: Spider, kind: str, page: Page, *, max_yields: int
             raise
         if isinstance(error, ParseFailed) and error.detail:
             raise  # it has its detail already
-        raise _failure(basket.callback, page, error) from error
-    if page._files:  # that the fields of items name
+        raise _failure(basket.callback, argument.url, error) from error
+    page = argument if isinstance(argument, Page) else argument.page
+    if page is not None and page._files:  # that the fields of items name
         basket.add_all(page._files)
-    return ParsedPage(basket.items, basket.requests)
+    return ParsedPage(basket.items, basket.requests, counted)
+
+
+async def _collect(given: Any, basket: _Basket) -> None:
+    """Put what a callback gave into the basket."""
+    if isinstance(given, Awaitable):
+        given = await given
+    if given is None or isinstance(given, Item | dict | Request):
+        basket.add(given)
+    elif isinstance(given, AsyncIterable):
+        async for entry in given:
+            basket.add(entry)
+    elif isinstance(given, Iterable) and not isinstance(given, str | bytes):
+        basket.add_all(given)
+    else:
+        basket.add(given)
 
 
 def checked_results(parsed: ParsedPage, source: str) -> ParsedPage:
@@ -97,31 +136,18 @@ class _Basket:
 
     def add_all(self, entries: Iterable[Any]) -> None:
         """Add each entry. Requests like the one before, of which a page has dozens, take a shortcut."""
-        requests, room = self.requests, self._room
-        like: Request | None = None
+        requests, room, astuple = self.requests, self._room, msgspec.structs.astuple
+        like: tuple[Any, ...] | None = None  # the fields of the one before, without its URL
         for entry in entries:
-            if (
-                type(entry) is Request
-                and like is not None
-                and type(entry.url) is str
-                and entry.kind is like.kind
-                and entry.priority is like.priority
-                and entry.max_attempts is like.max_attempts
-                and entry.force is like.force
-                and entry.fetcher is like.fetcher
-                and entry.proxy_pool is like.proxy_pool
-                and entry.country is like.country
-                and entry.session is like.session
-                and entry.render is like.render
-                and entry.is_plain
-                and not entry.data
-                and len(requests) < room
-            ):
+            if type(entry) is not Request:
+                self.add(entry)
+                continue
+            fields = astuple(entry)[1:]
+            if fields == like and type(entry.url) is str and len(requests) < room:
                 requests.append(entry)
             else:
                 self.add(entry)
-                if type(entry) is Request:
-                    like = entry
+                like = fields
 
     def add(self, entry: Any) -> None:
         if isinstance(entry, Request):
@@ -154,13 +180,11 @@ class _Basket:
         raise _Unusable(f"{self.callback} gave a {shown}. It may give items, dicts, requests and None.{hint}")
 
 
-def _failure(callback: str, page: Page, error: BaseException) -> ParseFailed:
+def _failure(callback: str, url: str, error: BaseException) -> ParseFailed:
     told = "".join(traceback.format_exception_only(error)).strip()
     last_line = told.rpartition("\n")[2]
     message = str(error) if isinstance(error, ParseFailed | TookTooLong) else last_line[:500]
-    return ParseFailed(
-        safe_text(f"{callback} failed on {page.url}: {message}"), detail=safe_text(_user_frames(error, told))
-    )
+    return ParseFailed(safe_text(f"{callback} failed on {url}: {message}"), detail=safe_text(_user_frames(error, told)))
 
 
 def _user_frames(error: BaseException, told: str) -> str:

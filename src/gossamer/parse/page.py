@@ -6,7 +6,7 @@ Content that is no markup has no elements; selecting from it finds nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias, Unpack
 
 import msgspec
@@ -18,6 +18,7 @@ from ..model.route import BROWSER, Render
 from ..model.task import Request, Wishes
 from .css import compile_css
 from .encoding import decode_as, parse_html
+from .link_rules import ATTRS, TAGS, Patterns, fitting, hrefs_in
 from .links import LinkBase, base_of, hrefs
 from .media import Media, media_of
 from .page_files import Link, NoHref, PageFiles, href_of
@@ -198,17 +199,35 @@ class Page(PageFiles):
             self._base = base_of(self.tree, self.url)
         return self._base
 
-    def links(self, *, nofollow: bool = True, wide: bool = False) -> list[str]:
+    def links(
+        self,
+        *,
+        allow: Patterns = (),
+        deny: Patterns = (),
+        restrict: str | Sequence[str] = (),
+        tags: Sequence[str] = TAGS,
+        attrs: Sequence[str] = ATTRS,
+        nofollow: bool = True,
+        wide: bool = False,
+    ) -> list[str]:
         """The absolute http(s) addresses that <a> and <area> lead to, without fragments, each once, in order.
 
-        `nofollow=False` leaves out links marked rel=nofollow. `wide=True` gives every address of the page: redirects,
-        frames, <link>, headers, forms that ask nothing, pictures and other files.
+        `allow` and `deny` are regular expressions for addresses, `restrict` is CSS for the places to look at, `tags`
+        and `attrs` say which attributes of which elements hold links. `nofollow=False` leaves out links marked
+        rel=nofollow. `wide=True` gives every address of the page: redirects, frames, <link>, headers, forms that ask
+        nothing, pictures and other files, wherever they are. Raises Misconfigured, BadSelector.
         """
         tree = self.tree
         if tree is None:
             return []
-        found = everything(tree, self.headers, nofollow=nofollow) if wide else hrefs(tree, nofollow=nofollow)
-        return self._links_from.web_links(found)
+        if wide:
+            found: Iterable[str] = everything(tree, self.headers, nofollow=nofollow)
+        elif restrict or tags is not TAGS or attrs is not ATTRS:
+            found = hrefs_in(tree, restrict, tags, attrs, nofollow=nofollow)
+        else:
+            found = hrefs(tree, nofollow=nofollow)
+        links = self._links_from.web_links(found)
+        return list(fitting(links, allow, deny)) if allow or deny else links
 
     def document_links(self) -> list[str]:
         """The addresses that a browser or a search engine would go to from here: `links` and redirects, frames, <link>
@@ -247,13 +266,14 @@ class Page(PageFiles):
         Links that lead nowhere (no href, a mailto: address, no URL) are left out. Raises ParseFailed.
         """
         fields = self._fields(callback, render, wishes)
+        kind, plain = fields["kind"], len(fields) == 1
         join = self._links_from.join
         for href in self._hrefs_of(links):
             try:
                 url = join(href)
             except InvalidUrl:
                 continue
-            yield Request(url=url, **fields)
+            yield Request(url=url, kind=kind) if plain else Request(url=url, **fields)
 
     def submit(
         self,

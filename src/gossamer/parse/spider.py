@@ -9,7 +9,8 @@ from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, I
 from hashlib import blake2b
 from itertools import groupby
 from pathlib import Path
-from typing import Any, TypeAlias
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
@@ -18,8 +19,13 @@ from ..model.item import AnyItem, Item
 from ..model.secret_text import Reveal, SecretText, secret_of_environment
 from ..model.task import DEFAULT_KIND, Request, fault_of
 from ..model.url import parse_url, site_of
+from .link_rules import Rule
 from .page import Page
+from .page_context import SpiderLog, Stats
 from .session import Session
+
+if TYPE_CHECKING:
+    from .failure import Failure
 
 Yield: TypeAlias = AnyItem | Request | None
 Results: TypeAlias = Iterator[Yield]  # what users write behind `def parse(self, page: Page) ->`
@@ -37,6 +43,7 @@ ItemStep: TypeAlias = Callable[..., Any]  # step(item, page) -> item | Drop | No
 _MOST_SESSIONS = 250
 _SESSION_NAME = re.compile(r"[\w.@-]{1,100}")
 _LONGEST_NAME = 60  # characters of a spider's name
+FAILED = "failed"  # the method for failures of requests that name no errback
 
 
 class Spider:
@@ -75,6 +82,11 @@ class Spider:
     sessions: int | None = None  # a pool of that many visitors; one that is blocked is replaced
 
     _reveal: Reveal = staticmethod(secret_of_environment)  # what looks secrets up
+    rules: Sequence[Rule] = ()  # links to follow besides those that callbacks ask for
+    outputs: Sequence[str] = ()  # where its crawls write their records, without -o
+    arguments: Mapping[str, Any] = MappingProxyType({})  # that this crawl was given (arguments.py)
+    stats = Stats()  # what the spider counts itself: self.stats.add("name", 2)
+
     _callbacks: tuple[str, ...] = (DEFAULT_KIND,)  # read once per class: every page asks
     handle_statuses: Sequence[int] = ()  # error statuses (404, ...) whose pages go to the callbacks all the same
 
@@ -83,6 +95,9 @@ class Spider:
         if not cls.__dict__.get("name"):
             cls.name = default_name(cls.__name__)
         cls._callbacks = _callback_names(cls)
+        for rule in cls.rules:
+            if rule.callback is not None and rule.callback not in cls._callbacks:
+                raise Misconfigured(f"Spider {cls.name}: a rule names the callback {rule.callback!r}, and it has none.")
 
     def start(self) -> Start:
         """The first requests; by default one per start URL. May be a generator, also an async one."""
@@ -90,6 +105,8 @@ class Spider:
 
     def parse(self, page: Page) -> Answer:
         """What to do with a page. Yield items (or dicts) and requests."""
+        if self.rules:
+            return None
         raise ParseFailed(f"{type(self).__name__} has no parse(self, page); write one, or name another callback.")
 
     def secret(self, name: str) -> SecretText:
@@ -108,6 +125,24 @@ class Spider:
         """Is this what the site shows to visitors who are not logged in? By default: a page with status 401, or one
         that asks for a login."""
         return False
+
+    def opened(self) -> Awaitable[None] | None:
+        """Called in every process that works on a job of this spider, before its first page."""
+        return None
+
+    def closed(self, report: Any) -> Awaitable[None] | None:
+        """Called by the process that ended the job, when it has ended. `report` is the job as `gossamer job show` has
+        it: its counts, its outcome, what the spider counted."""
+        return None
+
+    def failed(self, failure: Failure) -> Answer:
+        """What to do when a page was given up and its request names no errback. May yield items and requests."""
+        return None
+
+    @property
+    def log(self) -> SpiderLog:
+        """A logger: its lines name the spider, the job and the page."""
+        return SpiderLog(self.name)
 
     def allowed_sites(self, seeds: Iterable[str]) -> frozenset[str] | None:
         """The hosts or registrable domains this spider keeps to, given its seeds; None means everywhere."""
@@ -249,6 +284,11 @@ def declares_items(spider: Spider) -> bool:
 
 def _is_item(value: object) -> bool:
     return isinstance(value, type) and issubclass(value, Item)
+
+
+def errback_of(spider: Spider, named: str | None) -> str | None:
+    """The method that hears of a failure: the one that the request names, else `failed`, where the spider has one."""
+    return named or (FAILED if type(spider).failed is not Spider.failed else None)
 
 
 def callback_names(spider: Spider) -> tuple[str, ...]:

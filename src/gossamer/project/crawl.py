@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import nullcontext
 from typing import Any
 
@@ -16,6 +16,7 @@ from ..errors import Misconfigured, Transient
 from ..fetch.open_route import Transports
 from ..model.events import EventHub, EventSink, Trouble
 from ..model.job import Job, JobCounts
+from ..parse.arguments import checked_arguments, job_name, stored_arguments, with_arguments
 from ..parse.spider import Spider
 from ..process.black_box import PARENT
 from ..process.signals import stopping
@@ -67,6 +68,7 @@ async def crawl(
     settings: Settings,
     *,
     name: str | None = None,
+    arguments: Mapping[str, Any] | None = None,
     fresh: bool = False,
     events: EventSink | None = None,
     attend: Attend | None = None,
@@ -77,17 +79,23 @@ async def crawl(
     """Crawl until the job is over, or until SIGINT or SIGTERM; without `heeds_signals` these are left to the caller.
     Raises Misconfigured and Transient.
 
-    The unfinished job of that name goes on, unless `fresh`. `attend` runs beside the crawl and is cancelled with
-    its end; `after` runs when the work is over and the stores are still open. `transports` take the place of those of
-    the settings, and then no robots.txt is asked for.
+    The unfinished job of that name and with these arguments of the spider goes on, unless `fresh`. `attend` runs beside
+    the crawl and is cancelled with its end; `after` runs when the work is over and the stores are still open.
+    `transports` take the place of those of the settings, and then no robots.txt is asked for.
     """
+    checked = checked_arguments(type(spider), arguments or {})
+    with_arguments(spider, checked)
     async with open_project(settings, spider=spider) as project:
         clock = project.clock
         began = clock.monotonic()
-        await _leave_schedules_alone(project, name or spider.name)
+        base = name or spider.name
+        title = job_name(base, checked)
+        await _leave_schedules_alone(project, title)
         check_start(settings, spider)
-        title = name or spider.name
-        terms = sealed_terms(settings, title, job_terms(settings, spider))
+        terms = job_terms(settings, spider)
+        if checked:
+            terms = msgspec.structs.replace(terms, spider=base, arguments=stored_arguments(checked))
+        terms = sealed_terms(settings, title, terms)
         job, resumed = await project.state.jobs.open_job(title, terms, fresh=fresh)
         sites: set[str] = set()
         scope = scope_of(settings, job, spider, sites)

@@ -7,7 +7,7 @@ on from there.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from ..parse.spider import Spider
 from ..settings import Settings, load
 from ..settings.effective import local_hosts
 from .crawl import CrawlReport
-from .export import try_output
+from .export import outputs_of, try_outputs
 from .service import run_crawl
 from .spiders import crawl_target
 
@@ -31,8 +31,8 @@ def dotted_settings(function: str, settings: dict[str, Any] | None, flags: dict[
     unknown = [name for name in flags if name not in FLAGS]
     if unknown:
         raise Misconfigured(
-            f"{function}() has no option {unknown[0]!r}; there are {', '.join(FLAGS)}, output, fresh, settings"
-            f"{' and quiet' if function == 'run' else ''}."
+            f"{function}() has no option {unknown[0]!r}; there are {', '.join(FLAGS)}, output, arguments, fresh,"
+            f" settings{' and quiet' if function == 'run' else ''}."
         )
     return {**(settings or {}), **{FLAGS[name]: value for name, value in flags.items()}}
 
@@ -53,7 +53,8 @@ async def crawl_inside(
     spider: type[Spider] | Spider | str,
     *,
     fresh: bool = False,
-    output: str | Path | None = None,
+    output: str | Path | Sequence[str] | None = None,
+    arguments: Mapping[str, Any] | None = None,
     settings: dict[str, Any] | None = None,
     on_event: Callable[[Event], None] | None = None,
     **flags: Any,
@@ -66,15 +67,15 @@ async def crawl_inside(
         instance, name = target.spider, target.name
     else:
         instance = spider() if isinstance(spider, type) else spider
-    if output is not None:
-        await asyncio.to_thread(try_output, str(output))
+    await asyncio.to_thread(try_outputs, outputs_of(output, instance), instance)
     return await run_crawl(
         instance,
         _allowing(read, list(instance.start_urls)),
         events=_Listener(on_event) if on_event is not None else Silence(),
         name=name,
+        arguments=arguments,
         fresh=fresh,
-        output=str(output) if output is not None else None,
+        output=output,
         heeds_signals=False,
     )
 

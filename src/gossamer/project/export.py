@@ -15,6 +15,8 @@ from .. import __version__
 from ..backends.addresses import place_of
 from ..clock import SystemClock, iso_time
 from ..errors import Misconfigured
+from ..parse.link_rules import as_texts
+from ..parse.spider import Spider
 from ..store.contract import RecordQuery, VisitQuery
 from ..store.export import (
     Destination,
@@ -35,7 +37,7 @@ from .open import Project
 from .records import RecordFilter, query_of, what_there_is
 
 _REMOTE = "s3://"
-_ANY_JOB = "job"  # stands for `{job}` as long as the job has no id
+_ANY = "any"  # stands for `{job}` and `{type}` as long as they are not known
 
 
 class ExportReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,22 +61,48 @@ class WarcReport(msgspec.Struct, frozen=True, kw_only=True):
     first_loss: str = ""
 
 
-def destination_of(output: str, *, now: float, job: str | None = None) -> Destination:
-    """The place that `output` names, `{time}`, `{date}` and `{job}` filled in. Raises Misconfigured, MissingExtra."""
+def destination_of(output: str, *, now: float, **words: str | None) -> Destination:
+    """The place that `output` names, its placeholders filled in (`named`). Raises Misconfigured, MissingExtra."""
     if output.lower().startswith(_REMOTE):
         from ..backends.object.destination import ObjectDestination  # its client is an extra
 
         address, mark, options = output.partition("?")  # an endpoint has no placeholders
-        return ObjectDestination(named(address, now=now, job=job) + mark + options)
+        return ObjectDestination(named(address, now=now, **words) + mark + options)
     scheme, found, _ = output.partition("://")
     if found and scheme.isalnum():
         raise Misconfigured(f"-o {output!r}: only s3:// can be written to, and files. Name a file.")
-    return destination_at(Path(named(output, now=now, job=job)))
+    return destination_at(Path(named(output, now=now, **words)))
 
 
-def try_output(output: str, format: str | None = None) -> None:
-    """Find out before a crawl whether its output can be written; the job has no id yet. Raises as `destination_of`."""
-    probe_destination(destination_of(output, now=SystemClock().now(), job=_ANY_JOB), format)
+def outputs_of(output: str | Path | Sequence[str] | None, spider: Spider) -> tuple[str, ...]:
+    """Where a crawl writes its records: what the user said, else what the spider says."""
+    if isinstance(output, str | Path):
+        return (str(output),)
+    return tuple(output or as_texts(spider.outputs))
+
+
+def try_outputs(outputs: Sequence[str], spider: Spider) -> None:
+    """Find out before a crawl whether its outputs can be written; the job has no id yet. Raises as `destination_of`."""
+    places = [destination_of(one, now=SystemClock().now(), job=_ANY, spider=spider.name, type=_ANY) for one in outputs]
+    if len({str(place) for place in places}) < len(places):
+        raise Misconfigured("Two outputs are the same file. Name each of them once.")
+    for place in places:
+        probe_destination(place)
+
+
+async def write_outputs(
+    project: Project, job: str, spider: Spider, outputs: Sequence[str], *, gone: bool | None
+) -> None:
+    """Write the records of a job to each of the outputs; where one names `{type}`, to a file for each type."""
+    source, now = JoinedRecords(project.records, project.rules), project.clock.now()
+    types: list[str] = []
+    if any("{type}" in one for one in outputs):
+        found = {record.type async for record in project.records.records(RecordQuery(job=job, gone=gone))}
+        types = sorted(found)
+    for output in outputs:
+        for kind in types if "{type}" in output else [None]:
+            place = destination_of(output, now=now, job=job, spider=spider.name, type=kind)
+            await export(source, RecordQuery(job=job, type=kind, gone=gone), place)
 
 
 def is_binary_output(output: str, format: str | None = None, job: str | None = None) -> bool:
@@ -100,7 +128,7 @@ async def export_records(
     `cursor` file: only what was stored since the last export with that file, records that are gone among it; nothing
     new makes no file. Raises Misconfigured, BackendUnavailable."""
     query = await query_of(project, wanted)
-    place = destination_of(output, now=project.clock.now(), job=query.job)
+    place = destination_of(output, now=project.clock.now(), job=query.job, spider=query.spider, type=query.type)
     note = ""
     shape = TableShape(meta=meta, columns=tuple(columns))
     folder = FileFolder(files, project.archive) if files is not None else None

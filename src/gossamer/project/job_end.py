@@ -13,19 +13,22 @@ from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
-from ..errors import Transient
+from ..errors import ParseFailed, Transient
 from ..frontier.contract import DeadFilter
 from ..model.events import EventSink, Gone, JobEnded, Trouble
 from ..model.job import Job, JobCounts, JobState
 from ..model.outcome import NOT_FOUND, JobOutcome, implied
 from ..model.task import DropReason, UrlState
+from ..parse.callbacks import run_hook
 from ..parse.spider import Spider
+from ..parse.timelimit import TimeLimit
 from ..schedule.sources import FeedSource, PagesSource, source_of
 from ..store.contract import RecordQuery
 from ..store.sink import Sink
 from ..units import many
 from .job_outcome import earlier_runs, job_outcome, last_good
 from .job_reports import GIVEN_UP
+from .jobs import show_job
 from .open import Project
 from .retention import forget_old_runs
 from .spools import Storing, forget_lost, storing_of
@@ -114,11 +117,25 @@ async def _close(project: Project, spider: Spider, job: Job, counts: JobCounts, 
     outcome = await job_outcome(
         project, spider, job, counts, ending, earlier=earlier, lost=lost, doubt="" if lost else doubt
     )
-    await end_job(project, job, ending, events, outcome)
+    ended = await end_job(project, job, ending, events, outcome)
     try:
         await close_letters(project, job)
     except Transient as error:  # the next run will see to it
         events.emit(Trouble(at=project.clock.now(), job=job.id, stage="dead letters", message=str(error)))
+    if ended:
+        await _tell_spider(project, spider, job, events)
+
+
+async def _tell_spider(project: Project, spider: Spider, job: Job, events: EventSink) -> None:
+    """Call `closed` of the spider, where it has one. What it raises is told, and changes nothing."""
+    if type(spider).closed is Spider.closed:
+        return
+    limit = TimeLimit(project.settings.crawl.parse_timeout, project.box)
+    try:
+        view = await show_job(project, job.id)
+        await limit.run(run_hook(spider, "closed", job.id, view), spider.name)
+    except (ParseFailed, Transient) as error:
+        events.emit(Trouble(at=project.clock.now(), job=job.id, stage="closed", message=str(error)))
 
 
 async def close_letters(project: Project, job: Job) -> int:
@@ -140,20 +157,21 @@ async def close_letters(project: Project, job: Job) -> int:
 
 async def end_job(
     project: Project, job: Job, ending: str, events: EventSink, outcome: JobOutcome | None = None
-) -> None:
-    """Close a job. The one worker that really did so tells it, and forgets runs of its schedule that are too old.
-    Without an outcome, it is the one that the ending implies."""
+) -> bool:
+    """Close a job. The one worker that really did so tells it, and forgets runs of its schedule that are too old; True
+    for that one. Without an outcome, it is the one that the ending implies."""
     if not await project.state.jobs.close_job(job.id, ending, outcome):
-        return
+        return False
     known = outcome or implied(ending)
     words = known.in_words if known is not None else ""
     events.emit(JobEnded(at=project.clock.now(), job=job.id, ending=ending, outcome=words))
     if not job.schedule:
-        return
+        return True
     try:
         await forget_old_runs(project.state.history, project.state.jobs, job.name, project.settings.store.keep_runs)
     except Transient as error:  # the next run will see to it
         events.emit(Trouble(at=project.clock.now(), job=job.id, stage="old runs", message=str(error)))
+    return True
 
 
 async def mark_gone(

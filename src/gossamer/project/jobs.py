@@ -10,6 +10,7 @@ import difflib
 import shlex
 from collections.abc import Collection, Iterable
 from datetime import timedelta
+from typing import Any
 
 import msgspec
 
@@ -21,6 +22,7 @@ from ..frontier.contract import WorkerCard
 from ..model.job import Job, JobCounts, JobState
 from ..model.outcome import Outcome, Reason
 from ..model.url import site_of
+from ..parse.arguments import read_arguments
 from ..schedule.sources import FeedSource, SitemapSource, source_of
 from ..schedule.windows import is_open, opens_at, parse_windows
 from ..settings import Settings
@@ -44,6 +46,7 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     name: str  # of its spider, recipe or schedule, or the URL that was typed
     spider: str  # which spider, recipe or URL it is a run of
+    arguments: dict[str, Any]  # of the spider
     schedule: str | None  # the one that began it
     due: str | None  # the tick that it is for
     state: JobState
@@ -67,6 +70,7 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     dead: int
     open: int
     retries: int
+    stats: dict[str, int]  # what the spider counts itself
     storing: int  # results that wait on the disks of workers, and are not in the record store yet
     pages_per_second: float  # settled pages, on average over `seconds`
     eta_seconds: float | None  # if the rest goes as fast and no more links are found; None: not known
@@ -200,6 +204,7 @@ def job_view(
         id=job.id,
         name=job.name,
         spider=job.spider_name,
+        arguments=read_arguments(job.arguments),
         schedule=job.schedule or None,
         due=_iso(job.due),
         state=job.state,
@@ -223,6 +228,7 @@ def job_view(
         dead=counts.dead,
         open=counts.open,
         retries=counts.retries,
+        stats=counts.stats,
         storing=storing,
         pages_per_second=round(rate, 4),
         eta_seconds=None,

@@ -9,6 +9,7 @@ How it fails: a page without a raw copy is refused with the reason `not-archived
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -27,12 +28,9 @@ from ..model.route import TRANSPORTS, How
 from ..parse.spider import Spider
 from ..settings import COMMAND_LINE, Settings
 from ..settings.tables import RouterTable
-from ..store.contract import RecordQuery
-from ..store.export import export
 from ..units import Rate
 from .crawl import Attend, CrawlReport, crawl
-from .export import destination_of
-from .files import JoinedRecords
+from .export import outputs_of, write_outputs
 from .open import Project, open_crawled
 
 FAILURES_TOLD = 10
@@ -117,16 +115,14 @@ async def replay(
     name: str | None = None,
     events: EventSink,
     attend: Attend | None = None,
-    output: str | None = None,
+    output: Sequence[str] | None = None,
 ) -> ReplayReport:
     """Crawl from the archive of the project, and write the records to `output`. Raises Misconfigured where nothing has
     been crawled yet."""
     failures = _Failures()
 
     async def write(apart: Project, job: Job) -> None:
-        if output is not None:
-            place = destination_of(output, now=apart.clock.now(), job=job.id)
-            await export(JoinedRecords(apart.records, apart.rules), RecordQuery(job=job.id), place)
+        await write_outputs(apart, job.id, spider, outputs_of(output, spider), gone=None)
 
     async with open_crawled(settings) as project:
         transport = ArchiveTransport(project)

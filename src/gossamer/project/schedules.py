@@ -50,6 +50,7 @@ class ScheduleView(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     spider: str  # the name of a spider or a recipe, or the URL of a site
+    arguments: tuple[str, ...]  # of the spider
     trigger: str
     when: str  # the trigger in words
     zone: str

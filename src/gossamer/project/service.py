@@ -10,9 +10,11 @@ none outlives its supervisor (process/supervisor.py).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, nullcontext
 from datetime import timedelta
+from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -30,11 +32,8 @@ from ..schedule.leader import Scheduler
 from ..schedule.spider_loader import SpiderLoader
 from ..settings import Settings
 from ..settings.effective import routing_of, served
-from ..store.contract import RecordQuery
-from ..store.export import export
 from .crawl import Attend, CrawlReport, crawl
-from .export import destination_of
-from .files import JoinedRecords
+from .export import outputs_of, write_outputs
 from .job_end import first_of
 from .job_outcome import why_nothing_came
 from .open import Project, open_project
@@ -75,8 +74,9 @@ async def run_crawl(
     *,
     events: EventSink,
     name: str | None = None,
+    arguments: Mapping[str, Any] | None = None,
     fresh: bool = False,
-    output: str | None = None,
+    output: str | Path | Sequence[str] | None = None,
     attend: Attend | None = None,
     heeds_signals: bool = True,
 ) -> CrawlReport:
@@ -86,12 +86,12 @@ async def run_crawl(
     Misconfigured and Transient.
     """
 
+    outputs = outputs_of(output, spider)
+
     async def write(project: Project, job: Job) -> None:
         # A crawl that had nothing leaves the file of the last one alone.
-        if output is not None and not await why_nothing_came(project, job.id):
-            place = destination_of(output, now=project.clock.now(), job=job.id)
-            records = JoinedRecords(project.records, project.rules)
-            await export(records, RecordQuery(job=job.id, gone=False), place)
+        if outputs and not await why_nothing_came(project, job.id):
+            await write_outputs(project, job.id, spider, outputs, gone=False)
 
     fate = last_fate()
     if fate:
@@ -102,6 +102,7 @@ async def run_crawl(
             spider,
             settings,
             name=name,
+            arguments=arguments,
             fresh=fresh and not fate,
             events=events,
             attend=attend,

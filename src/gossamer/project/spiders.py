@@ -9,6 +9,8 @@ import msgspec
 from ..errors import InvalidUrl, Misconfigured
 from ..model.job import Job
 from ..model.url import parse_url
+from ..parse.arguments import read_arguments, with_arguments
+from ..parse.arguments import written_arguments as written_arguments  # for what people type
 from ..parse.discovery import is_file_ref, list_spiders, load_spider, make_importable
 from ..parse.site import PAGES, PageSpider, SiteSpider
 from ..parse.spider import Spider
@@ -105,7 +107,7 @@ def spider_of_job(settings: Settings, job: Job) -> tuple[Spider, Settings]:
                 f"{foreign[0]} is a private address. If workers may visit it, add it to fetch.allow_hosts."
             )
         return SiteSpider([job.spider_name]), settings
-    spider = Spiders(settings).find(job.spider_name)
+    spider = with_arguments(Spiders(settings).find(job.spider_name), read_arguments(job.arguments))
     if job.owner:
         return spider, settings
     hosts = _new_hosts(settings, list(spider.start_urls))

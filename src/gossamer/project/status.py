@@ -37,6 +37,7 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
 
     id: str
     name: str
+    arguments: dict[str, Any]  # of its spider
     state: JobState
     standing: str
     in_words: str

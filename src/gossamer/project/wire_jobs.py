@@ -13,7 +13,7 @@ import asyncio
 from collections.abc import Sequence
 from hashlib import blake2b
 from ipaddress import ip_address
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
@@ -25,6 +25,7 @@ from ..model.job import Job, JobState, JobTerms
 from ..model.route import BROWSER, Render
 from ..model.task import Request, fault_of
 from ..model.url import authority_of, host_of, parse_url, site_of
+from ..parse.arguments import checked_arguments, job_name, stored_arguments, with_arguments
 from ..parse.discovery import is_file_ref
 from ..parse.site import PAGES, PageSpider, SiteSpider
 from ..parse.spider import Spider
@@ -98,6 +99,7 @@ class CrawlWish(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     spider: Name | None = None
     recipe: Name | None = None
     url: Address | None = None
+    arguments: dict[str, Any] | None = None  # of the spider
     limit: Annotated[int, Meta(ge=1, le=1_000_000_000)] | None = None  # pages
     depth: Annotated[int, Meta(ge=0, le=1_000_000)] | None = None  # steps from the first pages
     callback_url: Address | None = None
@@ -165,7 +167,11 @@ async def begin_crawl(project: Project, caller: Caller, wish: CrawlWish) -> Job:
         spider = SiteSpider([target])
     else:
         spider = await _spider_named(settings, target)
-    usual = job_terms(settings, spider)
+    try:
+        arguments = checked_arguments(type(spider), wish.arguments or {})
+    except Misconfigured as error:
+        raise BadWish(str(error)) from error
+    usual = job_terms(settings, with_arguments(spider, arguments))
     limits = (usual.limit if wish.limit is None else wish.limit, settings.server.crawl_limit)
     terms = msgspec.structs.replace(
         usual,
@@ -173,8 +179,9 @@ async def begin_crawl(project: Project, caller: Caller, wish: CrawlWish) -> Job:
         depth=usual.depth if wish.depth is None else wish.depth,
         owner=caller.id,
         spider=target,
+        arguments=stored_arguments(arguments),
     )
-    return await _open(project, caller, f"{target}@{caller.id}", terms)
+    return await _open(project, caller, f"{job_name(target, arguments)}@{caller.id}", terms)
 
 
 async def _open(project: Project, caller: Caller, name: str, terms: JobTerms) -> Job:

@@ -38,6 +38,7 @@ class ScheduleWish(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     only_changed: bool = False
     max_urls: Annotated[int, Meta(ge=1, le=10_000_000)] | None = None
     kind: Annotated[str, Meta(max_length=100)] = ""
+    arguments: Annotated[tuple[Annotated[str, Meta(max_length=1000)], ...], Meta(max_length=100)] = ()
     priority: Annotated[int, Meta(ge=-1000, le=1000)] = 0
     min_age: Seconds | None = None
     limit: Annotated[int, Meta(ge=1)] | None = None
@@ -85,6 +86,7 @@ async def write_schedule(project: Project, wish: ScheduleWish) -> ScheduleAdded:
         budget=wish.budget,
         min_interval=_span(wish.min_interval),
         max_interval=_span(wish.max_interval),
+        arguments=tuple(wish.arguments),
     )
     try:
         new = await asyncio.to_thread(new_schedule, settings, wish.name, table)  # the spider's file is read

@@ -26,7 +26,7 @@ from ..crawl.sessions import Sessions, SessionTerms
 from ..crawl.source_files import ClosedFor, SourceFiles
 from ..crawl.windows import job_windows
 from ..crawl.worker import LOOK, Worker
-from ..errors import MissingExtra
+from ..errors import Misconfigured, MissingExtra, ParseFailed
 from ..fetch.addresses import AddressGuard
 from ..fetch.browser.chromium import is_there
 from ..fetch.contract import Transport
@@ -40,6 +40,7 @@ from ..model.job import JobState
 from ..model.record import day_of
 from ..model.route import BROWSER, HTTP, MANAGED, PROFILE
 from ..model.session import KeptSession
+from ..parse.callbacks import run_hook
 from ..parse.spider import Spider, session_names, spider_version
 from ..parse.timelimit import TimeLimit
 from ..pipeline.quality_guard import QualityGuard
@@ -224,6 +225,10 @@ async def open_worker(
     async with open_context(
         project, spider, job, scope, sink, events, terms=terms, serves=serves, transports=transports
     ) as context:
+        try:
+            await context.time_limit.run(run_hook(spider, "opened", job), spider.name)
+        except ParseFailed as error:
+            raise Misconfigured(f"{error} No page of {job} is fetched here.") from error
         yield Worker(
             context,
             project.state.frontier,

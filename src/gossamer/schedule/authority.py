@@ -24,7 +24,8 @@ from .definition import schedules_of
 from .sources import CommandSource, FileSource, source_of
 from .sources.kinds import program
 
-_UNSEALED = ("seal", "expected")  # what a run is measured by runs nothing
+# What a run is measured by runs nothing; arguments are sealed where there are any, so that older seals hold.
+_UNSEALED = ("seal", "expected", "arguments")
 _SEALED = tuple(name for name in SCHEDULED if name not in _UNSEALED)
 _REMEDY = (
     f"Write the schedule into the {FILE_NAME} of the worker, or set fleet.key on all machines; where everybody who can "
@@ -80,12 +81,13 @@ def _is_inside(settings: Settings, path: str | Path) -> bool:
 
 
 def _of_job(name: str, terms: JobTerms) -> list[Any]:
-    return [name, *(getattr(terms, field) for field in _SEALED)]
+    return [name, *(getattr(terms, field) for field in _SEALED), *filter(None, (terms.arguments,))]
 
 
 def _of_schedule(schedule: Schedule) -> list[Any]:
-    unsealed = msgspec.structs.asdict(msgspec.structs.replace(schedule, seal=""))
-    return [value for name, value in unsealed.items() if name != "expected"]
+    content = msgspec.structs.asdict(msgspec.structs.replace(schedule, seal=""))
+    content.pop("expected")
+    return [value for name, value in content.items() if name != "arguments" or value]
 
 
 def _seal(settings: Settings, kind: str, content: list[Any]) -> str:

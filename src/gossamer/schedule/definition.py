@@ -25,6 +25,7 @@ from ..model.outcome import Expectations
 from ..model.schedule import Overlap, Schedule, ScheduleProgress
 from ..model.task import MAX_PRIORITY
 from ..model.url import parse_url
+from ..parse.arguments import written_arguments
 from ..settings import ScheduleTable
 from .bad_schedule import BadSchedule, Key, listed
 from .sources import SOURCE_KEYS, StartSource, discreet, parse_source
@@ -65,6 +66,7 @@ def schedule_of(name: str, table: ScheduleTable) -> Schedule:
         min_interval=shortest,
         max_interval=longest,
         expected=_expected(table, where),
+        arguments=_arguments(table.arguments, where),
     )
 
 
@@ -128,6 +130,14 @@ def _spider(text: str, where: str) -> str:
         return parse_url(spider)
     except InvalidUrl as error:
         raise _bad(where, "spider", str(error)) from error
+
+
+def _arguments(words: tuple[str, ...], where: str) -> tuple[str, ...]:
+    try:
+        written_arguments(words)
+    except Misconfigured as error:
+        raise _bad(where, "arguments", str(error)) from error
+    return tuple(words)
 
 
 def _trigger(table: ScheduleTable, where: str) -> str:

@@ -14,6 +14,7 @@ from ..errors import Misconfigured
 from ..frontier.contract import JobBook
 from ..model.job import JobTerms
 from ..model.schedule import Schedule, ScheduleProgress
+from ..parse.arguments import checked_arguments, stored_arguments, with_arguments, written_arguments
 from ..parse.spider import Spider, callback_names
 from ..settings import Settings
 from ..settings.effective import coverage_of, job_terms
@@ -41,7 +42,8 @@ def opening_with(
     nobody vouches for the schedule."""
     demand_own_schedule(settings, schedule)
     _check_kind(spider, schedule.kind)
-    usual = job_terms(settings, spider)
+    arguments = checked_arguments(type(spider), written_arguments(schedule.arguments))
+    usual = job_terms(settings, with_arguments(spider, arguments))
     # A budget is a limit as well: what pages link to counts, and so does what is chosen again after a crash.
     own = usual.limit if schedule.limit is None else schedule.limit
     limits = [limit for limit in (own, budget) if limit is not None]
@@ -51,6 +53,7 @@ def opening_with(
         schedule=schedule.name,
         due=due,
         spider=schedule.spider,
+        arguments=stored_arguments(arguments),
         source=schedule.source,
         kind=schedule.kind,
         priority=schedule.priority,

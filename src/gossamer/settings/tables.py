@@ -196,6 +196,7 @@ class ScheduleTable(msgspec.Struct, frozen=True, kw_only=True):
     budget: int | None = None  # fetches a day, spent where pages change most
     min_interval: timedelta | None = None  # between two fetches of one page, with a budget
     max_interval: timedelta | None = None
+    arguments: tuple[str, ...] = ()  # of the spider: "category=lamps"
 
     # What a run must come to; see Expect
     min_records: int | None = None

@@ -8,7 +8,7 @@ with the links of its own shard: a crash in between repeats work and loses nothi
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from itertools import accumulate
@@ -18,7 +18,7 @@ import msgspec
 
 from ...errors import BackendUnavailable, LeaseLost, Misconfigured
 from ...frontier.away import AwayTerms, SiteFailure, Verdict
-from ...frontier.contract import Added, LeaseBatch, redirect_reason
+from ...frontier.contract import NO_STATS, Added, LeaseBatch, redirect_reason
 from ...frontier.politeness import TermsFor
 from ...model.task import Candidate, Lease, UrlState
 from . import rows
@@ -121,6 +121,26 @@ class RedisFrontier:
         redirect: str | None = None,
         duplicates: int = 0,
         paced_ahead: timedelta = timedelta(0),
+        stats: Mapping[str, int] = NO_STATS,
+    ) -> Added:
+        return await self._settle_with_links(
+            COMPLETE,
+            lease,
+            discovered,
+            state=state,
+            redirected=redirect is not None,
+            paced_ahead=paced_ahead.total_seconds(),
+            duplicates=duplicates,
+            reason=reason if redirect is None else redirect_reason(redirect),
+            stats=stats,
+        )
+
+    async def _settle_with_links(
+        self,
+        verb: int,
+        lease: Lease,
+        discovered: Sequence[Candidate],
+        **fields: Any,  # of rows.pack_settlement
     ) -> Added:
         known = await self.job(lease.task.job)
         home = self._keys.shard_of(lease.task.site)
@@ -138,17 +158,7 @@ class RedisFrontier:
         answer = await self._settle(
             known,
             lease,
-            rows.pack_settlement(
-                COMPLETE,
-                lease,
-                state=state,
-                redirected=redirect is not None,
-                paced_ahead=paced_ahead.total_seconds(),
-                duplicates=duplicates,
-                dropped=lost,
-                reason=reason if redirect is None else redirect_reason(redirect),
-                candidates=self.packed(known, here, lease.task),
-            ),
+            rows.pack_settlement(verb, lease, dropped=lost, candidates=self.packed(known, here, lease.task), **fields),
             len(here),
         )
         settled = await self._admission.look_twice(known, here, answer, lease.task)
@@ -170,11 +180,27 @@ class RedisFrontier:
     ) -> None:
         await self._put_off(RELEASE if lane is None else MOVE, lease, delay, reason, paced_ahead, lane or "")
 
-    async def bury(self, lease: Lease, reason: str, message: str, *, paced_ahead: timedelta = timedelta(0)) -> None:
-        text = rows.pack_settlement(
-            BURY, lease, paced_ahead=paced_ahead.total_seconds(), reason=reason, message=message[:MESSAGE_LENGTH]
+    async def bury(
+        self,
+        lease: Lease,
+        reason: str,
+        message: str,
+        discovered: Sequence[Candidate] = (),
+        *,
+        duplicates: int = 0,
+        paced_ahead: timedelta = timedelta(0),
+        stats: Mapping[str, int] = NO_STATS,
+    ) -> Added:
+        return await self._settle_with_links(
+            BURY,
+            lease,
+            discovered,
+            paced_ahead=paced_ahead.total_seconds(),
+            duplicates=duplicates,
+            reason=reason,
+            message=message[:MESSAGE_LENGTH],
+            stats=stats,
         )
-        await self._settle(await self.job(lease.task.job), lease, text)
 
     async def slow_down(self, site: str, *, interval: timedelta | None, rest: timedelta, worker: str = "") -> bool:
         asked = "" if interval is None else interval.total_seconds()

@@ -17,12 +17,12 @@ import msgspec
 
 from ...errors import Permanent
 from ...frontier.contract import SeedFindings
-from ...model.job import Job, JobCounts, JobState, JobTerms, outcome_text, slug
+from ...model.job import COUNTERS, Job, JobCounts, JobState, JobTerms, outcome_text, slug, summed_stats
 from ...model.outcome import JobOutcome
 from ..cleanup import BackgroundCleanup
 from .cleanup import JobCleanup
 from .connection import Server
-from .keys import SEED_KEYS, Keyspace
+from .keys import SEED_KEYS, STATS, Keyspace
 
 LIMIT = "limit"  # the ending that leaves tasks in the queue
 CANCELLED = "cancelled"
@@ -72,6 +72,11 @@ class JobRow(msgspec.Struct, frozen=True, kw_only=True):
             paused=self.paused,
             start=self.start,
         )
+
+
+def read_stats(counts: dict[bytes, bytes]) -> dict[str, int]:
+    """What the spider counts itself, among the counts of a shard."""
+    return {name[1:].decode(): int(count) for name, count in counts.items() if name.startswith(STATS)}
 
 
 read_job = msgspec.json.Decoder(JobRow).decode
@@ -203,14 +208,21 @@ class RedisJobs:
         row = await self.find_row(job)
         if row is None:
             return JobCounts()
-        names = JobCounts.__struct_fields__
-        totals = dict.fromkeys(names, 0)
-        for values in await self._of_all_shards(row.number, "counts", names):
-            for name, value in zip(names, values, strict=True):
-                totals[name] += int(value or 0)
-        return JobCounts(**totals)
+        shards = await self._all_counts(row.number)
+        totals = {name: sum(int(counts.get(name.encode(), 0)) for counts in shards) for name in COUNTERS}
+        return JobCounts(**totals, stats=summed_stats(*map(read_stats, shards)))
 
     # -- for the other parts of this backend -----------------------------------------------------------------
+
+    async def stats(self, number: int) -> dict[str, int]:
+        """What the spider of a job counts itself, in all shards together."""
+        return summed_stats(*map(read_stats, await self._all_counts(number)))
+
+    async def _all_counts(self, number: int) -> list[dict[bytes, bytes]]:
+        keys = self.keys
+        return await asyncio.gather(
+            *(self.server.fields(keys.in_shard(shard, f"{number}:counts")) for shard in range(keys.shards))
+        )
 
     async def row(self, job: str) -> JobRow:
         """Raises Permanent for an unknown job."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
-from ...frontier.contract import DeadLetter
+from ...frontier.contract import NO_STATS, DeadLetter
 from ...model.task import Away, Candidate, DropReason, Lease, Pace, Task, UrlState
 
 STATES = (
@@ -176,15 +177,18 @@ def pack_settlement(
     dropped: int = 0,
     reason: str = "",
     message: str = "",
+    stats: Mapping[str, int] = NO_STATS,
     candidates: bytes = b"",
 ) -> bytes:
     why, what = pack_reason(reason), _text(message)[:60_000]
+    counted = msgspec.msgpack.encode([word for pair in stats.items() for word in pair]) if stats else b""
     head = struct.pack(
         ">B16sIBBddII",
         verb, lease.task.fingerprint, lease.token, STATE_NUMBERS[state], redirected, delay, paced_ahead, duplicates,
         dropped,
     )  # fmt: skip
-    return b"".join((head, len(why).to_bytes(2, "big"), why, len(what).to_bytes(2, "big"), what, candidates))
+    texts = b"".join(len(text).to_bytes(2, "big") + text for text in (why, what, counted))
+    return b"".join((head, texts, candidates))
 
 
 def pack_reason(reason: str) -> bytes:

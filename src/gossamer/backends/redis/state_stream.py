@@ -32,6 +32,7 @@ from ...frontier.state_rows import (
     DumpedUrl,
     StateRow,
     job_counts,
+    stats_counted,
 )
 from ...model.job import JobTerms
 from ...model.schedule import ScheduleProgress
@@ -45,7 +46,7 @@ from .access import RedisKeys
 from .callbacks import CALLBACK_KEYS, RedisCallbacks
 from .connection import Server
 from .jobs import JobRow, RedisJobs, RedisSeedBook
-from .keys import JOB_KEYS, SEED_KEYS, SHARD_KEYS, Keyspace
+from .keys import JOB_KEYS, SEED_KEYS, SHARD_KEYS, STATS, Keyspace
 from .robots import RedisRobotsShelf
 from .routes import RedisBudgetBook, RedisRouteBook
 from .schedules import RedisSchedules, schedule_text
@@ -121,6 +122,7 @@ class RedisStateStream:
             states = await self._count_states(job)
             counters = await self._counters(job)
             extras = {name: counters[name] for name in COUNTERS}
+            extras |= stats_counted(await self._jobs.stats(job.number))
             forgotten = {f"{state} without a row": counters[state] - states[state] for state in STATES}
             counts.update(job_counts(job.id, states, {**extras, **forgotten}))
             for shard in range(self._keys.shards):
@@ -308,6 +310,7 @@ class RedisStateStream:
             finished_at=float(job.finished_at) if job.finished_at else None,
             terms=terms,
             forgotten={name: counters[name] - states[name] for name in STATES if counters[name] != states[name]},
+            stats=await self._jobs.stats(job.number),
             **{name: counters[name] for name in COUNTERS},
         )
 
@@ -396,6 +399,7 @@ class RedisStateStream:
             await self._server.call("HSET", self._key(shard, row, "meta"), *meta)
         # Which shard counts what has no row there is all the same: they are added up.
         counters = {**{name: getattr(job, name) for name in COUNTERS}, **job.forgotten}
+        counters |= {STATS.decode() + name: count for name, count in job.stats.items()}
         await self._server.call(
             "HSET", self._key(0, row, "counts"), *(word for pair in counters.items() for word in pair)
         )

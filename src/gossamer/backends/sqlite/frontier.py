@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 
 import msgspec
@@ -11,7 +11,7 @@ import msgspec
 from ...clock import Clock
 from ...errors import FrontierFull, LeaseLost
 from ...frontier.away import AwayNote, AwayTerms, SiteFailure, Verdict, after_failure
-from ...frontier.contract import SENT, Added, LeaseBatch, redirect_reason
+from ...frontier.contract import NO_STATS, SENT, Added, LeaseBatch, redirect_reason
 from ...frontier.politeness import TermsFor
 from ...model.task import Candidate, Lease, UrlState
 from .connection import Database
@@ -124,6 +124,7 @@ class SqliteFrontier:
         redirect: str | None = None,
         duplicates: int = 0,
         paced_ahead: timedelta = timedelta(0),
+        stats: Mapping[str, int] = NO_STATS,
     ) -> Added:
         stored_reason = reason if redirect is None else redirect_reason(redirect)
 
@@ -137,12 +138,7 @@ class SqliteFrontier:
                 leased=-1, discovered=duplicates, duplicates=duplicates, redirected=int(redirect is not None)
             )
             counts[state.value] += 1
-            added = Added()
-            if discovered:
-                row = self._rows.job(connection, lease.task.job)
-                added = self._rows.admit(connection, row, discovered, found_on=lease.task.id, now=now, counts=counts)
-            counts.write(connection, job)
-            return added
+            return self._add_what_was_found(connection, lease, job, now, counts, discovered, stats)
 
         return await self._database.write(write)
 
@@ -185,16 +181,48 @@ class SqliteFrontier:
 
         await self._database.write(write)
 
-    async def bury(self, lease: Lease, reason: str, message: str, *, paced_ahead: timedelta = timedelta(0)) -> None:
-        def write(connection: sqlite3.Connection) -> None:
+    async def bury(
+        self,
+        lease: Lease,
+        reason: str,
+        message: str,
+        discovered: Sequence[Candidate] = (),
+        *,
+        duplicates: int = 0,
+        paced_ahead: timedelta = timedelta(0),
+        stats: Mapping[str, int] = NO_STATS,
+    ) -> Added:
+        def write(connection: sqlite3.Connection) -> Added:
+            now = self._clock.now()
             job = self._settle(
-                connection, lease, self._clock.now(), paced_ahead,
+                connection, lease, now, paced_ahead,
                 state=UrlState.DEAD.value, reason=reason, message=message[:MESSAGE_LENGTH],
                 attempts=lease.task.attempt + 1,
             )  # fmt: skip
-            CountChanges(leased=-1, dead=1).write(connection, job)
+            counts = CountChanges(leased=-1, dead=1, discovered=duplicates, duplicates=duplicates)
+            return self._add_what_was_found(connection, lease, job, now, counts, discovered, stats)
 
-        await self._database.write(write)
+        return await self._database.write(write)
+
+    def _add_what_was_found(
+        self,
+        connection: sqlite3.Connection,
+        lease: Lease,
+        job: int,
+        now: float,
+        counts: CountChanges,
+        discovered: Sequence[Candidate],
+        stats: Mapping[str, int],
+    ) -> Added:
+        """Add the links of a page that was settled in this transaction, and all counts."""
+        added = Added()
+        if discovered:
+            row = self._rows.job(connection, lease.task.job)
+            added = self._rows.admit(connection, row, discovered, found_on=lease.task.id, now=now, counts=counts)
+        counts.write(connection, job)
+        if stats:
+            self._rows.add_stats(connection, job, stats)
+        return added
 
     async def slow_down(self, site: str, *, interval: timedelta | None, rest: timedelta, worker: str = "") -> bool:
         def write(connection: sqlite3.Connection) -> bool:

@@ -16,7 +16,7 @@ import msgspec
 from ...clock import Clock
 from ...errors import Permanent
 from ...frontier.contract import SeedFindings
-from ...model.job import Job, JobCounts, JobState, JobTerms, outcome_text, slug
+from ...model.job import COUNTERS, Job, JobCounts, JobState, JobTerms, outcome_text, slug
 from ...model.outcome import JobOutcome
 from ..cleanup import BackgroundCleanup
 from .cleanup import CANCELLED, REPLACED, clear_some, drop_first, forget, remaining
@@ -118,11 +118,14 @@ class SqliteJobs:
         return msgspec.json.decode(row[0], type=JobTerms)
 
     async def counts(self, job: str) -> JobCounts:
-        names = ", ".join(JobCounts.__struct_fields__)
+        names = ", ".join(COUNTERS)
         row = await self.database.read(
-            lambda c: c.execute(f"SELECT {names} FROM jobs WHERE id = ?", (job,)).fetchone()  # noqa: S608
+            lambda c: c.execute(f"SELECT stats, {names} FROM jobs WHERE id = ?", (job,)).fetchone()  # noqa: S608
         )
-        return JobCounts(**dict(zip(JobCounts.__struct_fields__, row, strict=True))) if row else JobCounts()
+        if row is None:
+            return JobCounts()
+        stats = msgspec.json.decode(row[0], type=dict[str, int])
+        return JobCounts(**dict(zip(COUNTERS, row[1:], strict=True)), stats=stats)
 
     # -- cleanup, also for the other parts of this backend ------------------------------------------------------
 

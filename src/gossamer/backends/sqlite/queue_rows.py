@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import sqlite3
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
 from ...errors import Permanent
 from ...frontier.contract import Added, JobTerms
+from ...model.job import summed_stats
 from ...model.task import Candidate, DropReason, UrlState
 
 MICROSECONDS = 1_000_000
@@ -263,6 +264,12 @@ class QueueRows:
     ) -> None:
         """Wake the queue of a task that is queued again."""
         connection.execute(_FEED_QUEUE, (job, site, lane or "", priority, int(now * MICROSECONDS), 0))
+
+    def add_stats(self, connection: sqlite3.Connection, job: int, stats: Mapping[str, int]) -> None:
+        """Add to what the spider of the job counts."""
+        (text,) = connection.execute("SELECT stats FROM jobs WHERE number = ?", (job,)).fetchone()
+        sums = summed_stats(msgspec.json.decode(text, type=dict[str, int]), stats)
+        connection.execute("UPDATE jobs SET stats = ? WHERE number = ?", (msgspec.json.encode(sums).decode(), job))
 
     def note(self, connection: sqlite3.Connection, url: int, now: float, what: str) -> None:
         connection.execute("INSERT INTO incidents (url, at, what) VALUES (?, ?, ?)", (url, now, what))

@@ -30,6 +30,7 @@ from ...frontier.state_rows import (
     DumpedUrl,
     StateRow,
     job_counts,
+    stats_counted,
 )
 from ...model.job import JobTerms
 from ...model.session import without_lock
@@ -163,7 +164,7 @@ class SqliteStateStream(SqliteStream):
         states = await self._states()
         jobs = await self._jobs(states)
         for job in jobs:
-            counters = {name: getattr(job, name) for name in COUNTERS}
+            counters = {name: getattr(job, name) for name in COUNTERS} | stats_counted(job.stats)
             forgotten = {f"{state} without a row": count for state, count in job.forgotten.items()}
             counts |= job_counts(job.id, states.get(job.number, {}), {**counters, **forgotten})
         counts |= await self._count(_COUNTED)
@@ -254,6 +255,7 @@ class SqliteStateStream(SqliteStream):
                 columns = {name: getattr(item, name) for name in _JOB_FIELDS}
                 columns |= {"sealed": int(item.sealed), "paused": int(item.paused)}
                 columns["terms"] = msgspec.json.encode(item.terms).decode()
+                columns["stats"] = msgspec.json.encode(item.stats).decode()
                 columns |= {name: count for name, count in item.forgotten.items() if name in STATES}
                 connection.execute(
                     f"INSERT OR IGNORE INTO jobs ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})",  # noqa: S608
@@ -352,6 +354,7 @@ def _job(row: Columns, states: dict[str, int]) -> DumpedJob:
     counted = {state: columns.pop(state) for state in STATES}
     columns |= {"sealed": bool(columns["sealed"]), "paused": bool(columns["paused"])}
     columns["terms"] = msgspec.json.decode(columns["terms"], type=JobTerms)
+    columns["stats"] = msgspec.json.decode(columns["stats"], type=dict[str, int])
     forgotten = {name: count - states.get(name, 0) for name, count in counted.items() if count != states.get(name, 0)}
     return DumpedJob(**columns, forgotten=forgotten)
 

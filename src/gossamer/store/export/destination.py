@@ -276,20 +276,23 @@ def _by_ending(name: str, stem: str) -> str:
     )
 
 
-def named(target: str, *, now: float, job: str | None = None) -> str:
-    """The target with `{time}`, `{date}` (UTC) and `{job}` filled in. Raises Misconfigured for any other word."""
+def named(target: str, *, now: float, **given: str | None) -> str:
+    """The target with `{time}`, `{date}` or `{day}` (UTC), `{job}`, `{spider}` and `{type}` filled in. Raises
+    Misconfigured for any other word, and for one that is not known here."""
     moment = datetime.fromtimestamp(now, UTC)
-    words = {"time": moment.strftime("%Y%m%dT%H%M%SZ"), "date": moment.strftime("%Y-%m-%d"), "job": job}
+    day = moment.strftime("%Y-%m-%d")
+    nothing = dict.fromkeys(("job", "spider", "type"))
+    words = {"time": moment.strftime("%Y%m%dT%H%M%SZ"), "date": day, "day": day, **nothing, **given}
 
     def fill(match: re.Match[str]) -> str:
         word = match[1]
         if word not in words:
             raise Misconfigured(
-                f"{match[0]} in {target!r} stands for nothing. There are {{time}}, {{date}} and {{job}}."
+                f"{match[0]} in {target!r} stands for nothing. There are {', '.join(f'{{{one}}}' for one in words)}."
             )
         value = words[word]
         if value is None:
-            raise Misconfigured(f"{target!r} holds {{job}}, but no job is named. Add --job, or leave {{job}} out.")
+            raise Misconfigured(f"{target!r} holds {match[0]}, but no {word} is named. Add --{word}, or leave it out.")
         return re.sub(r"[^A-Za-z0-9._-]+", "-", value)
 
     return _PLACEHOLDER.sub(fill, target)

@@ -1,7 +1,8 @@
 -- Settle leases, several in one call. ARGV: time, bound (-1: none), open elsewhere, per_site, per_shape, window, bits,
 -- hashes, then for each lease one packed text:
 --   B verb, c16 fingerprint, I4 token, B state, B redirected, d delay, d paced ahead, I4 duplicates, I4 dropped,
---   Hc0 reason, Hc0 message (for MOVE: the lane), candidates (see admission.lua)
+--   Hc0 reason, Hc0 message (for MOVE: the lane), Hc0 stats (MessagePack list of names and numbers, or empty),
+--   candidates (see admission.lua)
 -- MOVE is a RELEASE into another lane.
 -- `dropped` counts links for which another shard had no memory.
 -- Returns for each {-1} when the lease is lost and nothing was changed, else {queued, duplicates, dropped,
@@ -9,15 +10,33 @@
 
 local COMPLETE, RETRY, RELEASE, BURY, MOVE = 1, 2, 3, 4, 5
 
+local STATS, MOST_STATS, OTHERS = '=', 100, '=(others)'  -- see keys.py and model/job.py
+
 local starved = is_starved()
 insist()
 
 local bound, elsewhere, terms = tonumber(ARGV[2]), tonumber(ARGV[3]), terms_from(4)
 local answers = {}
+local names  -- of what the spider counts in this shard, once somebody asks
+
+local function add_stats(packed)
+    if not names then
+        names = {n = 0}
+        for _, name in ipairs(call('HKEYS', COUNTS)) do
+            if string.sub(name, 1, 1) == STATS and name ~= OTHERS then names[name], names.n = true, names.n + 1 end
+        end
+    end
+    local list = cmsgpack.unpack(packed)
+    for i = 1, #list, 2 do
+        local name = STATS .. list[i]
+        if not names[name] and names.n < MOST_STATS then names[name], names.n = true, names.n + 1 end
+        count(names[name] and name or OTHERS, list[i + 1])
+    end
+end
 
 local function settle(text)
-    local verb, fingerprint, token, state, redirected, delay, ahead, duplicates, lost, reason, message, place =
-        unpack_from('>Bc16I4BBddI4I4Hc0Hc0', text)
+    local verb, fingerprint, token, state, redirected, delay, ahead, duplicates, lost, reason, message, stats, place =
+        unpack_from('>Bc16I4BBddI4I4Hc0Hc0Hc0', text)
     local row = read_row(fingerprint)
     if not row or row.state ~= IN_HAND or row.token ~= token or row.at <= now then return {-1} end
 
@@ -39,9 +58,6 @@ local function settle(text)
         if state ~= DROPPED then is_back(site_of(row.site)) end
         row.state, row.attempts, row.deliveries = state, row.attempts + 1, 0
         count('redirected', redirected)
-        count('discovered', duplicates + lost)
-        count('duplicates', duplicates)
-        count('dropped', lost)
     elseif verb == BURY then
         row.state, row.attempts = BURIED, row.attempts + 1
         call('ZADD', DEAD, now, fingerprint)
@@ -58,6 +74,10 @@ local function settle(text)
         end
     end
     move(IN_HAND, row.state)
+    count('discovered', duplicates + lost)
+    count('duplicates', duplicates)
+    count('dropped', lost)
+    if #stats > 0 then add_stats(stats) end
     if terms.bits > 0 and verb == COMPLETE then
         call('HDEL', URLS, fingerprint)
         call('HDEL', INCIDENTS, fingerprint)
@@ -71,7 +91,8 @@ end
 
 -- What cannot be read fails here, before anything is written: a script that breaks off is not undone.
 for i = 9, #ARGV do
-    local _, fingerprint = unpack_from('>Bc16I4BBddI4I4Hc0Hc0', ARGV[i])
+    local _, fingerprint, _, _, _, _, _, _, _, _, _, stats = unpack_from('>Bc16I4BBddI4I4Hc0Hc0Hc0', ARGV[i])
+    if #stats > 0 then cmsgpack.unpack(stats) end
     local row = read_row(fingerprint)
     if row then
         queue_of(queue_number(row))

@@ -1,0 +1,125 @@
+"""A page that is given up, and what the spider makes of it: the request's errback, or the spider's `failed`.
+
+What it gives is stored and queued together with the dead letter, in the two steps that settle any page. After a crash
+in between it runs again, and its effect is once. How it fails: the page is a dead letter all the same, with both
+reasons.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from ..errors import ParseFailed
+from ..model.page import Headers, Snapshot
+from ..model.record import ItemSchema, PageFacts, Record
+from ..model.task import Request, Task
+from ..parse.callbacks import run_errback
+from ..parse.failure import Failure
+from ..parse.page import Page
+from ..parse.spider import errback_of
+from .attempt_log import AttemptLog
+from .context import JobContext
+from .held_lease import HeldLease
+from .parse_page import made_of
+
+QUALITY = "quality"  # the reason of pages that wait for a mended spider: nothing is wrong with them
+
+
+class Heard(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of an errback, and the message of the dead letter: `text` is the whole of it, with tracebacks."""
+
+    message: str
+    text: str
+    requests: list[Request] = []
+    records: tuple[Record, ...] = ()
+    schemas: tuple[ItemSchema, ...] = ()
+    stats: dict[str, int] = {}
+
+
+async def bury(
+    context: JobContext,
+    held: HeldLease,
+    log: AttemptLog,
+    facts: PageFacts | None,
+    reason: str,
+    message: str,
+    detail: str,
+) -> str:
+    """Store and settle a page that is given up, with what the spider makes of it; return the message of its letter."""
+    task = held.lease.task
+    heard = await _hear(context, task, log, reason, message, detail)
+    judged = await context.judge(heard.requests, depth=task.depth + 1, priority=task.priority, site=task.site)
+    await log.keep(
+        outcome="dead",
+        reason=reason,
+        error=heard.message,
+        page=facts,
+        records=heard.records,
+        schemas=heard.schemas,
+        with_raw_page=True,
+    )
+    added = await held.settle(
+        lambda: context.frontier.bury(
+            held.lease,
+            reason,
+            heard.text,
+            judged.candidates,
+            duplicates=judged.duplicates,
+            paced_ahead=context.pacer.ahead(task.site),
+            stats=heard.stats,
+        )
+    )
+    context.admission.confirm(judged, added)
+    return heard.message
+
+
+async def _hear(context: JobContext, task: Task, log: AttemptLog, reason: str, message: str, detail: str) -> Heard:
+    """Call the errback of a page that is given up, if there is one. Raises BackendUnavailable, nothing else."""
+    errback = errback_of(context.spider, task.wishes().errback if task.how else None)
+    text = f"{message}\n\n{detail}" if detail else message
+    if errback is None or reason == QUALITY:
+        return Heard(message=message, text=text)
+    page = Page(log.snapshot, depth=task.depth, spider=context.spider) if log.snapshot is not None else None
+    failure = Failure(
+        url=task.url,
+        reason=reason,
+        message=message,
+        attempts=task.attempt + 1,
+        kind=task.kind,
+        job=task.job,
+        data=task.user_data(),
+        status=log.status,
+        page=page,
+        detail=detail,
+    )
+    seen = page or Page(_nothing_came(task, context.clock.now()), depth=task.depth, spider=context.spider)
+    code = run_errback(context.spider, errback, failure)
+    result = await made_of(seen, code, task, context.spider, context.pipeline, context.time_limit)
+    if isinstance(result, ParseFailed):
+        both = f"{message} Its errback failed, too: {result}"
+        return Heard(message=both, text="\n\n".join(filter(None, (both, detail, result.detail))))
+    parsed, piped = result
+    return Heard(
+        message=message,
+        text=text,
+        requests=parsed.requests,
+        records=tuple(piped.records),
+        schemas=piped.schemas,
+        stats=parsed.stats,
+    )
+
+
+def _nothing_came(task: Task, now: float) -> Snapshot:
+    """In place of a page that never came: the pipeline's steps are handed a page."""
+    return Snapshot(
+        url=task.url,
+        requested_url=task.url,
+        status=0,
+        headers=Headers([]),
+        body=b"",
+        fetched_at=now,
+        kind=task.kind,
+        job=task.job,
+        data=task.data,
+        depth=task.depth,
+    )

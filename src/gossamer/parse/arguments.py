@@ -1,0 +1,148 @@
+"""Arguments of a spider: its annotated class attributes, which a crawl may set.
+
+    class Members(Spider):
+        category: str = "all"
+        pages: int = 10
+
+The types are text, whole and other numbers, yes or no, Literal, lists of these, and any of them or None. The attributes
+of `Spider` itself (rate, name ...) are settings and no arguments. How it fails: Misconfigured, with what there is.
+"""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+from collections.abc import Iterable, Mapping
+from hashlib import blake2b
+from types import NoneType, UnionType
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+import msgspec
+
+from ..errors import Misconfigured
+from ..model.item import safe_text
+from .spider import Spider
+
+LONGEST = 10_000  # characters of all arguments of a job, as JSON
+_LONGEST_SHOWN = 60  # characters of them in the name of a job
+_PLAIN = (str, int, float, bool)
+
+
+def declared_arguments(cls: type[Spider]) -> dict[str, Any]:  # Any: a type
+    """The arguments that the spider takes, by name, each with its type."""
+    reserved = {*vars(Spider), *Spider.__annotations__}
+    own = [
+        name
+        for base in reversed(cls.__mro__)
+        if issubclass(base, Spider) and base is not Spider
+        for name in inspect.get_annotations(base)
+    ]
+    names = [name for name in dict.fromkeys(own) if not name.startswith("_") and name not in reserved]
+    if not names:
+        return {}
+    try:
+        hints = get_type_hints(cls)
+    except Exception as error:  # a name that is imported for type checkers only, or any error in an annotation
+        raise Misconfigured(f"Spider {cls.name}: its annotations cannot be read ({error}).") from error
+    return {name: hints[name] for name in names if _is_plain(hints[name])}
+
+
+def _is_plain(hint: Any) -> bool:
+    origin = get_origin(hint)
+    if origin in (Union, UnionType):
+        return all(one is NoneType or _is_plain(one) for one in get_args(hint))
+    if origin is list:
+        return all(map(_is_plain, get_args(hint)))
+    return origin is Literal or hint in _PLAIN
+
+
+def written_arguments(words: Iterable[str]) -> dict[str, Any]:
+    """`name=value` as people write them; a name that comes twice has a list. Raises Misconfigured."""
+    given: dict[str, list[str]] = {}
+    for word in words:
+        name, sign, value = word.partition("=")
+        if not sign or not name.strip().isidentifier():
+            raise Misconfigured(f"{word[:100]!r} is no argument. Write name=value: -a category=lamps.")
+        given.setdefault(name.strip(), []).append(value)
+    return {name: values if len(values) > 1 else values[0] for name, values in given.items()}
+
+
+def checked_arguments(cls: type[Spider], given: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments with their types, by name, without those that say what the spider says already.
+
+    Raises Misconfigured for one that the spider does not have, or a value that it cannot have.
+    """
+    if not given:
+        return {}
+    known = declared_arguments(cls)
+    checked = {}
+    for name in sorted(given):
+        if name not in known:
+            raise Misconfigured(_unknown(cls, name, known))
+        value = _typed(cls, name, known[name], given[name])
+        if not hasattr(cls, name) or getattr(cls, name) != value or type(getattr(cls, name)) is not type(value):
+            checked[name] = value
+    if len(msgspec.json.encode(checked)) > LONGEST:
+        raise Misconfigured(f"The arguments of {cls.name} are longer than {LONGEST:,} characters. Pass a file's name.")
+    return checked
+
+
+def _typed(cls: type[Spider], name: str, hint: Any, value: Any) -> Any:
+    if isinstance(value, str):
+        if safe_text(value) != value:
+            raise Misconfigured(f"Argument {name} of {cls.name} has characters that cannot be stored.")
+        if _takes_list(hint):
+            value = [part.strip() for part in value.split(",")] if value.strip() else []
+    try:
+        return msgspec.convert(value, hint, strict=False)
+    except (msgspec.ValidationError, TypeError) as error:
+        what = str(error).replace("`", "").partition(" - at ")[0]
+        raise Misconfigured(f"Argument {name} of {cls.name} cannot be {value!r:.80}: {what}.") from error
+
+
+def _takes_list(hint: Any) -> bool:
+    arms = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+    return any(arm is list or get_origin(arm) is list for arm in arms)
+
+
+def _unknown(cls: type[Spider], name: str, known: Mapping[str, Any]) -> str:
+    near = difflib.get_close_matches(name, known, n=1)
+    hint = f" Did you mean {near[0]}?" if near else ""
+    if hasattr(Spider, name):
+        return f"{name} is an attribute of every spider, and no argument of {cls.name}. Set it in the class."
+    has = f"it has {', '.join(known)}" if known else f"it has none. Declare it in the class: `{name}: str = ...`"
+    return f"Spider {cls.name} has no argument {name!r}; {has}.{hint}"
+
+
+def with_arguments(spider: Spider, given: Mapping[str, Any]) -> Spider:
+    """The spider with these arguments set. Raises Misconfigured."""
+    checked = checked_arguments(type(spider), given)
+    for name, value in checked.items():
+        setattr(spider, name, value)
+    if checked:
+        spider.arguments = checked
+    return spider
+
+
+def stored_arguments(checked: Mapping[str, Any]) -> str:
+    """Arguments as a job stores them: JSON, equal for equal arguments; "" without any."""
+    return msgspec.json.encode(dict(sorted(checked.items()))).decode() if checked else ""
+
+
+def read_arguments(stored: str) -> dict[str, Any]:
+    return msgspec.json.decode(stored, type=dict[str, Any]) if stored else {}
+
+
+def job_name(base: str, checked: Mapping[str, Any]) -> str:
+    """The name of a job with these arguments: the same spider with others is another job."""
+    if not checked:
+        return base
+    words = ", ".join(f"{name}={_word(value)}" for name, value in sorted(checked.items()))
+    if len(words) > _LONGEST_SHOWN or not words.isprintable():
+        digest = blake2b(stored_arguments(checked).encode(), digest_size=5).hexdigest()
+        words = f"{''.join(filter(str.isprintable, words))[:_LONGEST_SHOWN]}... {digest}"
+    return f"{base} ({words})"
+
+
+def _word(value: Any) -> str:
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()

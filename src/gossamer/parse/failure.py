@@ -1,0 +1,24 @@
+"""`Failure`: what an errback is handed when a page was given up."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from .page import Page
+
+
+class Failure(msgspec.Struct, frozen=True, kw_only=True):
+    """Why a page goes to the dead letters. `page` is what the site answered, if anything was kept of it."""
+
+    url: str
+    reason: str  # as `gossamer dead list` shows it: "http-404", "timeout", "parse" ...
+    message: str
+    attempts: int
+    kind: str  # the callback that the page was meant for
+    job: str
+    data: dict[str, Any] = {}  # of the request
+    status: int | None = None
+    page: Page | None = None
+    detail: str = ""  # the traceback, where the spider's own code failed

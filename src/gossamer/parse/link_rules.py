@@ -1,0 +1,123 @@
+r"""Link rules: which links of a page are followed, and what parses them; and the filters that `page.links` takes.
+
+    rules = [Rule(allow=r"/book/\d+", callback="book", priority=5), Rule(restrict="nav", deny="/login")]
+
+`allow` and `deny` are regular expressions, searched in the absolute address, as people know it from Scrapy.
+How it fails: one that cannot be read is Misconfigured, when the rule is made. Addresses longer than LONGEST are left
+out: no expression gets a hostile text of any size, and the time limit of a page's code ends one that backtracks.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, TypeAlias
+
+import msgspec
+from turbohtml import Document, Element
+
+from ..errors import Misconfigured
+from ..model.task import DEFAULT_KIND, Request
+from .css import BadSelector, compile_css
+
+LONGEST = 2_000  # characters of an address that is held against patterns
+TAGS, ATTRS = ("a", "area"), ("href",)
+
+Patterns: TypeAlias = str | re.Pattern[str] | Sequence[str | re.Pattern[str]]
+
+
+class Rule(msgspec.Struct, frozen=True, kw_only=True):
+    """Which links to follow: those whose address fits one of `allow` (none: every address) and none of `deny`, inside
+    of what the CSS of `restrict` selects. The first rule that a link fits is the one that counts for it.
+
+    `callback` names the method that parses these pages; without one only rules are applied to them. With `follow` False
+    no rules are applied to pages of that callback. `nofollow` False leaves out links that are marked rel=nofollow.
+    """
+
+    allow: Any = ()
+    deny: Any = ()
+    restrict: str | Sequence[str] = ()
+    callback: str | None = None
+    follow: bool = True
+    priority: int | None = None
+    nofollow: bool = True
+    tags: Sequence[str] = TAGS
+    attrs: Sequence[str] = ATTRS
+
+    def __post_init__(self) -> None:
+        patterns(self.allow), patterns(self.deny)
+        for selector in as_texts(self.restrict):
+            try:
+                compile_css(selector)
+            except BadSelector as error:
+                raise Misconfigured(f"A rule's restrict cannot be used. {error}") from error
+        if self.callback is not None and not (isinstance(self.callback, str) and self.callback.isidentifier()):
+            raise Misconfigured(f"A rule's callback is the name of a method, not {self.callback!r:.80}.")
+
+
+def patterns(given: Any) -> list[re.Pattern[str]]:
+    """Raises Misconfigured for an expression that cannot be read."""
+    found = []
+    for one in [given] if isinstance(given, str | re.Pattern) else given:
+        try:
+            found.append(re.compile(one))
+        except (re.error, TypeError, RecursionError) as error:
+            raise Misconfigured(f"{one!r:.100} is no regular expression for links: {error}.") from error
+    return found
+
+
+def as_texts(given: str | Sequence[str]) -> Sequence[str]:
+    return (given,) if isinstance(given, str) else given
+
+
+def fitting(links: Iterable[str], allow: Any, deny: Any) -> Iterator[str]:
+    """The addresses that fit one of `allow` and none of `deny`."""
+    wanted, unwanted = patterns(allow), patterns(deny)
+    for link in links:
+        if len(link) > LONGEST or any(one.search(link) for one in unwanted):
+            continue
+        if not wanted or any(one.search(link) for one in wanted):
+            yield link
+
+
+def hrefs_in(
+    tree: Document, restrict: str | Sequence[str], tags: Sequence[str], attrs: Sequence[str], *, nofollow: bool
+) -> Iterator[str]:
+    """What these attributes of these elements hold, inside of what `restrict` selects. Raises BadSelector."""
+    selector = ", ".join(as_texts(tags))
+    areas: list[Any] = [tree]
+    if restrict:
+        areas = [found for one in as_texts(restrict) for found in compile_css(one).of_document(tree)]
+    for area in areas:
+        if not isinstance(area, Document | Element):
+            continue
+        own = [area] if isinstance(area, Element) and area.matches(selector) else []
+        for element in [*own, *area.select(selector)]:
+            if not nofollow and "nofollow" in (element.attr("rel") or "").lower().split():
+                continue
+            for name in as_texts(attrs):
+                if (value := element.attr(name)) is not None:
+                    yield value
+
+
+def rule_requests(rules: Sequence[Rule], page: Any) -> Iterator[Request]:
+    """The requests that the rules make of a page."""
+    seen: set[str] = set()
+    for rule in rules:
+        links = page.links(
+            allow=rule.allow,
+            deny=rule.deny,
+            restrict=rule.restrict,
+            tags=rule.tags,
+            attrs=rule.attrs,
+            nofollow=rule.nofollow,
+        )
+        for link in links:
+            if link not in seen:
+                seen.add(link)
+                yield Request(url=link, kind=rule.callback or DEFAULT_KIND, priority=rule.priority)
+
+
+def are_followed(rules: Sequence[Rule], kind: str) -> bool:
+    """Are rules applied to pages of this callback? To those of `parse`, and of rules that follow."""
+    return kind == DEFAULT_KIND or any(rule.follow and rule.callback == kind for rule in rules)
