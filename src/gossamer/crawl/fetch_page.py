@@ -33,12 +33,22 @@ from ..errors import (
     Walled,
 )
 from ..fetch.contract import Response
-from ..fetch.fetcher import AroundFetch, Disallowed, Fetched, Fetcher, NotModified, Outcome, PageRequest, Redirected
+from ..fetch.fetcher import (
+    AroundFetch,
+    Disallowed,
+    Fetched,
+    Fetcher,
+    NotModified,
+    Outcome,
+    PageRequest,
+    Redirected,
+    towards,
+)
 from ..fetch.robots import BeforeSend, Robots
 from ..model import events
 from ..model.payload import SAFE_METHODS
 from ..model.task import DEFAULT_KIND, Task
-from ..model.url import fingerprint, origin_of, site_of
+from ..model.url import fingerprint, site_of
 from ..routing.blocks import Block, judge, judge_redirect
 from ..routing.router import PageRoute, Router
 from ..settings import Settings
@@ -335,25 +345,6 @@ async def fetch_unqueued(
         if redirected is not None:
             redirected(outcome)
         request = towards(request, outcome)
-
-
-def towards(request: PageRequest, outcome: Redirected) -> PageRequest:
-    """The request for the target of a redirect."""
-    stays, kept = origin_of(outcome.to) == origin_of(request.url), outcome.method == request.method
-    return msgspec.structs.replace(
-        request,
-        url=outcome.to,
-        redirects=outcome.redirects,
-        method=outcome.method,
-        body=request.body if kept else None,
-        headers=tuple(
-            one
-            for one in request.headers
-            if (stays or one[0].lower() not in request.private) and (kept or not one[0].lower().startswith("content-"))
-        ),
-        cookies=request.cookies if stays else (),
-        auth=request.auth if stays else None,
-    )
 
 
 def unqueued_task(url: str) -> Task:

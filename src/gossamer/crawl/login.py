@@ -17,7 +17,7 @@ import msgspec
 from ..errors import BackendUnavailable, FetchRefused, InvalidUrl, LeaseLost, ParseFailed
 from ..fetch.contract import Gate
 from ..fetch.cookies import CookieJar
-from ..fetch.fetcher import Disallowed, Fetched, NotModified, PageRequest, Redirected
+from ..fetch.fetcher import Disallowed, Fetched, NotModified, PageRequest, Redirected, towards
 from ..fetch.sessions import MOST_HEADERS
 from ..model.page import Snapshot
 from ..model.payload import SAFE_METHODS, BadPayload, headers_of
@@ -31,7 +31,7 @@ from ..parse.timelimit import TimeLimit
 from ..process.signals import is_cancellation
 from .attempt_log import AttemptLog
 from .context import JobContext
-from .fetch_page import Emit, PageFetch, failure_of_block, towards
+from .fetch_page import Emit, PageFetch, failure_of_block
 from .held_lease import HeldLease
 from .pacer import TooEarly
 from .sessions import LOGIN, LoginResult, RunLogin
@@ -139,7 +139,8 @@ class LoginSession:
         if self.headers:
             own = {name.lower() for name, _ in made.headers}
             more = tuple(pair for pair in self.headers.items() if pair[0].lower() not in own)
-            made = msgspec.structs.replace(made, headers=(*made.headers, *more))
+            private = made.private | {name.lower() for name, _ in more}
+            made = msgspec.structs.replace(made, headers=(*made.headers, *more), private=private)
         while True:
             task = msgspec.structs.replace(task, how=msgspec.json.encode(how).decode(), redirects=made.redirects)
             outcome = await self._paced(task, made)

@@ -46,6 +46,7 @@ class PageRequests:
         headers = merged(headers, how.headers)
         is_get = how.method == "GET"
         try:
+            body = await self._body(how.body) if how.body is not None else None
             return PageRequest(
                 url=task.url,
                 etag=etag if is_get else "",
@@ -54,7 +55,8 @@ class PageRequests:
                 headers=self._revealed(headers),
                 private=frozenset(name.lower() for name, value in headers if is_secret(value)) | PRIVATE,
                 method=how.method,
-                body=(await self._body(how.body)).content(self._reveal) if how.body is not None else None,
+                body=body.content(self._reveal) if body is not None else None,
+                private_body=body is not None and any(not isinstance(part, bytes) for part in body.parts),
                 cookies=self._revealed(how.cookies),
                 auth=(revealed(how.auth[0], self._reveal), revealed(how.auth[1], self._reveal)) if how.auth else None,
                 timeout=timedelta(seconds=how.timeout) if how.timeout is not None else None,

@@ -7,7 +7,9 @@ How it recovers: it keeps nothing but the cookies; the same request can be made 
 Redirects go back to the frontier, so that scope, deduplication, robots.txt and the pace of the target apply to
 them as to any URL. One kind is followed here: a site that sets a cookie and sends us on (or back) within itself
 wants the cookie now, and to the frontier the target would often be the URL it has just handed out. The same holds
-for a page that is sent back to where it came from, when another page got the cookie meanwhile.
+for a page that is sent back to where it came from, when another page got the cookie meanwhile. What follows upon a
+POST is never a reason to send it again: where the page behind it cannot be had at once, that redirect goes to the
+frontier as well.
 
 An answer from another site than the one that was asked (a page that a script moved on, a vendor's word for where it
 ended) counts as a redirect there: no site speaks for another one.
@@ -22,7 +24,7 @@ from typing import Protocol, TypeAlias
 import msgspec
 
 from ..clock import Clock
-from ..errors import BadResponse, ExtensionFailed, InvalidUrl, RedirectLoop
+from ..errors import BadResponse, ExtensionFailed, FetchRefused, InvalidUrl, RedirectLoop, Transient
 from ..model.payload import SAFE_METHODS
 from ..model.url import origin_of, parse_url, site_of, without_user
 from .body import ACCEPT_ENCODING
@@ -37,6 +39,7 @@ Watch = Callable[[Gate | None], Gate]
 
 PRIVATE = frozenset({"authorization", "cookie", "proxy-authorization"})
 _MOVED = frozenset({301, 302, 303, 307, 308})
+_NOT_NOW = frozenset({408, 425, 429, 500, 502, 503, 504})
 
 
 class FileReceiver(BodyReceiver, Protocol):
@@ -61,6 +64,7 @@ class PageRequest(msgspec.Struct, frozen=True, kw_only=True):
     private: frozenset[str] = PRIVATE  # names of headers, in small letters
     method: str = "GET"
     body: bytes | None = None
+    private_body: bool = False  # it holds secrets, for the origin of `url` only
     follows: bool = False  # redirects within the site, at once
     cookies: Pairs = ()  # go before those of the jar
     auth: tuple[str, str] | None = None
@@ -206,24 +210,46 @@ class Fetcher:
             if not moved and (response.url == url or site_of(response.url) == site_of(url)):
                 return Fetched(response=response, fetched_at=now, crawl_delay=delay, redirects=trail)
             target = _target(response) if moved else response.url.partition("#")[0]
-            trail = (*trail, _step(method, url))
+            trail, before = (*trail, _step(method, url)), method
             method = _method_after(status, method) if moved else "GET"
+            if request.private_body and method == request.method and origin_of(target) != origin_of(request.url):
+                raise FetchRefused(
+                    f"{url} redirects to {target}, at another origin, which shall not get the secrets in the body."
+                )
             step = _step(method, target)
             same_site = site_of(target) == site_of(url)
             sent_back = same_site and step in trail and step not in asked
             let_in = cookie_changed or (sent_back and jar.header_for(target) is not None)
             self._check_trail(step, trail, let_in)
-            if not (same_site and (let_in or request.follows)):
-                return Redirected(
-                    to=target,
-                    status=status,
-                    method=method,
-                    response=response,
-                    fetched_at=now,
-                    crawl_delay=delay,
-                    redirects=trail,
-                )
-            url = target
+            if same_site and (let_in or request.follows) and (before in SAFE_METHODS or method not in SAFE_METHODS):
+                url = target
+                continue
+            onward = Redirected(
+                to=target,
+                status=status,
+                method=method,
+                response=response,
+                fetched_at=now,
+                crawl_delay=delay,
+                redirects=trail,
+            )
+            if same_site and (let_in or request.follows):
+                return await self._behind(onward, towards(request, onward), before_send, route)
+            return onward
+
+    async def _behind(
+        self, answered: Redirected, request: PageRequest, before_send: BeforeSend, route: OpenRoute
+    ) -> Outcome:
+        """The page behind a request that was `answered` and must not be sent twice; or that answer, when the page
+        cannot be had just now and is to be asked for by itself."""
+        try:
+            outcome = await self.fetch(request, before_send, route)
+        except Transient:
+            return answered
+        if isinstance(outcome, Disallowed):
+            return outcome
+        status = outcome.response.status
+        return answered if status in _NOT_NOW or (status == 401 and request.auth is not None) else outcome
 
     async def _send_around(
         self,
@@ -235,8 +261,12 @@ class Fetcher:
     ) -> Response:
         """The request by way of extensions. Each time that they send it, it is checked and takes its turn."""
         url = request.url
+        sent = False
 
         async def send(given: FetchRequest) -> Response:
+            nonlocal sent
+            if sent and request.method not in SAFE_METHODS:
+                raise ExtensionFailed(f"An extension wanted to send {request.method} {url} twice.")
             target = without_user(parse_url(given.url).partition("#")[0])
             if site_of(target) != site_of(url):
                 raise ExtensionFailed(
@@ -244,6 +274,7 @@ class Fetcher:
                 )
             if rules is not None and not rules.allowed(target):
                 raise ExtensionFailed(f"An extension wanted {target}, which robots.txt forbids.")
+            sent = True
             response = await make(
                 target, given.headers, await before_send(rules.crawl_delay if rules is not None else None)
             )
@@ -315,6 +346,26 @@ async def _send(
         method=method,
         body=request.body if method == request.method else None,
         chosen=frozenset(name.lower() for name, _ in request.headers),
+    )
+
+
+def towards(request: PageRequest, outcome: Redirected) -> PageRequest:
+    """The request for the target of a redirect."""
+    stays, kept = origin_of(outcome.to) == origin_of(request.url), outcome.method == request.method
+    return msgspec.structs.replace(
+        request,
+        url=outcome.to,
+        redirects=outcome.redirects,
+        method=outcome.method,
+        body=request.body if kept else None,
+        private_body=request.private_body and kept,
+        headers=tuple(
+            one
+            for one in request.headers
+            if (stays or one[0].lower() not in request.private) and (kept or not one[0].lower().startswith("content-"))
+        ),
+        cookies=request.cookies if stays else (),
+        auth=request.auth if stays else None,
     )
 
 
