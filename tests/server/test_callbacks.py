@@ -186,6 +186,17 @@ async def test_a_name_that_leads_to_a_private_address_is_never_dialled(tmp_path:
     assert "private" in failed["message"] or "address" in failed["message"]
 
 
+async def test_a_receiver_whose_tls_is_broken_is_asked_again(tmp_path: Path, receiver: Receiver) -> None:
+    with park(pages=3) as site:
+        async with serving(settings_of(tmp_path, fetch__allow_hosts=ALLOWED)) as door, delivering(door):
+            broken = receiver.url.replace("http://", "https://")
+            await door.post("/api/v1/batch", {"urls": [site.url()], "callback_url": broken})
+            while not (found := (await _listed(door))[0])["tries"]:
+                await asyncio.sleep(0.02)
+
+    assert (found["state"], found["tries"]) == ("due", 1), found["message"]
+
+
 async def test_keys_see_their_own_callbacks_and_secrets(tmp_path: Path) -> None:
     async with serving(settings_of(tmp_path), worker=False) as door:
         mine, other = await door.new_key("mine", "scrape"), await door.new_key("other", "scrape", "jobs")

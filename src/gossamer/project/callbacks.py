@@ -28,7 +28,7 @@ from ..access.contract import Callback, CallbackSecret
 from ..access.contract import CallbackState as CallbackState
 from ..access.webhooks import GONE, PAUSES, new_secret, pause_after, rotated, signed_headers, valid_secrets
 from ..clock import iso_time
-from ..errors import FetchFailed, FetchRefused, Misconfigured, Transient
+from ..errors import AddressRefused, FetchFailed, FetchRefused, Misconfigured, Transient
 from ..fetch.addresses import AddressGuard
 from ..fetch.contract import Limits, Transport, TransportRequest
 from ..fetch.http import AiohttpTransport
@@ -271,9 +271,9 @@ class Deliverer:
         status, message, asked, tries = 0, "", None, one.tries + 1
         try:
             response = await self._transport.fetch(request)
-        except FetchRefused as refusal:
-            tries, message = len(PAUSES) + 1, str(refusal)  # an address that may not be called, now or later
-        except FetchFailed as failure:
+        except AddressRefused as refusal:
+            tries, message = len(PAUSES) + 1, str(refusal)  # it may not be called, now or later
+        except (FetchFailed, FetchRefused) as failure:  # also a certificate that has run out: it will be renewed
             message = str(failure)
         else:
             status = response.status
