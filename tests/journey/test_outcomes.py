@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from gossamer import Item, Page, Spider
+from gossamer.project.crawl import Running
 from gossamer.project.open import Project
 from gossamer.store.contract import RecordQuery
 from tests.journey.commands import QUICK, gossamer
@@ -64,6 +65,19 @@ async def test_every_crawl_ends_with_the_outcome_that_the_site_saw(tmp_path: Pat
         assert outcome_of(await crawled(Shop(shop), read)) == ("done", [])
         shop.url = "http://127.0.0.1:9/"  # nobody is there
         assert outcome_of(await crawled(Shop(shop), read)) == ("failed", ["nothing-came"])
+
+
+async def test_a_crawl_that_is_cancelled_before_a_page_came_has_not_failed(tmp_path: Path) -> None:
+    read = settings_for(tmp_path, fetch__allow_hosts=["127.0.0.1"], retry__base="60s", retry__cap="60s")
+
+    async def cancel(running: Running) -> None:
+        await running.project.state.jobs.cancel_job(running.job.id)
+
+    with moving_shop(1) as shop:
+        shop.url = "http://127.0.0.1:9/"  # nobody is there
+        after = await crawled(Shop(shop), read, attend=cancel)
+    assert outcome_of(after) == ("incomplete", ["cancelled"])
+    assert (after.report.ended, after.report.failure) == (True, "")  # of which the exit code is made
 
 
 SPIDER = """

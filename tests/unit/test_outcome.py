@@ -51,6 +51,8 @@ FINE: dict[str, Any] = {"ending": "done", "pages": 100, "records": 90, "gives_re
         ({"dead": {"budget": 4}}, "incomplete", ["budget"]),
         ({"ending": "limit", "limit": 3, "dead": {"quality": 1}}, "held back", ["quality", "limit"]),
         ({"pages": 0, "records": 0, "dead": {"dns": 1}, "failure": "no such host"}, "failed", ["nothing-came"]),
+        ({"pages": 0, "records": 0, "dead": {"quality": 9}, "failure": "held back"}, "held back", ["quality"]),
+        ({"pages": 0, "records": 0, "dead": {"budget": 9}, "failure": "no credits"}, "incomplete", ["budget"]),
         ({"ending": "source failed: no file"}, "failed", ["source-failed"]),
     ],
 )  # fmt: skip

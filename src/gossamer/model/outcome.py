@@ -146,7 +146,7 @@ def _failures(facts: JobFacts) -> Found:
     known = implied(facts.ending)
     if known is not None and known.outcome is Outcome.FAILED:
         return [(known.outcome, reason) for reason in known.reasons]
-    if facts.failure and not facts.dead.get(BUDGET_REASON):
+    if facts.failure and not facts.dead.get(BUDGET_REASON) and not facts.dead.get(HELD_BACK_REASON):
         return [(Outcome.FAILED, Reason("nothing-came", facts.failure))]
     return []
 

@@ -15,7 +15,8 @@ from ..crawl.worker import Worker
 from ..errors import Misconfigured, Transient
 from ..fetch.open_route import Transports
 from ..model.events import EventHub, EventSink, Trouble
-from ..model.job import Job, JobCounts
+from ..model.job import Job, JobCounts, JobState
+from ..model.outcome import Outcome
 from ..parse.arguments import checked_arguments, job_name, stored_arguments, with_arguments
 from ..parse.spider import Spider
 from ..process.black_box import PARENT
@@ -26,7 +27,6 @@ from ..settings.effective import job_terms, scope_of
 from ..store.contract import RecordQuery
 from ..store.sink import Sink
 from .job_end import close_when_stored
-from .job_outcome import why_nothing_came
 from .open import Project, open_project
 from .spools import Storing
 from .start_check import check_start
@@ -36,7 +36,7 @@ from .wiring import open_worker, seed_context, sink_of
 class CrawlReport(msgspec.Struct, frozen=True, kw_only=True):
     """What became of a crawl. `ended` is False when it was stopped before its time and will go on later.
 
-    `failure` says why, when it ended and not one page of it could be had; else it is empty. `storing` says for which
+    `failure` says why its outcome is `failed`; else it is empty. `storing` says for which
     results it waits, when all its pages are done and it cannot end yet. `records` is None when it has not ended and the
     record store does not answer.
     """
@@ -138,14 +138,17 @@ async def crawl(
                 raise
             # Stopped before its end: what is done is safe, and the record store has just no answer for us.
             listeners.emit(Trouble(at=clock.now(), job=job.id, stage="records", message=str(error)))
+        known = await project.state.jobs.job(job.id)
+        goes_on = known is not None and known.state is JobState.RUNNING  # a letter was replayed as it was about to end
+        outcome = known.outcome if known is not None else None
         return CrawlReport(
-            job=await project.state.jobs.job(job.id) or job,
+            job=known or job,
             resumed=resumed,
-            ended=drained and storing is None,
+            ended=drained and storing is None and not goes_on,
             counts=await project.state.jobs.counts(job.id),
             records=records,
             seconds=clock.monotonic() - began,
-            failure=await why_nothing_came(project, job.id) if drained else "",
+            failure=outcome.reasons[0].message if outcome is not None and outcome.outcome is Outcome.FAILED else "",
             storing=storing,
         )
 
