@@ -12,6 +12,7 @@ from gossamer.model import events
 from gossamer.project.open import open_project
 from tests.browser.conftest import chromium as chromium
 from tests.journey.crawling import Aftermath, crawled, settings_for
+from tests.sites.api import Asked, api_site
 from tests.sites.club import PASSWORD, USER, Club, club
 
 
@@ -244,3 +245,48 @@ async def test_a_cookie_that_a_script_has_set_opens_the_door_for_plain_requests(
         assert [record.url for record in after.records] == [site.url("/vault/0")]
         (hit,) = site.seen("/vault/")
         assert (hit.headers["cookie"], "Mozilla" in hit.headers["user-agent"]) == ("key=open", False)
+
+
+@pytest.mark.parametrize("way", ["session", "cookies", "auth", "headers"])
+async def test_a_copy_that_one_visitor_has_got_is_not_taken_for_that_of_another(tmp_path, way, monkeypatch):
+    def answer(asked: Asked) -> tuple[int, dict[str, str], bytes]:
+        if asked.path.startswith("/login"):
+            return 200, {"Set-Cookie": f"user={asked.path.rpartition('=')[2]}"}, b"welcome"
+        if asked.path == "/robots.txt":
+            return 404, {}, b""
+        if "if-modified-since" in asked.headers:
+            return 304, {}, b""
+        told = asked.headers.get("authorization", "") + asked.headers.get("cookie", "")
+        page = f"<h1>{told}</h1><p>{'A calm page. ' * 20}</p>"
+        return 200, {"Content-Type": "text/html", "Last-Modified": "Thu, 01 Jan 2026 00:00:00 GMT"}, page.encode()
+
+    class Account(Spider):
+        name = "account"
+
+        def start(self) -> list[Request]:
+            url = site.url("/account")
+            given: dict[str, Any] = {
+                "session": {"session": self.user},
+                "cookies": {"cookies": {"user": self.user}},
+                "auth": {"auth": (self.user, "x")},
+                "headers": {"headers": {"Authorization": f"Bearer {self.secret('WHO')}"}},
+            }
+            return [Request(url=url, **given[way])]
+
+        async def login(self, session: Session) -> None:
+            await session.get(site.url(f"/login?user={session.name}"))
+
+        def parse(self, page: Page) -> Results:
+            yield {"url": page.url, "told": page.css("h1::text").get()}
+
+    told = []
+    async with api_site() as site:
+        site.answer = answer  # type: ignore[method-assign]
+        for user in ("alice", "bob"):
+            spider = Account()
+            spider.user = user  # type: ignore[attr-defined]
+            monkeypatch.setenv("GOSSAMER_SECRET_WHO", user)
+            after = await crawled(spider, settings_for(tmp_path, fetch__allow_private=True))
+            told.append([record.data["told"] for record in after.records])
+    assert told[0] != told[1]
+    assert not [asked for asked in site.log if "if-modified-since" in asked.headers]

@@ -12,7 +12,7 @@ from ..model.record import Attempt, ItemSchema, PageFacts, PageResult, Record, T
 from ..model.route import DIRECT, Exit, Route
 from ..model.task import Request, Task
 from ..store.sink import Sink
-from .page_facts import facts_of, facts_of_failure
+from .page_facts import facts_of, facts_of_failure, without_validators
 
 LONGEST_ERROR = 2000
 REPEAT = "repeat after a lost lease"
@@ -21,7 +21,7 @@ REPEAT = "repeat after a lost lease"
 class AttemptLog:
     """Of one task in one worker's hands. `snapshot` is the raw page, once there is one; `quality` what was counted.
     Without a `sink` nothing is written. `repeat`: the page may have been done before in the same job, by a worker that
-    lost its lease before it could settle it."""
+    lost its lease before it could settle it. `personal`: what comes may be meant for this visitor alone."""
 
     def __init__(
         self,
@@ -33,6 +33,7 @@ class AttemptLog:
         parser_version: str = "",
         sink: Sink | None = None,
         repeat: bool = False,
+        personal: bool = False,
     ) -> None:
         self._task = task
         self._spider = spider
@@ -40,6 +41,7 @@ class AttemptLog:
         self._parser_version = parser_version
         self._sink = sink
         self._repeat = repeat
+        self._personal = personal
         self._clock = clock
         self.snapshot: Snapshot | None = None
         self.quality: tuple[Tally, ...] = ()
@@ -121,5 +123,7 @@ class AttemptLog:
             reason=reason,
             error=error[:LONGEST_ERROR],
         )
+        if page is not None and self._personal:
+            page = without_validators(page)
         result = PageResult(attempt=attempt, page=page, records=records, quality=self.quality, schemas=schemas)
         return await self._sink.keep(result, snapshot)

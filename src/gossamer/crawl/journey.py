@@ -53,8 +53,8 @@ from .errback import bury
 from .fetch_page import FetchResult, PageFetch, failure_of_block
 from .held_lease import HeldLease
 from .pacer import TooEarly
-from .page_facts import content_of, observed, was_done
-from .page_request import redirected
+from .page_facts import content_of, observed, was_done, without_validators
+from .page_request import is_personal, redirected
 from .parse_page import parse_page
 from .site_notes import SiteNotes
 from .unsafe_send import UNCERTAIN, unsafe_send
@@ -72,9 +72,10 @@ class Journey:
         self._held = held
         self._lease = held.lease
         self._task = held.lease.task
-        self._known = known
         self._how = self._task.wishes() if self._task.how else None  # None: a plain GET
         self._once = unsafe_send(context, held.lease, self._how) if self._how is not None else None
+        personal = self._how is not None and is_personal(self._how, context.spider)
+        self._known = without_validators(known) if personal and known is not None else known
         self._site = SiteNotes(context, held)
         self._began = context.clock.monotonic()
         self._log = AttemptLog(
@@ -85,6 +86,7 @@ class Journey:
             parser_version=context.parser_version,
             sink=context.sink,
             repeat=held.lease.delivery > 1 or was_done(self._task, known),
+            personal=personal,
         )
 
     async def run(self) -> None:

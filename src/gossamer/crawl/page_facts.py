@@ -39,6 +39,11 @@ def facts_of(
     )
 
 
+def without_validators(facts: PageFacts) -> PageFacts:
+    """The facts of a copy that is no answer to anybody else: the page is asked for in full."""
+    return msgspec.structs.replace(facts, etag="", last_modified="", links=b"")
+
+
 def _stored(requests: Sequence[Request]) -> bytes:
     return msgspec.json.encode([request.storable() for request in requests])
 

@@ -22,6 +22,7 @@ from ..model.route import How
 from ..model.secret_text import Reveal, is_secret, revealed
 from ..model.task import LANE_ONLY, Candidate, Request, Task
 from ..model.url import origin_of
+from ..parse.spider import Spider
 from ..store.contract import Archive
 
 HeadersFor = Callable[[str], Pairs]
@@ -116,6 +117,14 @@ def merged(*sources: Pairs) -> Pairs:
     """Headers of several sources; of those with the same name the last one, whatever its upper and lower case."""
     found = {name.lower(): (name, value) for pairs in sources for name, value in pairs}
     return tuple(found.values())
+
+
+def is_personal(how: How, spider: Spider) -> bool:
+    """May the answer be one that this visitor alone gets? Visitors of a pool who do not log in are all alike."""
+    if how.session is not None and not (spider.sessions and type(spider).login is Spider.login):
+        return True
+    names = (name.lower() for name, value in how.headers if name.lower() in PRIVATE or is_secret(value))
+    return how.auth is not None or bool(how.cookies) or any(names)
 
 
 def redirected(task: Task, how: How, outcome: Redirected) -> Request:
