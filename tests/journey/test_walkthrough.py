@@ -18,7 +18,7 @@ import pytest
 
 from tests.docs.manual import ROOT, Block, blocks_of
 from tests.patience import PATIENCE
-from tests.sites.bazaar import MISSING, NEWS, PRODUCTS, Bazaar, open_bazaar
+from tests.sites.bazaar import MISSING, NEWS, PASSWORD, PRODUCTS, Bazaar, open_bazaar
 
 PAGE = ROOT / "docs" / "walkthrough.md"
 EXAMPLE = "http://bazaar.example/"
@@ -34,6 +34,7 @@ class Follower:
         self._environ = environ | {
             "PATH": f"{Path(sys.executable).parent}{os.pathsep}{environ['PATH']}",
             "GOSSAMER_FETCH__ALLOW_HOSTS": "127.0.0.1",
+            "GOSSAMER_SECRET_BAZAAR_PASSWORD": PASSWORD,
         }
         self._blocks = {block.title or block.words: block for block in blocks_of(PAGE)}
 
@@ -80,8 +81,8 @@ class Follower:
         done = self.run(f"gossamer export --type {type_}")
         return [json.loads(line) for line in done.stdout.splitlines()]
 
-    def prices(self) -> dict[str, Decimal]:
-        return {one["sku"]: Decimal(one["price"]["amount"]) for one in self.records("Product")}
+    def prices(self, type_: str = "Product") -> dict[str, Decimal]:
+        return {one["sku"]: Decimal(one["price"]["amount"]) for one in self.records(type_)}
 
     def _text(self, block: Block) -> str:
         return block.code.replace(EXAMPLE, self.bazaar.url)
@@ -113,6 +114,9 @@ def test_the_hour(tmp_path: Path) -> None:
         assert bazaar.seen(200, "/p/") == {f"/p/{n}" for n in range(1, PRODUCTS + 1) if n != MISSING}
         assert len(bazaar.seen(200, "/img/")) == len(bazaar.sold())
 
+        assert me.prices("Offer") == bazaar.offered()
+        assert 1 <= len(bazaar.logins) <= 2  # the kill may have come between a login and its note
+
         # What one looks at.
         status, dead, prices, pictures = me.type("look")
         assert (status.returncode, dead.returncode, prices.returncode, pictures.returncode) == (0, 0, 0, 0)
@@ -122,17 +126,19 @@ def test_the_hour(tmp_path: Path) -> None:
         assert table == bazaar.sold()
         assert len(list((tmp_path / "pictures").iterdir())) == len(bazaar.sold())
 
-        # A night later: every third price has changed.
-        bazaar.revision = 2
-        night = me.type("night")
-        assert [one.returncode for one in night] == [0, 0, 0], night
-        assert me.prices() == bazaar.sold()
-        versions = [one["_meta"]["version"] for one in me.records("Product")]
-        assert versions.count(2) == PRODUCTS // 3
-        assert me.json("job show nightly")["outcome"] == "done"
+        # Two nights: each time every third price has changed, and members are logged out.
+        for bazaar.revision in (2, 3):
+            night = me.type("night")
+            assert [one.returncode for one in night] == [0, 0, 0], night
+            assert me.prices() == bazaar.sold()
+            assert me.prices("Offer") == bazaar.offered()
+            versions = [one["_meta"]["version"] for one in me.records("Product")]
+            assert versions.count(bazaar.revision) == PRODUCTS // 3
+            assert me.json("job show nightly")["outcome"] == "done"
+            assert bazaar.logins.count(bazaar.revision) == 1
 
         # The layout breaks: not a green end, and nothing is lost.
-        bazaar.revision, bazaar.broken = 3, True
+        bazaar.revision, bazaar.broken = 4, True
         before = me.prices()
         (broken,) = me.type("broken")
         assert broken.returncode == 3, broken

@@ -1,5 +1,6 @@
 """The site of docs/walkthrough.md: a catalogue with pictures, a JSON API, a feed, sections that fail and that are
-limited. Prices and layout change when the test says so. Its own log and its own prices are the truth."""
+limited, and a members' area. Prices and layout change when the test says so, and then members have to log in again. Its
+own log and its own prices are the truth."""
 
 from __future__ import annotations
 
@@ -10,11 +11,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from decimal import Decimal
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import parse_qs
 
 PRODUCTS = 40
 MISSING = 40  # listed, and 404
 LIMITED = 31  # from here on the shop asks visitors to slow down
 NEWS = 3
+OFFERS = 5  # for members
+PASSWORD = "open sesame"
 PICTURE = b"\x89PNG\r\n\x1a\n" + bytes(64)
 
 
@@ -23,6 +27,7 @@ class Bazaar:
         self.revision = 1
         self.broken = False  # the layout that the spider knows, or another one
         self.log: list[tuple[int, str]] = []  # status and path of every answer
+        self.logins: list[int] = []  # the revision in which each was made
         self.url = ""
         self._lock = threading.Lock()
         self._asked: Counter[tuple[int, str]] = Counter()
@@ -34,16 +39,34 @@ class Bazaar:
     def sold(self) -> dict[str, Decimal]:
         return {f"B-{n:03}": self.price(n) for n in range(1, PRODUCTS + 1) if n != MISSING}
 
+    def offered(self) -> dict[str, Decimal]:
+        """What members pay."""
+        return {f"B-{n:03}": self.price(n) - Decimal("0.25") for n in range(1, OFFERS + 1)}
+
     def seen(self, status: int, start: str) -> set[str]:
         with self._lock:
             return {path for code, path in self.log if code == status and path.startswith(start)}
 
-    def answer(self, path: str) -> tuple[int, str, bytes]:
+    def answer(self, path: str, cookie: str) -> tuple[int, str, bytes]:
         with self._lock:
             self._asked[self.revision, path] += 1
-            status, type_, body = self._answer(path, self._asked[self.revision, path])
+            if path == "/login" or (path.startswith("/members/") and f"member={self.revision}" not in cookie):
+                status, type_, body = _page(
+                    "<form id=login action=/login method=post><input name=user><input type=password name=password>"
+                    f"<input type=hidden name=token value=t{self.revision}></form>"
+                )
+            else:
+                status, type_, body = self._answer(path, self._asked[self.revision, path])
             self.log.append((status, path))
         return status, type_, body
+
+    def log_in(self, form: dict[str, list[str]]) -> str:
+        """The cookie for whoever has the password and the token of the form; "" for all others."""
+        if (form.get("password"), form.get("token")) != ([PASSWORD], [f"t{self.revision}"]):
+            return ""
+        with self._lock:
+            self.logins.append(self.revision)
+        return f"member={self.revision}; HttpOnly; Path=/"
 
     def _answer(self, path: str, times: int) -> tuple[int, str, bytes]:
         section, _, rest = path.strip("/").partition("/")
@@ -65,6 +88,10 @@ class Bazaar:
             return 200, "application/rss+xml", f"<rss version='2.0'><channel>{items}</channel></rss>".encode()
         if section == "news":
             return _page(f"<h1>News {rest}</h1>")
+        if section == "members":
+            number = int(rest)
+            offer = f"<b class=article>B-{number:03}</b><b class=offer>€ {self.price(number) - Decimal('0.25')}</b>"
+            return _page(offer + (f"<a class=more href=/members/{number + 1}>more</a>" if number < OFFERS else ""))
         if section.startswith("api"):
             first = 21 if rest.endswith("page=2") else 1
             items = [{"sku": f"B-{n:03}", "stock": n} for n in range(first, first + 20)]
@@ -97,7 +124,7 @@ def open_bazaar() -> Iterator[Bazaar]:
         protocol_version = "HTTP/1.1"
 
         def do_GET(self) -> None:
-            status, type_, body = bazaar.answer(self.path)
+            status, type_, body = bazaar.answer(self.path, self.headers.get("Cookie") or "")
             self.send_response(status)
             if status == 429:
                 self.send_header("Retry-After", "1")
@@ -105,6 +132,16 @@ def open_bazaar() -> Iterator[Bazaar]:
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
             self.wfile.write(body)
+
+        def do_POST(self) -> None:
+            length = int(self.headers["Content-Length"])
+            cookie = bazaar.log_in(parse_qs(self.rfile.read(length).decode()))
+            self.send_response(303)
+            if cookie:
+                self.send_header("Set-Cookie", cookie)
+            self.send_header("Location", "/members/1")
+            self.send_header("Content-Length", "0")
+            self.end_headers()
 
         def log_message(self, *words: object) -> None:
             """The test reads `log`."""
