@@ -12,10 +12,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from gossamer.access.contract import Callback
+from gossamer.access.contract import Callback, CallbackState
 from gossamer.access.webhooks import PAUSES, new_secret
 from gossamer.project.callbacks import Deliverer, callback_transport
 from gossamer.project.page_results import PageReader
+from tests.sites import moving
 from tests.sites.running import park
 
 from .receiver import Receiver, receiving
@@ -184,6 +185,40 @@ async def test_a_name_that_leads_to_a_private_address_is_never_dialled(tmp_path:
 
     assert receiver.deliveries == []
     assert "private" in failed["message"] or "address" in failed["message"]
+
+
+async def test_a_page_with_characters_that_are_none_holds_up_no_callback(
+    tmp_path: Path, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    product = '{{"@context": "https://schema.org", "@type": "Product", "name": "Lamp \\ud800"}}'
+    page = f'<html><script type="application/ld+json">{product}</script><h1>Lamp</h1></html>'
+    monkeypatch.setattr(moving, "OLD", page)
+    with moving.moving_shop(2) as shop:
+        settings = settings_of(tmp_path, fetch__allow_hosts=["127.0.0.1", "receiver.localhost"])
+        async with serving(settings) as door, delivering(door):
+            wish = {"urls": [f"{shop.url}p/1"], "formats": ["product"], "callback_url": receiver.url}
+            begun = (await door.post("/api/v1/batch", wish)).json()
+            one = await _reached(door, "delivered")
+            shown = (await door.get(f"/api/v1/callbacks/{one['id']}")).json()
+    (result,) = receiver.deliveries[0].told["data"]["results"]
+    assert "Lamp" in str(result["data"]["product"])
+    assert shown["body"]["data"]["job_id"] == begun["job_id"]
+
+
+async def test_one_that_was_given_up_before_it_was_written_is_written_when_it_is_sent_again(
+    tmp_path: Path, receiver: Receiver
+) -> None:
+    with park(pages=3) as site:
+        async with serving(settings_of(tmp_path, fetch__allow_hosts=ALLOWED)) as door, delivering(door):
+            job = (await door.post("/api/v1/batch", {"urls": [site.url()]})).json()["job_id"]
+            # given a callback to a receiver that answered 410 to another one while the job ran
+            failed = Callback(
+                id="msg_1", owner="k", url=receiver.url, job=job, made_at=0.0, state=CallbackState.FAILED, ended_at=1.0
+            )
+            await door.project.state.callbacks.keep(failed)
+            await door.post("/api/v1/callbacks/msg_1/replay")
+            await _reached(door, "delivered")
+    assert receiver.deliveries[0].told["data"]["job_id"] == job
 
 
 async def test_a_receiver_whose_tls_is_broken_is_asked_again(tmp_path: Path, receiver: Receiver) -> None:

@@ -13,6 +13,7 @@ so is sent again, with the same id.
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import random
 from collections import Counter
@@ -40,6 +41,7 @@ from .keys import Caller
 from .open import Project
 from .page_results import JobAnswer, PageReader, answer_of
 from .wire_jobs import public_url
+from .wire_views import encode
 
 log = logging.getLogger("gossamer.callbacks")
 LEASE = "@@callbacks"  # whose holder delivers; no site has such a name
@@ -150,7 +152,7 @@ async def show_callback(project: Project, id: str, *, owner: str | None = None) 
     found = await project.state.callbacks.callback(id)
     if found is None or owner not in (None, found.owner):
         return None
-    body = msgspec.json.decode(found.body, type=dict[str, Any]) if found.body else None
+    body = json.loads(found.body) if found.body else None  # it may hold what msgspec does not take: see `encode`
     return CallbackDetail(**msgspec.structs.asdict(_view(found)), body=body)
 
 
@@ -162,7 +164,13 @@ async def replay_callback(project: Project, id: str) -> CallbackView:
     if found.state is CallbackState.WAITING:
         raise Misconfigured(f"The job {found.job} has not ended yet: its callback is sent when it does.")
     again = msgspec.structs.replace(
-        found, state=CallbackState.DUE, next_at=project.clock.now(), tries=0, ended_at=None, status=0, message=""
+        found,
+        state=CallbackState.DUE if found.body else CallbackState.WAITING,  # given up before it was written
+        next_at=project.clock.now(),
+        tries=0,
+        ended_at=None,
+        status=0,
+        message="",
     )
     await project.state.callbacks.keep(again)
     return _view(again)
@@ -219,9 +227,12 @@ class Deliverer:
         now = self._project.clock.now()
         waiting = await self._book.waiting(WAITING_LOOKED_AT)
         running = {job.id for job in await self._project.state.jobs.running_jobs()} if waiting else set()
-        for one in waiting:
-            if one.job not in running:
-                await self._write(one, now)
+        try:
+            for one in waiting:
+                if one.job not in running:
+                    await self._write(one, now)
+        except Transient as error:  # a store is away: what is written already is sent all the same
+            log.warning("Callbacks are not written: %s", error)
         for one in await self._book.due(now, LOOKED_AT):
             host = authority_of(one.url)
             if (
@@ -234,15 +245,19 @@ class Deliverer:
 
     async def _write(self, one: Callback, now: float) -> None:
         """Write the message. It is the same from now on, however often it is sent."""
-        job = await self._project.state.jobs.job(one.job)
-        answer = await answer_of(self._project, self._pages, job) if job is not None else None
-        due = msgspec.structs.replace(
-            one,
-            body=message_of(one, answer, self._project.settings, now).decode(),
-            state=CallbackState.DUE,
-            next_at=now,
-        )
-        await self._book.keep(due)
+        try:
+            job = await self._project.state.jobs.job(one.job)
+            answer = await answer_of(self._project, self._pages, job) if job is not None else None
+            body = message_of(one, answer, self._project.settings, now).decode()
+        except Transient:
+            raise
+        except Exception as error:  # what a page may do to its reader is not for others to suffer
+            log.exception("The callback %s of %s cannot be written", one.id, one.job)
+            words = f"It cannot be written ({type(error).__name__}); see the log of the server."
+            over = msgspec.structs.replace(one, state=CallbackState.FAILED, ended_at=now, message=words)
+        else:
+            over = msgspec.structs.replace(one, body=body, state=CallbackState.DUE, next_at=now)
+        await self._book.keep(over)
 
     async def _send(self, one: Callback, host: str) -> None:
         try:
@@ -315,7 +330,7 @@ def message_of(one: Callback, answer: JobAnswer | None, settings: Settings, now:
 
 
 def _encoded(event: str, now: float, data: dict[str, Any]) -> bytes:
-    return msgspec.json.encode({"type": event, "timestamp": iso_time(now), "data": data})
+    return encode({"type": event, "timestamp": iso_time(now), "data": data})
 
 
 def callback_transport(settings: Settings) -> AiohttpTransport:

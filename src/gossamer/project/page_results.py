@@ -16,7 +16,7 @@ from typing import Any, Self
 import msgspec
 
 from ..clock import iso_time
-from ..errors import GossamerError, Permanent
+from ..errors import BackendUnavailable, GossamerError, Permanent
 from ..frontier.contract import DeadFilter, is_redirect
 from ..model.job import Job, JobState
 from ..model.page import Snapshot
@@ -260,6 +260,8 @@ class PageReader:
                 snapshot = await self._snapshot(job, fingerprint, earlier=error is None)
                 status = snapshot.status  # not 304, where the copy from before is still good
                 data = await self._data(snapshot, page.formats, job)
+            except BackendUnavailable:
+                raise
             except GossamerError as failure:
                 error = error or PageError(code=failure.reason, message=str(failure))
         return PageOutcome(

@@ -7,6 +7,7 @@ schedules, of the command line) are seen by all.
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from tempfile import SpooledTemporaryFile
 from typing import Any, cast
@@ -149,6 +150,15 @@ async def record_lines(project: Project, caller: Caller, query: RecordQuery) -> 
     """The records of a query whose job the caller sees, as lines of `gossamer export`."""
     async for record in _seen(project, caller, query):
         yield {**record.data, "_meta": record.data.get("_meta", meta_of(record))}
+
+
+def encode(value: Any) -> bytes:  # Any: whatever can be JSON
+    """JSON in UTF-8. Items may hold numbers that are longer than msgspec takes."""
+    try:
+        return msgspec.json.encode(value, enc_hook=str)
+    except (OverflowError, ValueError):
+        text = json.dumps(msgspec.to_builtins(value, enc_hook=str), ensure_ascii=False)
+        return text.encode("utf-8", "backslashreplace")
 
 
 def weight_of(value: Any) -> int:  # Any: whatever can be JSON

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import msgspec
@@ -10,6 +9,7 @@ from starlette.responses import Response
 
 from ..errors import BackendUnavailable, GossamerError, InvalidUrl, Misconfigured, Permanent, Transient
 from ..project.wire_jobs import BadWish, TooMuchAtOnce
+from ..project.wire_views import encode as encode
 
 JSON = "application/json"
 
@@ -59,15 +59,6 @@ class AnswerCut(Exception):
 def not_found(what: str) -> ApiError:
     """For what is not there, and for what belongs to another key."""
     return ApiError(404, "not_found", f"There is no {what} here. See the list, or ask with the key that made it.")
-
-
-def encode(value: Any) -> bytes:  # Any: whatever can be JSON
-    """JSON in UTF-8. Items may hold numbers that are longer than msgspec takes."""
-    try:
-        return msgspec.json.encode(value, enc_hook=str)
-    except (OverflowError, ValueError):
-        text = json.dumps(msgspec.to_builtins(value, enc_hook=str), ensure_ascii=False)
-        return text.encode("utf-8", "backslashreplace")
 
 
 def answer_of(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
