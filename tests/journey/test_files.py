@@ -118,6 +118,25 @@ async def test_a_file_that_cannot_be_resumed_is_fetched_from_the_start(tmp_path,
         assert [one.status for one in site.asked("/big")] == [200, 200]
 
 
+async def test_parts_of_two_versions_are_not_put_together_where_a_server_does_not_heed_if_range(tmp_path):
+    async with download_site() as site:
+        site.shown["/big"] = big = Content(size=5 * MB, cut=2 * MB, careless=True)
+        url = site.show("/", '<a href="/big">')
+        answer = site._answer
+
+        async def changed(reader, writer):
+            if site.asked("/big"):
+                big.cut, big.etag, big.seed = None, '"v2"', 9
+            return await answer(reader, writer)
+
+        site._answer = changed
+
+        after = await crawled(Things(url), for_files(tmp_path, retry__base="10ms"))
+
+        assert files_of(after)[site.url("/big")]["sha256"] == big.sha256
+        assert [one.status for one in site.asked("/big")] == [200, 206, 200]
+
+
 async def test_what_is_not_the_file_that_was_asked_for_is_refused(tmp_path):
     async with download_site() as site:
         site.shown["/page.png"] = Content(body=b"<html><h1>Please log in</h1></html>" + b" " * 600, type="image/png")

@@ -109,7 +109,9 @@ class Receiver:
         begins = int(found[1]) if found else -1
         total = int(found[3]) if found and found[3] != "*" else None
         known = part.head.total if part.head is not None else None
-        if begins != part.size or (known is not None and total not in (None, known)):
+        before, now = part.head.etag if part.head is not None else "", head_of(headers).etag
+        another = bool(before and now and before != now)  # of a server that does not heed If-Range
+        if begins != part.size or another or (known is not None and total not in (None, known)):
             part.restart()
             raise FetchFailed(f"{self._url} answered with another part of the file than the one it was asked for.")
         self._demand_size(total)
