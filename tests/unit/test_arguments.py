@@ -61,6 +61,8 @@ def test_values_that_people_write_get_their_types() -> None:
         (["categry=x"], r"no argument 'categry'; it has category, .* Did you mean category\?"),
         (["pages=many"], "Argument pages of members cannot be 'many'"),
         (["order=sideways"], "Argument order of members cannot be 'sideways'"),
+        (["share=nan"], "Argument share of members cannot be 'nan'"),
+        (["share=-inf"], "Argument share of members cannot be '-inf'"),
         (["only=1,x"], "Argument only of members"),
         (["rate=1/s"], "rate is an attribute of every spider"),
         (["known=x"], "no argument 'known'"),

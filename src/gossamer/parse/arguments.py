@@ -14,6 +14,7 @@ import difflib
 import inspect
 from collections.abc import Iterable, Mapping
 from hashlib import blake2b
+from math import isfinite
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
@@ -94,7 +95,10 @@ def _typed(cls: type[Spider], name: str, hint: Any, value: Any) -> Any:
         if _takes_list(hint):
             value = [part.strip() for part in value.split(",")] if value.strip() else []
     try:
-        return msgspec.convert(value, hint, strict=False)
+        typed = msgspec.convert(value, hint, strict=False)
+        if any(isinstance(one, float) and not isfinite(one) for one in (typed if isinstance(typed, list) else [typed])):
+            raise TypeError("it is no finite number")
+        return typed
     except (msgspec.ValidationError, TypeError) as error:
         what = str(error).replace("`", "").partition(" - at ")[0]
         raise Misconfigured(f"Argument {name} of {cls.name} cannot be {value!r:.80}: {what}.") from error
