@@ -167,6 +167,16 @@ class Buggy(Spider):
         raise KeyboardInterrupt
 
 
+async def test_a_request_is_judged_by_itself_also_after_one_that_equals_it() -> None:
+    class Alike(Spider):
+        def parse(self, page: Page) -> Results:
+            yield Request(url="http://a.example/1", method="POST", form={"in": 1})
+            yield Request(url="http://a.example/2", method="POST", form={"in": True})
+
+    with pytest.raises(ParseFailed, match="neither text nor number: True"):
+        await run_callback(Alike(), "parse", page_of(""))
+
+
 async def failure_of(kind: str) -> ParseFailed:
     with pytest.raises(ParseFailed) as caught:
         await run_callback(Buggy(), kind, page_of(""), max_yields=1000)

@@ -147,7 +147,7 @@ class _Basket:
                 requests.append(entry)
             else:
                 self.add(entry)
-                like = fields
+                like = fields if entry.is_plain else None  # in a body, what is equal may not be alike: 1 and True
 
     def add(self, entry: Any) -> None:
         if isinstance(entry, Request):
