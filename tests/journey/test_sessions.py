@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from gossamer import Page, Request, Results, Session, Spider
+from gossamer.fetch.sessions import header_place, headers_for
 from gossamer.model import events
+from gossamer.model.session import KeptSession
 from gossamer.project.open import open_project
 from tests.browser.conftest import chromium as chromium
 from tests.journey.crawling import Aftermath, crawled, settings_for
@@ -164,6 +166,18 @@ async def test_headers_of_a_session_go_to_its_site(tmp_path):
         assert_all_there(site, after)
         assert {hit.headers.get("x-token") for hit in site.seen("/page/")} == {"t0ken"}
         assert site.seen("/login")[0].headers.get("x-token") is None
+
+
+def test_headers_of_a_login_by_https_do_not_go_out_by_http():
+    def sent(asked: str, url: str) -> bool:
+        kept = KeptSession(name="m/a", headers={"X-Token": "t"}, header_sites=(header_place(asked),))
+        return bool(headers_for(kept, url))
+
+    assert sent("https://club.example/login", "https://www.club.example/page")
+    assert not sent("https://club.example/login", "http://club.example/page")
+    assert not sent("https://club.example/login", "https://other.example/page")
+    assert sent("http://club.example/login", "http://club.example/page")
+    assert sent("http://club.example/login", "https://club.example/page")
 
 
 async def test_requests_may_name_a_session_and_cookies_stay_apart(tmp_path):

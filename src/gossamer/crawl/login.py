@@ -18,7 +18,7 @@ from ..errors import BackendUnavailable, FetchRefused, InvalidUrl, LeaseLost, Pa
 from ..fetch.contract import Gate
 from ..fetch.cookies import CookieJar
 from ..fetch.fetcher import Disallowed, Fetched, NotModified, PageRequest, Redirected, towards
-from ..fetch.sessions import MOST_HEADERS
+from ..fetch.sessions import MOST_HEADERS, header_place
 from ..model.page import Snapshot
 from ..model.payload import SAFE_METHODS, BadPayload, headers_of
 from ..model.session import KeptSession
@@ -194,7 +194,7 @@ class LoginSession:
         if self._requests > MOST_REQUESTS:
             raise FetchRefused(f"login() has made more than {MOST_REQUESTS} requests. Is there a loop?")
         context = self._context
-        self.sites.add(task.site)
+        self.sites.add(header_place(task.url))
         log = AttemptLog(
             task,
             context.clock,

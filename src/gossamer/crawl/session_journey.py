@@ -66,7 +66,7 @@ class _InSession(Journey):
 
     async def _request(self) -> PageRequest:
         request = await super()._request()
-        headers = self._context.sessions.headers(self._session, self._task.site)
+        headers = self._context.sessions.headers(self._session, self._task.url)
         if headers:
             request = msgspec.structs.replace(
                 request,

@@ -32,6 +32,7 @@ from ..fetch.sessions import (
     begin_login,
     end_login,
     fail_login,
+    headers_for,
     let_in,
     log_out,
     may_begin,
@@ -155,9 +156,8 @@ class Sessions:
             self._adopt(entry, await self._book.change(entry.kept.name, touch))
         return Visit(session, entry.kept.generation, entry.kept.logins)
 
-    def headers(self, session: str, site: str) -> dict[str, str]:
-        kept = self._entry(session).kept
-        return kept.headers if site in kept.header_sites else {}
+    def headers(self, session: str, url: str) -> dict[str, str]:
+        return headers_for(self._entry(session).kept, url)
 
     async def keep_cookies(self, session: str) -> None:
         """Write what has changed. While the state is away, it is kept for the next page."""

@@ -17,6 +17,7 @@ from typing import Protocol
 import msgspec
 
 from ..model.session import Cookie, KeptSession, LoginLock
+from ..model.url import site_of
 from .cookies import CookieChanges
 
 MOST_SESSIONS = 10_000  # beyond that those that were used longest ago are forgotten
@@ -62,6 +63,16 @@ def changed(session: KeptSession, change: Change, now: float) -> KeptSession:
     if new is session:
         return session
     return _with(new, revision=session.revision + 1, used_at=now, created_at=session.created_at or now)
+
+
+def header_place(url: str) -> str:
+    """Where the headers of a login that asked for `url` may go: to its site, and by https alone where it asked so."""
+    return f"https://{site_of(url)}" if url.startswith("https:") else site_of(url)
+
+
+def headers_for(session: KeptSession, url: str) -> dict[str, str]:
+    """The headers of the session that a request for `url` carries."""
+    return session.headers if {site_of(url), header_place(url)} & set(session.header_sites) else {}
 
 
 def touch(session: KeptSession, now: float) -> KeptSession:

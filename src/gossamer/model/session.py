@@ -58,7 +58,7 @@ class KeptSession(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     revision: int = 0  # grows with every change
     cookies: tuple[Cookie, ...] = ()
     headers: dict[str, str] = {}  # for the sites of `header_sites` only
-    header_sites: tuple[str, ...] = ()
+    header_sites: tuple[str, ...] = ()  # with https:// before it: of a site that was asked in safety
     logged_in: bool = False
     logins: int = 0
     logged_in_at: float = 0.0
