@@ -203,9 +203,10 @@ def summarise(report: CrawlReport, tally: EventCounts, settings: Settings, outpu
     if counts.stats:
         table.add_row("counted", visible(in_words(counts.stats)))
     table.add_row("retries", f"{counts.retries:,}")
-    if settings.routes or tally.blocked:
-        blocked = f"  [dim]{many(tally.blocked, 'block')} met[/]" if tally.blocked else ""
-        table.add_row("cost", f"{tally.tokens:,.10g} credits{blocked}")
+    if settings.routes:
+        table.add_row("cost", f"{tally.tokens:,.10g} credits")
+    if tally.blocked:
+        table.add_row("blocks", f"{tally.blocked:,}  [dim]pages that the site did not want to give at once[/]")
     reasons = ", ".join(f"{count} {reason}" for reason, count in tally.reasons.most_common(4))
     style = "red" if counts.dead else ""
     table.add_row("dead letters", f"[{style}]{counts.dead:,}[/]  [dim]{reasons}[/]" if style else "0")

@@ -12,11 +12,13 @@ import typer
 
 from ..demo.shop import USUAL_PORT, open_shop
 from ..demo.spider import DemoShop
+from ..model.outcome import Outcome
 from ..model.url import host_of
 from .app import app, err, settings_with
 from .crawl import run_crawl
 
 DEMO_RATE = "60/s"
+AS_IT_SHOULD_BE = "All is well: the shop has dead links and a product page without a product, on purpose."
 
 
 @app.command("demo")
@@ -40,6 +42,8 @@ def demo_verb(
         report = run_crawl(spider, settings, fresh=fresh, command="gossamer demo")
     if not report.ended:
         raise typer.Exit(130)
+    if report.job.outcome is not None and report.job.outcome.outcome is Outcome.WARNINGS:
+        err.print(f"\n{AS_IT_SHOULD_BE}")
 
 
 @contextmanager

@@ -59,6 +59,8 @@ def save_verb(
     err.print(Text(f"{visible(saved.folder)}: {visible(saved.failure) if saved.failure else came}"))
     if saved.failure:
         err.print("[yellow]Nothing came of the page.[/] That is what the case expects until you run --update.")
+    elif not saved.items and not saved.links:
+        err.print("[yellow]Nothing came of the page.[/] Is it for another callback? --callback NAME, or --from-archive.")
 
 
 @app.command("test")
