@@ -417,3 +417,14 @@ async def test_one_letter_is_replayed_by_what_identifies_its_page(lab):
 
     assert await lab.queue.dead(DeadFilter()) == [other]
     assert [lease.task.url for lease in (await lab.frontier.lease(job.id, "w", 9)).leases] == [one.url]
+
+
+async def test_letters_of_a_job_with_a_limit_are_replayed_before_its_other_pages(lab):
+    job, [letter] = await buried(lab, PAGE, limit=1)
+    others = [candidate(url, priority=9) for url in ("https://a.test/other", "https://a.test/third")]
+    await lab.frontier.add(job.id, others)
+    await lab.jobs.close_job(job.id, "limit")
+
+    assert await lab.queue.replay(DeadFilter(job=job.id)) == 1
+
+    assert [lease.task.url for lease in (await lab.frontier.lease(job.id, "w", 9)).leases] == [letter.url]

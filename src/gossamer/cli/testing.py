@@ -60,7 +60,7 @@ def save_verb(
     if saved.failure:
         err.print("[yellow]Nothing came of the page.[/] That is what the case expects until you run --update.")
     elif not saved.items and not saved.links:
-        err.print("[yellow]Nothing came of the page.[/] Is it for another callback? --callback NAME, or --from-archive.")
+        err.print("[yellow]Nothing came of the page.[/] For another callback? --callback NAME, or --from-archive.")
 
 
 @app.command("test")

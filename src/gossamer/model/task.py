@@ -16,6 +16,7 @@ from .route import How, Render
 DEFAULT_KIND = "parse"
 FILE_KIND = "file"  # of requests that no callback sees
 MAX_PRIORITY = 10**15  # a number that every queue holds exactly
+REPLAYED_PRIORITY = 10**9  # of a dead letter that is replayed in a job with a limit: before its other pages
 MAX_ATTEMPTS = 1_000_000
 RETRY_STATUSES = (408, 425, 429, 500, 502, 503, 504, 520, 521, 522, 523, 524)  # worth another try, by default
 LANE_ONLY = "@"  # before a route's name in `fetcher`: the router moved the task to that lane, no spider asked for it

@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from ...frontier.contract import Added, DeadFilter, DeadLetter
-from ...model.task import Candidate, UrlState
+from ...model.task import REPLAYED_PRIORITY, Candidate, UrlState
 from . import rows
 from .admission import ADD_AT_ONCE, KnownJob, ShardAdmission, admission_terms, total
 from .connection import Server
@@ -142,12 +142,13 @@ class RedisDeadLetters:
         if how == "replay":
             await self._jobs.clear_all()  # else a job would run again with URLs that were given up
         for (number, shard), (job, fingerprints) in groups.items():
+            first = "" if job.admission().limit is None else REPLAYED_PRIORITY  # else others reach the limit
             if how == "replay":
                 await self._jobs.reopen(job.id)
             for start in range(0, len(fingerprints), CHUNK):
                 chunk = fingerprints[start : start + CHUNK]
                 changed += await self._server.run(
-                    "revive", self._keys.of_job(shard, number), self._server.now(), how, *chunk
+                    "revive", self._keys.of_job(shard, number), self._server.now(), how, first, *chunk
                 )
             if how == "replay":
                 # Once more: a worker may have found the job empty and closed it before the letters were back.

@@ -10,7 +10,7 @@ import msgspec
 
 from ...clock import Clock
 from ...frontier.contract import Added, DeadFilter, DeadLetter, SiteLoad, UrlStory
-from ...model.task import Candidate, UrlState, wishes_of
+from ...model.task import REPLAYED_PRIORITY, Candidate, UrlState, wishes_of
 from .cleanup import drop_rest
 from .connection import Database
 from .jobs import SqliteJobs
@@ -48,6 +48,8 @@ LEFT JOIN urls AS parent ON parent.number = urls.found_on"""
 _RESOLVE = """
 UPDATE urls SET state = 'done', reason = ?, message = '', deliveries = 0, changed_at = ?
 WHERE number = ? AND job = ? AND fingerprint = ? AND state = 'dead' AND changed_at = ?"""
+
+_LIMITED = "SELECT number FROM jobs WHERE json_extract(terms, '$.limit') IS NOT NULL"
 
 _RUN_AGAIN = """
 UPDATE jobs SET state = 'running', ending = '', outcome = '', finished_at = NULL,
@@ -129,11 +131,14 @@ class SqliteQueueView:
             changes: dict[int, CountChanges] = {}
             for job in {job for _, job, *_ in letters}:
                 drop_rest(connection, job, now)  # else the job would run again with pages that were given up
+            limited = {number for (number,) in connection.execute(_LIMITED)}
             for number, job, site, lane, priority in letters:
+                if job in limited:  # they go first: else the limit would be reached by others
+                    priority = REPLAYED_PRIORITY
                 connection.execute(
                     "UPDATE urls SET state = 'queued', reason = '', message = '', attempts = 0, deliveries = 0, "
-                    "turn = ?, changed_at = ? WHERE number = ?",
-                    (int(now * 1_000_000), now, number),
+                    "priority = ?, turn = ?, changed_at = ? WHERE number = ?",
+                    (priority, int(now * 1_000_000), now, number),
                 )
                 queue_rows.requeue(connection, job, site, lane, priority, now)
                 connection.execute("UPDATE sites SET given_up_until = 0 WHERE number = ?", (site,))

@@ -1,15 +1,16 @@
--- Put dead letters back into their queues, or drop them for good. ARGV: time, 'replay' or 'purge', fingerprints...
--- Returns how many were changed.
+-- Put dead letters back into their queues, or drop them for good. ARGV: time, 'replay' or 'purge', the priority that they
+-- get or '' to keep theirs, fingerprints... Returns how many were changed.
 
 insist()
 local changed = 0
-for i = 3, #ARGV do
+for i = 4, #ARGV do
     local row = read_row(ARGV[i])
     if row and row.state == BURIED then
         call('ZREM', DEAD, row.fingerprint)
         row.changed = now
         if ARGV[2] == 'replay' then
             row.state, row.reason, row.message, row.attempts, row.deliveries = QUEUED, '', '', 0, 0
+            row.priority = tonumber(ARGV[3]) or row.priority
             enqueue(row)
             local site = site_of(row.site)
             site.given_up_until, site.changed = 0, true
