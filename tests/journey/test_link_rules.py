@@ -14,7 +14,7 @@ from gossamer import Item, Page, Rule, Spider
 from gossamer.errors import Misconfigured
 from gossamer.model.events import Silence, Trouble
 from gossamer.model.page import Headers, Snapshot
-from gossamer.project.export import try_outputs
+from gossamer.project.export import outputs_of, try_outputs
 from gossamer.project.service import run_crawl
 from tests.journey.crawling import Heard, crawled, settings_for
 from tests.sites.hostile import HostileSite, hostile_site
@@ -165,3 +165,6 @@ def test_outputs_that_cannot_be_written_are_refused_before_the_crawl(tmp_path: P
         try_outputs([str(tmp_path / "{kind}.jsonl")], spider)
     with pytest.raises(Misconfigured, match="same file"):
         try_outputs([str(tmp_path / "a.jsonl")] * 2, spider)
+    spider.outputs = 5  # type: ignore[assignment]
+    with pytest.raises(Misconfigured, match="must be a list of file names, not 5"):
+        outputs_of(None, spider)

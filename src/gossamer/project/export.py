@@ -75,10 +75,13 @@ def destination_of(output: str, *, now: float, **words: str | None) -> Destinati
 
 
 def outputs_of(output: str | Path | Sequence[str] | None, spider: Spider) -> tuple[str, ...]:
-    """Where a crawl writes its records: what the user said, else what the spider says."""
+    """Where a crawl writes its records: what the user said, else what the spider says. Raises Misconfigured."""
     if isinstance(output, str | Path):
         return (str(output),)
-    return tuple(output or as_texts(spider.outputs))
+    outputs = output or as_texts(spider.outputs)
+    if not isinstance(outputs, list | tuple) or not all(isinstance(one, str | Path) for one in outputs):
+        raise Misconfigured(f"outputs of {spider.name} must be a list of file names, not {outputs!r:.80}.")
+    return tuple(map(str, outputs))
 
 
 def try_outputs(outputs: Sequence[str], spider: Spider) -> None:
