@@ -106,7 +106,7 @@ async def test_cookies_for_safe_pages_go_there_and_come_back(show: Show) -> None
     script = "<script>document.cookie = 'by_script=2; secure; path=/'</script>"
     url = show.page(script, "Set-Cookie: by_server=1; Secure; HttpOnly; Path=/")
     jar = CookieJar(SystemClock())
-    jar.absorb(url, (await show.get(url, ("Cookie", "given=0"))).headers)
+    jar.take_in(url, (await show.get(url, ("Cookie", "given=0"))).cookies)
     assert show.site.seen("/page")[0].headers["cookie"] == "given=0"
     assert jar.header_for(url) == "by_server=1; by_script=2"
     assert jar.header_for(url.replace("https:", "http:")) is None

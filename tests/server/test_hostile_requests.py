@@ -142,7 +142,7 @@ async def test_wishes_that_cannot_be_granted_are_refused(door: Served) -> None:
         {},
         {"urls": [PAGE], "requests": [{"url": PAGE}]},
         {"urls": PAGE},
-        {"urls": [PAGE], "callback_url": "https://me.example/"},
+        {"urls": [PAGE], "callback_url": "https://127.0.0.1/"},
         {"urls": [PAGE] * 101},
         {"requests": [{"url": PAGE, "timeout": 5}]},
     ):

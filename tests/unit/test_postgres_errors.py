@@ -226,7 +226,7 @@ async def test_a_server_that_turns_read_only_is_waited_for(
 
 
 async def test_tables_that_somebody_dropped(postgres: PostgresServer, schema: str, store: PostgresRecords) -> None:
-    postgres.sql(f"DROP TABLE {schema}.attempts")
+    postgres.sql(f"DROP TABLE {schema}.attempts CASCADE")
     with pytest.raises(BadState, match="lacks tables of ours"):
         await store.save(batch())
     assert await store.count(EVERYTHING) == 0

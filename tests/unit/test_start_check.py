@@ -62,8 +62,8 @@ def test_a_pool_that_no_route_uses_is_not_looked_at(tmp_path):
     [
         ("", {"fetcher": "brwser"}, "Spider wares: There is no route 'brwser'"),
         ("", {"proxy_pool": "home"}, r"no pool \[proxies.home\]"),
-        ("[router]\nbudget_job = 3\n", {"fetcher": "browser"}, "3 tokens do not pay for one page by route browser"),
-        ("[router]\nbudget_day = 0\n", {}, "a budget is a number of tokens above 0"),
+        ("[router]\nbudget_job = 3\n", {"fetcher": "browser"}, "3 credits do not pay for one page by route browser"),
+        ("[router]\nbudget_day = 0\n", {}, "a budget is a number of credits above 0"),
     ],
 )
 def test_a_wish_that_cannot_be_fulfilled_is_refused(tmp_path, toml, fields, said):
@@ -84,7 +84,7 @@ async def test_status_says_what_a_job_waits_for(tmp_path):
             await project.state.frontier.release(lease, timedelta(hours=1), reason)
         told = (await job_status(project, job.id)).waits_for
     assert told is not None
-    assert told.startswith("2 pages wait for tokens: a budget is spent")
+    assert told.startswith("2 pages wait for credits: a budget is spent")
     assert "1 page waits for an exit" in told
 
 

@@ -66,6 +66,9 @@ def settings_view(lines: list[SettingLine]) -> dict[str, SettingView]:
 
 
 def _masked(value: Any) -> Any:  # Any: each setting has its own kind of value
+    """Of an address no password; of headers their names."""
+    if isinstance(value, dict):
+        return dict.fromkeys(value, HIDDEN)
     return redacted(value) if isinstance(value, str) and "://" in value else value
 
 
@@ -93,7 +96,7 @@ def _chosen(lines: list[SettingLine], key: str) -> list[SettingLine]:
 
 
 def _plain(value: Any) -> Any:
-    """Numbers, texts and lists as they are; everything else in the notation of gossamer.toml."""
-    if isinstance(value, Rate | Size) or not isinstance(value, bool | int | float | str | tuple | list | None):
+    """Numbers, texts, lists and tables as they are; everything else in the notation of gossamer.toml."""
+    if isinstance(value, Rate | Size) or not isinstance(value, bool | int | float | str | tuple | list | dict | None):
         return setting_text(value)
     return value

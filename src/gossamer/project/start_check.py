@@ -47,7 +47,7 @@ def _wished(settings: Settings, spider: Spider, routing: Routing) -> tuple[Route
         budget = getattr(router, name)
         if budget is not None and all(route.cost(max_body) > budget for route in rungs):
             raise Misconfigured(
-                f"Setting router.{name}: {budget:g} tokens do not pay for one page by route {rungs[0].name}, which"
+                f"Setting router.{name}: {budget:g} credits do not pay for one page by route {rungs[0].name}, which"
                 f" spider {spider.name} asks for and which may cost {rungs[0].cost(max_body):g}. Raise it."
             )
     return rungs

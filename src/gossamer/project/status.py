@@ -137,7 +137,7 @@ async def job_status(project: Project, wanted: str) -> JobDetail:
 
 
 WAITED_FOR = {
-    "budget": "tokens: a budget is spent (gossamer routes shows which). Raise it and start the command again",
+    "budget": "credits: a budget is spent (gossamer routes shows which). Raise it and start the command again",
     "exits-rest": "an exit: all of its proxy pool rest (gossamer proxies says why)",
     "proxy": "a proxy that answers (gossamer proxies)",
     "browser": "a browser that can be started (gossamer doctor)",
