@@ -179,12 +179,12 @@ def test_an_unknown_setting_in_the_file_stops_every_verb_with_a_suggestion(proje
 
 
 def test_passwords_in_addresses_are_not_printed(project, monkeypatch):
-    monkeypatch.setenv("GOSSAMER_STATE", "redis://joe:wicked@db.example:6379/0")
-    project.write("gossamer.toml", '[fetch]\nheaders = { Authorization = "Bearer wicked" }\n')
+    monkeypatch.setenv("GOSSAMER_STATE", "redis://joe:hushhush@db.example:6379/0")
+    project.write("gossamer.toml", '[fetch]\nheaders = { Authorization = "Bearer hushhush" }\n')
 
     for words in (["settings"], ["settings", "--json"], ["settings", "state"], ["status"], ["doctor", "--offline"]):
         said = project.run(*words)
-        assert "wicked" not in said.out + said.err
+        assert "hushhush" not in said.out + said.err
     assert project.run("settings", "state").out == "redis://***@db.example:6379/0\n"
 
 
