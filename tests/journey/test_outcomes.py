@@ -80,6 +80,16 @@ async def test_a_crawl_that_is_cancelled_before_a_page_came_has_not_failed(tmp_p
     assert (after.report.ended, after.report.failure) == (True, "")  # of which the exit code is made
 
 
+async def test_a_layout_that_is_not_understood_marks_nothing_as_gone_also_where_a_page_failed(tmp_path: Path) -> None:
+    read = settings_for(tmp_path, fetch__allow_hosts=["127.0.0.1"])
+    with moving_shop(24) as shop:
+        await crawled(Shop(shop), read)
+        shop.members = {3}  # a dead letter: the run did not get everywhere
+        after = await crawled(Shop(shop, selector="h3"), read)
+    assert outcome_of(after)[0] == "empty"
+    assert await gone(read) == []
+
+
 SPIDER = """
 from gossamer import Item, Page, Spider
 

@@ -186,9 +186,11 @@ async def mark_gone(
     """
     if not counts.done + counts.unchanged or not earlier:
         return 0, ""
-    everywhere = await _got_everywhere(project, job, earlier)
+    tried_all = await _tried_all(project, job, earlier)
+    reasons = await project.state.queue.dead_reasons(DeadFilter(job=job.id)) if counts.dead else {}
+    everywhere = tried_all and set(reasons) <= NOT_FOUND
     last = last_good(earlier) or earlier[0]
-    if everywhere:
+    if tried_all:  # also where pages failed: of those that came, too many may have been misread
         before = await project.records.count(RecordQuery(job=last.id, spider=spider.name))
         now = await project.records.count(RecordQuery(job=job.id, spider=spider.name))
         if before >= MANY_RECORDS and now < before * BELIEVED:
@@ -208,8 +210,8 @@ async def mark_gone(
     return gone, ""
 
 
-async def _got_everywhere(project: Project, job: Job, earlier: Sequence[Job]) -> bool:
-    """Was nothing left out that the run before may have visited?
+async def _tried_all(project: Project, job: Job, earlier: Sequence[Job]) -> bool:
+    """Was nothing left out that the run before may have visited? Pages that failed were tried.
 
     A list, a file or a sitemap stands for what it lists: an address that dropped out of it is gone in the runs of its
     schedule. A feed lists what is new, a budget chooses, and pages that somebody asked for by name are only themselves.
@@ -218,8 +220,6 @@ async def _got_everywhere(project: Project, job: Job, earlier: Sequence[Job]) ->
     if terms.budget is not None or isinstance(source_of(terms.source), FeedSource | PagesSource):
         return False
     if (await project.state.seeds.findings(job.id)).trouble or earlier[0].depth != job.depth:
-        return False
-    if not set(await project.state.queue.dead_reasons(DeadFilter(job=job.id))) <= NOT_FOUND:
         return False
     async for _, _, reason in project.state.queue.urls(job.id, UrlState.DROPPED):
         if reason in LEFT_OUT:
