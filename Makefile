@@ -37,19 +37,20 @@ else
 	@.venv/bin/gossamer crawl "$$URL" || [ $$? -eq 3 ] # 3: done with warnings, which the summary names
 endif
 
-# Three at a time, because much of it waits. Tests of one file stay together: they share their servers.
+# More at a time than there are cores, because much of it waits, and the long ones wait most. Tests of one file stay
+# together: they share their servers.
 PYTEST := $(PYTHON) -m pytest
-SPREAD := -n 3 --dist loadfile --no-loadscope-reorder
+SPREAD := --dist loadfile --no-loadscope-reorder
 
 test: $(STAMP) ## run the tests (ARGS="-k frontier" to choose)
 ifeq ($(strip $(ARGS)),)
-	@$(PYTEST) $(SPREAD) -m "not long"
+	@$(PYTEST) -n 3 $(SPREAD) -m "not long"
 else
 	@$(PYTEST) $(ARGS)
 endif
 
 test-long: $(STAMP) ## run the tests of whole crawls, kills and browsers that take their time
-	@$(PYTEST) $(SPREAD) -m long
+	@$(PYTEST) -n 6 $(SPREAD) -m long
 
 test-all: test test-long ## run all tests
 
