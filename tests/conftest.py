@@ -5,6 +5,7 @@ An example of Hypothesis may take as long as it likes: how long says something a
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 from types import SimpleNamespace
 
@@ -20,6 +21,10 @@ from .services.valkey import ValkeyServer, running_valkey
 
 settings.register_profile("any machine", parent=settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any machine")
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # So it is where a shell has begun us in the background, and all that the tests start would be deaf to Ctrl-C.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 _PLAIN = SimpleNamespace(params={})  # of a test without parameters
 
