@@ -44,7 +44,7 @@ SPREAD := --dist loadfile --no-loadscope-reorder
 
 test: $(STAMP) ## run the tests (ARGS="-k frontier" to choose)
 ifeq ($(strip $(ARGS)),)
-	@$(PYTEST) -n 3 $(SPREAD) -m "not long"
+	@$(PYTEST) -n 4 $(SPREAD) -m "not long"
 else
 	@$(PYTEST) $(ARGS)
 endif

@@ -22,7 +22,7 @@ import msgspec
 
 from gossamer.backends.redis.frontier import RedisFrontier
 from gossamer.cli.app import run
-from gossamer.crawl import journey
+from gossamer.crawl import parse_page
 from gossamer.fetch.http import AiohttpTransport
 from gossamer.store import sink
 
@@ -63,14 +63,14 @@ def mid_fetch(due: Callable[[], bool]) -> None:
 
 
 def mid_parse(due: Callable[[], bool]) -> None:
-    run_callback = journey.run_callback
+    run_callback = parse_page.run_callback
 
     async def faulty(spider: Any, kind: str, page: Any) -> Any:
         if due():
             die()
         return await run_callback(spider, kind, page)
 
-    journey.run_callback = faulty
+    parse_page.run_callback = faulty
 
 
 def mid_store(due: Callable[[], bool]) -> None:

@@ -179,12 +179,12 @@ def workers(*processes: WorkerProcess) -> Iterator[list[WorkerProcess]]:
             worker.kill()
 
 
-def wait_for_all(crew: list[WorkerProcess], within: float = PATIENCE) -> None:
-    """Until every worker has ended well. Fails with their own words."""
+def wait_for_all(crew: list[WorkerProcess], within: float = PATIENCE, *, expected: int = 0) -> None:
+    """Until every worker has ended, with the expected exit code. Fails with their own words."""
     deadline = time.monotonic() + within
     for worker in crew:
         code = worker.wait(deadline - time.monotonic())
-        assert code == 0, f"exit code {code}: {worker.said()}"
+        assert code == expected, f"exit code {code}: {worker.said()}"
 
 
 def poll_until(reached: Callable[[], bool], crew: Sequence[WorkerProcess] = (), within: float = PATIENCE) -> None:

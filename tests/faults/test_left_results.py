@@ -193,7 +193,7 @@ def test_without_the_archive_pages_that_did_not_change_are_still_recognised(tmp_
         address = fleet.s3.address("alone").replace(fleet.s3.endpoint, f"http://127.0.0.1:{cable.port}")
         project = fleet.project(tmp_path, site, archive=address)
         with workers(project.start(command=("crawl", "park", "--limit", str(PAGES // 2)))) as crew:
-            wait_for_all(crew)
+            wait_for_all(crew, expected=6)  # incomplete: the limit is reached
         known = {(hit.host, hit.path) for hit in site.hits()}
         seen = len(site.hits())
 
