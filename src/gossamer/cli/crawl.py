@@ -89,7 +89,7 @@ def crawl_verb(
     settings = settings_with(**flags)
     wanted = crawl_target(settings, target, Path.cwd())  # what is mistyped is told before the crawl is loaded
     if replay:
-        from .testing import run_replay
+        from .spider_cases import run_replay
 
         run_replay(wanted, settings, output=output, quiet=quiet)
         return

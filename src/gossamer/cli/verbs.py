@@ -46,8 +46,8 @@ HOMES = {
     "doctor": "doctor",
     "version": "project",
     "check": "check",
-    "save": "testing",
-    "test": "testing",
+    "save": "spider_cases",
+    "test": "spider_cases",
     "fetch": "fetch",
     "shell": "fetch",
 }

@@ -53,7 +53,7 @@ from .errback import bury
 from .fetch_page import FetchResult, PageFetch, failure_of_block
 from .held_lease import HeldLease
 from .pacer import TooEarly
-from .page_facts import content_of, observed, was_done, without_validators
+from .page_facts import content_of, observed, snapshot_of, was_done, without_validators
 from .page_request import is_personal, redirected
 from .parse_page import parse_page
 from .site_notes import SiteNotes
@@ -187,20 +187,7 @@ class Journey:
 
     async def _take_page(self, outcome: Fetched, block: Block | None) -> None:
         response = outcome.response
-        snapshot = self._log.snapshot = Snapshot(
-            url=response.url,
-            requested_url=self._task.url,
-            status=response.status,
-            headers=response.headers,
-            body=response.body,
-            fetched_at=outcome.fetched_at,
-            cut=response.cut,
-            kind=self._task.kind,
-            job=self._task.job,
-            data=self._task.data,
-            screenshot=response.screenshot,
-            depth=self._task.depth,
-        )
+        snapshot = self._log.snapshot = snapshot_of(self._task, outcome)
         failure = failure_of_block(block, self._task.url, response.status) if block is not None else None
         if failure is not None:
             await self._fail(failure)

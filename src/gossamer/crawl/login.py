@@ -19,7 +19,6 @@ from ..fetch.contract import Gate
 from ..fetch.cookies import CookieJar
 from ..fetch.fetcher import Disallowed, Fetched, NotModified, PageRequest, Redirected, towards
 from ..fetch.sessions import MOST_HEADERS, header_place
-from ..model.page import Snapshot
 from ..model.payload import SAFE_METHODS, BadPayload, headers_of
 from ..model.session import KeptSession
 from ..model.task import Request, Sending, Task
@@ -34,6 +33,7 @@ from .context import JobContext
 from .fetch_page import Emit, PageFetch, failure_of_block
 from .held_lease import HeldLease
 from .pacer import TooEarly
+from .page_facts import snapshot_of
 from .sessions import LOGIN, LoginResult, RunLogin
 from .unsafe_send import UnsafeSend
 
@@ -148,19 +148,7 @@ class LoginSession:
                 made = towards(made, outcome)
                 task = self._task(made.url, request)
                 continue
-            response = outcome.response
-            snapshot = Snapshot(
-                url=response.url,
-                requested_url=task.url,
-                status=response.status,
-                headers=response.headers,
-                body=response.body,
-                fetched_at=outcome.fetched_at,
-                cut=response.cut,
-                kind=KIND,
-                job=task.job,
-            )
-            return Page(snapshot, spider=self._context.spider)
+            return Page(snapshot_of(task, outcome), spider=self._context.spider)
 
     def _task(self, url: str, request: Request) -> Task:
         context = self._context

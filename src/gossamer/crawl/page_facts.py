@@ -1,4 +1,4 @@
-"""What is remembered of a page for its next fetch, and what a fetch teaches about how often the page changes.
+"""A page as it came, what is remembered of it for its next fetch, and what a fetch teaches about how often it changes.
 
 A page has changed when its records have, or, where it gives none, its body. Records of different code cannot be
 compared. Pages of jobs that no schedule began are not watched; what is known of their changes stays as it is.
@@ -11,12 +11,32 @@ from hashlib import blake2b, sha256
 
 import msgspec
 
+from ..fetch.fetcher import Answered
 from ..model.page import Snapshot
 from ..model.record import NO_BODY, PageFacts, Record
 from ..model.task import Request, Task
 from ..schedule.change_rate import Rhythm, announced_since, seen
 
 _decode = msgspec.json.Decoder(Rhythm).decode
+
+
+def snapshot_of(task: Task, outcome: Answered) -> Snapshot:
+    """The page as it came for that task."""
+    response = outcome.response
+    return Snapshot(
+        url=response.url,
+        requested_url=task.url,
+        status=response.status,
+        headers=response.headers,
+        body=response.body,
+        fetched_at=outcome.fetched_at,
+        cut=response.cut,
+        kind=task.kind,
+        job=task.job,
+        data=task.data,
+        screenshot=response.screenshot,
+        depth=task.depth,
+    )
 
 
 def facts_of(

@@ -16,7 +16,6 @@ from ..errors import BackendUnavailable, GossamerError, LoginFailed, ParseFailed
 from ..fetch.contract import Gate
 from ..fetch.fetcher import Fetched, PageRequest, Redirected
 from ..model import events
-from ..model.page import Snapshot
 from ..model.record import PageFacts
 from ..parse.page import Page
 from ..parse.spider import Spider
@@ -27,6 +26,7 @@ from .file_journey import FileJourney
 from .held_lease import HeldLease
 from .journey import Journey
 from .login import login_of
+from .page_facts import snapshot_of
 from .page_request import merged
 from .sessions import Visit
 
@@ -127,19 +127,7 @@ class _InSession(Journey):
             if response.status == UNAUTHORIZED or (result.block is not None and result.block.kind == "login"):
                 return True
             return judge_redirect(task.url, response.url) is not None
-        snapshot = Snapshot(
-            url=response.url,
-            requested_url=task.url,
-            status=response.status,
-            headers=response.headers,
-            body=response.body,
-            fetched_at=outcome.fetched_at,
-            cut=response.cut,
-            kind=task.kind,
-            job=task.job,
-            data=task.data,
-            depth=task.depth,
-        )
+        snapshot = snapshot_of(task, outcome)
 
         async def ask() -> bool:
             return bool(spider.logged_out(Page(snapshot, depth=task.depth, spider=spider)))
