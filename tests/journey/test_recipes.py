@@ -1,8 +1,12 @@
-"""A recipe crawls the demo shop as the shop's own spider in Python does; so does one that was drafted from a page."""
+"""A recipe crawls the demo shop as the shop's own spider in Python does; so does one that was drafted from a page.
+Recipes also ask by POST."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
+
+import pytest
 
 from gossamer.demo.shop import BROKEN, SHOP_HOST, open_shop
 from gossamer.demo.spider import DemoShop
@@ -10,6 +14,7 @@ from gossamer.parse.discovery import load_spider
 from gossamer.parse.spider import Spider
 from tests.journey.commands import QUICK, gossamer
 from tests.journey.crawling import Aftermath, crawled, settings_for
+from tests.sites.api import PAGES, PER_PAGE, ApiSite, api_site
 
 RECIPE = """\
 start = "{url}"
@@ -96,3 +101,83 @@ async def test_a_drafted_recipe_crawls_the_shelf_that_it_was_drafted_from(tmp_pa
     lines = (tmp_path / "garden.jsonl").read_text().splitlines()
     assert len(lines) == 49
     assert all('"currency":"EUR"' in line or '"price":null' in line for line in lines)
+
+
+NUMBERED = """
+start = {{ url = "{url}/offers", json = {{ page = 0 }}, headers = {{ X-Kind = "first" }} }}
+
+[headers]
+X-Key = "key ${{API_KEY}}"
+
+[pages.offers]
+each = {{ json = "$.items[*]" }}
+key = "number"
+fields.number = {{ json = "$", type = "int" }}
+
+[pages.offers.next]
+parameter = "page"
+first = 0
+pages = {{ json = "$.pages" }}
+request = {{ json = {{ page = "{{page}}" }} }}
+"""
+BY_CURSOR = """
+start = {{ url = "{url}/graphql", json = {{ query = "query($after: Int) {{ list }}", variables = {{ after = 0 }} }} }}
+
+[pages.offers]
+each = {{ json = "$.data.list.nodes[*]" }}
+key = "number"
+fields.number = {{ json = "$", type = "int" }}
+
+[pages.offers.next]
+data = {{ after = {{ json = "$.data.list.next", type = "int" }} }}
+request = {{ json = {{ query = "query($after: Int) {{ list }}", variables = {{ after = "{{after}}" }} }} }}
+"""
+SEARCH = """
+start = "{url}/"
+
+[[pages.front.follow]]
+css = "title"
+regex = "GET (/)"
+to = "found"
+data = {{ word = "title" }}
+request.form = {{ q = "<{{word}}>", token = "${{API_KEY}}" }}
+
+[pages.found]
+fields.asked = {{ css = "title", required = true }}
+"""
+
+
+async def by_recipe(text: str, folder: Path, site: ApiSite, monkeypatch) -> Aftermath:
+    monkeypatch.setenv("GOSSAMER_SECRET_API_KEY", "k&y")
+    (folder / "offers.toml").write_text(text.format(url=site.url("")))
+    recipe = load_spider(str(folder / "offers.toml"), folder, "spiders")()
+    return await crawled(recipe, settings_for(folder, fetch__allow_hosts=["127.0.0.1"]))
+
+
+@pytest.mark.parametrize(
+    ("text", "path", "count"), [(NUMBERED, "/offers", PAGES * PER_PAGE), (BY_CURSOR, "/graphql", PAGES)]
+)
+async def test_a_recipe_reads_lists_that_are_paged_by_post(tmp_path, monkeypatch, text, path, count):
+    async with api_site() as site:
+        left = await by_recipe(text, tmp_path, site, monkeypatch)
+
+    left.assert_adds_up()
+    assert {record.data["number"] for record in left.records} == set(range(count))
+    assert site.lines() == [f"POST {path}"] * PAGES
+    assert len({asked.body for asked in site.log if asked.method == "POST"}) == PAGES
+    if text == NUMBERED:
+        assert {asked.headers["x-key"] for asked in site.log if asked.method == "POST"} == {"key k&y"}
+        assert [asked.headers.get("x-kind") for asked in site.log if asked.method == "POST"].count("first") == 1
+
+
+async def test_a_recipe_fills_in_a_form_and_its_secret_is_nowhere_but_on_the_wire(tmp_path, monkeypatch):
+    async with api_site() as site:
+        left = await by_recipe(SEARCH, tmp_path, site, monkeypatch)
+
+    assert site.lines() == ["GET /", "POST /"]
+    assert site.log[-1].body == b"q=%3CGET+%2F%3E&token=k%26y"
+    assert [record.data["asked"] for record in left.records] == ["POST /"]
+    kept = b"".join(file.read_bytes() for file in tmp_path.rglob("*") if file.is_file() and file.suffix == ".db")
+    assert b"API_KEY" in kept
+    assert b"k&y" not in kept
+    assert b"k%26y" not in kept

@@ -59,7 +59,9 @@ class ApiSite:
         match parts.path:
             case "/offers":
                 page = json.loads(asked.body)["page"]
-                return _json({"items": [page * PER_PAGE + n for n in range(PER_PAGE)], "more": page + 1 < PAGES})
+                return _json(
+                    {"items": [page * PER_PAGE + n for n in range(PER_PAGE)], "more": page + 1 < PAGES, "pages": PAGES}
+                )
             case "/graphql":
                 page = json.loads(asked.body)["variables"]["after"]
                 return _json({"data": {"list": {"nodes": [page], "next": page + 1 if page + 1 < PAGES else None}}})

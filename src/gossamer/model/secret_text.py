@@ -91,6 +91,11 @@ def stored_setting(text: str) -> Text:
     return tuple(SecretRef(one) if number % 2 else one for number, one in enumerate(pieces) if number % 2 or one)
 
 
+def secrets_marked(text: str) -> str:
+    """A text of a recipe, in which ${NAME} is a secret, as a spider would write it."""
+    return _IN_SETTINGS.sub(lambda found: str(SecretText(found[1], secret_of_environment)), text)
+
+
 def secret_of_environment(name: str) -> str:
     """Raises Misconfigured."""
     found = os.environ.get(f"{ENVIRONMENT}{name}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import inspect
 import re
 import unicodedata
@@ -87,6 +88,7 @@ class Spider:
     arguments: Mapping[str, Any] = MappingProxyType({})  # that this crawl was given (arguments.py)
     stats = Stats()  # what the spider counts itself: self.stats.add("name", 2)
 
+    _start_requests: Sequence[Request] = ()  # for `start_urls`, where a recipe says more than their addresses
     _callbacks: tuple[str, ...] = (DEFAULT_KIND,)  # read once per class: every page asks
     handle_statuses: Sequence[int] = ()  # error statuses (404, ...) whose pages go to the callbacks all the same
 
@@ -101,7 +103,7 @@ class Spider:
 
     def start(self) -> Start:
         """The first requests; by default one per start URL. May be a generator, also an async one."""
-        return [Request(url=url) for url in self.start_urls]
+        return self._start_requests or [Request(url=url) for url in self.start_urls]
 
     def parse(self, page: Page) -> Answer:
         """What to do with a page. Yield items (or dicts) and requests."""
@@ -254,7 +256,7 @@ def _seed(spider: Spider, entry: object) -> Request:
     request = Request(url=entry) if isinstance(entry, str) else entry
     if not isinstance(request, Request):
         raise Misconfigured(f"{spider.name}: start() gave {entry!r:.100}; it must give requests or addresses.")
-    fault = fault_of(request)
+    fault = fault_of(request) or errback_fault(spider, request)
     if fault:
         raise Misconfigured(f"{spider.name}: a start request cannot be used: {request.url!a:.200} {fault}.")
     try:
@@ -289,6 +291,17 @@ def _is_item(value: object) -> bool:
 def errback_of(spider: Spider, named: str | None) -> str | None:
     """The method that hears of a failure: the one that the request names, else `failed`, where the spider has one."""
     return named or (FAILED if type(spider).failed is not Spider.failed else None)
+
+
+def errback_fault(spider: Spider, request: Request) -> str:
+    """What is wrong with the errback that a request names, in words that follow its address; "" when it is there."""
+    name = getattr(request.errback, "__name__", request.errback)
+    names = (*callback_names(spider), FAILED)
+    if name is None or name in names:
+        return ""
+    near = difflib.get_close_matches(str(name), names, n=1)
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    return f"has the errback {name!r:.100}, and the spider has no such method (it has {', '.join(names)}{hint})"
 
 
 def callback_names(spider: Spider) -> tuple[str, ...]:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 
 import msgspec
 
 from ...errors import ParseFailed
 from ...model.item import Item
-from ...model.task import DEFAULT_KIND
+from ...model.task import DEFAULT_KIND, Request
 from ..page import Page
 from .fields import Note
-from .links import link_requests, numbered_pages
-from .model import Follow, PageKind, Paths
+from .links import link_requests, numbered_requests
+from .model import Follow, PageKind
 from .sources import PageView
 from .spider import RecipeSpider, remember, taken_items
 
@@ -68,21 +68,22 @@ def check_page(spider: RecipeSpider, kind: str, page: Page) -> PageCheck:
 def _links(spider: RecipeSpider, kind: PageKind, view: PageView) -> tuple[FoundLinks, ...]:
     paths = spider.recipe.paths
     rules = (*kind.follow, *((kind.next,) if kind.next is not None else ()))
-    found = [_found_links(str(rule.source), rule.to, partial(_followed_urls, rule, paths, view)) for rule in rules]
+    found = [_found_links(_label(rule), rule.to, partial(link_requests, rule, paths, view)) for rule in rules]
     numbering = kind.numbering
     if numbering is not None:
         label = f"next by parameter {numbering.parameter}"
-        found.append(_found_links(label, kind.name, partial(numbered_pages, numbering, view)))
+        found.append(_found_links(label, kind.name, partial(numbered_requests, numbering, kind.name, view)))
     return tuple(found)
 
 
-def _followed_urls(rule: Follow, paths: Paths, view: PageView) -> list[str]:
-    return [request.url for request in link_requests(rule, paths, view)]
+def _label(rule: Follow) -> str:
+    return str(rule.source) if rule.source is not None else "the page's own address"
 
 
-def _found_links(rule: str, to: str, urls: Callable[[], list[str]]) -> FoundLinks:
+def _found_links(rule: str, to: str, made: Callable[[], Iterable[Request]]) -> FoundLinks:
     try:
-        return FoundLinks(rule=rule, to=to, urls=tuple(urls()))
+        urls = tuple(one.url if one.method == "GET" else f"{one.method} {one.url}" for one in made())
+        return FoundLinks(rule=rule, to=to, urls=urls)
     except ParseFailed as error:
         return FoundLinks(rule=rule, to=to, urls=(), fault=str(error))
 

@@ -8,7 +8,7 @@ the page.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from types import MappingProxyType
 from typing import Any
@@ -20,6 +20,7 @@ from ..page import Page
 from ..selectors import Selector
 from .fields import Note, take_one
 from .model import Field, Follow, Numbering, PageKind, Paths, Recipe
+from .request_rules import asked_with
 from .sources import PagePart, PageView, find
 from .values import shown
 
@@ -36,9 +37,7 @@ def requests_from(recipe: Recipe, kind: PageKind, view: PageView) -> Iterator[Re
         given = view.page.data if kind.next.to == kind.name else {}
         yield from link_requests(kind.next, recipe.paths, view, given)
     if kind.numbering is not None:
-        data = view.page.data
-        for url in numbered_pages(kind.numbering, view):
-            yield Request(url=url, kind=kind.name, priority=kind.numbering.priority, data=data)
+        yield from numbered_requests(kind.numbering, kind.name, view)
 
 
 def link_requests(rule: Follow, paths: Paths, view: PageView, given: Mapping[str, Any] = NO_DATA) -> list[Request]:
@@ -49,8 +48,8 @@ def link_requests(rule: Follow, paths: Paths, view: PageView, given: Mapping[str
     if rule.data:
         part, notes = PagePart(view), list[Note]()
         carried |= {field.name: take_one(field, part, notes, field.name) for field in rule.data}
-    urls: dict[str, None] = {}
-    for raw in find(rule.source, PagePart(view)):
+    urls: dict[str, None] = {page.url: None} if rule.source is None else {}
+    for raw in find(rule.source, PagePart(view)) if rule.source is not None else ():
         href = _href_of(raw)
         if not href:
             continue
@@ -61,7 +60,9 @@ def link_requests(rule: Follow, paths: Paths, view: PageView, given: Mapping[str
         path = _path_of(url)
         if paths.admit(path) and rule.paths.admit(path):
             urls[url] = None
-    return [Request(url=url, kind=rule.to, priority=rule.priority, data=carried, fetcher=rule.route) for url in urls]
+    made = (Request(url=url, kind=rule.to, priority=rule.priority, data=carried, fetcher=rule.route) for url in urls)
+    asked = (asked_with(request, rule.request, carried) for request in made)
+    return [request for request in asked if request is not None]
 
 
 def _href_of(raw: Any) -> str:
@@ -99,25 +100,39 @@ _NAME_TEXT = 500  # characters of classes that are looked at
 _MOST_CANDIDATES, _MOST_PAGERS = 2000, 50
 
 
-def numbered_pages(numbering: Numbering, view: PageView) -> list[str]:
-    """The pages that this one leads to. The first page leads to all of them; where the count had to be detected,
-    later pages lead to those they link to, as a pager may show only a part. Raises ParseFailed."""
+def numbered_requests(numbering: Numbering, kind: str, view: PageView) -> Iterator[Request]:
+    """The requests for the pages that this one leads to, with its data. Raises ParseFailed."""
+    page = view.page
+    for number in _numbers_ahead(numbering, view):
+        if numbering.request is None:
+            url, data = _with_number(page.url, numbering, number), page.data
+        else:
+            url, data = page.url, {**page.data, numbering.parameter: number}
+        request = Request(url=url, kind=kind, priority=numbering.priority, data=data)
+        asked = asked_with(request, numbering.request, data)
+        if asked is not None:
+            yield asked
+
+
+def _numbers_ahead(numbering: Numbering, view: PageView) -> Sequence[int]:
+    """The numbers of these pages. The first page leads to all of them; where the count had to be detected, later pages
+    lead to those they link to, as a pager may show only a part. Raises ParseFailed."""
     page = view.page
     first, step = numbering.first, numbering.step
-    here = _number_in(page.url, numbering)
+    here = page.data.get(numbering.parameter, first) if numbering.request else _number_in(page.url, numbering)
     if numbering.pages is None and numbering.total is None:
         linked = _linked_numbers(page, numbering)
         if here != first:
             later = [number for number in linked if number > here]
             _check_count(max(later, default=first), numbering, page)
-            return [_with_number(page.url, numbering, number) for number in later]
+            return later
         last = max([_written_count(page, numbering), *linked], default=here)
     elif here != first:
-        return []
+        return ()
     else:
         last = first + (_stated_count(numbering, view) - 1) * step
     _check_count(last, numbering, page)
-    return [_with_number(page.url, numbering, number) for number in range(first + step, last + 1, step)]
+    return range(first + step, last + 1, step)
 
 
 def _check_count(last: int, numbering: Numbering, page: Page) -> None:

@@ -174,11 +174,24 @@ class Paths(msgspec.Struct, frozen=True, kw_only=True):
         return not any(pattern.fits(path) for pattern in self.exclude)
 
 
-class Follow(msgspec.Struct, frozen=True, kw_only=True):
-    """Links to follow, and the kind of page that they lead to."""
+class RecipeRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """What is sent beside an address, with places for values and secrets (request_rules.py)."""
 
-    source: RecipeSource
+    method: str = "GET"
+    headers: dict[str, str] | None = None
+    form: Any = None  # as of a Request
+    json: Any = None  # any JSON
+    body: str | None = None
+    retry_unsafe: bool | None = None
+
+
+class Follow(msgspec.Struct, frozen=True, kw_only=True):
+    """Links to follow, and the kind of page that they lead to. Without a source: the page's own address, asked for once
+    more with another request."""
+
+    source: RecipeSource | None
     to: str
+    request: RecipeRequest | None = None
     priority: int | None = None
     paths: Paths = Paths()
     route: str | None = None
@@ -196,6 +209,7 @@ class Numbering(msgspec.Struct, frozen=True, kw_only=True):
     per_page: int = 1
     max: int = 10_000
     priority: int | None = None
+    request: RecipeRequest | None = None  # the number stands in it, not in the address
 
 
 class PageKind(msgspec.Struct, frozen=True, kw_only=True):
@@ -221,6 +235,8 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True):
     text: str
     summary: str = ""
     start: tuple[str, ...]
+    start_requests: tuple[RecipeRequest | None, ...] = ()  # one for each of `start`
+    headers: dict[str, str] = {}
     start_kind: str
     kinds: dict[str, PageKind]
     domains: tuple[str, ...] | None = None

@@ -30,33 +30,32 @@ from .model import (
     Follow,
     Numbering,
     PageKind,
-    PathPattern,
-    Paths,
     Recipe,
+    RecipeRequest,
     RecipeSource,
     TypeOptions,
     auto_fields,
     type_name,
 )
-from .rules import read_field, read_fields, read_place, read_source
+from .request_rules import REQUEST_KEYS, has_place, read_headers, read_request
+from .rules import read_field, read_fields, read_paths, read_place, read_source
 from .spider import RecipeSpider, spider_of
 from .table import RecipeTable
 from .text import MAX_BYTES, tree_of
 
-TOP_KEYS = ("name", "summary", "start", "start_kind", "scope", "politeness", "quality", "expect", "pages")
+TOP_KEYS = ("name", "summary", "start", "start_kind", "headers", "scope", "politeness", "quality", "expect", "pages")
 SCOPE_KEYS = ("domains", "include", "exclude", "depth", "limit")
 POLITENESS_KEYS = ("rate", "burst", "concurrency", "robots", "attempts", "route", "proxy_pool", "statuses")
 KIND_KEYS = ("follow", "next", "item", "key", "auto", "each", "within", "allow_empty", "fields")
 _LINK_KEYS = ("css", "xpath", "json", "regex", "structured", "after")
-_FOLLOW_KEYS = (*_LINK_KEYS, "to", "priority", "include", "exclude", "route", "data")
-_NEXT_KEYS = (*_LINK_KEYS, "to", "priority", "route")
-NUMBERING_KEYS = ("parameter", "first", "step", "pages", "total", "per_page", "max", "priority")
+_FOLLOW_KEYS = (*_LINK_KEYS, "to", "priority", "include", "exclude", "route", "data", "request")
+_NEXT_KEYS = (*_LINK_KEYS, "to", "priority", "route", "data", "request")
+NUMBERING_KEYS = ("parameter", "first", "step", "pages", "total", "per_page", "max", "priority", "request")
 _KIND_NAME = re.compile(r"[a-z][a-z0-9_]{0,59}")
 _TYPE_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,59}")
 _TAKEN = tuple(  # a callback of that name would hide an attribute of the spider
     sorted(name for name in {*dir(RecipeSpider), *RecipeSpider.__annotations__} if _KIND_NAME.fullmatch(name))
 )
-_MOST_STARS = 8  # in a path pattern; more make no sense
 _DETECT = "detect"
 
 
@@ -98,13 +97,15 @@ def read_recipe(content: bytes, file: str) -> Recipe:
     scope, politeness = top.inner("scope"), top.inner("politeness")
     scope.only(SCOPE_KEYS)
     politeness.only(POLITENESS_KEYS)
-    first = next(iter(kinds), "")
+    first, start = next(iter(kinds), ""), _read_start(top)
     recipe = Recipe(
         name=_read_name(top, file),
         file=file,
         text=tree.text,
         summary=(top.text("summary") or "").strip().partition("\n")[0],
-        start=_read_start(top),
+        start=tuple(url for url, _ in start),
+        start_requests=tuple(request for _, request in start),
+        headers=read_headers(top.inner("headers")),
         start_kind=top.choice("start_kind", kinds, "page kind of this recipe") or first,
         kinds=kinds,
         domains=_read_domains(scope),
@@ -139,16 +140,25 @@ def _read_name(top: RecipeTable, file: str) -> str:
     return name
 
 
-def _read_start(top: RecipeTable) -> tuple[str, ...]:
-    if "start" not in top:
-        top.fault('start is missing. Write the addresses to begin with: start = ["https://shop.example/"].')
-        return ()
-    given = top.texts("start")
-    urls = []
-    for index, text in enumerate(given):
-        steps = ("start", index) if isinstance(top.values["start"], list) else ("start",)
+def _read_start(top: RecipeTable) -> list[tuple[str, RecipeRequest | None]]:
+    """The addresses to begin with, and what is sent to each beside a plain GET."""
+    given = top.values.get("start")
+    if not given:
+        top.fault('start is missing. Write the addresses to begin with: start = ["https://shop.example/"].', "start")
+        return []
+    found = []
+    for index, entry in enumerate(given if isinstance(given, list) else [given]):
+        steps = ("start", index) if isinstance(given, list) else ("start",)
+        request = None
+        if isinstance(entry, dict):
+            table = top.at(*steps)
+            table.only(("url", *REQUEST_KEYS))
+            entry, request = table.values.get("url", ""), read_request(table)
+        if not isinstance(entry, str):
+            top.wrong('an address, or a table like { url = "https://shop.example/", form = { q = "lamp" } }', *steps)
+            continue
         try:
-            url = parse_url(text)
+            url = parse_url(entry)
         except InvalidUrl as error:
             top.fault(f"{top.spelled(*steps)}: {error}", *steps)
             continue
@@ -156,10 +166,8 @@ def _read_start(top: RecipeTable) -> tuple[str, ...]:
             top.fault(
                 f"{top.spelled(*steps)} holds a user name or password, and would be stored. Leave it out.", *steps
             )
-        urls.append(url)
-    if not given and top.values["start"] in ([], ""):
-        top.fault('start is empty. Write the addresses to begin with: start = ["https://shop.example/"].', "start")
-    return tuple(urls)
+        found.append((url, request))
+    return found
 
 
 def _read_domains(scope: RecipeTable) -> tuple[str, ...] | None:
@@ -332,23 +340,31 @@ def _read_key(table: RecipeTable, fields: tuple[Field, ...], *, several: bool) -
 
 
 def _read_follow(rule: RecipeTable, kind: str, kinds: list[str]) -> Follow | None:
-    source = _read_link(rule)
+    request = read_request(_request_table(rule))
+    source = _read_link(rule) if request is None or any(key in rule for key in _LINK_KEYS) else None
     to = rule.choice("to", kinds, "page kind of this recipe") or kind
     data = rule.inner("data")
     carried = tuple(field for name in data.values if (field := read_field(data, name)) is not None)
     for field in carried:
         if field.fields or field.options.type not in (FieldType.TEXT, FieldType.INT, FieldType.URL):
             data.fault(f"{data.spelled(field.name)}: only text, int and url can be carried along.", field.name)
-    if source is None:
+    if source is None and request is None:
         return None
     return Follow(
         source=source,
         to=to,
+        request=request,
         priority=rule.number("priority", -MAX_PRIORITY, MAX_PRIORITY),
         paths=read_paths(rule),
         route=rule.text("route"),
         data=carried,
     )
+
+
+def _request_table(rule: RecipeTable) -> RecipeTable:
+    table = rule.inner("request")
+    table.only(REQUEST_KEYS)
+    return table
 
 
 def _read_link(rule: RecipeTable) -> RecipeSource | None:
@@ -396,8 +412,14 @@ def _read_numbering(rule: RecipeTable) -> Numbering | None:
     parameter = rule.text("parameter")
     if parameter is None:
         return None
+    request = read_request(_request_table(rule))
+    if request is not None and not has_place(request, parameter):
+        rule.fault(f'{rule.spelled("request")} needs a place for the number: "{{{parameter}}}".', "request")
+    if request is not None and counts["pages"] is None and counts["total"] is None:
+        rule.fault(f"{rule.spelled()} with a `request` needs `pages` or `total`: no link shows how many.", "request")
     return Numbering(
         parameter=parameter,
+        request=request,
         first=_or(rule.number("first", 0), 1),
         step=_or(rule.number("step", 1), 1),
         pages=counts["pages"],
@@ -410,21 +432,3 @@ def _read_numbering(rule: RecipeTable) -> Numbering | None:
 
 def _or(value: int | None, default: int) -> int:
     return default if value is None else value
-
-
-def read_paths(table: RecipeTable) -> Paths:
-    """The patterns that include and exclude addresses."""
-    patterns = {}
-    for name in ("include", "exclude"):
-        read = []
-        for text in table.texts(name):
-            if text.count("*") > _MOST_STARS or not text.startswith(("/", "*")):
-                table.fault(
-                    f'{table.spelled(name)}: "{text[:80]}" is no path pattern. It begins with / or *, as in /product/*'
-                    f" or *.pdf$, and has {_MOST_STARS} stars at most.",
-                    name,
-                )
-                continue
-            read.append(PathPattern(text))
-        patterns[name] = tuple(read)
-    return Paths(include=patterns["include"], exclude=patterns["exclude"])

@@ -1,5 +1,5 @@
-"""The fields of a recipe: their sources, types, options and defaults. Every selector, regex and path is compiled here,
-once."""
+"""The fields of a recipe: their sources, types, options and defaults; and its path patterns. Every selector, regex and
+path is compiled here, once."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..css import BadSelector, compile_css
 from ..dates import check_spelling, zone_of
 from ..selectors import Selector
 from .faults import suggestion
-from .model import ARTICLE, PRODUCT, Field, FieldType, RecipeSource, SourceKind, TypeOptions
+from .model import ARTICLE, PRODUCT, Field, FieldType, PathPattern, Paths, RecipeSource, SourceKind, TypeOptions
 from .table import RecipeTable
 from .transforms import DECIMAL_SIGNS, read_transforms
 from .values import UnreadableValue, fold, named, taken_as_is, value_of
@@ -39,6 +39,7 @@ _PLACE_KINDS = (SourceKind.CSS, SourceKind.XPATH, SourceKind.JSON)
 _FIELD_NAME = re.compile(r"[^\W\d_]\w*")
 _URL_WORDS = ("page", "requested")
 _DEEPEST = 5  # objects in objects
+_MOST_STARS = 8  # in a path pattern; more make no sense
 
 
 def read_fields(table: RecipeTable, *, in_json: bool = False, depth: int = 0) -> tuple[Field, ...]:
@@ -365,3 +366,21 @@ def _default(given: Any, options: TypeOptions) -> Any:
     if not isinstance(given, str | int | float) and not taken_as_is(given, kind):
         raise UnreadableValue("which is something else")
     return value_of(given, options, None)
+
+
+def read_paths(table: RecipeTable) -> Paths:
+    """The patterns that include and exclude addresses."""
+    patterns = {}
+    for name in ("include", "exclude"):
+        read = []
+        for text in table.texts(name):
+            if text.count("*") > _MOST_STARS or not text.startswith(("/", "*")):
+                table.fault(
+                    f'{table.spelled(name)}: "{text[:80]}" is no path pattern. It begins with / or *, as in /product/*'
+                    f" or *.pdf$, and has {_MOST_STARS} stars at most.",
+                    name,
+                )
+                continue
+            read.append(PathPattern(text))
+        patterns[name] = tuple(read)
+    return Paths(include=patterns["include"], exclude=patterns["exclude"])

@@ -20,6 +20,7 @@ from ..spider import Answer, ItemStep, Spider
 from .fields import Note, Shape, TakenItem, shape_of, take
 from .links import requests_from
 from .model import PageKind, Recipe, type_name
+from .request_rules import asked_with
 from .sources import PagePart, PageView, parts_of
 
 _MOST_NAMED = 20  # faults named in one message
@@ -57,6 +58,8 @@ def spider_of(recipe: Recipe) -> type[RecipeSpider]:
             kind.name: shape_of(kind.item, kind.fields, kind.key) for kind in recipe.kinds.values() if kind.item
         },
         "start_urls": recipe.start,
+        "_start_requests": _start_requests(recipe),
+        "headers": recipe.headers,
         "allowed_domains": recipe.domains,
         "handle_statuses": recipe.statuses,
         "rate": recipe.rate,
@@ -76,6 +79,12 @@ def spider_of(recipe: Recipe) -> type[RecipeSpider]:
         namespace[kind.name] = _callback(kind)
     namespace[DEFAULT_KIND] = _callback(recipe.kinds[recipe.start_kind])
     return type(type_name(recipe.name) or "Recipe", (RecipeSpider,), namespace)
+
+
+def _start_requests(recipe: Recipe) -> list[Request]:
+    pairs = zip(recipe.start, recipe.start_requests, strict=True)
+    made = [asked_with(Request(url=url), how, {}) for url, how in pairs]
+    return [request for request in made if request is not None]
 
 
 def _callback(kind: PageKind) -> Callable[[RecipeSpider, Page], Answer]:
